@@ -1,0 +1,38 @@
+# make help lists the targets. Cargo does the work; this file names what is worth running.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -ec
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: assets
+assets: ## build the programs that tests and demo run against: once, about ten minutes on two cores
+	@tests/envtest/assets
+
+.PHONY: build
+build: ## build both programs and the test harness
+	cargo build --workspace --bins
+
+.PHONY: demo
+demo: assets build ## the whole idea against a real control plane; KEEP=1 leaves it up until Ctrl-C
+	@exec target/debug/demo $(if $(KEEP),--keep)
+
+.PHONY: test
+test: assets build ## every test: unit, table, snapshot and integration
+	INSTA_UPDATE=no cargo test --workspace --all-features
+
+.PHONY: unit
+unit: ## the tests that need neither assets nor network
+	INSTA_UPDATE=no cargo test --workspace --all-features --exclude kcp-tests
+
+.PHONY: lint
+lint: ## format and clippy, as CI runs them
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --all-features -- -D warnings
+
+.PHONY: crds
+crds: ## write manifests/dev/crds from the types again
+	UPDATE_CRDS=1 cargo test --package kcp-rules --features schema --test crds

@@ -1,0 +1,55 @@
+//! `ClusterClaim`.
+
+use serde::{Deserialize, Serialize};
+
+use super::HiveCondition;
+
+/// What is asked of a pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "schema",
+    derive(kube::CustomResource, schemars::JsonSchema),
+    kube(
+        group = "hive.openshift.io",
+        version = "v1",
+        kind = "ClusterClaim",
+        root = "ClusterClaimResource",
+        doc = "The wish for one cluster of a pool.",
+        namespaced,
+        status = "ClusterClaimStatus",
+        printcolumn(name = "Pool", type_ = "string", json_path = ".spec.clusterPoolName"),
+        printcolumn(
+            name = "Pending",
+            type_ = "string",
+            json_path = ".status.conditions[?(@.type=='Pending')].reason"
+        ),
+        printcolumn(name = "ClusterNamespace", type_ = "string", json_path = ".spec.namespace"),
+        printcolumn(
+            name = "ClusterRunning",
+            type_ = "string",
+            json_path = ".status.conditions[?(@.type=='ClusterRunning')].reason"
+        ),
+        printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    ),
+    schemars(extend("x-kubernetes-preserve-unknown-fields" = true))
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterClaimSpec {
+    /// The pool.
+    pub cluster_pool_name: String,
+    /// The assigned `ClusterDeployment`'s namespace, which is its name too; set by Hive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+}
+
+/// What came of a claim.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ClusterClaimStatus {
+    /// `Pending` and `ClusterRunning`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conditions: Option<Vec<HiveCondition>>,
+    /// How long the claim is kept, as Hive worked it out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lifetime: Option<String>,
+}

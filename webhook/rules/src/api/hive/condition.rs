@@ -1,0 +1,71 @@
+//! Conditions of both styles that Hive uses.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// A condition of `ClusterDeploymentCustomization`: Kubernetes' own `metav1.Condition`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// When `status` last changed.
+    #[cfg_attr(feature = "schema", schemars(with = "String", extend("format" = "date-time")))]
+    pub last_transition_time: Timestamp,
+    /// For a person.
+    #[cfg_attr(feature = "schema", schemars(length(max = 32768)))]
+    pub message: String,
+    /// The `metadata.generation` it was judged on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0), extend("nullable" = false)))]
+    pub observed_generation: Option<i64>,
+    /// For a program, in `CamelCase`.
+    #[cfg_attr(
+        feature = "schema",
+        schemars(
+            length(min = 1, max = 1024),
+            regex(pattern = "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
+        )
+    )]
+    pub reason: String,
+    /// `True`, `False` or `Unknown`.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["True", "False", "Unknown"])))]
+    pub status: String,
+    /// What it is about, in `CamelCase`.
+    #[serde(rename = "type")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(
+            length(max = 316),
+            regex(
+                pattern = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
+            )
+        )
+    )]
+    pub kind: String,
+}
+
+/// A condition of `ClusterPool`, `ClusterDeployment` and `ClusterClaim`: Hive's older style.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct HiveCondition {
+    /// When it was last judged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>", extend("format" = "date-time")))]
+    pub last_probe_time: Option<Timestamp>,
+    /// When `status` last changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>", extend("format" = "date-time")))]
+    pub last_transition_time: Option<Timestamp>,
+    /// For a person.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// For a program, in `CamelCase`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// What it is about, in `CamelCase`.
+    #[serde(rename = "type")]
+    pub kind: String,
+}

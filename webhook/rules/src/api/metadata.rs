@@ -1,0 +1,31 @@
+//! Object metadata, as far as rules read it.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::Text;
+
+/// `metadata` of any object.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Metadata<'a> {
+    /// Absent while the server has yet to generate it.
+    #[serde(borrow)]
+    pub name: Option<Text<'a>>,
+    /// The prefix of a generated name.
+    pub generate_name: Option<Text<'a>>,
+    /// Absent in a manifest that leaves it to the client.
+    pub namespace: Option<Text<'a>>,
+    /// RFC 3339; present once the object is being deleted.
+    pub deletion_timestamp: Option<Text<'a>>,
+    /// Our overrides are read from here.
+    pub annotations: Option<BTreeMap<Text<'a>, Text<'a>>>,
+}
+
+impl Metadata<'_> {
+    /// Whether the object is being deleted: a controller must always be able to finish that.
+    pub fn is_deleting(&self) -> bool {
+        self.deletion_timestamp.is_some()
+    }
+}

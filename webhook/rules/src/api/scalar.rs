@@ -1,0 +1,137 @@
+//! Scalars that borrow from the JSON text.
+
+use std::{borrow::Cow, fmt, ops::Deref};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, Visitor},
+};
+
+/// A string that borrows from the JSON text unless it holds an escape.
+///
+/// A newtype because serde borrows a bare `Cow<str>` only, not one inside `Option` or `Vec`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Text<'a>(Cow<'a, str>);
+
+impl Text<'_> {
+    /// Detaches the string from the text it was decoded from.
+    pub fn into_owned(self) -> String {
+        self.0.into_owned()
+    }
+}
+
+impl<'a> From<&'a str> for Text<'a> {
+    fn from(text: &'a str) -> Self {
+        Self(Cow::Borrowed(text))
+    }
+}
+
+impl Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextVisitor;
+
+        impl<'de> Visitor<'de> for TextVisitor {
+            type Value = Text<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Owned(text.to_owned())))
+            }
+
+            fn visit_string<E: Error>(self, text: String) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Owned(text)))
+            }
+        }
+
+        deserializer.deserialize_str(TextVisitor)
+    }
+}
+
+/// Kubernetes' int-or-string.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IntOrString<'a> {
+    /// A JSON number without a fraction.
+    Int(i64),
+    /// A JSON string, whatever it holds.
+    String(Text<'a>),
+}
+
+impl IntOrString<'_> {
+    /// The number meant: a string counts when all of it is a number. `"50%"` is none.
+    pub fn as_int(&self) -> Option<i64> {
+        match self {
+            Self::Int(number) => Some(*number),
+            Self::String(text) => text.parse().ok(),
+        }
+    }
+}
+
+impl fmt::Display for IntOrString<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Int(number) => write!(f, "{number}"),
+            Self::String(text) => write!(f, "{text:?}"),
+        }
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for IntOrString<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct IntOrStringVisitor;
+
+        impl<'de> Visitor<'de> for IntOrStringVisitor {
+            type Value = IntOrString<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an integer or a string")
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<Self::Value, E> {
+                Ok(IntOrString::Int(number))
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<Self::Value, E> {
+                i64::try_from(number)
+                    .map(IntOrString::Int)
+                    .map_err(|_| E::custom("the number is too large"))
+            }
+
+            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(IntOrString::String(Text(Cow::Borrowed(text))))
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(IntOrString::String(Text(Cow::Owned(text.to_owned()))))
+            }
+        }
+
+        deserializer.deserialize_any(IntOrStringVisitor)
+    }
+}

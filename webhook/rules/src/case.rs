@@ -1,0 +1,236 @@
+//! Accepted and rejected examples of each rule.
+//!
+//! An example is a merge patch (RFC 7386) on one valid object, and exactly what all rules say of the outcome: a
+//! finding that is not listed is a fault of the rules as much as one that is missing.
+
+use serde_json::{Value, json};
+
+use crate::change::Operation;
+
+/// The object that a case starts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Base {
+    /// A `KubeadmControlPlane` of a version.
+    ControlPlane(&'static str),
+    /// A `ClusterPool`.
+    ClusterPool,
+    /// A `ClusterDeploymentCustomization`.
+    Customization,
+}
+
+/// The version before the current one.
+pub const V1BETA1: &str = "v1beta1";
+/// The current version.
+pub const V1BETA2: &str = "v1beta2";
+
+/// What a case writes.
+#[derive(Clone, Copy, Debug)]
+pub enum Write {
+    /// Creates the base with this patch.
+    Create(&'static str),
+    /// Updates the base with the first patch to the base with both.
+    Update(&'static str, &'static str),
+    /// Scales the base with this patch to a number of replicas.
+    Scale(&'static str, i64),
+}
+
+/// One example.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// `accepts_…` or `rejects_…`.
+    pub name: &'static str,
+    /// What it starts from.
+    pub base: Base,
+    /// What is written.
+    pub write: Write,
+    /// Rule ids and field paths, in table order.
+    pub findings: &'static [(&'static str, &'static str)],
+}
+
+type Findings = &'static [(&'static str, &'static str)];
+
+impl Case {
+    /// Creates a control plane.
+    pub const fn create(name: &'static str, patch: &'static str, findings: Findings) -> Self {
+        Self {
+            name,
+            base: Base::ControlPlane(V1BETA2),
+            write: Write::Create(patch),
+            findings,
+        }
+    }
+
+    /// Updates a control plane.
+    pub const fn update(
+        name: &'static str,
+        old: &'static str,
+        new: &'static str,
+        findings: Findings,
+    ) -> Self {
+        Self {
+            name,
+            base: Base::ControlPlane(V1BETA2),
+            write: Write::Update(old, new),
+            findings,
+        }
+    }
+
+    /// Scales a control plane.
+    pub const fn scale(name: &'static str, old: &'static str, replicas: i64, findings: Findings) -> Self {
+        Self {
+            name,
+            base: Base::ControlPlane(V1BETA2),
+            write: Write::Scale(old, replicas),
+            findings,
+        }
+    }
+
+    /// Creates a pool.
+    pub const fn pool(name: &'static str, patch: &'static str, findings: Findings) -> Self {
+        Self {
+            name,
+            base: Base::ClusterPool,
+            write: Write::Create(patch),
+            findings,
+        }
+    }
+
+    /// Creates a customization.
+    pub const fn customization(name: &'static str, patch: &'static str, findings: Findings) -> Self {
+        Self {
+            name,
+            base: Base::Customization,
+            write: Write::Create(patch),
+            findings,
+        }
+    }
+
+    /// The same write to a control plane of another version.
+    #[must_use]
+    pub const fn of(mut self, version: &'static str) -> Self {
+        self.base = Base::ControlPlane(version);
+        self
+    }
+
+    /// The operation as an admission request names it.
+    pub const fn operation(&self) -> Operation {
+        match self.write {
+            Write::Create(_) => Operation::Create,
+            Write::Update(..) | Write::Scale(..) => Operation::Update,
+        }
+    }
+
+    /// The object before the write; none for a creation.
+    ///
+    /// # Errors
+    /// When a patch is not JSON.
+    pub fn old(&self) -> serde_json::Result<Option<Value>> {
+        match self.write {
+            Write::Create(_) => Ok(None),
+            Write::Update(old, _) | Write::Scale(old, _) => self.patched(&[old]).map(Some),
+        }
+    }
+
+    /// The object after the write.
+    ///
+    /// # Errors
+    /// When a patch is not JSON.
+    pub fn new_object(&self) -> serde_json::Result<Value> {
+        match self.write {
+            Write::Create(patch) => self.patched(&[patch]),
+            Write::Update(old, new) => self.patched(&[old, new]),
+            Write::Scale(old, replicas) => {
+                self.patched(&[old, &json!({ "spec": { "replicas": replicas } }).to_string()])
+            }
+        }
+    }
+
+    fn patched(&self, patches: &[&str]) -> serde_json::Result<Value> {
+        let mut object = self.base.object();
+        for patch in patches {
+            merge(&mut object, &serde_json::from_str(patch)?);
+        }
+        Ok(object)
+    }
+}
+
+impl Base {
+    /// A valid object with every default filled in.
+    pub fn object(self) -> Value {
+        match self {
+            Self::ControlPlane(V1BETA1) => json!({
+                "apiVersion": "controlplane.cluster.x-k8s.io/v1beta1",
+                "kind": "KubeadmControlPlane",
+                "metadata": {"name": "example", "namespace": "default"},
+                "spec": {
+                    "replicas": 3,
+                    "version": "v1.34.2",
+                    "machineTemplate": {"infrastructureRef": {
+                        "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1",
+                        "kind": "StandInMachineTemplate",
+                        "name": "example"
+                    }},
+                    "kubeadmConfigSpec": {"clusterConfiguration": {}},
+                    "rolloutStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}
+                }
+            }),
+            Self::ControlPlane(_) => json!({
+                "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2",
+                "kind": "KubeadmControlPlane",
+                "metadata": {"name": "example", "namespace": "default"},
+                "spec": {
+                    "replicas": 3,
+                    "version": "v1.34.2",
+                    "machineTemplate": {"spec": {"infrastructureRef": {
+                        "apiGroup": "infrastructure.cluster.x-k8s.io",
+                        "kind": "StandInMachineTemplate",
+                        "name": "example"
+                    }}},
+                    "kubeadmConfigSpec": {"clusterConfiguration": {"apiServer": {"certSANs": ["127.0.0.1"]}}},
+                    "rollout": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}
+                }
+            }),
+            Self::ClusterPool => json!({
+                "apiVersion": "hive.openshift.io/v1",
+                "kind": "ClusterPool",
+                "metadata": {"name": "example", "namespace": "default"},
+                "spec": {
+                    "platform": {"vsphere": {
+                        "certificatesSecretRef": {"name": "certificates"},
+                        "credentialsSecretRef": {"name": "credentials"}
+                    }},
+                    "baseDomain": "example.com",
+                    "imageSetRef": {"name": "release"},
+                    "size": 0,
+                    "inventory": [{"name": "foo"}]
+                }
+            }),
+            Self::Customization => json!({
+                "apiVersion": "hive.openshift.io/v1",
+                "kind": "ClusterDeploymentCustomization",
+                "metadata": {"name": "example", "namespace": "default"},
+                "spec": {}
+            }),
+        }
+    }
+}
+
+/// RFC 7386, section 2.
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    if let Value::Object(target) = target {
+        for (key, value) in patch {
+            if value.is_null() {
+                target.remove(key);
+            } else {
+                merge(target.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The fields we fill in: minimal JSON patches (RFC 6902), made from what decoding found absent.
+//!
+//! Idempotent: put to an object that has been patched, each function returns nothing. One `add` of the deepest
+//! missing parent, so that what another mutating webhook wrote beside it stays.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::{
+    api::{KubeadmControlPlane, control_plane::Shape},
+    change::{Change, Operation},
+    topics::version,
+};
+
+/// One operation of a JSON patch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "op", rename_all = "lowercase")]
+pub enum PatchOperation {
+    /// Adds a value that was absent.
+    Add {
+        /// JSON pointer (RFC 6901).
+        path: Cow<'static, str>,
+        /// What to add.
+        value: Value,
+    },
+    /// Replaces a value that was there.
+    Replace {
+        /// JSON pointer (RFC 6901).
+        path: Cow<'static, str>,
+        /// What to put in its place.
+        value: Value,
+    },
+}
+
+/// Defaults for a `KubeadmControlPlane` (proposal, "And the following defaulting", and "Rollout strategy"):
+/// replicas, the version's `v`, and the rollout strategy.
+///
+/// Replicas left out on an update keep the old object's number: Cluster API alone would make them 1, which scales a
+/// control plane of three down.
+pub fn default_control_plane(change: &Change<'_, KubeadmControlPlane<'_>>) -> Vec<PatchOperation> {
+    if change.operation == Operation::Delete || change.new.metadata.is_deleting() {
+        return Vec::new();
+    }
+    let mut operations = Vec::new();
+    if change.new.spec.replicas.is_none() {
+        let replicas = change.old.and_then(|old| old.spec.replicas).unwrap_or(1);
+        operations.push(PatchOperation::Add {
+            path: "/spec/replicas".into(),
+            value: json!(replicas),
+        });
+    }
+    if let Some(given) = change.new.spec.version.as_deref()
+        && !given.starts_with('v')
+        && version::parse(given).is_ok()
+    {
+        operations.push(PatchOperation::Replace {
+            path: "/spec/version".into(),
+            value: json!(format!("v{given}")),
+        });
+    }
+    operations.extend(default_strategy(change.new));
+    operations
+}
+
+fn default_strategy(control_plane: &KubeadmControlPlane<'_>) -> Vec<PatchOperation> {
+    let add = |path: Cow<'static, str>, value| PatchOperation::Add { path, value };
+    let surge = json!({ "maxSurge": 1 });
+    let strategy = json!({ "type": "RollingUpdate", "rollingUpdate": surge });
+    let shape = control_plane.shape();
+    let pointer = match shape {
+        Shape::V1Beta1 => "/spec/rolloutStrategy",
+        Shape::V1Beta2 => "/spec/rollout/strategy",
+    };
+    let Some(given) = control_plane.rollout_strategy() else {
+        return match shape {
+            Shape::V1Beta2 if control_plane.spec.rollout.is_none() => {
+                vec![add("/spec/rollout".into(), json!({ "strategy": strategy }))]
+            }
+            _ => vec![add(pointer.into(), strategy)],
+        };
+    };
+    // What follows is for rolling updates only: another type is left for the rules to refuse.
+    if given.kind.as_deref().is_some_and(|kind| kind != "RollingUpdate") {
+        return Vec::new();
+    }
+    let mut operations = Vec::new();
+    if given.kind.is_none() {
+        operations.push(add(format!("{pointer}/type").into(), json!("RollingUpdate")));
+    }
+    match &given.rolling_update {
+        None => operations.push(add(format!("{pointer}/rollingUpdate").into(), surge)),
+        Some(given) if given.max_surge.is_none() => {
+            operations.push(add(format!("{pointer}/rollingUpdate/maxSurge").into(), json!(1)));
+        }
+        Some(_) => {}
+    }
+    operations
+}

@@ -1,0 +1,114 @@
+//! What a rule says.
+
+use std::{borrow::Cow, fmt};
+
+use crate::rule::{Action, Rule};
+
+/// The kind of a fault, exactly Kubernetes' field error types
+/// (k8s.io/apimachinery, `pkg/util/validation/field/errors.go`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CauseReason {
+    /// A field must be there and is not.
+    Required,
+    /// A field must not have this value.
+    Invalid,
+    /// A field takes one of a few values, and this is none of them.
+    NotSupported,
+    /// A field may have this value, but not now or not together with another.
+    Forbidden,
+    /// A value stands twice in a list that must not repeat.
+    Duplicate,
+}
+
+impl CauseReason {
+    /// `causes[].reason` of a Status.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Required => "FieldValueRequired",
+            Self::Invalid => "FieldValueInvalid",
+            Self::NotSupported => "FieldValueNotSupported",
+            Self::Forbidden => "FieldValueForbidden",
+            Self::Duplicate => "FieldValueDuplicate",
+        }
+    }
+
+    const fn prefix(self) -> &'static str {
+        match self {
+            Self::Required => "Required value",
+            Self::Invalid => "Invalid value",
+            Self::NotSupported => "Unsupported value",
+            Self::Forbidden => "Forbidden",
+            Self::Duplicate => "Duplicate value",
+        }
+    }
+}
+
+/// One fault of an object, as a rule reports it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The path of the field, in the version that was written: `spec.inventory[1].name`.
+    pub field: Cow<'static, str>,
+    /// The kind of the fault.
+    pub reason: CauseReason,
+    /// The value found, as JSON; none where there is no value to show.
+    pub value: Option<String>,
+    /// What is wrong, without a full stop.
+    pub detail: Cow<'static, str>,
+    /// What to do about it, in the imperative, without a full stop.
+    pub remedy: Cow<'static, str>,
+}
+
+/// Collects the faults that one rule finds.
+#[derive(Debug, Default)]
+pub struct Faults(Vec<Fault>);
+
+impl Faults {
+    /// Adds one.
+    pub fn push(&mut self, fault: Fault) {
+        self.0.push(fault);
+    }
+
+    /// All of them, in the order found.
+    pub fn into_vec(self) -> Vec<Fault> {
+        self.0
+    }
+}
+
+/// A fault, and the rule that found it.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// The rule.
+    pub rule: &'static Rule,
+    /// What follows from it.
+    pub action: Action,
+    /// What was found.
+    pub fault: Fault,
+}
+
+impl Finding {
+    /// The message of a cause: kind, value, what is wrong, what to do, and the rule's id.
+    pub fn message(&self) -> Message<'_> {
+        Message(self)
+    }
+}
+
+/// Writes a finding without its field path: kubectl puts that before it.
+#[derive(Clone, Copy, Debug)]
+pub struct Message<'f>(&'f Finding);
+
+impl fmt::Display for Message<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Fault {
+            reason,
+            value,
+            detail,
+            remedy,
+            ..
+        } = &self.0.fault;
+        f.write_str(reason.prefix())?;
+        if let Some(value) = value {
+            write!(f, ": {value}")?;
+        }
+        write!(f, ": {detail}; {remedy} ({})", self.0.rule.id)
+    }
+}

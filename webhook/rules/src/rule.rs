@@ -1,0 +1,76 @@
+//! What a rule is.
+
+use serde::Serialize;
+
+use crate::{
+    api::{ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane},
+    change::{Change, Operation},
+    finding::Faults,
+};
+
+/// What follows from a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Action {
+    /// The write is refused.
+    Deny,
+    /// The write is admitted with a warning.
+    Warn,
+}
+
+/// What a rule looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// The new object alone.
+    Object,
+    /// The step from the old object to the new one.
+    Transition,
+}
+
+/// The function of a rule, by the kind that it judges.
+#[derive(Clone, Copy, Debug)]
+pub enum Check {
+    /// Judges `KubeadmControlPlane`s and their scale subresource.
+    ControlPlane(fn(&Change<'_, KubeadmControlPlane<'_>>, &mut Faults)),
+    /// Judges `ClusterPool`s.
+    ClusterPool(fn(&Change<'_, ClusterPool<'_>>, &mut Faults)),
+    /// Judges `ClusterDeploymentCustomization`s.
+    Customization(fn(&Change<'_, ClusterDeploymentCustomization<'_>>, &mut Faults)),
+}
+
+impl Check {
+    /// The kind judged.
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::ControlPlane(_) => "KubeadmControlPlane",
+            Self::ClusterPool(_) => "ClusterPool",
+            Self::Customization(_) => "ClusterDeploymentCustomization",
+        }
+    }
+}
+
+/// One admission rule.
+#[derive(Clone, Copy, Debug)]
+pub struct Rule {
+    /// `<field>-<fault>`, kebab-case. Stable: messages, metrics and configuration name it.
+    pub id: &'static str,
+    /// At most 80 characters.
+    pub summary: &'static str,
+    /// The operations it applies to.
+    pub operations: &'static [Operation],
+    /// What follows from a finding.
+    pub action: Action,
+    /// What it looks at.
+    pub scope: Scope,
+    /// The document that asks for it, and where.
+    pub source: &'static str,
+    /// The function.
+    pub check: Check,
+}
+
+/// Rules about an object apply whenever one is written.
+pub const ON_WRITE: &[Operation] = &[Operation::Create, Operation::Update];
+
+/// Rules about a transition need an old object.
+pub const ON_UPDATE: &[Operation] = &[Operation::Update];

@@ -1,0 +1,290 @@
+//! The patches of a customization: RFC 6902 with RFC 6901 pointers.
+
+use serde::de::IgnoredAny;
+
+use crate::{
+    api::{ClusterDeploymentCustomization, hive::PatchEntity},
+    case::Case,
+    change::Change,
+    finding::{CauseReason, Fault, Faults},
+    rule::{Action, Check, ON_WRITE, Rule, Scope},
+    topics::Topic,
+};
+
+/// The patches of a customization.
+pub const TOPIC: Topic = Topic {
+    name: "customization",
+    rules: RULES,
+    cases: CASES,
+};
+
+const RULES: &[Rule] = &[
+    Rule {
+        id: "patch-op-unknown",
+        summary: "a patch has one of RFC 6902's six operations",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        source: "RFC 6902, section 4",
+        check: Check::Customization(op_unknown),
+    },
+    Rule {
+        id: "patch-path-invalid",
+        summary: "a patch's path is a JSON pointer",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        source: "RFC 6901, section 3",
+        check: Check::Customization(path_invalid),
+    },
+    Rule {
+        id: "patch-from-missing",
+        summary: "move and copy say where from",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        source: "RFC 6902, sections 4.4 and 4.5",
+        check: Check::Customization(from_missing),
+    },
+    Rule {
+        id: "patch-from-invalid",
+        summary: "a patch's from is a JSON pointer, and nothing moves into itself",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        source: "RFC 6901, section 3; RFC 6902, section 4.4",
+        check: Check::Customization(from_invalid),
+    },
+    Rule {
+        id: "patch-value-json-invalid",
+        summary: "valueJSON is exactly one JSON value",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        source: "Hive pastes valueJSON into the patch as it stands",
+        check: Check::Customization(value_json_invalid),
+    },
+];
+
+const OPERATIONS: &[&str] = &["add", "remove", "replace", "move", "copy", "test"];
+
+fn op_unknown(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut Faults) {
+    for (path, patch) in patches(change.new) {
+        if !OPERATIONS.contains(&patch.op.as_str()) {
+            faults.push(Fault {
+                field: format!("{path}.op").into(),
+                reason: CauseReason::NotSupported,
+                value: Some(format!("{:?}", patch.op)),
+                detail: "RFC 6902 knows no such operation".into(),
+                remedy: "write add, remove, replace, move, copy or test".into(),
+            });
+        }
+    }
+}
+
+fn path_invalid(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut Faults) {
+    for (path, patch) in patches(change.new) {
+        if let Err(fault) = check_pointer(&patch.path) {
+            faults.push(pointer_fault(format!("{path}.path"), &patch.path, &fault));
+        }
+    }
+}
+
+fn from_missing(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut Faults) {
+    for (path, patch) in patches(change.new) {
+        if reads_from(patch) && patch.from.is_none() {
+            faults.push(Fault {
+                field: format!("{path}.from").into(),
+                reason: CauseReason::Required,
+                value: None,
+                detail: format!("{:?} takes a value from another place", patch.op).into(),
+                remedy: "write the JSON pointer of that place".into(),
+            });
+        }
+    }
+}
+
+fn from_invalid(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut Faults) {
+    for (path, patch) in patches(change.new).filter(|(_, patch)| reads_from(patch)) {
+        let Some(from) = &patch.from else { continue };
+        let field = format!("{path}.from");
+        if let Err(fault) = check_pointer(from) {
+            faults.push(pointer_fault(field, from, &fault));
+        } else if patch.op == "move"
+            && patch
+                .path
+                .strip_prefix(from.as_str())
+                .is_some_and(|rest| rest.starts_with('/'))
+        {
+            faults.push(Fault {
+                field: field.into(),
+                reason: CauseReason::Invalid,
+                value: Some(format!("{from:?}")),
+                detail: format!("{from} cannot move into itself, to {}", patch.path).into(),
+                remedy: "move it elsewhere, or copy it".into(),
+            });
+        }
+    }
+}
+
+fn value_json_invalid(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut Faults) {
+    for (path, patch) in patches(change.new) {
+        let Some(text) = &patch.value_json else { continue };
+        if let Err(error) = serde_json::from_str::<IgnoredAny>(text) {
+            faults.push(Fault {
+                field: format!("{path}.valueJSON").into(),
+                reason: CauseReason::Invalid,
+                value: Some(format!("{text:?}")),
+                detail: format!("not exactly one JSON value: {error}").into(),
+                remedy: "write one JSON value, strings in double quotes, or use value for a plain string"
+                    .into(),
+            });
+        }
+    }
+}
+
+/// Every patch with its field path.
+fn patches<'c>(
+    customization: &'c ClusterDeploymentCustomization<'_>,
+) -> impl Iterator<Item = (String, &'c PatchEntity)> {
+    let spec = &customization.spec;
+    let install = spec
+        .install_config_patches
+        .iter()
+        .flatten()
+        .enumerate()
+        .map(|(index, patch)| (format!("spec.installConfigPatches[{index}]"), patch));
+    let manifests = spec
+        .installer_manifest_patches
+        .iter()
+        .flatten()
+        .enumerate()
+        .flat_map(|(outer, manifest)| {
+            manifest.patches.iter().enumerate().map(move |(index, patch)| {
+                (
+                    format!("spec.installerManifestPatches[{outer}].patches[{index}]"),
+                    patch,
+                )
+            })
+        });
+    install.chain(manifests)
+}
+
+fn reads_from(patch: &PatchEntity) -> bool {
+    matches!(patch.op.as_str(), "move" | "copy")
+}
+
+enum PointerFault {
+    Relative,
+    Escape,
+}
+
+fn check_pointer(pointer: &str) -> Result<(), PointerFault> {
+    if !pointer.is_empty() && !pointer.starts_with('/') {
+        return Err(PointerFault::Relative);
+    }
+    let mut escapes = pointer.split('~').skip(1);
+    if escapes.any(|after| !after.starts_with(['0', '1'])) {
+        return Err(PointerFault::Escape);
+    }
+    Ok(())
+}
+
+fn pointer_fault(field: String, pointer: &str, fault: &PointerFault) -> Fault {
+    let (detail, remedy) = match fault {
+        PointerFault::Relative => (
+            "a JSON pointer starts with a slash; without it Hive patches another place and reports success"
+                .into(),
+            format!("write \"/{}\"", pointer.replace('.', "/")).into(),
+        ),
+        PointerFault::Escape => (
+            "in a JSON pointer ~ stands only in ~0, a tilde, and ~1, a slash".into(),
+            format!("write \"{}\"", pointer.replace('~', "~0")).into(),
+        ),
+    };
+    Fault {
+        field: field.into(),
+        reason: CauseReason::Invalid,
+        value: Some(format!("{pointer:?}")),
+        detail,
+        remedy,
+    }
+}
+
+const CASES: &[Case] = &[
+    Case::customization(
+        "accepts_replace",
+        r#"{"spec":{"installConfigPatches":[{"op":"replace","path":"/metadata/name","value":"foo"}]}}"#,
+        &[],
+    ),
+    Case::customization(
+        "accepts_every_operation",
+        r#"{"spec":{"installConfigPatches":[
+            {"op":"add","path":"/a~1b/-","valueJSON":"{\"c\":[1]}"},{"op":"remove","path":"/a"},
+            {"op":"replace","path":"","valueJSON":"null"},{"op":"move","path":"/b","from":"/bc"},
+            {"op":"copy","path":"/c/d","from":"/c"},{"op":"test","path":"/~0","value":"x"}]}}"#,
+        &[],
+    ),
+    Case::customization(
+        "rejects_unknown_op",
+        r#"{"spec":{"installConfigPatches":[{"op":"merge","path":"/a","value":"b"}]}}"#,
+        &[("patch-op-unknown", "spec.installConfigPatches[0].op")],
+    ),
+    Case::customization(
+        "rejects_the_documents_own_path",
+        r#"{"spec":{"installConfigPatches":[{"op":"replace","path":"metadata/name","value":"foo"}]}}"#,
+        &[("patch-path-invalid", "spec.installConfigPatches[0].path")],
+    ),
+    Case::customization(
+        "rejects_dotted_path",
+        r#"{"spec":{"installConfigPatches":[{"op":"replace","path":"metadata.name","value":"foo"}]}}"#,
+        &[("patch-path-invalid", "spec.installConfigPatches[0].path")],
+    ),
+    Case::customization(
+        "rejects_lone_tilde",
+        r#"{"spec":{"installConfigPatches":[{"op":"remove","path":"/a~b"},{"op":"remove","path":"/a~"}]}}"#,
+        &[
+            ("patch-path-invalid", "spec.installConfigPatches[0].path"),
+            ("patch-path-invalid", "spec.installConfigPatches[1].path"),
+        ],
+    ),
+    Case::customization(
+        "rejects_copy_from_nowhere",
+        r#"{"spec":{"installConfigPatches":[{"op":"copy","path":"/a"}]}}"#,
+        &[("patch-from-missing", "spec.installConfigPatches[0].from")],
+    ),
+    Case::customization(
+        "rejects_relative_from",
+        r#"{"spec":{"installConfigPatches":[{"op":"copy","path":"/a","from":"b"}]}}"#,
+        &[("patch-from-invalid", "spec.installConfigPatches[0].from")],
+    ),
+    Case::customization(
+        "rejects_move_into_itself",
+        r#"{"spec":{"installConfigPatches":[{"op":"move","path":"/a/b","from":"/a"}]}}"#,
+        &[("patch-from-invalid", "spec.installConfigPatches[0].from")],
+    ),
+    Case::customization(
+        "rejects_second_operation_in_value_json",
+        r#"{"spec":{"installConfigPatches":[
+            {"op":"add","path":"/a","valueJSON":"{}}, {\"op\":\"remove\",\"path\":\"/b\""}]}}"#,
+        &[(
+            "patch-value-json-invalid",
+            "spec.installConfigPatches[0].valueJSON",
+        )],
+    ),
+    Case::customization(
+        "rejects_faults_in_manifest_patches",
+        r#"{"spec":{"installerManifestPatches":[{"manifestSelector":{"glob":"*.yaml"},"patches":[
+            {"op":"remove","path":"/a"},{"op":"move","path":"b"}]}]}}"#,
+        &[
+            (
+                "patch-path-invalid",
+                "spec.installerManifestPatches[0].patches[1].path",
+            ),
+            (
+                "patch-from-missing",
+                "spec.installerManifestPatches[0].patches[1].from",
+            ),
+        ],
+    ),
+];

@@ -1,0 +1,122 @@
+//! Stacked or external etcd.
+
+use crate::{
+    api::{KubeadmControlPlane, kubeadm_config::KubeadmConfigSpec},
+    case::{Case, V1BETA1},
+    change::Change,
+    finding::{CauseReason, Fault, Faults},
+    rule::{Action, Check, ON_UPDATE, ON_WRITE, Rule, Scope},
+    topics::Topic,
+};
+
+/// Stacked or external etcd.
+pub const TOPIC: Topic = Topic {
+    name: "etcd",
+    rules: RULES,
+    cases: CASES,
+};
+
+const RULES: &[Rule] = &[
+    Rule {
+        id: "etcd-local-and-external",
+        summary: "etcd is stacked or external, not both",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: cannot have both external and local etcd",
+        check: Check::ControlPlane(local_and_external),
+    },
+    Rule {
+        id: "etcd-topology-switched",
+        summary: "a control plane keeps its etcd, stacked or external",
+        operations: ON_UPDATE,
+        action: Action::Deny,
+        scope: Scope::Transition,
+        source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: cannot change between external and local etcd",
+        check: Check::ControlPlane(topology_switched),
+    },
+];
+
+const EXTERNAL: &str = "spec.kubeadmConfigSpec.clusterConfiguration.etcd.external";
+
+fn local_and_external(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    let etcd = change
+        .new
+        .spec
+        .kubeadm_config_spec
+        .as_ref()
+        .and_then(KubeadmConfigSpec::etcd);
+    if etcd.is_some_and(|etcd| etcd.local.is_some() && etcd.external.is_some()) {
+        faults.push(Fault {
+            field: EXTERNAL.into(),
+            reason: CauseReason::Forbidden,
+            value: None,
+            detail: "etcd.local is set too, and kubeadm runs only one of them".into(),
+            remedy:
+                "remove etcd.local to use the external cluster, or etcd.external to run etcd on the Machines"
+                    .into(),
+        });
+    }
+}
+
+fn topology_switched(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    let Some(old) = change.old else { return };
+    let (from, to) = match (old.has_external_etcd(), change.new.has_external_etcd()) {
+        (false, true) => ("stacked", "external"),
+        (true, false) => ("external", "stacked"),
+        _ => return,
+    };
+    faults.push(Fault {
+        field: EXTERNAL.into(),
+        reason: CauseReason::Forbidden,
+        value: None,
+        detail: format!("the cluster's data is in {from} etcd, and nothing would carry it to {to} etcd")
+            .into(),
+        remedy: format!("keep {from} etcd, or create another Cluster with {to} etcd and move to it").into(),
+    });
+}
+
+const STACKED: &str = r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"etcd":{"local":{"dataDir":"/data"},"external":null}}}}}"#;
+const EXTERNAL_ETCD: &str = r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"etcd":{"local":null,"external":{
+    "endpoints":["https://etcd:2379"],"caFile":"/ca","certFile":"/cert","keyFile":"/key"}}}}}}"#;
+const OTHER_EXTERNAL_ETCD: &str = r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"etcd":{"external":{
+    "endpoints":["https://etcd-2:2379"],"caFile":"/ca","certFile":"/cert","keyFile":"/key"}}}}}}"#;
+const BOTH: &str = r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"etcd":{"local":{"dataDir":"/data"},"external":{
+    "endpoints":["https://etcd:2379"],"caFile":"/ca","certFile":"/cert","keyFile":"/key"}}}}}}"#;
+
+const CASES: &[Case] = &[
+    Case::create("accepts_stacked", STACKED, &[]),
+    Case::create("accepts_external", EXTERNAL_ETCD, &[]),
+    Case::create("rejects_both", BOTH, &[("etcd-local-and-external", EXTERNAL)]),
+    Case::update(
+        "accepts_other_external_endpoints",
+        EXTERNAL_ETCD,
+        OTHER_EXTERNAL_ETCD,
+        &[],
+    ),
+    Case::update(
+        "rejects_stacked_to_external",
+        STACKED,
+        EXTERNAL_ETCD,
+        &[("etcd-topology-switched", EXTERNAL)],
+    ),
+    Case::update(
+        "rejects_external_to_stacked",
+        EXTERNAL_ETCD,
+        STACKED,
+        &[("etcd-topology-switched", EXTERNAL)],
+    ),
+    Case::create(
+        "rejects_both_in_v1beta1",
+        BOTH,
+        &[("etcd-local-and-external", EXTERNAL)],
+    )
+    .of(V1BETA1),
+    Case::update(
+        "rejects_unsaid_to_external_in_v1beta1",
+        "{}",
+        EXTERNAL_ETCD,
+        &[("etcd-topology-switched", EXTERNAL)],
+    )
+    .of(V1BETA1),
+];

@@ -1,0 +1,279 @@
+//! What cannot be changed once a control plane exists.
+//!
+//! A list of what is immutable, not of what is mutable: a field that we do not know passes, so that a newer Cluster
+//! API is never held up.
+
+use std::fmt;
+
+use crate::{
+    api::{
+        KubeadmControlPlane, Text,
+        kubeadm_config::{ClusterConfiguration, KubeadmConfigSpec},
+    },
+    case::{Case, V1BETA1},
+    change::Change,
+    finding::{CauseReason, Fault, Faults},
+    rule::{Action, Check, ON_UPDATE, Rule, Scope},
+    topics::Topic,
+};
+
+/// What cannot be changed once a control plane exists.
+pub const TOPIC: Topic = Topic {
+    name: "immutability",
+    rules: RULES,
+    cases: CASES,
+};
+
+const RULES: &[Rule] = &[
+    Rule {
+        id: "cluster-configuration-immutable",
+        summary: "what kubeadm init fixed for the whole cluster stays as it is",
+        operations: ON_UPDATE,
+        action: Action::Deny,
+        scope: Scope::Transition,
+        source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: the paths that its allow list leaves out",
+        check: Check::ControlPlane(cluster_configuration_immutable),
+    },
+    Rule {
+        id: "kubeadm-section-removed",
+        summary: "a cluster, init or join configuration is not removed as a whole",
+        operations: ON_UPDATE,
+        action: Action::Deny,
+        scope: Scope::Transition,
+        source: "KubeadmControlPlane proposal, Create: all three stanzas should be specified",
+        check: Check::ControlPlane(section_removed),
+    },
+];
+
+const KUBEADM_CONFIG_SPEC: &str = "spec.kubeadmConfigSpec";
+
+/// A field of `clusterConfiguration` that kubeadm init fixed.
+struct Fixed {
+    field: &'static str,
+    value: for<'c> fn(&'c ClusterConfiguration<'_>) -> Option<Scalar<'c>>,
+    why: &'static str,
+    remedy: &'static str,
+}
+
+const FIXED: &[Fixed] = &[
+    Fixed {
+        field: "controlPlaneEndpoint",
+        value: |configuration| text(configuration.control_plane_endpoint.as_ref()),
+        why: "every Machine's kubeconfig names it",
+        remedy: "keep it and point its DNS record elsewhere",
+    },
+    Fixed {
+        field: "certificatesDir",
+        value: |configuration| text(configuration.certificates_dir.as_ref()),
+        why: "the certificates of existing Machines lie there",
+        remedy: "keep it",
+    },
+    Fixed {
+        field: "caCertificateValidityPeriodDays",
+        value: |configuration| {
+            configuration
+                .ca_certificate_validity_period_days
+                .map(Scalar::Number)
+        },
+        why: "the cluster's CAs were made with it",
+        remedy: "keep it, and rotate the CAs to make them last longer",
+    },
+    Fixed {
+        field: "networking.serviceSubnet",
+        value: |configuration| text(configuration.networking.as_ref()?.service_subnet.as_ref()),
+        why: "Services have addresses in it",
+        remedy: "keep it, and create another Cluster for another network",
+    },
+    Fixed {
+        field: "networking.podSubnet",
+        value: |configuration| text(configuration.networking.as_ref()?.pod_subnet.as_ref()),
+        why: "pods have addresses in it",
+        remedy: "keep it, and create another Cluster for another network",
+    },
+    Fixed {
+        field: "networking.dnsDomain",
+        value: |configuration| text(configuration.networking.as_ref()?.dns_domain.as_ref()),
+        why: "workloads resolve names in it",
+        remedy: "keep it, and create another Cluster for another domain",
+    },
+    Fixed {
+        field: "kubernetesVersion",
+        value: |configuration| text(configuration.kubernetes_version.as_ref()),
+        why: "Cluster API takes the version from spec.version",
+        remedy: "keep it, and change spec.version",
+    },
+    Fixed {
+        field: "clusterName",
+        value: |configuration| text(configuration.cluster_name.as_ref()),
+        why: "Cluster API takes the name from the Cluster",
+        remedy: "keep it",
+    },
+];
+
+#[derive(PartialEq)]
+enum Scalar<'c> {
+    Text(&'c str),
+    Number(i64),
+}
+
+impl fmt::Display for Scalar<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => write!(f, "{text:?}"),
+            Self::Number(number) => write!(f, "{number}"),
+        }
+    }
+}
+
+fn text<'c>(value: Option<&'c Text<'_>>) -> Option<Scalar<'c>> {
+    value.map(|text| Scalar::Text(text))
+}
+
+fn cluster_configuration_immutable(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    // A section that is gone as a whole is the other rule's.
+    let (Some(old), Some(new)) = (change.old, cluster_configuration(change.new)) else {
+        return;
+    };
+    let unset = ClusterConfiguration::default();
+    let old = cluster_configuration(old).unwrap_or(&unset);
+    for fixed in FIXED {
+        let (was, is) = ((fixed.value)(old), (fixed.value)(new));
+        if was != is {
+            let shown =
+                |value: Option<Scalar<'_>>| value.map_or("unset".to_owned(), |value| value.to_string());
+            faults.push(Fault {
+                field: format!("{KUBEADM_CONFIG_SPEC}.clusterConfiguration.{}", fixed.field).into(),
+                reason: CauseReason::Forbidden,
+                value: Some(shown(is)),
+                detail: format!(
+                    "it was {} when the cluster was created, and {}",
+                    shown(was),
+                    fixed.why
+                )
+                .into(),
+                remedy: fixed.remedy.into(),
+            });
+        }
+    }
+}
+
+fn cluster_configuration<'k, 'a>(
+    control_plane: &'k KubeadmControlPlane<'a>,
+) -> Option<&'k ClusterConfiguration<'a>> {
+    control_plane
+        .spec
+        .kubeadm_config_spec
+        .as_ref()?
+        .cluster_configuration
+        .as_ref()
+}
+
+fn section_removed(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    let Some(old) = change.old.and_then(|old| old.spec.kubeadm_config_spec.as_ref()) else {
+        return;
+    };
+    let none = KubeadmConfigSpec::default();
+    let new = change.new.spec.kubeadm_config_spec.as_ref().unwrap_or(&none);
+    let sections = [
+        (
+            "clusterConfiguration",
+            old.cluster_configuration.is_some(),
+            new.cluster_configuration.is_some(),
+        ),
+        (
+            "initConfiguration",
+            old.init_configuration.is_some(),
+            new.init_configuration.is_some(),
+        ),
+        (
+            "joinConfiguration",
+            old.join_configuration.is_some(),
+            new.join_configuration.is_some(),
+        ),
+    ];
+    for (section, was, is) in sections {
+        if was && !is {
+            faults.push(Fault {
+                field: format!("{KUBEADM_CONFIG_SPEC}.{section}").into(),
+                reason: CauseReason::Required,
+                value: None,
+                detail: "existing Machines were made with it, and without it the next ones would differ"
+                    .into(),
+                remedy: "keep the section and change the fields inside it".into(),
+            });
+        }
+    }
+}
+
+const CASES: &[Case] = &[
+    Case::update(
+        "accepts_other_image_repository",
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"imageRepository":"a.example/b"}}}}"#,
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"imageRepository":"c.example/d"}}}}"#,
+        &[],
+    ),
+    Case::update(
+        "rejects_other_control_plane_endpoint",
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controlPlaneEndpoint":"a.example:6443"}}}}"#,
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controlPlaneEndpoint":"b.example:6443"}}}}"#,
+        &[(IMMUTABLE, "spec.kubeadmConfigSpec.clusterConfiguration.controlPlaneEndpoint")],
+    ),
+    Case::update(
+        "rejects_other_certificates_dir",
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"certificatesDir":"/a"}}}}"#,
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"certificatesDir":null}}}}"#,
+        &[(IMMUTABLE, "spec.kubeadmConfigSpec.clusterConfiguration.certificatesDir")],
+    ),
+    Case::update(
+        "rejects_other_ca_validity",
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"caCertificateValidityPeriodDays":365}}}}"#,
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"caCertificateValidityPeriodDays":730}}}}"#,
+        &[(IMMUTABLE, "spec.kubeadmConfigSpec.clusterConfiguration.caCertificateValidityPeriodDays")],
+    ),
+    Case::update(
+        "rejects_other_networks_in_v1beta1",
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"networking":{"podSubnet":"10.0.0.0/8"}}}}}"#,
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"networking":
+            {"podSubnet":"10.1.0.0/16","dnsDomain":"b"}}}}}"#,
+        &[
+            (IMMUTABLE, "spec.kubeadmConfigSpec.clusterConfiguration.networking.podSubnet"),
+            (IMMUTABLE, "spec.kubeadmConfigSpec.clusterConfiguration.networking.dnsDomain"),
+        ],
+    )
+    .of(V1BETA1),
+    Case::update(
+        "rejects_other_names_in_v1beta1",
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"clusterName":"a","kubernetesVersion":"v1.34.2"}}}}"#,
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"clusterName":"b","kubernetesVersion":"v1.34.3"}}}}"#,
+        &[
+            (IMMUTABLE, "spec.kubeadmConfigSpec.clusterConfiguration.kubernetesVersion"),
+            (IMMUTABLE, "spec.kubeadmConfigSpec.clusterConfiguration.clusterName"),
+        ],
+    )
+    .of(V1BETA1),
+    Case::update(
+        "accepts_change_inside_a_section",
+        r#"{"spec":{"kubeadmConfigSpec":{"joinConfiguration":{"patches":{"directory":"/a"}}}}}"#,
+        r#"{"spec":{"kubeadmConfigSpec":{"joinConfiguration":{"patches":{"directory":"/b"}}}}}"#,
+        &[],
+    ),
+    Case::update(
+        "rejects_removed_init_and_join_sections",
+        r#"{"spec":{"kubeadmConfigSpec":{"initConfiguration":{"patches":{"directory":"/a"}},
+            "joinConfiguration":{"patches":{"directory":"/a"}}}}}"#,
+        r#"{"spec":{"kubeadmConfigSpec":{"initConfiguration":null,"joinConfiguration":null}}}"#,
+        &[
+            (REMOVED, "spec.kubeadmConfigSpec.initConfiguration"),
+            (REMOVED, "spec.kubeadmConfigSpec.joinConfiguration"),
+        ],
+    ),
+    Case::update(
+        "rejects_removed_cluster_section",
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"imageRepository":"a.example/b"}}}}"#,
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":null}}}"#,
+        &[(REMOVED, "spec.kubeadmConfigSpec.clusterConfiguration")],
+    ),
+];
+
+const IMMUTABLE: &str = "cluster-configuration-immutable";
+const REMOVED: &str = "kubeadm-section-removed";

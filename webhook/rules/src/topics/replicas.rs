@@ -1,0 +1,188 @@
+//! How many Machines a control plane has.
+
+use crate::{
+    api::KubeadmControlPlane,
+    case::{Case, V1BETA1, V1BETA2},
+    change::Change,
+    finding::{CauseReason, Fault, Faults},
+    rule::{Action, Check, ON_UPDATE, ON_WRITE, Rule, Scope},
+    topics::Topic,
+};
+
+/// How many Machines a control plane has.
+pub const TOPIC: Topic = Topic {
+    name: "replicas",
+    rules: RULES,
+    cases: CASES,
+};
+
+const RULES: &[Rule] = &[
+    Rule {
+        id: "replicas-not-positive",
+        summary: "a control plane has at least one Machine",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        source: "2019 proposal, Scale Down: scale to 0 must be rejected",
+        check: Check::ControlPlane(not_positive),
+    },
+    Rule {
+        id: "replicas-even",
+        summary: "with stacked etcd the number of Machines is odd",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        source: "KubeadmControlPlane proposal, New API Types",
+        check: Check::ControlPlane(even),
+    },
+    Rule {
+        id: "replicas-dropped",
+        summary: "an update that leaves replicas out does not scale the control plane",
+        operations: ON_UPDATE,
+        action: Action::Deny,
+        scope: Scope::Transition,
+        source: "KubeadmControlPlane proposal, New API Types: replicas default to 1",
+        check: Check::ControlPlane(dropped),
+    },
+];
+
+const FIELD: &str = "spec.replicas";
+
+fn not_positive(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    let Some(replicas) = change.new.spec.replicas else {
+        return;
+    };
+    if replicas <= 0 {
+        faults.push(Fault {
+            field: FIELD.into(),
+            reason: CauseReason::Invalid,
+            value: Some(replicas.to_string()),
+            detail: "a control plane has at least one Machine".into(),
+            remedy: "set 1 or more, or delete the Cluster to remove its control plane".into(),
+        });
+    }
+}
+
+fn even(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    let Some(replicas) = change.new.spec.replicas else {
+        return;
+    };
+    if replicas > 0 && replicas % 2 == 0 && !change.new.has_external_etcd() {
+        let below = replicas - 1;
+        faults.push(Fault {
+            field: FIELD.into(),
+            reason: CauseReason::Invalid,
+            value: Some(replicas.to_string()),
+            detail: format!(
+                "with stacked etcd, {replicas} Machines tolerate no more failures than {below} would"
+            )
+            .into(),
+            remedy: format!("set {below} or {}", replicas.saturating_add(1)).into(),
+        });
+    }
+}
+
+fn dropped(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    let Some(old) = change.old.and_then(|old| old.spec.replicas) else {
+        return;
+    };
+    if change.new.spec.replicas.is_none() && old != 1 {
+        faults.push(Fault {
+            field: FIELD.into(),
+            reason: CauseReason::Required,
+            value: None,
+            detail: format!("left out, it would become 1, and the control plane has {old} Machines").into(),
+            remedy: format!("set {old} to keep them, or 1 to scale down").into(),
+        });
+    }
+}
+
+const CASES: &[Case] = &[
+    Case::create("accepts_one", r#"{"spec":{"replicas":1}}"#, &[]),
+    Case::create("accepts_three", r#"{"spec":{"replicas":3}}"#, &[]),
+    Case::create(
+        "rejects_zero",
+        r#"{"spec":{"replicas":0}}"#,
+        &[("replicas-not-positive", FIELD)],
+    ),
+    Case::create(
+        "rejects_negative",
+        r#"{"spec":{"replicas":-3}}"#,
+        &[("replicas-not-positive", FIELD)],
+    ),
+    Case::create(
+        "rejects_two",
+        r#"{"spec":{"replicas":2}}"#,
+        &[("replicas-even", FIELD)],
+    ),
+    Case::create(
+        "rejects_four",
+        r#"{"spec":{"replicas":4}}"#,
+        &[("replicas-even", FIELD)],
+    ),
+    Case::create("accepts_two_with_external_etcd", EXTERNAL_TWO, &[]),
+    Case::create("accepts_four_with_external_etcd", EXTERNAL_FOUR, &[]),
+    Case::create(
+        "rejects_zero_with_external_etcd",
+        EXTERNAL_ZERO,
+        &[("replicas-not-positive", FIELD)],
+    ),
+    Case::update(
+        "accepts_scale_up",
+        r#"{"spec":{"replicas":3}}"#,
+        r#"{"spec":{"replicas":5}}"#,
+        &[],
+    ),
+    Case::update(
+        "accepts_scale_down",
+        r#"{"spec":{"replicas":3}}"#,
+        r#"{"spec":{"replicas":1}}"#,
+        &[],
+    ),
+    Case::update(
+        "rejects_scale_to_even",
+        r#"{"spec":{"replicas":3}}"#,
+        r#"{"spec":{"replicas":4}}"#,
+        &[("replicas-even", FIELD)],
+    ),
+    Case::update(
+        "rejects_dropped_replicas",
+        r#"{"spec":{"replicas":3}}"#,
+        r#"{"spec":{"replicas":null}}"#,
+        &[("replicas-dropped", FIELD)],
+    ),
+    Case::update(
+        "accepts_dropped_replicas_of_one",
+        r#"{"spec":{"replicas":1}}"#,
+        r#"{"spec":{"replicas":null}}"#,
+        &[],
+    ),
+    Case::create("accepts_three_in_v1beta1", r#"{"spec":{"replicas":3}}"#, &[]).of(V1BETA1),
+    Case::create(
+        "rejects_two_in_v1beta1",
+        r#"{"spec":{"replicas":2}}"#,
+        &[("replicas-even", FIELD)],
+    )
+    .of(V1BETA1),
+    Case::create("accepts_two_with_external_etcd_in_v1beta1", EXTERNAL_TWO, &[]).of(V1BETA1),
+    Case::scale("accepts_scale_subresource", r#"{"spec":{"replicas":3}}"#, 5, &[]).of(V1BETA2),
+    Case::scale(
+        "rejects_even_scale_subresource",
+        r#"{"spec":{"replicas":3}}"#,
+        4,
+        &[("replicas-even", FIELD)],
+    ),
+    Case::scale(
+        "rejects_zero_scale_subresource",
+        r#"{"spec":{"replicas":3}}"#,
+        0,
+        &[("replicas-not-positive", FIELD)],
+    ),
+];
+
+const EXTERNAL_ZERO: &str = r#"{"spec":{"replicas":0,"kubeadmConfigSpec":{"clusterConfiguration":{"etcd":{"external":{
+    "endpoints":["https://etcd:2379"],"caFile":"/ca","certFile":"/cert","keyFile":"/key"}}}}}}"#;
+const EXTERNAL_TWO: &str = r#"{"spec":{"replicas":2,"kubeadmConfigSpec":{"clusterConfiguration":{"etcd":{"external":{
+    "endpoints":["https://etcd:2379"],"caFile":"/ca","certFile":"/cert","keyFile":"/key"}}}}}}"#;
+const EXTERNAL_FOUR: &str = r#"{"spec":{"replicas":4,"kubeadmConfigSpec":{"clusterConfiguration":{"etcd":{"external":{
+    "endpoints":["https://etcd:2379"],"caFile":"/ca","certFile":"/cert","keyFile":"/key"}}}}}}"#;

@@ -1,0 +1,189 @@
+//! How Machines are replaced.
+
+use crate::{
+    api::KubeadmControlPlane,
+    case::{Case, V1BETA1},
+    change::{Change, Subresource},
+    finding::{CauseReason, Fault, Faults},
+    rule::{Action, Check, ON_WRITE, Rule, Scope},
+    topics::Topic,
+};
+
+/// How Machines are replaced.
+pub const TOPIC: Topic = Topic {
+    name: "rollout",
+    rules: RULES,
+    cases: CASES,
+};
+
+const RULES: &[Rule] = &[
+    Rule {
+        id: "rollout-type-unsupported",
+        summary: "the only rollout type is RollingUpdate",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        source: "KubeadmControlPlane proposal, Rollout strategy",
+        check: Check::ControlPlane(type_unsupported),
+    },
+    Rule {
+        id: "max-surge-unsupported",
+        summary: "maxSurge is 0 or 1",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        source: "KubeadmControlPlane proposal, Rollout strategy: an absolute number 1 or 0",
+        check: Check::ControlPlane(max_surge_unsupported),
+    },
+    Rule {
+        id: "max-surge-zero-below-three",
+        summary: "maxSurge 0 needs three Machines or more",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        source: "KubeadmControlPlane proposal, Rolling update strategy: replica count is >= 3",
+        check: Check::ControlPlane(max_surge_zero_below_three),
+    },
+];
+
+fn type_unsupported(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    let Some(kind) = change
+        .new
+        .rollout_strategy()
+        .and_then(|strategy| strategy.kind.as_ref())
+    else {
+        return;
+    };
+    if &**kind != "RollingUpdate" {
+        faults.push(Fault {
+            field: change.new.rollout_strategy_path("type"),
+            reason: CauseReason::NotSupported,
+            value: Some(format!("{kind:?}")),
+            detail: "control planes are replaced Machine by Machine".into(),
+            remedy: "write \"RollingUpdate\" or leave the strategy out".into(),
+        });
+    }
+}
+
+fn max_surge_unsupported(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    let Some(max_surge) = change.new.max_surge() else {
+        return;
+    };
+    if !matches!(max_surge.as_int(), Some(0 | 1)) {
+        faults.push(Fault {
+            field: change.new.rollout_strategy_path("rollingUpdate.maxSurge"),
+            reason: CauseReason::Invalid,
+            value: Some(max_surge.to_string()),
+            detail: "a control plane grows by at most one Machine during a rollout".into(),
+            remedy: "write 1 to create before deleting, or 0 to delete before creating".into(),
+        });
+    }
+}
+
+fn max_surge_zero_below_three(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    let (Some(max_surge), Some(replicas)) = (change.new.max_surge(), change.new.spec.replicas) else {
+        return;
+    };
+    if max_surge.as_int() != Some(0) || !(1..3).contains(&replicas) {
+        return;
+    }
+    let scaling = change.subresource == Some(Subresource::Scale);
+    faults.push(Fault {
+        // A Scale has no maxSurge: there the number of replicas is what can be changed.
+        field: if scaling {
+            "spec.replicas".into()
+        } else {
+            change.new.rollout_strategy_path("rollingUpdate.maxSurge")
+        },
+        reason: CauseReason::Forbidden,
+        value: Some(if scaling {
+            replicas.to_string()
+        } else {
+            max_surge.to_string()
+        }),
+        detail: format!(
+            "maxSurge 0 deletes a Machine before it makes the next, and etcd on {replicas} then has no quorum"
+        )
+        .into(),
+        remedy: "set maxSurge to 1, or keep three Machines or more".into(),
+    });
+}
+
+const V1BETA2_TYPE: &str = "spec.rollout.strategy.type";
+const V1BETA2_MAX_SURGE: &str = "spec.rollout.strategy.rollingUpdate.maxSurge";
+const V1BETA1_TYPE: &str = "spec.rolloutStrategy.type";
+const V1BETA1_MAX_SURGE: &str = "spec.rolloutStrategy.rollingUpdate.maxSurge";
+
+const CASES: &[Case] = &[
+    Case::create("accepts_no_strategy", r#"{"spec":{"rollout":null}}"#, &[]),
+    Case::create(
+        "accepts_max_surge_1",
+        r#"{"spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1}}}}}"#,
+        &[],
+    ),
+    Case::create(
+        "accepts_max_surge_as_string",
+        r#"{"spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":"1"}}}}}"#,
+        &[],
+    ),
+    Case::create(
+        "rejects_on_delete",
+        r#"{"spec":{"rollout":{"strategy":{"type":"OnDelete"}}}}"#,
+        &[("rollout-type-unsupported", V1BETA2_TYPE)],
+    ),
+    Case::create(
+        "rejects_max_surge_2",
+        r#"{"spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":2}}}}}"#,
+        &[("max-surge-unsupported", V1BETA2_MAX_SURGE)],
+    ),
+    Case::create(
+        "rejects_max_surge_percentage",
+        r#"{"spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":"50%"}}}}}"#,
+        &[("max-surge-unsupported", V1BETA2_MAX_SURGE)],
+    ),
+    Case::create(
+        "rejects_max_surge_word",
+        r#"{"spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":"abc"}}}}}"#,
+        &[("max-surge-unsupported", V1BETA2_MAX_SURGE)],
+    ),
+    Case::create(
+        "accepts_max_surge_0_with_three",
+        r#"{"spec":{"replicas":3,"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0}}}}}"#,
+        &[],
+    ),
+    Case::create(
+        "rejects_max_surge_0_with_one",
+        r#"{"spec":{"replicas":1,"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0}}}}}"#,
+        &[("max-surge-zero-below-three", V1BETA2_MAX_SURGE)],
+    ),
+    Case::scale(
+        "rejects_scale_to_one_with_max_surge_0",
+        r#"{"spec":{"replicas":3,"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0}}}}}"#,
+        1,
+        &[("max-surge-zero-below-three", "spec.replicas")],
+    ),
+    Case::create(
+        "accepts_max_surge_1_in_v1beta1",
+        r#"{"spec":{"rolloutStrategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1}}}}"#,
+        &[],
+    )
+    .of(V1BETA1),
+    Case::create(
+        "rejects_on_delete_in_v1beta1",
+        r#"{"spec":{"rolloutStrategy":{"type":"OnDelete"}}}"#,
+        &[("rollout-type-unsupported", V1BETA1_TYPE)],
+    )
+    .of(V1BETA1),
+    Case::create(
+        "rejects_max_surge_percentage_in_v1beta1",
+        r#"{"spec":{"rolloutStrategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":"50%"}}}}"#,
+        &[("max-surge-unsupported", V1BETA1_MAX_SURGE)],
+    )
+    .of(V1BETA1),
+    Case::create(
+        "rejects_max_surge_0_with_one_in_v1beta1",
+        r#"{"spec":{"replicas":1,"rolloutStrategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0}}}}"#,
+        &[("max-surge-zero-below-three", V1BETA1_MAX_SURGE)],
+    )
+    .of(V1BETA1),
+];

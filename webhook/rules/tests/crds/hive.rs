@@ -1,0 +1,167 @@
+//! Against the fields of Hive's own definitions.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray,
+};
+use kcp_rules::api::hive::custom_resource_definitions;
+
+use crate::fields::Fields;
+
+/// What Hive's definition of the same kind says otherwise.
+fn differences(definition: &CustomResourceDefinition) -> Vec<String> {
+    let file = format!(
+        "{}/../../tests/fixtures/fields/{}-v1.txt",
+        env!("CARGO_MANIFEST_DIR"),
+        definition.spec.names.singular.as_ref().unwrap()
+    );
+    let theirs = Fields::parse(&std::fs::read_to_string(&file).unwrap());
+    let ours = Fields::of(definition);
+
+    let mut differences = Vec::new();
+    if ours.header != theirs.header {
+        differences.push(format!("header: {:?}, Hive has {:?}", ours.header, theirs.header));
+    }
+    for column in ours
+        .columns
+        .iter()
+        .filter(|column| !theirs.columns.contains(column))
+    {
+        differences.push(format!("column {column}: Hive has none such"));
+    }
+    for (path, line) in &ours.fields {
+        match theirs.fields.get(path) {
+            Some(real) if real == line => {}
+            Some(real) => differences.push(format!("{path}: {line:?}, Hive has {real:?}")),
+            None => differences.push(format!("{path}: Hive has no such field")),
+        }
+    }
+    for path in theirs.fields.keys() {
+        if !ours.fields.contains_key(path) && !ours.keeps(path) {
+            differences.push(format!("{path}: dropped, Hive has it"));
+        }
+    }
+    differences
+}
+
+#[test]
+fn no_field_differs_from_hives() {
+    for definition in custom_resource_definitions() {
+        let name = &definition.metadata.name;
+        assert_eq!(differences(&definition), <[String; 0]>::default(), "{name:?}");
+    }
+}
+
+/// Walks to a field of the customization's schema.
+fn field<'s>(schema: &'s mut JSONSchemaProps, path: &[&str]) -> &'s mut JSONSchemaProps {
+    path.iter().fold(schema, |schema, step| match *step {
+        "[]" => match schema.items.as_mut().unwrap() {
+            JSONSchemaPropsOrArray::Schema(item) => item,
+            JSONSchemaPropsOrArray::Schemas(_) => panic!("a list with one schema"),
+        },
+        name => schema.properties.as_mut().unwrap().get_mut(name).unwrap(),
+    })
+}
+
+/// The comparison sees every kind of difference, one at a time.
+#[test]
+fn every_kind_of_difference_is_seen() {
+    type Edit = fn(&mut CustomResourceDefinition);
+    fn schema(definition: &mut CustomResourceDefinition) -> &mut JSONSchemaProps {
+        definition.spec.versions[0]
+            .schema
+            .as_mut()
+            .unwrap()
+            .open_api_v3_schema
+            .as_mut()
+            .unwrap()
+    }
+    fn condition<'d>(definition: &'d mut CustomResourceDefinition, name: &str) -> &'d mut JSONSchemaProps {
+        field(schema(definition), &["status", "conditions", "[]", name])
+    }
+    let cases: &[(&str, Edit, &str)] = &[
+        ("short name", |crd| crd.spec.names.short_names = None, "header: "),
+        ("scope", |crd| crd.spec.scope = "Cluster".to_owned(), "header: "),
+        (
+            "subresource",
+            |crd| crd.spec.versions[0].subresources = None,
+            "header: ",
+        ),
+        (
+            "type",
+            |crd| condition(crd, "reason").type_ = Some("integer".to_owned()),
+            "status.conditions[].reason: ",
+        ),
+        (
+            "enum",
+            |crd| condition(crd, "status").enum_ = None,
+            "status.conditions[].status: ",
+        ),
+        (
+            "minimum",
+            |crd| condition(crd, "observedGeneration").minimum = Some(1.0),
+            "status.conditions[].observedGeneration: ",
+        ),
+        (
+            "format",
+            |crd| condition(crd, "lastTransitionTime").format = None,
+            "status.conditions[].lastTransitionTime: ",
+        ),
+        (
+            "pattern",
+            |crd| condition(crd, "type").pattern = None,
+            "status.conditions[].type: ",
+        ),
+        (
+            "length",
+            |crd| condition(crd, "message").max_length = None,
+            "status.conditions[].message: ",
+        ),
+        (
+            "nullable",
+            |crd| condition(crd, "message").nullable = Some(true),
+            "status.conditions[].message: ",
+        ),
+        (
+            "default",
+            |crd| field(schema(crd), &["status", "clusterPoolRef", "name"]).default = None,
+            "status.clusterPoolRef.name: ",
+        ),
+        ("required", |crd| schema(crd).required = None, "spec: "),
+        (
+            "dropped",
+            |crd| {
+                drop(
+                    field(schema(crd), &["status"])
+                        .properties
+                        .as_mut()
+                        .unwrap()
+                        .remove("conditions"),
+                )
+            },
+            "status.conditions: dropped",
+        ),
+        (
+            "invented",
+            |crd| {
+                drop(
+                    schema(crd)
+                        .properties
+                        .as_mut()
+                        .unwrap()
+                        .insert("extra".to_owned(), JSONSchemaProps::default()),
+                )
+            },
+            "extra: ",
+        ),
+    ];
+    let [_, sound, ..] = custom_resource_definitions();
+    for (name, edit, expected) in cases {
+        let mut edited = sound.clone();
+        edit(&mut edited);
+        let found = differences(&edited);
+        assert!(
+            found.first().is_some_and(|first| first.starts_with(expected)),
+            "{name}: {found:?}"
+        );
+    }
+}

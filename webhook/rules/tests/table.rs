@@ -1,0 +1,224 @@
+//! The rule table held against itself, against its cases, and against the fields of the real CRDs.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::format_push_string,
+    reason = "tests: they may panic, and speed does not matter"
+)]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
+
+use kcp_rules::{
+    Change, Finding,
+    api::{ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane, decode},
+    case::{Base, Case, V1BETA1, Write},
+    judge_cluster_pool, judge_control_plane, judge_customization,
+    topics::{TOPICS, rules},
+};
+
+fn cases() -> impl Iterator<Item = (&'static str, &'static Case)> {
+    TOPICS
+        .iter()
+        .flat_map(|topic| topic.cases.iter().map(move |case| (topic.name, case)))
+}
+
+fn judge(case: &Case) -> Vec<Finding> {
+    let new = case.new_object().unwrap().to_string();
+    let old = case.old().unwrap().map(|old| old.to_string());
+    match case.base {
+        Base::ControlPlane(_) => {
+            let new: KubeadmControlPlane = decode(&new).unwrap();
+            let old: Option<KubeadmControlPlane> = old.as_deref().map(|old| decode(old).unwrap());
+            judge_control_plane(&change(case, &new, old.as_ref()))
+        }
+        Base::ClusterPool => {
+            let new: ClusterPool = decode(&new).unwrap();
+            let old: Option<ClusterPool> = old.as_deref().map(|old| decode(old).unwrap());
+            judge_cluster_pool(&change(case, &new, old.as_ref()))
+        }
+        Base::Customization => {
+            let new: ClusterDeploymentCustomization = decode(&new).unwrap();
+            let old: Option<ClusterDeploymentCustomization> = old.as_deref().map(|old| decode(old).unwrap());
+            judge_customization(&change(case, &new, old.as_ref()))
+        }
+    }
+}
+
+fn change<'c, T>(case: &Case, new: &'c T, old: Option<&'c T>) -> Change<'c, T> {
+    match (case.write, old) {
+        (Write::Create(_), _) => Change::create(new),
+        (Write::Update(..), Some(old)) => Change::update(old, new),
+        (Write::Scale(..), Some(old)) => Change::scale(old, new),
+        (_, None) => panic!("{} has no old object", case.name),
+    }
+}
+
+#[test]
+fn every_case_finds_exactly_what_it_lists() {
+    for (topic, case) in cases() {
+        let found = judge(case);
+        let found: Vec<_> = found
+            .iter()
+            .map(|finding| (finding.rule.id, &*finding.fault.field))
+            .collect();
+        assert_eq!(found, case.findings, "{topic}: {}", case.name);
+    }
+}
+
+#[test]
+fn case_names_are_unique_and_say_the_verdict() {
+    for topic in TOPICS {
+        let mut names = BTreeSet::new();
+        for case in topic.cases {
+            assert!(
+                names.insert(case.name),
+                "{}: {} stands twice",
+                topic.name,
+                case.name
+            );
+            let verdict = if case.findings.is_empty() {
+                "accepts_"
+            } else {
+                "rejects_"
+            };
+            assert!(
+                case.name.starts_with(verdict),
+                "{}: {} should start with {verdict}",
+                topic.name,
+                case.name
+            );
+        }
+    }
+}
+
+#[test]
+fn every_rule_has_an_accepting_and_a_rejecting_case() {
+    let mut rejected = BTreeSet::new();
+    for (_, case) in cases() {
+        rejected.extend(case.findings.iter().map(|(rule, _)| *rule));
+    }
+    for topic in TOPICS {
+        assert!(
+            topic.cases.iter().any(|case| case.findings.is_empty()),
+            "{} accepts nothing",
+            topic.name
+        );
+        for rule in topic.rules {
+            assert!(rejected.contains(rule.id), "{} has no rejecting case", rule.id);
+        }
+    }
+}
+
+#[test]
+fn ids_are_unique_and_in_kebab_case() {
+    let mut ids = BTreeSet::new();
+    for rule in rules() {
+        assert!(ids.insert(rule.id), "{} stands twice", rule.id);
+        assert!(
+            rule.id.split('-').count() >= 2,
+            "{} is not <field>-<fault>",
+            rule.id
+        );
+        assert!(
+            rule.id.chars().all(|c| c.is_ascii_lowercase() || c == '-') && !rule.id.contains("--"),
+            "{} is not in kebab case",
+            rule.id
+        );
+        assert!(
+            rule.summary.len() <= 80,
+            "the summary of {} is longer than 80 characters",
+            rule.id
+        );
+    }
+}
+
+/// `fixtures/fields` lists every field of the real CRDs.
+fn served_fields(file: &str) -> BTreeSet<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tests/fixtures/fields")
+        .join(file);
+    fs::read_to_string(&path)
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.split('\t').next())
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn every_reported_path_is_a_field_of_the_crd() {
+    let mut fields: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for (_, case) in cases() {
+        let file = match case.base {
+            Base::ControlPlane(V1BETA1) => "kubeadmcontrolplane-v1beta1.txt",
+            Base::ControlPlane(_) => "kubeadmcontrolplane-v1beta2.txt",
+            Base::ClusterPool => "clusterpool-v1.txt",
+            Base::Customization => "clusterdeploymentcustomization-v1.txt",
+        };
+        let fields = fields.entry(file).or_insert_with(|| served_fields(file));
+        for (rule, path) in case.findings {
+            let generic = without_indices(path);
+            assert!(
+                fields.contains(&generic),
+                "{rule} reports {path}, and {file} has no {generic}"
+            );
+        }
+    }
+}
+
+fn without_indices(path: &str) -> String {
+    let mut generic = String::new();
+    let mut inside = false;
+    for c in path.chars() {
+        match c {
+            '[' => {
+                inside = true;
+                generic.push_str("[]");
+            }
+            ']' => inside = false,
+            _ if inside => {}
+            _ => generic.push(c),
+        }
+    }
+    generic
+}
+
+/// Every message as a person reads it: field, value, what is wrong, what to do, rule id.
+#[test]
+fn messages() {
+    let mut screen = String::new();
+    for (topic, case) in cases() {
+        for finding in judge(case) {
+            screen.push_str(&format!(
+                "{topic} {}\n  {}: {}\n",
+                case.name,
+                finding.fault.field,
+                finding.message()
+            ));
+        }
+    }
+    insta::assert_snapshot!(screen);
+}
+
+#[test]
+fn rule_list() {
+    let list: String = rules()
+        .map(|rule| {
+            format!(
+                "{:34} {:31} {:?} {}\n",
+                rule.id,
+                rule.check.kind(),
+                rule.action,
+                rule.summary
+            )
+        })
+        .collect();
+    insta::assert_snapshot!(list);
+}

@@ -1,0 +1,2 @@
+//! Admission webhook server.
+fn main() {}

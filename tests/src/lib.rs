@@ -1,1 +1,25 @@
-//! Harness.
+//! A real control plane under test.
+//!
+//! [`management_cluster::ManagementCluster`] is the whole of it: etcd, kube-apiserver, Cluster API's three
+//! managers and our admission webhook, with [`machines`] standing in for what a cloud would provide.
+//! `tests/README.md` says what is real and what is not.
+
+pub mod addresses;
+pub mod admission;
+pub mod api_server;
+pub mod assets;
+pub mod cluster;
+pub mod cluster_api;
+pub mod etcd;
+pub mod hive;
+pub mod kubeconfig;
+pub mod kubectl;
+pub mod machines;
+pub mod management_cluster;
+pub mod manifests;
+pub mod pki;
+pub mod process;
+pub mod products;
+pub mod resources;
+pub mod run;
+pub mod wait;

@@ -5,6 +5,8 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::format_push_string,
+    clippy::format_collect,
+    clippy::needless_pass_by_value,
     reason = "tests: they may panic, and speed does not matter"
 )]
 

@@ -1,5 +1,11 @@
 //! The management cluster that all tests share.
 
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "clippy exempts functions with #[test] alone"
+)]
+
 use std::sync::LazyLock;
 
 use kcp_tests::management_cluster::ManagementCluster;

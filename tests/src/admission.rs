@@ -1,7 +1,7 @@
 //! Our own webhook server, installed from the manifests that we ship.
 //!
 //! It runs as a process beside the API server instead of in a pod, so its Service becomes a URL; nothing else
-//! of the manifests is changed. It reads with the permissions of the shipped ClusterRole and no others.
+//! of the manifests is changed. It reads with the permissions of the shipped `ClusterRole` and no others.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -10,10 +10,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use http::Request;
-use k8s_openapi::ByteString;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::api::PostParams;
+use kube::api::{DynamicObject, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
@@ -58,7 +57,7 @@ impl Admission {
             .succeed(["kustomize", &base.display().to_string()])
             .await?;
         let objects = manifests::parse(&base.stdout).context("parsing manifests/base")?;
-        let (mut configurations, others): (Vec<_>, Vec<_>) = objects
+        let (configurations, others): (Vec<_>, Vec<_>) = objects
             .into_iter()
             .partition(|object| kind(object).ends_with("WebhookConfiguration"));
         ensure!(
@@ -69,10 +68,15 @@ impl Admission {
 
         let port = free_port()?;
         let (process, health) = serve(run, api, program, &folder, port).await?;
-        for configuration in &mut configurations {
-            redirect(configuration, port, api.authority().certificate())?;
+        let mut redirected = Vec::new();
+        for configuration in configurations {
+            let mut configuration: DynamicObject = serde_json::from_value(configuration)?;
+            manifests::redirect_webhooks(&mut configuration, |path| {
+                manifests::local_client_config(port, path, api.authority().certificate())
+            })?;
+            redirected.push(serde_json::to_value(configuration)?);
         }
-        apply(kubectl, &folder.join("webhooks.json"), &configurations).await?;
+        apply(kubectl, &folder.join("webhooks.json"), &redirected).await?;
         asked(kubectl, &health).await?;
         Ok(Self { _process: process })
     }
@@ -128,21 +132,6 @@ async fn token(api: &ApiServer) -> Result<String> {
     status
         .and_then(|status| status.token)
         .context("the API server issued no token")
-}
-
-/// Points each webhook to a port of this machine.
-fn redirect(configuration: &mut Value, port: u16, authority: &str) -> Result<()> {
-    let webhooks = configuration.get_mut("webhooks").and_then(Value::as_array_mut);
-    for webhook in webhooks.context("a webhook configuration has no webhooks")? {
-        let path = webhook
-            .pointer("/clientConfig/service/path")
-            .and_then(Value::as_str);
-        let path = path.context("a webhook has no service path")?;
-        let url = format!("https://127.0.0.1:{port}{path}");
-        let authority = ByteString(authority.as_bytes().to_vec());
-        webhook["clientConfig"] = json!({"url": url, "caBundle": authority});
-    }
-    Ok(())
 }
 
 async fn apply(kubectl: &Kubectl, file: &Path, objects: &[Value]) -> Result<()> {

@@ -15,12 +15,13 @@ pub fn definitions() -> PathBuf {
 /// Installs the definitions.
 pub async fn install_definitions(client: &Client) -> Result<()> {
     for file in manifests::files(&definitions())? {
-        for document in manifests::read(&file)? {
-            if document
+        for object in manifests::read(&file)? {
+            // Beside the definitions lies the kustomization that lists them.
+            if object
                 .get("kind")
                 .is_some_and(|kind| kind == "CustomResourceDefinition")
             {
-                manifests::create_definition(client, document).await?;
+                manifests::create_definition(client, &serde_json::from_value(object)?).await?;
             }
         }
     }

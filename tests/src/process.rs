@@ -150,9 +150,5 @@ fn tail(log: &Path) -> String {
         .unwrap_or_default();
     let lines: Vec<_> = text.lines().collect();
     let surplus = lines.len().saturating_sub(TAIL_LINES);
-    lines
-        .into_iter()
-        .skip(surplus)
-        .map(|line| format!("  {line}\n"))
-        .collect()
+    lines.get(surplus..).unwrap_or_default().join("\n")
 }

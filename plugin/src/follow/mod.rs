@@ -29,7 +29,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// Follows a control plane until it has reached a goal, cannot reach it any more, or `timeout` has passed (none: for
-/// ever), and says so on the terminal.
+/// ever), and says so on the terminal. `before` is how it was before the change, if there is one.
 ///
 /// # Errors
 /// When the control plane cannot be read; a server that is away for a while is waited for.
@@ -38,11 +38,12 @@ pub async fn follow(
     name: &str,
     goal: Goal,
     timeout: Option<Duration>,
+    before: Option<Snapshot>,
     terminal: &Terminal,
 ) -> anyhow::Result<Verdict> {
     let namespace = &reader.connection.namespace;
     let deadline = Instant::now() + timeout.unwrap_or(FOR_EVER);
-    let mut last: Option<Snapshot> = None;
+    let mut last = before;
     let mut away: Option<Error> = None;
     loop {
         match timeout_at(deadline, reader.snapshot(namespace, name)).await {

@@ -114,7 +114,7 @@ async fn status(
             "a rollout goes on by itself; follow it with: kubectl kcp rollout status {name} -n {namespace} --watch"
         ));
         let limit = (!arguments.timeout.is_zero()).then_some(arguments.timeout);
-        verdict = follow(reader, name, Goal::RolledOut, limit, &session.terminal).await?;
+        verdict = follow(reader, name, Goal::RolledOut, limit, None, &session.terminal).await?;
         if verdict != Verdict::Met {
             // What is waited for has been said.
             return Ok(verdict);

@@ -33,6 +33,11 @@ const ATTEMPTS: u32 = 5;
 pub async fn run(arguments: ScaleArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
     let reader = Reader::discover(&connection).await?;
+    // Read before the write, so that no Machine comes up unseen.
+    let before = match arguments.wait {
+        Some(_) => Some(reader.snapshot(&connection.namespace, &arguments.name).await?),
+        None => None,
+    };
     let verdict = scale(&arguments, &reader, session).await?;
     let (Verdict::Met, Some(limit)) = (verdict, arguments.wait) else {
         return Ok(verdict);
@@ -43,7 +48,7 @@ pub async fn run(arguments: ScaleArguments, session: &Session) -> anyhow::Result
     ));
     let limit = (!limit.is_zero()).then_some(limit);
     let goal = Goal::Replicas(arguments.replicas);
-    let verdict = follow(&reader, &arguments.name, goal, limit, &session.terminal).await?;
+    let verdict = follow(&reader, &arguments.name, goal, limit, before, &session.terminal).await?;
     if verdict == Verdict::Met {
         let text = screen::done(&arguments.name, arguments.replicas);
         session.terminal.print(&text).context("cannot write to stdout")?;

@@ -1,11 +1,13 @@
 //! The verdict on a control plane, from its conditions and counts.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
     finding::{Finding, Severity},
-    machine_health::{self, Phase, age},
+    machine_health::{self, Phase, STARTING_LIMIT, age},
 };
 use crate::{
     arguments::duration::format_duration,
@@ -15,7 +17,7 @@ use crate::{
 
 /// How long a change may say that it is blocked before that counts as a fault. Cluster API says so for seconds to
 /// minutes in every rollout, while it waits for the next Machine.
-const BLOCKED_AFTER_SECONDS: i64 = 30 * 60;
+const BLOCKED_AFTER: Duration = Duration::from_secs(30 * 60);
 
 /// The verdict on one control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -168,7 +170,7 @@ fn stuck(Snapshot { control_plane, .. }: &Snapshot, now: Timestamp) -> Vec<Findi
         .filter_map(|condition| {
             let since = condition.last_transition_time?;
             let lasts = age(since, now);
-            (i64::try_from(lasts.as_secs()).ok()? > BLOCKED_AFTER_SECONDS).then(|| {
+            (lasts > BLOCKED_AFTER).then(|| {
                 Finding::of_control_plane(
                     "change-blocked",
                     Severity::Fail,
@@ -180,52 +182,92 @@ fn stuck(Snapshot { control_plane, .. }: &Snapshot, now: Timestamp) -> Vec<Findi
         .collect()
 }
 
-/// Conditions of the control plane that must hold, each with the id of the finding when it does not.
-const MUST_HOLD: &[(&str, &str)] = &[
-    ("Available", "not-available"),
-    ("CertificatesAvailable", "certificates-missing"),
-    ("EtcdClusterHealthy", "etcd-unhealthy"),
-    ("ControlPlaneComponentsHealthy", "components-unhealthy"),
+/// How long a condition that sums up the Machines may lag behind what the Machines themselves say.
+const TURN_LIMIT: Duration = Duration::from_secs(60);
+
+struct MustHold {
+    kind: &'static str,
+    /// Of the finding when it does not hold.
+    id: &'static str,
+    /// Whether it sums up the Machines. Cluster API counts a Machine that has yet to join, a learner, or a member whose
+    /// Machine has just gone as a fault of the whole: while Machines come and go such a condition has to last before
+    /// it counts. What is wrong with a Machine that has settled is a finding by itself.
+    of_machines: bool,
+}
+
+const fn must_hold(kind: &'static str, id: &'static str, of_machines: bool) -> MustHold {
+    MustHold {
+        kind,
+        id,
+        of_machines,
+    }
+}
+
+/// Conditions of the control plane that must hold.
+const MUST_HOLD: &[MustHold] = &[
+    must_hold("Available", "not-available", false),
+    must_hold("CertificatesAvailable", "certificates-missing", false),
+    must_hold("EtcdClusterHealthy", "etcd-unhealthy", true),
+    must_hold("ControlPlaneComponentsHealthy", "components-unhealthy", true),
 ];
 
 fn condition_faults(snapshot: &Snapshot, now: Timestamp) -> Vec<Finding> {
     let control_plane = &snapshot.control_plane;
-    // Cluster API counts a Machine that has yet to join, or that is on its way out, as a fault of the whole.
-    let machines_change = snapshot
-        .machines
-        .iter()
-        .any(|machine| Phase::of(machine, now) != Phase::Settled);
+    let tolerance = if is_changing(snapshot, now) {
+        STARTING_LIMIT
+    } else {
+        TURN_LIMIT
+    };
     // Without this one nobody has judged the whole. What has reported nothing at all is a finding already.
     let is_judged = control_plane.conditions.is_empty() || control_plane.condition("Available").is_some();
     let unjudged = (!is_judged).then(|| {
         let message = "no controller has reported whether it is available";
         Finding::of_control_plane("not-available", Severity::Unknown, &control_plane.name, message)
     });
-    let faults = MUST_HOLD.iter().filter_map(|(kind, id)| {
-        let condition = control_plane.condition(kind)?;
-        let severity = match condition.status {
-            ConditionStatus::True => return None,
-            ConditionStatus::False => Severity::Fail,
-            ConditionStatus::Unknown => Severity::Unknown,
-        };
-        let of_machines = matches!(*kind, "EtcdClusterHealthy" | "ControlPlaneComponentsHealthy");
-        // An external etcd is looked at by others: Cluster API may leave what it said before it knew.
-        let is_foreign = *kind == "EtcdClusterHealthy" && control_plane.external_etcd;
-        let says_nothing = is_foreign || (of_machines && machines_change);
-        (!says_nothing).then(|| {
-            Finding::of_control_plane(
+    let faults = MUST_HOLD.iter().filter_map(
+        |MustHold {
+             kind,
+             id,
+             of_machines,
+         }| {
+            let condition = control_plane.condition(kind)?;
+            let severity = match condition.status {
+                ConditionStatus::True => return None,
+                ConditionStatus::False => Severity::Fail,
+                ConditionStatus::Unknown => Severity::Unknown,
+            };
+            // An external etcd is looked at by others: Cluster API may leave what it said before it knew.
+            let is_foreign = *kind == "EtcdClusterHealthy" && control_plane.external_etcd;
+            let is_fresh = condition
+                .last_transition_time
+                .is_some_and(|since| age(since, now) < tolerance);
+            if is_foreign || (*of_machines && is_fresh) {
+                return None;
+            }
+            let message = format!(
+                "{kind} is {}: {}",
+                condition.status.as_str(),
+                condition.one_line()
+            );
+            Some(Finding::of_control_plane(
                 id,
                 severity,
                 &control_plane.name,
-                format!(
-                    "{kind} is {}: {}",
-                    condition.status.as_str(),
-                    condition.one_line()
-                ),
-            )
-        })
-    });
+                message,
+            ))
+        },
+    );
     unjudged.into_iter().chain(faults).collect()
+}
+
+/// Whether Machines come or go.
+fn is_changing(snapshot: &Snapshot, now: Timestamp) -> bool {
+    let machines = snapshot.machines.iter();
+    has_pending_change(snapshot)
+        || snapshot.control_plane.is("RollingOut")
+        || machines
+            .map(|machine| Phase::of(machine, now))
+            .any(|phase| phase != Phase::Settled)
 }
 
 /// What goes on as asked.

@@ -12,7 +12,7 @@ use crate::{
 
 /// How long a Machine may take from its making to its readiness. Cluster API's quick start has nodes up in under five
 /// minutes; cloud providers document ten at most.
-const STARTING_LIMIT: Duration = Duration::from_secs(10 * 60);
+pub(super) const STARTING_LIMIT: Duration = Duration::from_secs(10 * 60);
 
 /// How long a Machine may take to go. Draining waits for pod disruption budgets and can be slow without being stuck.
 const DELETING_LIMIT: Duration = Duration::from_secs(30 * 60);

@@ -1,9 +1,11 @@
 //! Cluster API's custom resource definitions.
 
 use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use kube::Client;
+use kube::api::DynamicObject;
+use kube::{Client, ResourceExt as _};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -30,7 +32,7 @@ pub(super) async fn install(client: &Client, assets: &Assets, managers: &Manager
         let webhook = managers.client_config(provider, "/convert")?;
         for definition in complete(assets, provider, &webhook)? {
             let client = client.clone();
-            creating.spawn(async move { manifests::create_definition(&client, definition).await });
+            creating.spawn(async move { manifests::create_definition(&client, &definition).await });
         }
     }
     while let Some(created) = creating.join_next().await {
@@ -41,26 +43,17 @@ pub(super) async fn install(client: &Client, assets: &Assets, managers: &Manager
 
 /// The provider's definitions as `kustomize build` would make them: the generated files carry neither the
 /// labels by which the contract's versions are found nor the conversion webhook.
-fn complete(assets: &Assets, provider: &Provider, webhook: &Value) -> Result<Vec<Value>> {
+fn complete(assets: &Assets, provider: &Provider, webhook: &Value) -> Result<Vec<DynamicObject>> {
     let folder = assets.cluster_api(provider.folder, "crd");
-    let kustomization: Kustomization = {
-        let value = manifests::read(&folder.join("kustomization.yaml"))?
-            .pop()
-            .unwrap_or_default();
-        serde_json::from_value(value).context("reading crd/kustomization.yaml")?
-    };
-    let mut labels: BTreeMap<String, String> = kustomization
-        .labels
-        .into_iter()
-        .flat_map(|labels| labels.pairs)
-        .collect();
+    let mut labels = labels(&folder.join("kustomization.yaml"))?;
     labels.insert("cluster.x-k8s.io/provider".to_owned(), provider.label.to_owned());
-
     let mut converted = HashSet::new();
     for patch in manifests::files(&folder.join("patches"))? {
-        for document in manifests::read(&patch)? {
-            converted.insert(name(&document).to_owned());
-        }
+        converted.extend(
+            manifests::objects(&patch)?
+                .into_iter()
+                .map(|patch| patch.name_any()),
+        );
     }
     let conversion = json!({
         "strategy": "Webhook",
@@ -69,12 +62,12 @@ fn complete(assets: &Assets, provider: &Provider, webhook: &Value) -> Result<Vec
 
     let mut definitions = Vec::new();
     for file in manifests::files(&folder.join("bases"))? {
-        for mut definition in manifests::read(&file)? {
-            if converted.contains(name(&definition)) {
-                definition["spec"]["conversion"] = conversion.clone();
-            }
-            for (label, value) in &labels {
-                definition["metadata"]["labels"][label.as_str()] = json!(value);
+        for mut definition in manifests::objects(&file)? {
+            definition.labels_mut().extend(labels.clone());
+            if converted.contains(&definition.name_any()) {
+                let spec = definition.data.get_mut("spec").and_then(Value::as_object_mut);
+                let spec = spec.with_context(|| format!("a definition in {} has no spec", file.display()))?;
+                spec.insert("conversion".to_owned(), conversion.clone());
             }
             definitions.push(definition);
         }
@@ -82,9 +75,13 @@ fn complete(assets: &Assets, provider: &Provider, webhook: &Value) -> Result<Vec
     Ok(definitions)
 }
 
-fn name(object: &Value) -> &str {
-    object
-        .pointer("/metadata/name")
-        .and_then(Value::as_str)
-        .unwrap_or_default()
+fn labels(kustomization: &Path) -> Result<BTreeMap<String, String>> {
+    let value = manifests::read(kustomization)?.pop().unwrap_or_default();
+    let kustomization: Kustomization =
+        serde_json::from_value(value).with_context(|| format!("reading {}", kustomization.display()))?;
+    Ok(kustomization
+        .labels
+        .into_iter()
+        .flat_map(|labels| labels.pairs)
+        .collect())
 }

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use k8s_openapi::ByteString;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{PROVIDERS, Provider};
 use crate::addresses::free_port;
@@ -14,7 +13,7 @@ use crate::assets::Assets;
 use crate::pki::Subject;
 use crate::process::Process;
 use crate::run::Run;
-use crate::{kubeconfig, wait};
+use crate::{kubeconfig, manifests, wait};
 
 /// A manager is ready half a second after its start on an idle machine.
 const START: Duration = Duration::from_secs(60);
@@ -30,8 +29,8 @@ pub struct Managers {
     run: Arc<Run>,
     assets: Assets,
     members: Vec<Manager>,
-    /// Base64 in JSON, as webhook configurations want it.
-    authority: Value,
+    /// Who signed their certificates, in PEM.
+    authority: String,
 }
 
 struct Manager {
@@ -104,8 +103,7 @@ impl Managers {
                 process: None,
             });
         }
-        let authority = ByteString(api.authority().certificate().as_bytes().to_vec());
-        let authority = serde_json::to_value(authority).context("encoding the webhooks' authority")?;
+        let authority = api.authority().certificate().to_owned();
         Ok(Self {
             run: run.clone(),
             assets: assets.clone(),
@@ -164,6 +162,6 @@ impl Managers {
         let port = member
             .with_context(|| format!("no manager {}", provider.name))?
             .webhook_port;
-        Ok(json!({"url": format!("https://127.0.0.1:{port}{path}"), "caBundle": self.authority}))
+        manifests::local_client_config(port, path, &self.authority)
     }
 }

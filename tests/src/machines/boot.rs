@@ -48,7 +48,7 @@ impl WorkloadCluster {
         data: &BootstrapData,
         controllers: &Controllers,
     ) -> Result<Ipv4Addr> {
-        let certificates = Certificates::from_bootstrap_data(data, self.folder.clone())?;
+        let certificates = Certificates::from_bootstrap_data(data, &self.folder)?;
         let again = self.certificates.set(certificates);
         again.ok().context("this cluster was already initialized")?;
         let address = self.start_first_member(machine.name).await?;

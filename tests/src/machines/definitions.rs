@@ -15,7 +15,8 @@ pub async fn install(client: &Client) -> Result<()> {
         resources::stand_in_machine_templates(),
     ];
     for kind in kinds {
-        manifests::create_definition(client, definition(&kind)).await?;
+        let definition = serde_json::from_value(definition(&kind))?;
+        manifests::create_definition(client, &definition).await?;
     }
     Ok(())
 }

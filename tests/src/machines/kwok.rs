@@ -28,8 +28,8 @@ impl WorkloadCluster {
     pub(super) async fn start_kwok(&self, client: &Client) -> Result<Process> {
         for name in ["portforwards", "clusterportforwards"] {
             let file = self.assets.kwok(&format!("crd/bases/kwok.x-k8s.io_{name}.yaml"));
-            for definition in manifests::read(&file)? {
-                manifests::create_definition(client, definition).await?;
+            for definition in manifests::objects(&file)? {
+                manifests::create_definition(client, &definition).await?;
             }
         }
         let forwards: Api<DynamicObject> = Api::all_with(client.clone(), &resources::port_forwards());

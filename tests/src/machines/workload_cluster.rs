@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
@@ -123,7 +123,7 @@ impl WorkloadCluster {
 }
 
 impl Certificates {
-    pub(super) fn from_bootstrap_data(data: &BootstrapData, folder: PathBuf) -> Result<Self> {
+    pub(super) fn from_bootstrap_data(data: &BootstrapData, folder: &Path) -> Result<Self> {
         let authority = Authority::load(data.pki("ca.crt")?, data.pki("ca.key")?)?;
         let etcd_authority = Authority::load(data.pki("etcd/ca.crt")?, data.pki("etcd/ca.key")?)?;
         let signing_key = folder.join("sa.key");
@@ -131,10 +131,10 @@ impl Certificates {
         std::fs::write(&signing_key, data.pki("sa.key")?).context("writing sa.key")?;
         std::fs::write(&verification_key, data.pki("sa.pub")?).context("writing sa.pub")?;
         Ok(Self {
-            authority_file: authority.write(&folder, "ca")?.certificate,
-            etcd_authority_file: etcd_authority.write(&folder, "etcd-ca")?.certificate,
+            authority_file: authority.write(folder, "ca")?.certificate,
+            etcd_authority_file: etcd_authority.write(folder, "etcd-ca")?.certificate,
             etcd_client: etcd_authority.issue(
-                &folder,
+                folder,
                 "apiserver-etcd-client",
                 &Subject {
                     common_name: "kube-apiserver-etcd-client",

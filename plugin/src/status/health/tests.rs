@@ -83,6 +83,27 @@ const CASES: &[Case] = &[
         &["machine-starting"],
     ),
     (
+        "etcd_unhealthy_for_long_while_a_machine_starts",
+        |s| {
+            let mut unhealthy = condition("EtcdClusterHealthy", False, "");
+            unhealthy.last_transition_time = Some(minutes_ago(11));
+            set(&mut s.control_plane.conditions, unhealthy);
+            s.machines.push(new_machine("new"));
+        },
+        Degraded,
+        &["etcd-unhealthy", "machine-starting"],
+    ),
+    (
+        "etcd_unhealthy_a_moment_ago",
+        |s| {
+            let mut unhealthy = condition("EtcdClusterHealthy", False, "member without Machine");
+            unhealthy.last_transition_time = Some(now());
+            set(&mut s.control_plane.conditions, unhealthy);
+        },
+        Healthy,
+        &[],
+    ),
+    (
         "external_etcd_is_looked_at_by_others",
         |s| {
             s.control_plane.external_etcd = true;

@@ -77,7 +77,7 @@ enum End {
 }
 
 async fn show_until_told_to_stop(run: &Arc<Run>) -> Result<End> {
-    let mut told = Told::listen()?;
+    let mut stop = Stop::listen()?;
     let keep = env::var_os("KEEP").is_some_and(|value| !value.is_empty() && value != "0");
     match env::args().nth(1).as_deref() {
         None => {}
@@ -85,39 +85,39 @@ async fn show_until_told_to_stop(run: &Arc<Run>) -> Result<End> {
             let assets = Assets::locate()?;
             let etcd = Etcd::start(run, &assets)?;
             let api = ApiServer::start(run, &assets, &etcd, "management").await?;
-            stay(&Kubectl::new(run, &assets, api.kubeconfig())?, &mut told).await;
+            stay(&Kubectl::new(run, &assets, api.kubeconfig())?, &mut stop).await;
             return Ok(End::Kept);
         }
         Some(other) => bail!("{other} is unknown; KEEP=1 in the environment keeps the cluster"),
     }
     let demo = tokio::select! {
         demo = Demo::set_up(run) => demo.context("setting up")?,
-        () = told.to_stop() => return Ok(End::Interrupted),
+        () = stop.wanted() => return Ok(End::Interrupted),
     };
     if keep {
         println!("\nUse it with this line; Ctrl-C here ends it:\n");
-        stay(demo.kubectl(), &mut told).await;
+        stay(demo.kubectl(), &mut stop).await;
         return Ok(End::Kept);
     }
     tokio::select! {
         shown = steps::show(&demo) => shown.map(|()| End::Shown),
-        () = told.to_stop() => Ok(End::Interrupted),
+        () = stop.wanted() => Ok(End::Interrupted),
     }
 }
 
-async fn stay(kubectl: &Kubectl, told: &mut Told) {
+async fn stay(kubectl: &Kubectl, stop: &mut Stop) {
     let path = kubectl.path().to_string_lossy();
     println!("export KUBECONFIG={} PATH={path}", kubectl.kubeconfig().display());
-    told.to_stop().await;
+    stop.wanted().await;
 }
 
 /// The two signals that mean that enough was seen.
-struct Told {
+struct Stop {
     interrupt: Signal,
     terminate: Signal,
 }
 
-impl Told {
+impl Stop {
     fn listen() -> Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt()).context("listening for SIGINT")?,
@@ -125,7 +125,7 @@ impl Told {
         })
     }
 
-    async fn to_stop(&mut self) {
+    async fn wanted(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}

@@ -2,6 +2,8 @@
 
 use std::{borrow::Cow, fmt};
 
+use jiff::Timestamp;
+
 use crate::rule::{Action, Rule};
 
 /// The kind of a fault, exactly Kubernetes' field error types
@@ -74,6 +76,18 @@ impl Faults {
     }
 }
 
+/// Why a finding is a warning where its rule denies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Softening {
+    /// The old object had the same fault.
+    Unchanged,
+    /// An annotation overrides the rule.
+    Overridden {
+        /// Until then.
+        until: Timestamp,
+    },
+}
+
 /// A fault, and the rule that found it.
 #[derive(Clone, Debug)]
 pub struct Finding {
@@ -81,6 +95,8 @@ pub struct Finding {
     pub rule: &'static Rule,
     /// What follows from it.
     pub action: Action,
+    /// Why it is a warning where the rule denies.
+    pub softened: Option<Softening>,
     /// What was found.
     pub fault: Fault,
 }

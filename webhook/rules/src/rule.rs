@@ -1,6 +1,6 @@
 //! What a rule is.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     api::{ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane},
@@ -9,13 +9,17 @@ use crate::{
 };
 
 /// What follows from a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
     /// The write is refused.
     Deny,
     /// The write is admitted with a warning.
     Warn,
+    /// The write is admitted; the finding is recorded in the audit log.
+    Audit,
+    /// The rule is not applied.
+    Off,
 }
 
 /// What a rule looks at.
@@ -26,6 +30,8 @@ pub enum Scope {
     Object,
     /// The step from the old object to the new one.
     Transition,
+    /// Other objects of the cluster too.
+    Cluster,
 }
 
 /// The function of a rule, by the kind that it judges.
@@ -63,6 +69,8 @@ pub struct Rule {
     pub action: Action,
     /// What it looks at.
     pub scope: Scope,
+    /// Whether the annotation [`crate::overrides::ANNOTATION`] can turn its denial into a warning.
+    pub overridable: bool,
     /// The document that asks for it, and where.
     pub source: &'static str,
     /// The function.

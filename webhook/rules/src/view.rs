@@ -53,7 +53,7 @@ pub struct View {
     pub machines: Part<Vec<Machine>>,
     /// The Cluster that the control plane belongs to; `None` when there is none.
     pub cluster: Part<Option<Cluster>>,
-    /// The names of the worker Machines and MachinePools of the Cluster; a few are enough.
+    /// The names of the worker Machines and `MachinePool`s of the Cluster; a few are enough.
     pub worker_machines: Part<Vec<String>>,
     /// Whether the namespace is being deleted.
     pub namespace_terminating: Part<bool>,

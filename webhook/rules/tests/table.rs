@@ -17,7 +17,7 @@ use std::{
 };
 
 use kcp_rules::{
-    Change, Configuration, Finding, Judged,
+    Change, Configuration, Context, Finding, Judged,
     api::{ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane, decode},
     case::{Base, Case, NOW, V1BETA1, Write},
     judge,

@@ -62,16 +62,21 @@ pub struct Fault {
 
 /// Collects the faults that one rule finds.
 #[derive(Debug, Default)]
-pub struct Faults(Vec<Fault>);
+pub struct Faults(Vec<(Fault, Action)>);
 
 impl Faults {
-    /// Adds one.
+    /// Adds one, from which the rule's own action follows.
     pub fn push(&mut self, fault: Fault) {
-        self.0.push(fault);
+        self.push_at_most(Action::Deny, fault);
     }
 
-    /// All of them, in the order found.
-    pub fn into_vec(self) -> Vec<Fault> {
+    /// Adds one from which no more than `action` follows, whatever the rule's own is.
+    pub fn push_at_most(&mut self, action: Action, fault: Fault) {
+        self.0.push((fault, action));
+    }
+
+    /// All of them, in the order found, with the most that follows from each.
+    pub fn into_vec(self) -> Vec<(Fault, Action)> {
         self.0
     }
 }

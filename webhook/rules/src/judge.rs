@@ -86,7 +86,7 @@ pub fn judge<T: Judged>(change: &Change<'_, T>, configuration: &Configuration) -
 }
 
 /// What an object rule said of the old object already.
-fn faults_before<T: Judged>(rule: &Rule, change: &Change<'_, T>) -> Vec<Fault> {
+fn faults_before<T: Judged>(rule: &Rule, change: &Change<'_, T>) -> Vec<(Fault, Action)> {
     let mut faults = Faults::default();
     if rule.scope == Scope::Object
         && let Some(before) = change.before()
@@ -103,14 +103,15 @@ fn faults_before<T: Judged>(rule: &Rule, change: &Change<'_, T>) -> Vec<Fault> {
 fn ratchet(
     rule: &'static Rule,
     action: Action,
-    faults: Vec<Fault>,
-    known: Vec<Fault>,
+    faults: Vec<(Fault, Action)>,
+    known: Vec<(Fault, Action)>,
 ) -> impl Iterator<Item = Finding> {
-    let mut known: HashMap<_, usize> = known.into_iter().fold(HashMap::new(), |mut counts, fault| {
+    let mut known: HashMap<_, usize> = known.into_iter().fold(HashMap::new(), |mut counts, (fault, _)| {
         *counts.entry((fault.value, fault.detail)).or_default() += 1;
         counts
     });
-    faults.into_iter().filter_map(move |fault| {
+    faults.into_iter().filter_map(move |(fault, at_most)| {
+        let action = action.min(at_most);
         let before = (!known.is_empty())
             .then(|| known.get_mut(&(fault.value.clone(), fault.detail.clone())))
             .flatten()

@@ -8,18 +8,18 @@ use crate::{
     finding::Faults,
 };
 
-/// What follows from a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What follows from a finding, the mildest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
-    /// The write is refused.
-    Deny,
-    /// The write is admitted with a warning.
-    Warn,
-    /// The write is admitted; the finding is recorded in the audit log.
-    Audit,
     /// The rule is not applied.
     Off,
+    /// The write is admitted; the finding is recorded in the audit log.
+    Audit,
+    /// The write is admitted with a warning.
+    Warn,
+    /// The write is refused.
+    Deny,
 }
 
 /// What a rule looks at.
@@ -82,3 +82,6 @@ pub const ON_WRITE: &[Operation] = &[Operation::Create, Operation::Update];
 
 /// Rules about a transition need an old object.
 pub const ON_UPDATE: &[Operation] = &[Operation::Update];
+
+/// Rules about what goes with an object.
+pub const ON_DELETE: &[Operation] = &[Operation::Delete];

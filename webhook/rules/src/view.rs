@@ -57,6 +57,8 @@ pub struct View {
     pub worker_machines: Part<Vec<String>>,
     /// Whether the namespace is being deleted.
     pub namespace_terminating: Part<bool>,
+    /// The names of the control planes of the namespace.
+    pub control_planes: Part<Vec<String>>,
     /// The other pools of the namespace.
     pub pools: Part<Vec<Pool>>,
     /// The names of the customizations of the namespace.
@@ -74,6 +76,8 @@ pub struct Machine {
     pub name: String,
     /// Its Kubernetes version.
     pub version: Option<String>,
+    /// When it was created.
+    pub created: Option<Timestamp>,
     /// Whether it has joined: `status.nodeRef` is set.
     pub has_node: bool,
     /// Whether it is being deleted.

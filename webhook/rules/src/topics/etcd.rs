@@ -42,12 +42,7 @@ const RULES: &[Rule] = &[
 const EXTERNAL: &str = "spec.kubeadmConfigSpec.clusterConfiguration.etcd.external";
 
 fn local_and_external(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
-    let etcd = change
-        .new
-        .spec
-        .kubeadm_config_spec
-        .as_ref()
-        .and_then(KubeadmConfigSpec::etcd);
+    let etcd = change.new.kubeadm_config().and_then(KubeadmConfigSpec::etcd);
     if etcd.is_some_and(|etcd| etcd.local.is_some() && etcd.external.is_some()) {
         faults.push(Fault {
             field: EXTERNAL.into(),

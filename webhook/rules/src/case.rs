@@ -15,6 +15,8 @@ pub const NOW: &str = "2026-06-01T12:00:00Z";
 pub enum Base {
     /// A `KubeadmControlPlane` of a version.
     ControlPlane(&'static str),
+    /// A `Cluster` of Cluster API.
+    Cluster,
     /// A `ClusterPool`.
     ClusterPool,
     /// A `ClusterDeploymentCustomization`.
@@ -106,6 +108,11 @@ impl Case {
     /// Deletes a control plane.
     pub const fn delete(name: &'static str, object: &'static str, findings: Findings) -> Self {
         Self::new(name, Base::ControlPlane(V1BETA2), Write::Delete(object), findings)
+    }
+
+    /// Creates a Cluster.
+    pub const fn cluster(name: &'static str, patch: &'static str, findings: Findings) -> Self {
+        Self::new(name, Base::Cluster, Write::Create(patch), findings)
     }
 
     /// Creates a pool.
@@ -251,6 +258,16 @@ impl Base {
                     "kubeadmConfigSpec": {"clusterConfiguration": {"apiServer": {"certSANs": ["127.0.0.1"]}}},
                     "rollout": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}
                 }
+            }),
+            Self::Cluster => json!({
+                "apiVersion": "cluster.x-k8s.io/v1beta2",
+                "kind": "Cluster",
+                "metadata": {"name": "example", "namespace": "default"},
+                "spec": {"controlPlaneRef": {
+                    "apiGroup": "controlplane.cluster.x-k8s.io",
+                    "kind": "KubeadmControlPlane",
+                    "name": "example"
+                }}
             }),
             Self::ClusterPool => json!({
                 "apiVersion": "hive.openshift.io/v1",

@@ -18,6 +18,8 @@ pub enum CauseReason {
     NotSupported,
     /// A field may have this value, but not now or not together with another.
     Forbidden,
+    /// A field names something that does not exist.
+    NotFound,
     /// A value stands twice in a list that must not repeat.
     Duplicate,
 }
@@ -30,6 +32,7 @@ impl CauseReason {
             Self::Invalid => "FieldValueInvalid",
             Self::NotSupported => "FieldValueNotSupported",
             Self::Forbidden => "FieldValueForbidden",
+            Self::NotFound => "FieldValueNotFound",
             Self::Duplicate => "FieldValueDuplicate",
         }
     }
@@ -40,6 +43,7 @@ impl CauseReason {
             Self::Invalid => "Invalid value",
             Self::NotSupported => "Unsupported value",
             Self::Forbidden => "Forbidden",
+            Self::NotFound => "Not found",
             Self::Duplicate => "Duplicate value",
         }
     }

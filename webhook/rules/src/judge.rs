@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::{
-    api::{ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane, Metadata},
+    api::{Cluster, ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane, Metadata},
     change::Change,
     configuration::Configuration,
     finding::{Fault, Faults, Finding, Softening},
@@ -61,6 +61,7 @@ macro_rules! judged {
 
 judged!(
     KubeadmControlPlane: ControlPlane,
+    Cluster: Cluster,
     ClusterPool: ClusterPool,
     ClusterDeploymentCustomization: Customization
 );

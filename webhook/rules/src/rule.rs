@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    api::{ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane},
+    api::{Cluster, ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane},
     change::{Change, Operation},
     finding::Faults,
 };
@@ -39,6 +39,8 @@ pub enum Scope {
 pub enum Check {
     /// Judges `KubeadmControlPlane`s and their scale subresource.
     ControlPlane(fn(&Change<'_, KubeadmControlPlane<'_>>, &mut Faults)),
+    /// Judges Cluster API's `Cluster`s; `lint` alone does.
+    Cluster(fn(&Change<'_, Cluster<'_>>, &mut Faults)),
     /// Judges `ClusterPool`s.
     ClusterPool(fn(&Change<'_, ClusterPool<'_>>, &mut Faults)),
     /// Judges `ClusterDeploymentCustomization`s.
@@ -50,6 +52,7 @@ impl Check {
     pub const fn kind(self) -> &'static str {
         match self {
             Self::ControlPlane(_) => "KubeadmControlPlane",
+            Self::Cluster(_) => "Cluster",
             Self::ClusterPool(_) => "ClusterPool",
             Self::Customization(_) => "ClusterDeploymentCustomization",
         }

@@ -18,7 +18,7 @@ use std::{
 
 use kcp_rules::{
     Change, Configuration, Context, Finding, Judged,
-    api::{ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane, decode},
+    api::{Cluster, ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane, decode},
     case::{Base, Case, NOW, V1BETA1, Write},
     judge,
     topics::{TOPICS, rules},
@@ -37,6 +37,11 @@ fn judge_case(case: &Case) -> Vec<Finding> {
         Base::ControlPlane(_) => {
             let new: KubeadmControlPlane = decode(&new).unwrap();
             let old: Option<KubeadmControlPlane> = old.as_deref().map(|old| decode(old).unwrap());
+            findings(case, &new, old.as_ref())
+        }
+        Base::Cluster => {
+            let new: Cluster = decode(&new).unwrap();
+            let old: Option<Cluster> = old.as_deref().map(|old| decode(old).unwrap());
             findings(case, &new, old.as_ref())
         }
         Base::ClusterPool => {
@@ -174,6 +179,7 @@ fn every_reported_path_is_a_field_of_the_crd() {
         let file = match case.base {
             Base::ControlPlane(V1BETA1) => "kubeadmcontrolplane-v1beta1.txt",
             Base::ControlPlane(_) => "kubeadmcontrolplane-v1beta2.txt",
+            Base::Cluster => "cluster-v1beta2.txt",
             Base::ClusterPool => "clusterpool-v1.txt",
             Base::Customization => "clusterdeploymentcustomization-v1.txt",
         };

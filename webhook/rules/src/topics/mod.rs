@@ -1,5 +1,6 @@
 //! Every rule, by topic. A topic is one file: its rules as a table, their functions, and a table of cases.
 
+pub mod control_plane_ref;
 pub mod customization;
 pub mod deletion;
 pub mod etcd;
@@ -30,6 +31,7 @@ pub static TOPICS: &[Topic] = &[
     rollout::TOPIC,
     scale_with_upgrade::TOPIC,
     deletion::TOPIC,
+    control_plane_ref::TOPIC,
     immutability::TOPIC,
     etcd::TOPIC,
     inventory::TOPIC,

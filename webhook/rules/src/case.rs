@@ -5,13 +5,18 @@
 
 use serde_json::{Value, json};
 
-use crate::change::Operation;
+use crate::{change::Operation, view::View};
+
+/// When cases are judged.
+pub const NOW: &str = "2026-06-01T12:00:00Z";
 
 /// The object that a case starts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base {
     /// A `KubeadmControlPlane` of a version.
     ControlPlane(&'static str),
+    /// A `Cluster` of Cluster API.
+    Cluster,
     /// A `ClusterPool`.
     ClusterPool,
     /// A `ClusterDeploymentCustomization`.
@@ -32,6 +37,8 @@ pub enum Write {
     Update(&'static str, &'static str),
     /// Scales the base with this patch to a number of replicas.
     Scale(&'static str, i64),
+    /// Deletes the base with this patch.
+    Delete(&'static str),
 }
 
 /// One example.
@@ -43,6 +50,12 @@ pub struct Case {
     pub base: Base,
     /// What is written.
     pub write: Write,
+    /// The cluster that it is written to; everything is unknown unless a case says otherwise.
+    pub view: fn() -> View,
+    /// The user who writes.
+    pub writer: Option<&'static str>,
+    /// The field manager of the write.
+    pub field_manager: Option<&'static str>,
     /// Rule ids and field paths, in table order.
     pub findings: &'static [(&'static str, &'static str)],
 }
@@ -50,14 +63,21 @@ pub struct Case {
 type Findings = &'static [(&'static str, &'static str)];
 
 impl Case {
-    /// Creates a control plane.
-    pub const fn create(name: &'static str, patch: &'static str, findings: Findings) -> Self {
+    const fn new(name: &'static str, base: Base, write: Write, findings: Findings) -> Self {
         Self {
             name,
-            base: Base::ControlPlane(V1BETA2),
-            write: Write::Create(patch),
+            base,
+            write,
+            view: View::default,
+            writer: None,
+            field_manager: None,
             findings,
         }
+    }
+
+    /// Creates a control plane.
+    pub const fn create(name: &'static str, patch: &'static str, findings: Findings) -> Self {
+        Self::new(name, Base::ControlPlane(V1BETA2), Write::Create(patch), findings)
     }
 
     /// Updates a control plane.
@@ -67,42 +87,88 @@ impl Case {
         new: &'static str,
         findings: Findings,
     ) -> Self {
-        Self {
+        Self::new(
             name,
-            base: Base::ControlPlane(V1BETA2),
-            write: Write::Update(old, new),
+            Base::ControlPlane(V1BETA2),
+            Write::Update(old, new),
             findings,
-        }
+        )
     }
 
     /// Scales a control plane.
     pub const fn scale(name: &'static str, old: &'static str, replicas: i64, findings: Findings) -> Self {
-        Self {
+        Self::new(
             name,
-            base: Base::ControlPlane(V1BETA2),
-            write: Write::Scale(old, replicas),
+            Base::ControlPlane(V1BETA2),
+            Write::Scale(old, replicas),
             findings,
-        }
+        )
+    }
+
+    /// Deletes a control plane.
+    pub const fn delete(name: &'static str, object: &'static str, findings: Findings) -> Self {
+        Self::new(name, Base::ControlPlane(V1BETA2), Write::Delete(object), findings)
+    }
+
+    /// Creates a Cluster.
+    pub const fn cluster(name: &'static str, patch: &'static str, findings: Findings) -> Self {
+        Self::new(name, Base::Cluster, Write::Create(patch), findings)
     }
 
     /// Creates a pool.
     pub const fn pool(name: &'static str, patch: &'static str, findings: Findings) -> Self {
-        Self {
-            name,
-            base: Base::ClusterPool,
-            write: Write::Create(patch),
-            findings,
-        }
+        Self::new(name, Base::ClusterPool, Write::Create(patch), findings)
+    }
+
+    /// Updates a pool.
+    pub const fn pool_update(
+        name: &'static str,
+        old: &'static str,
+        new: &'static str,
+        findings: Findings,
+    ) -> Self {
+        Self::new(name, Base::ClusterPool, Write::Update(old, new), findings)
     }
 
     /// Creates a customization.
     pub const fn customization(name: &'static str, patch: &'static str, findings: Findings) -> Self {
-        Self {
-            name,
-            base: Base::Customization,
-            write: Write::Create(patch),
-            findings,
-        }
+        Self::new(name, Base::Customization, Write::Create(patch), findings)
+    }
+
+    /// Updates a customization.
+    pub const fn customization_update(
+        name: &'static str,
+        old: &'static str,
+        new: &'static str,
+        findings: Findings,
+    ) -> Self {
+        Self::new(name, Base::Customization, Write::Update(old, new), findings)
+    }
+
+    /// Deletes a customization.
+    pub const fn customization_delete(name: &'static str, object: &'static str, findings: Findings) -> Self {
+        Self::new(name, Base::Customization, Write::Delete(object), findings)
+    }
+
+    /// In a cluster of which this is known.
+    #[must_use]
+    pub const fn seeing(mut self, view: fn() -> View) -> Self {
+        self.view = view;
+        self
+    }
+
+    /// Written by this user.
+    #[must_use]
+    pub const fn by(mut self, writer: &'static str) -> Self {
+        self.writer = Some(writer);
+        self
+    }
+
+    /// Written under this field manager.
+    #[must_use]
+    pub const fn managed_by(mut self, field_manager: &'static str) -> Self {
+        self.field_manager = Some(field_manager);
+        self
     }
 
     /// The same write to a control plane of another version.
@@ -117,6 +183,7 @@ impl Case {
         match self.write {
             Write::Create(_) => Operation::Create,
             Write::Update(..) | Write::Scale(..) => Operation::Update,
+            Write::Delete(_) => Operation::Delete,
         }
     }
 
@@ -127,7 +194,9 @@ impl Case {
     pub fn old(&self) -> serde_json::Result<Option<Value>> {
         match self.write {
             Write::Create(_) => Ok(None),
-            Write::Update(old, _) | Write::Scale(old, _) => self.patched(&[old]).map(Some),
+            Write::Update(old, _) | Write::Scale(old, _) | Write::Delete(old) => {
+                self.patched(&[old]).map(Some)
+            }
         }
     }
 
@@ -137,7 +206,7 @@ impl Case {
     /// When a patch is not JSON.
     pub fn new_object(&self) -> serde_json::Result<Value> {
         match self.write {
-            Write::Create(patch) => self.patched(&[patch]),
+            Write::Create(patch) | Write::Delete(patch) => self.patched(&[patch]),
             Write::Update(old, new) => self.patched(&[old, new]),
             Write::Scale(old, replicas) => {
                 self.patched(&[old, &json!({ "spec": { "replicas": replicas } }).to_string()])
@@ -189,6 +258,16 @@ impl Base {
                     "kubeadmConfigSpec": {"clusterConfiguration": {"apiServer": {"certSANs": ["127.0.0.1"]}}},
                     "rollout": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}
                 }
+            }),
+            Self::Cluster => json!({
+                "apiVersion": "cluster.x-k8s.io/v1beta2",
+                "kind": "Cluster",
+                "metadata": {"name": "example", "namespace": "default"},
+                "spec": {"controlPlaneRef": {
+                    "apiGroup": "controlplane.cluster.x-k8s.io",
+                    "kind": "KubeadmControlPlane",
+                    "name": "example"
+                }}
             }),
             Self::ClusterPool => json!({
                 "apiVersion": "hive.openshift.io/v1",

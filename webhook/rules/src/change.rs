@@ -1,5 +1,7 @@
 //! What a rule sees.
 
+use crate::context::Context;
+
 /// What is asked of the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
@@ -40,6 +42,8 @@ pub struct Change<'c, T> {
     pub new: &'c T,
     /// The object as it is, on an update.
     pub old: Option<&'c T>,
+    /// Who writes, when, and to which cluster.
+    pub context: Context<'c>,
 }
 
 impl<'c, T> Change<'c, T> {
@@ -50,6 +54,7 @@ impl<'c, T> Change<'c, T> {
             subresource: None,
             new,
             old: None,
+            context: Context::UNKNOWN,
         }
     }
 
@@ -60,6 +65,7 @@ impl<'c, T> Change<'c, T> {
             subresource: None,
             new,
             old: Some(old),
+            context: Context::UNKNOWN,
         }
     }
 
@@ -70,6 +76,38 @@ impl<'c, T> Change<'c, T> {
             subresource: Some(Subresource::Scale),
             new,
             old: Some(old),
+            context: Context::UNKNOWN,
         }
+    }
+
+    /// A deletion.
+    pub const fn delete(object: &'c T) -> Self {
+        let context = Context::UNKNOWN;
+        Self {
+            operation: Operation::Delete,
+            subresource: None,
+            new: object,
+            old: Some(object),
+            context,
+        }
+    }
+
+    /// The same change in a known context.
+    #[must_use]
+    pub const fn within(mut self, context: Context<'c>) -> Self {
+        self.context = context;
+        self
+    }
+
+    /// The old object as if it were created now: what an object rule said of it before this change.
+    pub(crate) fn before(&self) -> Option<Self> {
+        let old = self.old.filter(|_| self.operation == Operation::Update)?;
+        Some(Self {
+            operation: Operation::Update,
+            subresource: None,
+            new: old,
+            old: None,
+            context: self.context,
+        })
     }
 }

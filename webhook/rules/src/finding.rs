@@ -2,6 +2,8 @@
 
 use std::{borrow::Cow, fmt};
 
+use jiff::Timestamp;
+
 use crate::rule::{Action, Rule};
 
 /// The kind of a fault, exactly Kubernetes' field error types
@@ -16,6 +18,8 @@ pub enum CauseReason {
     NotSupported,
     /// A field may have this value, but not now or not together with another.
     Forbidden,
+    /// A field names something that does not exist.
+    NotFound,
     /// A value stands twice in a list that must not repeat.
     Duplicate,
 }
@@ -28,6 +32,7 @@ impl CauseReason {
             Self::Invalid => "FieldValueInvalid",
             Self::NotSupported => "FieldValueNotSupported",
             Self::Forbidden => "FieldValueForbidden",
+            Self::NotFound => "FieldValueNotFound",
             Self::Duplicate => "FieldValueDuplicate",
         }
     }
@@ -38,6 +43,7 @@ impl CauseReason {
             Self::Invalid => "Invalid value",
             Self::NotSupported => "Unsupported value",
             Self::Forbidden => "Forbidden",
+            Self::NotFound => "Not found",
             Self::Duplicate => "Duplicate value",
         }
     }
@@ -60,18 +66,35 @@ pub struct Fault {
 
 /// Collects the faults that one rule finds.
 #[derive(Debug, Default)]
-pub struct Faults(Vec<Fault>);
+pub struct Faults(Vec<(Fault, Action)>);
 
 impl Faults {
-    /// Adds one.
+    /// Adds one, from which the rule's own action follows.
     pub fn push(&mut self, fault: Fault) {
-        self.0.push(fault);
+        self.push_at_most(Action::Deny, fault);
     }
 
-    /// All of them, in the order found.
-    pub fn into_vec(self) -> Vec<Fault> {
+    /// Adds one from which no more than `action` follows, whatever the rule's own is.
+    pub fn push_at_most(&mut self, action: Action, fault: Fault) {
+        self.0.push((fault, action));
+    }
+
+    /// All of them, in the order found, with the most that follows from each.
+    pub fn into_vec(self) -> Vec<(Fault, Action)> {
         self.0
     }
+}
+
+/// Why a finding is a warning where its rule denies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Softening {
+    /// The old object had the same fault.
+    Unchanged,
+    /// An annotation overrides the rule.
+    Overridden {
+        /// Until then.
+        until: Timestamp,
+    },
 }
 
 /// A fault, and the rule that found it.
@@ -81,6 +104,8 @@ pub struct Finding {
     pub rule: &'static Rule,
     /// What follows from it.
     pub action: Action,
+    /// Why it is a warning where the rule denies.
+    pub softened: Option<Softening>,
     /// What was found.
     pub fault: Fault,
 }

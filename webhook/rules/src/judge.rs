@@ -1,50 +1,180 @@
 //! All rules put to one change. Every finding is reported, in table order; no rule stops another.
 
+use std::collections::HashMap;
+
 use crate::{
-    api::{ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane},
+    api::{Cluster, ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane, Metadata},
     change::Change,
-    finding::{Faults, Finding},
-    rule::{Check, Rule},
+    configuration::Configuration,
+    finding::{Fault, Faults, Finding, Softening},
+    overrides,
+    rule::{Action, Check, Rule, Scope},
     topics,
 };
 
-/// Judges a write to a `KubeadmControlPlane` or to its scale subresource.
-pub fn judge_control_plane(change: &Change<'_, KubeadmControlPlane<'_>>) -> Vec<Finding> {
-    judge(change, |rule, faults| {
-        if let Check::ControlPlane(check) = rule.check {
-            check(change, faults);
-        }
-    })
+/// What all rules say of one change.
+#[derive(Debug, Default)]
+pub struct Judgement {
+    /// In table order. Findings of rules that are off are not among them.
+    pub findings: Vec<Finding>,
+    /// Overrides that do not override, each with its reason.
+    pub ignored_overrides: Vec<String>,
 }
 
-/// Judges a write to a `ClusterPool`.
-pub fn judge_cluster_pool(change: &Change<'_, ClusterPool<'_>>) -> Vec<Finding> {
-    judge(change, |rule, faults| {
-        if let Check::ClusterPool(check) = rule.check {
-            check(change, faults);
-        }
-    })
-}
-
-/// Judges a write to a `ClusterDeploymentCustomization`.
-pub fn judge_customization(change: &Change<'_, ClusterDeploymentCustomization<'_>>) -> Vec<Finding> {
-    judge(change, |rule, faults| {
-        if let Check::Customization(check) = rule.check {
-            check(change, faults);
-        }
-    })
-}
-
-fn judge<T>(change: &Change<'_, T>, apply: impl Fn(&'static Rule, &mut Faults)) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for rule in topics::rules().filter(|rule| rule.operations.contains(&change.operation)) {
-        let mut faults = Faults::default();
-        apply(rule, &mut faults);
-        findings.extend(faults.into_vec().into_iter().map(|fault| Finding {
-            rule,
-            action: rule.action,
-            fault,
-        }));
+impl Judgement {
+    /// The findings that refuse the change.
+    pub fn denials(&self) -> impl Iterator<Item = &Finding> {
+        self.findings
+            .iter()
+            .filter(|finding| finding.action == Action::Deny)
     }
-    findings
+
+    /// Whether the change is refused.
+    pub fn is_denied(&self) -> bool {
+        self.denials().next().is_some()
+    }
+}
+
+/// A kind that rules judge.
+pub trait Judged: Sized {
+    /// Its metadata: overrides are read from there.
+    fn metadata(&self) -> &Metadata<'_>;
+    /// Puts one rule to a change of this kind; a rule for another kind says nothing.
+    fn check(rule: &Rule, change: &Change<'_, Self>, faults: &mut Faults);
+}
+
+macro_rules! judged {
+    ($($kind:ident: $check:ident),+) => {$(
+        impl Judged for $kind<'_> {
+            fn metadata(&self) -> &Metadata<'_> {
+                &self.metadata
+            }
+
+            fn check(rule: &Rule, change: &Change<'_, Self>, faults: &mut Faults) {
+                if let Check::$check(check) = rule.check {
+                    check(change, faults);
+                }
+            }
+        }
+    )+};
+}
+
+judged!(
+    KubeadmControlPlane: ControlPlane,
+    Cluster: Cluster,
+    ClusterPool: ClusterPool,
+    ClusterDeploymentCustomization: Customization
+);
+
+/// Judges a change.
+pub fn judge<T: Judged>(change: &Change<'_, T>, configuration: &Configuration) -> Judgement {
+    let mut judgement = Judgement::default();
+    for rule in topics::rules().filter(|rule| rule.operations.contains(&change.operation)) {
+        let action = configuration.action(rule);
+        if action == Action::Off {
+            continue;
+        }
+        let mut faults = Faults::default();
+        T::check(rule, change, &mut faults);
+        let faults = faults.into_vec();
+        if !faults.is_empty() {
+            let known = faults_before(rule, change);
+            judgement.findings.extend(ratchet(rule, action, faults, known));
+        }
+    }
+    apply_overrides(change, &mut judgement);
+    judgement
+}
+
+/// What an object rule said of the old object already.
+fn faults_before<T: Judged>(rule: &Rule, change: &Change<'_, T>) -> Vec<(Fault, Action)> {
+    let mut faults = Faults::default();
+    if rule.scope == Scope::Object
+        && let Some(before) = change.before()
+    {
+        T::check(rule, &before, &mut faults);
+    }
+    faults.into_vec()
+}
+
+/// A fault that the old object had already is a warning, never a denial: installing a rule on a living fleet must not
+/// make unrelated edits fail. What is a warning anyway is not repeated.
+///
+/// Paths are not compared: an entry that is removed from a list moves the faults behind it.
+fn ratchet(
+    rule: &'static Rule,
+    action: Action,
+    faults: Vec<(Fault, Action)>,
+    known: Vec<(Fault, Action)>,
+) -> impl Iterator<Item = Finding> {
+    let mut known: HashMap<_, usize> = known.into_iter().fold(HashMap::new(), |mut counts, (fault, _)| {
+        *counts.entry((fault.value, fault.detail)).or_default() += 1;
+        counts
+    });
+    faults.into_iter().filter_map(move |(fault, at_most)| {
+        let action = action.min(at_most);
+        let before = (!known.is_empty())
+            .then(|| known.get_mut(&(fault.value.clone(), fault.detail.clone())))
+            .flatten()
+            .filter(|count| **count > 0);
+        match (before, action) {
+            (None, _) => Some(Finding {
+                rule,
+                action,
+                softened: None,
+                fault,
+            }),
+            (Some(count), Action::Deny) => {
+                *count -= 1;
+                Some(Finding {
+                    rule,
+                    action: Action::Warn,
+                    softened: Some(Softening::Unchanged),
+                    fault,
+                })
+            }
+            (Some(count), _) => {
+                *count -= 1;
+                None
+            }
+        }
+    })
+}
+
+fn apply_overrides<T: Judged>(change: &Change<'_, T>, judgement: &mut Judgement) {
+    let annotations = change.new.metadata().annotations.as_ref();
+    let Some(value) = annotations.and_then(|annotations| annotations.get(overrides::ANNOTATION)) else {
+        return;
+    };
+    let Some(now) = change.context.now else { return };
+    let denied = |rule: &str, findings: &[Finding]| {
+        findings
+            .iter()
+            .any(|finding| finding.action == Action::Deny && finding.rule.id == rule)
+    };
+    for entry in overrides::parse(value, now) {
+        match entry {
+            Ok(entry) => {
+                let matching = judgement
+                    .findings
+                    .iter_mut()
+                    .filter(|finding| finding.rule.id == entry.rule);
+                for finding in matching.filter(|finding| finding.action == Action::Deny) {
+                    if finding.rule.overridable {
+                        finding.action = Action::Warn;
+                        finding.softened = Some(Softening::Overridden { until: entry.until });
+                    } else {
+                        judgement
+                            .ignored_overrides
+                            .push(format!("{} cannot be overridden", entry.rule));
+                    }
+                }
+            }
+            Err(error) => {
+                if error.rule().is_none_or(|rule| denied(rule, &judgement.findings)) {
+                    judgement.ignored_overrides.push(error.to_string());
+                }
+            }
+        }
+    }
 }

@@ -5,23 +5,31 @@
 //!
 //! - [`api`]: the fields that rules read, borrowed from the JSON they were decoded from
 //! - [`change`]: what a rule sees: the operation, the new object and the old one
+//! - [`context`], [`view`]: who writes, when, and the other objects of the cluster, each of which may be unknown
 //! - [`rule`]: what a rule is
 //! - [`finding`]: what a rule says, in the terms of Kubernetes' field errors
 //! - [`topics`]: every rule, by topic; the contents page
 //! - [`judge`]: all rules put to one change
+//! - [`configuration`], [`overrides`]: what an operator makes of a rule, for good or for a while
 //! - [`defaulting`]: the fields we fill in, as minimal JSON patches
 //! - [`case`]: accepted and rejected examples of each rule
 
 pub mod api;
 pub mod case;
 pub mod change;
+pub mod configuration;
+pub mod context;
 pub mod defaulting;
 pub mod finding;
 pub mod judge;
+pub mod overrides;
 pub mod rule;
 pub mod topics;
+pub mod view;
 
 pub use change::{Change, Operation, Subresource};
-pub use finding::{CauseReason, Fault, Faults, Finding};
-pub use judge::{judge_cluster_pool, judge_control_plane, judge_customization};
+pub use configuration::Configuration;
+pub use context::Context;
+pub use finding::{CauseReason, Fault, Faults, Finding, Softening};
+pub use judge::{Judged, Judgement, judge};
 pub use rule::{Action, Rule, Scope};

@@ -1,21 +1,25 @@
 //! What a rule is.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
-    api::{ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane},
+    api::{Cluster, ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane},
     change::{Change, Operation},
     finding::Faults,
 };
 
-/// What follows from a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// What follows from a finding, the mildest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
-    /// The write is refused.
-    Deny,
+    /// The rule is not applied.
+    Off,
+    /// The write is admitted; the finding is recorded in the audit log.
+    Audit,
     /// The write is admitted with a warning.
     Warn,
+    /// The write is refused.
+    Deny,
 }
 
 /// What a rule looks at.
@@ -26,6 +30,8 @@ pub enum Scope {
     Object,
     /// The step from the old object to the new one.
     Transition,
+    /// Other objects of the cluster too.
+    Cluster,
 }
 
 /// The function of a rule, by the kind that it judges.
@@ -33,6 +39,8 @@ pub enum Scope {
 pub enum Check {
     /// Judges `KubeadmControlPlane`s and their scale subresource.
     ControlPlane(fn(&Change<'_, KubeadmControlPlane<'_>>, &mut Faults)),
+    /// Judges Cluster API's `Cluster`s; `lint` alone does.
+    Cluster(fn(&Change<'_, Cluster<'_>>, &mut Faults)),
     /// Judges `ClusterPool`s.
     ClusterPool(fn(&Change<'_, ClusterPool<'_>>, &mut Faults)),
     /// Judges `ClusterDeploymentCustomization`s.
@@ -44,6 +52,7 @@ impl Check {
     pub const fn kind(self) -> &'static str {
         match self {
             Self::ControlPlane(_) => "KubeadmControlPlane",
+            Self::Cluster(_) => "Cluster",
             Self::ClusterPool(_) => "ClusterPool",
             Self::Customization(_) => "ClusterDeploymentCustomization",
         }
@@ -63,6 +72,8 @@ pub struct Rule {
     pub action: Action,
     /// What it looks at.
     pub scope: Scope,
+    /// Whether the annotation [`crate::overrides::ANNOTATION`] can turn its denial into a warning.
+    pub overridable: bool,
     /// The document that asks for it, and where.
     pub source: &'static str,
     /// The function.
@@ -74,3 +85,6 @@ pub const ON_WRITE: &[Operation] = &[Operation::Create, Operation::Update];
 
 /// Rules about a transition need an old object.
 pub const ON_UPDATE: &[Operation] = &[Operation::Update];
+
+/// Rules about what goes with an object.
+pub const ON_DELETE: &[Operation] = &[Operation::Delete];

@@ -2,9 +2,16 @@
 
 use std::borrow::Cow;
 
+use jiff::Timestamp;
 use serde::Deserialize;
 
-use super::{IntOrString, Metadata, Text, kubeadm_config::KubeadmConfigSpec};
+use super::{
+    IntOrString, Metadata, Text,
+    kubeadm_config::{KubeadmConfig, KubeadmConfigSpec},
+};
+
+/// Go's zero `time.Time`, 0001-01-01T00:00:00Z: seconds since 1970.
+const ZERO_TIME: Timestamp = Timestamp::constant(-62_135_596_800, 0);
 
 /// The shapes that `KubeadmControlPlane` has had: versions that put a field in the same place share one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -37,6 +44,9 @@ pub struct KubeadmControlPlane<'a> {
     pub metadata: Metadata<'a>,
     /// The desired state.
     pub spec: KubeadmControlPlaneSpec<'a>,
+    /// What the controller last saw.
+    #[serde(default)]
+    pub status: Option<KubeadmControlPlaneStatus<'a>>,
 }
 
 /// `spec`.
@@ -48,12 +58,51 @@ pub struct KubeadmControlPlaneSpec<'a> {
     /// Kubernetes version, with a leading `v`.
     #[serde(borrow)]
     pub version: Option<Text<'a>>,
+    /// What Machines are made from.
+    pub machine_template: Option<MachineTemplate<'a>>,
     /// What kubeadm is told on init and join.
-    pub kubeadm_config_spec: Option<KubeadmConfigSpec<'a>>,
+    pub kubeadm_config_spec: Option<KubeadmConfig<'a>>,
     /// v1beta2.
     pub rollout: Option<Rollout<'a>>,
     /// v1beta1.
     pub rollout_strategy: Option<RolloutStrategy<'a>>,
+    /// v1beta1.
+    pub rollout_after: Option<Text<'a>>,
+}
+
+/// `spec.machineTemplate`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct MachineTemplate<'a> {
+    /// v1beta1.
+    #[serde(borrow)]
+    pub infrastructure_ref: Option<InfrastructureRef<'a>>,
+    /// v1beta2.
+    pub spec: Option<MachineTemplateSpec<'a>>,
+}
+
+/// `spec.machineTemplate.spec` of v1beta2.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct MachineTemplateSpec<'a> {
+    /// The template that infrastructure Machines are cloned from.
+    #[serde(borrow)]
+    pub infrastructure_ref: Option<InfrastructureRef<'a>>,
+}
+
+/// The template that infrastructure Machines are cloned from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct InfrastructureRef<'a> {
+    /// v1beta1: `group/version`.
+    #[serde(borrow)]
+    pub api_version: Option<Text<'a>>,
+    /// v1beta2: the group alone.
+    pub api_group: Option<Text<'a>>,
+    /// Its kind.
+    pub kind: Option<Text<'a>>,
+    /// Its name.
+    pub name: Option<Text<'a>>,
 }
 
 /// `spec.rollout` of v1beta2.
@@ -63,6 +112,8 @@ pub struct Rollout<'a> {
     /// How Machines are replaced.
     #[serde(borrow)]
     pub strategy: Option<RolloutStrategy<'a>>,
+    /// RFC 3339: Machines created before it are replaced once it has passed.
+    pub after: Option<Text<'a>>,
 }
 
 /// How Machines are replaced.
@@ -85,10 +136,95 @@ pub struct RollingUpdate<'a> {
     pub max_surge: Option<IntOrString<'a>>,
 }
 
+/// `status`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct KubeadmControlPlaneStatus<'a> {
+    /// The `metadata.generation` that the controller last acted on.
+    pub observed_generation: Option<i64>,
+    /// Machines that exist.
+    pub replicas: Option<i64>,
+    /// v1beta2: Machines that match the spec.
+    pub up_to_date_replicas: Option<i64>,
+    /// v1beta1: Machines that match the spec.
+    pub updated_replicas: Option<i64>,
+    /// The lowest Kubernetes version among the Machines.
+    #[serde(borrow)]
+    pub version: Option<Text<'a>>,
+    /// v1beta2, and within [`Self::v1beta2`] for v1beta1.
+    pub conditions: Option<Vec<Condition<'a>>>,
+    /// v1beta1: what v1beta2 has at the top.
+    pub v1beta2: Option<Box<KubeadmControlPlaneStatus<'a>>>,
+}
+
+/// One condition.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Condition<'a> {
+    /// Its type.
+    #[serde(rename = "type", borrow)]
+    pub kind: Option<Text<'a>>,
+    /// `True`, `False` or `Unknown`.
+    pub status: Option<Text<'a>>,
+}
+
+impl KubeadmControlPlaneStatus<'_> {
+    /// Whether a condition of this type is `True`.
+    pub fn is_true(&self, kind: &str) -> bool {
+        let at_top = self.conditions.iter().flatten();
+        let nested = self
+            .v1beta2
+            .iter()
+            .flat_map(|status| status.conditions.iter().flatten());
+        at_top.chain(nested).any(|condition| {
+            condition.kind.as_deref() == Some(kind) && condition.status.as_deref() == Some("True")
+        })
+    }
+
+    /// Machines that match the spec, where either version says so.
+    pub fn matching_replicas(&self) -> Option<i64> {
+        self.up_to_date_replicas.or(self.updated_replicas)
+    }
+}
+
 impl<'a> KubeadmControlPlane<'a> {
+    /// `rollout.after` or `rolloutAfter`; the zero time means unset (2019 proposal, Cluster upgrade).
+    pub fn rollout_after(&self) -> Option<Timestamp> {
+        let after = match self.shape() {
+            Shape::V1Beta1 => self.spec.rollout_after.as_ref(),
+            Shape::V1Beta2 => self.spec.rollout.as_ref()?.after.as_ref(),
+        };
+        after?
+            .parse()
+            .ok()
+            .filter(|after: &Timestamp| *after != ZERO_TIME)
+    }
+
+    /// The path of the field that [`Self::rollout_after`] reads.
+    pub fn rollout_after_path(&self) -> &'static str {
+        match self.shape() {
+            Shape::V1Beta1 => "spec.rolloutAfter",
+            Shape::V1Beta2 => "spec.rollout.after",
+        }
+    }
+
     /// Where this object's version keeps its fields.
     pub fn shape(&self) -> Shape {
         Shape::of(&self.api_version)
+    }
+
+    /// The template that infrastructure Machines are cloned from, if given.
+    pub fn infrastructure_ref(&self) -> Option<&InfrastructureRef<'a>> {
+        let template = self.spec.machine_template.as_ref()?;
+        match self.shape() {
+            Shape::V1Beta1 => template.infrastructure_ref.as_ref(),
+            Shape::V1Beta2 => template.spec.as_ref()?.infrastructure_ref.as_ref(),
+        }
+    }
+
+    /// What kubeadm is told on init and join, if given.
+    pub fn kubeadm_config(&self) -> Option<&KubeadmConfigSpec<'a>> {
+        self.spec.kubeadm_config_spec.as_deref()
     }
 
     /// The rollout strategy, if given.
@@ -123,9 +259,7 @@ impl<'a> KubeadmControlPlane<'a> {
 
     /// Whether etcd is run elsewhere, so that the number of Machines is free.
     pub fn has_external_etcd(&self) -> bool {
-        self.spec
-            .kubeadm_config_spec
-            .as_ref()
+        self.kubeadm_config()
             .is_some_and(KubeadmConfigSpec::has_external_etcd)
     }
 

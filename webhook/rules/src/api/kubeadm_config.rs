@@ -1,8 +1,44 @@
 //! `kubeadmConfigSpec`, group `bootstrap.cluster.x-k8s.io`, as far as rules read it.
 
-use serde::{Deserialize, de::IgnoredAny};
+use std::ops::Deref;
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, IgnoredAny},
+};
+use serde_json::value::RawValue;
 
 use super::Text;
+
+/// A [`KubeadmConfigSpec`] with the text that it was decoded from: two are equal when their texts are, so that a
+/// difference in a field that we do not read is a difference.
+#[derive(Clone, Debug)]
+pub struct KubeadmConfig<'a> {
+    text: &'a str,
+    spec: KubeadmConfigSpec<'a>,
+}
+
+impl PartialEq for KubeadmConfig<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl<'a> Deref for KubeadmConfig<'a> {
+    type Target = KubeadmConfigSpec<'a>;
+
+    fn deref(&self) -> &KubeadmConfigSpec<'a> {
+        &self.spec
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for KubeadmConfig<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <&'de RawValue>::deserialize(deserializer)?.get();
+        let spec = serde_json::from_str(text).map_err(D::Error::custom)?;
+        Ok(Self { text, spec })
+    }
+}
 
 /// `spec.kubeadmConfigSpec`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

@@ -1,6 +1,7 @@
 //! The fields that rules read. Everything else is skipped while decoding, and a field that we do not know never
 //! fails it: writes are patches, so nothing that is missing here is ever lost.
 
+pub mod cluster;
 pub mod control_plane;
 pub mod decode;
 pub mod hive;
@@ -8,6 +9,7 @@ pub mod kubeadm_config;
 pub mod metadata;
 pub mod scalar;
 
+pub use cluster::Cluster;
 pub use control_plane::KubeadmControlPlane;
 pub use decode::{DecodeError, decode};
 pub use hive::{ClusterDeploymentCustomization, ClusterPool};

@@ -1,6 +1,10 @@
 //! Scalars that borrow from the JSON text.
 
-use std::{borrow::Cow, fmt, ops::Deref};
+use std::{
+    borrow::{Borrow, Cow},
+    fmt,
+    ops::Deref,
+};
 
 use serde::{
     Deserialize, Deserializer,
@@ -17,6 +21,12 @@ impl Text<'_> {
     /// Detaches the string from the text it was decoded from.
     pub fn into_owned(self) -> String {
         self.0.into_owned()
+    }
+}
+
+impl Borrow<str> for Text<'_> {
+    fn borrow(&self) -> &str {
+        &self.0
     }
 }
 

@@ -23,6 +23,7 @@ const RULES: &[Rule] = &[
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
+        overridable: false,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: cannot have both external and local etcd",
         check: Check::ControlPlane(local_and_external),
     },
@@ -32,6 +33,7 @@ const RULES: &[Rule] = &[
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
+        overridable: false,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: cannot change between external and local etcd",
         check: Check::ControlPlane(topology_switched),
     },
@@ -40,12 +42,7 @@ const RULES: &[Rule] = &[
 const EXTERNAL: &str = "spec.kubeadmConfigSpec.clusterConfiguration.etcd.external";
 
 fn local_and_external(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
-    let etcd = change
-        .new
-        .spec
-        .kubeadm_config_spec
-        .as_ref()
-        .and_then(KubeadmConfigSpec::etcd);
+    let etcd = change.new.kubeadm_config().and_then(KubeadmConfigSpec::etcd);
     if etcd.is_some_and(|etcd| etcd.local.is_some() && etcd.external.is_some()) {
         faults.push(Fault {
             field: EXTERNAL.into(),

@@ -31,6 +31,7 @@ const RULES: &[Rule] = &[
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
+        overridable: false,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: the paths that its allow list leaves out",
         check: Check::ControlPlane(cluster_configuration_immutable),
     },
@@ -40,6 +41,7 @@ const RULES: &[Rule] = &[
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
+        overridable: false,
         source: "KubeadmControlPlane proposal, Create: all three stanzas should be specified",
         check: Check::ControlPlane(section_removed),
     },
@@ -160,20 +162,15 @@ fn cluster_configuration_immutable(change: &Change<'_, KubeadmControlPlane<'_>>,
 fn cluster_configuration<'k, 'a>(
     control_plane: &'k KubeadmControlPlane<'a>,
 ) -> Option<&'k ClusterConfiguration<'a>> {
-    control_plane
-        .spec
-        .kubeadm_config_spec
-        .as_ref()?
-        .cluster_configuration
-        .as_ref()
+    control_plane.kubeadm_config()?.cluster_configuration.as_ref()
 }
 
 fn section_removed(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
-    let Some(old) = change.old.and_then(|old| old.spec.kubeadm_config_spec.as_ref()) else {
+    let Some(old) = change.old.and_then(KubeadmControlPlane::kubeadm_config) else {
         return;
     };
     let none = KubeadmConfigSpec::default();
-    let new = change.new.spec.kubeadm_config_spec.as_ref().unwrap_or(&none);
+    let new = change.new.kubeadm_config().unwrap_or(&none);
     let sections = [
         (
             "clusterConfiguration",

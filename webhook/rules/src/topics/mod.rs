@@ -1,11 +1,14 @@
 //! Every rule, by topic. A topic is one file: its rules as a table, their functions, and a table of cases.
 
+pub mod control_plane_ref;
 pub mod customization;
+pub mod deletion;
 pub mod etcd;
 pub mod immutability;
 pub mod inventory;
 pub mod replicas;
 pub mod rollout;
+pub mod scale_with_upgrade;
 pub mod version;
 
 use crate::{case::Case, rule::Rule};
@@ -26,6 +29,9 @@ pub static TOPICS: &[Topic] = &[
     replicas::TOPIC,
     version::TOPIC,
     rollout::TOPIC,
+    scale_with_upgrade::TOPIC,
+    deletion::TOPIC,
+    control_plane_ref::TOPIC,
     immutability::TOPIC,
     etcd::TOPIC,
     inventory::TOPIC,

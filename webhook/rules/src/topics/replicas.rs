@@ -23,6 +23,7 @@ const RULES: &[Rule] = &[
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
+        overridable: false,
         source: "2019 proposal, Scale Down: scale to 0 must be rejected",
         check: Check::ControlPlane(not_positive),
     },
@@ -32,6 +33,7 @@ const RULES: &[Rule] = &[
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
+        overridable: false,
         source: "KubeadmControlPlane proposal, New API Types",
         check: Check::ControlPlane(even),
     },
@@ -41,8 +43,19 @@ const RULES: &[Rule] = &[
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
+        overridable: false,
         source: "KubeadmControlPlane proposal, New API Types: replicas default to 1",
         check: Check::ControlPlane(dropped),
+    },
+    Rule {
+        id: "replicas-above-seven",
+        summary: "more than seven etcd members slow every write down",
+        operations: ON_WRITE,
+        action: Action::Warn,
+        scope: Scope::Object,
+        overridable: false,
+        source: "KubeadmControlPlane proposal, Non-Goals: etcd limits; etcd FAQ: at most seven members",
+        check: Check::ControlPlane(above_seven),
     },
 ];
 
@@ -97,7 +110,28 @@ fn dropped(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     }
 }
 
+fn above_seven(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    let Some(replicas) = change.new.spec.replicas else {
+        return;
+    };
+    if replicas > 7 && !change.new.has_external_etcd() {
+        faults.push(Fault {
+            field: FIELD.into(),
+            reason: CauseReason::Invalid,
+            value: Some(replicas.to_string()),
+            detail: "every write waits for a majority of the etcd members".into(),
+            remedy: "seven members at most, or external etcd".into(),
+        });
+    }
+}
+
 const CASES: &[Case] = &[
+    Case::create("accepts_seven", r#"{"spec":{"replicas":7}}"#, &[]),
+    Case::create(
+        "warns_of_nine",
+        r#"{"spec":{"replicas":9}}"#,
+        &[("replicas-above-seven", FIELD)],
+    ),
     Case::create("accepts_one", r#"{"spec":{"replicas":1}}"#, &[]),
     Case::create("accepts_three", r#"{"spec":{"replicas":3}}"#, &[]),
     Case::create(

@@ -7,6 +7,7 @@ use crate::{
     finding::{CauseReason, Fault, Faults},
     rule::{Action, Check, ON_WRITE, Rule, Scope},
     topics::Topic,
+    view::{Machine, View},
 };
 
 /// How Machines are replaced.
@@ -23,6 +24,7 @@ const RULES: &[Rule] = &[
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
+        overridable: false,
         source: "KubeadmControlPlane proposal, Rollout strategy",
         check: Check::ControlPlane(type_unsupported),
     },
@@ -32,6 +34,7 @@ const RULES: &[Rule] = &[
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
+        overridable: false,
         source: "KubeadmControlPlane proposal, Rollout strategy: an absolute number 1 or 0",
         check: Check::ControlPlane(max_surge_unsupported),
     },
@@ -41,10 +44,24 @@ const RULES: &[Rule] = &[
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
+        overridable: false,
         source: "KubeadmControlPlane proposal, Rolling update strategy: replica count is >= 3",
         check: Check::ControlPlane(max_surge_zero_below_three),
     },
+    Rule {
+        id: "rollout-after-past",
+        summary: "a rollout time in the past starts a rollout now, or has no effect",
+        operations: ON_WRITE,
+        action: Action::Warn,
+        scope: Scope::Cluster,
+        overridable: false,
+        source: "KubeadmControlPlane proposal, rollout: set rolloutAfter to now for an immediate rollout",
+        check: Check::ControlPlane(after_past),
+    },
 ];
+
+/// The field manager of our own writes: who starts a rollout through the plugin means it.
+pub const FIELD_MANAGER: &str = "kubectl-kcp";
 
 fn type_unsupported(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     let Some(kind) = change
@@ -109,12 +126,92 @@ fn max_surge_zero_below_three(change: &Change<'_, KubeadmControlPlane<'_>>, faul
     });
 }
 
+fn after_past(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    let (Some(after), Some(now)) = (change.new.rollout_after(), change.context.now) else {
+        return;
+    };
+    let unchanged = change.old.and_then(KubeadmControlPlane::rollout_after) == Some(after);
+    if after >= now || unchanged || change.context.field_manager == Some(FIELD_MANAGER) {
+        return;
+    }
+    let machines = change.context.view.and_then(|view| view.machines.get());
+    let older = machines.map(|machines| {
+        machines
+            .iter()
+            .filter(|machine| machine.created.is_some_and(|created| created < after))
+            .count()
+    });
+    let (detail, remedy) = match older {
+        Some(0) => (
+            "it has passed, and every Machine is newer: no effect".into(),
+            "name a time to come",
+        ),
+        Some(older) => (
+            format!("it has passed: a rollout of {older} Machines starts now"),
+            "name a time to come for a later one",
+        ),
+        None => (
+            "it has passed: Machines older than it are replaced now".into(),
+            "name a time to come for a later one",
+        ),
+    };
+    faults.push(Fault {
+        field: change.new.rollout_after_path().into(),
+        reason: CauseReason::Invalid,
+        value: Some(format!("\"{after}\"")),
+        detail: detail.into(),
+        remedy: remedy.into(),
+    });
+}
+
+fn machines_of_may() -> View {
+    let machine = Machine {
+        created: "2026-05-01T00:00:00Z".parse().ok(),
+        ..Machine::default()
+    };
+    View {
+        machines: vec![machine.clone(), machine].into(),
+        ..View::default()
+    }
+}
+
 const V1BETA2_TYPE: &str = "spec.rollout.strategy.type";
 const V1BETA2_MAX_SURGE: &str = "spec.rollout.strategy.rollingUpdate.maxSurge";
 const V1BETA1_TYPE: &str = "spec.rolloutStrategy.type";
 const V1BETA1_MAX_SURGE: &str = "spec.rolloutStrategy.rollingUpdate.maxSurge";
 
 const CASES: &[Case] = &[
+    Case::create("accepts_rollout_to_come", r#"{"spec":{"rollout":{"after":"2026-06-02T00:00:00Z"}}}"#, &[]),
+    Case::create("accepts_zero_time", r#"{"spec":{"rollout":{"after":"0001-01-01T00:00:00Z"}}}"#, &[]),
+    Case::update(
+        "warns_of_rollout_now",
+        "{}",
+        r#"{"spec":{"rollout":{"after":"2026-05-02T00:00:00Z"}}}"#,
+        &[("rollout-after-past", "spec.rollout.after")],
+    )
+    .seeing(machines_of_may),
+    Case::update(
+        "warns_of_rollout_without_effect",
+        "{}",
+        r#"{"spec":{"rollout":{"after":"2026-04-01T00:00:00Z"}}}"#,
+        &[("rollout-after-past", "spec.rollout.after")],
+    )
+    .seeing(machines_of_may),
+    Case::update("accepts_our_own_rollout", "{}", r#"{"spec":{"rollout":{"after":"2026-05-02T00:00:00Z"}}}"#, &[])
+        .managed_by(FIELD_MANAGER),
+    Case::update(
+        "accepts_rollout_of_long_ago",
+        r#"{"spec":{"replicas":3,"rollout":{"after":"2026-05-02T00:00:00Z"}}}"#,
+        r#"{"spec":{"replicas":5}}"#,
+        &[],
+    ),
+    Case::update(
+        "warns_of_rollout_now_in_v1beta1",
+        "{}",
+        r#"{"spec":{"rolloutAfter":"2026-05-02T00:00:00Z"}}"#,
+        &[("rollout-after-past", "spec.rolloutAfter")],
+    )
+    .of(V1BETA1),
     Case::create("accepts_no_strategy", r#"{"spec":{"rollout":null}}"#, &[]),
     Case::create(
         "accepts_max_surge_1",

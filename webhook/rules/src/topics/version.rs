@@ -1,5 +1,7 @@
 //! The Kubernetes version of a control plane.
 
+use std::borrow::Cow;
+
 use semver::Version;
 
 use crate::{
@@ -9,6 +11,7 @@ use crate::{
     finding::{CauseReason, Fault, Faults},
     rule::{Action, Check, ON_UPDATE, ON_WRITE, Rule, Scope},
     topics::Topic,
+    view::{Machine, View},
 };
 
 /// The Kubernetes version of a control plane.
@@ -25,6 +28,7 @@ const RULES: &[Rule] = &[
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
+        overridable: false,
         source: "KubeadmControlPlane proposal, New API Types",
         check: Check::ControlPlane(not_semantic),
     },
@@ -34,6 +38,7 @@ const RULES: &[Rule] = &[
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
+        overridable: false,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: must start with v",
         check: Check::ControlPlane(without_v),
     },
@@ -43,8 +48,59 @@ const RULES: &[Rule] = &[
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
+        overridable: false,
         source: "Kubernetes version skew policy; cluster-api issue 2578",
         check: Check::ControlPlane(skips_minor),
+    },
+    Rule {
+        id: "version-changes-too-early",
+        summary: "the next minor version waits until the last one has rolled out",
+        operations: ON_UPDATE,
+        action: Action::Deny,
+        scope: Scope::Transition,
+        overridable: false,
+        source: "Kubernetes version skew policy: Machines would be two minors apart",
+        check: Check::ControlPlane(changes_too_early),
+    },
+    Rule {
+        id: "version-lowered",
+        summary: "no downgrade once a Machine of the higher version has joined",
+        operations: ON_UPDATE,
+        action: Action::Deny,
+        scope: Scope::Cluster,
+        overridable: false,
+        source: "KubeadmControlPlane proposal, Non-Goals: no data store rollback guarantee",
+        check: Check::ControlPlane(lowered),
+    },
+    Rule {
+        id: "version-lowered-unverified",
+        summary: "no downgrade while it is unknown whether a Machine has joined",
+        operations: ON_UPDATE,
+        action: Action::Deny,
+        scope: Scope::Cluster,
+        overridable: true,
+        source: "KubeadmControlPlane proposal, Non-Goals: no data store rollback guarantee",
+        check: Check::ControlPlane(lowered_unverified),
+    },
+    Rule {
+        id: "version-reverted",
+        summary: "a failed upgrade can be taken back before its first Machine has joined",
+        operations: ON_UPDATE,
+        action: Action::Warn,
+        scope: Scope::Cluster,
+        overridable: false,
+        source: "KubeadmControlPlane proposal, Non-Goals: no data store rollback guarantee",
+        check: Check::ControlPlane(reverted),
+    },
+    Rule {
+        id: "version-patch-lowered",
+        summary: "a lower patch version is rarely meant",
+        operations: ON_UPDATE,
+        action: Action::Warn,
+        scope: Scope::Transition,
+        overridable: false,
+        source: "KubeadmControlPlane proposal, user story 7: respond to a CVE by upgrading",
+        check: Check::ControlPlane(patch_lowered),
     },
 ];
 
@@ -108,6 +164,135 @@ fn skips_minor(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults
     }
 }
 
+/// The versions that an update goes from and to, where both can be read.
+fn step<'c>(change: &Change<'c, KubeadmControlPlane<'_>>) -> Option<Step<'c>> {
+    let old = change.old?.spec.version.as_deref()?;
+    let new = change.new.spec.version.as_deref()?;
+    Some(Step {
+        old,
+        new,
+        from: parse(old).ok()?,
+        to: parse(new).ok()?,
+    })
+}
+
+struct Step<'c> {
+    old: &'c str,
+    new: &'c str,
+    from: Version,
+    to: Version,
+}
+
+impl Step<'_> {
+    fn lowers_minor(&self) -> bool {
+        minor(&self.to) < minor(&self.from)
+    }
+
+    fn fault(&self, detail: String, remedy: impl Into<Cow<'static, str>>) -> Fault {
+        Fault {
+            field: FIELD.into(),
+            reason: CauseReason::Forbidden,
+            value: Some(format!("{:?}", self.new)),
+            detail: detail.into(),
+            remedy: remedy.into(),
+        }
+    }
+}
+
+fn minor(version: &Version) -> (u64, u64) {
+    (version.major, version.minor)
+}
+
+fn changes_too_early(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    let Some(step) = step(change) else { return };
+    let status = change.old.and_then(|old| old.status.as_ref());
+    let Some(lowest) = status.and_then(|status| status.version.as_deref()) else {
+        return;
+    };
+    let Ok(behind) = parse(lowest) else { return };
+    if minor(&step.to) > minor(&step.from) && minor(&behind) < minor(&step.from) {
+        faults.push(step.fault(
+            format!(
+                "the upgrade to {} is still rolling out: a Machine is at {lowest}",
+                step.old
+            ),
+            format!(
+                "wait until every Machine is at {}: kubectl kcp rollout status --watch",
+                step.old
+            ),
+        ));
+    }
+}
+
+/// The Machines that an update would leave above the target: `None` where Machines cannot be read.
+fn above<'c>(change: &Change<'c, KubeadmControlPlane<'_>>, to: &Version) -> Option<Vec<&'c Machine>> {
+    let machines = change.context.view?.machines.get()?;
+    let is_above = |machine: &&Machine| {
+        machine
+            .version
+            .as_deref()
+            .and_then(|version| parse(version).ok())
+            .is_some_and(|it| minor(&it) > minor(to))
+    };
+    Some(machines.iter().filter(is_above).collect())
+}
+
+fn lowered(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    let Some(step) = step(change).filter(Step::lowers_minor) else {
+        return;
+    };
+    let Some(above) = above(change, &step.to) else {
+        return;
+    };
+    if let Some(joined) = above.iter().find(|machine| machine.has_node) {
+        let version = joined.version.as_deref().unwrap_or(step.old);
+        faults.push(step.fault(
+            format!(
+                "Machine {} has joined at {version}, and etcd's data cannot go back",
+                joined.name
+            ),
+            format!("stay at {version}; to go back, restore a backup into another Cluster"),
+        ));
+    }
+}
+
+fn lowered_unverified(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    let Some(step) = step(change).filter(Step::lowers_minor) else {
+        return;
+    };
+    if above(change, &step.to).is_none() {
+        faults.push(step.fault(
+            format!(
+                "Machines cannot be read, and one that has joined at {} cannot go back",
+                step.old
+            ),
+            "try again; if no Machine has joined at the higher version, override this rule",
+        ));
+    }
+}
+
+fn reverted(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    let Some(step) = step(change).filter(Step::lowers_minor) else {
+        return;
+    };
+    if above(change, &step.to).is_some_and(|above| above.iter().all(|machine| !machine.has_node)) {
+        faults.push(step.fault(
+            format!("goes back from {}, which no Machine has joined at", step.old),
+            "check that this is meant",
+        ));
+    }
+}
+
+fn patch_lowered(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    let Some(step) = step(change) else { return };
+    if minor(&step.to) == minor(&step.from) && step.to.patch < step.from.patch {
+        faults.push(step.fault(
+            format!("goes back from {} and replaces every Machine", step.old),
+            "check that this is meant",
+        ));
+    }
+}
+
 const CASES: &[Case] = &[
     Case::create("accepts_release", r#"{"spec":{"version":"v1.34.2"}}"#, &[]),
     Case::create(
@@ -160,6 +345,76 @@ const CASES: &[Case] = &[
         r#"{"spec":{"version":"v2.0.0"}}"#,
         &[("version-skips-minor", FIELD)],
     ),
+    Case::update(
+        "warns_of_lower_patch",
+        OLD,
+        r#"{"spec":{"version":"v1.34.1"}}"#,
+        &[("version-patch-lowered", FIELD)],
+    ),
+    Case::update(
+        "rejects_next_minor_while_one_rolls_out",
+        r#"{"spec":{"version":"v1.34.2"},"status":{"version":"v1.33.4"}}"#,
+        r#"{"spec":{"version":"v1.35.0"}}"#,
+        &[("version-changes-too-early", FIELD)],
+    ),
+    Case::update(
+        "accepts_next_minor_once_rolled_out",
+        r#"{"spec":{"version":"v1.34.2"},"status":{"version":"v1.34.2"}}"#,
+        r#"{"spec":{"version":"v1.35.0"}}"#,
+        &[],
+    ),
+    Case::update(
+        "accepts_patch_while_a_minor_rolls_out",
+        r#"{"spec":{"version":"v1.34.2"},"status":{"version":"v1.33.4"}}"#,
+        r#"{"spec":{"version":"v1.34.3"}}"#,
+        &[],
+    ),
+    Case::update(
+        "rejects_downgrade_of_joined_machine",
+        OLD,
+        LOWER,
+        &[("version-lowered", FIELD)],
+    )
+    .seeing(joined),
+    Case::update(
+        "warns_of_reverted_upgrade",
+        OLD,
+        LOWER,
+        &[("version-reverted", FIELD)],
+    )
+    .seeing(not_joined),
+    Case::update(
+        "rejects_unverified_downgrade",
+        OLD,
+        LOWER,
+        &[("version-lowered-unverified", FIELD)],
+    ),
 ];
 
 const OLD: &str = r#"{"spec":{"version":"v1.34.2"}}"#;
+const LOWER: &str = r#"{"spec":{"version":"v1.33.4"}}"#;
+
+fn machine(name: &str, version: &str, has_node: bool) -> Machine {
+    Machine {
+        name: name.to_owned(),
+        version: Some(version.to_owned()),
+        has_node,
+        ..Machine::default()
+    }
+}
+
+fn joined() -> View {
+    let machines = vec![machine("old", "v1.33.4", true), machine("new", "v1.34.2", true)];
+    View {
+        machines: machines.into(),
+        ..View::default()
+    }
+}
+
+fn not_joined() -> View {
+    let machines = vec![machine("old", "v1.33.4", true), machine("new", "v1.34.2", false)];
+    View {
+        machines: machines.into(),
+        ..View::default()
+    }
+}

@@ -1,0 +1,89 @@
+//! What follows from each rule's findings, as an operator configures it.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use thiserror::Error;
+
+use crate::{
+    rule::{Action, Rule},
+    topics,
+};
+
+/// `apiVersion` of a configuration file.
+pub const API_VERSION: &str = "kubectl-kcp.dev/v1alpha1";
+/// `kind` of a configuration file.
+pub const KIND: &str = "AdmissionConfiguration";
+
+/// A configuration file: actions by rule id. A rule that it does not name keeps its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Configuration {
+    /// [`API_VERSION`].
+    pub api_version: String,
+    /// [`KIND`].
+    pub kind: String,
+    /// Actions by rule id.
+    #[serde(default)]
+    pub rules: BTreeMap<String, Action>,
+    /// Feature gates of the Cluster API that runs in the cluster.
+    #[serde(default)]
+    pub feature_gates: FeatureGates,
+}
+
+/// Feature gates of Cluster API that a rule depends on, with Cluster API's defaults.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct FeatureGates {
+    /// `KubeadmBootstrapFormatIgnition`, off by default.
+    pub ignition: bool,
+    /// `MachineTaintPropagation`, off by default.
+    pub machine_taints: bool,
+}
+
+/// A configuration that cannot be used.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum ConfigurationError {
+    /// Another kind of document.
+    #[error("apiVersion {found_version:?}, kind {found_kind:?}: expected {API_VERSION} {KIND}")]
+    Kind {
+        /// The `apiVersion` found.
+        found_version: String,
+        /// The `kind` found.
+        found_kind: String,
+    },
+    /// An id that no rule has.
+    #[error("rules.{id}: no rule has this id; `kubectl kcp rules` lists them")]
+    UnknownRule {
+        /// The id found.
+        id: String,
+    },
+}
+
+impl Configuration {
+    /// Checks what decoding cannot.
+    ///
+    /// # Errors
+    /// [`ConfigurationError`] for another kind of document or an unknown rule.
+    pub fn checked(self) -> Result<Self, ConfigurationError> {
+        if self.api_version != API_VERSION || self.kind != KIND {
+            return Err(ConfigurationError::Kind {
+                found_version: self.api_version,
+                found_kind: self.kind,
+            });
+        }
+        match self
+            .rules
+            .keys()
+            .find(|id| !topics::rules().any(|rule| rule.id == id.as_str()))
+        {
+            Some(id) => Err(ConfigurationError::UnknownRule { id: id.clone() }),
+            None => Ok(self),
+        }
+    }
+
+    /// What follows from a rule's findings.
+    pub fn action(&self, rule: &Rule) -> Action {
+        self.rules.get(rule.id).copied().unwrap_or(rule.action)
+    }
+}

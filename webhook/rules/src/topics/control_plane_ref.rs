@@ -1,0 +1,130 @@
+//! `Cluster.spec.controlPlaneRef` and the control plane that it means.
+
+use crate::{
+    api::{Cluster, KubeadmControlPlane},
+    case::Case,
+    change::Change,
+    finding::{CauseReason, Fault, Faults},
+    rule::{Action, Check, ON_WRITE, Rule, Scope},
+    topics::Topic,
+    view::{self, View},
+};
+
+/// `Cluster.spec.controlPlaneRef` and the control plane that it means.
+pub const TOPIC: Topic = Topic {
+    name: "control-plane-ref",
+    rules: RULES,
+    cases: CASES,
+};
+
+const RULES: &[Rule] = &[
+    Rule {
+        id: "control-plane-ref-unknown",
+        summary: "a Cluster's controlPlaneRef names a control plane that exists",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Cluster,
+        overridable: false,
+        source: "KubeadmControlPlane proposal, Create: its own sample names my-controlplane and makes my-control-plane",
+        check: Check::Cluster(unknown),
+    },
+    Rule {
+        id: "control-plane-ref-other",
+        summary: "a control plane is the one that its Cluster refers to",
+        operations: ON_WRITE,
+        action: Action::Warn,
+        scope: Scope::Cluster,
+        overridable: false,
+        source: "KubeadmControlPlane proposal, Modifications required to existing API Types: Cluster.Spec.ControlPlaneRef",
+        check: Check::ControlPlane(other),
+    },
+];
+
+const FIELD: &str = "spec.controlPlaneRef.name";
+
+fn unknown(change: &Change<'_, Cluster<'_>>, faults: &mut Faults) {
+    let Some(name) = change.new.control_plane_name() else {
+        return;
+    };
+    let Some(known) = change.context.view.and_then(|view| view.control_planes.get()) else {
+        return;
+    };
+    if known.iter().any(|known| known == &**name) {
+        return;
+    }
+    let meant = known
+        .first()
+        .map_or_else(|| "an existing one".to_owned(), |first| format!("\"{first}\""));
+    faults.push(Fault {
+        field: FIELD.into(),
+        reason: CauseReason::NotFound,
+        value: Some(format!("{name:?}")),
+        detail: "no KubeadmControlPlane has this name, so the Cluster would wait for it for ever".into(),
+        remedy: format!("name {meant}, or rename the control plane").into(),
+    });
+}
+
+fn other(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    let cluster = change.context.view.and_then(|view| view.cluster.get());
+    let (Some(Some(cluster)), Some(name)) = (cluster, change.new.metadata.name.as_deref()) else {
+        return;
+    };
+    let Some(meant) = cluster.control_plane.as_deref().filter(|meant| *meant != name) else {
+        return;
+    };
+    faults.push(Fault {
+        field: "spec".into(),
+        reason: CauseReason::Invalid,
+        value: None,
+        detail: format!(
+            "Cluster {} has controlPlaneRef {meant:?}: nothing reconciles this one",
+            cluster.name
+        )
+        .into(),
+        remedy: "name this control plane there".into(),
+    });
+}
+
+fn control_planes(names: &[&str]) -> View {
+    let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
+    View {
+        control_planes: names.into(),
+        ..View::default()
+    }
+}
+
+fn cluster_of(control_plane: &str) -> View {
+    let cluster = view::Cluster {
+        name: "example".to_owned(),
+        control_plane: Some(control_plane.to_owned()),
+        ..view::Cluster::default()
+    };
+    View {
+        cluster: Some(cluster).into(),
+        ..View::default()
+    }
+}
+
+const CASES: &[Case] = &[
+    Case::cluster("accepts_existing_control_plane", "{}", &[]).seeing(|| control_planes(&["example"])),
+    Case::cluster("accepts_when_control_planes_are_unknown", "{}", &[]),
+    Case::cluster(
+        "accepts_another_kind",
+        r#"{"spec":{"controlPlaneRef":{"kind":"AcmeControlPlane","name":"other"}}}"#,
+        &[],
+    )
+    .seeing(|| control_planes(&["example"])),
+    Case::cluster(
+        "rejects_missing_control_plane",
+        "{}",
+        &[("control-plane-ref-unknown", FIELD)],
+    )
+    .seeing(|| control_planes(&["another"])),
+    Case::create("accepts_control_plane_of_its_cluster", "{}", &[]).seeing(|| cluster_of("example")),
+    Case::create(
+        "warns_of_control_plane_of_another",
+        "{}",
+        &[("control-plane-ref-other", "spec")],
+    )
+    .seeing(|| cluster_of("another")),
+];

@@ -1,0 +1,111 @@
+//! Deletion of a control plane that worker Machines still need.
+
+use crate::{
+    api::KubeadmControlPlane,
+    case::Case,
+    change::Change,
+    finding::{CauseReason, Fault, Faults},
+    rule::{Action, Check, ON_DELETE, Rule, Scope},
+    topics::Topic,
+    view::{Cluster, View},
+};
+
+/// Deletion of a control plane that worker Machines still need.
+pub const TOPIC: Topic = Topic {
+    name: "deletion",
+    rules: RULES,
+    cases: CASES,
+};
+
+const RULES: &[Rule] = &[Rule {
+    id: "control-plane-in-use",
+    summary: "a control plane is not deleted while its Cluster has worker Machines",
+    operations: ON_DELETE,
+    action: Action::Deny,
+    scope: Scope::Cluster,
+    overridable: true,
+    source: "KubeadmControlPlane proposal, Delete: blocked until all the worker nodes are deleted",
+    check: Check::ControlPlane(in_use),
+}];
+
+/// Set by `clusterctl move` on what it has copied elsewhere and is about to delete here.
+const DELETE_FOR_MOVE: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
+
+fn in_use(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    let control_plane = change.new;
+    if control_plane.metadata.is_deleting() || control_plane.metadata.has_annotation(DELETE_FOR_MOVE) {
+        return;
+    }
+    // What cannot be read is let through: an outage never blocks a deletion.
+    let Some(view) = change.context.view else { return };
+    let (cluster, workers) = (view.cluster.get(), view.worker_machines.get());
+    let terminating = view.namespace_terminating.get();
+    let (
+        Some(Some(Cluster {
+            name,
+            deleting: false,
+            ..
+        })),
+        Some(workers),
+        Some(false),
+    ) = (cluster, workers, terminating)
+    else {
+        return;
+    };
+    if let Some(worker) = workers.first() {
+        faults.push(Fault {
+            field: "spec".into(),
+            reason: CauseReason::Forbidden,
+            value: None,
+            detail: format!(
+                "Cluster {name} still has workers, such as {worker}, which would lose their API server"
+            )
+            .into(),
+            remedy: format!(
+                "delete the Cluster instead, which removes workers first: kubectl delete cluster {name}"
+            )
+            .into(),
+        });
+    }
+}
+
+fn view(deleting: bool, workers: &[&str], terminating: bool) -> View {
+    let cluster = Cluster {
+        name: "example".to_owned(),
+        deleting,
+        ..Cluster::default()
+    };
+    View {
+        cluster: Some(cluster).into(),
+        worker_machines: workers
+            .iter()
+            .map(|&worker| worker.to_owned())
+            .collect::<Vec<_>>()
+            .into(),
+        namespace_terminating: terminating.into(),
+        ..View::default()
+    }
+}
+
+const MOVED: &str = r#"{"metadata":{"annotations":{"clusterctl.cluster.x-k8s.io/delete-for-move":""}}}"#;
+const DELETING: &str = r#"{"metadata":{"deletionTimestamp":"2026-06-01T11:00:00Z"}}"#;
+
+const CASES: &[Case] = &[
+    Case::delete(
+        "rejects_deletion_with_workers",
+        "{}",
+        &[("control-plane-in-use", "spec")],
+    )
+    .seeing(|| view(false, &["worker-1"], false)),
+    Case::delete("accepts_deletion_without_workers", "{}", &[]).seeing(|| view(false, &[], false)),
+    Case::delete("accepts_deletion_with_its_cluster", "{}", &[]).seeing(|| view(true, &["worker-1"], false)),
+    Case::delete("accepts_deletion_with_its_namespace", "{}", &[])
+        .seeing(|| view(false, &["worker-1"], true)),
+    Case::delete("accepts_deletion_without_cluster", "{}", &[]).seeing(|| View {
+        cluster: None.into(),
+        ..view(false, &["worker-1"], false)
+    }),
+    Case::delete("accepts_deletion_after_move", MOVED, &[]).seeing(|| view(false, &["worker-1"], false)),
+    Case::delete("accepts_second_deletion", DELETING, &[]).seeing(|| view(false, &["worker-1"], false)),
+    Case::delete("accepts_deletion_when_nothing_can_be_read", "{}", &[]),
+];

@@ -1,0 +1,258 @@
+//! Scale and upgrade, never together (2019 proposal, Scale Up and Scale Down).
+
+use crate::{
+    api::KubeadmControlPlane,
+    case::{Case, V1BETA1},
+    change::Change,
+    finding::{CauseReason, Fault, Faults},
+    rule::{Action, Check, ON_UPDATE, Rule, Scope},
+    topics::Topic,
+    view::{Cluster, View},
+};
+
+/// Scale and upgrade, never together.
+pub const TOPIC: Topic = Topic {
+    name: "scale-with-upgrade",
+    rules: RULES,
+    cases: CASES,
+};
+
+const RULES: &[Rule] = &[
+    Rule {
+        id: "replicas-with-upgrade",
+        summary: "replicas do not change in the write that also starts a rollout",
+        operations: ON_UPDATE,
+        action: Action::Deny,
+        scope: Scope::Cluster,
+        overridable: true,
+        source: "2019 proposal, Scale Up: not in conjunction with an upgrade, enforced by a validation webhook",
+        check: Check::ControlPlane(with_upgrade),
+    },
+    Rule {
+        id: "replicas-during-rollout",
+        summary: "replicas do not change while a rollout runs",
+        operations: ON_UPDATE,
+        action: Action::Deny,
+        scope: Scope::Cluster,
+        overridable: true,
+        source: "2019 proposal, Scale Up and Scale Down: not in conjunction with an upgrade operation",
+        check: Check::ControlPlane(during_rollout),
+    },
+];
+
+const FIELD: &str = "spec.replicas";
+
+/// The field manager of Cluster API's topology controller, which writes a whole control plane at once.
+const TOPOLOGY_MANAGER: &str = "capi-topology";
+
+fn with_upgrade(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    let Some((old, from, to)) = scaled(change) else {
+        return;
+    };
+    let (was, is) = (&old.spec, &change.new.spec);
+    let upgrade = [
+        ("version", was.version != is.version),
+        (
+            "machineTemplate's infrastructure",
+            old.infrastructure_ref() != change.new.infrastructure_ref(),
+        ),
+        (
+            "kubeadmConfigSpec",
+            was.kubeadm_config_spec != is.kubeadm_config_spec,
+        ),
+    ];
+    let Some((what, _)) = upgrade.into_iter().find(|(_, changed)| *changed) else {
+        return;
+    };
+    faults.push_at_most(
+        severity(change),
+        Fault {
+            field: FIELD.into(),
+            reason: CauseReason::Forbidden,
+            value: Some(to.to_string()),
+            detail: format!(
+                "this write scales from {from} and changes {what} too, and each alone moves etcd members"
+            )
+            .into(),
+            remedy: format!("write {what} first, wait for the rollout, then scale").into(),
+        },
+    );
+}
+
+fn during_rollout(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    let Some((old, from, to)) = scaled(change) else {
+        return;
+    };
+    let Some(rolling) = rolling_out(old) else { return };
+    faults.push_at_most(
+        severity(change),
+        Fault {
+            field: FIELD.into(),
+            reason: CauseReason::Forbidden,
+            value: Some(to.to_string()),
+            detail: format!(
+                "a rollout is running ({rolling}), and scaling from {from} would move etcd members with it"
+            )
+            .into(),
+            remedy: "wait for it: kubectl kcp rollout status --watch; then scale".into(),
+        },
+    );
+}
+
+/// The old object and both numbers, when the write changes replicas.
+fn scaled<'c, 'a>(
+    change: &Change<'c, KubeadmControlPlane<'a>>,
+) -> Option<(&'c KubeadmControlPlane<'a>, i64, i64)> {
+    let old = change.old?;
+    let (from, to) = (old.spec.replicas?, change.new.spec.replicas?);
+    (from != to).then_some((old, from, to))
+}
+
+/// Manual recovery comes first (2019 proposal, Scale Down): what is paused is in a person's hands.
+fn severity(change: &Change<'_, KubeadmControlPlane<'_>>) -> Action {
+    if change.context.field_manager == Some(TOPOLOGY_MANAGER) {
+        return Action::Audit;
+    }
+    let paused = |control_plane: &KubeadmControlPlane<'_>| control_plane.metadata.has_annotation(PAUSED);
+    let cluster_paused = || {
+        let cluster = change.context.view.and_then(|view| view.cluster.get());
+        matches!(cluster, Some(Some(Cluster { paused: true, .. })))
+    };
+    let stale = change.old.is_some_and(|old| {
+        let observed = old.status.as_ref().and_then(|status| status.observed_generation);
+        observed.is_some() && old.metadata.generation.is_some() && observed != old.metadata.generation
+    });
+    if paused(change.new) || stale || cluster_paused() {
+        Action::Warn
+    } else {
+        Action::Deny
+    }
+}
+
+/// Presence counts, not the value.
+const PAUSED: &str = "cluster.x-k8s.io/paused";
+
+/// Why a rollout is known to run, if one is.
+fn rolling_out(control_plane: &KubeadmControlPlane<'_>) -> Option<String> {
+    let status = control_plane.status.as_ref()?;
+    let version = control_plane.spec.version.as_deref();
+    if let (Some(lowest), Some(version)) = (status.version.as_deref(), version)
+        && lowest != version
+    {
+        return Some(format!("a Machine is at {lowest}, not yet at {version}"));
+    }
+    if let (Some(matching), Some(replicas)) = (status.matching_replicas(), status.replicas)
+        && matching < replicas
+    {
+        return Some(format!("{matching} of {replicas} Machines are up to date"));
+    }
+    status
+        .is_true("RollingOut")
+        .then(|| "condition RollingOut is True".to_owned())
+}
+
+fn paused_cluster() -> View {
+    let cluster = Cluster {
+        name: "example".to_owned(),
+        paused: true,
+        ..Cluster::default()
+    };
+    View {
+        cluster: Some(cluster).into(),
+        ..View::default()
+    }
+}
+
+const THREE: &str = r#"{"metadata":{"generation":4},"spec":{"replicas":3,"version":"v1.34.2"},
+    "status":{"observedGeneration":4,"replicas":3,"upToDateReplicas":3,"version":"v1.34.2"}}"#;
+const ROLLING: &str = r#"{"metadata":{"generation":4},"spec":{"replicas":3,"version":"v1.34.2"},
+    "status":{"observedGeneration":4,"replicas":4,"upToDateReplicas":1,"version":"v1.34.2"}}"#;
+const UPGRADING: &str = r#"{"metadata":{"generation":4},"spec":{"replicas":3,"version":"v1.34.2"},
+    "status":{"observedGeneration":4,"replicas":3,"upToDateReplicas":3,"version":"v1.33.4"}}"#;
+const STALE: &str = r#"{"metadata":{"generation":5},"spec":{"replicas":3,"version":"v1.34.2"},
+    "status":{"observedGeneration":4,"replicas":4,"upToDateReplicas":1,"version":"v1.34.2"}}"#;
+const PAUSED_ROLLING: &str = r#"{"metadata":{"generation":4,"annotations":{"cluster.x-k8s.io/paused":""}},
+    "spec":{"replicas":3},"status":{"observedGeneration":4,"replicas":4,"upToDateReplicas":1}}"#;
+const ROLLING_V1BETA1: &str = r#"{"metadata":{"generation":4},"spec":{"replicas":3,"version":"v1.34.2"},
+    "status":{"observedGeneration":4,"replicas":3,"v1beta2":{"conditions":[{"type":"RollingOut","status":"True"}]}}}"#;
+const FIVE: &str = r#"{"spec":{"replicas":5}}"#;
+const FIVE_UPGRADED: &str = r#"{"spec":{"replicas":5,"version":"v1.34.3"}}"#;
+
+const CASES: &[Case] = &[
+    Case::update("accepts_scale_alone", THREE, FIVE, &[]),
+    Case::update(
+        "accepts_upgrade_alone",
+        THREE,
+        r#"{"spec":{"version":"v1.34.3"}}"#,
+        &[],
+    ),
+    Case::update(
+        "rejects_scale_with_version",
+        THREE,
+        FIVE_UPGRADED,
+        &[("replicas-with-upgrade", FIELD)],
+    ),
+    Case::update(
+        "rejects_scale_with_infrastructure",
+        THREE,
+        r#"{"spec":{"replicas":5,"machineTemplate":{"spec":{"infrastructureRef":{"name":"other"}}}}}"#,
+        &[("replicas-with-upgrade", FIELD)],
+    ),
+    Case::update(
+        "rejects_scale_with_kubeadm_configuration",
+        THREE,
+        r#"{"spec":{"replicas":5,"kubeadmConfigSpec":{"joinConfiguration":{"patches":{"directory":"/a"}}}}}"#,
+        &[("replicas-with-upgrade", FIELD)],
+    ),
+    Case::update(
+        "warns_the_topology_controller",
+        THREE,
+        FIVE_UPGRADED,
+        &[("replicas-with-upgrade", FIELD)],
+    )
+    .managed_by(TOPOLOGY_MANAGER),
+    Case::update(
+        "rejects_scale_while_machines_are_replaced",
+        ROLLING,
+        FIVE,
+        &[("replicas-during-rollout", FIELD)],
+    ),
+    Case::update(
+        "rejects_scale_while_a_version_rolls_out",
+        UPGRADING,
+        FIVE,
+        &[("replicas-during-rollout", FIELD)],
+    ),
+    Case::scale(
+        "rejects_scale_subresource_during_rollout",
+        ROLLING,
+        5,
+        &[("replicas-during-rollout", FIELD)],
+    ),
+    Case::update(
+        "warns_when_status_is_stale",
+        STALE,
+        FIVE,
+        &[("replicas-during-rollout", FIELD)],
+    ),
+    Case::update(
+        "warns_when_paused",
+        PAUSED_ROLLING,
+        FIVE,
+        &[("replicas-during-rollout", FIELD)],
+    ),
+    Case::update(
+        "warns_when_the_cluster_is_paused",
+        ROLLING,
+        FIVE,
+        &[("replicas-during-rollout", FIELD)],
+    )
+    .seeing(paused_cluster),
+    Case::update(
+        "rejects_scale_during_rollout_in_v1beta1",
+        ROLLING_V1BETA1,
+        FIVE,
+        &[("replicas-during-rollout", FIELD)],
+    )
+    .of(V1BETA1),
+];

@@ -1,0 +1,229 @@
+//! What becomes of a finding: configuration, ratchet, overrides.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
+
+use kcp_rules::{
+    Action, Change, Configuration, Context, Judgement,
+    api::{ClusterPool, KubeadmControlPlane, decode},
+    case::{Base, NOW, V1BETA2},
+    configuration::ConfigurationError,
+    judge,
+};
+use serde_json::{Value, json};
+
+fn control_plane(edit: impl FnOnce(&mut Value)) -> String {
+    let mut object = Base::ControlPlane(V1BETA2).object();
+    edit(&mut object);
+    object.to_string()
+}
+
+fn pool(inventory: &[&str]) -> String {
+    let mut object = Base::ClusterPool.object();
+    object["spec"]["inventory"] = inventory.iter().map(|name| json!({ "name": name })).collect();
+    object.to_string()
+}
+
+fn configuration(rules: Value) -> Configuration {
+    let document =
+        json!({"apiVersion": "kubectl-kcp.dev/v1alpha1", "kind": "AdmissionConfiguration", "rules": rules});
+    serde_json::from_value::<Configuration>(document)
+        .unwrap()
+        .checked()
+        .unwrap()
+}
+
+fn outcome(judgement: &Judgement) -> Vec<(&str, Action)> {
+    judgement
+        .findings
+        .iter()
+        .map(|finding| (finding.rule.id, finding.action))
+        .collect()
+}
+
+fn update(old: &str, new: &str) -> Judgement {
+    let (old, new): (KubeadmControlPlane, KubeadmControlPlane) = (decode(old).unwrap(), decode(new).unwrap());
+    let context = Context {
+        now: Some(NOW.parse().unwrap()),
+        ..Context::UNKNOWN
+    };
+    judge(
+        &Change::update(&old, &new).within(context),
+        &Configuration::default(),
+    )
+}
+
+#[test]
+fn configuration_sets_the_action() {
+    let four = control_plane(|object| object["spec"]["replicas"] = json!(4));
+    let four: KubeadmControlPlane = decode(&four).unwrap();
+    for (action, expected) in [
+        ("deny", vec![("replicas-even", Action::Deny)]),
+        ("warn", vec![("replicas-even", Action::Warn)]),
+        ("audit", vec![("replicas-even", Action::Audit)]),
+        ("off", vec![]),
+    ] {
+        let judgement = judge(
+            &Change::create(&four),
+            &configuration(json!({ "replicas-even": action })),
+        );
+        assert_eq!(outcome(&judgement), expected, "{action}");
+    }
+}
+
+#[test]
+fn configuration_refuses_unknown_rules_and_kinds() {
+    let document = |kind: &str, rule: &str| {
+        let rules = json!({ rule: "warn" });
+        let document = json!({"apiVersion": "kubectl-kcp.dev/v1alpha1", "kind": kind, "rules": rules});
+        serde_json::from_value::<Configuration>(document)
+            .unwrap()
+            .checked()
+    };
+    assert_eq!(
+        document("AdmissionConfiguration", "replicas-odd"),
+        Err(ConfigurationError::UnknownRule {
+            id: "replicas-odd".to_owned()
+        })
+    );
+    assert_eq!(
+        document("Configuration", "replicas-even"),
+        Err(ConfigurationError::Kind {
+            found_version: "kubectl-kcp.dev/v1alpha1".to_owned(),
+            found_kind: "Configuration".to_owned()
+        })
+    );
+}
+
+#[test]
+fn a_fault_that_was_there_is_a_warning() {
+    let old = control_plane(|object| object["spec"]["replicas"] = json!(4));
+    let new = control_plane(|object| {
+        object["spec"]["replicas"] = json!(4);
+        object["spec"]["kubeadmConfigSpec"]["clusterConfiguration"]["imageRepository"] = json!("a.example/b");
+    });
+    assert_eq!(outcome(&update(&old, &new)), [("replicas-even", Action::Warn)]);
+}
+
+#[test]
+fn a_fault_whose_field_is_touched_is_denied() {
+    let old = control_plane(|object| object["spec"]["replicas"] = json!(4));
+    let new = control_plane(|object| object["spec"]["replicas"] = json!(6));
+    assert_eq!(outcome(&update(&old, &new)), [("replicas-even", Action::Deny)]);
+}
+
+#[test]
+fn warnings_about_what_was_there_are_not_repeated() {
+    let old = control_plane(|object| object["spec"]["replicas"] = json!(9));
+    assert_eq!(outcome(&update(&old, &old)), []);
+}
+
+#[test]
+fn removing_an_entry_does_not_make_the_faults_behind_it_new() {
+    let (old, new) = (pool(&["a", "b", "b", "b"]), pool(&["b", "b", "b"]));
+    let (old, new): (ClusterPool, ClusterPool) = (decode(&old).unwrap(), decode(&new).unwrap());
+    let judgement = judge(&Change::update(&old, &new), &Configuration::default());
+    let duplicates: Vec<_> = outcome(&judgement)
+        .into_iter()
+        .filter(|(id, _)| *id == "inventory-duplicate")
+        .collect();
+    assert_eq!(
+        duplicates,
+        [
+            ("inventory-duplicate", Action::Warn),
+            ("inventory-duplicate", Action::Warn)
+        ]
+    );
+}
+
+#[test]
+fn one_more_of_the_same_fault_is_denied() {
+    let (old, new) = (pool(&["b", "b"]), pool(&["b", "b", "b"]));
+    let (old, new): (ClusterPool, ClusterPool) = (decode(&old).unwrap(), decode(&new).unwrap());
+    let judgement = judge(&Change::update(&old, &new), &Configuration::default());
+    let duplicates: Vec<_> = outcome(&judgement)
+        .into_iter()
+        .filter(|(id, _)| *id == "inventory-duplicate")
+        .collect();
+    assert_eq!(
+        duplicates,
+        [
+            ("inventory-duplicate", Action::Warn),
+            ("inventory-duplicate", Action::Deny)
+        ]
+    );
+}
+
+/// A downgrade whose Machines cannot be read: the rule can be overridden.
+fn downgrade(annotation: &str) -> Judgement {
+    let old = control_plane(|_| ());
+    let new = control_plane(|object| {
+        object["spec"]["version"] = json!("v1.33.4");
+        object["metadata"]["annotations"] = json!({ "kubectl-kcp.dev/override-rules": annotation });
+    });
+    update(&old, &new)
+}
+
+#[test]
+fn an_override_makes_a_denial_a_warning() {
+    let judgement = downgrade("version-lowered-unverified=2026-06-01T13:00:00Z");
+    assert_eq!(
+        outcome(&judgement),
+        [("version-lowered-unverified", Action::Warn)]
+    );
+    assert!(judgement.ignored_overrides.is_empty());
+}
+
+#[test]
+fn overrides_that_do_not_count_say_why() {
+    for (annotation, why) in [
+        (
+            "version-lowered-unverified=2026-06-01T11:00:00Z",
+            "version-lowered-unverified ended 2026-06-01T11:00:00Z",
+        ),
+        (
+            "version-lowered-unverified=2026-06-02T13:00:00Z",
+            "version-lowered-unverified ends 2026-06-02T13:00:00Z, more than 24 h ahead",
+        ),
+        (
+            "version-lowered-unverified",
+            "\"version-lowered-unverified\" is not <rule id>=<RFC 3339 time>",
+        ),
+    ] {
+        let judgement = downgrade(annotation);
+        assert_eq!(
+            outcome(&judgement),
+            [("version-lowered-unverified", Action::Deny)],
+            "{annotation}"
+        );
+        assert_eq!(judgement.ignored_overrides, [why]);
+    }
+}
+
+#[test]
+fn an_override_is_for_its_own_rule() {
+    let judgement = downgrade("replicas-with-upgrade=2026-06-01T13:00:00Z");
+    assert_eq!(
+        outcome(&judgement),
+        [("version-lowered-unverified", Action::Deny)]
+    );
+}
+
+#[test]
+fn a_rule_that_cannot_be_overridden_says_so() {
+    let new = control_plane(|object| {
+        object["spec"]["replicas"] = json!(4);
+        object["metadata"]["annotations"] =
+            json!({"kubectl-kcp.dev/override-rules": "replicas-even=2026-06-01T13:00:00Z"});
+    });
+    let judgement = update(&control_plane(|_| ()), &new);
+    assert_eq!(outcome(&judgement), [("replicas-even", Action::Deny)]);
+    assert_eq!(
+        judgement.ignored_overrides,
+        ["replicas-even cannot be overridden"]
+    );
+}

@@ -1,9 +1,9 @@
 //! The admission rules, put to a change before it is written, and the server's own refusals; both as lines to print.
 
 use kcp_rules::{
-    Action, Change,
+    Action, Change, Configuration,
     api::{DecodeError, KubeadmControlPlane, decode},
-    judge_control_plane,
+    judge,
 };
 use kube::core::Status;
 
@@ -19,11 +19,12 @@ pub struct Judgement {
 impl Judgement {
     fn of(change: &Change<'_, KubeadmControlPlane<'_>>) -> Self {
         let mut judgement = Self::default();
-        for finding in judge_control_plane(change) {
+        for finding in judge(change, &Configuration::default()).findings {
             let line = format!("{}: {}", finding.fault.field, finding.message());
             match finding.action {
                 Action::Deny => judgement.denials.push(line),
                 Action::Warn => judgement.warnings.push(line),
+                Action::Audit | Action::Off => {}
             }
         }
         judgement

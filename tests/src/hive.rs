@@ -8,7 +8,7 @@ use kube::Client;
 use crate::{manifests, products};
 
 /// Where the workspace keeps the definitions for clusters without Hive.
-pub fn definitions() -> PathBuf {
+fn definitions() -> PathBuf {
     products::workspace().join("manifests/dev/crds")
 }
 

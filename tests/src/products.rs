@@ -49,13 +49,31 @@ pub fn under_test(name: &str) -> Result<PathBuf> {
 /// tree it leaves out what is compiled for unit tests alone.
 fn sources(rule: &Path) -> Result<Vec<PathBuf>> {
     let text = fs::read_to_string(rule).with_context(|| format!("reading {}", rule.display()))?;
-    let (_, sources) = text
-        .split_once(": ")
-        .with_context(|| format!("{} is no make rule", rule.display()))?;
+    parse_rule(&text).with_context(|| format!("{} is no make rule", rule.display()))
+}
+
+fn parse_rule(text: &str) -> Option<Vec<PathBuf>> {
+    let (_, sources) = text.split_once(": ")?;
     // A space within a name is escaped.
     let sources = sources.trim_end().replace("\\ ", "\0");
-    Ok(sources
-        .split(' ')
-        .map(|source| source.replace('\0', " ").into())
-        .collect())
+    Some(
+        sources
+            .split(' ')
+            .map(|source| source.replace('\0', " ").into())
+            .collect(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::parse_rule;
+
+    #[test]
+    fn reads_the_sources_of_a_make_rule() {
+        let sources = parse_rule("/target/debug/program: /a.rs /with\\ space.rs\n").unwrap();
+        assert_eq!(sources, [Path::new("/a.rs"), Path::new("/with space.rs")]);
+        assert_eq!(parse_rule("no rule"), None);
+    }
 }

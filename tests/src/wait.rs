@@ -47,3 +47,31 @@ where
         ended = process.ended() => Err(ended).with_context(|| format!("waiting until {what}")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::time::Duration;
+
+    use anyhow::{Result, bail, ensure};
+
+    use super::until;
+
+    #[tokio::test]
+    async fn tries_until_it_succeeds() {
+        let tries = Cell::new(0);
+        let value = until("three", Duration::from_secs(5), || async {
+            tries.set(tries.get() + 1);
+            ensure!(tries.get() == 3, "not yet");
+            Ok(tries.get())
+        });
+        assert_eq!(value.await.unwrap(), 3);
+    }
+
+    #[tokio::test]
+    async fn says_what_was_waited_for_and_why_it_is_not_so() {
+        let never: Result<()> = until("hell freezes", Duration::ZERO, || async { bail!("it is hot") }).await;
+        let error = format!("{:#}", never.unwrap_err());
+        assert_eq!(error, "waited 0 s until hell freezes: it is hot");
+    }
+}

@@ -16,7 +16,7 @@ use crate::{
 /// Which of the two webhooks is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hook {
-    /// Fills in defaults.
+    /// Fills in defaults, and refuses what they do not mend.
     Mutate,
     /// Judges.
     Validate,
@@ -81,6 +81,7 @@ pub(crate) async fn decide(hook: Hook, request: &Request<'_>, cluster: &Cluster)
     }
     match (hook, target) {
         (Hook::Mutate, Target::ControlPlane) => object::mutate(request),
+        (Hook::Mutate, Target::ControlPlaneScale) => scale::mutate(request, cluster).await,
         (Hook::Mutate, _) | (Hook::Validate, Target::Status) => Decision::allowed(),
         (Hook::Validate, Target::ControlPlane) => object::validate::<KubeadmControlPlane<'_>>(request),
         (Hook::Validate, Target::ControlPlaneScale) => scale::validate(request, cluster).await,

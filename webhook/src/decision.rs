@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use kcp_rules::{Action, Finding, api::DecodeError, defaulting::PatchOperation};
+use kcp_rules::{Action, Finding, Judgement, api::DecodeError, defaulting::PatchOperation};
 
 /// The rule id of a cause that no rule found: the object's fields do not have the types of its kind.
 pub(crate) const UNDECODABLE: &str = "object-undecodable";
@@ -13,6 +13,8 @@ pub(crate) struct Decision {
     pub(crate) outcome: Outcome,
     /// Findings of rules that only warn.
     pub(crate) warned: Vec<Cause>,
+    /// Findings of rules that only record.
+    pub(crate) audited: Vec<Cause>,
     /// Warnings that no rule found.
     pub(crate) notes: Vec<String>,
     /// What to change. Only of a mutating webhook that allows.
@@ -118,10 +120,11 @@ impl Decision {
         group: &'static str,
         kind: &'static str,
         name: impl FnOnce() -> String,
-        findings: &[Finding],
+        judgement: Judgement,
     ) -> Self {
         let by = |action| {
-            findings
+            judgement
+                .findings
                 .iter()
                 .filter(move |finding| finding.action == action)
                 .map(Cause::from)
@@ -140,6 +143,8 @@ impl Decision {
                 })
             },
             warned: by(Action::Warn),
+            audited: by(Action::Audit),
+            notes: judgement.ignored_overrides,
             ..Self::default()
         }
     }
@@ -170,6 +175,14 @@ impl Decision {
         }
     }
 
+    /// The denial by rules alone, if it is one.
+    pub(crate) fn denial(self) -> Option<Self> {
+        matches!(self.outcome, Outcome::Invalid(_)).then(|| Self {
+            outcome: self.outcome,
+            ..Self::default()
+        })
+    }
+
     /// All causes, with what followed from each.
     pub(crate) fn causes(&self) -> impl Iterator<Item = (&Cause, Action)> {
         let denied = match &self.outcome {
@@ -177,7 +190,9 @@ impl Decision {
             Outcome::Allowed | Outcome::Refused(_) => &[],
         };
         let denied = denied.iter().map(|cause| (cause, Action::Deny));
-        denied.chain(self.warned.iter().map(|cause| (cause, Action::Warn)))
+        let warned = self.warned.iter().map(|cause| (cause, Action::Warn));
+        let audited = self.audited.iter().map(|cause| (cause, Action::Audit));
+        denied.chain(warned).chain(audited)
     }
 }
 

@@ -241,6 +241,8 @@ const fn decision_of(action: Action) -> &'static str {
     match action {
         Action::Deny => "deny",
         Action::Warn => "warn",
+        Action::Audit => "audit",
+        Action::Off => "off",
     }
 }
 

@@ -177,6 +177,7 @@ fn audit_annotations(decision: &Decision) -> BTreeMap<&'static str, String> {
     [
         ("denied-by", rules(Action::Deny)),
         ("warned-by", rules(Action::Warn)),
+        ("audited-by", rules(Action::Audit)),
     ]
     .into_iter()
     .filter(|(_, rules)| !rules.is_empty())

@@ -80,10 +80,13 @@ impl Goal {
         let mut missing: Vec<String> = counts
             .iter()
             .filter(|(count, _)| *count < wanted)
-            .map(|(count, what)| format!("{wanted} Machines {what}, {count} so far"))
+            .map(|(count, what)| format!("Machines {what}: {count} of {wanted}"))
             .collect();
         if control_plane.replicas != wanted {
-            missing.push(format!("{wanted} Machines, {} so far", control_plane.replicas));
+            missing.push(format!(
+                "number of Machines: {}, wanted {wanted}",
+                control_plane.replicas
+            ));
         }
         let deleting = machines.iter().filter(|machine| machine.deleting_since.is_some());
         missing.extend(deleting.map(|machine| format!("Machine {} to be deleted", machine.name)));
@@ -146,13 +149,13 @@ mod tests {
                 "a_machine_starts",
                 Replicas(3),
                 |s| s.control_plane.ready_replicas = 2,
-                waiting(&["3 Machines ready, 2 so far"]),
+                waiting(&["Machines ready: 2 of 3"]),
             ),
             (
                 "a_machine_too_many",
                 Replicas(3),
                 |s| s.control_plane.replicas = 4,
-                waiting(&["3 Machines, 4 so far"]),
+                waiting(&["number of Machines: 4, wanted 3"]),
             ),
             (
                 "a_machine_goes",

@@ -1,10 +1,10 @@
 //! One object put to the rules: what admission would say of its creation.
 
 use kcp_rules::{
-    Change,
+    Change, Configuration, Judged,
     api::{ClusterDeploymentCustomization, ClusterPool, DecodeError, KubeadmControlPlane, decode},
     defaulting::{PatchOperation, default_control_plane},
-    judge_cluster_pool, judge_control_plane, judge_customization,
+    judge as judge_change,
 };
 use serde_json::Value;
 
@@ -75,9 +75,13 @@ fn control_plane(text: &str) -> Result<Vec<kcp_rules::Finding>, DecodeError> {
     let given: KubeadmControlPlane<'_> = decode(text)?;
     let patch = default_control_plane(&Change::create(&given));
     match patched(text, &patch) {
-        Some(text) => Ok(judge_control_plane(&Change::create(&decode(&text)?))),
-        None => Ok(judge_control_plane(&Change::create(&given))),
+        Some(text) => Ok(created::<KubeadmControlPlane<'_>>(&decode(&text)?)),
+        None => Ok(created(&given)),
     }
+}
+
+fn created<T: Judged>(object: &T) -> Vec<kcp_rules::Finding> {
+    judge_change(&Change::create(object), &Configuration::default()).findings
 }
 
 fn patched(text: &str, patch: &[PatchOperation]) -> Option<String> {
@@ -91,13 +95,11 @@ fn patched(text: &str, patch: &[PatchOperation]) -> Option<String> {
 }
 
 fn cluster_pool(text: &str) -> Result<Vec<kcp_rules::Finding>, DecodeError> {
-    let pool: ClusterPool<'_> = decode(text)?;
-    Ok(judge_cluster_pool(&Change::create(&pool)))
+    Ok(created::<ClusterPool<'_>>(&decode(text)?))
 }
 
 fn customization(text: &str) -> Result<Vec<kcp_rules::Finding>, DecodeError> {
-    let customization: ClusterDeploymentCustomization<'_> = decode(text)?;
-    Ok(judge_customization(&Change::create(&customization)))
+    Ok(created::<ClusterDeploymentCustomization<'_>>(&decode(text)?))
 }
 
 fn undecodable(error: &DecodeError) -> Fault {

@@ -130,6 +130,7 @@ impl Report {
             let action = match action {
                 Action::Deny => "denied".style(style::BAD),
                 Action::Warn => "warning".style(style::WARN),
+                Action::Audit | Action::Off => "note".style(style::FAINT),
             };
             let (file, object) = (escape(file), object.to_string());
             let (object, field, message) = (escape(&object), escape(field), escape(message));
@@ -148,6 +149,7 @@ impl Report {
             let command = match finding.action {
                 Action::Deny => "error",
                 Action::Warn => "warning",
+                Action::Audit | Action::Off => "notice",
             };
             let message = format!("{}: {}: {}", finding.object, finding.field, finding.message);
             let _ = writeln!(

@@ -106,8 +106,8 @@ mod tests {
         );
         insta::assert_snapshot!(show(&snapshot), @r"
         kubeadmcontrolplane/c1-cp rollout in progress: 1 of 3 Machines up to date; waiting for
-          3 Machines up to date, 1 so far
-          3 Machines, 4 so far
+          Machines up to date: 1 of 3
+          number of Machines: 4, wanted 3
           Machine c1-cp-m1 to be deleted
           Cluster API: Rolling out 2 not up-to-date replicas; rolloutAfter expired
         ");

@@ -40,6 +40,10 @@ pub fn decide(text: &str, control_plane: &ControlPlane, replicas: i64) -> Result
     if !judgement.denials.is_empty() {
         return Ok(Decision::Refused(judgement.denials));
     }
+    if control_plane.paused || control_plane.is("Paused") {
+        let warning = "the control plane is paused: nothing happens until that is lifted";
+        judgement.warnings.push(warning.to_owned());
+    }
     // Without spec.replicas the API server has no scale to read and answers 500: then the object itself is patched.
     let subresource = control_plane.desired_replicas.map(|_| "scale");
     Ok(Decision::Patch {
@@ -93,6 +97,14 @@ mod tests {
                 subresource: None,
                 warnings: vec![]
             }
+        );
+
+        let mut paused = three.clone();
+        paused.paused = true;
+        let decision = decide(&paused, 5);
+        assert!(
+            matches!(&decision, Decision::Patch { warnings, .. } if warnings.len() == 1),
+            "{decision:?}"
         );
 
         let mut leaving = three.clone();

@@ -17,7 +17,7 @@ fn number(replicas: Option<i64>) -> String {
 /// The spec asks for that already.
 pub fn unchanged(name: &str, replicas: i64) -> String {
     format!(
-        "kubeadmcontrolplane/{} unchanged: {replicas} replicas already\n",
+        "kubeadmcontrolplane/{} unchanged: replicas is {replicas} already\n",
         escape(name)
     )
 }
@@ -61,7 +61,7 @@ mod tests {
     fn one_line_says_what_was_done() {
         assert_eq!(
             unchanged("c1-cp", 3),
-            "kubeadmcontrolplane/c1-cp unchanged: 3 replicas already\n"
+            "kubeadmcontrolplane/c1-cp unchanged: replicas is 3 already\n"
         );
         assert_eq!(
             scaled("c1-cp", Some(1), 3, None),

@@ -10,6 +10,11 @@
 //!
 //! The exit code is the program's, or 128 plus the signal that ended it, as in shells; 125 is our own failure.
 
+#![expect(
+    clippy::print_stderr,
+    reason = "it shares the program's log, where the asker looks"
+)]
+
 use std::env;
 use std::ffi::OsString;
 use std::io::{self, BufRead as _};
@@ -34,16 +39,10 @@ fn main() -> ExitCode {
     match run() {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            // The asker reads it in the program's own log.
-            let _ = anyhow_to_stderr(&error);
+            eprintln!("error: supervise: {error:#}");
             ExitCode::from(125)
         }
     }
-}
-
-fn anyhow_to_stderr(error: &anyhow::Error) -> io::Result<()> {
-    use std::io::Write as _;
-    writeln!(io::stderr(), "error: supervise: {error:#}")
 }
 
 fn run() -> Result<u8> {

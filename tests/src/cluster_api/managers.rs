@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
+use tokio::task::JoinSet;
 
 use super::{PROVIDERS, Provider};
 use crate::addresses::free_port;
@@ -142,13 +143,12 @@ impl Managers {
 
     /// Ends the three and starts them anew.
     pub(super) async fn restart(&mut self) -> Result<()> {
-        let ending: Vec<_> = self
-            .members
-            .iter_mut()
-            .filter_map(|member| member.process.take())
-            .collect();
-        for process in ending {
-            process.stop().await?;
+        let mut ending = JoinSet::new();
+        for process in self.members.iter_mut().filter_map(|member| member.process.take()) {
+            ending.spawn(process.stop());
+        }
+        while let Some(ended) = ending.join_next().await {
+            ended.context("stopping a manager")??;
         }
         self.start().await
     }

@@ -76,3 +76,56 @@ impl BootstrapData {
             .with_context(|| format!("{INIT} has no ClusterConfiguration"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Action, BootstrapData};
+
+    /// The shape in which Cluster API's kubeadm bootstrap provider writes it.
+    const INIT: &str = "\
+## template: jinja
+#cloud-config
+
+write_files:
+-   path: /etc/kubernetes/pki/ca.crt
+    owner: root:root
+    permissions: '0640'
+    content: |
+      CERTIFICATE
+-   path: /run/kubeadm/kubeadm.yaml
+    owner: root:root
+    permissions: '0640'
+    content: |
+      ---
+      apiServer: {}
+      kind: ClusterConfiguration
+
+      ---
+      kind: InitConfiguration
+runcmd:
+  - 'kubeadm init --config /run/kubeadm/kubeadm.yaml'
+";
+
+    #[test]
+    fn finds_what_the_first_machine_needs() {
+        let data = BootstrapData::parse(INIT).unwrap();
+        assert!(matches!(data.action(), Ok(Action::Init)));
+        assert_eq!(data.pki("ca.crt").unwrap(), "CERTIFICATE\n");
+        assert_eq!(
+            data.cluster_configuration().unwrap(),
+            "apiServer: {}\nkind: ClusterConfiguration\n\n"
+        );
+    }
+
+    #[test]
+    fn tells_a_machine_that_joins() {
+        let join = INIT.replace(
+            "/run/kubeadm/kubeadm.yaml",
+            "/run/kubeadm/kubeadm-join-config.yaml",
+        );
+        let data = BootstrapData::parse(&join).unwrap();
+        assert!(matches!(data.action(), Ok(Action::Join)));
+        let neither = BootstrapData::parse("write_files: []").unwrap();
+        assert!(neither.action().is_err());
+    }
+}

@@ -1,12 +1,13 @@
 //! Writes to an object itself.
 
 use kcp_rules::{
-    Change, Finding, Operation as Asked,
+    Change, Configuration, Context, Judged, Operation as Asked,
     api::{ClusterDeploymentCustomization, ClusterPool, DecodeError, KubeadmControlPlane, Metadata, decode},
-    defaulting, judge_cluster_pool, judge_control_plane, judge_customization,
+    defaulting::{self, PatchOperation},
+    judge,
 };
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 
 use super::missing;
 use crate::{
@@ -21,34 +22,24 @@ pub(super) const CLUSTER_API: &str = "controlplane.cluster.x-k8s.io";
 /// The group of pools and customizations.
 pub(super) const HIVE: &str = "hive.openshift.io";
 
-/// A kind that rules judge.
-pub(super) trait Kind<'a>: Deserialize<'a> {
+/// A kind that rules judge, as reviews and messages name it.
+pub(super) trait Kind<'a>: Judged + Deserialize<'a> {
     const GROUP: &'static str;
     const KIND: &'static str;
-    fn metadata(&self) -> &Metadata<'a>;
-    fn judge(change: &Change<'_, Self>) -> Vec<Finding>;
 }
 
 macro_rules! kind {
-    ($type:ident, $group:expr, $judge:path) => {
+    ($type:ident, $group:expr) => {
         impl<'a> Kind<'a> for $type<'a> {
             const GROUP: &'static str = $group;
             const KIND: &'static str = stringify!($type);
-
-            fn metadata(&self) -> &Metadata<'a> {
-                &self.metadata
-            }
-
-            fn judge(change: &Change<'_, Self>) -> Vec<Finding> {
-                $judge(change)
-            }
         }
     };
 }
 
-kind!(KubeadmControlPlane, CLUSTER_API, judge_control_plane);
-kind!(ClusterPool, HIVE, judge_cluster_pool);
-kind!(ClusterDeploymentCustomization, HIVE, judge_customization);
+kind!(KubeadmControlPlane, CLUSTER_API);
+kind!(ClusterPool, HIVE);
+kind!(ClusterDeploymentCustomization, HIVE);
 
 /// Puts a creation or an update to the rules.
 pub(super) fn validate<'a, T: Kind<'a>>(request: &Request<'a>) -> Decision {
@@ -86,8 +77,9 @@ pub(super) fn validate<'a, T: Kind<'a>>(request: &Request<'a>) -> Decision {
     }
 }
 
-/// Fills in the defaults of a control plane. What cannot be read is let through: the schema or the validating webhook
-/// says better what is wrong with it.
+/// Fills in the defaults of a control plane, and refuses what is at fault in spite of them: of the validating webhooks
+/// that refuse, a person sees the one that answers first, and this one answers before them all. What cannot be read is
+/// let through: the schema or the validating webhook says better what is wrong with it.
 pub(super) fn mutate(request: &Request<'_>) -> Decision {
     let Some(object) = request.object else {
         return missing("object");
@@ -96,7 +88,7 @@ pub(super) fn mutate(request: &Request<'_>) -> Decision {
         return Decision::allowed();
     };
     if request.operation == Operation::Create {
-        return Decision::patched(defaulting::default_control_plane(&Change::create(&new)));
+        return defaulted(request, object, None, &Change::create(&new));
     }
     let Some(old_object) = request.old_object else {
         return missing("oldObject");
@@ -106,15 +98,48 @@ pub(super) fn mutate(request: &Request<'_>) -> Decision {
         return Decision::allowed();
     }
     match &old {
-        Ok(old) => Decision::patched(defaulting::default_control_plane(&Change::update(old, &new))),
+        Ok(old) => defaulted(request, object, Some(old), &Change::update(old, &new)),
         // Its replicas are not known, and any other number would scale it.
         Err(_) => Decision::allowed(),
     }
 }
 
+fn defaulted(
+    request: &Request<'_>,
+    object: &RawValue,
+    old: Option<&KubeadmControlPlane<'_>>,
+    change: &Change<'_, KubeadmControlPlane<'_>>,
+) -> Decision {
+    let patch = defaulting::default_control_plane(change);
+    let verdict = if patch.is_empty() {
+        judged(request, change)
+    } else {
+        let Some(text) = patched(object, &patch) else {
+            return Decision::allowed();
+        };
+        match decode::<KubeadmControlPlane<'_>>(&text) {
+            Ok(new) => judged(
+                request,
+                &old.map_or(Change::create(&new), |old| Change::update(old, &new)),
+            ),
+            Err(_) => return Decision::allowed(),
+        }
+    };
+    // The validating webhook warns: one of the two is enough.
+    verdict.denial().unwrap_or_else(|| Decision::patched(patch))
+}
+
+fn patched(object: &RawValue, patch: &[PatchOperation]) -> Option<String> {
+    let mut object: Value = serde_json::from_str(object.get()).ok()?;
+    let patch: json_patch::Patch = serde_json::from_value(serde_json::to_value(patch).ok()?).ok()?;
+    json_patch::patch(&mut object, &patch).ok()?;
+    Some(object.to_string())
+}
+
 fn judged<'a, T: Kind<'a>>(request: &Request<'_>, change: &Change<'_, T>) -> Decision {
     let name = || name(request, change.new.metadata());
-    Decision::of(T::GROUP, T::KIND, name, &T::judge(change))
+    let judgement = judge(change, &Configuration::default());
+    Decision::of(T::GROUP, T::KIND, name, judgement)
 }
 
 fn undecodable<'a, T: Kind<'a>>(request: &Request<'_>, error: DecodeError) -> Decision {
@@ -128,6 +153,7 @@ const fn update_of_unknown<T>(new: &T) -> Change<'_, T> {
         subresource: None,
         new,
         old: None,
+        context: Context::UNKNOWN,
     }
 }
 

@@ -1,9 +1,9 @@
 //! Writes to the scale subresource of a control plane.
 
 use kcp_rules::{
-    Change,
+    Change, Configuration,
     api::{KubeadmControlPlane, decode},
-    judge_control_plane,
+    judge,
 };
 use serde::Deserialize;
 
@@ -56,8 +56,17 @@ pub(super) async fn validate(request: &Request<'_>, cluster: &Cluster) -> Decisi
     if old.metadata.is_deleting() {
         return Decision::allowed();
     }
-    let findings = judge_control_plane(&Change::scale(&old, &old.scaled_to(scale.spec.replicas)));
-    Decision::of(object::CLUSTER_API, KIND, || name, &findings)
+    let new = old.scaled_to(scale.spec.replicas);
+    let judgement = judge(&Change::scale(&old, &new), &Configuration::default());
+    Decision::of(object::CLUSTER_API, KIND, || name, judgement)
+}
+
+/// Refuses at once what the validating webhook would refuse later. What cannot be read is left to that one.
+pub(super) async fn mutate(request: &Request<'_>, cluster: &Cluster) -> Decision {
+    validate(request, cluster)
+        .await
+        .denial()
+        .unwrap_or_else(Decision::allowed)
 }
 
 /// Unlike the API server's own, a 404 here may also mean that we look into another cluster: it is not let through.

@@ -69,6 +69,57 @@ pub struct View {
     pub lease: Part<Option<Lease>>,
 }
 
+/// Which parts rules asked for and got no answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "one for each part, and no two exclude each other"
+)]
+pub struct Wanted {
+    /// [`View::machines`].
+    pub machines: bool,
+    /// [`View::cluster`].
+    pub cluster: bool,
+    /// [`View::worker_machines`].
+    pub worker_machines: bool,
+    /// [`View::namespace_terminating`].
+    pub namespace_terminating: bool,
+    /// [`View::control_planes`].
+    pub control_planes: bool,
+    /// [`View::pools`].
+    pub pools: bool,
+    /// [`View::customizations`].
+    pub customizations: bool,
+    /// [`View::cluster_deployments`].
+    pub cluster_deployments: bool,
+    /// [`View::lease`].
+    pub lease: bool,
+}
+
+impl Wanted {
+    /// Whether there is anything to read.
+    pub fn any(self) -> bool {
+        self != Self::default()
+    }
+}
+
+impl View {
+    /// What to read before judging again.
+    pub fn wanted(&self) -> Wanted {
+        Wanted {
+            machines: self.machines.is_wanted(),
+            cluster: self.cluster.is_wanted(),
+            worker_machines: self.worker_machines.is_wanted(),
+            namespace_terminating: self.namespace_terminating.is_wanted(),
+            control_planes: self.control_planes.is_wanted(),
+            pools: self.pools.is_wanted(),
+            customizations: self.customizations.is_wanted(),
+            cluster_deployments: self.cluster_deployments.is_wanted(),
+            lease: self.lease.is_wanted(),
+        }
+    }
+}
+
 /// A Machine of the control plane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {

@@ -21,11 +21,37 @@ pub struct Metadata<'a> {
     pub generation: Option<i64>,
     /// RFC 3339; present once the object is being deleted.
     pub deletion_timestamp: Option<Text<'a>>,
+    /// Cluster API's label names the Cluster.
+    pub labels: Option<BTreeMap<Text<'a>, Text<'a>>>,
+    /// Cluster API's controllers make the Cluster an owner.
+    pub owner_references: Option<Vec<OwnerReference<'a>>>,
     /// Our overrides are read from here.
     pub annotations: Option<BTreeMap<Text<'a>, Text<'a>>>,
 }
 
+/// One owner.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct OwnerReference<'a> {
+    /// Its kind.
+    #[serde(borrow)]
+    pub kind: Option<Text<'a>>,
+    /// Its name.
+    pub name: Option<Text<'a>>,
+}
+
+/// The label that names the Cluster an object belongs to.
+const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
+
 impl Metadata<'_> {
+    /// The name of the Cluster that the object belongs to: the owner's, else the label's.
+    pub fn cluster_name(&self) -> Option<&str> {
+        let owners = self.owner_references.iter().flatten();
+        let mut clusters = owners.filter(|owner| owner.kind.as_deref() == Some("Cluster"));
+        let labelled = || self.labels.as_ref()?.get(CLUSTER_NAME).map(|name| &**name);
+        clusters.find_map(|owner| owner.name.as_deref()).or_else(labelled)
+    }
+
     /// Whether an annotation is set. For Cluster API its presence counts, whatever its value.
     pub fn has_annotation(&self, name: &str) -> bool {
         self.annotations

@@ -4,7 +4,7 @@
 //! judges with an empty view first, fills what was asked for, and judges again: each review reads what its rules need
 //! and nothing more, and no rule declares anything.
 
-use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use jiff::Timestamp;
 
@@ -12,14 +12,14 @@ use jiff::Timestamp;
 #[derive(Debug)]
 pub struct Part<T> {
     value: Option<T>,
-    asked: Cell<bool>,
+    asked: AtomicBool,
 }
 
 impl<T> Default for Part<T> {
     fn default() -> Self {
         Self {
             value: None,
-            asked: Cell::new(false),
+            asked: AtomicBool::new(false),
         }
     }
 }
@@ -28,7 +28,7 @@ impl<T> From<T> for Part<T> {
     fn from(value: T) -> Self {
         Self {
             value: Some(value),
-            asked: Cell::new(false),
+            asked: AtomicBool::new(false),
         }
     }
 }
@@ -36,13 +36,13 @@ impl<T> From<T> for Part<T> {
 impl<T> Part<T> {
     /// What is known of it.
     pub fn get(&self) -> Option<&T> {
-        self.asked.set(true);
+        self.asked.store(true, Relaxed);
         self.value.as_ref()
     }
 
     /// Whether a rule asked for it and got no answer.
     pub fn is_wanted(&self) -> bool {
-        self.asked.get() && self.value.is_none()
+        self.asked.load(Relaxed) && self.value.is_none()
     }
 }
 

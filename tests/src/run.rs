@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use std::{env, mem, process};
+use std::{env, io, mem, process};
 
 use anyhow::{Context as _, Result, ensure};
 use tokio::process::Child;
@@ -44,10 +44,12 @@ impl Run {
         let id = env::var(MARKER).unwrap_or_else(|_| format!("{:08x}", random() & 0xffff_ffff));
         let folder = env::temp_dir().join(format!("{PREFIX}{id}"));
         let in_folder = || format!("preparing {}", folder.display());
-        fs::create_dir_all(folder.join("log")).with_context(in_folder)?;
+        fs::create_dir_all(&folder).with_context(in_folder)?;
         let lock = File::create(folder.join("lock")).with_context(in_folder)?;
         lock.try_lock()
             .with_context(|| format!("run {id} is already in progress in {}", folder.display()))?;
+        remove_all_but_lock(&folder).with_context(in_folder)?;
+        fs::create_dir(folder.join("log")).with_context(in_folder)?;
         remove_ended_runs();
         Ok(Arc::new(Self {
             id,
@@ -144,6 +146,19 @@ impl Log {
 /// A number that differs from process to process and call to call; nothing secret hangs on it.
 pub fn random() -> u64 {
     RandomState::new().hash_one(process::id())
+}
+
+/// A run may be given the id of an ended one, whose etcd must not come back to life.
+fn remove_all_but_lock(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            fs::remove_dir_all(entry.path())?;
+        } else if entry.file_name() != "lock" {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 fn remove_ended_runs() {

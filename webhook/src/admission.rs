@@ -3,10 +3,19 @@
 mod object;
 mod scale;
 
-use kcp_rules::api::{ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kcp_rules::{
+    Change, Context, Judged, Judgement, Scope,
+    api::{ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane},
+    judge,
+    view::View,
+};
 
 use crate::{
-    cluster::Cluster,
+    cluster::{Cluster, Subject},
+    configuration::CurrentConfiguration,
     decision::{Decision, RefusalKind},
     limits::QUOTED_CHARS,
     response::shorten,
@@ -67,28 +76,99 @@ impl Target {
     }
 }
 
-/// Decides on one review.
-///
-/// A resource that is none of ours is refused, not let through: whoever registered it believes that it is judged.
-/// A status is let through, for there is nothing to judge in it, and a controller that cannot write one is lost.
-pub(crate) async fn decide(hook: Hook, request: &Request<'_>, cluster: &Cluster) -> Decision {
-    let Some(target) = Target::of(request) else {
-        return not_ours(request);
-    };
-    match request.operation {
-        Operation::Create | Operation::Update => {}
-        Operation::Delete | Operation::Connect => return Decision::allowed(),
-    }
-    match (hook, target) {
-        (Hook::Mutate, Target::ControlPlane) => object::mutate(request),
-        (Hook::Mutate, Target::ControlPlaneScale) => scale::mutate(request, cluster).await,
-        (Hook::Mutate, _) | (Hook::Validate, Target::Status) => Decision::allowed(),
-        (Hook::Validate, Target::ControlPlane) => object::validate::<KubeadmControlPlane<'_>>(request),
-        (Hook::Validate, Target::ControlPlaneScale) => scale::validate(request, cluster).await,
-        (Hook::Validate, Target::ClusterPool) => object::validate::<ClusterPool<'_>>(request),
-        (Hook::Validate, Target::Customization) => {
-            object::validate::<ClusterDeploymentCustomization<'_>>(request)
+/// Decides on reviews.
+pub(crate) struct Admission {
+    cluster: Cluster,
+    configuration: Arc<CurrentConfiguration>,
+}
+
+impl Admission {
+    pub(crate) fn new(cluster: Cluster, configuration: Arc<CurrentConfiguration>) -> Self {
+        Self {
+            cluster,
+            configuration,
         }
+    }
+
+    /// Decides on one review.
+    ///
+    /// A resource that is none of ours is refused, not let through: whoever registered it believes that it is judged.
+    /// A status is let through, for there is nothing to judge in it, and a controller that cannot write one is lost.
+    pub(crate) async fn decide(&self, hook: Hook, request: &Request<'_>) -> Decision {
+        let Some(target) = Target::of(request) else {
+            return not_ours(request);
+        };
+        match (hook, target) {
+            (_, Target::Status) => Decision::allowed(),
+            _ if request.operation == Operation::Connect => Decision::allowed(),
+            (Hook::Mutate, _) if request.operation == Operation::Delete => Decision::allowed(),
+            (Hook::Mutate, Target::ControlPlane) => object::mutate(request, self),
+            (Hook::Mutate, Target::ControlPlaneScale) => scale::mutate(request, self).await,
+            (Hook::Mutate, Target::ClusterPool | Target::Customization) => Decision::allowed(),
+            (Hook::Validate, Target::ControlPlane) => {
+                object::validate::<KubeadmControlPlane<'_>>(request, self).await
+            }
+            (Hook::Validate, Target::ControlPlaneScale) => scale::validate(request, self).await,
+            (Hook::Validate, Target::ClusterPool) => object::validate::<ClusterPool<'_>>(request, self).await,
+            (Hook::Validate, Target::Customization) => {
+                object::validate::<ClusterDeploymentCustomization<'_>>(request, self).await
+            }
+        }
+    }
+
+    /// Puts a change to the rules. What they ask for of the cluster is read, and they are asked again: most reviews
+    /// need nothing.
+    async fn judge<T: Judged>(&self, request: &Request<'_>, change: Change<'_, T>) -> Judgement {
+        let configuration = self.configuration.get();
+        let context = context(request);
+        let nothing = View::default();
+        let judgement = judge(
+            &change.within(Context {
+                view: Some(&nothing),
+                ..context
+            }),
+            &configuration,
+        );
+        let wanted = nothing.wanted();
+        if !wanted.any() || !self.cluster.has_access() {
+            return judgement;
+        }
+        let metadata = change.new.metadata();
+        let subject = Subject {
+            namespace: request.namespace.to_string(),
+            name: metadata.name.as_ref().unwrap_or(&request.name).to_string(),
+            cluster: metadata.cluster_name().map(str::to_owned),
+        };
+        // Boxed, for it is large and most reviews never come here.
+        let view = Box::pin(self.cluster.view(wanted, &subject)).await;
+        judge(
+            &change.within(Context {
+                view: Some(&view),
+                ..context
+            }),
+            &configuration,
+        )
+    }
+
+    /// Puts a change to those rules that need nothing of the cluster.
+    fn judge_alone<T: Judged>(&self, request: &Request<'_>, change: Change<'_, T>) -> Judgement {
+        let mut judgement = judge(&change.within(context(request)), &self.configuration.get());
+        judgement
+            .findings
+            .retain(|finding| finding.rule.scope != Scope::Cluster);
+        judgement
+    }
+}
+
+fn context<'r>(request: &'r Request<'_>) -> Context<'r> {
+    Context {
+        writer: request.user_info.username.as_deref(),
+        field_manager: request
+            .options
+            .as_ref()
+            .and_then(|options| options.field_manager.as_deref()),
+        now: Some(Timestamp::now()),
+        ..Context::UNKNOWN
     }
 }
 

@@ -60,6 +60,11 @@ pub struct ServeArguments {
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
+    /// What follows from each rule: an AdmissionConfiguration in YAML. Read again when its content changes; one that
+    /// cannot be used leaves the last good one in force. `kubectl kcp lint --configuration` takes it too.
+    #[arg(long, value_name = "FILE")]
+    pub configuration: Option<PathBuf>,
+
     /// After a signal, how long to go on serving while /readyz already fails, so that clients learn of it first.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
     pub shutdown_delay: Duration,

@@ -1,5 +1,7 @@
 //! Live reads, for what a review does not carry.
 
+mod view;
+
 use std::{env, path::Path, sync::Arc};
 
 use hyper::{Request, header};
@@ -15,6 +17,8 @@ use crate::{
     metrics::Metrics,
     response::shorten,
 };
+
+pub(crate) use view::Subject;
 
 /// API access that was asked for and cannot be had.
 #[derive(Debug, Error)]
@@ -108,20 +112,25 @@ impl Cluster {
         namespace: &str,
         name: &str,
     ) -> Result<String, ReadError> {
-        let read = self.get(version, namespace, name).await;
+        if ![version, namespace, name].into_iter().all(is_path_segment) {
+            return Err(ReadError::BadName);
+        }
+        self.read(&format!(
+            "/apis/controlplane.cluster.x-k8s.io/{version}/namespaces/{namespace}/kubeadmcontrolplanes/{name}"
+        ))
+        .await
+    }
+
+    /// What is at a path of the API, as JSON. Whoever makes the path answers for what is in it.
+    async fn read(&self, path: &str) -> Result<String, ReadError> {
+        let read = self.get(path).await;
         self.metrics
             .live_read(read.as_ref().map_or_else(ReadError::label, |_| "ok"));
         read
     }
 
-    async fn get(&self, version: &str, namespace: &str, name: &str) -> Result<String, ReadError> {
+    async fn get(&self, path: &str) -> Result<String, ReadError> {
         let client = self.client.as_ref().ok_or(ReadError::NoAccess)?;
-        if ![version, namespace, name].into_iter().all(is_path_segment) {
-            return Err(ReadError::BadName);
-        }
-        let path = format!(
-            "/apis/controlplane.cluster.x-k8s.io/{version}/namespaces/{namespace}/kubeadmcontrolplanes/{name}"
-        );
         let request = Request::get(path)
             .header(header::ACCEPT, "application/json")
             .body(Vec::new())

@@ -13,6 +13,7 @@
 //! - `body`: reads a request's body, up to a size
 //! - `review`: decodes an `AdmissionReview`, borrowing from the body
 //! - `admission`: asks the rules
+//! - [`configuration`]: what follows from each rule, read again when its file changes
 //! - `cluster`: live reads, for what a review does not carry
 //! - `decision`: what admission says
 //! - `response`: writes the answer
@@ -26,6 +27,7 @@ pub mod arguments;
 mod body;
 pub mod certs;
 mod cluster;
+pub mod configuration;
 mod connection;
 mod decision;
 mod health;

@@ -52,6 +52,11 @@ struct OfRead {
     result: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfConfiguration {
+    result: &'static str,
+}
+
 /// What a listener counts.
 #[derive(Clone, Default)]
 pub(crate) struct Connections {
@@ -73,6 +78,8 @@ pub(crate) struct Metrics {
     pub(crate) certificate_reads: Counter,
     pub(crate) certificate_errors: Counter,
     pub(crate) certificate_expiry: Gauge,
+    configuration_success: Gauge,
+    configuration_reads: Family<OfConfiguration, Counter>,
 }
 
 impl Metrics {
@@ -89,6 +96,8 @@ impl Metrics {
             certificate_reads: Counter::default(),
             certificate_errors: Counter::default(),
             certificate_expiry: Gauge::default(),
+            configuration_success: Gauge::default(),
+            configuration_reads: Family::default(),
         };
         metrics.register();
         metrics.touch();
@@ -128,6 +137,16 @@ impl Metrics {
             "kcp_webhook_certificate_expiry_timestamp_seconds",
             "When the certificate being served expires",
             self.certificate_expiry.clone(),
+        );
+        registry.register(
+            "kcp_webhook_configuration_last_reload_success",
+            "1 when the configuration file is in force as it stands, 0 while an earlier content is",
+            self.configuration_success.clone(),
+        );
+        registry.register(
+            "kcp_webhook_configuration_reloads",
+            "Contents of the configuration file that were read, by result",
+            self.configuration_reads.clone(),
         );
         registry.register(
             "kcp_webhook_decisions",
@@ -216,6 +235,15 @@ impl Metrics {
                 })
                 .inc();
         }
+    }
+
+    /// Counts a configuration that was read: it is in force, or the one before it stays.
+    pub(crate) fn configuration_in_force(&self, success: bool) {
+        let result = if success { "success" } else { "error" };
+        self.configuration_success.set(success.into());
+        self.configuration_reads
+            .get_or_create(&OfConfiguration { result })
+            .inc();
     }
 
     /// Counts a live read.

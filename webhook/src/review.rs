@@ -41,10 +41,31 @@ pub(crate) struct Request<'a> {
     #[serde(default)]
     pub(crate) namespace: Text<'a>,
     pub(crate) operation: Operation,
+    /// Who writes.
+    #[serde(default)]
+    pub(crate) user_info: UserInfo<'a>,
+    /// How it is written.
+    #[serde(default)]
+    pub(crate) options: Option<WriteOptions<'a>>,
     /// As it would become.
     pub(crate) object: Option<&'a RawValue>,
     /// As it is.
     pub(crate) old_object: Option<&'a RawValue>,
+}
+
+/// Who writes, as the API server authenticated them.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct UserInfo<'a> {
+    #[serde(borrow)]
+    pub(crate) username: Option<Text<'a>>,
+}
+
+/// `CreateOptions`, `UpdateOptions` and `PatchOptions`, as far as we read them.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WriteOptions<'a> {
+    #[serde(borrow)]
+    pub(crate) field_manager: Option<Text<'a>>,
 }
 
 /// A group, a version and a resource.

@@ -15,9 +15,8 @@ use tokio::sync::{Semaphore, watch};
 use tracing::{debug, info, warn};
 
 use crate::{
-    admission::{self, Hook},
+    admission::{Admission, Hook},
     body::{self, Unread},
-    cluster::Cluster,
     connection::Handle,
     decision::{Decision, Outcome, RefusalKind},
     limits::{CAUSES, Limits, NAME_CHARS},
@@ -29,7 +28,7 @@ use crate::{
 
 /// Answers reviews.
 pub(crate) struct Router {
-    cluster: Cluster,
+    admission: Admission,
     metrics: Arc<Metrics>,
     limits: Limits,
     reviews: Semaphore,
@@ -54,13 +53,13 @@ impl Refused {
 
 impl Router {
     pub(crate) fn new(
-        cluster: Cluster,
+        admission: Admission,
         metrics: Arc<Metrics>,
         limits: Limits,
         phase: watch::Receiver<Phase>,
     ) -> Self {
         Self {
-            cluster,
+            admission,
             metrics,
             reviews: Semaphore::new(limits.reviews),
             buffered: Semaphore::new(limits.buffered_bytes),
@@ -119,7 +118,7 @@ impl Router {
             .map_err(|unread| self.unread(unread))?;
         let written = match review::read(body.as_bytes()) {
             Ok(request) => {
-                let decision = admission::decide(hook, &request, &self.cluster).await;
+                let decision = self.admission.decide(hook, &request).await;
                 self.metrics.decided(hook, &decision);
                 tell(hook, &request, &decision);
                 response::write(&request.uid, &decision)

@@ -15,8 +15,10 @@ use tokio_rustls::TlsAcceptor;
 use tracing::{info, warn};
 
 use crate::{
+    admission::Admission,
     arguments::ServeArguments,
     cluster::{AccessError, Cluster},
+    configuration::{ConfigurationFileError, CurrentConfiguration},
     health::Health,
     limits::Limits,
     listener::{self, Listener, Transport},
@@ -36,6 +38,9 @@ pub enum StartError {
     /// The key pair is missing or bad.
     #[error("{0}")]
     KeyPair(#[from] KeyPairError),
+    /// The configuration file cannot be used.
+    #[error("{0}")]
+    Configuration(#[from] ConfigurationFileError),
     /// API access was asked for and cannot be had.
     #[error("{0}")]
     Access(#[from] AccessError),
@@ -102,6 +107,7 @@ struct Parts {
     acceptor: TlsAcceptor,
     key_pair: Arc<KeyPair>,
     cluster: Cluster,
+    configuration: Arc<CurrentConfiguration>,
     metrics: Arc<Metrics>,
     limits: Limits,
     reload_interval: Duration,
@@ -127,6 +133,7 @@ impl Server {
             metrics.clone(),
         )?);
         let cluster = Cluster::connect(arguments.kubeconfig.as_deref(), metrics.clone()).await?;
+        let configuration = CurrentConfiguration::load(arguments.configuration.as_deref(), metrics.clone())?;
         let acceptor = tls::acceptor(key_pair.clone())?;
         let address = arguments.bind_address;
         let open = async |port| {
@@ -141,6 +148,7 @@ impl Server {
                 acceptor,
                 key_pair,
                 cluster,
+                configuration: Arc::new(configuration),
                 metrics,
                 limits,
                 reload_interval: arguments.tls_reload_interval,
@@ -182,7 +190,7 @@ impl Server {
         let reviews = Listener {
             transport: Transport::Tls(parts.acceptor),
             handler: Router::new(
-                parts.cluster.clone(),
+                Admission::new(parts.cluster.clone(), parts.configuration.clone()),
                 parts.metrics.clone(),
                 parts.limits.clone(),
                 phase.clone(),
@@ -210,7 +218,10 @@ impl Server {
         };
         let probes = tokio::spawn(probes.run(health));
         let key_pair = parts.key_pair;
-        let reload = tokio::spawn(async move { key_pair.keep_up(parts.reload_interval).await });
+        let configuration = parts.configuration;
+        let reload = tokio::spawn(async move {
+            tokio::join!(key_pair.keep_up(parts.reload_interval), configuration.keep_up());
+        });
 
         let reason = stop.requested().await;
         info!(reason, "stopping: not ready any more");

@@ -8,7 +8,10 @@ use kube::{Client, client::Body};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::{cluster::Cluster, limits::Limits, metrics::Metrics, router::Router, shutdown::Phase};
+use crate::{
+    admission::Admission, cluster::Cluster, configuration::CurrentConfiguration, limits::Limits,
+    metrics::Metrics, router::Router, shutdown::Phase,
+};
 
 /// A control plane that every rule accepts.
 pub(crate) fn control_plane() -> Value {
@@ -23,8 +26,18 @@ pub(crate) fn router() -> Router {
 /// A router.
 pub(crate) fn router_with(client: Option<Client>, limits: Limits) -> Router {
     let metrics = Arc::new(Metrics::new());
-    let cluster = Cluster::new(client, metrics.clone());
-    Router::new(cluster, metrics, limits, phase(Phase::Serving))
+    Router::new(
+        admission(client, &metrics),
+        metrics,
+        limits,
+        phase(Phase::Serving),
+    )
+}
+
+/// Admission by every rule's own action.
+pub(crate) fn admission(client: Option<Client>, metrics: &Arc<Metrics>) -> Admission {
+    let configuration = CurrentConfiguration::load(None, metrics.clone()).unwrap();
+    Admission::new(Cluster::new(client, metrics.clone()), Arc::new(configuration))
 }
 
 /// A server in one phase for ever.

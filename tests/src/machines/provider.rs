@@ -10,6 +10,7 @@ use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
+use tokio::task::JoinSet;
 
 use super::boot::NewMachine;
 use super::bootstrap_data::BootstrapData;
@@ -57,8 +58,9 @@ impl Provider {
         })
     }
 
-    /// Never ends by itself: what one pass cannot do, a later one may.
+    /// Never ends by itself: what one pass cannot do, a later one may. Aborting it aborts every boot as well.
     pub(super) async fn run(self: Arc<Self>) {
+        let mut work = JoinSet::new();
         let mut ticks = tokio::time::interval(INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -66,8 +68,14 @@ impl Provider {
             if let Err(error) = self.reconcile_clusters().await {
                 self.log.line(format!("clusters: {error:#}"));
             }
-            if let Err(error) = self.reconcile_machines().await {
+            if let Err(error) = self.reconcile_machines(&mut work).await {
                 self.log.line(format!("machines: {error:#}"));
+            }
+            while let Some(done) = work.try_join_next() {
+                if let Err(error) = done {
+                    self.log
+                        .line(format!("a machine's task did not end well: {error}"));
+                }
             }
         }
     }
@@ -117,7 +125,7 @@ impl Provider {
         Ok(new)
     }
 
-    async fn reconcile_machines(self: &Arc<Self>) -> Result<()> {
+    async fn reconcile_machines(self: &Arc<Self>, work: &mut JoinSet<()>) -> Result<()> {
         let all: Api<DynamicObject> = Api::all_with(self.client.clone(), &resources::stand_in_machines());
         for object in all
             .list(&ListParams::default())
@@ -129,7 +137,7 @@ impl Provider {
             if object.metadata.deletion_timestamp.is_some() {
                 if self.ending.lock().await.insert(uid) {
                     let this = self.clone();
-                    tokio::spawn(async move { this.end(&object).await });
+                    work.spawn(async move { this.end(&object).await });
                 }
                 continue;
             }
@@ -153,7 +161,7 @@ impl Provider {
             merge(&api, &name, &json!({"metadata": {"finalizers": [FINALIZER]}})).await?;
             self.booted.lock().await.insert(uid);
             let this = self.clone();
-            tokio::spawn(async move { this.boot(&object, &machine, &secret).await });
+            work.spawn(async move { this.boot(&object, &machine, &secret).await });
         }
         Ok(())
     }

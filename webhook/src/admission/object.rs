@@ -1,15 +1,14 @@
 //! Writes to an object itself.
 
 use kcp_rules::{
-    Change, Configuration, Context, Judged, Operation as Asked,
+    Change, Context, Judged, Judgement, Operation as Asked,
     api::{ClusterDeploymentCustomization, ClusterPool, DecodeError, KubeadmControlPlane, Metadata, decode},
     defaulting::{self, PatchOperation},
-    judge,
 };
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-use super::missing;
+use super::{Admission, missing};
 use crate::{
     decision::Decision,
     limits::NAME_CHARS,
@@ -41,14 +40,17 @@ kind!(KubeadmControlPlane, CLUSTER_API);
 kind!(ClusterPool, HIVE);
 kind!(ClusterDeploymentCustomization, HIVE);
 
-/// Puts a creation or an update to the rules.
-pub(super) fn validate<'a, T: Kind<'a>>(request: &Request<'a>) -> Decision {
+/// Puts a write to the rules.
+pub(super) async fn validate<'a, T: Kind<'a>>(request: &Request<'a>, admission: &Admission) -> Decision {
+    if request.operation == Operation::Delete {
+        return delete::<T>(request, admission).await;
+    }
     let Some(object) = request.object else {
         return missing("object");
     };
     if request.operation == Operation::Create {
         return match decode::<T>(object.get()) {
-            Ok(new) => judged(request, &Change::create(&new)),
+            Ok(new) => judged(request, Change::create(&new), admission).await,
             Err(error) => undecodable::<T>(request, error),
         };
     }
@@ -64,10 +66,10 @@ pub(super) fn validate<'a, T: Kind<'a>>(request: &Request<'a>) -> Decision {
         Err(error) => return undecodable::<T>(request, error),
     };
     match &old {
-        Ok(old) => judged(request, &Change::update(old, &new)),
+        Ok(old) => judged(request, Change::update(old, &new), admission).await,
         Err(error) => {
             // To blame the new object for the old one would leave the old one for ever.
-            let mut decision = judged(request, &update_of_unknown(&new));
+            let mut decision = judged(request, update_of_unknown(&new), admission).await;
             decision.notes.push(format!(
                 "{}: the object as it was cannot be read, and the change to it was not judged",
                 error.field
@@ -77,10 +79,18 @@ pub(super) fn validate<'a, T: Kind<'a>>(request: &Request<'a>) -> Decision {
     }
 }
 
+/// What cannot be read can still be deleted.
+async fn delete<'a, T: Kind<'a>>(request: &Request<'a>, admission: &Admission) -> Decision {
+    match request.old_object.map(|object| decode::<T>(object.get())) {
+        Some(Ok(object)) => judged(request, Change::delete(&object), admission).await,
+        Some(Err(_)) | None => Decision::allowed(),
+    }
+}
+
 /// Fills in the defaults of a control plane, and refuses what is at fault in spite of them: of the validating webhooks
 /// that refuse, a person sees the one that answers first, and this one answers before them all. What cannot be read is
 /// let through: the schema or the validating webhook says better what is wrong with it.
-pub(super) fn mutate(request: &Request<'_>) -> Decision {
+pub(super) fn mutate(request: &Request<'_>, admission: &Admission) -> Decision {
     let Some(object) = request.object else {
         return missing("object");
     };
@@ -88,7 +98,7 @@ pub(super) fn mutate(request: &Request<'_>) -> Decision {
         return Decision::allowed();
     };
     if request.operation == Operation::Create {
-        return defaulted(request, object, None, &Change::create(&new));
+        return defaulted(request, object, Change::create(&new), admission);
     }
     let Some(old_object) = request.old_object else {
         return missing("oldObject");
@@ -98,7 +108,7 @@ pub(super) fn mutate(request: &Request<'_>) -> Decision {
         return Decision::allowed();
     }
     match &old {
-        Ok(old) => defaulted(request, object, Some(old), &Change::update(old, &new)),
+        Ok(old) => defaulted(request, object, Change::update(old, &new), admission),
         // Its replicas are not known, and any other number would scale it.
         Err(_) => Decision::allowed(),
     }
@@ -107,26 +117,22 @@ pub(super) fn mutate(request: &Request<'_>) -> Decision {
 fn defaulted(
     request: &Request<'_>,
     object: &RawValue,
-    old: Option<&KubeadmControlPlane<'_>>,
-    change: &Change<'_, KubeadmControlPlane<'_>>,
+    change: Change<'_, KubeadmControlPlane<'_>>,
+    admission: &Admission,
 ) -> Decision {
-    let patch = defaulting::default_control_plane(change);
-    let verdict = if patch.is_empty() {
-        judged(request, change)
+    let patch = defaulting::default_control_plane(&change);
+    let judgement = if patch.is_empty() {
+        admission.judge_alone(request, change)
     } else {
-        let Some(text) = patched(object, &patch) else {
+        let text = patched(object, &patch);
+        let Some(Ok(new)) = text.as_deref().map(decode::<KubeadmControlPlane<'_>>) else {
             return Decision::allowed();
         };
-        match decode::<KubeadmControlPlane<'_>>(&text) {
-            Ok(new) => judged(
-                request,
-                &old.map_or(Change::create(&new), |old| Change::update(old, &new)),
-            ),
-            Err(_) => return Decision::allowed(),
-        }
+        admission.judge_alone(request, Change { new: &new, ..change })
     };
     // The validating webhook warns: one of the two is enough.
-    verdict.denial().unwrap_or_else(|| Decision::patched(patch))
+    let decision = decision(request, change.new, judgement);
+    decision.denial().unwrap_or_else(|| Decision::patched(patch))
 }
 
 fn patched(object: &RawValue, patch: &[PatchOperation]) -> Option<String> {
@@ -136,10 +142,17 @@ fn patched(object: &RawValue, patch: &[PatchOperation]) -> Option<String> {
     Some(object.to_string())
 }
 
-fn judged<'a, T: Kind<'a>>(request: &Request<'_>, change: &Change<'_, T>) -> Decision {
-    let name = || name(request, change.new.metadata());
-    let judgement = judge(change, &Configuration::default());
-    Decision::of(T::GROUP, T::KIND, name, judgement)
+async fn judged<'a, T: Kind<'a>>(
+    request: &Request<'a>,
+    change: Change<'_, T>,
+    admission: &Admission,
+) -> Decision {
+    let judgement = admission.judge(request, change).await;
+    decision(request, change.new, judgement)
+}
+
+fn decision<'a, T: Kind<'a>>(request: &Request<'_>, object: &T, judgement: Judgement) -> Decision {
+    Decision::of(T::GROUP, T::KIND, || name(request, object.metadata()), judgement)
 }
 
 fn undecodable<'a, T: Kind<'a>>(request: &Request<'_>, error: DecodeError) -> Decision {

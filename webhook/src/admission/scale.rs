@@ -1,15 +1,14 @@
 //! Writes to the scale subresource of a control plane.
 
 use kcp_rules::{
-    Change, Configuration,
+    Change,
     api::{KubeadmControlPlane, decode},
-    judge,
 };
 use serde::Deserialize;
 
-use super::{missing, object};
+use super::{Admission, missing, object};
 use crate::{
-    cluster::{Cluster, ReadError},
+    cluster::ReadError,
     decision::{Decision, RefusalKind},
     limits::NAME_CHARS,
     response::shorten,
@@ -33,7 +32,7 @@ struct ScaleSpec {
 }
 
 /// Judges the control plane as it would become. A Scale carries the number alone, so that the control plane is read.
-pub(super) async fn validate(request: &Request<'_>, cluster: &Cluster) -> Decision {
+pub(super) async fn validate(request: &Request<'_>, admission: &Admission) -> Decision {
     let Some(object) = request.object else {
         return missing("object");
     };
@@ -42,7 +41,8 @@ pub(super) async fn validate(request: &Request<'_>, cluster: &Cluster) -> Decisi
         Ok(scale) => scale,
         Err(error) => return Decision::undecodable(object::CLUSTER_API, KIND, name, error),
     };
-    let read = cluster
+    let read = admission
+        .cluster
         .control_plane(&request.resource.version, &request.namespace, &request.name)
         .await;
     let text = match read {
@@ -57,13 +57,13 @@ pub(super) async fn validate(request: &Request<'_>, cluster: &Cluster) -> Decisi
         return Decision::allowed();
     }
     let new = old.scaled_to(scale.spec.replicas);
-    let judgement = judge(&Change::scale(&old, &new), &Configuration::default());
+    let judgement = admission.judge(request, Change::scale(&old, &new)).await;
     Decision::of(object::CLUSTER_API, KIND, || name, judgement)
 }
 
 /// Refuses at once what the validating webhook would refuse later. What cannot be read is left to that one.
-pub(super) async fn mutate(request: &Request<'_>, cluster: &Cluster) -> Decision {
-    validate(request, cluster)
+pub(super) async fn mutate(request: &Request<'_>, admission: &Admission) -> Decision {
+    validate(request, admission)
         .await
         .denial()
         .unwrap_or_else(Decision::allowed)

@@ -10,7 +10,7 @@ use hyper::body::Frame;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::{ask, control_plane, phase, post, read, review, router, router_with};
+use crate::testing::{admission, ask, control_plane, phase, post, read, review, router, router_with};
 
 /// A review of nothing.
 const NO_REQUEST: &[u8] = br#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":null}"#;
@@ -381,8 +381,12 @@ async fn asks_clients_to_leave_while_draining() {
         (Phase::Closing, Some("close")),
     ] {
         let metrics = Arc::new(Metrics::new());
-        let cluster = Cluster::new(None, metrics.clone());
-        let router = Router::new(cluster, metrics, Limits::default(), phase(phase_now));
+        let router = Router::new(
+            admission(None, &metrics),
+            metrics,
+            Limits::default(),
+            phase(phase_now),
+        );
         let request = Request::post("/validate")
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::new(Bytes::from(

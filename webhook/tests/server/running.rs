@@ -65,6 +65,7 @@ pub(crate) fn arguments(certificates: &Certificates) -> ServeArguments {
         tls_private_key_file: certificates.path("tls.key"),
         tls_reload_interval: Duration::from_millis(5),
         kubeconfig: None,
+        configuration: None,
         shutdown_delay: Duration::ZERO,
         drain_timeout: DEADLINE,
         log_format: LogFormat::Text,

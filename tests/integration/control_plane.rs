@@ -10,7 +10,7 @@ use kcp_tests::cluster_api::Scope;
 use kcp_tests::management_cluster::ManagementCluster;
 use serde_json::json;
 
-use crate::shared::{self, turn, with_management_cluster};
+use crate::shared::{turn, with_management_cluster};
 
 const VERSION: &str = "v1.34.2";
 
@@ -33,33 +33,24 @@ async fn scale_up_and_roll_out(management: &ManagementCluster, namespace: &str) 
     management.create_namespace(namespace).await?;
     management.start_controllers(Scope::Namespace(namespace)).await?;
     let cluster = Cluster::create(management.client(), namespace, "edge", 1, VERSION).await?;
-    cluster
-        .settled(1, LIMIT)
-        .await
-        .with_context(|| shared::logs(management))?;
+    cluster.settled(1, LIMIT).await?;
 
     cluster.patch(&json!({"spec": {"replicas": 3}})).await?;
-    cluster
-        .settled(3, LIMIT)
-        .await
-        .with_context(|| shared::logs(management))?;
+    cluster.settled(3, LIMIT).await?;
 
     let before = cluster.machines().await?;
     let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     cluster
         .patch(&json!({"spec": {"rollout": {"after": now}}}))
         .await?;
-    cluster
-        .settled(3, LIMIT)
-        .await
-        .with_context(|| shared::logs(management))?;
+    cluster.settled(3, LIMIT).await?;
     let after = cluster.machines().await?;
     ensure!(
         after.iter().all(|machine| !before.contains(machine)),
         "{before:?} became {after:?}"
     );
 
-    cluster.delete().await.with_context(|| shared::logs(management))?;
+    cluster.delete().await?;
     management.stop_controllers(Scope::Namespace(namespace)).await;
     Ok(())
 }

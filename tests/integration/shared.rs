@@ -7,6 +7,7 @@
 )]
 
 use std::sync::LazyLock;
+use std::thread;
 
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::run::Run;
@@ -33,7 +34,10 @@ pub(crate) fn with_management_cluster(test: impl AsyncFnOnce(&ManagementCluster)
             started.map_err(|error| format!("{error:#}\nlogs: {}", run.logs().display()))
         });
         match cluster.await {
-            Ok(cluster) => test(cluster).await,
+            Ok(cluster) => {
+                let _logs = NamedOnFailure(cluster);
+                test(cluster).await;
+            }
             Err(error) => panic!("the management cluster did not come up: {error}"),
         }
     });
@@ -52,7 +56,13 @@ pub(crate) async fn turn() -> SemaphorePermit<'static> {
         .expect("the semaphore is never closed")
 }
 
-/// Where to read on, for messages.
-pub(crate) fn logs(cluster: &ManagementCluster) -> String {
-    format!("logs: {}", cluster.run().logs().display())
+/// Says after a failed assertion where to read on.
+struct NamedOnFailure<'a>(&'a ManagementCluster);
+
+impl Drop for NamedOnFailure<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("logs: {}", self.0.run().logs().display());
+        }
+    }
 }

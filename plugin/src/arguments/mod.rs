@@ -47,7 +47,7 @@ pub enum Command {
     Scale(ScaleArguments),
     /// Replace all Machines of a control plane, or follow that
     Rollout(RolloutArguments),
-    /// Lease and release the hosts of a cluster pool
+    /// Lease and release the customizations of a cluster pool
     Pool(PoolArguments),
     /// Put manifests to the admission rules, without a cluster
     Lint(LintArguments),

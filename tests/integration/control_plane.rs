@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use kcp_tests::admission::DOMAIN;
 use kcp_tests::cluster::Cluster;
 use kcp_tests::cluster_api::Scope;

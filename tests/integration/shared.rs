@@ -3,7 +3,8 @@
 #![expect(
     clippy::expect_used,
     clippy::panic,
-    reason = "clippy exempts functions with #[test] alone"
+    clippy::print_stderr,
+    reason = "this is test code, of which clippy exempts only functions with #[test]"
 )]
 
 use std::sync::LazyLock;

@@ -72,7 +72,7 @@ impl Demo {
 
         let pool = sample("good/clusterpool.yaml");
         management.kubectl().succeed(["apply", "-f", &pool]).await?;
-        report(started, "a cluster pool with two hosts in its inventory");
+        report(started, "a cluster pool with two customizations in its inventory");
         Ok(Self {
             management,
             control_plane,

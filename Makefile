@@ -17,8 +17,8 @@ build: ## build both programs and the test harness
 	cargo build --workspace --bins
 
 .PHONY: demo
-demo: assets build ## the whole idea against a real control plane; KEEP=1 leaves it up until Ctrl-C
-	@exec target/debug/demo $(if $(KEEP),--keep)
+demo: assets build ## the whole idea against a real control plane; KEEP=1 keeps it up until Ctrl-C
+	@exec target/debug/demo
 
 .PHONY: test
 test: assets build ## every test: unit, table, snapshot and integration

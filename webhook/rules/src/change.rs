@@ -32,7 +32,7 @@ pub enum Subresource {
 }
 
 /// A change as put to the rules.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Change<'c, T> {
     /// What is asked.
     pub operation: Operation,
@@ -45,6 +45,15 @@ pub struct Change<'c, T> {
     /// Who writes, when, and to which cluster.
     pub context: Context<'c>,
 }
+
+// Derived, these would ask the same of `T`, which is only borrowed.
+impl<T> Clone for Change<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Change<'_, T> {}
 
 impl<'c, T> Change<'c, T> {
     /// A creation.

@@ -26,12 +26,21 @@ pub fn decode<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, DecodeError> {
         match serde_path_to_error::deserialize::<_, T>(&mut deserializer) {
             Err(located) => DecodeError {
                 field: located.path().to_string(),
-                fault: located.inner().to_string(),
+                fault: fault(located.inner()),
             },
             Ok(_) => DecodeError {
                 field: ".".to_owned(),
-                fault: error.to_string(),
+                fault: fault(&error),
             },
         }
     })
+}
+
+/// What is wrong. A wrong type loses its line and column: nobody has written the JSON that they count in.
+fn fault(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rsplit_once(" at line ") {
+        Some((fault, _)) if error.is_data() => fault.to_owned(),
+        _ => text,
+    }
 }

@@ -15,7 +15,7 @@ pub(crate) struct Fields {
     /// Printer columns, `Name: jsonPath`.
     pub(crate) columns: Vec<String>,
     /// Type and constraints of each field, by path; `[]` is a list's element, `{}` a map's value.
-    pub(crate) fields: BTreeMap<String, String>,
+    pub(crate) by_path: BTreeMap<String, String>,
     /// Paths whose unknown fields are kept.
     pub(crate) open: Vec<String>,
 }
@@ -25,16 +25,15 @@ impl Fields {
     pub(crate) fn parse(text: &str) -> Self {
         let mut parsed = Self::default();
         for line in text.lines() {
-            match line.strip_prefix("# ") {
-                Some(comment) => match comment.strip_prefix("column ") {
-                    Some(column) => parsed.columns.push(column.to_owned()),
-                    None if comment.starts_with("path,") => {}
-                    None => parsed.header.push(comment.to_owned()),
-                },
-                None => {
-                    let (path, rest) = line.split_once('\t').unwrap();
-                    parsed.fields.insert(path.to_owned(), rest.to_owned());
+            if let Some(column) = line.strip_prefix("# column ") {
+                parsed.columns.push(column.to_owned());
+            } else if let Some(comment) = line.strip_prefix("# ") {
+                if !comment.starts_with("path,") {
+                    parsed.header.push(comment.to_owned());
                 }
+            } else {
+                let (path, rest) = line.split_once('\t').unwrap();
+                parsed.by_path.insert(path.to_owned(), rest.to_owned());
             }
         }
         parsed
@@ -98,7 +97,7 @@ impl Fields {
         if !constraints.is_empty() {
             line = format!("{line}\t{}", constraints.join("; "));
         }
-        self.fields.insert(path.to_owned(), line);
+        self.by_path.insert(path.to_owned(), line);
         if schema.x_kubernetes_preserve_unknown_fields == Some(true) {
             self.open.push(path.to_owned());
         }

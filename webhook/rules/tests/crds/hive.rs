@@ -1,5 +1,7 @@
 //! Against the fields of Hive's own definitions.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray,
 };
@@ -28,15 +30,15 @@ fn differences(definition: &CustomResourceDefinition) -> Vec<String> {
     {
         differences.push(format!("column {column}: Hive has none such"));
     }
-    for (path, line) in &ours.fields {
-        match theirs.fields.get(path) {
+    for (path, line) in &ours.by_path {
+        match theirs.by_path.get(path) {
             Some(real) if real == line => {}
             Some(real) => differences.push(format!("{path}: {line:?}, Hive has {real:?}")),
             None => differences.push(format!("{path}: Hive has no such field")),
         }
     }
-    for path in theirs.fields.keys() {
-        if !ours.fields.contains_key(path) && !ours.keeps(path) {
+    for path in theirs.by_path.keys() {
+        if !ours.by_path.contains_key(path) && !ours.keeps(path) {
             differences.push(format!("{path}: dropped, Hive has it"));
         }
     }
@@ -51,6 +53,10 @@ fn no_field_differs_from_hives() {
     }
 }
 
+fn properties(schema: &mut JSONSchemaProps) -> &mut BTreeMap<String, JSONSchemaProps> {
+    schema.properties.as_mut().unwrap()
+}
+
 /// Walks to a field of the customization's schema.
 fn field<'s>(schema: &'s mut JSONSchemaProps, path: &[&str]) -> &'s mut JSONSchemaProps {
     path.iter().fold(schema, |schema, step| match *step {
@@ -58,7 +64,7 @@ fn field<'s>(schema: &'s mut JSONSchemaProps, path: &[&str]) -> &'s mut JSONSche
             JSONSchemaPropsOrArray::Schema(item) => item,
             JSONSchemaPropsOrArray::Schemas(_) => panic!("a list with one schema"),
         },
-        name => schema.properties.as_mut().unwrap().get_mut(name).unwrap(),
+        name => properties(schema).get_mut(name).unwrap(),
     })
 }
 
@@ -130,26 +136,14 @@ fn every_kind_of_difference_is_seen() {
         (
             "dropped",
             |crd| {
-                drop(
-                    field(schema(crd), &["status"])
-                        .properties
-                        .as_mut()
-                        .unwrap()
-                        .remove("conditions"),
-                )
+                properties(field(schema(crd), &["status"])).remove("conditions");
             },
             "status.conditions: dropped",
         ),
         (
             "invented",
             |crd| {
-                drop(
-                    schema(crd)
-                        .properties
-                        .as_mut()
-                        .unwrap()
-                        .insert("extra".to_owned(), JSONSchemaProps::default()),
-                )
+                properties(schema(crd)).insert("extra".to_owned(), JSONSchemaProps::default());
             },
             "extra: ",
         ),

@@ -6,6 +6,7 @@ use super::HiveCondition;
 
 /// What is asked of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(clippy::duplicated_attributes, reason = "each printer column has its type")]
 #[cfg_attr(
     feature = "schema",
     derive(kube::CustomResource, schemars::JsonSchema),

@@ -18,6 +18,7 @@ pub struct ClusterPool<'a> {
 
 /// What is asked of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[allow(clippy::duplicated_attributes, reason = "each printer column has its type")]
 #[cfg_attr(
     feature = "schema",
     derive(kube::CustomResource, schemars::JsonSchema),

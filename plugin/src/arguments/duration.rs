@@ -1,0 +1,115 @@
+//! Durations as kubectl takes them: Go's `time.ParseDuration`, or a whole number of seconds.
+
+use std::time::Duration;
+
+/// Parses `1h30m`, `2.5s`, `300ms`, or `30` for thirty seconds.
+///
+/// # Errors
+/// One sentence on what is accepted.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    if let Ok(seconds) = text.parse() {
+        return Ok(Duration::from_secs(seconds));
+    }
+    parse_units(text).ok_or_else(|| "expected a duration such as 30s, 15m or 1h30m".to_owned())
+}
+
+fn parse_units(text: &str) -> Option<Duration> {
+    let mut rest = text;
+    let mut total = Duration::ZERO;
+    while !rest.is_empty() {
+        let (number, after) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit() && c != '.')?);
+        let (unit, after) = after.split_at(
+            after
+                .find(|c: char| c.is_ascii_digit() || c == '.')
+                .unwrap_or(after.len()),
+        );
+        let unit = match unit {
+            "ms" => 0.001,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return None,
+        };
+        let part = Duration::try_from_secs_f64(number.parse::<f64>().ok()? * unit).ok()?;
+        total = total.checked_add(part)?;
+        rest = after;
+    }
+    (!text.is_empty()).then_some(total)
+}
+
+/// A duration in its largest two units: `2d3h`, `15m`, `1m30s`, `12s`.
+pub fn format_duration(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
+    let parts = [(days, "d"), (hours, "h"), (minutes, "m"), (seconds % 60, "s")];
+    let largest = parts.iter().position(|(count, _)| *count > 0).unwrap_or(3);
+    let shown = parts
+        .iter()
+        .skip(largest)
+        .take(2)
+        .filter(|(count, _)| *count > 0 || largest == 3);
+    shown.fold(String::new(), |text, (count, unit)| {
+        text + &count.to_string() + unit
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::{any, proptest};
+
+    use super::{format_duration, parse_duration};
+
+    #[test]
+    fn accepts_durations_as_go_does() {
+        for (text, millis) in [
+            ("0", 0),
+            ("30", 30_000),
+            ("30s", 30_000),
+            ("1h30m", 5_400_000),
+            ("2.5s", 2500),
+            ("300ms", 300),
+            ("1m0s", 60_000),
+        ] {
+            assert_eq!(parse_duration(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+    }
+
+    #[test]
+    fn rejects_anything_else() {
+        for text in [
+            "",
+            "s",
+            "1x",
+            "-1s",
+            "1s2",
+            "1.2.3s",
+            "99999999999999999999h",
+            "1 s",
+        ] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn shows_the_two_largest_units() {
+        for (seconds, text) in [
+            (0, "0s"),
+            (12, "12s"),
+            (60, "1m"),
+            (90, "1m30s"),
+            (3661, "1h1m"),
+            (86_400 * 2 + 3600 * 3 + 59, "2d3h"),
+        ] {
+            assert_eq!(format_duration(Duration::from_secs(seconds)), text);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(text in any::<String>()) {
+            let _ = parse_duration(&text);
+        }
+    }
+}

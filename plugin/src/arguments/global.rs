@@ -1,0 +1,204 @@
+//! Flags that every command takes: kubectl's, with kubectl's spelling and meaning.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{ArgAction, Args, ValueEnum};
+
+use super::parse_duration;
+
+/// How long a request may take when `--request-timeout` says nothing. kubectl waits for ever.
+pub const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Global flags.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Connection (as kubectl)")]
+pub struct Global {
+    /// Path to the kubeconfig file
+    #[arg(long, global = true, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Name of the kubeconfig context to use
+    #[arg(long, global = true, value_name = "NAME")]
+    pub context: Option<String>,
+
+    /// Name of the kubeconfig cluster to use
+    #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
+    pub cluster: Option<String>,
+
+    /// Name of the kubeconfig user to use
+    #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
+    pub user: Option<String>,
+
+    /// Namespace to work in
+    #[arg(short, long, global = true, value_name = "NAME")]
+    pub namespace: Option<String>,
+
+    /// User to impersonate; a service account as system:serviceaccount:NAMESPACE:NAME
+    #[arg(long = "as", global = true, value_name = "USER", hide_short_help = true)]
+    pub impersonate: Option<String>,
+
+    /// Group to impersonate; may be repeated
+    #[arg(long = "as-group", global = true, value_name = "GROUP", action = ArgAction::Append, hide_short_help = true)]
+    pub impersonate_groups: Vec<String>,
+
+    /// UID to impersonate
+    #[arg(long = "as-uid", global = true, value_name = "UID", hide_short_help = true)]
+    pub impersonate_uid: Option<String>,
+
+    /// Address and port of the API server
+    #[arg(short, long, global = true, value_name = "URL", hide_short_help = true)]
+    pub server: Option<String>,
+
+    /// Bearer token for the API server
+    #[arg(long, global = true, value_name = "TOKEN", hide_short_help = true)]
+    pub token: Option<Token>,
+
+    /// How long one request may take: 30s, 2m; 0 for no limit [default: 30s]
+    #[arg(long, global = true, value_name = "DURATION", value_parser = parse_duration, hide_short_help = true)]
+    pub request_timeout: Option<Duration>,
+
+    /// Path to the certificate authority's certificate
+    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
+    pub certificate_authority: Option<PathBuf>,
+
+    /// Path to the client certificate
+    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
+    pub client_certificate: Option<PathBuf>,
+
+    /// Path to the client certificate's key
+    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
+    pub client_key: Option<PathBuf>,
+
+    /// Do not verify the API server's certificate: connections are then insecure
+    // `--flag` and `--flag=false` as Go's flag packages take them.
+    #[arg(long, global = true, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", hide_short_help = true)]
+    pub insecure_skip_tls_verify: Option<bool>,
+
+    /// Name to verify the API server's certificate against
+    #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
+    pub tls_server_name: Option<String>,
+
+    /// Log requests to stderr from level 6 on
+    #[arg(
+        short = 'v',
+        long = "v",
+        global = true,
+        value_name = "LEVEL",
+        default_value_t = 0,
+        hide_default_value = true,
+        hide_short_help = true
+    )]
+    pub verbosity: u8,
+
+    /// When to colour the output
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        value_enum,
+        default_value_t,
+        help_heading = "Options"
+    )]
+    pub color: ColorWhen,
+}
+
+impl Global {
+    /// How long one request may take; none for ever.
+    pub fn request_timeout(&self) -> Option<Duration> {
+        let timeout = self.request_timeout.unwrap_or(DEFAULT_REQUEST_TIMEOUT);
+        (!timeout.is_zero()).then_some(timeout)
+    }
+}
+
+/// When to colour the output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ColorWhen {
+    /// On a terminal, unless `NO_COLOR` is set; `CLICOLOR_FORCE` colours elsewhere too
+    #[default]
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+/// A bearer token: `Debug` does not show it, and it has no `Display`.
+#[derive(Clone)]
+pub struct Token(String);
+
+impl Token {
+    /// The token itself, for the one place that sends it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for Token {
+    fn from(token: String) -> Self {
+        Self(token)
+    }
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use clap::Parser as _;
+
+    use super::{DEFAULT_REQUEST_TIMEOUT, Global};
+    use crate::arguments::Arguments;
+
+    fn global(flags: &[&str]) -> Global {
+        let arguments = ["kubectl-kcp", "status"].iter().chain(flags);
+        Arguments::try_parse_from(arguments).expect("parses").global
+    }
+
+    #[test]
+    fn accepts_every_flag_of_kubectl_after_the_command() {
+        let flags = [
+            "--kubeconfig=k",
+            "--context=c",
+            "--cluster=cl",
+            "--user=u",
+            "--as=a",
+            "--as-group=g1",
+            "--as-group=g2",
+            "--as-uid=1",
+            "-n=ns",
+            "-s=https://s",
+            "--token=t",
+            "--request-timeout=5s",
+            "--certificate-authority=ca",
+            "--client-certificate=cc",
+            "--client-key=ck",
+            "--insecure-skip-tls-verify",
+            "--tls-server-name=t",
+            "-v=6",
+        ];
+        let global = global(&flags);
+        assert_eq!(global.namespace.as_deref(), Some("ns"));
+        assert_eq!(global.impersonate_groups, ["g1", "g2"]);
+        assert_eq!(global.insecure_skip_tls_verify, Some(true));
+        assert_eq!(global.verbosity, 6);
+        assert_eq!(global.request_timeout(), Some(Duration::from_secs(5)));
+    }
+
+    #[test]
+    fn a_request_is_bounded_unless_told_otherwise() {
+        assert_eq!(global(&[]).request_timeout(), Some(DEFAULT_REQUEST_TIMEOUT));
+        assert_eq!(global(&["--request-timeout=0"]).request_timeout(), None);
+    }
+
+    #[test]
+    fn a_token_is_never_shown() {
+        let shown = format!("{:?}", global(&["--token", "sesame"]));
+        assert!(!shown.contains("sesame"), "{shown}");
+    }
+}

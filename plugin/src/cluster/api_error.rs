@@ -1,0 +1,223 @@
+//! Sorts the client library's errors into ours.
+
+use std::{error::Error as StdError, time::Duration};
+
+use kube::{client::AuthError, core::Status};
+
+use super::{Action, Error, discovery::product_of};
+
+impl Error {
+    /// A client that cannot be made.
+    pub(super) fn client(error: &kube::Error, server: &str) -> Self {
+        match error {
+            kube::Error::Auth(error) => Self::credentials(error, server),
+            other => Self::Configuration {
+                cause: root_cause(other),
+            },
+        }
+    }
+
+    /// A request that failed.
+    pub(super) fn request(error: kube::Error, action: &Action, server: &str) -> Self {
+        let server = server.to_owned();
+        let action = action.clone();
+        match error {
+            kube::Error::Api(status) => Self::answer(status, action, server),
+            kube::Error::SerdeError(source) => Self::Malformed { action, source },
+            kube::Error::Auth(error) => Self::credentials(&error, &server),
+            other => {
+                let cause = root_cause(&other);
+                if chain(&other).any(|cause| find::<AuthError>(cause).is_some()) {
+                    Self::Credentials {
+                        server,
+                        cause: "the credential plugin failed".to_owned(),
+                    }
+                } else if chain(&other).any(|cause| find::<rustls::Error>(cause).is_some()) {
+                    Self::Tls { server, cause }
+                } else if matches!(other, kube::Error::BuildRequest(_)) {
+                    Self::Other { action, cause }
+                } else {
+                    Self::Unreachable { server, cause }
+                }
+            }
+        }
+    }
+
+    fn answer(status: Box<Status>, action: Action, server: String) -> Self {
+        let by_admission = status.message.starts_with("admission webhook")
+            || status.message.contains("ValidatingAdmissionPolicy");
+        match status.code {
+            401 => Self::Unauthorized { server },
+            403 if !by_admission => Self::Forbidden {
+                action,
+                user: quoted_after(&status.message, "User "),
+            },
+            // The server's answer for a path that it does not have is no Status; for an object it names the object.
+            404 if action.name.is_some() && status.reason == "NotFound" && status.details.is_some() => {
+                Self::NotFound { action }
+            }
+            404 => Self::NotServed {
+                product: product_of(&action.resource),
+                resource: action.resource,
+                server,
+            },
+            409 => Self::Conflict { action },
+            400 | 403 | 422 => Self::Rejected { action, status },
+            429 | 503 | 504 => Self::Busy {
+                action: Box::new(action),
+                retry_after: status
+                    .details
+                    .as_ref()
+                    .map(|details| Duration::from_secs(details.retry_after_seconds.into()))
+                    .filter(|delay| !delay.is_zero()),
+                message: status.message,
+            },
+            code => Self::Answer {
+                action,
+                code,
+                message: status.message,
+            },
+        }
+    }
+
+    fn credentials(error: &AuthError, server: &str) -> Self {
+        // The other messages may hold what a plugin printed.
+        let cause = match error {
+            AuthError::AuthExecRun { cmd, out } => format!("{cmd} failed: {}", out.status),
+            AuthError::AuthExecStart(cause) => format!("cannot start the credential plugin: {cause}"),
+            AuthError::ReadTokenFile(cause, path) => format!("cannot read {}: {cause}", path.display()),
+            AuthError::AuthExecParse(_) => "the credential plugin's answer cannot be understood".to_owned(),
+            AuthError::InvalidBearerToken(_) => {
+                "the token has characters that a header cannot have".to_owned()
+            }
+            _ => "the user's credentials in the kubeconfig cannot be used".to_owned(),
+        };
+        Self::Credentials {
+            server: server.to_owned(),
+            cause,
+        }
+    }
+}
+
+fn chain<'e>(error: &'e (dyn StdError + 'static)) -> impl Iterator<Item = &'e (dyn StdError + 'static)> {
+    let mut next = Some(error);
+    std::iter::from_fn(move || {
+        let error = next?;
+        next = error.source();
+        Some(error)
+    })
+}
+
+/// The error as a type, also inside the `io::Error`s that TLS stacks wrap it in, which their `source` leaves out.
+fn find<'e, E: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> Option<&'e E> {
+    let mut error = error;
+    loop {
+        if let Some(found) = error.downcast_ref::<E>() {
+            return Some(found);
+        }
+        error = error.downcast_ref::<std::io::Error>()?.get_ref()?;
+    }
+}
+
+/// The innermost error's message: the outer ones only say that there is an inner one.
+fn root_cause(error: &(dyn StdError + 'static)) -> String {
+    let message = chain(error).last().map(ToString::to_string).unwrap_or_default();
+    // Lower case, as everything after a colon, unless it begins with an abbreviation.
+    let mut characters = message.chars();
+    match (characters.next(), characters.next()) {
+        (Some(first), Some(second)) if first.is_uppercase() && second.is_lowercase() => {
+            first.to_lowercase().chain(message.chars().skip(1)).collect()
+        }
+        _ => message,
+    }
+}
+
+fn quoted_after(message: &str, before: &str) -> Option<String> {
+    let rest = message.split_once(before)?.1.strip_prefix('"')?;
+    Some(rest.split_once('"')?.0.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use kube::core::{Status, response::StatusDetails};
+
+    use super::{Error, root_cause};
+    use crate::cluster::{Action, KUBEADM_CONTROL_PLANE};
+
+    fn classify(error: kube::Error) -> Error {
+        let action = Action::new("get", &KUBEADM_CONTROL_PLANE.at("v1beta2"))
+            .in_namespace("d")
+            .named("c1");
+        Error::request(error, &action, "https://s:6443/")
+    }
+
+    fn status(code: u16, reason: &str, message: &str) -> kube::Error {
+        kube::Error::Api(Status::failure(message, reason).with_code(code).boxed())
+    }
+
+    #[test]
+    fn forbidden_names_verb_resource_namespace_and_user() {
+        let message =
+            r#"kubeadmcontrolplanes.controlplane.cluster.x-k8s.io "c1" is forbidden: User "bob" cannot get"#;
+        let error = classify(status(403, "Forbidden", message));
+        assert_eq!(
+            error.to_string(),
+            "cannot get kubeadmcontrolplanes \"c1\" in namespace \"d\": forbidden for user \"bob\""
+        );
+        assert_eq!(
+            error.hint().as_deref(),
+            Some(
+                "check with: kubectl auth can-i get kubeadmcontrolplanes.controlplane.cluster.x-k8s.io -n d"
+            )
+        );
+    }
+
+    #[test]
+    fn a_webhook_that_says_403_is_no_missing_permission() {
+        let error = classify(status(
+            403,
+            "Forbidden",
+            "admission webhook \"w\" denied the request: no",
+        ));
+        assert!(matches!(error, Error::Rejected { .. }), "{error:?}");
+    }
+
+    #[test]
+    fn an_absent_object_is_not_an_absent_kind() {
+        let mut object = Status::failure("not found", "NotFound").with_code(404);
+        object.details = serde_json::from_str::<StatusDetails>(r#"{"name":"c1"}"#).ok();
+        assert!(matches!(
+            classify(kube::Error::Api(object.boxed())),
+            Error::NotFound { .. }
+        ));
+        let kind = status(404, "Failed to parse error data", "404 page not found");
+        assert!(matches!(classify(kind), Error::NotServed { .. }));
+    }
+
+    #[test]
+    fn no_connection_names_the_server() {
+        let refused = io::Error::new(io::ErrorKind::ConnectionRefused, "Connection refused");
+        let error = classify(kube::Error::Service(Box::new(refused)));
+        assert_eq!(
+            error.to_string(),
+            "cannot reach the API server at https://s:6443/: connection refused"
+        );
+    }
+
+    #[test]
+    fn no_trust_is_told_from_no_connection() {
+        let tls = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
+        // hyper-rustls wraps what tokio-rustls has wrapped.
+        let tls = io::Error::other(io::Error::other(tls));
+        let error = classify(kube::Error::Service(Box::new(tls)));
+        assert!(matches!(error, Error::Tls { .. }), "{error:?}");
+    }
+
+    #[test]
+    fn the_cause_begins_in_lower_case() {
+        assert_eq!(root_cause(&io::Error::other("No route")), "no route");
+        assert_eq!(root_cause(&io::Error::other("TLS alert")), "TLS alert");
+    }
+}

@@ -1,0 +1,194 @@
+//! The connection to a management cluster.
+
+use std::{
+    future::Future,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use kube::{
+    Client, Config,
+    config::{InClusterError, KubeConfigOptions, Kubeconfig},
+};
+
+use super::{Action, Error, kubeconfig, proxy};
+use crate::{arguments::Global, terminal::Terminal};
+
+/// A server that does not complete a TCP and TLS handshake in this time is not there.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How often a read is repeated after an answer that says "not now".
+const READ_ATTEMPTS: u32 = 3;
+
+/// The longest that a server's Retry-After is honoured between two attempts.
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
+
+/// From this level of `-v` on requests are logged: kubectl's level for URLs.
+const LOG_REQUESTS: u8 = 6;
+
+/// A management cluster.
+#[derive(Clone)]
+pub struct Connection {
+    /// For requests that [`Connection`] has no method for; put them through [`Connection::read`] or
+    /// [`Connection::call`].
+    pub client: Client,
+    /// The namespace to work in: `-n`, else the context's, else `default`.
+    pub namespace: String,
+    /// The API server's URL, for messages.
+    pub server: String,
+    timeout: Option<Duration>,
+    verbosity: u8,
+    terminal: Terminal,
+}
+
+impl Connection {
+    /// Finds the cluster by kubectl's rules. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// When no cluster is configured or its configuration is wrong.
+    pub async fn open(global: &Global, terminal: Terminal) -> Result<Self, Error> {
+        let mut config = match kubeconfig::load(global.kubeconfig.as_deref(), global.server.is_some())? {
+            Some(kubeconfig) => from_kubeconfig(&kubeconfig, global).await?,
+            None => from_pod(global)?,
+        };
+        // kube retries writes too by default; we retry reads only.
+        config.default_retry = false;
+        config.connect_timeout = Some(CONNECT_TIMEOUT);
+        config.read_timeout = global.request_timeout();
+        config.reset_reader_on_write = true;
+        let server = shown(&config.cluster_url);
+        let namespace = global
+            .namespace
+            .clone()
+            .unwrap_or_else(|| config.default_namespace.clone());
+        let client = Client::try_from(config).map_err(|error| Error::client(&error, &server))?;
+        Ok(Self {
+            client,
+            namespace,
+            server,
+            timeout: global.request_timeout(),
+            verbosity: global.verbosity,
+            terminal,
+        })
+    }
+
+    /// Makes one request, within `--request-timeout`.
+    ///
+    /// # Errors
+    /// Whatever went wrong, by kind.
+    pub async fn call<T>(
+        &self,
+        action: &Action,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, Error> {
+        let started = Instant::now();
+        let outcome = match self.timeout {
+            Some(timeout) => match tokio::time::timeout(timeout, request).await {
+                Ok(outcome) => outcome.map_err(|error| Error::request(error, action, &self.server)),
+                Err(_) => Err(Error::Timeout {
+                    action: Box::new(action.clone()),
+                    server: self.server.clone(),
+                    after: timeout,
+                }),
+            },
+            None => request
+                .await
+                .map_err(|error| Error::request(error, action, &self.server)),
+        };
+        if self.verbosity >= LOG_REQUESTS {
+            let result = match &outcome {
+                Ok(_) => "ok".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            let elapsed = started.elapsed().as_millis();
+            self.terminal.note(&format!("{action}: {result} ({elapsed} ms)"));
+        }
+        outcome
+    }
+
+    /// Makes a request that changes nothing, and repeats it when the server asks for that.
+    ///
+    /// # Errors
+    /// As [`Connection::call`].
+    pub async fn read<T, F>(&self, action: &Action, mut request: impl FnMut() -> F) -> Result<T, Error>
+    where
+        F: Future<Output = kube::Result<T>>,
+    {
+        let mut attempt = 1;
+        loop {
+            match self.call(action, request()).await {
+                Err(Error::Busy { retry_after, .. }) if attempt < READ_ATTEMPTS => {
+                    let delay = retry_after.unwrap_or(Duration::from_millis(200) * attempt);
+                    tokio::time::sleep(delay.min(MAX_RETRY_DELAY)).await;
+                    attempt += 1;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+}
+
+/// A URL without what may be secret in it: a user and a password, a query.
+fn shown(url: &http::Uri) -> String {
+    let scheme = url.scheme_str().unwrap_or("https");
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    let path = url.path().trim_end_matches('/');
+    format!("{scheme}://{}{port}{path}", url.host().unwrap_or_default())
+}
+
+async fn from_kubeconfig(kubeconfig: &Kubeconfig, global: &Global) -> Result<Config, Error> {
+    let selected = kubeconfig::select(kubeconfig, global)?;
+    let proxy_url = proxy::proxy_for(&selected, &proxy::Environment::of_process())?;
+    let mut config = Config::from_custom_kubeconfig(selected, &KubeConfigOptions::default())
+        .await
+        .map_err(|error| Error::configuration(&error))?;
+    config.proxy_url = proxy_url;
+    Ok(config)
+}
+
+/// The configuration of a pod, for a plugin that runs in the cluster it looks at.
+fn from_pod(global: &Global) -> Result<Config, Error> {
+    match Config::incluster() {
+        Ok(mut config) => {
+            if let Some(token) = &global.token {
+                config.auth_info.token = Some(token.expose().to_owned().into());
+                config.auth_info.token_file = None;
+            }
+            config.auth_info.impersonate.clone_from(&global.impersonate);
+            config
+                .auth_info
+                .impersonate_uid
+                .clone_from(&global.impersonate_uid);
+            if !global.impersonate_groups.is_empty() {
+                config.auth_info.impersonate_groups = Some(global.impersonate_groups.clone());
+            }
+            Ok(config)
+        }
+        Err(InClusterError::ReadEnvironmentVariable(_)) => Err(Error::NoKubeconfig {
+            looked_at: kubeconfig::places()
+                .iter()
+                .map(PathBuf::as_path)
+                .map(|path| path.display().to_string())
+                .collect(),
+        }),
+        Err(error) => Err(Error::Pod {
+            cause: error.to_string(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shown;
+
+    #[test]
+    fn a_url_is_shown_without_its_secrets() {
+        for (url, expected) in [
+            ("https://127.0.0.1:6443", "https://127.0.0.1:6443"),
+            ("https://[::1]:6443/", "https://[::1]:6443"),
+            ("https://me:sesame@host/clusters/a/", "https://host/clusters/a"),
+        ] {
+            assert_eq!(shown(&url.parse().expect("a URL")), expected);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Which version of a kind the cluster serves. Asked, never assumed.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIGroup;
+use kube::core::{ApiResource, GroupVersionKind};
+
+use super::{Action, Connection, Error};
+
+/// A kind that we read, in any version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// API group.
+    pub group: &'static str,
+    /// As in manifests.
+    pub kind: &'static str,
+    /// As in URLs.
+    pub plural: &'static str,
+    /// The versions that we know, best first. When none of them is served we take the server's preferred one: a
+    /// later version is then read like our best.
+    pub versions: &'static [&'static str],
+    /// What is missing from a cluster without it.
+    pub product: &'static str,
+}
+
+/// `KubeadmControlPlane`.
+pub const KUBEADM_CONTROL_PLANE: Kind = Kind {
+    group: "controlplane.cluster.x-k8s.io",
+    kind: "KubeadmControlPlane",
+    plural: "kubeadmcontrolplanes",
+    versions: &["v1beta2", "v1beta1"],
+    product: "Cluster API's kubeadm control plane provider",
+};
+
+/// `Machine`.
+pub const MACHINE: Kind = Kind {
+    group: "cluster.x-k8s.io",
+    kind: "Machine",
+    plural: "machines",
+    versions: &["v1beta2", "v1beta1"],
+    product: "Cluster API",
+};
+
+/// `Cluster`.
+pub const CLUSTER: Kind = Kind {
+    group: "cluster.x-k8s.io",
+    kind: "Cluster",
+    plural: "clusters",
+    versions: &["v1beta2", "v1beta1"],
+    product: "Cluster API",
+};
+
+/// What brings a resource, given as `plural.group`, for the kinds of which we only know that they are missing.
+pub(super) fn product_of(resource: &str) -> &'static str {
+    if resource.ends_with(".hive.openshift.io") {
+        "Hive"
+    } else if resource.ends_with(".cluster.x-k8s.io") {
+        "Cluster API"
+    } else {
+        "what defines that kind"
+    }
+}
+
+impl Kind {
+    /// The kind in one version.
+    pub fn at(&self, version: &str) -> ApiResource {
+        let kind = GroupVersionKind::gvk(self.group, version, self.kind);
+        ApiResource::from_gvk_with_plural(&kind, self.plural)
+    }
+
+    /// The version to use of those that are served, given in the server's order of preference.
+    fn choose<'s>(&self, served: &[&'s str]) -> Option<&'s str> {
+        self.versions
+            .iter()
+            .find_map(|known| served.iter().find(|version| *version == known))
+            .or_else(|| served.first())
+            .copied()
+    }
+}
+
+/// What the cluster serves.
+#[derive(Clone, Debug)]
+pub struct Served {
+    groups: Vec<APIGroup>,
+    server: String,
+}
+
+impl Served {
+    /// Asks the cluster, once.
+    ///
+    /// # Errors
+    /// When the cluster does not answer.
+    pub async fn discover(connection: &Connection) -> Result<Self, Error> {
+        let action = Action {
+            verb: "get",
+            resource: "/apis".to_owned(),
+            namespace: None,
+            name: None,
+        };
+        let list = connection
+            .read(&action, || connection.client.list_api_groups())
+            .await?;
+        Ok(Self {
+            groups: list.groups,
+            server: connection.server.clone(),
+        })
+    }
+
+    /// The kind in the version to use.
+    ///
+    /// # Errors
+    /// [`Error::NotServed`] when the cluster does not have the kind's group.
+    pub fn resource(&self, kind: &Kind) -> Result<ApiResource, Error> {
+        let group = self.groups.iter().find(|group| group.name == kind.group);
+        let versions: Vec<&str> = group
+            .map(|group| {
+                // The server lists its versions best first, and says which it prefers beside the list.
+                let preferred = group.preferred_version.iter();
+                preferred
+                    .chain(&group.versions)
+                    .map(|version| version.version.as_str())
+                    .collect()
+            })
+            .unwrap_or_default();
+        match kind.choose(&versions) {
+            Some(version) => Ok(kind.at(version)),
+            None => Err(Error::NotServed {
+                resource: format!("{}.{}", kind.plural, kind.group),
+                product: kind.product,
+                server: self.server.clone(),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::KUBEADM_CONTROL_PLANE;
+
+    #[test]
+    fn chooses_the_best_version_that_is_served() {
+        for (served, chosen) in [
+            (&["v1beta1", "v1beta2"][..], Some("v1beta2")),
+            (&["v1beta1"], Some("v1beta1")),
+            (&["v1beta1", "v1alpha4"], Some("v1beta1")),
+            (&["v1", "v1beta3"], Some("v1")),
+            (&[], None),
+        ] {
+            assert_eq!(KUBEADM_CONTROL_PLANE.choose(served), chosen, "{served:?}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Requests for objects, decoded into types of our own: small ones for reading, plain JSON patches for writing.
+
+use http::Request as HttpRequest;
+use kube::{
+    Resource as _,
+    api::{DynamicObject, GetParams, ListParams, Patch, PatchParams},
+    core::{ApiResource, Request},
+};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use super::{Action, Connection, Error};
+
+/// Objects a page: kubectl's number.
+const PAGE: u32 = 500;
+
+/// A merge patch.
+#[derive(Clone, Debug)]
+pub struct Write<'w> {
+    /// What is patched.
+    pub resource: &'w ApiResource,
+    /// Where.
+    pub namespace: &'w str,
+    /// Which object.
+    pub name: &'w str,
+    /// The part of the object that is written, where it is not the object itself.
+    pub subresource: Option<&'w str>,
+    /// RFC 7386. With `metadata.resourceVersion` the server refuses it (409) once the object has changed.
+    pub patch: &'w Value,
+    /// Recorded by the server.
+    pub field_manager: &'w str,
+    /// Let the server judge and not store.
+    pub dry_run: bool,
+}
+
+#[derive(Deserialize)]
+struct Page<T> {
+    #[serde(default)]
+    metadata: PageMetadata,
+    items: Vec<T>,
+}
+
+#[derive(Default, Deserialize)]
+struct PageMetadata {
+    #[serde(rename = "continue", default)]
+    next: Option<String>,
+}
+
+impl Connection {
+    /// Reads one object as the server wrote it.
+    ///
+    /// # Errors
+    /// As [`Connection::read`].
+    pub async fn get_text(
+        &self,
+        resource: &ApiResource,
+        namespace: &str,
+        name: &str,
+    ) -> Result<String, Error> {
+        let action = Action::new("get", resource).in_namespace(namespace).named(name);
+        let requests = Request::new(DynamicObject::url_path(resource, Some(namespace)));
+        self.read(&action, || async {
+            let request = requests
+                .get(name, &GetParams::default())
+                .map_err(kube::Error::BuildRequest)?;
+            self.client.request_text(request).await
+        })
+        .await
+    }
+
+    /// Reads one object.
+    ///
+    /// # Errors
+    /// As [`Connection::read`], and when the object does not have the types expected.
+    pub async fn get<T: DeserializeOwned>(
+        &self,
+        resource: &ApiResource,
+        namespace: &str,
+        name: &str,
+    ) -> Result<T, Error> {
+        let text = self.get_text(resource, namespace, name).await?;
+        serde_json::from_str(&text).map_err(|source| Error::Malformed {
+            action: Action::new("get", resource).in_namespace(namespace).named(name),
+            source,
+        })
+    }
+
+    /// Reads all objects of a namespace, or of all of them, that match a label selector; page by page.
+    ///
+    /// # Errors
+    /// As [`Connection::read`].
+    pub async fn list<T: DeserializeOwned>(
+        &self,
+        resource: &ApiResource,
+        namespace: Option<&str>,
+        selector: Option<&str>,
+    ) -> Result<Vec<T>, Error> {
+        let mut action = Action::new("list", resource);
+        action.namespace = namespace.map(str::to_owned);
+        let requests = Request::new(DynamicObject::url_path(resource, namespace));
+        let mut parameters = ListParams::default().limit(PAGE);
+        parameters.label_selector = selector.map(str::to_owned);
+        let mut items = Vec::new();
+        loop {
+            let page: Page<T> = self
+                .read(&action, || async {
+                    let request: HttpRequest<Vec<u8>> =
+                        requests.list(&parameters).map_err(kube::Error::BuildRequest)?;
+                    self.client.request(request).await
+                })
+                .await?;
+            items.extend(page.items);
+            match page.metadata.next.filter(|next| !next.is_empty()) {
+                Some(next) => parameters.continue_token = Some(next),
+                None => return Ok(items),
+            }
+        }
+    }
+
+    /// Patches one object and returns what the server made of it. Sent once: a patch whose outcome is unknown is not
+    /// sent again.
+    ///
+    /// # Errors
+    /// As [`Connection::call`]; [`Error::Conflict`] when the object has changed, [`Error::Rejected`] when the server
+    /// or a webhook refuses the patch.
+    pub async fn patch(&self, write: &Write<'_>) -> Result<Value, Error> {
+        let Write {
+            resource,
+            namespace,
+            name,
+            ..
+        } = *write;
+        let mut action = Action::new("patch", resource).in_namespace(namespace).named(name);
+        let parameters = PatchParams {
+            dry_run: write.dry_run,
+            field_manager: Some(write.field_manager.to_owned()),
+            ..PatchParams::default()
+        };
+        let requests = Request::new(DynamicObject::url_path(resource, Some(namespace)));
+        let patch = Patch::Merge(write.patch);
+        let request = match write.subresource {
+            Some(subresource) => {
+                action = action.subresource(subresource);
+                requests.patch_subresource(subresource, name, &parameters, &patch)
+            }
+            None => requests.patch(name, &parameters, &patch),
+        };
+        self.call(&action, async {
+            self.client
+                .request(request.map_err(kube::Error::BuildRequest)?)
+                .await
+        })
+        .await
+    }
+}

@@ -1,0 +1,32 @@
+//! Control planes and their Machines as read from a cluster.
+//!
+//! - [`condition`]: what controllers say of an object
+//! - [`wire`]: objects as the API server sends them, in either API version
+//! - [`model`]: what we keep of them, the same for both versions
+//! - [`fetch`]: the reading
+//! - [`send`]: the writing
+
+pub mod condition;
+pub mod fetch;
+pub mod model;
+pub mod send;
+mod wire;
+
+#[cfg(test)]
+pub(crate) mod example;
+
+pub use condition::{Condition, ConditionStatus, find};
+pub use fetch::Reader;
+pub use model::{ControlPlane, Machine, Snapshot};
+pub use send::{Outcome, send};
+
+/// Labels that Cluster API puts on every Machine of a control plane.
+pub mod label {
+    /// Its value is the name of the Cluster.
+    pub const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
+    /// On control plane Machines; the value is empty.
+    pub const CONTROL_PLANE: &str = "cluster.x-k8s.io/control-plane";
+}
+
+/// Stops all controllers from working on an object. Its presence counts, not its value.
+pub const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";

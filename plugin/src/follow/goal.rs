@@ -1,0 +1,220 @@
+//! What is waited for, and whether it is there.
+
+use jiff::Timestamp;
+
+use crate::control_plane::{Condition, ControlPlane, Snapshot};
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Goal {
+    /// That many Machines, all ready and as the spec asks.
+    Replicas(i64),
+    /// All Machines as the spec asks, as many as it asks for.
+    RolledOut,
+}
+
+/// How far it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It is so.
+    Reached,
+    /// What is missing.
+    WaitingFor(Vec<String>),
+    /// It will not come by itself, and why.
+    OutOfReach(String),
+}
+
+impl Goal {
+    /// How far a control plane is. `uid` is that of the object first seen.
+    pub fn standing(&self, snapshot: &Snapshot, uid: Option<&str>, now: Timestamp) -> Standing {
+        let control_plane = &snapshot.control_plane;
+        if let Some(why) = self.out_of_reach(control_plane, uid) {
+            return Standing::OutOfReach(why);
+        }
+        let missing = self.missing(snapshot, now);
+        if missing.is_empty() {
+            Standing::Reached
+        } else {
+            Standing::WaitingFor(missing)
+        }
+    }
+
+    fn out_of_reach(&self, control_plane: &ControlPlane, uid: Option<&str>) -> Option<String> {
+        if uid.is_some_and(|uid| uid != control_plane.uid) {
+            return Some("the control plane was deleted and made anew meanwhile".to_owned());
+        }
+        if control_plane.deleting_since.is_some() {
+            return Some("the control plane is being deleted".to_owned());
+        }
+        if control_plane.paused || control_plane.is("Paused") {
+            return Some("the control plane is paused: it goes on when that is lifted".to_owned());
+        }
+        match self {
+            Self::Replicas(replicas) if control_plane.desired() != *replicas => Some(format!(
+                "somebody else has asked for {} Machines meanwhile",
+                control_plane.desired()
+            )),
+            _ => None,
+        }
+    }
+
+    fn missing(
+        &self,
+        Snapshot {
+            control_plane,
+            machines,
+        }: &Snapshot,
+        now: Timestamp,
+    ) -> Vec<String> {
+        if !control_plane.is_observed() {
+            return vec!["the controller to see the change".to_owned()];
+        }
+        let wanted = match self {
+            Self::Replicas(replicas) => *replicas,
+            Self::RolledOut => control_plane.desired(),
+        };
+        let counts = [
+            (control_plane.up_to_date_replicas, "up to date"),
+            (control_plane.ready_replicas, "ready"),
+        ];
+        let mut missing: Vec<String> = counts
+            .iter()
+            .filter(|(count, _)| *count < wanted)
+            .map(|(count, what)| format!("Machines {what}: {count} of {wanted}"))
+            .collect();
+        if control_plane.replicas != wanted {
+            missing.push(format!(
+                "number of Machines: {}, wanted {wanted}",
+                control_plane.replicas
+            ));
+        }
+        let deleting = machines.iter().filter(|machine| machine.deleting_since.is_some());
+        missing.extend(deleting.map(|machine| format!("Machine {} to be deleted", machine.name)));
+        if *self == Self::RolledOut {
+            // The condition and the counts come from the same look of the controller; the times of the Machines do
+            // not depend on it.
+            if missing.is_empty() && control_plane.is("RollingOut") {
+                missing.push("the controller to end the rollout".to_owned());
+            }
+            if let Some(after) = control_plane.rollout_after.filter(|after| *after <= now) {
+                let old = machines.iter().filter(|machine| {
+                    machine.deleting_since.is_none() && machine.created.is_some_and(|created| created < after)
+                });
+                missing.extend(old.map(|machine| format!("Machine {} to be replaced", machine.name)));
+            }
+        }
+        missing
+    }
+}
+
+/// What Cluster API itself says about a change that does not go on.
+pub fn reasons(control_plane: &ControlPlane) -> Vec<String> {
+    ["RollingOut", "ScalingUp", "ScalingDown", "Remediating"]
+        .into_iter()
+        .filter_map(|kind| control_plane.condition(kind))
+        .filter(|condition| condition.is_true() && !condition.message.is_empty())
+        .map(|condition: &Condition| format!("Cluster API: {}", condition.one_line()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        Goal::{self, Replicas, RolledOut},
+        Standing::{self, OutOfReach, Reached, WaitingFor},
+    };
+    use crate::control_plane::{
+        ConditionStatus::True,
+        Snapshot,
+        example::{condition, healthy, minutes_ago, now, set},
+    };
+
+    fn waiting(what: &[&str]) -> Standing {
+        WaitingFor(what.iter().map(|what| (*what).to_owned()).collect())
+    }
+
+    #[test]
+    fn a_goal_is_reached_when_nothing_is_missing() {
+        type Case = (&'static str, Goal, fn(&mut Snapshot), Standing);
+        let cases: Vec<Case> = vec![
+            ("scaled", Replicas(3), |_| {}, Reached),
+            ("rolled_out", RolledOut, |_| {}, Reached),
+            (
+                "not_seen_by_the_controller",
+                Replicas(3),
+                |s| s.control_plane.generation += 1,
+                waiting(&["the controller to see the change"]),
+            ),
+            (
+                "a_machine_starts",
+                Replicas(3),
+                |s| s.control_plane.ready_replicas = 2,
+                waiting(&["Machines ready: 2 of 3"]),
+            ),
+            (
+                "a_machine_too_many",
+                Replicas(3),
+                |s| s.control_plane.replicas = 4,
+                waiting(&["number of Machines: 4, wanted 3"]),
+            ),
+            (
+                "a_machine_goes",
+                Replicas(3),
+                |s| s.machines[0].deleting_since = Some(minutes_ago(1)),
+                waiting(&["Machine c1-cp-m1 to be deleted"]),
+            ),
+            (
+                "scaled_by_somebody_else",
+                Replicas(3),
+                |s| s.control_plane.desired_replicas = Some(5),
+                OutOfReach("somebody else has asked for 5 Machines meanwhile".to_owned()),
+            ),
+            (
+                "paused",
+                RolledOut,
+                |s| s.control_plane.paused = true,
+                OutOfReach("the control plane is paused: it goes on when that is lifted".to_owned()),
+            ),
+            (
+                "deleted",
+                RolledOut,
+                |s| s.control_plane.deleting_since = Some(minutes_ago(1)),
+                OutOfReach("the control plane is being deleted".to_owned()),
+            ),
+            (
+                "made_anew",
+                RolledOut,
+                |s| s.control_plane.uid = "u2".to_owned(),
+                OutOfReach("the control plane was deleted and made anew meanwhile".to_owned()),
+            ),
+            (
+                "still_rolling_out",
+                RolledOut,
+                |s| set(&mut s.control_plane.conditions, condition("RollingOut", True, "")),
+                waiting(&["the controller to end the rollout"]),
+            ),
+            (
+                "a_machine_older_than_the_rollout",
+                RolledOut,
+                |s| {
+                    s.control_plane.rollout_after = Some(minutes_ago(1));
+                    for machine in &mut s.machines[1..] {
+                        machine.created = Some(now());
+                    }
+                },
+                waiting(&["Machine c1-cp-m1 to be replaced"]),
+            ),
+            (
+                "a_rollout_planned_for_later",
+                RolledOut,
+                |s| s.control_plane.rollout_after = Some(minutes_ago(-60)),
+                Reached,
+            ),
+        ];
+        for (name, goal, change, expected) in cases {
+            let mut snapshot = healthy(3);
+            change(&mut snapshot);
+            assert_eq!(goal.standing(&snapshot, Some("u1"), now()), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! `kubectl kcp`: health, scale and rollout of Cluster API control planes, leases on cluster pools.
+//!
+//! A command travels: arguments -> reads -> a pure model -> report -> exit code. Reading, deciding and printing never
+//! share a function.
+//!
+//! - [`arguments`]: the command line
+//! - [`session`]: what every command is given: the global flags and the terminal
+//! - [`cluster`]: the connection to a management cluster, and what can go wrong with it
+//! - [`control_plane`]: control planes and their Machines as read from a cluster
+//! - [`judgement`]: the admission rules, put to a change before it is written
+//! - [`follow`]: staying with a control plane until a change is done
+//! - [`status`], [`scale`], [`rollout`], [`pool`], [`lint`]: the commands
+//! - [`terminal`]: how results and errors are shown
+//! - [`verdict`]: what a command decided, and its exit code
+
+use std::{ffi::OsString, process::ExitCode};
+
+use clap::{CommandFactory as _, FromArgMatches as _};
+
+pub mod arguments;
+pub mod cluster;
+pub mod control_plane;
+pub mod follow;
+pub mod judgement;
+pub mod lint;
+pub mod pool;
+pub mod rollout;
+pub mod scale;
+pub mod session;
+pub mod status;
+pub mod terminal;
+pub mod verdict;
+
+use arguments::{Arguments, Command, invocation};
+use session::Session;
+use terminal::Terminal;
+use verdict::Verdict;
+
+/// Parses the arguments, runs the command they name, and returns its exit code.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let command = Arguments::command().bin_name(invocation::name(arguments.first().map(OsString::as_os_str)));
+    let parsed = command
+        .try_get_matches_from(arguments)
+        .and_then(|matches| Arguments::from_arg_matches(&matches));
+    let Arguments { global, command } = match parsed {
+        Ok(parsed) => parsed,
+        Err(error) => {
+            // Help and version count as errors to clap, with exit code 0. A closed pipe stays silent.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(Verdict::Undecided.code()));
+        }
+    };
+    let terminal = Terminal::new(global.color);
+    // The only failure is a provider that was installed before ours: then that one serves.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            terminal.error(&anyhow::Error::new(error).context("cannot start"), None);
+            return Verdict::Undecided.into();
+        }
+    };
+    let session = Session { global, terminal };
+    let verdict = runtime.block_on(run(command, &session));
+    // Not dropped: that would wait for a name server that does not answer.
+    runtime.shutdown_background();
+    verdict.into()
+}
+
+/// Runs a command until it ends or is interrupted.
+async fn run(command: Command, session: &Session) -> Verdict {
+    let outcome = tokio::select! {
+        outcome = dispatch(command, session) => outcome,
+        Ok(()) = tokio::signal::ctrl_c() => {
+            session.terminal.interrupted();
+            return Verdict::Interrupted;
+        }
+    };
+    outcome.unwrap_or_else(|error| {
+        session.terminal.error(&error, hint(&error).as_deref());
+        Verdict::Undecided
+    })
+}
+
+async fn dispatch(command: Command, session: &Session) -> anyhow::Result<Verdict> {
+    match command {
+        Command::Status(arguments) => status::run(arguments, session).await,
+        Command::Scale(arguments) => scale::run(arguments, session).await,
+        Command::Rollout(arguments) => rollout::run(arguments, session).await,
+        Command::Pool(arguments) => pool::run(arguments, session).await,
+        Command::Lint(arguments) => lint::run(arguments, session).await,
+    }
+}
+
+/// What to try next, from the first error of the chain that knows.
+fn hint(error: &anyhow::Error) -> Option<String> {
+    error
+        .chain()
+        .find_map(|cause| cause.downcast_ref::<cluster::Error>()?.hint())
+}

@@ -1,0 +1,379 @@
+//! A manifest as a tree of values that remember their lines.
+
+use std::fmt;
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, MapAccess, SeqAccess, Visitor},
+};
+use serde_json::{Map, Number, Value};
+use serde_saphyr::{DuplicateKeyPolicy, Options, Spanned};
+
+/// The most that a file may hold. A thousand large manifests are less.
+pub(super) const MAX_BYTES: u64 = 16 << 20;
+
+/// How deep a manifest may nest. Our JSON decoder stops at 128.
+const MAX_DEPTH: usize = 100;
+
+/// How many values aliases may repeat in one file, all together.
+const MAX_REPEATED: usize = 100_000;
+
+/// A value, and the line where it stands; an object's field stands where its name does.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Located {
+    /// Counted from one.
+    pub(super) line: u64,
+    /// The value.
+    pub(super) node: Node,
+}
+
+/// A value.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Node {
+    /// Anything that holds no other value.
+    Scalar(Value),
+    /// A list.
+    List(Vec<Located>),
+    /// An object. Names are unique; the order is the file's.
+    Object(Vec<(String, Located)>),
+}
+
+/// A file that is not YAML, or is more than we take.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub(super) struct SyntaxError {
+    /// Counted from one; none when the fault has no place.
+    pub(super) line: Option<u64>,
+    message: String,
+}
+
+/// Reads the documents of a YAML or JSON stream. Empty ones are skipped. What follows a syntax error is not read.
+pub(super) fn parse(mut text: &[u8]) -> Vec<Result<Located, SyntaxError>> {
+    serde_saphyr::read_with_options::<_, Spanned<Node>>(&mut text, options())
+        .map(|document| match document {
+            Ok(document) => Ok(Located::from(document)),
+            Err(error) => Err(SyntaxError {
+                line: error
+                    .location()
+                    .map(|location| location.line())
+                    .filter(|line| *line > 0),
+                message: without_place(&error.without_snippet().to_string()).to_owned(),
+            }),
+        })
+        .collect()
+}
+
+/// A message without the ` at line 2, column 4` that parsers append.
+fn without_place(message: &str) -> &str {
+    match message.rsplit_once(" at line ") {
+        Some((said, place)) if place.starts_with(|c: char| c.is_ascii_digit()) => said,
+        _ => message,
+    }
+}
+
+/// As kubectl reads: `yes` is true and `0755` is octal, as in YAML 1.1. Stricter in one thing: of two fields with
+/// the same name kubectl silently takes the last.
+fn options() -> Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_depth: MAX_DEPTH,
+            max_reader_input_bytes: usize::try_from(MAX_BYTES).ok(),
+        },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPEATED },
+        duplicate_keys: DuplicateKeyPolicy::Error,
+        legacy_octal_numbers: true,
+        with_snippet: false,
+    }
+}
+
+impl Located {
+    /// The field of an object.
+    pub(super) fn get(&self, name: &str) -> Option<&Self> {
+        match &self.node {
+            Node::Object(fields) => fields
+                .iter()
+                .find_map(|(field, value)| (field == name).then_some(value)),
+            _ => None,
+        }
+    }
+
+    /// As [`get`](Self::get).
+    pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut Self> {
+        match &mut self.node {
+            Node::Object(fields) => fields
+                .iter_mut()
+                .find_map(|(field, value)| (field == name).then_some(value)),
+            _ => None,
+        }
+    }
+
+    /// The text of a field, if it is text.
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        match &self.get(name)?.node {
+            Node::Scalar(Value::String(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The line of a field such as `spec.inventory[1].name`. One that is not there is looked for where it would
+    /// stand: at the innermost of its parents.
+    pub(super) fn line_of(&self, path: &str) -> u64 {
+        let mut found = self;
+        for step in path.split(['.', '[']) {
+            let next = match (&found.node, step.strip_suffix(']')) {
+                (Node::List(items), Some(index)) => {
+                    index.parse().ok().and_then(|index: usize| items.get(index))
+                }
+                _ => found.get(step),
+            };
+            match next {
+                Some(next) => found = next,
+                None => break,
+            }
+        }
+        found.line
+    }
+
+    /// The value without its lines.
+    pub(super) fn to_json(&self) -> Value {
+        match &self.node {
+            Node::Scalar(value) => value.clone(),
+            Node::List(items) => items.iter().map(Self::to_json).collect(),
+            Node::Object(fields) => {
+                let fields = fields.iter().map(|(name, value)| (name.clone(), value.to_json()));
+                Value::Object(fields.collect::<Map<_, _>>())
+            }
+        }
+    }
+}
+
+impl From<Spanned<Node>> for Located {
+    fn from(spanned: Spanned<Node>) -> Self {
+        Self {
+            line: spanned.referenced.line(),
+            node: spanned.value,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(NodeVisitor)
+    }
+}
+
+struct NodeVisitor;
+
+impl<'de> Visitor<'de> for NodeVisitor {
+    type Value = Node;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Node, E> {
+        Ok(Node::Scalar(Value::Null))
+    }
+
+    fn visit_none<E: de::Error>(self) -> Result<Node, E> {
+        self.visit_unit()
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Node, E> {
+        Ok(Node::Scalar(Value::Bool(value)))
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Node, E> {
+        Ok(Node::Scalar(value.into()))
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Node, E> {
+        Ok(Node::Scalar(value.into()))
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Node, E> {
+        let number = Number::from_f64(value).ok_or_else(|| E::custom("JSON has no such number"))?;
+        Ok(Node::Scalar(Value::Number(number)))
+    }
+
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<Node, E> {
+        Ok(Node::Scalar(value.into()))
+    }
+
+    fn visit_string<E: de::Error>(self, value: String) -> Result<Node, E> {
+        Ok(Node::Scalar(value.into()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Node, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = access.next_element::<Spanned<Node>>()? {
+            items.push(item.into());
+        }
+        Ok(Node::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Node, A::Error> {
+        let mut fields = Vec::new();
+        while let Some(name) = access.next_key::<Spanned<String>>()? {
+            let node = access.next_value()?;
+            fields.push((
+                name.value,
+                Located {
+                    line: name.referenced.line(),
+                    node,
+                },
+            ));
+        }
+        Ok(Node::Object(fields))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use proptest::prelude::{any, proptest};
+    use serde_json::json;
+
+    use super::{Located, parse};
+
+    fn only(text: &str) -> Located {
+        let mut documents = parse(text.as_bytes());
+        assert_eq!(documents.len(), 1, "{documents:?}");
+        documents.remove(0).unwrap()
+    }
+
+    const MANIFEST: &str = "\
+# A comment.
+kind: ClusterPool
+spec:
+  inventory:
+  - name: foo
+  -
+    name: bar
+  size: 1
+";
+
+    #[test]
+    fn finds_the_line_of_each_field() {
+        let document = only(MANIFEST);
+        for (path, line) in [
+            ("kind", 2),
+            ("spec", 3),
+            ("spec.inventory", 4),
+            ("spec.inventory[0]", 5),
+            ("spec.inventory[0].name", 5),
+            ("spec.inventory[1].name", 7),
+            ("spec.size", 8),
+        ] {
+            assert_eq!(document.line_of(path), line, "{path}");
+        }
+    }
+
+    #[test]
+    fn finds_the_parent_of_a_field_that_is_not_there() {
+        let document = only(MANIFEST);
+        for (path, line) in [
+            ("spec.inventory[0].kind", 5),
+            ("spec.inventory[7].name", 4),
+            ("spec.platform", 3),
+            (".", 2),
+            ("", 2),
+        ] {
+            assert_eq!(document.line_of(path), line, "{path}");
+        }
+    }
+
+    #[test]
+    fn reads_values_as_kubectl_does() {
+        for (text, value) in [
+            ("a: yes", json!({"a": true})),
+            ("a: 'yes'", json!({"a": "yes"})),
+            ("a: off", json!({"a": false})),
+            ("a: 0755", json!({"a": 493})),
+            ("a: ~", json!({"a": null})),
+            ("a:", json!({"a": null})),
+            ("a: 1.5", json!({"a": 1.5})),
+            ("a: -3", json!({"a": -3})),
+            ("a: 2020-11-05", json!({"a": "2020-11-05"})),
+            ("a: v1.2.3", json!({"a": "v1.2.3"})),
+            ("1: a", json!({"1": "a"})),
+            ("a: &x {b: 1}\nc: *x", json!({"a": {"b": 1}, "c": {"b": 1}})),
+            (
+                "a: &x {b: 1}\nc:\n  <<: *x\n  d: 2",
+                json!({"a": {"b": 1}, "c": {"b": 1, "d": 2}}),
+            ),
+            ("a: |\n  one\n  two\n", json!({"a": "one\ntwo\n"})),
+            (
+                "{\n\t\"a\": [\n\t\t1,\n\t\t\"\\u00e9\"\n\t]\n}",
+                json!({"a": [1, "é"]}),
+            ),
+        ] {
+            assert_eq!(only(text).to_json(), value, "{text}");
+        }
+    }
+
+    #[test]
+    fn reads_a_stream_and_skips_empty_documents() {
+        let documents = parse(b"---\na: 1\n---\n---\n# nothing\n---\nb: 2\n...\n");
+        let lines: Vec<_> = documents
+            .into_iter()
+            .map(|document| document.unwrap().line)
+            .collect();
+        assert_eq!(lines, [2, 7]);
+    }
+
+    #[test]
+    fn says_where_the_syntax_is_wrong() {
+        for (text, line) in [
+            ("a: 1\nb: [1,\nc: }", 2),
+            ("a: 1\na: 2", 2),
+            ("a: *nowhere", 1),
+            ("leaders:\n  - component: *", 2),
+            ("a: 'x", 1),
+        ] {
+            let documents = parse(text.as_bytes());
+            let error = documents.into_iter().find_map(Result::err).unwrap();
+            assert_eq!(error.line, Some(line), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn keeps_the_documents_before_a_syntax_error() {
+        let documents = parse(b"a: 1\n---\nb: [");
+        assert!(matches!(documents.as_slice(), [Ok(_), Err(_)]), "{documents:?}");
+    }
+
+    #[test]
+    fn refuses_an_alias_bomb_and_a_tower() {
+        let mut bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n".to_owned();
+        for level in 1..10 {
+            let tenfold = vec![format!("*a{}", level - 1); 10].join(",");
+            writeln!(bomb, "a{level}: &a{level} [{tenfold}]").unwrap();
+        }
+        assert!(parse(bomb.as_bytes()).iter().any(Result::is_err));
+        let tower = format!("a: {}1{}", "[".repeat(5000), "]".repeat(5000));
+        assert!(parse(tower.as_bytes()).iter().any(Result::is_err));
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(text in any::<Vec<u8>>(), path in any::<String>()) {
+            for document in parse(&text).into_iter().flatten() {
+                document.line_of(&path);
+                document.to_json();
+            }
+        }
+
+        #[test]
+        fn json_is_read_unchanged(name in "[a-z]{1,8}", text in any::<String>(), number in any::<i64>()) {
+            let value = json!({name: [text, number, {"a.b/c": null}]});
+            let read = only(&serde_json::to_string_pretty(&value).unwrap());
+            assert_eq!(read.to_json(), value);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What `lint` finds.
+
+use std::{borrow::Cow, fmt};
+
+use kcp_rules::Action;
+use serde::Serialize;
+
+/// One fault of one object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Finding {
+    /// The file, as it was named; `-` is stdin.
+    pub(super) file: String,
+    /// Counted from one.
+    pub(super) line: u64,
+    /// The object.
+    pub(super) object: ObjectName,
+    /// The path of the field, in the version that was written.
+    pub(super) field: String,
+    /// The rule's id, or one of our own (see [`OwnRule`]).
+    pub(super) rule: &'static str,
+    /// What admission would do.
+    pub(super) action: Action,
+    /// What is wrong and what to do about it.
+    pub(super) message: String,
+}
+
+/// What an object is called.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ObjectName {
+    /// As written, or as its fields tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) kind: Option<String>,
+    /// Absent in a manifest that leaves it to the client.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) namespace: Option<String>,
+    /// Absent when it is generated, or in a fragment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) name: Option<String>,
+}
+
+impl fmt::Display for ObjectName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind.as_deref().unwrap_or("object"))?;
+        match &self.name {
+            Some(name) => write!(f, "/{name}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Faults of a manifest that keep the admission rules from being asked, or would.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OwnRule {
+    /// A document does not say what it is.
+    KindMissing,
+    /// A version of a kind that no server has any more, or never had.
+    VersionUnserved,
+    /// The inventory as the design document spells it.
+    InventoryShape,
+    /// A field does not have the type that its kind gives it.
+    Undecodable,
+}
+
+impl OwnRule {
+    /// As the rules' ids: `<field>-<fault>`.
+    pub(super) const fn id(self) -> &'static str {
+        match self {
+            Self::KindMissing => "kind-missing",
+            Self::VersionUnserved => "api-version-unserved",
+            Self::InventoryShape => "inventory-shape",
+            Self::Undecodable => "field-undecodable",
+        }
+    }
+
+    /// An object of a version without a server may be meant for a converter, so that is no denial.
+    pub(super) const fn action(self) -> Action {
+        match self {
+            Self::VersionUnserved => Action::Warn,
+            Self::KindMissing | Self::InventoryShape | Self::Undecodable => Action::Deny,
+        }
+    }
+}
+
+/// A fault before it is placed in a file.
+#[derive(Clone, Debug)]
+pub(super) struct Fault {
+    /// The path of the field.
+    pub(super) field: Cow<'static, str>,
+    /// Who found it.
+    pub(super) rule: &'static str,
+    /// What follows.
+    pub(super) action: Action,
+    /// With the rule's id at its end.
+    pub(super) message: String,
+}
+
+impl Fault {
+    /// A fault that no admission rule is about.
+    pub(super) fn own(rule: OwnRule, field: impl Into<Cow<'static, str>>, message: &str) -> Self {
+        let id = rule.id();
+        Self {
+            field: field.into(),
+            rule: id,
+            action: rule.action(),
+            message: format!("{message} ({id})"),
+        }
+    }
+}
+
+impl From<kcp_rules::Finding> for Fault {
+    fn from(finding: kcp_rules::Finding) -> Self {
+        let message = finding.message().to_string();
+        Self {
+            rule: finding.rule.id,
+            action: finding.action,
+            field: finding.fault.field,
+            message,
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! What `lint` has found, and how it is shown.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use kcp_rules::Action;
+use owo_colors::OwoColorize as _;
+use serde::Serialize;
+
+use super::{finding::Finding, judge::Outcome};
+use crate::{
+    status::document::API_VERSION,
+    terminal::{escape, style},
+    verdict::Verdict,
+};
+
+/// Everything that one run has found. `-o json` is this, as it stands.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Report {
+    api_version: &'static str,
+    kind: &'static str,
+    /// In the order of the files.
+    findings: Vec<Finding>,
+    /// What could not be read.
+    errors: Vec<Unread>,
+    files: usize,
+    objects: usize,
+    judged: usize,
+    /// How many objects of each kind have no rules.
+    skipped: BTreeMap<String, usize>,
+}
+
+/// A file, or the rest of one, that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Unread {
+    /// As it was named.
+    pub(super) file: String,
+    /// Counted from one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) line: Option<u64>,
+    /// Why.
+    pub(super) message: String,
+}
+
+impl Unread {
+    /// For a person.
+    pub(super) fn sentence(&self) -> String {
+        match self.line {
+            Some(line) => format!("{}:{line}: {}", self.file, self.message),
+            None => self.message.clone(),
+        }
+    }
+}
+
+impl Default for Report {
+    fn default() -> Self {
+        Self {
+            api_version: API_VERSION,
+            kind: "LintReport",
+            findings: Vec::new(),
+            errors: Vec::new(),
+            files: 0,
+            objects: 0,
+            judged: 0,
+            skipped: BTreeMap::new(),
+        }
+    }
+}
+
+impl Report {
+    /// Counts a file.
+    pub(super) fn file(&mut self) {
+        self.files += 1;
+    }
+
+    /// Adds an object.
+    pub(super) fn object(&mut self, outcome: Outcome) {
+        self.objects += 1;
+        match outcome {
+            Outcome::Judged(findings) => {
+                self.judged += 1;
+                self.findings.extend(findings);
+            }
+            Outcome::Unknown(findings) => self.findings.extend(findings),
+            Outcome::Skipped(kind) => *self.skipped.entry(kind).or_default() += 1,
+        }
+    }
+
+    /// Adds something that could not be read.
+    pub(super) fn unread(&mut self, unread: Unread) {
+        self.errors.push(unread);
+    }
+
+    /// What could not be read.
+    pub(super) fn errors(&self) -> &[Unread] {
+        &self.errors
+    }
+
+    /// A warning is no denial; what was not read may hold one.
+    pub(super) fn verdict(&self) -> Verdict {
+        if !self.errors.is_empty() {
+            Verdict::Undecided
+        } else if self.count(Action::Deny) > 0 {
+            Verdict::Negative
+        } else {
+            Verdict::Met
+        }
+    }
+
+    fn count(&self, action: Action) -> usize {
+        self.findings
+            .iter()
+            .filter(|finding| finding.action == action)
+            .count()
+    }
+
+    /// A line per finding, and the summary.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        for Finding {
+            file,
+            line,
+            object,
+            field,
+            action,
+            message,
+            ..
+        } in &self.findings
+        {
+            let action = match action {
+                Action::Deny => "denied".style(style::BAD),
+                Action::Warn => "warning".style(style::WARN),
+                Action::Audit | Action::Off => "note".style(style::FAINT),
+            };
+            let (file, object) = (escape(file), object.to_string());
+            let (object, field, message) = (escape(&object), escape(field), escape(message));
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{file}:{line}: {action}: {object}: {field}: {message}");
+        }
+        text.push_str(&escape(&self.summary()));
+        text.push('\n');
+        text
+    }
+
+    /// Workflow commands: GitHub shows them beside the lines of a change.
+    pub(super) fn github(&self) -> String {
+        let mut text = String::new();
+        for finding in &self.findings {
+            let command = match finding.action {
+                Action::Deny => "error",
+                Action::Warn => "warning",
+                Action::Audit | Action::Off => "notice",
+            };
+            let message = format!("{}: {}: {}", finding.object, finding.field, finding.message);
+            let _ = writeln!(
+                text,
+                "::{command} file={},line={},title={}::{}",
+                github_property(&finding.file),
+                finding.line,
+                github_property(finding.rule),
+                github_data(&message),
+            );
+        }
+        for unread in &self.errors {
+            let line = unread.line.map_or(String::new(), |line| format!(",line={line}"));
+            let (file, message) = (github_property(&unread.file), github_data(&unread.message));
+            let _ = writeln!(text, "::error file={file}{line}::{message}");
+        }
+        text.push_str(&escape(&self.summary()));
+        text.push('\n');
+        text
+    }
+
+    /// A JSON document.
+    pub(super) fn json(&self) -> serde_json::Result<String> {
+        Ok(format!("{}\n", serde_json::to_string_pretty(self)?))
+    }
+
+    fn summary(&self) -> String {
+        let read = format!(
+            "{} in {}",
+            count(self.objects, "object"),
+            count(self.files, "file")
+        );
+        let skipped: usize = self.skipped.values().sum();
+        let mut text = if self.objects == 0 {
+            format!("nothing judged: no object in {}", count(self.files, "file"))
+        } else if self.judged == 0 {
+            format!(
+                "nothing judged: {read}, none of them a KubeadmControlPlane, ClusterPool or \
+                 ClusterDeploymentCustomization"
+            )
+        } else {
+            format!("{read}: {} judged, {skipped} skipped", self.judged)
+        };
+        if skipped > 0 {
+            let kinds: Vec<_> = self.skipped.keys().map(String::as_str).collect();
+            let _ = write!(text, " ({})", kinds.join(", "));
+        }
+        if self.judged > 0 || !self.findings.is_empty() {
+            let denials = count(self.count(Action::Deny), "denial");
+            let _ = write!(
+                text,
+                "; {denials}, {}",
+                count(self.count(Action::Warn), "warning")
+            );
+        }
+        if !self.errors.is_empty() {
+            let _ = write!(text, "; {} not read to the end", count(self.errors.len(), "file"));
+        }
+        text
+    }
+}
+
+fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+fn github_data(text: &str) -> String {
+    escape(text).replace('%', "%25")
+}
+
+fn github_property(text: &str) -> String {
+    github_data(text).replace(':', "%3A").replace(',', "%2C")
+}

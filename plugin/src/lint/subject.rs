@@ -1,0 +1,142 @@
+//! Which of the kinds that have rules an object is.
+
+use serde_json::Value;
+
+use super::{
+    document::{Located, Node},
+    finding::{Fault, OwnRule},
+};
+
+/// A kind that has rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Subject {
+    ControlPlane,
+    ClusterPool,
+    Customization,
+}
+
+impl Subject {
+    const ALL: [Self; 3] = [Self::ControlPlane, Self::ClusterPool, Self::Customization];
+
+    pub(super) const fn kind(self) -> &'static str {
+        match self {
+            Self::ControlPlane => "KubeadmControlPlane",
+            Self::ClusterPool => "ClusterPool",
+            Self::Customization => "ClusterDeploymentCustomization",
+        }
+    }
+
+    /// What to write for `apiVersion`.
+    const fn api_version(self) -> &'static str {
+        match self {
+            Self::ControlPlane => "controlplane.cluster.x-k8s.io/v1beta2",
+            Self::ClusterPool | Self::Customization => "hive.openshift.io/v1",
+        }
+    }
+
+    /// What the design documents write for `apiVersion`.
+    const fn documented_api_version(self) -> &'static str {
+        match self {
+            Self::ControlPlane => "cluster.x-k8s.io/v1alpha3",
+            Self::ClusterPool | Self::Customization => "v1",
+        }
+    }
+
+    /// A field of `spec` that no other kind has.
+    const fn mark(self) -> &'static str {
+        match self {
+            Self::ControlPlane => "kubeadmConfigSpec",
+            Self::ClusterPool => "inventory",
+            Self::Customization => "installConfigPatches",
+        }
+    }
+
+    /// Tells what an object is; none for a kind without rules. What does not say what it is, as the fragments in a
+    /// document, is told by its fields, and completed so that it can be judged.
+    pub(super) fn of(object: &mut Located, faults: &mut Vec<Fault>) -> Option<Self> {
+        let subject = match object.text("kind") {
+            Some(kind) => Self::ALL.into_iter().find(|subject| subject.kind() == kind)?,
+            None => Self::by_fields(object, faults)?,
+        };
+        let current = subject.api_version();
+        match object.text("apiVersion") {
+            None => {
+                if object.text("kind").is_some() {
+                    let message = format!("Required value: write apiVersion: {current}");
+                    faults.push(Fault::own(OwnRule::KindMissing, "apiVersion", &message));
+                }
+                object.set("apiVersion", current);
+            }
+            Some(documented) if documented == subject.documented_api_version() => {
+                let kind = subject.kind();
+                let message = format!(
+                    "Invalid value: {documented:?}: {kind} shipped as {current}; write that, and compare the fields"
+                );
+                faults.push(Fault::own(OwnRule::VersionUnserved, "apiVersion", &message));
+            }
+            // Another product may have a kind of the same name.
+            Some(given) => {
+                let group =
+                    |api_version: &'_ str| api_version.split_once('/').map(|(group, _)| group.to_owned());
+                if group(given) != group(current) {
+                    return None;
+                }
+            }
+        }
+        Some(subject)
+    }
+
+    fn by_fields(object: &mut Located, faults: &mut Vec<Fault>) -> Option<Self> {
+        let subject = object.get("spec").and_then(|spec| {
+            Self::ALL
+                .into_iter()
+                .find(|subject| spec.get(subject.mark()).is_some())
+        });
+        let message = match (&object.node, subject) {
+            (Node::Object(_), Some(subject)) => format!(
+                "Required value: by its fields this is a {kind}; write apiVersion: {} and kind: {kind}",
+                subject.api_version(),
+                kind = subject.kind(),
+            ),
+            (Node::Object(_), None) => "Required value: write apiVersion and kind".to_owned(),
+            _ => "Required value: this is no object; write apiVersion, kind and spec".to_owned(),
+        };
+        faults.push(Fault::own(OwnRule::KindMissing, "kind", &message));
+        subject
+    }
+}
+
+/// Turns the design document's `inventory: {ClusterDeploymentCustomizations: [...]}` into the list that shipped, so
+/// that its entries can be judged.
+pub(super) fn ship_inventory(pool: &mut Located) -> Option<Fault> {
+    let inventory = pool.get_mut("spec")?.get_mut("inventory")?;
+    let entries = inventory.get("ClusterDeploymentCustomizations")?.node.clone();
+    let names: Vec<_> = match &entries {
+        Node::List(entries) => entries.iter().filter_map(|entry| entry.text("name")).collect(),
+        _ => Vec::new(),
+    };
+    let list: Vec<_> = names.iter().map(|name| format!("{{name: {name}}}")).collect();
+    let message = format!(
+        "Invalid value: an object: it shipped as a list, without ClusterDeploymentCustomizations; write inventory: [{}]",
+        list.join(", ")
+    );
+    inventory.node = entries;
+    Some(Fault::own(OwnRule::InventoryShape, "spec.inventory", &message))
+}
+
+impl Located {
+    /// Sets a field of an object that does not have it.
+    fn set(&mut self, name: &str, text: &str) {
+        let line = self.line;
+        if let Node::Object(fields) = &mut self.node {
+            fields.retain(|(field, _)| field != name);
+            fields.push((
+                name.to_owned(),
+                Self {
+                    line,
+                    node: Node::Scalar(Value::from(text)),
+                },
+            ));
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! What `pool lease` and `pool release` say: JSON documents and sentences.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::model::Standing;
+use crate::status::document::API_VERSION;
+
+/// How many entries a sentence names before it only counts.
+const NAMED: usize = 10;
+
+/// The result of `pool lease`, as `-o json` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PoolLease {
+    api_version: &'static str,
+    kind: &'static str,
+    pool: PoolName,
+    cluster_deployment: Name,
+    /// The leased customization; absent when there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    customization: Option<Name>,
+    /// Whether the lease was there before; absent when there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    already_held: Option<bool>,
+    /// Why there is no lease.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<Reason>,
+    /// The reason in a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    /// How things stand with each entry, when none is free.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    entries: Vec<EntryState>,
+}
+
+/// Why there is no lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Reason {
+    /// No entry is free.
+    Exhausted,
+    /// The pool has no inventory.
+    NoSuchEntry,
+    /// A lease would not last, or would not be the one that the cluster needs.
+    Blocked,
+}
+
+impl Reason {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Exhausted => "exhausted",
+            Self::NoSuchEntry => "no-such-entry",
+            Self::Blocked => "blocked",
+        }
+    }
+}
+
+/// How things stand with one entry of the inventory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct EntryState {
+    name: String,
+    /// `free`, `held`, `referenced`, `deleting` or `missing`.
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cluster_deployment: Option<Name>,
+    /// The pool that holds it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pool: Option<Name>,
+}
+
+/// The result of `pool release`, as `-o json` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PoolRelease {
+    api_version: &'static str,
+    kind: &'static str,
+    pool: PoolName,
+    cluster_deployment: Name,
+    /// What was given back; empty when nothing was held.
+    customizations: Vec<Name>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Name {
+    pub(super) name: String,
+}
+
+/// A pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct PoolName {
+    pub(super) namespace: String,
+    pub(super) name: String,
+}
+
+impl From<&str> for Name {
+    fn from(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+        }
+    }
+}
+
+impl EntryState {
+    pub(super) fn new(name: String, standing: Standing) -> Self {
+        let (state, cluster_deployment, pool) = match standing {
+            Standing::Ours | Standing::OursUnmarked | Standing::Free => ("free", None, None),
+            Standing::Held {
+                cluster_deployment,
+                pool,
+            } => ("held", cluster_deployment, pool),
+            Standing::Referenced { by } => ("referenced", Some(by.name), Some(by.pool)),
+            Standing::Deleting => ("deleting", None, None),
+            Standing::Missing => ("missing", None, None),
+        };
+        let name_of = |name: Option<String>| name.map(|name| Name { name });
+        Self {
+            name,
+            state,
+            cluster_deployment: name_of(cluster_deployment),
+            pool: name_of(pool),
+        }
+    }
+
+    /// `a, which is held by x`.
+    pub(super) fn described(&self, asked: &str) -> String {
+        let state = match self.state {
+            "held" => "held",
+            "referenced" => "used",
+            state => state,
+        };
+        let who = self.sentence(asked);
+        let who = who.strip_prefix(&self.name).unwrap_or_default();
+        format!("{}, which is {state}{who}", self.name)
+    }
+
+    /// `a by x`, with the pool where that is another than the one asked.
+    fn sentence(&self, asked: &str) -> String {
+        let mut text = self.name.clone();
+        // Writing to a String cannot fail.
+        if let Some(deployment) = &self.cluster_deployment {
+            let _ = write!(text, " by {}", deployment.name);
+        }
+        if let Some(pool) = self.pool.as_ref().filter(|pool| pool.name != asked) {
+            let _ = write!(text, " of pool {}", pool.name);
+        }
+        text
+    }
+}
+
+impl PoolLease {
+    pub(super) fn leased(
+        pool: PoolName,
+        cluster_deployment: &str,
+        customization: &str,
+        already: bool,
+    ) -> Self {
+        Self {
+            customization: Some(customization.into()),
+            already_held: Some(already),
+            ..Self::none(pool, cluster_deployment)
+        }
+    }
+
+    pub(super) fn refused(pool: PoolName, cluster_deployment: &str, reason: Reason, message: String) -> Self {
+        Self {
+            reason: Some(reason),
+            message: Some(message),
+            ..Self::none(pool, cluster_deployment)
+        }
+    }
+
+    pub(super) fn exhausted(pool: PoolName, cluster_deployment: &str, entries: Vec<EntryState>) -> Self {
+        let message = none_free(&pool, &entries);
+        Self {
+            entries,
+            ..Self::refused(pool, cluster_deployment, Reason::Exhausted, message)
+        }
+    }
+
+    fn none(pool: PoolName, cluster_deployment: &str) -> Self {
+        Self {
+            api_version: API_VERSION,
+            kind: "PoolLease",
+            pool,
+            cluster_deployment: cluster_deployment.into(),
+            customization: None,
+            already_held: None,
+            reason: None,
+            message: None,
+            entries: Vec::new(),
+        }
+    }
+
+    /// `RESOURCE/NAME` of the leased customization.
+    pub(super) fn resource_name(&self) -> Option<String> {
+        self.customization.as_ref().map(resource_name)
+    }
+
+    /// One line on a lease that was taken.
+    pub(super) fn sentence(&self) -> Option<String> {
+        let verb = if self.already_held == Some(true) {
+            "already leased"
+        } else {
+            "leased"
+        };
+        let Self {
+            pool,
+            cluster_deployment,
+            ..
+        } = self;
+        Some(format!(
+            "{} {verb} from pool {}/{} for {}",
+            self.resource_name()?,
+            pool.namespace,
+            pool.name,
+            cluster_deployment.name
+        ))
+    }
+
+    /// One line on why there is none.
+    pub(super) fn refusal(&self) -> Option<String> {
+        Some(format!("{}: {}", self.reason?.as_str(), self.message.as_ref()?))
+    }
+}
+
+impl PoolRelease {
+    pub(super) fn new(pool: PoolName, cluster_deployment: &str, released: &[String]) -> Self {
+        Self {
+            api_version: API_VERSION,
+            kind: "PoolRelease",
+            pool,
+            cluster_deployment: cluster_deployment.into(),
+            customizations: released.iter().map(|name| name.as_str().into()).collect(),
+        }
+    }
+
+    /// `RESOURCE/NAME` of each, a line each.
+    pub(super) fn resource_names(&self) -> String {
+        self.customizations
+            .iter()
+            .fold(String::new(), |text, name| text + &resource_name(name) + "\n")
+    }
+
+    /// A line for each entry, or one that there was none.
+    pub(super) fn sentences(&self) -> String {
+        let Self {
+            pool,
+            cluster_deployment,
+            customizations,
+            ..
+        } = self;
+        if customizations.is_empty() {
+            let (deployment, namespace, pool) = (&cluster_deployment.name, &pool.namespace, &pool.name);
+            return format!("{deployment} holds nothing from pool {namespace}/{pool}\n");
+        }
+        customizations.iter().fold(String::new(), |text, name| {
+            text + &resource_name(name) + " released\n"
+        })
+    }
+}
+
+fn resource_name(Name { name }: &Name) -> String {
+    format!("clusterdeploymentcustomization.hive.openshift.io/{name}")
+}
+
+/// `pool d/p has no free entry of 3: held: a by x, b by y; missing: c`.
+fn none_free(pool: &PoolName, entries: &[EntryState]) -> String {
+    let mut text = format!(
+        "pool {}/{} has no free entry of {}: ",
+        pool.namespace,
+        pool.name,
+        entries.len()
+    );
+    let states = [
+        ("held", "held"),
+        ("referenced", "used by a cluster without a lease"),
+        ("deleting", "being deleted"),
+        ("missing", "missing"),
+        ("free", "taken by others again and again"),
+    ];
+    let mut separator = "";
+    for (state, title) in states {
+        let such: Vec<_> = entries.iter().filter(|entry| entry.state == state).collect();
+        if such.is_empty() {
+            continue;
+        }
+        let names: Vec<_> = such
+            .iter()
+            .take(NAMED)
+            .map(|entry| entry.sentence(&pool.name))
+            .collect();
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{separator}{} {title}: {}", such.len(), names.join(", "));
+        if such.len() > NAMED {
+            let _ = write!(text, " and {} more", such.len() - NAMED);
+        }
+        separator = "; ";
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EntryState, PoolLease, PoolName, PoolRelease, Reason};
+    use crate::pool::model::{Deployment, Standing};
+
+    fn pool() -> PoolName {
+        PoolName {
+            namespace: "prod".to_owned(),
+            name: "vsphere".to_owned(),
+        }
+    }
+
+    fn held(holder: Option<&str>, pool: Option<&str>) -> Standing {
+        Standing::Held {
+            cluster_deployment: holder.map(str::to_owned),
+            pool: pool.map(str::to_owned),
+        }
+    }
+
+    fn exhausted() -> PoolLease {
+        let entries = [
+            ("a", held(Some("x"), Some("vsphere"))),
+            ("b", held(Some("y"), Some("other"))),
+            ("c", held(None, None)),
+            (
+                "d",
+                Standing::Referenced {
+                    by: Deployment {
+                        name: "z".to_owned(),
+                        pool: "vsphere".to_owned(),
+                    },
+                },
+            ),
+            ("e", Standing::Deleting),
+            ("f", Standing::Missing),
+        ];
+        let entries = entries.map(|(name, standing)| EntryState::new(name.to_owned(), standing));
+        PoolLease::exhausted(pool(), "us", entries.into())
+    }
+
+    #[test]
+    fn json_of_a_lease() {
+        let lease = PoolLease::leased(pool(), "us", "foo", false);
+        insta::assert_snapshot!(serde_json::to_string_pretty(&lease).unwrap());
+    }
+
+    #[test]
+    fn json_of_an_exhausted_pool() {
+        insta::assert_snapshot!(serde_json::to_string_pretty(&exhausted()).unwrap());
+    }
+
+    #[test]
+    fn json_of_a_release() {
+        let release = PoolRelease::new(pool(), "us", &["foo".to_owned()]);
+        insta::assert_snapshot!(serde_json::to_string_pretty(&release).unwrap());
+    }
+
+    #[test]
+    fn sentences() {
+        let refused = |reason, message: &str| PoolLease::refused(pool(), "us", reason, message.to_owned());
+        let many =
+            (0..12).map(|index| EntryState::new(format!("entry-{index}"), held(Some("x"), Some("vsphere"))));
+        let screens = [
+            PoolLease::leased(pool(), "us", "foo", false).sentence().unwrap(),
+            PoolLease::leased(pool(), "us", "foo", true).sentence().unwrap(),
+            exhausted().refusal().unwrap(),
+            PoolLease::exhausted(pool(), "us", many.collect())
+                .refusal()
+                .unwrap(),
+            refused(Reason::NoSuchEntry, "no inventory").refusal().unwrap(),
+            refused(Reason::Blocked, "Hive").refusal().unwrap(),
+            PoolRelease::new(pool(), "us", &["a".to_owned(), "b".to_owned()]).sentences(),
+            PoolRelease::new(pool(), "us", &["a".to_owned(), "b".to_owned()]).resource_names(),
+            PoolRelease::new(pool(), "us", &[]).sentences(),
+        ];
+        insta::assert_snapshot!(screens.join("\n"));
+    }
+}

@@ -1,0 +1,186 @@
+//! `kubectl kcp pool`: leases on the customizations of a cluster pool.
+//!
+//! - [`store`]: the pool and its customizations on the API server
+//! - [`entry`]: one customization, and the patches that take and give it back
+//! - [`model`]: what is free, and the order of choice
+//! - [`lease`], [`release`]: the writes
+//! - [`document`]: how the result is told
+
+mod arguments;
+mod document;
+mod entry;
+#[cfg(test)]
+mod fake;
+mod lease;
+mod model;
+mod release;
+mod store;
+
+pub use arguments::PoolArguments;
+
+use crate::{cluster::Error, session::Session, verdict::Verdict};
+use arguments::{LeaseArguments, LeaseName, LeaseOutput, PoolCommand, ReleaseArguments, ReleaseOutput};
+use document::{EntryState, PoolLease, PoolName, PoolRelease, Reason};
+use entry::Holder;
+use lease::Outcome;
+use store::{Deployments, Pool, Store};
+
+/// Runs `pool`.
+///
+/// # Errors
+/// When nothing could be decided.
+pub async fn run(arguments: PoolArguments, session: &Session) -> anyhow::Result<Verdict> {
+    match arguments.command {
+        PoolCommand::Lease(arguments) => run_lease(arguments, session).await,
+        PoolCommand::Release(arguments) => run_release(arguments, session).await,
+    }
+}
+
+async fn run_lease(arguments: LeaseArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let LeaseName {
+        pool,
+        cluster_deployment,
+        field_manager,
+    } = &arguments.lease;
+    let connection = session.connect().await?;
+    let store = Store::new(&connection, field_manager);
+    session.terminal.on_interrupt(format!(
+        "interrupted: a lease may have been taken; give it back with: kubectl kcp pool release {pool} \
+         --cluster-deployment {cluster_deployment} -n {}",
+        connection.namespace
+    ));
+    let result = take(&store, &connection.namespace, pool, cluster_deployment).await?;
+    match (arguments.output, result.sentence()) {
+        (Some(LeaseOutput::Json), _) => {
+            session.terminal.line(&serde_json::to_string_pretty(&result)?)?;
+        }
+        (Some(LeaseOutput::Name), _) => {
+            if let Some(name) = result.resource_name() {
+                session.terminal.line(&name)?;
+            }
+        }
+        (None, Some(sentence)) => session.terminal.line(&sentence)?,
+        (None, None) => {}
+    }
+    match result.refusal() {
+        Some(refusal) => {
+            session.terminal.note(&refusal);
+            Ok(Verdict::Negative)
+        }
+        None => Ok(Verdict::Met),
+    }
+}
+
+async fn take(
+    store: &Store<'_>,
+    namespace: &str,
+    pool_name: &str,
+    cluster_deployment: &str,
+) -> anyhow::Result<PoolLease> {
+    let pool = store.pool(pool_name).await?;
+    let deployments = store.deployments().await?;
+    let name = PoolName {
+        namespace: namespace.to_owned(),
+        name: pool_name.to_owned(),
+    };
+    let holder = Holder {
+        pool: pool_name,
+        cluster_deployment,
+    };
+    if let Some((reason, message)) = obstacle(store, &pool, deployments.as_ref(), holder).await? {
+        return Ok(PoolLease::refused(name, cluster_deployment, reason, message));
+    }
+    let references = deployments.as_ref().map(Deployments::by_customization);
+    Ok(
+        match lease::lease(store, &pool.inventory(), references.as_ref(), holder).await? {
+            Outcome::Leased {
+                customization,
+                already,
+            } => PoolLease::leased(name, cluster_deployment, &customization, already),
+            Outcome::Exhausted(standings) => {
+                let entries = standings
+                    .into_iter()
+                    .map(|(name, standing)| EntryState::new(name, standing));
+                PoolLease::exhausted(name, cluster_deployment, entries.collect())
+            }
+            Outcome::Bound {
+                customization,
+                standing,
+            } => {
+                let state = EntryState::new(customization, standing);
+                let message = format!(
+                    "ClusterDeployment {cluster_deployment} was made with {}, and gets no other",
+                    state.described(pool_name)
+                );
+                PoolLease::refused(name, cluster_deployment, Reason::Blocked, message)
+            }
+        },
+    )
+}
+
+/// What keeps a lease from being taken at all.
+async fn obstacle(
+    store: &Store<'_>,
+    pool: &Pool,
+    deployments: Option<&Deployments>,
+    holder: Holder<'_>,
+) -> Result<Option<(Reason, String)>, Error> {
+    let Holder {
+        pool: name,
+        cluster_deployment,
+    } = holder;
+    if pool.inventory().is_empty() {
+        let message = format!("pool {name} has no inventory: there is nothing to lease");
+        return Ok(Some((Reason::NoSuchEntry, message)));
+    }
+    if pool.is_deleting() {
+        return Ok(Some((Reason::Blocked, format!("pool {name} is being deleted"))));
+    }
+    if pool.is_run_by_hive() {
+        let is_made_for_it = match deployments {
+            Some(deployments) => deployments.contains(cluster_deployment, name),
+            None => store.has_deployment(cluster_deployment, name).await?,
+        };
+        if !is_made_for_it {
+            let message = format!(
+                "Hive runs pool {name} and would revoke the lease at once: there is no ClusterDeployment \
+                 {cluster_deployment} of that pool; create a ClusterClaim to get a cluster from Hive"
+            );
+            return Ok(Some((Reason::Blocked, message)));
+        }
+    }
+    Ok(None)
+}
+
+async fn run_release(arguments: ReleaseArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let LeaseName {
+        pool,
+        cluster_deployment,
+        field_manager,
+    } = &arguments.lease;
+    let connection = session.connect().await?;
+    let store = Store::new(&connection, field_manager);
+    let released = release::release(
+        &store,
+        Holder {
+            pool,
+            cluster_deployment,
+        },
+    )
+    .await?;
+    if released.is_empty() {
+        // A lease outlives its pool, and can still be given back; a name that was mistyped must not look like that.
+        store.pool(pool).await?;
+    }
+    let name = PoolName {
+        namespace: connection.namespace.clone(),
+        name: pool.clone(),
+    };
+    let result = PoolRelease::new(name, cluster_deployment, &released);
+    session.terminal.print(&match arguments.output {
+        Some(ReleaseOutput::Json) => format!("{}\n", serde_json::to_string_pretty(&result)?),
+        Some(ReleaseOutput::Name) => result.resource_names(),
+        None => result.sentences(),
+    })?;
+    Ok(Verdict::Met)
+}

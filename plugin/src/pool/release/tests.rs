@@ -1,0 +1,85 @@
+//! Releases under contention and faults.
+
+use serde_json::json;
+
+use super::release;
+use crate::pool::{
+    entry::Holder,
+    fake::{Fake, Fault, reserved},
+};
+
+const HOLDER: Holder<'_> = Holder {
+    pool: "pool",
+    cluster_deployment: "us",
+};
+
+fn release_all(fake: &Fake) -> anyhow::Result<Vec<String>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(release(fake, HOLDER))
+}
+
+fn held(faults: &[Option<Fault>]) -> Fake {
+    let fake = Fake::free(&["a"]).with_faults(faults);
+    fake.put("b", &reserved("us"));
+    fake.put("c", &reserved("them"));
+    fake
+}
+
+#[test]
+fn gives_back_the_holders_own_only() {
+    let fake = held(&[]);
+    assert_eq!(release_all(&fake).unwrap(), ["b"]);
+    assert_eq!(*fake.writes.borrow(), ["b"]);
+    assert_eq!(fake.holder("b"), None);
+    assert_eq!(fake.status("b")["conditions"][0]["status"], "True");
+    assert_eq!(fake.holder("c").as_deref(), Some("them"));
+}
+
+#[test]
+fn twice_is_once() {
+    let fake = held(&[]);
+    release_all(&fake).unwrap();
+    assert!(release_all(&fake).unwrap().is_empty());
+    assert_eq!(fake.writes.borrow().len(), 1);
+}
+
+#[test]
+fn gives_back_all_that_the_holder_has() {
+    let fake = held(&[]);
+    fake.put("d", &reserved("us"));
+    assert_eq!(release_all(&fake).unwrap(), ["b", "d"]);
+}
+
+#[test]
+fn the_same_name_in_another_pool_is_another_holder() {
+    let fake = Fake::default();
+    let mut status = reserved("us");
+    status["clusterPoolRef"] = json!({"name": "other"});
+    fake.put("a", &status);
+    assert!(release_all(&fake).unwrap().is_empty());
+    assert_eq!(fake.holder("a").as_deref(), Some("us"));
+}
+
+#[test]
+fn what_befalls_the_write() {
+    for (fault, released, writes) in [
+        (Fault::Touched, &["b"][..], 2),
+        (Fault::RequestLost, &["b"], 2),
+        (Fault::AnswerLost, &["b"], 1),
+        (Fault::Deleted, &[], 1),
+        (Fault::Overtaken, &[], 1),
+    ] {
+        let fake = held(&[Some(fault)]);
+        assert_eq!(release_all(&fake).unwrap(), released, "{fault:?}");
+        assert_eq!(fake.writes.borrow().len(), writes, "{fault:?}");
+    }
+}
+
+#[test]
+fn an_entry_that_keeps_changing_ends_it() {
+    let error = release_all(&held(&[Some(Fault::Touched); 100])).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "cannot release: the customizations of us keep changing"
+    );
+}

@@ -1,0 +1,297 @@
+//! The pool and its customizations on the API server.
+
+use jiff::Timestamp;
+use kcp_rules::api::hive::{ClusterPoolReference, InventoryEntry};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{
+    entry::Entry,
+    model::{Deployment, References},
+};
+use crate::cluster::{Connection, Error, Kind, Write};
+
+/// Hive's finalizer on each pool that it runs.
+const HIVE_FINALIZER: &str = "hive.openshift.io/clusters";
+
+const HIVE: &str = "Hive (or its kinds alone, manifests/dev/crds)";
+
+pub(super) const CLUSTER_POOL: Kind = hive("ClusterPool", "clusterpools");
+pub(super) const CUSTOMIZATION: Kind = hive(
+    "ClusterDeploymentCustomization",
+    "clusterdeploymentcustomizations",
+);
+pub(super) const CLUSTER_DEPLOYMENT: Kind = hive("ClusterDeployment", "clusterdeployments");
+
+const fn hive(kind: &'static str, plural: &'static str) -> Kind {
+    Kind {
+        group: "hive.openshift.io",
+        kind,
+        plural,
+        versions: &["v1"],
+        product: HIVE,
+    }
+}
+
+/// A `ClusterPool`, as far as leases need it.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Pool {
+    metadata: PoolMetadata,
+    spec: PoolSpec,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PoolMetadata {
+    #[serde(default)]
+    finalizers: Vec<String>,
+    #[serde(default)]
+    deletion_timestamp: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct PoolSpec {
+    #[serde(default)]
+    inventory: Option<Vec<InventoryEntry>>,
+}
+
+impl Pool {
+    /// Whether Hive's controller looks after the pool.
+    pub(super) fn is_run_by_hive(&self) -> bool {
+        self.metadata
+            .finalizers
+            .iter()
+            .any(|finalizer| finalizer == HIVE_FINALIZER)
+    }
+
+    pub(super) fn is_deleting(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+
+    /// The customizations named, each once, in the pool's order.
+    pub(super) fn inventory(&self) -> Vec<&str> {
+        let mut names = Vec::new();
+        for entry in self.spec.inventory.iter().flatten() {
+            if !entry.name.is_empty() && !names.contains(&entry.name.as_str()) {
+                names.push(entry.name.as_str());
+            }
+        }
+        names
+    }
+}
+
+#[derive(Deserialize)]
+struct WireDeployment {
+    metadata: WireMetadata,
+    #[serde(default)]
+    spec: WireSpec,
+}
+
+#[derive(Deserialize)]
+struct WireMetadata {
+    name: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireSpec {
+    #[serde(default)]
+    cluster_pool_ref: Option<ClusterPoolReference>,
+}
+
+/// What came of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    /// It is stored.
+    Stored,
+    /// The object had changed, or is gone: nothing is stored.
+    Refused,
+    /// Nobody knows: no answer, or none that tells.
+    Unknown,
+}
+
+/// The customizations of one namespace, as a lease reads and writes them.
+#[allow(async_fn_in_trait, reason = "used in this crate, on one thread")]
+pub(super) trait Customizations {
+    /// All of them, as they are now.
+    async fn list(&self) -> Result<Vec<Entry>, Error>;
+
+    /// One of them, as it is now; none when there is no such.
+    async fn get(&self, name: &str) -> Result<Option<Entry>, Error>;
+
+    /// Writes a status, once. An error is one that no other entry would escape.
+    async fn write_status(&self, name: &str, patch: &Value) -> Result<Written, Error>;
+
+    /// The time.
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+}
+
+/// The real ones.
+pub(super) struct Store<'c> {
+    connection: &'c Connection,
+    field_manager: &'c str,
+}
+
+impl<'c> Store<'c> {
+    pub(super) fn new(connection: &'c Connection, field_manager: &'c str) -> Self {
+        Self {
+            connection,
+            field_manager,
+        }
+    }
+
+    /// The pool.
+    pub(super) async fn pool(&self, name: &str) -> Result<Pool, Error> {
+        self.connection
+            .get(&CLUSTER_POOL.at("v1"), &self.connection.namespace, name)
+            .await
+            .map_err(of_hive)
+    }
+
+    /// The clusters that were made for pools of this namespace; none when we may not know.
+    pub(super) async fn deployments(&self) -> Result<Option<Deployments>, Error> {
+        match self
+            .connection
+            .list::<WireDeployment>(&CLUSTER_DEPLOYMENT.at("v1"), None, None)
+            .await
+        {
+            Ok(deployments) => Ok(Some(Deployments::of(&self.connection.namespace, deployments))),
+            Err(Error::Forbidden { .. } | Error::NotServed { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether a cluster of this name is there and was made for the pool. By Hive's custom its namespace has its
+    /// name.
+    pub(super) async fn has_deployment(&self, name: &str, pool: &str) -> Result<bool, Error> {
+        match self
+            .connection
+            .get::<WireDeployment>(&CLUSTER_DEPLOYMENT.at("v1"), name, name)
+            .await
+        {
+            Ok(deployment) => {
+                Ok(Deployments::of(&self.connection.namespace, vec![deployment]).contains(name, pool))
+            }
+            Err(Error::NotFound { .. }) => Ok(false),
+            Err(error) => Err(of_hive(error)),
+        }
+    }
+}
+
+impl Customizations for Store<'_> {
+    async fn list(&self) -> Result<Vec<Entry>, Error> {
+        self.connection
+            .list(&CUSTOMIZATION.at("v1"), Some(&self.connection.namespace), None)
+            .await
+            .map_err(of_hive)
+    }
+
+    async fn get(&self, name: &str) -> Result<Option<Entry>, Error> {
+        match self
+            .connection
+            .get(&CUSTOMIZATION.at("v1"), &self.connection.namespace, name)
+            .await
+        {
+            Ok(entry) => Ok(Some(entry)),
+            Err(Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(of_hive(error)),
+        }
+    }
+
+    async fn write_status(&self, name: &str, patch: &Value) -> Result<Written, Error> {
+        let written = self
+            .connection
+            .patch(&Write {
+                resource: &CUSTOMIZATION.at("v1"),
+                namespace: &self.connection.namespace,
+                name,
+                subresource: Some("status"),
+                patch,
+                field_manager: self.field_manager,
+                dry_run: false,
+            })
+            .await;
+        match written {
+            Ok(_) => Ok(Written::Stored),
+            Err(error) => outcome(&error).ok_or_else(|| of_hive(error)),
+        }
+    }
+}
+
+/// What a failed write tells of its outcome; none when it was refused for what it asked, or by whom. An answer that was
+/// not understood, a server's own fault and a lost connection leave open whether it has stored.
+fn outcome(failure: &Error) -> Option<Written> {
+    match failure {
+        Error::Conflict { .. } | Error::NotFound { .. } => Some(Written::Refused),
+        Error::Timeout { .. }
+        | Error::Tls { .. }
+        | Error::Unreachable { .. }
+        | Error::Busy { .. }
+        | Error::Malformed { .. }
+        | Error::Answer { code: 500.., .. } => Some(Written::Unknown),
+        _ => None,
+    }
+}
+
+fn of_hive(error: Error) -> Error {
+    match error {
+        Error::NotServed { resource, server, .. } => Error::NotServed {
+            resource,
+            product: HIVE,
+            server,
+        },
+        other => other,
+    }
+}
+
+/// The clusters that were made for pools of one namespace.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Deployments {
+    all: Vec<(Deployment, Option<String>)>,
+}
+
+impl Deployments {
+    fn of(namespace: &str, deployments: Vec<WireDeployment>) -> Self {
+        let all = deployments.into_iter().filter_map(|deployment| {
+            let reference = deployment
+                .spec
+                .cluster_pool_ref
+                .filter(|reference| reference.namespace == namespace)?;
+            let customization = reference
+                .cluster_deployment_customization
+                .map(|reference| reference.name);
+            let deployment = Deployment {
+                name: deployment.metadata.name,
+                pool: reference.pool_name,
+            };
+            Some((deployment, customization.filter(|name| !name.is_empty())))
+        });
+        Self { all: all.collect() }
+    }
+
+    /// Whether there is a cluster of this name that was made for the pool.
+    pub(super) fn contains(&self, name: &str, pool: &str) -> bool {
+        self.all
+            .iter()
+            .any(|(deployment, _)| deployment.name == name && deployment.pool == pool)
+    }
+
+    /// By customization.
+    pub(super) fn by_customization(&self) -> References {
+        let mut references = References::new();
+        for (deployment, customization) in &self.all {
+            if let Some(customization) = customization {
+                references
+                    .entry(customization.clone())
+                    .or_default()
+                    .insert(deployment.clone());
+            }
+        }
+        references
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,209 @@
+//! Whether a rollout may start, and the patch that starts it.
+
+use jiff::Timestamp;
+use kcp_rules::api::{DecodeError, control_plane::Shape};
+use serde_json::{Value, json};
+
+use crate::{control_plane::ControlPlane, judgement::judge_update};
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Decision {
+    /// Not allowed, and why, a line each.
+    Refused(Vec<String>),
+    /// Send this.
+    Patch {
+        /// A merge patch under the resource version that was judged.
+        patch: Value,
+        /// The time in it.
+        after: Timestamp,
+        /// What the rules say without refusing it.
+        warnings: Vec<String>,
+    },
+}
+
+/// Decides on a control plane as the server wrote it, in the version of `api_version`.
+///
+/// # Errors
+/// When the control plane does not have its kind's types.
+pub fn decide(
+    text: &str,
+    control_plane: &ControlPlane,
+    cluster_is_paused: bool,
+    api_version: &str,
+    now: Timestamp,
+) -> Result<Decision, DecodeError> {
+    let mut why = obstacles(control_plane, cluster_is_paused, now);
+    // Whole seconds: the API's times have no fraction.
+    let after = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    let spec = match Shape::of(api_version) {
+        Shape::V1Beta1 => json!({"rolloutAfter": after.to_string()}),
+        Shape::V1Beta2 => json!({"rollout": {"after": after.to_string()}}),
+    };
+    let judgement = judge_update(text, &patched(text, &spec)?)?;
+    why.extend(judgement.denials);
+    if !why.is_empty() {
+        return Ok(Decision::Refused(why));
+    }
+    Ok(Decision::Patch {
+        patch: json!({
+            "metadata": {"resourceVersion": control_plane.resource_version},
+            "spec": spec
+        }),
+        after,
+        warnings: judgement.warnings,
+    })
+}
+
+fn obstacles(control_plane: &ControlPlane, cluster_is_paused: bool, now: Timestamp) -> Vec<String> {
+    let mut why = Vec::new();
+    if control_plane.deleting_since.is_some() {
+        why.push("the control plane is being deleted".to_owned());
+    }
+    if control_plane.paused {
+        why.push("the control plane is paused by its annotation cluster.x-k8s.io/paused".to_owned());
+    }
+    if cluster_is_paused {
+        why.push("the control plane's Cluster is paused: spec.paused is true".to_owned());
+    }
+    if !control_plane.initialized {
+        why.push("the control plane has not come up yet: there is nothing to replace".to_owned());
+    } else if !control_plane.is_observed() {
+        why.push("the controller has not seen the latest change of the spec yet".to_owned());
+    } else if control_plane.is("RollingOut") || control_plane.up_to_date_replicas < control_plane.replicas {
+        why.push(format!(
+            "a rollout is in progress: {} of {} Machines are up to date",
+            control_plane.up_to_date_replicas,
+            control_plane.desired()
+        ));
+    }
+    if let Some(planned) = control_plane.rollout_after.filter(|after| *after > now) {
+        why.push(format!("a rollout is planned for {planned} already"));
+    }
+    why
+}
+
+/// The object with the fields of a spec set, as a merge patch would set them.
+fn patched(text: &str, spec: &Value) -> Result<String, DecodeError> {
+    let mut object: Value = kcp_rules::api::decode(text)?;
+    merge(&mut object, &json!({ "spec": spec }));
+    Ok(object.to_string())
+}
+
+/// RFC 7386 without the removal of fields.
+fn merge(target: &mut Value, patch: &Value) {
+    match (target, patch) {
+        (Value::Object(target), Value::Object(patch)) => {
+            for (key, value) in patch {
+                merge(target.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (target, patch) => *target = patch.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kcp_rules::case::{Base, V1BETA1, V1BETA2};
+    use serde_json::json;
+
+    use super::{Decision, decide};
+    use crate::control_plane::{
+        ConditionStatus::True,
+        ControlPlane,
+        example::{condition, healthy, minutes_ago, now, set},
+    };
+
+    fn decision(control_plane: &ControlPlane, cluster_is_paused: bool, version: &str) -> Decision {
+        let object = Base::ControlPlane(if version == "v1beta1" { V1BETA1 } else { V1BETA2 }).object();
+        let api_version = format!("controlplane.cluster.x-k8s.io/{version}");
+        let now = now() + jiff::SignedDuration::from_millis(700);
+        decide(
+            &object.to_string(),
+            control_plane,
+            cluster_is_paused,
+            &api_version,
+            now,
+        )
+        .expect("decodes")
+    }
+
+    #[test]
+    fn each_version_has_its_own_field() {
+        let time = "2026-08-21T12:00:00Z";
+        for (version, spec) in [
+            ("v1beta1", json!({"rolloutAfter": time})),
+            ("v1beta2", json!({"rollout": {"after": time}})),
+            ("v1beta3", json!({"rollout": {"after": time}})),
+        ] {
+            let patch = json!({"metadata": {"resourceVersion": "12"}, "spec": spec});
+            let expected = Decision::Patch {
+                patch,
+                after: now(),
+                warnings: vec![],
+            };
+            assert_eq!(
+                decision(&healthy(3).control_plane, false, version),
+                expected,
+                "{version}"
+            );
+        }
+    }
+
+    #[test]
+    fn refuses_what_would_not_roll_out() {
+        type Case = (&'static str, bool, fn(&mut ControlPlane), &'static str);
+        let cases: &[Case] = &[
+            ("paused", false, |c| c.paused = true, "paused by its annotation"),
+            ("cluster_paused", true, |_| {}, "Cluster is paused"),
+            (
+                "deleting",
+                false,
+                |c| c.deleting_since = Some(minutes_ago(1)),
+                "being deleted",
+            ),
+            (
+                "not_initialized",
+                false,
+                |c| c.initialized = false,
+                "has not come up yet",
+            ),
+            (
+                "not_observed",
+                false,
+                |c| c.generation += 1,
+                "has not seen the latest change",
+            ),
+            (
+                "outdated_machines",
+                false,
+                |c| c.up_to_date_replicas = 1,
+                "in progress: 1 of 3",
+            ),
+            (
+                "rolling_out",
+                false,
+                |c| set(&mut c.conditions, condition("RollingOut", True, "")),
+                "in progress",
+            ),
+            (
+                "planned",
+                false,
+                |c| c.rollout_after = Some(minutes_ago(-5)),
+                "planned for 2026-08-21T12:05:00Z",
+            ),
+        ];
+        for (name, cluster_is_paused, change, reason) in cases {
+            let mut control_plane = healthy(3).control_plane;
+            change(&mut control_plane);
+            let decision = decision(&control_plane, *cluster_is_paused, "v1beta2");
+            let Decision::Refused(why) = decision else {
+                panic!("{name} is not refused");
+            };
+            assert!(
+                matches!(&why[..], [only] if only.contains(reason)),
+                "{name}: {why:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Whether a control plane may be scaled, and the patch that does it.
+
+use kcp_rules::api::DecodeError;
+use serde_json::{Value, json};
+
+use crate::{control_plane::ControlPlane, judgement::judge_scale};
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Decision {
+    /// The spec asks for that number already.
+    Unchanged,
+    /// Not allowed, and why, a line each.
+    Refused(Vec<String>),
+    /// Send this.
+    Patch {
+        /// A merge patch under the resource version that was judged.
+        patch: Value,
+        /// None for the object itself.
+        subresource: Option<&'static str>,
+        /// What the rules say without refusing it.
+        warnings: Vec<String>,
+    },
+}
+
+/// Decides on a control plane as the server wrote it.
+///
+/// # Errors
+/// When the control plane does not have its kind's types.
+pub fn decide(text: &str, control_plane: &ControlPlane, replicas: i64) -> Result<Decision, DecodeError> {
+    if control_plane.desired_replicas == Some(replicas) {
+        return Ok(Decision::Unchanged);
+    }
+    let mut judgement = judge_scale(text, replicas)?;
+    if control_plane.deleting_since.is_some() {
+        judgement
+            .denials
+            .push("the control plane is being deleted".to_owned());
+    }
+    if !judgement.denials.is_empty() {
+        return Ok(Decision::Refused(judgement.denials));
+    }
+    if control_plane.paused || control_plane.is("Paused") {
+        let warning = "the control plane is paused: nothing happens until that is lifted";
+        judgement.warnings.push(warning.to_owned());
+    }
+    // Without spec.replicas the API server has no scale to read and answers 500: then the object itself is patched.
+    let subresource = control_plane.desired_replicas.map(|_| "scale");
+    Ok(Decision::Patch {
+        patch: json!({
+            "metadata": {"resourceVersion": control_plane.resource_version},
+            "spec": {"replicas": replicas}
+        }),
+        subresource,
+        warnings: judgement.warnings,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use kcp_rules::case::{Base, V1BETA2};
+    use serde_json::json;
+
+    use super::{Decision, decide};
+    use crate::control_plane::example::{healthy, minutes_ago};
+
+    #[test]
+    fn decides_by_the_rules_and_writes_under_the_version_judged() {
+        let object = Base::ControlPlane(V1BETA2).object().to_string();
+        let three = healthy(3).control_plane;
+        let decide = |control_plane, replicas| decide(&object, control_plane, replicas).expect("decodes");
+
+        assert_eq!(decide(&three, 3), Decision::Unchanged);
+        for refused in [-1, 0, 2, 4] {
+            let decision = decide(&three, refused);
+            assert!(
+                matches!(&decision, Decision::Refused(lines) if !lines.is_empty()),
+                "{refused}: {decision:?}"
+            );
+        }
+        let patch = json!({"metadata": {"resourceVersion": "12"}, "spec": {"replicas": 5}});
+        assert_eq!(
+            decide(&three, 5),
+            Decision::Patch {
+                patch: patch.clone(),
+                subresource: Some("scale"),
+                warnings: vec![]
+            }
+        );
+
+        let mut unset = three.clone();
+        unset.desired_replicas = None;
+        assert_eq!(
+            decide(&unset, 5),
+            Decision::Patch {
+                patch,
+                subresource: None,
+                warnings: vec![]
+            }
+        );
+
+        let mut paused = three.clone();
+        paused.paused = true;
+        let decision = decide(&paused, 5);
+        assert!(
+            matches!(&decision, Decision::Patch { warnings, .. } if warnings.len() == 1),
+            "{decision:?}"
+        );
+
+        let mut leaving = three.clone();
+        leaving.deleting_since = Some(minutes_ago(1));
+        assert_eq!(
+            decide(&leaving, 5),
+            Decision::Refused(vec!["the control plane is being deleted".to_owned()])
+        );
+    }
+}

@@ -1,0 +1,97 @@
+//! The text of `scale`.
+
+use std::fmt::Write as _;
+
+use owo_colors::OwoColorize as _;
+
+use crate::{
+    arguments::DryRun,
+    terminal::{escape, style::BAD},
+};
+
+/// `3`, or what stands for a number that is not set.
+fn number(replicas: Option<i64>) -> String {
+    replicas.map_or_else(|| "an unset number".to_owned(), |replicas| replicas.to_string())
+}
+
+/// The spec asks for that already.
+pub fn unchanged(name: &str, replicas: i64) -> String {
+    format!(
+        "kubeadmcontrolplane/{} unchanged: replicas is {replicas} already\n",
+        escape(name)
+    )
+}
+
+/// It was written.
+pub fn scaled(name: &str, from: Option<i64>, to: i64, dry_run: Option<DryRun>) -> String {
+    let (name, from, mark) = (escape(name), number(from), DryRun::mark(dry_run));
+    format!("kubeadmcontrolplane/{name} scaled from {from} to {to}{mark}\n")
+}
+
+/// It was followed to its end.
+pub fn done(name: &str, replicas: i64) -> String {
+    let machines = if replicas == 1 { "Machine" } else { "Machines" };
+    format!(
+        "kubeadmcontrolplane/{} has {replicas} {machines}, ready and up to date\n",
+        escape(name)
+    )
+}
+
+/// It was refused, by the rules or by the server.
+pub fn refused(name: &str, from: Option<i64>, to: i64, by: &str, why: &[String]) -> String {
+    let mut text = format!(
+        "kubeadmcontrolplane/{} {} from {} to {to}: refused by {by}\n",
+        escape(name),
+        "not scaled".style(BAD),
+        number(from)
+    );
+    for line in why {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "  {}", escape(line));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{done, refused, scaled, unchanged};
+    use crate::{arguments::DryRun, terminal::plain};
+
+    #[test]
+    fn one_line_says_what_was_done() {
+        assert_eq!(
+            unchanged("c1-cp", 3),
+            "kubeadmcontrolplane/c1-cp unchanged: replicas is 3 already\n"
+        );
+        assert_eq!(
+            scaled("c1-cp", Some(1), 3, None),
+            "kubeadmcontrolplane/c1-cp scaled from 1 to 3\n"
+        );
+        assert_eq!(
+            scaled("c1-cp", None, 3, Some(DryRun::Server)),
+            "kubeadmcontrolplane/c1-cp scaled from an unset number to 3 (server dry run)\n"
+        );
+    }
+
+    #[test]
+    fn one_line_says_that_it_is_done() {
+        assert_eq!(
+            done("c1-cp", 3),
+            "kubeadmcontrolplane/c1-cp has 3 Machines, ready and up to date\n"
+        );
+        assert_eq!(
+            done("c1-cp", 1),
+            "kubeadmcontrolplane/c1-cp has 1 Machine, ready and up to date\n"
+        );
+    }
+
+    #[test]
+    fn a_refusal_gives_every_reason() {
+        let why = ["spec.replicas: Forbidden: 4: even".to_owned(), "more".to_owned()];
+        insta::assert_snapshot!(plain(&refused("c1-cp", Some(3), 4, "the rules", &why)), @r"
+        kubeadmcontrolplane/c1-cp not scaled from 3 to 4: refused by the rules
+          spec.replicas: Forbidden: 4: even
+          more
+        ");
+    }
+}

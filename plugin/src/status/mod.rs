@@ -1,0 +1,88 @@
+//! `kubectl kcp status`: control planes, their Machines, what is wrong with them, and a verdict.
+//!
+//! - [`health`]: the verdict, from conditions and counts
+//! - [`finding`]: one thing that is wrong
+//! - [`document`]: the JSON
+//! - [`screen`]: the text
+
+pub mod document;
+pub mod finding;
+pub mod health;
+mod machine_health;
+pub mod screen;
+
+mod arguments;
+
+use anyhow::Context as _;
+pub use arguments::StatusArguments;
+use arguments::StatusOutput;
+use jiff::Timestamp;
+
+use crate::{
+    control_plane::{Reader, Snapshot},
+    session::Session,
+    verdict::Verdict,
+};
+use document::{ControlPlaneStatus, ControlPlaneStatusList};
+use health::{Assessment, assess};
+
+/// Runs `status`.
+///
+/// # Errors
+/// When the cluster cannot be read or the result not be written.
+pub async fn run(arguments: StatusArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let connection = session.connect().await?;
+    let reader = Reader::discover(&connection).await?;
+    let (text, verdict) = if let Some(name) = &arguments.name {
+        one(&reader, name, arguments.output).await?
+    } else {
+        let namespace = (!arguments.all_namespaces).then_some(connection.namespace.as_str());
+        several(&reader, namespace, arguments.output).await?
+    };
+    session.terminal.print(&text).context("cannot write to stdout")?;
+    Ok(verdict)
+}
+
+async fn one(
+    reader: &Reader<'_>,
+    name: &str,
+    output: Option<StatusOutput>,
+) -> anyhow::Result<(String, Verdict)> {
+    let snapshot = reader.snapshot(&reader.connection.namespace, name).await?;
+    let now = Timestamp::now();
+    let assessment = assess(&snapshot, now);
+    let text = match output {
+        Some(StatusOutput::Json) => json(&ControlPlaneStatus::of(&snapshot, &assessment))?,
+        None => screen::one(&snapshot, &assessment, now),
+    };
+    Ok((text, assessment.health.verdict()))
+}
+
+/// `namespace` is none for all of them.
+async fn several(
+    reader: &Reader<'_>,
+    namespace: Option<&str>,
+    output: Option<StatusOutput>,
+) -> anyhow::Result<(String, Verdict)> {
+    let snapshots = reader.snapshots(namespace).await?;
+    let now = Timestamp::now();
+    let assessed: Vec<(Snapshot, Assessment)> = snapshots
+        .into_iter()
+        .map(|snapshot| {
+            let assessment = assess(&snapshot, now);
+            (snapshot, assessment)
+        })
+        .collect();
+    let text = match output {
+        Some(StatusOutput::Json) => json(&ControlPlaneStatusList::of(&assessed))?,
+        None => screen::list(&assessed, namespace, now),
+    };
+    let verdicts = assessed.iter().map(|(_, assessment)| assessment.health.verdict());
+    Ok((text, Verdict::worst(verdicts)))
+}
+
+fn json(document: &impl serde::Serialize) -> anyhow::Result<String> {
+    let mut text = serde_json::to_string_pretty(document)?;
+    text.push('\n');
+    Ok(text)
+}

@@ -1,0 +1,169 @@
+//! How results and errors are shown: data on stdout, `error:` and `hint:` on stderr.
+//!
+//! Screens are rendered with colour always; the streams take it out where it does not belong.
+
+use std::{
+    io::{self, IsTerminal as _, Write},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use anstream::{AutoStream, ColorChoice};
+
+pub mod escape;
+pub mod style;
+pub mod table;
+
+pub use escape::{escape, escape_lines};
+use indicatif::{ProgressBar, ProgressFinish};
+use owo_colors::OwoColorize as _;
+
+use crate::arguments::global::ColorWhen;
+
+/// stdout and stderr. Clones are the same terminal.
+#[derive(Clone, Debug)]
+pub struct Terminal {
+    color: ColorChoice,
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    spinner: Option<ProgressBar>,
+    on_interrupt: Option<String>,
+}
+
+impl Terminal {
+    /// The process' own streams.
+    pub fn new(color: ColorWhen) -> Self {
+        let color = match color {
+            ColorWhen::Auto => ColorChoice::Auto,
+            ColorWhen::Always => ColorChoice::Always,
+            ColorWhen::Never => ColorChoice::Never,
+        };
+        Self {
+            color,
+            shared: Arc::default(),
+        }
+    }
+
+    /// Writes a result to stdout, as it stands. A reader that has gone away is no error: the verdict still counts.
+    ///
+    /// # Errors
+    /// When stdout cannot be written to: a full disk, say.
+    pub fn print(&self, text: &str) -> io::Result<()> {
+        self.around_spinner(|| {
+            let mut stdout = AutoStream::new(io::stdout(), self.color).lock();
+            ignore_closed_pipe(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+        })
+    }
+
+    /// Writes a line to stdout.
+    ///
+    /// # Errors
+    /// When stdout cannot be written to.
+    pub fn line(&self, text: &str) -> io::Result<()> {
+        self.print(&format!("{text}\n"))
+    }
+
+    /// Writes an error, its causes and what to try next to stderr, a line each.
+    pub fn error(&self, error: &anyhow::Error, hint: Option<&str>) {
+        self.stderr(&format!(
+            "{} {}",
+            "error:".red().bold(),
+            escape(&format!("{error:#}"))
+        ));
+        if let Some(hint) = hint {
+            self.stderr(&format!("{} {}", "hint:".cyan().bold(), escape(hint)));
+        }
+    }
+
+    /// Writes a line to stderr: a remark that is not part of the result.
+    pub fn note(&self, text: &str) {
+        self.stderr(&escape(text));
+    }
+
+    fn stderr(&self, line: &str) {
+        self.around_spinner(|| {
+            // When stderr is gone there is nobody left to tell.
+            let _ = writeln!(AutoStream::new(io::stderr(), self.color).lock(), "{line}");
+        });
+    }
+
+    /// Shows that something goes on, where a person watches. Lines written meanwhile stand above it.
+    pub fn spin(&self, message: &str) {
+        if !io::stderr().is_terminal() {
+            return;
+        }
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let spinner = shared.spinner.get_or_insert_with(|| {
+            let spinner = ProgressBar::new_spinner().with_finish(ProgressFinish::AndClear);
+            spinner.enable_steady_tick(Duration::from_millis(120));
+            spinner
+        });
+        spinner.set_message(escape(message).into_owned());
+    }
+
+    /// Takes the spinner away.
+    pub fn stop_spinning(&self) {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(spinner) = shared.spinner.take() {
+            spinner.finish_and_clear();
+        }
+    }
+
+    /// What to say should the user interrupt from here on: what goes on by itself, and how to follow it.
+    pub fn on_interrupt(&self, note: impl Into<String>) {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.on_interrupt = Some(note.into());
+    }
+
+    /// The user has interrupted.
+    pub fn interrupted(&self) {
+        self.stop_spinning();
+        let note = {
+            let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+            shared.on_interrupt.take()
+        };
+        if let Some(note) = note {
+            self.note(&note);
+        }
+    }
+
+    fn around_spinner<R>(&self, write: impl FnOnce() -> R) -> R {
+        let spinner = {
+            let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+            shared.spinner.clone()
+        };
+        match spinner {
+            Some(spinner) => spinner.suspend(write),
+            None => write(),
+        }
+    }
+}
+
+fn ignore_closed_pipe(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+/// Text as it would be without a terminal.
+#[cfg(test)]
+pub(crate) fn plain(text: &str) -> String {
+    anstream::adapter::strip_str(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::ignore_closed_pipe;
+
+    #[test]
+    fn a_closed_pipe_is_silent_and_a_full_disk_is_not() {
+        assert!(ignore_closed_pipe(Err(io::ErrorKind::BrokenPipe.into())).is_ok());
+        assert!(ignore_closed_pipe(Err(io::ErrorKind::StorageFull.into())).is_err());
+    }
+}

@@ -1,0 +1,67 @@
+//! What a command decided, and its exit code.
+
+use std::process::ExitCode;
+
+/// What a command decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// What was asked is so, or has been done.
+    Met,
+    /// It is not so, or was refused: unhealthy, denied, blocked, exhausted, timed out. The output says why.
+    Negative,
+    /// Nothing was decided: usage, input and output, the API, permissions.
+    Undecided,
+    /// Stopped by SIGINT.
+    Interrupted,
+}
+
+impl Verdict {
+    /// The exit code: 130 is a shell's 128 + SIGINT.
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Met => 0,
+            Self::Negative => 1,
+            Self::Undecided => 2,
+            Self::Interrupted => 130,
+        }
+    }
+
+    /// The verdict on several things at once: what could not be decided outweighs what is negative.
+    pub fn worst(verdicts: impl IntoIterator<Item = Self>) -> Self {
+        verdicts
+            .into_iter()
+            .max_by_key(|verdict| verdict.code())
+            .unwrap_or(Self::Met)
+    }
+}
+
+impl From<Verdict> for ExitCode {
+    fn from(verdict: Verdict) -> Self {
+        Self::from(verdict.code())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Verdict::{self, Interrupted, Met, Negative, Undecided};
+
+    #[test]
+    fn exit_codes_are_those_of_the_reference() {
+        assert_eq!(
+            [Met, Negative, Undecided, Interrupted].map(Verdict::code),
+            [0, 1, 2, 130]
+        );
+    }
+
+    #[test]
+    fn the_worst_verdict_counts() {
+        for (verdicts, worst) in [
+            (vec![], Met),
+            (vec![Met, Met], Met),
+            (vec![Met, Negative, Met], Negative),
+            (vec![Undecided, Negative], Undecided),
+        ] {
+            assert_eq!(Verdict::worst(verdicts.clone()), worst, "{verdicts:?}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Nothing outlives whoever started it, not even a runner that was killed.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use kcp_tests::products;
+use kcp_tests::run::{MARKER, random};
+use kcp_tests::wait;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+
+use crate::shared::alone;
+
+/// The promise that the issue makes.
+const LIMIT: Duration = Duration::from_secs(5);
+
+#[test]
+fn killed_demo_leaves_no_process() {
+    alone(async {
+        let id = format!("killed-{:08x}", random());
+        // etcd and an API server: programs that take their time to end when they are asked to.
+        let mut demo = Command::new(env!("CARGO_BIN_EXE_demo"));
+        let (mut demo, line) = start(demo.arg("--api-server-only"), &id).await.unwrap();
+        assert!(line.starts_with("export KUBECONFIG="), "{line}");
+        assert!(marked(&id).await.unwrap().contains("kube-apiserver"));
+        demo.kill().await.unwrap();
+        gone(&id).await.unwrap();
+    });
+}
+
+#[test]
+fn killed_supervisor_takes_its_program_along() {
+    alone(async {
+        let id = format!("killed-{:08x}", random());
+        let mut supervise = Command::new(env!("CARGO_BIN_EXE_supervise"));
+        let supervise = supervise.args(["--", "sh", "-c", "echo started; exec sleep 600"]);
+        let (mut killed, _) = start(supervise, &id).await.unwrap();
+        killed.kill().await.unwrap();
+        gone(&id).await.unwrap();
+    });
+}
+
+#[test]
+fn closed_lifeline_ends_the_whole_group() {
+    alone(async {
+        let id = format!("closed-{:08x}", random());
+        let script = "trap '' TERM; sleep 600 & echo started; wait";
+        let mut supervise = Command::new(env!("CARGO_BIN_EXE_supervise"));
+        let (mut asker, _) = start(supervise.args(["--", "sh", "-c", script]), &id)
+            .await
+            .unwrap();
+        drop(asker.stdin.take());
+        gone(&id).await.unwrap();
+        assert_eq!(asker.wait().await.unwrap().code(), Some(128 + 9));
+    });
+}
+
+#[test]
+fn supervise_forwards_the_exit_code() {
+    alone(async {
+        let mut supervise = Command::new(env!("CARGO_BIN_EXE_supervise"));
+        let supervise = supervise.args(["--", "sh", "-c", "exit 7"]).stdin(Stdio::piped());
+        let mut child = supervise.spawn().unwrap();
+        let _lifeline = child.stdin.take();
+        assert_eq!(child.wait().await.unwrap().code(), Some(7));
+    });
+}
+
+/// Starts a command that carries `id` and waits for its first line.
+async fn start(command: &mut Command, id: &str) -> Result<(Child, String)> {
+    let command = command
+        .env(MARKER, id)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true);
+    let mut child = command.spawn().context("starting the command")?;
+    let output = child.stdout.take().context("its output is not a pipe")?;
+    let mut lines = BufReader::new(output).lines();
+    let line = tokio::time::timeout(Duration::from_secs(60), lines.next_line()).await;
+    let line = line
+        .context("the command says nothing")??
+        .context("the command ended")?;
+    Ok((child, line))
+}
+
+async fn gone(id: &str) -> Result<()> {
+    wait::until("no process carries the id", LIMIT, || async {
+        let left = marked(id).await?;
+        if left.is_empty() {
+            Ok(())
+        } else {
+            bail!("still running:\n{left}")
+        }
+    })
+    .await
+}
+
+/// What `tests/leftovers` lists, whose exit code must agree.
+async fn marked(id: &str) -> Result<String> {
+    let script: &Path = &products::workspace().join("tests/leftovers");
+    let output = Command::new(script)
+        .arg(id)
+        .output()
+        .await
+        .context("running tests/leftovers")?;
+    let listed = String::from_utf8(output.stdout)?;
+    ensure!(
+        output.status.success() == listed.is_empty(),
+        "{}: {listed}",
+        output.status
+    );
+    Ok(listed)
+}

@@ -1,0 +1,12 @@
+//! Tests against a real control plane; `tests/README.md` says what of it is real.
+//!
+//! One binary: all tests share the management cluster that [`shared`] brings up, and each has a namespace of its
+//! own.
+
+mod control_plane;
+mod leftovers;
+mod management_cluster;
+mod plugin;
+mod remediation;
+mod samples;
+mod shared;

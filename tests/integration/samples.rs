@@ -1,0 +1,171 @@
+//! The shipped samples against the running cluster, through kubectl.
+
+use std::fs;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::{manifests, products};
+use serde_json::Value;
+
+use crate::shared::with_management_cluster;
+
+#[test]
+fn rejects_each_bad_sample_with_its_rule() {
+    with_management_cluster(async |management| {
+        management.create_namespace("samples-bad").await.unwrap();
+        let files = manifests::files(&products::workspace().join("manifests/samples/bad")).unwrap();
+        assert!(!files.is_empty());
+        let mut wrong = Vec::new();
+        for file in files {
+            let file = file.display().to_string();
+            if let Err(error) = rejected(management, &file).await {
+                wrong.push(format!("{file}: {error:#}"));
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    });
+}
+
+/// What `kubectl kcp lint` finds in a file without a cluster is what `kubectl apply` is told, word for word:
+/// field, value, remedy and rule.
+async fn rejected(management: &ManagementCluster, file: &str) -> Result<()> {
+    let kubectl = management.kubectl();
+    let lint = kubectl.run(["kcp", "lint", "-o", "json", "-f", file]).await?;
+    ensure!(lint.code == 1, "{lint}");
+    let report: Value = serde_json::from_str(&lint.stdout).context("parsing lint's report")?;
+    let findings = report
+        .get("findings")
+        .and_then(Value::as_array)
+        .context("no findings")?;
+    ensure!(!findings.is_empty(), "{lint}");
+
+    let applied = kubectl.run(["apply", "-n", "samples-bad", "-f", file]).await?;
+    ensure!(applied.code == 1, "{applied}");
+    for finding in findings {
+        let text = |name: &str| finding.get(name).and_then(Value::as_str).unwrap_or_default();
+        ensure!(text("field").starts_with("spec."), "no field path in {finding}");
+        ensure!(
+            text("message").ends_with(&format!("({})", text("rule"))),
+            "no rule in {finding}"
+        );
+        let told = format!("{}: {}", text("field"), text("message"));
+        ensure!(applied.stderr.contains(&told), "expected: {told}\n{applied}");
+    }
+    Ok(())
+}
+
+#[test]
+fn accepts_good_samples_and_changes_nothing_the_second_time() {
+    with_management_cluster(async |management| {
+        management.create_namespace("samples-good").await.unwrap();
+        let folder = products::workspace()
+            .join("manifests/samples/good")
+            .display()
+            .to_string();
+        let apply = ["apply", "-n", "samples-good", "-f", &folder];
+        let first = management.kubectl().succeed(apply).await.unwrap();
+        assert!(
+            first.stdout.lines().all(|line| line.ends_with(" created")),
+            "{first}"
+        );
+        let second = management.kubectl().succeed(apply).await.unwrap();
+        assert_eq!(first.stdout.lines().count(), second.stdout.lines().count());
+        assert!(
+            second.stdout.lines().all(|line| line.ends_with(" unchanged")),
+            "{second}"
+        );
+    });
+}
+
+/// Cluster API's own webhook makes absent replicas one: a control plane of three would lose two etcd members.
+#[test]
+fn keeps_replicas_that_an_applied_manifest_no_longer_names() {
+    with_management_cluster(async |management| {
+        for manager in [None, Some("--server-side")] {
+            dropped_replicas_stay(management, manager).await.unwrap();
+        }
+    });
+}
+
+async fn dropped_replicas_stay(management: &ManagementCluster, flag: Option<&str>) -> Result<()> {
+    const NAME: &str = "sample-three-replicas";
+    let namespace = if flag.is_some() {
+        "dropped-server-side"
+    } else {
+        "dropped"
+    };
+    management.create_namespace(namespace).await?;
+    let kubectl = management.kubectl();
+    let with = products::workspace().join("manifests/samples/good/kubeadmcontrolplane-three-replicas.yaml");
+    let text = fs::read_to_string(&with)?;
+    let Some((before, after)) = text.split_once("  replicas: 3\n") else {
+        bail!("{text} has no replicas")
+    };
+    let without = management.run().folder().join(format!("{namespace}.yaml"));
+    fs::write(&without, format!("{before}{after}"))?;
+
+    for file in [&with, &without] {
+        let file = file.display().to_string();
+        kubectl
+            .succeed(["apply", "-n", namespace, "-f", &file].into_iter().chain(flag))
+            .await?;
+        let read = [
+            "get",
+            "kubeadmcontrolplane",
+            NAME,
+            "-n",
+            namespace,
+            "-o",
+            "jsonpath={.spec.replicas}",
+        ];
+        let replicas = kubectl.succeed(read).await?;
+        ensure!(replicas.stdout == "3", "after {file}: {replicas}");
+    }
+    Ok(())
+}
+
+#[test]
+fn defaults_what_a_manifest_leaves_out() {
+    with_management_cluster(async |management| {
+        management.create_namespace("defaults").await.unwrap();
+        let sample = products::workspace().join("manifests/samples/good/kubeadmcontrolplane-defaults.yaml");
+        let sample = sample.display().to_string();
+        let apply = ["apply", "-n", "defaults", "-f", &sample, "-o", "json"];
+        let applied = management.kubectl().succeed(apply).await.unwrap();
+        let object: Value = serde_json::from_str(&applied.stdout).unwrap();
+        assert_eq!(object["spec"]["replicas"], 1);
+        assert_eq!(object["spec"]["rollout"]["strategy"]["type"], "RollingUpdate");
+        assert_eq!(
+            object["spec"]["rollout"]["strategy"]["rollingUpdate"]["maxSurge"],
+            1
+        );
+    });
+}
+
+#[test]
+fn rejects_scaling_to_an_even_number() {
+    with_management_cluster(async |management| {
+        management.create_namespace("scale").await.unwrap();
+        let kubectl = management.kubectl();
+        let sample =
+            products::workspace().join("manifests/samples/good/kubeadmcontrolplane-three-replicas.yaml");
+        kubectl
+            .succeed(["apply", "-n", "scale", "-f", &sample.display().to_string()])
+            .await
+            .unwrap();
+        let scale = async |number: &str| {
+            let target = "kubeadmcontrolplane/sample-three-replicas";
+            kubectl
+                .run(["scale", "-n", "scale", target, &format!("--replicas={number}")])
+                .await
+                .unwrap()
+        };
+        for even in ["2", "4"] {
+            let denied = scale(even).await;
+            assert_eq!(denied.code, 1, "{denied}");
+            assert!(denied.stderr.contains("(replicas-even)"), "{denied}");
+        }
+        let allowed = scale("5").await;
+        assert_eq!(allowed.code, 0, "{allowed}");
+    });
+}

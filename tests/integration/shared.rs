@@ -1,0 +1,69 @@
+//! The management cluster that all tests share.
+
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "this is test code, of which clippy exempts only functions with #[test]"
+)]
+
+use std::sync::LazyLock;
+use std::thread;
+
+use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::run::Run;
+use tokio::runtime::Runtime;
+use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
+
+/// Outlives each test, and with it everything that the first test started: libtest gives every test a thread of
+/// its own. It is never shut down; the programs end when this process does, see `supervise`.
+static RUNTIME: LazyLock<Runtime> =
+    LazyLock::new(|| Runtime::new().expect("a runtime needs nothing but threads"));
+
+static CLUSTER: OnceCell<Result<ManagementCluster, String>> = OnceCell::const_new();
+
+/// Workload clusters keep a core busy each while they change.
+static WORKLOAD_CLUSTERS: Semaphore = Semaphore::const_new(2);
+
+/// Runs a test on the shared management cluster.
+pub(crate) fn with_management_cluster(test: impl AsyncFnOnce(&ManagementCluster)) {
+    RUNTIME.block_on(async {
+        // An error is kept: what failed for one test would fail, as slowly, for all others.
+        let cluster = CLUSTER.get_or_init(async || {
+            let run = Run::begin().map_err(|error| format!("{error:#}"))?;
+            let started = ManagementCluster::start(&run).await;
+            started.map_err(|error| format!("{error:#}\nlogs: {}", run.logs().display()))
+        });
+        match cluster.await {
+            Ok(cluster) => {
+                let _logs = NamedOnFailure(cluster);
+                test(cluster).await;
+            }
+            Err(error) => panic!("the management cluster did not come up: {error}"),
+        }
+    });
+}
+
+/// Runs a test that needs no management cluster.
+pub(crate) fn alone(test: impl Future<Output = ()>) {
+    RUNTIME.block_on(test);
+}
+
+/// A turn to have a workload cluster.
+pub(crate) async fn turn() -> SemaphorePermit<'static> {
+    WORKLOAD_CLUSTERS
+        .acquire()
+        .await
+        .expect("the semaphore is never closed")
+}
+
+/// Says after a failed assertion where to read on.
+struct NamedOnFailure<'a>(&'a ManagementCluster);
+
+impl Drop for NamedOnFailure<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("logs: {}", self.0.run().logs().display());
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The management cluster's etcd and kube-apiserver, with envtest's flags.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use http::Request;
+use kube::Client;
+
+use crate::addresses::free_port;
+use crate::assets::Assets;
+use crate::kubeconfig::{self, User};
+use crate::pki::{self, Authority, Subject};
+use crate::process::Process;
+use crate::run::Run;
+use crate::wait;
+
+/// An API server needs two to three seconds on an idle machine.
+const START: Duration = Duration::from_secs(60);
+
+/// One etcd for all API servers of a run. It keeps nothing: durability is not under test here.
+#[derive(Debug)]
+pub struct Etcd {
+    url: String,
+    _process: Process,
+}
+
+impl Etcd {
+    /// Starts it; an API server waits for it by itself.
+    pub fn start(run: &Arc<Run>, assets: &Assets) -> Result<Self> {
+        let url = format!("http://127.0.0.1:{}", free_port()?);
+        let peer = format!("http://127.0.0.1:{}", free_port()?);
+        let data = run.folder().join("etcd");
+        let arguments = [
+            format!("--listen-client-urls={url}"),
+            format!("--advertise-client-urls={url}"),
+            format!("--listen-peer-urls={peer}"),
+            format!("--initial-advertise-peer-urls={peer}"),
+            format!("--initial-cluster=default={peer}"),
+            format!("--data-dir={}", data.display()),
+            "--unsafe-no-fsync=true".to_owned(),
+            "--log-level=warn".to_owned(),
+        ];
+        let process = Process::start(run, "etcd", &assets.program("etcd"), arguments, NO_ENVIRONMENT)?;
+        Ok(Self {
+            url,
+            _process: process,
+        })
+    }
+}
+
+/// For programs that need nothing in their environment beyond what every process of a run gets.
+pub(crate) const NO_ENVIRONMENT: &[(&str, &str)] = &[];
+
+/// A kube-apiserver of the management side.
+pub struct ApiServer {
+    client: Client,
+    url: String,
+    folder: PathBuf,
+    authority: Authority,
+    _process: Process,
+}
+
+impl ApiServer {
+    /// Starts an API server and waits until it serves. `name` keeps its objects apart from those of other API
+    /// servers on the same etcd.
+    pub async fn start(run: &Arc<Run>, assets: &Assets, etcd: &Etcd, name: &str) -> Result<Self> {
+        let folder = run.subfolder(name)?;
+        let authority = Authority::new(&format!("{name}-ca"))?;
+        let ca = authority.write(&folder, "ca")?;
+        let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let serving = authority.issue(
+            &folder,
+            "apiserver",
+            &Subject {
+                common_name: "kube-apiserver",
+                names: &["localhost", "kubernetes"],
+                addresses: &[loopback],
+                ..Subject::default()
+            },
+        )?;
+        let admin = authority.issue(
+            &folder,
+            "admin",
+            &Subject {
+                common_name: "admin",
+                organization: Some("system:masters"),
+                ..Subject::default()
+            },
+        )?;
+        let (signing_key, verification_key) = (folder.join("sa.key"), folder.join("sa.pub"));
+        pki::write_signing_keys(&signing_key, &verification_key)?;
+
+        let port = free_port()?;
+        let url = format!("https://127.0.0.1:{port}");
+        let arguments = [
+            format!("--etcd-servers={}", etcd.url),
+            format!("--etcd-prefix=/{name}"),
+            format!("--secure-port={port}"),
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--tls-cert-file={}", serving.certificate.display()),
+            format!("--tls-private-key-file={}", serving.key.display()),
+            format!("--client-ca-file={}", ca.certificate.display()),
+            "--authorization-mode=RBAC".to_owned(),
+            // Without kube-controller-manager there are no default service accounts to mount.
+            "--disable-admission-plugins=ServiceAccount".to_owned(),
+            format!("--service-account-issuer={url}/"),
+            format!("--service-account-key-file={}", verification_key.display()),
+            format!("--service-account-signing-key-file={}", signing_key.display()),
+            "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+        ];
+        let log = format!("{name}-apiserver");
+        let program = assets.program("kube-apiserver");
+        let mut process = Process::start(run, &log, &program, arguments, NO_ENVIRONMENT)?;
+
+        let kubeconfig = folder.join("kubeconfig");
+        let admin = User::Certificate(&admin);
+        kubeconfig::write(&kubeconfig, &url, &ca.certificate, &admin)?;
+        let client = kubeconfig::client(&url, &ca.certificate, &admin).await?;
+        wait::until_served(&format!("{log} is ready"), START, &mut process, || ready(&client)).await?;
+        Ok(Self {
+            client,
+            url,
+            folder,
+            authority,
+            _process: process,
+        })
+    }
+
+    /// A client with all permissions.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The administrator's kubeconfig.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.folder.join("kubeconfig")
+    }
+
+    /// Certificates and kubeconfigs for this server are kept here.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Signs for the API server and for every webhook that it calls.
+    pub fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    /// Writes a kubeconfig with a token for the management cluster.
+    pub fn write_token_kubeconfig(&self, path: &Path, token: &str) -> Result<()> {
+        kubeconfig::write(path, &self.url, &self.folder.join("ca.crt"), &User::Token(token))
+    }
+}
+
+/// Succeeds when the server behind `client` says that it is ready.
+pub(crate) async fn ready(client: &Client) -> Result<()> {
+    let answer = client
+        .request_text(Request::get("/readyz").body(Vec::new())?)
+        .await
+        .context("GET /readyz")?;
+    ensure!(answer.trim() == "ok", "/readyz says {answer}");
+    Ok(())
+}

@@ -1,0 +1,134 @@
+//! `make demo`: the whole idea against a real control plane, from nothing to nothing.
+//!
+//! With `KEEP=1` it stops after the set-up, says how to use the cluster, and stays until Ctrl-C or TERM.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a demo is what it prints"
+)]
+
+mod setup;
+mod steps;
+
+use std::env;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail};
+use kcp_tests::api_server::{ApiServer, Etcd};
+use kcp_tests::assets::Assets;
+use kcp_tests::kubectl::Kubectl;
+use kcp_tests::run::Run;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::setup::Demo;
+
+/// For `tests/leftovers` and its test: the quickest way to programs that do not end by themselves.
+const API_SERVER_ONLY: &str = "--api-server-only";
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let run = match Run::begin() {
+        Ok(run) => run,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let started = Instant::now();
+    let shown = show_until_told_to_stop(&run).await;
+    // Whoever reads the last line may look for processes of this run.
+    let ended = run.ended().await;
+    match shown.and_then(|end| ended.map(|()| end)) {
+        Ok(End::Shown) => {
+            run.forget();
+            println!(
+                "\nDone in {} s. Nothing is left running.",
+                started.elapsed().as_secs()
+            );
+            ExitCode::SUCCESS
+        }
+        Ok(End::Kept) => {
+            run.forget();
+            ExitCode::SUCCESS
+        }
+        Ok(End::Interrupted) => {
+            run.forget();
+            // As a shell reports SIGINT.
+            ExitCode::from(130)
+        }
+        Err(error) => {
+            eprintln!("\nerror: {error:#}\nlogs: {}", run.logs().display());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// How the demo came to its end.
+enum End {
+    /// All steps were shown.
+    Shown,
+    /// A cluster that was kept is no longer wanted.
+    Kept,
+    /// A step was cut short.
+    Interrupted,
+}
+
+async fn show_until_told_to_stop(run: &Arc<Run>) -> Result<End> {
+    let mut stop = Stop::listen()?;
+    let keep = env::var_os("KEEP").is_some_and(|value| !value.is_empty() && value != "0");
+    match env::args().nth(1).as_deref() {
+        None => {}
+        Some(API_SERVER_ONLY) => {
+            let assets = Assets::locate()?;
+            let etcd = Etcd::start(run, &assets)?;
+            let api = ApiServer::start(run, &assets, &etcd, "management").await?;
+            stay(&Kubectl::new(run, &assets, api.kubeconfig())?, &mut stop).await;
+            return Ok(End::Kept);
+        }
+        Some(other) => bail!("{other} is unknown; KEEP=1 in the environment keeps the cluster"),
+    }
+    let demo = tokio::select! {
+        demo = Demo::set_up(run) => demo.context("setting up")?,
+        () = stop.wanted() => return Ok(End::Interrupted),
+    };
+    if keep {
+        println!("\nUse it with this line; Ctrl-C here ends it:\n");
+        stay(demo.kubectl(), &mut stop).await;
+        return Ok(End::Kept);
+    }
+    tokio::select! {
+        shown = steps::show(&demo) => shown.map(|()| End::Shown),
+        () = stop.wanted() => Ok(End::Interrupted),
+    }
+}
+
+async fn stay(kubectl: &Kubectl, stop: &mut Stop) {
+    let path = kubectl.path().to_string_lossy();
+    println!("export KUBECONFIG={} PATH={path}", kubectl.kubeconfig().display());
+    stop.wanted().await;
+}
+
+/// The two signals that mean that enough was seen.
+struct Stop {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Stop {
+    fn listen() -> Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt()).context("listening for SIGINT")?,
+            terminate: signal(SignalKind::terminate()).context("listening for SIGTERM")?,
+        })
+    }
+
+    async fn wanted(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What is there before the first step: a management cluster, one workload cluster, one pool.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use kcp_tests::cluster::Cluster;
+use kcp_tests::cluster_api::Scope;
+use kcp_tests::kubectl::Kubectl;
+use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::products;
+use kcp_tests::run::Run;
+
+/// The control plane that the demo is about.
+pub(crate) const NAME: &str = "edge";
+
+/// Ten seconds on an idle machine.
+const FIRST_MACHINE: Duration = Duration::from_secs(120);
+
+/// A control plane as short as one can be. The demo shows what becomes of it.
+const CONTROL_PLANE: &str = "\
+apiVersion: controlplane.cluster.x-k8s.io/v1beta2
+kind: KubeadmControlPlane
+metadata:
+  name: edge
+spec:
+  version: 1.34.2
+  machineTemplate:
+    spec:
+      infrastructureRef:
+        apiGroup: infrastructure.cluster.x-k8s.io
+        kind: StandInMachineTemplate
+        name: edge
+  kubeadmConfigSpec:
+    clusterConfiguration:
+      apiServer:
+        certSANs: [127.0.0.1]
+";
+
+/// The running set-up.
+pub(crate) struct Demo {
+    management: ManagementCluster,
+    control_plane: PathBuf,
+    /// What the API server answered to the control plane above.
+    pub(crate) applied: serde_json::Value,
+}
+
+impl Demo {
+    pub(crate) async fn set_up(run: &Arc<Run>) -> Result<Self> {
+        println!("Setting up. Everything is real but the machines; tests/README.md says more.");
+        let started = Instant::now();
+        let management = ManagementCluster::start(run).await?;
+        report(
+            started,
+            "a management cluster: etcd, kube-apiserver, Cluster API, Hive's CRDs, kcp-webhook",
+        );
+
+        management.start_controllers(Scope::All).await?;
+        let cluster = Cluster::create_without_control_plane(management.client(), "default", NAME).await?;
+        let control_plane = run.folder().join("control-plane.yaml");
+        fs::write(&control_plane, CONTROL_PLANE).context("writing the control plane's manifest")?;
+        let file = control_plane.display().to_string();
+        let applied = management
+            .kubectl()
+            .succeed(["apply", "-o", "json", "-f", &file])
+            .await?;
+        let applied = serde_json::from_str(&applied.stdout).context("parsing kubectl's output")?;
+        cluster.settled(1, FIRST_MACHINE).await?;
+        report(started, "a workload cluster whose control plane has one Machine");
+
+        let pool = sample("good/clusterpool.yaml");
+        management.kubectl().succeed(["apply", "-f", &pool]).await?;
+        report(started, "a cluster pool with two customizations in its inventory");
+        Ok(Self {
+            management,
+            control_plane,
+            applied,
+        })
+    }
+
+    pub(crate) fn kubectl(&self) -> &Kubectl {
+        self.management.kubectl()
+    }
+
+    /// The manifest that was applied.
+    pub(crate) fn control_plane(&self) -> &Path {
+        &self.control_plane
+    }
+}
+
+/// A shipped sample.
+pub(crate) fn sample(name: &str) -> String {
+    products::workspace()
+        .join("manifests/samples")
+        .join(name)
+        .display()
+        .to_string()
+}
+
+fn report(started: Instant, what: &str) {
+    println!("{:5.1} s  {what}", started.elapsed().as_secs_f32());
+}

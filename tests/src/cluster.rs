@@ -1,0 +1,277 @@
+//! A workload cluster as its owner sees it: made by applying objects, changed by changing them.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::core::ApiResource;
+use kube::{Client, Error};
+use serde_json::{Value, json};
+
+use crate::resources::{self, CLUSTER_GROUP, CONTROL_PLANE_GROUP, INFRASTRUCTURE_GROUP};
+use crate::wait;
+
+/// A cluster is deleted in six seconds on an idle machine.
+const DELETION: Duration = Duration::from_secs(90);
+
+/// The label that Cluster API puts on Machines of a control plane.
+const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
+
+/// A `Cluster` and its `KubeadmControlPlane`, which bear the same name.
+#[derive(Clone)]
+pub struct Cluster {
+    client: Client,
+    namespace: String,
+    name: String,
+}
+
+impl Cluster {
+    /// Creates a cluster with a control plane on stand-in machines.
+    pub async fn create(
+        client: &Client,
+        namespace: &str,
+        name: &str,
+        replicas: u32,
+        version: &str,
+    ) -> Result<Self> {
+        let cluster = Self::create_without_control_plane(client, namespace, name).await?;
+        create(
+            &cluster.control_planes(),
+            cluster.control_plane(replicas, version),
+        )
+        .await?;
+        Ok(cluster)
+    }
+
+    /// Creates all of a cluster but the `KubeadmControlPlane` that it refers to, for somebody else to apply.
+    pub async fn create_without_control_plane(client: &Client, namespace: &str, name: &str) -> Result<Self> {
+        let cluster = Self {
+            client: client.clone(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        };
+        let infrastructure =
+            |resource: ApiResource| Api::namespaced_with(client.clone(), namespace, &resource);
+        create(
+            &infrastructure(resources::stand_in_clusters()),
+            cluster.stand_in_cluster(),
+        )
+        .await?;
+        create(
+            &infrastructure(resources::stand_in_machine_templates()),
+            cluster.machine_template(),
+        )
+        .await?;
+        create(&resources::clusters(client, namespace), cluster.cluster()).await?;
+        Ok(cluster)
+    }
+
+    /// The control plane as it is now.
+    pub async fn get(&self) -> Result<Value> {
+        let object = self
+            .control_planes()
+            .get(&self.name)
+            .await
+            .context("reading the KubeadmControlPlane")?;
+        Ok(serde_json::to_value(object)?)
+    }
+
+    /// Changes the control plane by a merge patch.
+    pub async fn patch(&self, patch: &Value) -> Result<()> {
+        let control_planes = self.control_planes();
+        let patched = control_planes
+            .patch(&self.name, &PatchParams::default(), &Patch::Merge(patch))
+            .await;
+        patched.context("patching the KubeadmControlPlane")?;
+        Ok(())
+    }
+
+    /// Names of the control plane's Machines that are not being deleted, oldest first.
+    pub async fn machines(&self) -> Result<Vec<String>> {
+        let mut machines = self.all_machines().await?;
+        machines.retain(|machine| machine.metadata.deletion_timestamp.is_none());
+        machines.sort_by_key(|machine| machine.metadata.creation_timestamp.clone());
+        Ok(machines
+            .into_iter()
+            .filter_map(|machine| machine.metadata.name)
+            .collect())
+    }
+
+    /// Waits until the control plane is what its spec says and nothing is under way.
+    pub async fn settled(&self, replicas: usize, limit: Duration) -> Result<()> {
+        let what = format!(
+            "{}/{} is settled with {replicas} machines",
+            self.namespace, self.name
+        );
+        wait::until(&what, limit, || async {
+            let object = self.get().await?;
+            settled(&object, replicas)?;
+            let machines = self.all_machines().await?;
+            ensure!(
+                machines.len() == replicas,
+                "there are {} Machines",
+                machines.len()
+            );
+            Ok(())
+        })
+        .await
+    }
+
+    /// Has the control plane's Machines watched for ill Nodes. Without it Cluster API remediates none.
+    pub async fn check_health(&self) -> Result<()> {
+        let ready_is = |status: &str| json!({"type": "Ready", "status": status, "timeoutSeconds": 5});
+        let check = json!({
+            "apiVersion": format!("{CLUSTER_GROUP}/v1beta2"),
+            "kind": "MachineHealthCheck",
+            "metadata": {"name": self.name},
+            "spec": {
+                "clusterName": self.name,
+                "selector": {"matchLabels": {CONTROL_PLANE_LABEL: ""}},
+                "checks": {"unhealthyNodeConditions": [ready_is("False"), ready_is("Unknown")]},
+            },
+        });
+        create(
+            &resources::machine_health_checks(&self.client, &self.namespace),
+            check,
+        )
+        .await
+    }
+
+    /// Deletes the cluster and waits until Cluster API has taken everything down.
+    pub async fn delete(self) -> Result<()> {
+        let clusters = resources::clusters(&self.client, &self.namespace);
+        clusters
+            .delete(&self.name, &DeleteParams::default())
+            .await
+            .context("deleting the Cluster")?;
+        wait::until(
+            &format!("{}/{} is gone", self.namespace, self.name),
+            DELETION,
+            || async {
+                match clusters.get(&self.name).await {
+                    Err(Error::Api(status)) if status.is_not_found() => Ok(()),
+                    Ok(_) => anyhow::bail!("{} Machines are left", self.all_machines().await?.len()),
+                    Err(error) => Err(error.into()),
+                }
+            },
+        )
+        .await
+    }
+
+    async fn all_machines(&self) -> Result<Vec<DynamicObject>> {
+        let of_cluster = format!(
+            "cluster.x-k8s.io/cluster-name={},{CONTROL_PLANE_LABEL}",
+            self.name
+        );
+        let machines = resources::machines(&self.client, &self.namespace);
+        Ok(machines
+            .list(&ListParams::default().labels(&of_cluster))
+            .await
+            .context("listing Machines")?
+            .items)
+    }
+
+    fn control_planes(&self) -> Api<DynamicObject> {
+        resources::control_planes(&self.client, &self.namespace)
+    }
+
+    fn stand_in_cluster(&self) -> Value {
+        json!({
+            "apiVersion": format!("{INFRASTRUCTURE_GROUP}/v1beta1"),
+            "kind": "StandInCluster",
+            "metadata": {"name": self.name},
+            "spec": {},
+        })
+    }
+
+    fn machine_template(&self) -> Value {
+        json!({
+            "apiVersion": format!("{INFRASTRUCTURE_GROUP}/v1beta1"),
+            "kind": "StandInMachineTemplate",
+            "metadata": {"name": self.name},
+            "spec": {"template": {"spec": {}}},
+        })
+    }
+
+    fn control_plane(&self, replicas: u32, version: &str) -> Value {
+        let template =
+            json!({"apiGroup": INFRASTRUCTURE_GROUP, "kind": "StandInMachineTemplate", "name": self.name});
+        json!({
+            "apiVersion": format!("{CONTROL_PLANE_GROUP}/v1beta2"),
+            "kind": "KubeadmControlPlane",
+            "metadata": {"name": self.name},
+            "spec": {
+                "replicas": replicas,
+                "version": version,
+                "machineTemplate": {"spec": {"infrastructureRef": template}},
+                "kubeadmConfigSpec": {"clusterConfiguration": {"apiServer": {"certSANs": ["127.0.0.1"]}}},
+            },
+        })
+    }
+
+    fn cluster(&self) -> Value {
+        json!({
+            "apiVersion": format!("{CLUSTER_GROUP}/v1beta2"),
+            "kind": "Cluster",
+            "metadata": {"name": self.name},
+            "spec": {
+                "clusterNetwork": {
+                    "pods": {"cidrBlocks": ["10.244.0.0/16"]},
+                    "services": {"cidrBlocks": ["10.96.0.0/24"]},
+                },
+                "controlPlaneRef": {
+                    "apiGroup": CONTROL_PLANE_GROUP, "kind": "KubeadmControlPlane", "name": self.name,
+                },
+                "infrastructureRef": {
+                    "apiGroup": INFRASTRUCTURE_GROUP, "kind": "StandInCluster", "name": self.name,
+                },
+            },
+        })
+    }
+}
+
+async fn create(api: &Api<DynamicObject>, object: Value) -> Result<()> {
+    let object: DynamicObject = serde_json::from_value(object)?;
+    let kind = object
+        .types
+        .as_ref()
+        .map(|types| types.kind.clone())
+        .unwrap_or_default();
+    api.create(&PostParams::default(), &object)
+        .await
+        .with_context(|| format!("creating the {kind}"))?;
+    Ok(())
+}
+
+/// Succeeds when the control plane's status has caught up with its spec and reports no trouble.
+fn settled(control_plane: &Value, replicas: usize) -> Result<()> {
+    let at = |pointer: &str| control_plane.pointer(pointer);
+    ensure!(
+        at("/status/observedGeneration") == at("/metadata/generation"),
+        "its status is not up to date"
+    );
+    for field in [
+        "replicas",
+        "readyReplicas",
+        "availableReplicas",
+        "upToDateReplicas",
+    ] {
+        let number = at(&format!("/status/{field}")).unwrap_or(&Value::Null);
+        ensure!(*number == json!(replicas), "status.{field} is {number}");
+    }
+    let conditions = at("/status/conditions").and_then(Value::as_array);
+    for (kind, wanted) in [
+        ("RollingOut", "False"),
+        ("EtcdClusterHealthy", "True"),
+        ("ControlPlaneComponentsHealthy", "True"),
+    ] {
+        let of_kind = |condition: &&Value| condition.get("type").is_some_and(|value| value == kind);
+        let condition = conditions.and_then(|conditions| conditions.iter().find(of_kind));
+        let condition = condition.with_context(|| format!("it has no condition {kind}"))?;
+        ensure!(
+            condition.get("status").is_some_and(|status| status == wanted),
+            "{condition}"
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,167 @@
+//! Cluster API's three manager processes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+use tokio::task::JoinSet;
+
+use super::{PROVIDERS, Provider};
+use crate::addresses::free_port;
+use crate::api_server::{ApiServer, ready};
+use crate::assets::Assets;
+use crate::pki::Subject;
+use crate::process::Process;
+use crate::run::Run;
+use crate::{kubeconfig, manifests, wait};
+
+/// A manager is ready half a second after its start on an idle machine.
+const START: Duration = Duration::from_secs(60);
+
+/// Their own namespace, which must exist.
+pub(crate) const NAMESPACE: &str = "capi-system";
+
+/// The value of the label `cluster.x-k8s.io/watch-filter` that no object carries.
+const NOTHING: &str = "nothing";
+
+/// A set of the three.
+pub struct Managers {
+    run: Arc<Run>,
+    assets: Assets,
+    members: Vec<Manager>,
+    /// Who signed their certificates, in PEM.
+    authority: String,
+}
+
+struct Manager {
+    provider: &'static Provider,
+    log: String,
+    arguments: Vec<String>,
+    webhook_port: u16,
+    health_port: u16,
+    process: Option<Process>,
+}
+
+impl Managers {
+    /// A set that serves webhooks and touches no object.
+    pub fn for_admission(run: &Arc<Run>, assets: &Assets, api: &ApiServer) -> Result<Self> {
+        Self::prepare(
+            run,
+            assets,
+            api,
+            "admission",
+            &format!("--watch-filter={NOTHING}"),
+        )
+    }
+
+    /// A set that reconciles `namespace`, or everything when it is empty.
+    pub(super) fn reconciling(
+        run: &Arc<Run>,
+        assets: &Assets,
+        api: &ApiServer,
+        namespace: &str,
+    ) -> Result<Self> {
+        let name = if namespace.is_empty() { "all" } else { namespace };
+        Self::prepare(run, assets, api, name, &format!("--namespace={namespace}"))
+    }
+
+    fn prepare(run: &Arc<Run>, assets: &Assets, api: &ApiServer, name: &str, scope: &str) -> Result<Self> {
+        let certificates = api.folder().join("cluster-api").join(name);
+        let loopback = std::net::Ipv4Addr::LOCALHOST.into();
+        let subject = Subject {
+            common_name: "cluster-api",
+            addresses: &[loopback],
+            ..Subject::default()
+        };
+        // "tls" is what the managers look for.
+        api.authority().issue(&certificates, "tls", &subject)?;
+        let mut members = Vec::new();
+        for provider in &PROVIDERS {
+            let (webhook_port, health_port) = (free_port()?, free_port()?);
+            let mut arguments = vec![
+                format!("--kubeconfig={}", api.kubeconfig().display()),
+                "--leader-elect=false".to_owned(),
+                format!("--webhook-port={webhook_port}"),
+                format!("--webhook-cert-dir={}", certificates.display()),
+                format!("--health-addr=127.0.0.1:{health_port}"),
+                "--diagnostics-address=0".to_owned(),
+                // Fresh definitions have one stored version.
+                "--skip-crd-migration-phases=StorageVersionMigration,CleanupManagedFields".to_owned(),
+                // At most one reconcile a second and object otherwise, which tests would spend waiting.
+                "--feature-gates=ReconcilerRateLimiting=false".to_owned(),
+                "-v=2".to_owned(),
+                scope.to_owned(),
+            ];
+            arguments.extend(provider.flags.iter().map(|flag| (*flag).to_owned()));
+            let log = format!("cluster-api-{name}-{}", provider.name);
+            members.push(Manager {
+                provider,
+                log,
+                arguments,
+                webhook_port,
+                health_port,
+                process: None,
+            });
+        }
+        let authority = api.authority().certificate().to_owned();
+        Ok(Self {
+            run: run.clone(),
+            assets: assets.clone(),
+            members,
+            authority,
+        })
+    }
+
+    /// Starts all three, which want their definitions installed, and waits until they are ready.
+    pub async fn start(&mut self) -> Result<()> {
+        for member in &mut self.members {
+            let program = self.assets.program(member.provider.program);
+            // By these it finds out whether it runs in the cluster that it manages.
+            let environment = [
+                ("POD_NAMESPACE", NAMESPACE),
+                ("POD_NAME", "none"),
+                ("POD_UID", "none"),
+            ];
+            member.process = Some(Process::start(
+                &self.run,
+                &member.log,
+                &program,
+                &member.arguments,
+                &environment,
+            )?);
+        }
+        for member in &mut self.members {
+            let client = kubeconfig::plain_client(&format!("http://127.0.0.1:{}", member.health_port))?;
+            if let Some(process) = &mut member.process {
+                let what = format!("{} is ready", member.log);
+                wait::until_served(&what, START, process, || ready(&client)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the three and starts them anew.
+    pub(super) async fn restart(&mut self) -> Result<()> {
+        let mut ending = JoinSet::new();
+        for process in self.members.iter_mut().filter_map(|member| member.process.take()) {
+            ending.spawn(process.stop());
+        }
+        while let Some(ended) = ending.join_next().await {
+            ended.context("stopping a manager")??;
+        }
+        self.start().await
+    }
+
+    /// How an API server calls the provider's webhook at `path`.
+    pub(super) fn client_config(&self, provider: &Provider, path: &str) -> Result<Value> {
+        let member = self
+            .members
+            .iter()
+            .find(|member| member.provider.name == provider.name);
+        let port = member
+            .with_context(|| format!("no manager {}", provider.name))?
+            .webhook_port;
+        manifests::local_client_config(port, path, &self.authority)
+    }
+}

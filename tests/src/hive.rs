@@ -1,0 +1,29 @@
+//! Hive's definitions. Hive itself does not run: `kubectl kcp pool` works on its objects alone.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use kube::Client;
+
+use crate::{manifests, products};
+
+/// Where the workspace keeps the definitions for clusters without Hive.
+fn definitions() -> PathBuf {
+    products::workspace().join("manifests/dev/crds")
+}
+
+/// Installs the definitions.
+pub async fn install_definitions(client: &Client) -> Result<()> {
+    for file in manifests::files(&definitions())? {
+        for object in manifests::read(&file)? {
+            // Beside the definitions lies the kustomization that lists them.
+            if object
+                .get("kind")
+                .is_some_and(|kind| kind == "CustomResourceDefinition")
+            {
+                manifests::create_definition(client, &serde_json::from_value(object)?).await?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! The real kubectl, which finds our plugin on its PATH.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::assets::Assets;
+use crate::process::supervised;
+use crate::products;
+use crate::run::Run;
+
+/// The longest that a command may take: a rollout of three machines on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(300);
+
+/// kubectl with a user's environment.
+#[derive(Debug, Clone)]
+pub struct Kubectl {
+    run: Arc<Run>,
+    program: PathBuf,
+    kubeconfig: PathBuf,
+    path: OsString,
+}
+
+/// What a command printed and how it ended.
+#[derive(Debug, Clone)]
+pub struct Ended {
+    /// The command line, for messages.
+    pub command: String,
+    /// The exit code.
+    pub code: i32,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+}
+
+impl Kubectl {
+    /// kubectl for the cluster that `kubeconfig` names. First on its PATH are itself and our programs.
+    pub fn new(run: &Arc<Run>, assets: &Assets, kubeconfig: PathBuf) -> Result<Self> {
+        let theirs = env::var_os("PATH").unwrap_or_default();
+        let ours = [assets.kubectl_folder().to_owned(), products::folder()?];
+        let path = env::join_paths(ours.into_iter().chain(env::split_paths(&theirs))).context("PATH")?;
+        Ok(Self {
+            run: run.clone(),
+            program: assets.program("kubectl"),
+            kubeconfig,
+            path,
+        })
+    }
+
+    /// The PATH that a person needs to run the same commands.
+    pub fn path(&self) -> &OsString {
+        &self.path
+    }
+
+    /// The kubeconfig that a person needs to run the same commands.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// Runs a command to its end, whatever that is.
+    pub async fn run<A: AsRef<str>>(&self, arguments: impl IntoIterator<Item = A>) -> Result<Ended> {
+        self.run_to(Stdio::piped, arguments).await
+    }
+
+    /// Runs a command whose output goes where ours goes, as it comes.
+    pub async fn show<A: AsRef<str>>(&self, arguments: impl IntoIterator<Item = A>) -> Result<Ended> {
+        self.run_to(Stdio::inherit, arguments).await
+    }
+
+    async fn run_to<A: AsRef<str>>(
+        &self,
+        output: fn() -> Stdio,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Result<Ended> {
+        let arguments: Vec<String> = arguments
+            .into_iter()
+            .map(|argument| argument.as_ref().to_owned())
+            .collect();
+        let command = format!("kubectl {}", arguments.join(" "));
+        let mut child = supervised(&self.run, &self.program)?
+            .args(&arguments)
+            .env("KUBECONFIG", &self.kubeconfig)
+            .env("PATH", &self.path)
+            .stdout(output())
+            .stderr(output())
+            .spawn()
+            .with_context(|| format!("starting {command}"))?;
+        // Kept open until the command has ended; a timeout closes it, and that ends the command.
+        let lifeline = child.stdin.take();
+        let output = tokio::time::timeout(TIMEOUT, child.wait_with_output()).await;
+        drop(lifeline);
+        let output = output.with_context(|| format!("{command} did not end in {} s", TIMEOUT.as_secs()))?;
+        Ended::new(command, output?)
+    }
+
+    /// Runs a command that must succeed.
+    pub async fn succeed<A: AsRef<str>>(&self, arguments: impl IntoIterator<Item = A>) -> Result<Ended> {
+        let ended = self.run(arguments).await?;
+        ensure!(ended.code == 0, "{ended}");
+        Ok(ended)
+    }
+}
+
+impl Ended {
+    fn new(command: String, output: Output) -> Result<Self> {
+        let code = output
+            .status
+            .code()
+            .with_context(|| format!("{command}: {}", output.status))?;
+        let stdout = String::from_utf8(output.stdout).with_context(|| format!("{command}: its output"))?;
+        let stderr = String::from_utf8(output.stderr).with_context(|| format!("{command}: its errors"))?;
+        Ok(Self {
+            command,
+            code,
+            stdout,
+            stderr,
+        })
+    }
+}
+
+impl std::fmt::Display for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "$ {}\n{}{}(exit code {})",
+            self.command, self.stdout, self.stderr, self.code
+        )
+    }
+}

@@ -1,0 +1,98 @@
+//! A workload cluster's API server. There is one, not one a machine: it costs 250 MB and seconds of two cores.
+//! It knows every address that a member may ever have, so it survives the machine that it booted with.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use kube::Client;
+
+use super::workload_cluster::{LOOPBACK, WorkloadCluster};
+use crate::api_server::{NO_ENVIRONMENT, ready};
+use crate::etcd::CLIENT_PORT;
+use crate::kubeconfig::{self, User};
+use crate::pki::Subject;
+use crate::process::Process;
+use crate::wait;
+
+/// Two to three seconds on an idle machine.
+const START: Duration = Duration::from_secs(60);
+
+impl WorkloadCluster {
+    /// The administrator's kubeconfig.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.folder.join("kubeconfig")
+    }
+
+    pub(super) async fn start_api_server(&self) -> Result<(Process, Client)> {
+        let certificates = self.certificates()?;
+        let serving = certificates.authority.issue(
+            &self.folder,
+            "apiserver",
+            &Subject {
+                // Cluster API asks for this name when it looks up when the certificate expires.
+                common_name: "kube-apiserver",
+                names: &["kube-apiserver", "localhost", "kubernetes", "kubernetes.default"],
+                addresses: &[LOOPBACK],
+                ..Subject::default()
+            },
+        )?;
+        let admin = certificates.authority.issue(
+            &self.folder,
+            "admin",
+            &Subject {
+                common_name: "kubernetes-admin",
+                organization: Some("system:masters"),
+                ..Subject::default()
+            },
+        )?;
+        let etcd: Vec<_> = self
+            .addresses
+            .all()
+            .map(|address| format!("https://{address}:{CLIENT_PORT}"))
+            .collect();
+        let arguments = [
+            format!("--etcd-servers={}", etcd.join(",")),
+            format!("--etcd-cafile={}", certificates.etcd_authority_file.display()),
+            format!(
+                "--etcd-certfile={}",
+                certificates.etcd_client.certificate.display()
+            ),
+            format!("--etcd-keyfile={}", certificates.etcd_client.key.display()),
+            format!("--secure-port={}", self.api_port),
+            "--bind-address=127.0.0.1".to_owned(),
+            "--advertise-address=127.0.0.1".to_owned(),
+            "--endpoint-reconciler-type=none".to_owned(),
+            format!("--tls-cert-file={}", serving.certificate.display()),
+            format!("--tls-private-key-file={}", serving.key.display()),
+            format!("--client-ca-file={}", certificates.authority_file.display()),
+            "--authorization-mode=Node,RBAC".to_owned(),
+            "--enable-bootstrap-token-auth=true".to_owned(),
+            // The machines' names mean nothing to a resolver.
+            "--kubelet-preferred-address-types=InternalIP".to_owned(),
+            "--allow-privileged=true".to_owned(),
+            // Without kube-controller-manager there are no service accounts, and taints are never lifted.
+            "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".to_owned(),
+            "--service-account-issuer=https://kubernetes.default.svc.cluster.local".to_owned(),
+            format!(
+                "--service-account-key-file={}",
+                certificates.verification_key.display()
+            ),
+            format!(
+                "--service-account-signing-key-file={}",
+                certificates.signing_key.display()
+            ),
+            "--service-cluster-ip-range=10.96.0.0/24".to_owned(),
+        ];
+        let log = format!("{}-apiserver", self.name);
+        let program = self.assets.program("kube-apiserver");
+        let mut process = Process::start(&self.run, &log, &program, arguments, NO_ENVIRONMENT)?;
+
+        let server = format!("https://127.0.0.1:{}", self.api_port);
+        let (authority, admin) = (&certificates.authority_file, User::Certificate(&admin));
+        kubeconfig::write(&self.kubeconfig(), &server, authority, &admin)?;
+        let client = kubeconfig::client(&server, authority, &admin).await?;
+        wait::until_served(&format!("{log} is ready"), START, &mut process, || ready(&client)).await?;
+        Ok((process, client))
+    }
+}

@@ -1,0 +1,82 @@
+//! What happens when a machine is switched on.
+
+use std::net::Ipv4Addr;
+
+use anyhow::{Context as _, Result};
+use kube::Client;
+
+use super::bootstrap_data::{Action, BootstrapData};
+use super::node::{self, NodeDescription};
+use super::workload_cluster::{Certificates, Services, WorkloadCluster};
+use crate::cluster_api::Controllers;
+
+/// The machine that boots.
+pub(super) struct NewMachine<'a> {
+    pub(super) namespace: &'a str,
+    pub(super) name: &'a str,
+    /// Of Kubernetes, with `v`.
+    pub(super) version: &'a str,
+    pub(super) provider_id: &'a str,
+}
+
+impl WorkloadCluster {
+    /// Does what kubeadm would, and returns the machine's address.
+    pub(super) async fn boot(
+        &self,
+        machine: &NewMachine<'_>,
+        data: &BootstrapData,
+        controllers: &Controllers,
+    ) -> Result<Ipv4Addr> {
+        let address = match data.action()? {
+            Action::Init => self.init(machine, data, controllers).await?,
+            Action::Join => self.join_member(machine.name).await?,
+        };
+        let description = NodeDescription {
+            name: machine.name,
+            provider_id: machine.provider_id,
+            version: machine.version,
+            address,
+            api_port: self.api_port,
+        };
+        node::create(self.client()?, &description).await?;
+        Ok(address)
+    }
+
+    async fn init(
+        &self,
+        machine: &NewMachine<'_>,
+        data: &BootstrapData,
+        controllers: &Controllers,
+    ) -> Result<Ipv4Addr> {
+        let certificates = Certificates::from_bootstrap_data(data, &self.folder)?;
+        let again = self.certificates.set(certificates);
+        again.ok().context("this cluster was already initialized")?;
+        let address = self.start_first_member(machine.name).await?;
+        let (api_server, client) = self.start_api_server().await?;
+        let configuration = data.cluster_configuration()?;
+        let (kwok, reconnected) = tokio::join!(
+            self.prepare_for_nodes(&client, configuration),
+            controllers.reconnect(machine.namespace)
+        );
+        let services = Services {
+            client,
+            _api_server: api_server,
+            _kwok: kwok?,
+        };
+        self.services
+            .set(services)
+            .ok()
+            .context("this cluster was already initialized")?;
+        reconnected?;
+        Ok(address)
+    }
+
+    async fn prepare_for_nodes(
+        &self,
+        client: &Client,
+        configuration: &str,
+    ) -> Result<crate::process::Process> {
+        node::create_kubeadm_config(client, configuration).await?;
+        self.start_kwok(client).await
+    }
+}

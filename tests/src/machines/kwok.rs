@@ -1,0 +1,90 @@
+//! kwok, the kubelet of the stand-in machines: it makes Nodes and pods ready and forwards ports to members.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use kube::Client;
+use kube::api::{Api, DynamicObject, ListParams};
+use serde_json::{Value, json};
+
+use super::workload_cluster::WorkloadCluster;
+use crate::addresses::free_port;
+use crate::api_server::NO_ENVIRONMENT;
+use crate::process::Process;
+use crate::{manifests, resources, wait};
+
+/// A new definition is served after one to three seconds.
+const SERVED: Duration = Duration::from_secs(30);
+
+/// What happens to Nodes and pods by itself.
+const STAGES: [&str; 3] = [
+    "node/fast/node-initialize.yaml",
+    "pod/fast/pod-ready.yaml",
+    "pod/fast/pod-delete.yaml",
+];
+
+impl WorkloadCluster {
+    pub(super) async fn start_kwok(&self, client: &Client) -> Result<Process> {
+        for name in ["portforwards", "clusterportforwards"] {
+            let file = self.assets.kwok(&format!("crd/bases/kwok.x-k8s.io_{name}.yaml"));
+            for definition in manifests::objects(&file)? {
+                manifests::create_definition(client, &definition).await?;
+            }
+        }
+        let forwards: Api<DynamicObject> = Api::all_with(client.clone(), &resources::port_forwards());
+        wait::until("PortForwards are served", SERVED, || async {
+            forwards
+                .list(&ListParams::default().limit(1))
+                .await
+                .context("listing PortForwards")
+        })
+        .await?;
+
+        let configuration = self.folder.join("kwok.yaml");
+        fs::write(&configuration, self.stages()?).context("writing kwok's configuration")?;
+        let port = free_port()?;
+        let arguments = [
+            format!("--kubeconfig={}", self.kubeconfig().display()),
+            format!("--config={}", configuration.display()),
+            "--manage-all-nodes".to_owned(),
+            "--node-ip=127.0.0.1".to_owned(),
+            format!("--node-port={port}"),
+            format!("--server-address=127.0.0.1:{port}"),
+            "--enable-crds=PortForward".to_owned(),
+            "--cidr=10.244.0.1/24".to_owned(),
+        ];
+        let log = format!("{}-kwok", self.name);
+        Process::start(
+            &self.run,
+            &log,
+            &self.assets.program("kwok"),
+            arguments,
+            NO_ENVIRONMENT,
+        )
+    }
+
+    fn stages(&self) -> Result<String> {
+        let mut text = String::new();
+        for stage in STAGES {
+            for mut document in manifests::read(&self.assets.kwok(&format!("stage/{stage}")))? {
+                if document.pointer("/metadata/name") == Some(&json!("node-initialize")) {
+                    leave_known_nodes_alone(&mut document)?;
+                }
+                text.push_str("---\n");
+                // JSON is YAML.
+                text.push_str(&serde_json::to_string(&document)?);
+                text.push('\n');
+            }
+        }
+        Ok(text)
+    }
+}
+
+/// The stock stage heals a Node that is not ready within a second, and with it each fault that a test injects.
+/// Ours acts on Nodes without a Ready condition alone.
+fn leave_known_nodes_alone(stage: &mut Value) -> Result<()> {
+    let values = stage.pointer_mut("/spec/selector/matchExpressions/0/values");
+    *values.context("kwok's node-initialize has no selector")? = json!(["True", "False", "Unknown"]);
+    Ok(())
+}

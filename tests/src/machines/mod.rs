@@ -1,0 +1,72 @@
+//! Stand-in machines: an infrastructure provider of Cluster API whose machines are processes of this machine.
+//!
+//! To Cluster API it is a provider like any other: it answers the contract for `StandInCluster` and
+//! `StandInMachine`. To boot a machine is to start a real etcd member, to write the Node and the static pods
+//! that a kubelet would, and, for the first machine of a cluster, to start the workload cluster's API server
+//! and kwok.
+
+mod api_server;
+mod boot;
+mod bootstrap_data;
+pub mod definitions;
+mod kwok;
+mod member;
+mod node;
+mod provider;
+mod teardown;
+mod workload_cluster;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use kube::Client;
+use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
+
+use self::provider::Provider;
+pub use self::workload_cluster::WorkloadCluster;
+use crate::assets::Assets;
+use crate::cluster_api::Controllers;
+use crate::run::Run;
+
+/// Workload clusters by namespace and name.
+type Clusters = Arc<Mutex<HashMap<(String, String), Arc<WorkloadCluster>>>>;
+
+/// The provider at work. Dropping it leaves all machines as they are, without anyone looking after them.
+pub struct Machines {
+    clusters: Clusters,
+    task: JoinHandle<()>,
+}
+
+impl Machines {
+    /// Starts to look after all stand-in objects that `client` can see.
+    pub fn start(
+        run: &Arc<Run>,
+        assets: &Assets,
+        client: &Client,
+        controllers: &Arc<Controllers>,
+    ) -> Result<Self> {
+        let clusters = Clusters::default();
+        let provider = Provider::new(run, assets, client, controllers, &clusters)?;
+        Ok(Self {
+            clusters,
+            task: tokio::spawn(Arc::new(provider).run()),
+        })
+    }
+
+    /// The workload cluster behind a `Cluster`, for looking into it and for pulling plugs.
+    pub async fn cluster(&self, namespace: &str, name: &str) -> Result<Arc<WorkloadCluster>> {
+        let clusters = self.clusters.lock().await;
+        let cluster = clusters.get(&(namespace.to_owned(), name.to_owned()));
+        cluster
+            .cloned()
+            .with_context(|| format!("no workload cluster {namespace}/{name}"))
+    }
+}
+
+impl Drop for Machines {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

@@ -1,0 +1,173 @@
+//! The objects that kubeadm and a kubelet leave in the workload cluster for a control plane machine.
+
+use std::fmt::Debug;
+use std::net::Ipv4Addr;
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use kube::api::{Api, DeleteParams, DynamicObject, PostParams};
+use kube::{Client, Error};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::etcd::CLIENT_PORT;
+use crate::resources;
+
+/// Static pods of a control plane machine.
+const COMPONENTS: [&str; 4] = [
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+];
+
+const NAMESPACE: &str = "kube-system";
+
+/// The port at which a kube-apiserver listens on a machine that is not a stand-in.
+const API_SERVER_PORT: u16 = 6443;
+
+/// What a machine's objects say.
+pub(super) struct NodeDescription<'a> {
+    pub(super) name: &'a str,
+    pub(super) provider_id: &'a str,
+    /// Of Kubernetes, with `v`.
+    pub(super) version: &'a str,
+    pub(super) address: Ipv4Addr,
+    /// Where the cluster's API server listens.
+    pub(super) api_port: u16,
+}
+
+/// Stores kubeadm's configuration, which Cluster API reads and changes.
+pub(super) async fn create_kubeadm_config(client: &Client, cluster_configuration: &str) -> Result<()> {
+    let config = json!({
+        "metadata": {"name": "kubeadm-config"},
+        "data": {"ClusterConfiguration": cluster_configuration},
+    });
+    ensure_exists::<ConfigMap>(&Api::namespaced(client.clone(), NAMESPACE), config).await
+}
+
+/// Creates the Node, the mirror pods, and the way to what listens behind them.
+pub(super) async fn create(client: &Client, node: &NodeDescription<'_>) -> Result<()> {
+    ensure_exists::<Node>(&Api::all(client.clone()), node_object(node)).await?;
+    let forwards = forwards(client);
+    let forward = |component: &str, port: u16, address: String, target: u16| {
+        json!({
+            "apiVersion": "kwok.x-k8s.io/v1alpha1",
+            "kind": "PortForward",
+            "metadata": {"name": format!("{component}-{}", node.name), "namespace": NAMESPACE},
+            "spec": {"forwards": [{"ports": [port], "target": {"address": address, "port": target}}]},
+        })
+    };
+    let etcd = forward("etcd", CLIENT_PORT, node.address.to_string(), CLIENT_PORT);
+    let api = forward(
+        "kube-apiserver",
+        API_SERVER_PORT,
+        Ipv4Addr::LOCALHOST.to_string(),
+        node.api_port,
+    );
+    ensure_exists(&forwards, etcd).await?;
+    ensure_exists(&forwards, api).await?;
+    let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+    for component in COMPONENTS {
+        ensure_exists(&pods, mirror_pod(node, component)).await?;
+    }
+    Ok(())
+}
+
+/// Removes what a kubelet would no longer report. Core Cluster API removes the Node.
+pub(super) async fn delete(client: &Client, machine: &str) -> Result<()> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+    let forwards = forwards(client);
+    for component in COMPONENTS {
+        let name = format!("{component}-{machine}");
+        // A pod that is bound to a node waits for its kubelet otherwise.
+        absent(
+            pods.delete(&name, &DeleteParams::default().grace_period(0))
+                .await
+                .map(drop),
+        )?;
+        absent(forwards.delete(&name, &DeleteParams::default()).await.map(drop))?;
+    }
+    Ok(())
+}
+
+fn forwards(client: &Client) -> Api<DynamicObject> {
+    Api::namespaced_with(client.clone(), NAMESPACE, &resources::port_forwards())
+}
+
+fn node_object(node: &NodeDescription<'_>) -> Value {
+    json!({
+        "metadata": {
+            "name": node.name,
+            "labels": {
+                "kubernetes.io/hostname": node.name,
+                "kubernetes.io/os": "linux",
+                "node-role.kubernetes.io/control-plane": "",
+                "node.kubernetes.io/exclude-from-external-load-balancers": "",
+            },
+        },
+        "spec": {
+            "providerID": node.provider_id,
+            "taints": [{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}],
+        },
+        "status": {
+            "addresses": [
+                // The API server forwards ports through it, and kwok listens there for all machines.
+                {"type": "InternalIP", "address": "127.0.0.1"},
+                {"type": "Hostname", "address": node.name},
+            ],
+            "nodeInfo": {
+                "kubeletVersion": node.version,
+                "operatingSystem": "linux",
+                "architecture": "", "bootID": "", "containerRuntimeVersion": "", "kernelVersion": "",
+                "kubeProxyVersion": "", "machineID": "", "osImage": "", "systemUUID": "",
+            },
+        },
+    })
+}
+
+fn mirror_pod(node: &NodeDescription<'_>, component: &str) -> Value {
+    json!({
+        "metadata": {
+            "name": format!("{component}-{}", node.name),
+            "namespace": NAMESPACE,
+            "labels": {"component": component, "tier": "control-plane"},
+            "annotations": {
+                "kubernetes.io/config.mirror": node.name,
+                "kubernetes.io/config.source": "file",
+                "kubernetes.io/config.hash": node.name,
+            },
+        },
+        "spec": {
+            "nodeName": node.name,
+            "hostNetwork": true,
+            "priorityClassName": "system-node-critical",
+            "tolerations": [{"operator": "Exists", "effect": "NoExecute"}],
+            "containers": [{"name": component, "image": format!("registry.k8s.io/{component}:{}", node.version)}],
+        },
+    })
+}
+
+/// Creates an object unless it is there: a boot that is tried again finds what it made before.
+async fn ensure_exists<K>(api: &Api<K>, object: Value) -> Result<()>
+where
+    K: Clone + Debug + Serialize + DeserializeOwned,
+{
+    let created = api
+        .create(&PostParams::default(), &serde_json::from_value(object.clone())?)
+        .await;
+    match created {
+        Ok(_) => Ok(()),
+        Err(Error::Api(status)) if status.is_already_exists() => Ok(()),
+        Err(error) => Err(error)
+            .with_context(|| format!("creating {}", object.pointer("/metadata/name").unwrap_or(&object))),
+    }
+}
+
+fn absent(deleted: kube::Result<()>) -> Result<()> {
+    match deleted {
+        Err(Error::Api(status)) if status.is_not_found() => Ok(()),
+        other => other.context("deleting a machine's objects"),
+    }
+}

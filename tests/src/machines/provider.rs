@@ -1,0 +1,295 @@
+//! The provider's control loop: Cluster API's infrastructure contract for the stand-in objects.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::core::v1::Secret;
+use kube::Client;
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+
+use super::boot::NewMachine;
+use super::bootstrap_data::BootstrapData;
+use super::{Clusters, WorkloadCluster};
+use crate::assets::Assets;
+use crate::cluster_api::Controllers;
+use crate::resources;
+use crate::run::{Log, Run};
+
+/// Two small lists four times a second cost less than watches would in code.
+const INTERVAL: Duration = Duration::from_millis(250);
+
+const FINALIZER: &str = "infrastructure.cluster.x-k8s.io/stand-in";
+
+/// Looks after all stand-in objects.
+pub(super) struct Provider {
+    run: Arc<Run>,
+    assets: Assets,
+    client: Client,
+    controllers: Arc<Controllers>,
+    clusters: Clusters,
+    /// Machines, by uid, that are switched on or were; and those that are being switched off.
+    booted: Mutex<HashSet<String>>,
+    ending: Mutex<HashSet<String>>,
+    log: Log,
+}
+
+impl Provider {
+    pub(super) fn new(
+        run: &Arc<Run>,
+        assets: &Assets,
+        client: &Client,
+        controllers: &Arc<Controllers>,
+        clusters: &Clusters,
+    ) -> Result<Self> {
+        Ok(Self {
+            run: run.clone(),
+            assets: assets.clone(),
+            client: client.clone(),
+            controllers: controllers.clone(),
+            clusters: clusters.clone(),
+            booted: Mutex::default(),
+            ending: Mutex::default(),
+            log: run.log("machines")?,
+        })
+    }
+
+    /// Never ends by itself: what one pass cannot do, a later one may. Aborting it aborts every boot as well.
+    pub(super) async fn run(self: Arc<Self>) {
+        let mut work = JoinSet::new();
+        let mut ticks = tokio::time::interval(INTERVAL);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            if let Err(error) = self.reconcile_clusters().await {
+                self.log.line(format!("clusters: {error:#}"));
+            }
+            if let Err(error) = self.reconcile_machines(&mut work).await {
+                self.log.line(format!("machines: {error:#}"));
+            }
+            while let Some(done) = work.try_join_next() {
+                if let Err(error) = done {
+                    self.log
+                        .line(format!("a machine's task did not end well: {error}"));
+                }
+            }
+        }
+    }
+
+    async fn reconcile_clusters(&self) -> Result<()> {
+        let all: Api<DynamicObject> = Api::all_with(self.client.clone(), &resources::stand_in_clusters());
+        let objects = all
+            .list(&ListParams::default())
+            .await
+            .context("listing StandInClusters")?;
+        let mut keep = HashSet::new();
+        for object in objects {
+            let (namespace, name) = key(&object);
+            // Cluster API sets the owner; its name is what machines carry in their label.
+            let Some(cluster) = owner(&object, "Cluster") else {
+                continue;
+            };
+            keep.insert((namespace.clone(), cluster.clone()));
+            if object.data.pointer("/status/initialization/provisioned") == Some(&json!(true)) {
+                continue;
+            }
+            let workload = self.workload_cluster(&namespace, &cluster).await?;
+            let endpoint = json!({"host": "127.0.0.1", "port": workload.api_port});
+            let api = self.api(&namespace, &resources::stand_in_clusters());
+            merge(&api, &name, &json!({"spec": {"controlPlaneEndpoint": endpoint}})).await?;
+            merge_status(
+                &api,
+                &name,
+                &json!({"status": {"initialization": {"provisioned": true}}}),
+            )
+            .await?;
+            self.log.line(format!("{namespace}/{name}: provisioned"));
+        }
+        // With the last reference go the cluster's processes.
+        self.clusters.lock().await.retain(|key, _| keep.contains(key));
+        Ok(())
+    }
+
+    async fn workload_cluster(&self, namespace: &str, cluster: &str) -> Result<Arc<WorkloadCluster>> {
+        let mut clusters = self.clusters.lock().await;
+        let key = (namespace.to_owned(), cluster.to_owned());
+        if let Some(known) = clusters.get(&key) {
+            return Ok(known.clone());
+        }
+        let new = Arc::new(WorkloadCluster::new(&self.run, &self.assets, namespace, cluster)?);
+        clusters.insert(key, new.clone());
+        Ok(new)
+    }
+
+    async fn reconcile_machines(self: &Arc<Self>, work: &mut JoinSet<()>) -> Result<()> {
+        let all: Api<DynamicObject> = Api::all_with(self.client.clone(), &resources::stand_in_machines());
+        for object in all
+            .list(&ListParams::default())
+            .await
+            .context("listing StandInMachines")?
+        {
+            let uid = object.metadata.uid.clone().unwrap_or_default();
+            let (namespace, name) = key(&object);
+            if object.metadata.deletion_timestamp.is_some() {
+                if self.ending.lock().await.insert(uid) {
+                    let this = self.clone();
+                    work.spawn(async move { this.end(&object).await });
+                }
+                continue;
+            }
+            if self.booted.lock().await.contains(&uid) {
+                continue;
+            }
+            let Some(machine) = owner(&object, "Machine") else {
+                continue;
+            };
+            let machine = resources::machines(&self.client, &namespace)
+                .get(&machine)
+                .await?;
+            let secret = machine
+                .data
+                .pointer("/spec/bootstrap/dataSecretName")
+                .and_then(Value::as_str);
+            let Some(secret) = secret.map(str::to_owned) else {
+                continue;
+            };
+            let api = self.api(&namespace, &resources::stand_in_machines());
+            merge(&api, &name, &json!({"metadata": {"finalizers": [FINALIZER]}})).await?;
+            self.booted.lock().await.insert(uid);
+            let this = self.clone();
+            work.spawn(async move { this.boot(&object, &machine, &secret).await });
+        }
+        Ok(())
+    }
+
+    /// Boots a machine and says so, or why not: Cluster API copies the reason into the Machine's conditions.
+    async fn boot(&self, object: &DynamicObject, machine: &DynamicObject, secret: &str) {
+        let (namespace, name) = key(object);
+        self.log.line(format!("{namespace}/{name}: booting"));
+        let booted = self.try_boot(object, machine, secret).await;
+        let condition = match &booted {
+            Ok(()) => {
+                self.log.line(format!("{namespace}/{name}: booted"));
+                ready_condition("True", "Booted", "")
+            }
+            Err(error) => {
+                self.log
+                    .line(format!("{namespace}/{name}: boot failed: {error:#}"));
+                ready_condition("False", "BootFailed", &format!("{error:#}"))
+            }
+        };
+        let api = self.api(&namespace, &resources::stand_in_machines());
+        let status = json!({"status": {
+            "conditions": [condition],
+            "initialization": {"provisioned": booted.is_ok()},
+        }});
+        if let Err(error) = merge_status(&api, &name, &status).await {
+            self.log.line(format!("{namespace}/{name}: {error:#}"));
+        }
+    }
+
+    async fn try_boot(&self, object: &DynamicObject, machine: &DynamicObject, secret: &str) -> Result<()> {
+        let (namespace, name) = key(object);
+        let cluster = self.cluster_of(object).await?;
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &namespace);
+        let data = secrets
+            .get(secret)
+            .await
+            .context("reading the bootstrap data")?
+            .data;
+        let data = data
+            .and_then(|mut data| data.remove("value"))
+            .context("the bootstrap data is empty")?;
+        let data =
+            BootstrapData::parse(&String::from_utf8(data.0).context("the bootstrap data is no text")?)?;
+        let version = machine.data.pointer("/spec/version").and_then(Value::as_str);
+        let provider_id = format!("stand-in:///{namespace}/{name}");
+        let machine = NewMachine {
+            namespace: &namespace,
+            name: &name,
+            version: version.context("the Machine has no version")?,
+            provider_id: &provider_id,
+        };
+        let address = cluster.boot(&machine, &data, &self.controllers).await?;
+        let api = self.api(&namespace, &resources::stand_in_machines());
+        merge(&api, &name, &json!({"spec": {"providerID": provider_id}})).await?;
+        let addresses = json!([{"type": "InternalIP", "address": address.to_string()}]);
+        merge_status(&api, &name, &json!({"status": {"addresses": addresses}})).await
+    }
+
+    async fn end(&self, object: &DynamicObject) {
+        let (namespace, name) = key(object);
+        if let Ok(cluster) = self.cluster_of(object).await
+            && let Err(error) = cluster.tear_down(&name, &self.log).await
+        {
+            self.log.line(format!("{namespace}/{name}: {error:#}"));
+        }
+        let api = self.api(&namespace, &resources::stand_in_machines());
+        match merge(&api, &name, &json!({"metadata": {"finalizers": null}})).await {
+            Ok(()) => self.log.line(format!("{namespace}/{name}: gone")),
+            Err(error) => self
+                .log
+                .line(format!("{namespace}/{name}: removing the finalizer: {error:#}")),
+        }
+    }
+
+    async fn cluster_of(&self, machine: &DynamicObject) -> Result<Arc<WorkloadCluster>> {
+        let (namespace, _) = key(machine);
+        let labels = machine.metadata.labels.as_ref();
+        let cluster = labels.and_then(|labels| labels.get("cluster.x-k8s.io/cluster-name"));
+        let cluster = cluster.context("the StandInMachine has no label cluster.x-k8s.io/cluster-name")?;
+        let clusters = self.clusters.lock().await;
+        let found = clusters.get(&(namespace, cluster.clone()));
+        found
+            .cloned()
+            .with_context(|| format!("no StandInCluster belongs to {cluster}"))
+    }
+
+    fn api(&self, namespace: &str, resource: &kube::core::ApiResource) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), namespace, resource)
+    }
+}
+
+fn key(object: &DynamicObject) -> (String, String) {
+    let metadata = &object.metadata;
+    (
+        metadata.namespace.clone().unwrap_or_default(),
+        metadata.name.clone().unwrap_or_default(),
+    )
+}
+
+fn owner(object: &DynamicObject, kind: &str) -> Option<String> {
+    let owners = object.metadata.owner_references.as_ref()?;
+    Some(owners.iter().find(|owner| owner.kind == kind)?.name.clone())
+}
+
+fn ready_condition(status: &str, reason: &str, message: &str) -> Value {
+    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    json!({
+        "type": "Ready",
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": now,
+    })
+}
+
+async fn merge(api: &Api<DynamicObject>, name: &str, patch: &Value) -> Result<()> {
+    let patched = api
+        .patch(name, &PatchParams::default(), &Patch::Merge(patch))
+        .await;
+    patched.with_context(|| format!("patching {name}")).map(drop)
+}
+
+async fn merge_status(api: &Api<DynamicObject>, name: &str, patch: &Value) -> Result<()> {
+    let patched = api
+        .patch_status(name, &PatchParams::default(), &Patch::Merge(patch))
+        .await;
+    patched
+        .with_context(|| format!("patching the status of {name}"))
+        .map(drop)
+}

@@ -1,0 +1,153 @@
+//! One workload cluster: its addresses, its certificates and the processes that are its machines.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, bail};
+use kube::Client;
+use tokio::sync::{Mutex, OnceCell};
+
+use super::bootstrap_data::BootstrapData;
+use super::member::Member;
+use crate::addresses::{MachineAddresses, free_port};
+use crate::assets::Assets;
+use crate::etcd::{CLIENT_PORT, EtcdClient};
+use crate::pki::{Authority, KeyPairFiles, Subject};
+use crate::process::Process;
+use crate::run::Run;
+
+/// A workload cluster in the making or at work.
+pub struct WorkloadCluster {
+    pub(super) run: Arc<Run>,
+    pub(super) assets: Assets,
+    pub(super) name: String,
+    pub(super) folder: PathBuf,
+    pub(super) addresses: MachineAddresses,
+    pub(super) api_port: u16,
+    pub(super) members: Mutex<BTreeMap<String, Member>>,
+    /// From the first machine's bootstrap data.
+    pub(super) certificates: OnceCell<Certificates>,
+    /// From the first machine's boot.
+    pub(super) services: OnceCell<Services>,
+}
+
+/// What Cluster API generated for the cluster, and what we issue with it.
+pub(super) struct Certificates {
+    pub(super) authority: Authority,
+    pub(super) authority_file: PathBuf,
+    pub(super) etcd_authority: Authority,
+    pub(super) etcd_authority_file: PathBuf,
+    /// Of a client that may do anything in etcd.
+    pub(super) etcd_client: KeyPairFiles,
+    pub(super) signing_key: PathBuf,
+    pub(super) verification_key: PathBuf,
+}
+
+/// What all machines of the cluster share: see `api_server` and `kwok` for why.
+pub(super) struct Services {
+    pub(super) client: Client,
+    pub(super) _api_server: Process,
+    pub(super) _kwok: Process,
+}
+
+impl WorkloadCluster {
+    pub(super) fn new(run: &Arc<Run>, assets: &Assets, namespace: &str, name: &str) -> Result<Self> {
+        let name = format!("{namespace}-{name}");
+        Ok(Self {
+            run: run.clone(),
+            assets: assets.clone(),
+            folder: run.subfolder(&format!("workload-{name}"))?,
+            name,
+            addresses: MachineAddresses::find(CLIENT_PORT)?,
+            api_port: free_port()?,
+            members: Mutex::default(),
+            certificates: OnceCell::new(),
+            services: OnceCell::new(),
+        })
+    }
+
+    /// A client with all permissions in the workload cluster.
+    pub fn client(&self) -> Result<&Client> {
+        Ok(&self
+            .services
+            .get()
+            .context("the workload cluster has no machine yet")?
+            .client)
+    }
+
+    /// Kills a machine's etcd member, as a machine that loses power does. Nobody is told.
+    pub async fn kill_member(&self, machine: &str) -> Result<()> {
+        let mut members = self.members.lock().await;
+        let member = members
+            .get_mut(machine)
+            .with_context(|| format!("no machine {machine}"))?;
+        member.process.kill().await
+    }
+
+    pub(super) fn certificates(&self) -> Result<&Certificates> {
+        self.certificates
+            .get()
+            .context("the workload cluster's first machine has not booted")
+    }
+
+    /// Gives a new machine its number, and with it its address.
+    pub(super) fn free_number(members: &BTreeMap<String, Member>) -> Result<u8> {
+        let taken = |number| members.values().any(|member| member.number == number);
+        (1..=MachineAddresses::COUNT)
+            .find(|number| !taken(*number))
+            .with_context(|| format!("all {} addresses are taken", MachineAddresses::COUNT))
+    }
+
+    /// A client for a member that runs and votes.
+    pub(super) async fn etcd(&self) -> Result<EtcdClient> {
+        let mut members = self.members.lock().await;
+        for member in members.values_mut().filter(|member| member.votes) {
+            if member.process.is_running() {
+                return self.etcd_at(self.addresses.machine(member.number)).await;
+            }
+        }
+        bail!("no etcd member of {} runs", self.name)
+    }
+
+    pub(super) async fn etcd_at(&self, address: Ipv4Addr) -> Result<EtcdClient> {
+        let certificates = self.certificates()?;
+        EtcdClient::new(
+            address,
+            &certificates.etcd_authority_file,
+            &certificates.etcd_client,
+        )
+        .await
+    }
+}
+
+impl Certificates {
+    pub(super) fn from_bootstrap_data(data: &BootstrapData, folder: &Path) -> Result<Self> {
+        let authority = Authority::load(data.pki("ca.crt")?, data.pki("ca.key")?)?;
+        let etcd_authority = Authority::load(data.pki("etcd/ca.crt")?, data.pki("etcd/ca.key")?)?;
+        let signing_key = folder.join("sa.key");
+        let verification_key = folder.join("sa.pub");
+        std::fs::write(&signing_key, data.pki("sa.key")?).context("writing sa.key")?;
+        std::fs::write(&verification_key, data.pki("sa.pub")?).context("writing sa.pub")?;
+        Ok(Self {
+            authority_file: authority.write(folder, "ca")?.certificate,
+            etcd_authority_file: etcd_authority.write(folder, "etcd-ca")?.certificate,
+            etcd_client: etcd_authority.issue(
+                folder,
+                "apiserver-etcd-client",
+                &Subject {
+                    common_name: "kube-apiserver-etcd-client",
+                    ..Subject::default()
+                },
+            )?,
+            authority,
+            etcd_authority,
+            signing_key,
+            verification_key,
+        })
+    }
+}
+
+/// 127.0.0.1, where everything of a workload cluster but its etcd members listens.
+pub(super) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);

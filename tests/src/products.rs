@@ -1,0 +1,79 @@
+//! The programs that this workspace builds: the ones under test, and `supervise`.
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+use std::{env, fs};
+
+use anyhow::{Context as _, Result, ensure};
+
+/// The root of the workspace that this program was built from.
+pub fn workspace() -> &'static Path {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.parent().unwrap_or(package)
+}
+
+/// The folder that Cargo puts this profile's programs in.
+pub fn folder() -> Result<PathBuf> {
+    let this = env::current_exe().context("finding this program")?;
+    let folder = this.parent().context("this program is in no folder")?;
+    // Test binaries are one folder deeper.
+    let folder = if folder.ends_with("deps") {
+        folder.parent().unwrap_or(folder)
+    } else {
+        folder
+    };
+    Ok(folder.to_owned())
+}
+
+/// A program under test. Refused when it is missing or older than one of its sources: the tests must not judge
+/// yesterday's program.
+pub fn under_test(name: &str) -> Result<PathBuf> {
+    let program = folder()?.join(name);
+    let remedy = "build all programs first: cargo build --workspace";
+    let modified = |path: &Path| fs::metadata(path).and_then(|file| file.modified());
+    let built = modified(&program).with_context(|| format!("{} is missing; {remedy}", program.display()))?;
+    for source in sources(&program.with_extension("d"))? {
+        // A source that is gone is as good as a changed one.
+        let changed = modified(&source).unwrap_or_else(|_| SystemTime::now());
+        ensure!(
+            changed <= built,
+            "{} is older than {}; {remedy}",
+            program.display(),
+            source.display()
+        );
+    }
+    Ok(program)
+}
+
+/// What Cargo wrote down that it read for a program, in a make rule: `PROGRAM: SOURCE...`. Unlike a walk over the
+/// tree it leaves out what is compiled for unit tests alone.
+fn sources(rule: &Path) -> Result<Vec<PathBuf>> {
+    let text = fs::read_to_string(rule).with_context(|| format!("reading {}", rule.display()))?;
+    parse_rule(&text).with_context(|| format!("{} is no make rule", rule.display()))
+}
+
+fn parse_rule(text: &str) -> Option<Vec<PathBuf>> {
+    let (_, sources) = text.split_once(": ")?;
+    // A space within a name is escaped.
+    let sources = sources.trim_end().replace("\\ ", "\0");
+    Some(
+        sources
+            .split(' ')
+            .map(|source| source.replace('\0', " ").into())
+            .collect(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::parse_rule;
+
+    #[test]
+    fn reads_the_sources_of_a_make_rule() {
+        let sources = parse_rule("/target/debug/program: /a.rs /with\\ space.rs\n").unwrap();
+        assert_eq!(sources, [Path::new("/a.rs"), Path::new("/with space.rs")]);
+        assert_eq!(parse_rule("no rule"), None);
+    }
+}

@@ -1,0 +1,96 @@
+//! The kinds that the tests read and write, as the API server names them.
+
+use kube::api::DynamicObject;
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Api, Client};
+
+/// Cluster API's core group.
+pub const CLUSTER_GROUP: &str = "cluster.x-k8s.io";
+/// The group of `KubeadmControlPlane`.
+pub const CONTROL_PLANE_GROUP: &str = "controlplane.cluster.x-k8s.io";
+/// The group of the stand-in machines.
+pub const INFRASTRUCTURE_GROUP: &str = "infrastructure.cluster.x-k8s.io";
+
+fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
+    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
+}
+
+/// Objects of one kind in a namespace.
+fn objects(client: &Client, namespace: &str, resource: &ApiResource) -> Api<DynamicObject> {
+    Api::namespaced_with(client.clone(), namespace, resource)
+}
+
+/// `Cluster`
+pub fn clusters(client: &Client, namespace: &str) -> Api<DynamicObject> {
+    objects(
+        client,
+        namespace,
+        &resource(CLUSTER_GROUP, "v1beta2", "Cluster", "clusters"),
+    )
+}
+
+/// `Machine`
+pub fn machines(client: &Client, namespace: &str) -> Api<DynamicObject> {
+    objects(
+        client,
+        namespace,
+        &resource(CLUSTER_GROUP, "v1beta2", "Machine", "machines"),
+    )
+}
+
+/// `MachineHealthCheck`
+pub fn machine_health_checks(client: &Client, namespace: &str) -> Api<DynamicObject> {
+    let resource = resource(
+        CLUSTER_GROUP,
+        "v1beta2",
+        "MachineHealthCheck",
+        "machinehealthchecks",
+    );
+    objects(client, namespace, &resource)
+}
+
+/// `KubeadmControlPlane`
+pub fn control_planes(client: &Client, namespace: &str) -> Api<DynamicObject> {
+    let resource = resource(
+        CONTROL_PLANE_GROUP,
+        "v1beta2",
+        "KubeadmControlPlane",
+        "kubeadmcontrolplanes",
+    );
+    objects(client, namespace, &resource)
+}
+
+/// `StandInCluster`
+pub fn stand_in_clusters() -> ApiResource {
+    resource(
+        INFRASTRUCTURE_GROUP,
+        "v1beta1",
+        "StandInCluster",
+        "standinclusters",
+    )
+}
+
+/// `StandInMachine`
+pub fn stand_in_machines() -> ApiResource {
+    resource(
+        INFRASTRUCTURE_GROUP,
+        "v1beta1",
+        "StandInMachine",
+        "standinmachines",
+    )
+}
+
+/// `StandInMachineTemplate`
+pub fn stand_in_machine_templates() -> ApiResource {
+    resource(
+        INFRASTRUCTURE_GROUP,
+        "v1beta1",
+        "StandInMachineTemplate",
+        "standinmachinetemplates",
+    )
+}
+
+/// kwok's `PortForward`
+pub fn port_forwards() -> ApiResource {
+    resource("kwok.x-k8s.io", "v1alpha1", "PortForward", "portforwards")
+}

@@ -1,0 +1,179 @@
+//! One run of the tests or the demo: its id, its folder, its logs.
+
+use std::fs::{self, File};
+use std::hash::{BuildHasher as _, RandomState};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use std::{env, io, mem, process};
+
+use anyhow::{Context as _, Result, ensure};
+use tokio::process::Child;
+
+use crate::wait;
+
+/// Set in the environment of every process of a run; `tests/leftovers ID` looks for it.
+pub const MARKER: &str = "KCP_TEST_RUN";
+
+const PREFIX: &str = "kcp-test-";
+
+/// Folders of ended runs that are kept, for their logs.
+const KEPT: usize = 3;
+
+/// Supervisors give a program a second.
+const END: Duration = Duration::from_secs(10);
+
+/// A run in progress. Its folder holds everything that its processes write.
+#[derive(Debug)]
+pub struct Run {
+    id: String,
+    folder: PathBuf,
+    /// Locked as long as this process lives, however it ends: an unlocked folder is an ended run's.
+    _lock: File,
+    /// Supervisors that were told to end and have not been waited for.
+    ending: Mutex<Vec<Child>>,
+    /// Supervisors that were started and have not been waited for.
+    running: AtomicUsize,
+}
+
+impl Run {
+    /// Starts a run under the id that the environment names, or a new one, and tidies up after ended runs.
+    pub fn begin() -> Result<Arc<Self>> {
+        let id = env::var(MARKER).unwrap_or_else(|_| format!("{:08x}", random() & 0xffff_ffff));
+        let folder = env::temp_dir().join(format!("{PREFIX}{id}"));
+        let in_folder = || format!("preparing {}", folder.display());
+        fs::create_dir_all(&folder).with_context(in_folder)?;
+        let lock = File::create(folder.join("lock")).with_context(in_folder)?;
+        lock.try_lock()
+            .with_context(|| format!("run {id} is already in progress in {}", folder.display()))?;
+        remove_all_but_lock(&folder).with_context(in_folder)?;
+        fs::create_dir(folder.join("log")).with_context(in_folder)?;
+        remove_ended_runs();
+        Ok(Arc::new(Self {
+            id,
+            folder,
+            _lock: lock,
+            ending: Mutex::default(),
+            running: AtomicUsize::new(0),
+        }))
+    }
+
+    /// The id that marks every process of this run.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Everything that the run writes is under here.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Where every program's log is.
+    pub fn logs(&self) -> PathBuf {
+        self.folder.join("log")
+    }
+
+    /// A folder below the run's, created when absent.
+    pub fn subfolder(&self, name: &str) -> Result<PathBuf> {
+        let path = self.folder.join(name);
+        fs::create_dir_all(&path).with_context(|| format!("creating {}", path.display()))?;
+        Ok(path)
+    }
+
+    /// A log that this process writes itself.
+    pub fn log(&self, name: &str) -> Result<Log> {
+        let path = self.logs().join(format!("{name}.log"));
+        let file = File::options().append(true).create(true).open(&path);
+        Ok(Log(Mutex::new(
+            file.with_context(|| format!("opening {}", path.display()))?,
+        )))
+    }
+
+    pub(crate) fn started(&self) {
+        self.running.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Takes over a supervisor whose lifeline is closed.
+    pub(crate) fn ends(&self, supervisor: Child) {
+        self.ending
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(supervisor);
+    }
+
+    /// Waits until all programs of this run have ended, once nobody holds on to them any more.
+    pub async fn ended(&self) -> Result<()> {
+        wait::until("all programs of this run have ended", END, || async {
+            let ending = mem::take(&mut *self.ending.lock().unwrap_or_else(PoisonError::into_inner));
+            for mut supervisor in ending {
+                supervisor.wait().await.context("waiting for a supervisor")?;
+                self.running.fetch_sub(1, Ordering::SeqCst);
+            }
+            let running = self.running.load(Ordering::SeqCst);
+            ensure!(running == 0, "{running} are running");
+            Ok(())
+        })
+        .await
+    }
+
+    /// Removes the folder of a run that went well and needs no reading.
+    pub fn forget(&self) {
+        // What cannot be removed now, a later run removes.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A log file with a timestamp on each line.
+#[derive(Debug)]
+pub struct Log(Mutex<File>);
+
+impl Log {
+    /// Appends one line. A log that cannot be written must not fail the test that it describes.
+    pub fn line(&self, text: impl AsRef<str>) {
+        if let Ok(mut file) = self.0.lock() {
+            let _ = writeln!(
+                file,
+                "{} {}",
+                jiff::Timestamp::now().strftime("%H:%M:%S%.3f"),
+                text.as_ref()
+            );
+        }
+    }
+}
+
+/// A number that differs from process to process and call to call; nothing secret hangs on it.
+pub fn random() -> u64 {
+    RandomState::new().hash_one(process::id())
+}
+
+/// A run may be given the id of an ended one, whose etcd must not come back to life.
+fn remove_all_but_lock(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            fs::remove_dir_all(entry.path())?;
+        } else if entry.file_name() != "lock" {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn remove_ended_runs() {
+    let Ok(entries) = fs::read_dir(env::temp_dir()) else {
+        return;
+    };
+    let mut ended: Vec<_> = entries
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX))
+        .filter(|entry| File::open(entry.path().join("lock")).is_ok_and(|lock| lock.try_lock().is_ok()))
+        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
+        .collect();
+    ended.sort();
+    let surplus = ended.len().saturating_sub(KEPT);
+    for (_, folder) in ended.into_iter().take(surplus) {
+        let _ = fs::remove_dir_all(folder);
+    }
+}

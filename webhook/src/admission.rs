@@ -1,0 +1,201 @@
+//! Asks the rules.
+
+mod object;
+mod scale;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kcp_rules::{
+    Change, Context, Judged, Judgement, Scope,
+    api::{ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane},
+    judge,
+    view::View,
+};
+
+use crate::{
+    cluster::{Cluster, Subject},
+    configuration::CurrentConfiguration,
+    decision::{Decision, RefusalKind},
+    limits::QUOTED_CHARS,
+    response::shorten,
+    review::{Operation, Request},
+};
+
+/// Which of the two webhooks is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hook {
+    /// Fills in defaults, and refuses what they do not mend.
+    Mutate,
+    /// Judges.
+    Validate,
+}
+
+impl Hook {
+    pub(crate) const ALL: [Self; 2] = [Self::Mutate, Self::Validate];
+
+    /// The path that it is served at.
+    pub(crate) const fn path(self) -> &'static str {
+        match self {
+            Self::Mutate => "/mutate",
+            Self::Validate => "/validate",
+        }
+    }
+
+    /// The webhook that is served at a path.
+    pub(crate) fn at(path: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|hook| hook.path() == path)
+    }
+}
+
+/// What a review is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Target {
+    ControlPlane,
+    ControlPlaneScale,
+    ClusterPool,
+    Customization,
+    /// The status of one of these kinds. No rule reads one.
+    Status,
+}
+
+impl Target {
+    fn of(request: &Request<'_>) -> Option<Self> {
+        let resource = &request.resource;
+        match (&*resource.group, &*resource.plural, &*request.sub_resource) {
+            (object::CLUSTER_API, "kubeadmcontrolplanes", "") => Some(Self::ControlPlane),
+            (object::CLUSTER_API, "kubeadmcontrolplanes", "scale") => Some(Self::ControlPlaneScale),
+            (object::HIVE, "clusterpools", "") => Some(Self::ClusterPool),
+            (object::HIVE, "clusterdeploymentcustomizations", "") => Some(Self::Customization),
+            (object::CLUSTER_API, "kubeadmcontrolplanes", "status")
+            | (object::HIVE, "clusterpools" | "clusterdeploymentcustomizations", "status") => {
+                Some(Self::Status)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Decides on reviews.
+pub(crate) struct Admission {
+    cluster: Cluster,
+    configuration: Arc<CurrentConfiguration>,
+}
+
+impl Admission {
+    pub(crate) fn new(cluster: Cluster, configuration: Arc<CurrentConfiguration>) -> Self {
+        Self {
+            cluster,
+            configuration,
+        }
+    }
+
+    /// Decides on one review.
+    ///
+    /// A resource that is none of ours is refused, not let through: whoever registered it believes that it is judged.
+    /// A status is let through, for there is nothing to judge in it, and a controller that cannot write one is lost.
+    pub(crate) async fn decide(&self, hook: Hook, request: &Request<'_>) -> Decision {
+        let Some(target) = Target::of(request) else {
+            return not_ours(request);
+        };
+        match (hook, target) {
+            (_, Target::Status) => Decision::allowed(),
+            _ if request.operation == Operation::Connect => Decision::allowed(),
+            (Hook::Mutate, _) if request.operation == Operation::Delete => Decision::allowed(),
+            (Hook::Mutate, Target::ControlPlane) => object::mutate(request, self),
+            (Hook::Mutate, Target::ControlPlaneScale) => scale::mutate(request, self).await,
+            (Hook::Mutate, Target::ClusterPool | Target::Customization) => Decision::allowed(),
+            (Hook::Validate, Target::ControlPlane) => {
+                object::validate::<KubeadmControlPlane<'_>>(request, self).await
+            }
+            (Hook::Validate, Target::ControlPlaneScale) => scale::validate(request, self).await,
+            (Hook::Validate, Target::ClusterPool) => object::validate::<ClusterPool<'_>>(request, self).await,
+            (Hook::Validate, Target::Customization) => {
+                object::validate::<ClusterDeploymentCustomization<'_>>(request, self).await
+            }
+        }
+    }
+
+    /// Puts a change to the rules. What they ask for of the cluster is read, and they are asked again: most reviews
+    /// need nothing.
+    async fn judge<T: Judged>(&self, request: &Request<'_>, change: Change<'_, T>) -> Judgement {
+        let configuration = self.configuration.get();
+        let context = context(request);
+        let nothing = View::default();
+        let judgement = judge(
+            &change.within(Context {
+                view: Some(&nothing),
+                ..context
+            }),
+            &configuration,
+        );
+        let wanted = nothing.wanted();
+        if !wanted.any() || !self.cluster.has_access() {
+            return judgement;
+        }
+        let metadata = change.new.metadata();
+        let subject = Subject {
+            namespace: request.namespace.to_string(),
+            name: metadata.name.as_ref().unwrap_or(&request.name).to_string(),
+            cluster: metadata.cluster_name().map(str::to_owned),
+        };
+        // Boxed, for it is large and most reviews never come here.
+        let view = Box::pin(self.cluster.view(wanted, &subject)).await;
+        judge(
+            &change.within(Context {
+                view: Some(&view),
+                ..context
+            }),
+            &configuration,
+        )
+    }
+
+    /// Puts a change to those rules that need nothing of the cluster.
+    fn judge_alone<T: Judged>(&self, request: &Request<'_>, change: Change<'_, T>) -> Judgement {
+        let mut judgement = judge(&change.within(context(request)), &self.configuration.get());
+        judgement
+            .findings
+            .retain(|finding| finding.rule.scope != Scope::Cluster);
+        judgement
+    }
+}
+
+fn context<'r>(request: &'r Request<'_>) -> Context<'r> {
+    Context {
+        writer: request.user_info.username.as_deref(),
+        field_manager: request
+            .options
+            .as_ref()
+            .and_then(|options| options.field_manager.as_deref()),
+        now: Some(Timestamp::now()),
+        ..Context::UNKNOWN
+    }
+}
+
+fn not_ours(request: &Request<'_>) -> Decision {
+    let resource = &request.resource;
+    let mut asked = resource.plural.to_string();
+    if !resource.group.is_empty() {
+        asked = format!("{asked}.{}", resource.group);
+    }
+    if !request.sub_resource.is_empty() {
+        asked = format!("{asked}, subresource {}", request.sub_resource);
+    }
+    Decision::refused(
+        RefusalKind::BadRequest,
+        format!(
+            "kcp-webhook does not judge {}; take the resource out of the rules of its webhook configuration",
+            shorten(&asked, QUOTED_CHARS, "")
+        ),
+    )
+}
+
+fn missing(field: &str) -> Decision {
+    Decision::refused(
+        RefusalKind::BadRequest,
+        format!("the review has no request.{field}"),
+    )
+}
+
+#[cfg(test)]
+mod tests;

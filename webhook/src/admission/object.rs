@@ -1,0 +1,197 @@
+//! Writes to an object itself.
+
+use kcp_rules::{
+    Change, Context, Judged, Judgement, Operation as Asked,
+    api::{ClusterDeploymentCustomization, ClusterPool, DecodeError, KubeadmControlPlane, Metadata, decode},
+    defaulting::{self, PatchOperation},
+};
+use serde::Deserialize;
+use serde_json::{Value, value::RawValue};
+
+use super::{Admission, missing};
+use crate::{
+    decision::Decision,
+    limits::NAME_CHARS,
+    response::shorten,
+    review::{Operation, Request},
+};
+
+/// The group of control planes.
+pub(super) const CLUSTER_API: &str = "controlplane.cluster.x-k8s.io";
+/// The group of pools and customizations.
+pub(super) const HIVE: &str = "hive.openshift.io";
+
+/// A kind that rules judge, as reviews and messages name it.
+pub(super) trait Kind<'a>: Judged + Deserialize<'a> {
+    const GROUP: &'static str;
+    const KIND: &'static str;
+}
+
+macro_rules! kind {
+    ($type:ident, $group:expr) => {
+        impl<'a> Kind<'a> for $type<'a> {
+            const GROUP: &'static str = $group;
+            const KIND: &'static str = stringify!($type);
+        }
+    };
+}
+
+kind!(KubeadmControlPlane, CLUSTER_API);
+kind!(ClusterPool, HIVE);
+kind!(ClusterDeploymentCustomization, HIVE);
+
+/// Puts a write to the rules.
+pub(super) async fn validate<'a, T: Kind<'a>>(request: &Request<'a>, admission: &Admission) -> Decision {
+    if request.operation == Operation::Delete {
+        return delete::<T>(request, admission).await;
+    }
+    let Some(object) = request.object else {
+        return missing("object");
+    };
+    if request.operation == Operation::Create {
+        return match decode::<T>(object.get()) {
+            Ok(new) => judged(request, Change::create(&new), admission).await,
+            Err(error) => undecodable::<T>(request, error),
+        };
+    }
+    let Some(old_object) = request.old_object else {
+        return missing("oldObject");
+    };
+    let old = decode::<T>(old_object.get());
+    if is_deleting(&old, old_object) {
+        return Decision::allowed();
+    }
+    let new = match decode::<T>(object.get()) {
+        Ok(new) => new,
+        Err(error) => return undecodable::<T>(request, error),
+    };
+    match &old {
+        Ok(old) => judged(request, Change::update(old, &new), admission).await,
+        Err(error) => {
+            // To blame the new object for the old one would leave the old one for ever.
+            let mut decision = judged(request, update_of_unknown(&new), admission).await;
+            decision.notes.push(format!(
+                "{}: the object as it was cannot be read, and the change to it was not judged",
+                error.field
+            ));
+            decision
+        }
+    }
+}
+
+/// What cannot be read can still be deleted.
+async fn delete<'a, T: Kind<'a>>(request: &Request<'a>, admission: &Admission) -> Decision {
+    match request.old_object.map(|object| decode::<T>(object.get())) {
+        Some(Ok(object)) => judged(request, Change::delete(&object), admission).await,
+        Some(Err(_)) | None => Decision::allowed(),
+    }
+}
+
+/// Fills in the defaults of a control plane, and refuses what is at fault in spite of them: of the validating webhooks
+/// that refuse, a person sees the one that answers first, and this one answers before them all. What cannot be read is
+/// let through: the schema or the validating webhook says better what is wrong with it.
+pub(super) fn mutate(request: &Request<'_>, admission: &Admission) -> Decision {
+    let Some(object) = request.object else {
+        return missing("object");
+    };
+    let Ok(new) = decode::<KubeadmControlPlane<'_>>(object.get()) else {
+        return Decision::allowed();
+    };
+    if request.operation == Operation::Create {
+        return defaulted(request, object, Change::create(&new), admission);
+    }
+    let Some(old_object) = request.old_object else {
+        return missing("oldObject");
+    };
+    let old = decode::<KubeadmControlPlane<'_>>(old_object.get());
+    if is_deleting(&old, old_object) {
+        return Decision::allowed();
+    }
+    match &old {
+        Ok(old) => defaulted(request, object, Change::update(old, &new), admission),
+        // Its replicas are not known, and any other number would scale it.
+        Err(_) => Decision::allowed(),
+    }
+}
+
+fn defaulted(
+    request: &Request<'_>,
+    object: &RawValue,
+    change: Change<'_, KubeadmControlPlane<'_>>,
+    admission: &Admission,
+) -> Decision {
+    let patch = defaulting::default_control_plane(&change);
+    let judgement = if patch.is_empty() {
+        admission.judge_alone(request, change)
+    } else {
+        let text = patched(object, &patch);
+        let Some(Ok(new)) = text.as_deref().map(decode::<KubeadmControlPlane<'_>>) else {
+            return Decision::allowed();
+        };
+        admission.judge_alone(request, Change { new: &new, ..change })
+    };
+    // The validating webhook warns: one of the two is enough.
+    let decision = decision(request, change.new, judgement);
+    decision.denial().unwrap_or_else(|| Decision::patched(patch))
+}
+
+fn patched(object: &RawValue, patch: &[PatchOperation]) -> Option<String> {
+    let mut object: Value = serde_json::from_str(object.get()).ok()?;
+    let patch: json_patch::Patch = serde_json::from_value(serde_json::to_value(patch).ok()?).ok()?;
+    json_patch::patch(&mut object, &patch).ok()?;
+    Some(object.to_string())
+}
+
+async fn judged<'a, T: Kind<'a>>(
+    request: &Request<'a>,
+    change: Change<'_, T>,
+    admission: &Admission,
+) -> Decision {
+    let judgement = admission.judge(request, change).await;
+    decision(request, change.new, judgement)
+}
+
+fn decision<'a, T: Kind<'a>>(request: &Request<'_>, object: &T, judgement: Judgement) -> Decision {
+    Decision::of(T::GROUP, T::KIND, || name(request, object.metadata()), judgement)
+}
+
+fn undecodable<'a, T: Kind<'a>>(request: &Request<'_>, error: DecodeError) -> Decision {
+    let name = name(request, &Metadata::default());
+    Decision::undecodable(T::GROUP, T::KIND, name, error)
+}
+
+const fn update_of_unknown<T>(new: &T) -> Change<'_, T> {
+    Change {
+        operation: Asked::Update,
+        subresource: None,
+        new,
+        old: None,
+        context: Context::UNKNOWN,
+    }
+}
+
+/// Whether an object is on its way out: a controller must always be able to finish that. The new object's word does
+/// not count, for a client can write what it likes there.
+fn is_deleting<'a, T: Kind<'a>>(old: &Result<T, DecodeError>, text: &'a RawValue) -> bool {
+    #[derive(Deserialize)]
+    struct Described<'a> {
+        #[serde(borrow)]
+        metadata: Metadata<'a>,
+    }
+    match old {
+        Ok(old) => old.metadata().is_deleting(),
+        Err(_) => {
+            serde_json::from_str::<Described<'_>>(text.get()).is_ok_and(|old| old.metadata.is_deleting())
+        }
+    }
+}
+
+/// The object's name, for a message; the prefix where the server has yet to generate one.
+fn name(request: &Request<'_>, metadata: &Metadata<'_>) -> String {
+    let in_object = || metadata.name.as_deref().or(metadata.generate_name.as_deref());
+    let name = match &*request.name {
+        "" => in_object().unwrap_or_default(),
+        name => name,
+    };
+    shorten(name, NAME_CHARS, "").into_owned()
+}

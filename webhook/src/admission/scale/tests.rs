@@ -1,0 +1,195 @@
+use std::sync::{Arc, Mutex};
+
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+
+use crate::{
+    Limits,
+    testing::{api_server, ask, control_plane, post, router, router_with, scale_review, screen},
+};
+
+const ALLOWED: &str = r#"{"uid":"0f1e2d3c","allowed":true}"#;
+
+fn allowed() -> Value {
+    serde_json::from_str(ALLOWED).unwrap()
+}
+
+/// What is said of scaling a control plane as `object` to `replicas`.
+async fn scale(object: Value, replicas: u32) -> Value {
+    let client = api_server(move |_| std::future::ready((200, object.clone())));
+    let router = router_with(Some(client), Limits::default());
+    ask(&router, "/validate", &scale_review(replicas)).await
+}
+
+/// What is said when the API server answers so.
+async fn read_fails(code: u16, reason: &str, message: &str) -> Value {
+    let status = json!({
+        "apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure",
+        "code": code, "reason": reason, "message": message
+    });
+    let client = api_server(move |_| std::future::ready((code, status.clone())));
+    let router = router_with(Some(client), Limits::default());
+    ask(&router, "/validate", &scale_review(3)).await
+}
+
+#[tokio::test]
+async fn accepts_an_odd_number() {
+    assert_eq!(scale(control_plane(), 5).await, allowed());
+}
+
+#[tokio::test]
+async fn rejects_an_even_number() {
+    assert_snapshot!(screen(&scale(control_plane(), 4).await));
+}
+
+#[tokio::test]
+async fn rejects_zero_which_go_leaves_out() {
+    let response = scale(control_plane(), 0).await;
+    assert_eq!(
+        response["auditAnnotations"],
+        json!({"denied-by": "replicas-not-positive"})
+    );
+}
+
+#[tokio::test]
+async fn accepts_an_even_number_with_external_etcd() {
+    let mut object = control_plane();
+    object["spec"]["kubeadmConfigSpec"] =
+        json!({"clusterConfiguration": {"etcd": {"external": {"endpoints": ["https://etcd:2379"]}}}});
+    assert_eq!(scale(object, 4).await, allowed());
+}
+
+#[tokio::test]
+async fn lets_a_deleting_control_plane_be() {
+    let mut object = control_plane();
+    object["metadata"]["deletionTimestamp"] = json!("2026-11-21T06:00:00Z");
+    assert_eq!(scale(object, 4).await, allowed());
+}
+
+#[tokio::test]
+async fn reads_the_object_in_the_version_of_the_review() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let seen = asked.clone();
+    let client = api_server(move |path| {
+        seen.lock().unwrap().push(path);
+        std::future::ready((200, control_plane()))
+    });
+    let router = router_with(Some(client), Limits::default());
+    let mut review = scale_review(3);
+    review["request"]["resource"]["version"] = json!("v1beta1");
+    assert_eq!(ask(&router, "/validate", &review).await, allowed());
+    assert_eq!(
+        *asked.lock().unwrap(),
+        ["/apis/controlplane.cluster.x-k8s.io/v1beta1/namespaces/default/kubeadmcontrolplanes/example"]
+    );
+}
+
+#[tokio::test]
+async fn never_asks_for_a_name_that_leads_elsewhere() {
+    let client = api_server(|path| async move { panic!("asked for {path}") });
+    let router = router_with(Some(client), Limits::default());
+    for (field, value) in [
+        ("name", ""),
+        ("name", ".."),
+        ("name", "../../secrets/x"),
+        ("name", "a/../../b"),
+        ("name", "a?b"),
+        ("name", "a%2fb"),
+        ("name", "\u{e4}"),
+        ("namespace", ""),
+        ("namespace", ".."),
+        ("namespace", "Upper"),
+    ] {
+        let mut review = scale_review(3);
+        review["request"][field] = json!(value);
+        let response = ask(&router, "/validate", &review).await;
+        assert_eq!(response["status"]["code"], 400, "{field} {value:?}");
+    }
+    let mut review = scale_review(3);
+    review["request"]["resource"]["version"] = json!("..");
+    assert_eq!(ask(&router, "/validate", &review).await["status"]["code"], 400);
+}
+
+#[tokio::test]
+async fn refuses_without_api_access() {
+    assert_snapshot!(screen(&ask(&router(), "/validate", &scale_review(3)).await));
+}
+
+#[tokio::test]
+async fn refuses_when_reading_is_forbidden() {
+    assert_snapshot!(screen(
+        &read_fails(
+            403,
+            "Forbidden",
+            "kubeadmcontrolplanes.controlplane.cluster.x-k8s.io \"example\" is forbidden: User \"kcp\" cannot get it"
+        )
+        .await
+    ));
+}
+
+#[tokio::test]
+async fn refuses_when_there_is_no_such_object() {
+    assert_snapshot!(screen(&read_fails(404, "NotFound", "not found").await));
+}
+
+#[tokio::test]
+async fn refuses_when_the_api_server_fails() {
+    for code in [429, 500, 503] {
+        let response = read_fails(code, "Whatever", "storage is (re)initializing").await;
+        assert_eq!(
+            response["status"],
+            json!({
+                "status": "Failure",
+                "code": 503,
+                "reason": "ServiceUnavailable",
+                "message": format!(
+                    "scaling KubeadmControlPlane \"example\" cannot be judged without reading it: the API server \
+                     answered {code}: storage is (re)initializing; try again"
+                )
+            })
+        );
+    }
+}
+
+#[tokio::test]
+async fn refuses_when_what_is_read_is_no_control_plane() {
+    let response = scale(json!({"apiVersion": "v1", "spec": {"replicas": []}}), 3).await;
+    assert_eq!(response["status"]["code"], 503);
+    assert_eq!(
+        response["status"]["message"],
+        "scaling KubeadmControlPlane \"example\" cannot be judged without reading it: what the API server sent cannot \
+         be used: spec.replicas: invalid type: sequence, expected i64; correct the object first"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn gives_the_api_server_one_second() {
+    let client = api_server(|_| std::future::pending());
+    let router = router_with(Some(client), Limits::default());
+    let before = tokio::time::Instant::now();
+    let response = ask(&router, "/validate", &scale_review(3)).await;
+    assert_eq!(before.elapsed().as_secs(), 1);
+    assert_snapshot!(screen(&response));
+}
+
+#[tokio::test]
+async fn mutates_nothing() {
+    assert_eq!(ask(&router(), "/mutate", &scale_review(4)).await, allowed());
+}
+
+#[tokio::test]
+async fn rejects_a_scale_that_does_not_decode() {
+    let mut review = scale_review(3);
+    review["request"]["object"]["spec"]["replicas"] = json!("three");
+    let (_, body) = post(&router(), "/validate", review.to_string()).await;
+    let answer: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(
+        answer["response"]["status"]["details"]["causes"],
+        json!([{
+            "reason": "FieldValueInvalid",
+            "field": "spec.replicas",
+            "message": "Invalid value: invalid type: string \"three\", expected i64; write the field as `kubectl \
+                        explain` says (object-undecodable)"
+        }])
+    );
+}

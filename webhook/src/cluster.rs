@@ -1,0 +1,199 @@
+//! Live reads, for what a review does not carry.
+
+mod view;
+
+use std::{env, path::Path, sync::Arc};
+
+use hyper::{Request, header};
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use thiserror::Error;
+use tokio::time;
+
+use crate::{
+    limits::{LIVE_READ, NAME_CHARS, QUOTED_CHARS},
+    metrics::Metrics,
+    response::shorten,
+};
+
+pub(crate) use view::Subject;
+
+/// API access that was asked for and cannot be had.
+#[derive(Debug, Error)]
+#[error("cannot use the kubeconfig {file}: {error}")]
+pub struct AccessError {
+    file: String,
+    error: String,
+}
+
+/// The API server, as far as we may ask it.
+#[derive(Clone)]
+pub(crate) struct Cluster {
+    client: Option<Client>,
+    metrics: Arc<Metrics>,
+}
+
+/// Why an object could not be read. Each says what to do.
+#[derive(Debug, Error)]
+pub(crate) enum ReadError {
+    #[error(
+        "kcp-webhook has no API access; give it a service account or --kubeconfig, or set spec.replicas on the \
+         object itself"
+    )]
+    NoAccess,
+    #[error("its version, namespace or name is none that Kubernetes allows; write to an object that exists")]
+    BadName,
+    #[error("there is no such object in the API server that kcp-webhook asks; look for it with kubectl get")]
+    NotFound,
+    #[error(
+        "{0}; bind kcp-webhook's ClusterRole to its service account, or set spec.replicas on the object itself"
+    )]
+    Forbidden(String),
+    #[error("the API server did not answer within {} s; try again", LIVE_READ.as_secs())]
+    TooSlow,
+    #[error("{0}; try again")]
+    Failed(String),
+    #[error("what the API server sent cannot be used: {0}; correct the object first")]
+    Unusable(String),
+}
+
+impl ReadError {
+    const fn label(&self) -> &'static str {
+        match self {
+            Self::NoAccess => "no-access",
+            Self::BadName => "bad-name",
+            Self::NotFound => "not-found",
+            Self::Forbidden(_) => "forbidden",
+            Self::TooSlow => "timeout",
+            Self::Failed(_) | Self::Unusable(_) => "error",
+        }
+    }
+}
+
+impl Cluster {
+    pub(crate) fn new(client: Option<Client>, metrics: Arc<Metrics>) -> Self {
+        Self { client, metrics }
+    }
+
+    /// Finds out how to reach the API server: by `kubeconfig`, else as a pod, else not at all. Nothing is sent yet.
+    pub(crate) async fn connect(
+        kubeconfig: Option<&Path>,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, AccessError> {
+        let client = match kubeconfig {
+            Some(file) => {
+                let failed = |error: String| AccessError {
+                    file: file.display().to_string(),
+                    error,
+                };
+                let parsed = Kubeconfig::read_from(file).map_err(|error| failed(error.to_string()))?;
+                let config = Config::from_custom_kubeconfig(parsed, &KubeConfigOptions::default())
+                    .await
+                    .map_err(|error| failed(error.to_string()))?;
+                Some(client(config).map_err(|error| failed(error.to_string()))?)
+            }
+            None if env::var_os("KUBERNETES_SERVICE_HOST").is_some() => in_cluster(),
+            None => None,
+        };
+        Ok(Self::new(client, metrics))
+    }
+
+    /// Whether there is an API server to ask.
+    pub(crate) fn has_access(&self) -> bool {
+        self.client.is_some()
+    }
+
+    /// A control plane as it is now, as JSON, in a version of the reviewer's choice.
+    pub(crate) async fn control_plane(
+        &self,
+        version: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Result<String, ReadError> {
+        if ![version, namespace, name].into_iter().all(is_path_segment) {
+            return Err(ReadError::BadName);
+        }
+        self.read(&format!(
+            "/apis/controlplane.cluster.x-k8s.io/{version}/namespaces/{namespace}/kubeadmcontrolplanes/{name}"
+        ))
+        .await
+    }
+
+    /// What is at a path of the API, as JSON. Whoever makes the path answers for what is in it.
+    async fn read(&self, path: &str) -> Result<String, ReadError> {
+        let read = self.get(path).await;
+        self.metrics
+            .live_read(read.as_ref().map_or_else(ReadError::label, |_| "ok"));
+        read
+    }
+
+    async fn get(&self, path: &str) -> Result<String, ReadError> {
+        let client = self.client.as_ref().ok_or(ReadError::NoAccess)?;
+        let request = Request::get(path)
+            .header(header::ACCEPT, "application/json")
+            .body(Vec::new())
+            .map_err(|error| ReadError::Failed(error.to_string()))?;
+        match time::timeout(LIVE_READ, client.request_text(request)).await {
+            Ok(answer) => answer.map_err(|error| failed(&error)),
+            Err(_) => Err(ReadError::TooSlow),
+        }
+    }
+}
+
+fn client(mut config: Config) -> kube::Result<Client> {
+    // On by default: up to 15 retries, beyond any deadline of ours.
+    config.default_retry = false;
+    Client::try_from(config)
+}
+
+/// A pod without a service account's token serves all the same.
+fn in_cluster() -> Option<Client> {
+    let configured = Config::incluster().map_err(|error| error.to_string());
+    match configured.and_then(|config| client(config).map_err(|error| error.to_string())) {
+        Ok(client) => Some(client),
+        Err(error) => {
+            tracing::warn!(%error, "this pod has no usable service account");
+            None
+        }
+    }
+}
+
+/// What a DNS subdomain is made of (RFC 1123), and so never `..` nor anything that ends a path's segment.
+fn is_path_segment(text: &str) -> bool {
+    text.len() <= NAME_CHARS
+        && text.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte))
+}
+
+fn failed(error: &kube::Error) -> ReadError {
+    let status = match error {
+        kube::Error::Api(status) => status,
+        // The client's own words for it are "ServiceError".
+        kube::Error::Service(source) => return cannot_ask(&**source),
+        error => return cannot_ask(error),
+    };
+    let message = shorten(&status.message, QUOTED_CHARS, "");
+    match status.code {
+        404 => ReadError::NotFound,
+        401 | 403 => ReadError::Forbidden(message.into_owned()),
+        code => ReadError::Failed(format!("the API server answered {code}: {message}")),
+    }
+}
+
+/// Tells an error with what caused it, for the outermost message alone often says no more than "client error".
+fn cannot_ask(error: &dyn std::error::Error) -> ReadError {
+    let mut text = format!("the API server cannot be asked: {error}");
+    let mut source = error.source();
+    while let Some(error) = source {
+        let message = error.to_string();
+        if !text.ends_with(&message) {
+            text = format!("{text}: {message}");
+        }
+        source = error.source();
+    }
+    ReadError::Failed(shorten(&text, QUOTED_CHARS, "").into_owned())
+}

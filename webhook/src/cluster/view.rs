@@ -1,0 +1,371 @@
+//! Fills the view that rules asked for, by live reads.
+
+use std::fmt::Display;
+
+use jiff::{SignedDuration, Timestamp};
+use kcp_rules::view::{self, Part, View, Wanted};
+use serde::{Deserialize, de::DeserializeOwned};
+use tokio::time::{self, Instant};
+
+use super::{Cluster, ReadError};
+use crate::limits::LIVE_READ;
+
+/// Of workers one is enough to refuse, and a few to name.
+const A_FEW: usize = 3;
+
+const CLUSTER_API: &str = "cluster.x-k8s.io";
+const HIVE: &str = "hive.openshift.io/v1";
+const CONTROL_PLANE: &str = "cluster.x-k8s.io/control-plane";
+
+/// The object that is judged.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Subject {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    /// The Cluster it belongs to, for Cluster API's kinds.
+    pub(crate) cluster: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct List<T> {
+    items: Vec<T>,
+}
+
+#[derive(Deserialize)]
+struct Object<S = (), T = ()> {
+    metadata: Metadata,
+    spec: Option<S>,
+    status: Option<T>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    name: String,
+    creation_timestamp: Option<Timestamp>,
+    deletion_timestamp: Option<Timestamp>,
+}
+
+impl<S, T> Object<S, T> {
+    fn is_deleting(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+}
+
+impl Cluster {
+    /// Reads what is wanted, all at once, within a second. What cannot be read stays unknown.
+    pub(crate) async fn view(&self, wanted: Wanted, subject: &Subject) -> View {
+        let Subject { namespace, name, .. } = subject;
+        let reads = Reads {
+            deadline: Instant::now() + LIVE_READ,
+        };
+        let (machines, cluster, workers, terminating, planes, pools, customizations, deployments, lease) = tokio::join!(
+            reads.part(wanted.machines, self.machines(subject)),
+            reads.part(wanted.cluster, self.cluster(subject)),
+            reads.part(wanted.worker_machines, self.worker_machines(subject)),
+            reads.part(
+                wanted.namespace_terminating,
+                self.namespace_terminating(namespace)
+            ),
+            reads.part(wanted.control_planes, self.control_planes(namespace)),
+            reads.part(wanted.pools, self.pools(namespace, name)),
+            reads.part(wanted.customizations, self.customizations(namespace)),
+            reads.part(
+                wanted.cluster_deployments,
+                self.cluster_deployments(namespace, name)
+            ),
+            reads.part(wanted.lease, self.lease(namespace, name)),
+        );
+        View {
+            machines,
+            cluster,
+            worker_machines: workers,
+            namespace_terminating: terminating,
+            control_planes: planes,
+            pools,
+            customizations,
+            cluster_deployments: deployments,
+            lease,
+        }
+    }
+
+    async fn machines(&self, subject: &Subject) -> Result<Vec<view::Machine>, ReadError> {
+        #[derive(Deserialize)]
+        struct Spec {
+            version: Option<String>,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Status {
+            node_ref: Option<Reference>,
+        }
+        let Some(cluster) = &subject.cluster else {
+            return Ok(Vec::new());
+        };
+        let selector = format!("cluster.x-k8s.io/cluster-name={cluster},{CONTROL_PLANE}");
+        let machines: Vec<Object<Spec, Status>> = self
+            .cluster_api(&subject.namespace, "machines", &[("labelSelector", &selector)])
+            .await?;
+        let machine = |machine: Object<Spec, Status>| view::Machine {
+            deleting: machine.is_deleting(),
+            version: machine.spec.and_then(|spec| spec.version),
+            created: machine.metadata.creation_timestamp,
+            has_node: machine.status.is_some_and(|status| status.node_ref.is_some()),
+            name: machine.metadata.name,
+        };
+        Ok(machines.into_iter().map(machine).collect())
+    }
+
+    async fn cluster(&self, subject: &Subject) -> Result<Option<view::Cluster>, ReadError> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Spec {
+            #[serde(default)]
+            paused: bool,
+            control_plane_ref: Option<KindReference>,
+        }
+        let Some(name) = &subject.cluster else {
+            return Ok(None);
+        };
+        let version = self.version(CLUSTER_API).await?;
+        let path = format!(
+            "/apis/{CLUSTER_API}/{version}/namespaces/{}/clusters/{name}",
+            subject.namespace
+        );
+        let Some(cluster) = optional(self.object::<Object<Spec>>(&path).await)? else {
+            return Ok(None);
+        };
+        let control_plane = cluster
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.control_plane_ref.as_ref());
+        Ok(Some(view::Cluster {
+            deleting: cluster.is_deleting(),
+            paused: cluster.spec.as_ref().is_some_and(|spec| spec.paused),
+            control_plane: control_plane
+                .filter(|reference| reference.kind == "KubeadmControlPlane")
+                .map(|reference| reference.name.clone()),
+            name: cluster.metadata.name,
+        }))
+    }
+
+    /// Machines of the Cluster that are not its control plane's, and `MachinePool`s; where those are not served
+    /// there are none.
+    async fn worker_machines(&self, subject: &Subject) -> Result<Vec<String>, ReadError> {
+        let Some(cluster) = &subject.cluster else {
+            return Ok(Vec::new());
+        };
+        let limit = A_FEW.to_string();
+        let of_cluster = format!("cluster.x-k8s.io/cluster-name={cluster}");
+        let workers = format!("{of_cluster},!{CONTROL_PLANE}");
+        let machines: Vec<Object> = self
+            .cluster_api(
+                &subject.namespace,
+                "machines",
+                &[("labelSelector", &workers), ("limit", &limit)],
+            )
+            .await?;
+        let pools = [("labelSelector", of_cluster.as_str()), ("limit", limit.as_str())];
+        let pools: Vec<Object> =
+            optional(self.cluster_api(&subject.namespace, "machinepools", &pools).await)?.unwrap_or_default();
+        Ok(machines
+            .into_iter()
+            .chain(pools)
+            .map(|worker| worker.metadata.name)
+            .collect())
+    }
+
+    async fn namespace_terminating(&self, namespace: &str) -> Result<bool, ReadError> {
+        let object: Object = self.object(&format!("/api/v1/namespaces/{namespace}")).await?;
+        Ok(object.is_deleting())
+    }
+
+    async fn control_planes(&self, namespace: &str) -> Result<Vec<String>, ReadError> {
+        const GROUP: &str = "controlplane.cluster.x-k8s.io";
+        let version = self.version(GROUP).await?;
+        let path = format!("/apis/{GROUP}/{version}/namespaces/{namespace}/kubeadmcontrolplanes");
+        Ok(names(self.object::<List<Object>>(&path).await?.items))
+    }
+
+    async fn pools(&self, namespace: &str, this: &str) -> Result<Vec<view::Pool>, ReadError> {
+        #[derive(Deserialize)]
+        struct Spec {
+            #[serde(default)]
+            inventory: Option<Vec<Reference>>,
+        }
+        let path = format!("/apis/{HIVE}/namespaces/{namespace}/clusterpools");
+        let pools: Vec<Object<Spec>> = self.object::<List<_>>(&path).await?.items;
+        let pool = |pool: Object<Spec>| view::Pool {
+            deleting: pool.is_deleting(),
+            inventory: pool
+                .spec
+                .and_then(|spec| spec.inventory)
+                .into_iter()
+                .flatten()
+                .map(|entry| entry.name)
+                .collect(),
+            name: pool.metadata.name,
+        };
+        Ok(pools
+            .into_iter()
+            .filter(|pool| pool.metadata.name != this)
+            .map(pool)
+            .collect())
+    }
+
+    async fn customizations(&self, namespace: &str) -> Result<Vec<String>, ReadError> {
+        let path = format!("/apis/{HIVE}/namespaces/{namespace}/clusterdeploymentcustomizations");
+        Ok(names(self.object::<List<Object>>(&path).await?.items))
+    }
+
+    /// Those that name the pool, or the customization, that is judged; where none are served there are none.
+    async fn cluster_deployments(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Vec<view::ClusterDeployment>, ReadError> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Spec {
+            cluster_pool_ref: Option<PoolReference>,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct PoolReference {
+            namespace: String,
+            pool_name: String,
+            claim_name: Option<String>,
+            cluster_deployment_customization: Option<Reference>,
+        }
+        let list = self
+            .object::<List<Object<Spec>>>(&format!("/apis/{HIVE}/clusterdeployments"))
+            .await;
+        let Some(list) = optional(list)? else {
+            return Ok(Vec::new());
+        };
+        let deployments = list.items.into_iter().filter_map(|deployment| {
+            let deleting = deployment.is_deleting();
+            let reference = deployment.spec?.cluster_pool_ref?;
+            let customization = reference
+                .cluster_deployment_customization
+                .map(|customization| customization.name);
+            let concerns = reference.pool_name == name || customization.as_deref() == Some(name);
+            (reference.namespace == namespace && concerns).then(|| view::ClusterDeployment {
+                name: deployment.metadata.name,
+                claim: reference.claim_name.filter(|claim| !claim.is_empty()),
+                customization,
+                deleting,
+            })
+        });
+        Ok(deployments.collect())
+    }
+
+    async fn lease(&self, namespace: &str, customization: &str) -> Result<Option<view::Lease>, ReadError> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Spec {
+            holder_identity: Option<String>,
+            renew_time: Option<Timestamp>,
+            lease_duration_seconds: Option<i64>,
+        }
+        let path =
+            format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/kcp-pool-{customization}");
+        let Some(lease) = optional(self.object::<Object<Spec>>(&path).await)? else {
+            return Ok(None);
+        };
+        Ok(lease.spec.and_then(|spec| {
+            let duration = spec.lease_duration_seconds.map(SignedDuration::from_secs);
+            Some(view::Lease {
+                holder: spec.holder_identity.filter(|holder| !holder.is_empty())?,
+                expires: spec
+                    .renew_time
+                    .zip(duration)
+                    .and_then(|(at, lasts)| at.checked_add(lasts).ok()),
+            })
+        }))
+    }
+
+    async fn cluster_api<T: DeserializeOwned>(
+        &self,
+        namespace: &str,
+        resource: &str,
+        parameters: &[(&str, &str)],
+    ) -> Result<Vec<T>, ReadError> {
+        let version = self.version(CLUSTER_API).await?;
+        let query = form_urlencoded::Serializer::new(String::new())
+            .extend_pairs(parameters)
+            .finish();
+        let path = format!("/apis/{CLUSTER_API}/{version}/namespaces/{namespace}/{resource}?{query}");
+        Ok(self.object::<List<T>>(&path).await?.items)
+    }
+
+    /// The version of a group to read: the newest that we know, else the server's own choice.
+    async fn version(&self, group: &str) -> Result<String, ReadError> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Group {
+            versions: Vec<Version>,
+            preferred_version: Version,
+        }
+        #[derive(Deserialize)]
+        struct Version {
+            version: String,
+        }
+        let found: Group = self.object(&format!("/apis/{group}")).await?;
+        let serves = |wanted: &&str| found.versions.iter().any(|served| served.version == **wanted);
+        Ok(["v1beta2", "v1beta1"]
+            .into_iter()
+            .find(|wanted| serves(wanted))
+            .map_or(found.preferred_version.version, str::to_owned))
+    }
+
+    async fn object<T: DeserializeOwned>(&self, path: &str) -> Result<T, ReadError> {
+        let text = self.read(path).await?;
+        serde_json::from_str(&text).map_err(|error| ReadError::Unusable(error.to_string()))
+    }
+}
+
+#[derive(Deserialize)]
+struct Reference {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct KindReference {
+    kind: String,
+    name: String,
+}
+
+/// Reads that end together.
+struct Reads {
+    deadline: Instant,
+}
+
+impl Reads {
+    async fn part<T>(&self, wanted: bool, read: impl Future<Output = Result<T, ReadError>>) -> Part<T> {
+        if !wanted {
+            return Part::default();
+        }
+        let failed = |error: &dyn Display| {
+            tracing::warn!(%error, "what a rule looks at cannot be read");
+            Part::default()
+        };
+        match time::timeout_at(self.deadline, read).await {
+            Ok(Ok(value)) => value.into(),
+            Ok(Err(error)) => failed(&error),
+            Err(_) => failed(&ReadError::TooSlow),
+        }
+    }
+}
+
+fn optional<T>(read: Result<T, ReadError>) -> Result<Option<T>, ReadError> {
+    match read {
+        Ok(value) => Ok(Some(value)),
+        Err(ReadError::NotFound) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn names(objects: Vec<Object>) -> Vec<String> {
+    objects.into_iter().map(|object| object.metadata.name).collect()
+}

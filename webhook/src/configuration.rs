@@ -1,0 +1,199 @@
+//! The configuration file: what follows from each rule, as the operator sets it.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use kcp_rules::{Configuration, configuration::ConfigurationError};
+use thiserror::Error;
+use tokio::time::{self, MissedTickBehavior};
+use tracing::{info, warn};
+
+use crate::metrics::Metrics;
+
+/// A replaced file takes effect within five seconds; the kubelet's own delay for a ConfigMap comes on top.
+const INTERVAL: Duration = Duration::from_secs(2);
+
+/// A configuration file that cannot be used.
+#[derive(Debug, Error)]
+pub enum ConfigurationFileError {
+    /// The file cannot be read.
+    #[error("cannot read {}: {error}", path.display())]
+    Unreadable {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The file is not YAML, or has fields that no configuration has.
+    #[error("{}: {error}", path.display())]
+    Malformed {
+        /// Which.
+        path: PathBuf,
+        /// What and where.
+        error: String,
+    },
+    /// The file holds something else, or names a rule that there is not.
+    #[error("{}: {error}", path.display())]
+    Invalid {
+        /// Which.
+        path: PathBuf,
+        /// What.
+        error: ConfigurationError,
+    },
+}
+
+/// The configuration in force.
+pub(crate) struct CurrentConfiguration {
+    file: Option<PathBuf>,
+    current: ArcSwap<Configuration>,
+    /// What the file held when last looked at, good or not.
+    content: Mutex<Vec<u8>>,
+    metrics: Arc<Metrics>,
+}
+
+impl CurrentConfiguration {
+    /// Reads the file; without one every rule keeps its own action.
+    pub(crate) fn load(file: Option<&Path>, metrics: Arc<Metrics>) -> Result<Self, ConfigurationFileError> {
+        let (content, configuration) = match file {
+            Some(path) => {
+                let content = read(path)?;
+                let configuration = parse(path, &content)?;
+                (content, configuration)
+            }
+            None => (Vec::new(), Configuration::default()),
+        };
+        metrics.configuration_in_force(true);
+        Ok(Self {
+            file: file.map(Path::to_owned),
+            current: ArcSwap::from_pointee(configuration),
+            content: Mutex::new(content),
+            metrics,
+        })
+    }
+
+    /// What is in force now.
+    pub(crate) fn get(&self) -> Arc<Configuration> {
+        self.current.load_full()
+    }
+
+    /// Looks at the file for ever. Its content is compared: a ConfigMap mount replaces a symlink two levels up, which
+    /// no watch on the file sees.
+    pub(crate) async fn keep_up(&self) {
+        let Some(path) = &self.file else { return };
+        let mut ticks = time::interval(INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            self.reload(path);
+        }
+    }
+
+    /// Replaces the configuration if the file has changed and holds a good one; keeps the one there is otherwise.
+    pub(crate) fn reload(&self, path: &Path) {
+        let outcome = read(path).and_then(|content| {
+            let mut last = self.content.lock().unwrap_or_else(PoisonError::into_inner);
+            if *last == content {
+                return Ok(None);
+            }
+            *last = content;
+            parse(path, &last).map(Some)
+        });
+        match outcome {
+            Ok(None) => {}
+            Ok(Some(configuration)) => {
+                info!(rules = ?configuration.rules, "the configuration has been replaced");
+                self.current.store(Arc::new(configuration));
+                self.metrics.configuration_in_force(true);
+            }
+            Err(error) => {
+                self.metrics.configuration_in_force(false);
+                warn!(%error, "the configuration stays as it was");
+            }
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, ConfigurationFileError> {
+    fs::read(path).map_err(|error| ConfigurationFileError::Unreadable {
+        path: path.to_owned(),
+        error,
+    })
+}
+
+fn parse(path: &Path, content: &[u8]) -> Result<Configuration, ConfigurationFileError> {
+    let configuration: Configuration =
+        serde_saphyr::from_slice(content).map_err(|error| ConfigurationFileError::Malformed {
+            path: path.to_owned(),
+            error: error.to_string(),
+        })?;
+    configuration
+        .checked()
+        .map_err(|error| ConfigurationFileError::Invalid {
+            path: path.to_owned(),
+            error,
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use kcp_rules::Action;
+
+    use super::*;
+
+    const WARN: &str = "apiVersion: kubectl-kcp.dev/v1alpha1\nkind: AdmissionConfiguration\nrules:\n  \
+                        replicas-even: warn\n";
+
+    fn action(configuration: &CurrentConfiguration) -> Option<Action> {
+        configuration.get().rules.get("replicas-even").copied()
+    }
+
+    #[test]
+    fn a_good_file_replaces_and_a_broken_one_does_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("configuration.yaml");
+        fs::write(&path, WARN).unwrap();
+        let configuration = CurrentConfiguration::load(Some(&path), Arc::new(Metrics::new())).unwrap();
+        assert_eq!(action(&configuration), Some(Action::Warn));
+        fs::write(&path, WARN.replace("warn", "off")).unwrap();
+        configuration.reload(&path);
+        assert_eq!(action(&configuration), Some(Action::Off));
+        for broken in [
+            "rules: [",
+            "kind: Other",
+            &WARN.replace("even", "odd"),
+            &WARN.replace("warn", "loud"),
+        ] {
+            fs::write(&path, broken).unwrap();
+            configuration.reload(&path);
+            assert_eq!(action(&configuration), Some(Action::Off), "{broken}");
+        }
+        fs::remove_file(&path).unwrap();
+        configuration.reload(&path);
+        assert_eq!(action(&configuration), Some(Action::Off));
+        fs::write(&path, WARN).unwrap();
+        configuration.reload(&path);
+        assert_eq!(action(&configuration), Some(Action::Warn));
+    }
+
+    #[test]
+    fn a_broken_file_stops_the_start_and_says_where() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("configuration.yaml");
+        fs::write(&path, WARN.replace("even", "odd")).unwrap();
+        let error = CurrentConfiguration::load(Some(&path), Arc::new(Metrics::new()))
+            .err()
+            .unwrap();
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "{}: rules.replicas-odd: no rule has this id; `kubectl kcp rules` lists them",
+                path.display()
+            )
+        );
+    }
+}

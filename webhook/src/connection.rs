@@ -1,0 +1,197 @@
+//! Speaks HTTP/1.1 on one connection, with deadlines.
+
+use std::{
+    convert::Infallible,
+    io,
+    pin::{Pin, pin},
+    sync::atomic::{AtomicU32, Ordering},
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use http_body_util::Full;
+use hyper::{
+    Request, Response,
+    body::{Bytes, Incoming},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::TokioIo;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    sync::watch,
+    time::{self, Instant, Sleep},
+};
+
+use crate::{
+    limits::{Limits, READ_BUFFER_BYTES},
+    shutdown::{self, Phase},
+};
+
+/// How long a new connection of a closing server is waited for.
+const FIRST_REQUEST: Duration = Duration::from_secs(1);
+
+/// Answers requests.
+pub(crate) trait Handle: Send + Sync + 'static {
+    /// Answers one. `overloaded`: the connection has no place, and every request on it is to be turned away.
+    fn handle(
+        &self,
+        request: Request<Incoming>,
+        overloaded: bool,
+    ) -> impl Future<Output = Response<Full<Bytes>>> + Send;
+}
+
+/// Serves a connection until it ends, is idle for too long, or the server closes.
+pub(crate) async fn serve<S, H>(
+    stream: S,
+    handler: &H,
+    limits: &Limits,
+    mut phase: watch::Receiver<Phase>,
+    overloaded: bool,
+) -> hyper::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin,
+    H: Handle,
+{
+    let stage = Stage::default();
+    let service = service_fn(|request| {
+        stage.advance_to(Stage::ANSWERING);
+        async {
+            let response = handler.handle(request, overloaded).await;
+            stage.advance_to(Stage::IDLE);
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let timed = Timed::new(stream, &stage, limits);
+    let mut connection = pin!(
+        http1::Builder::new()
+            // Ours tell a slow head from an idle connection; hyper's own has one deadline for both.
+            .header_read_timeout(None)
+            .max_buf_size(READ_BUFFER_BYTES)
+            .serve_connection(TokioIo::new(timed), service)
+    );
+    tokio::select! {
+        ended = connection.as_mut() => return ended,
+        () = shutdown::closing(&mut phase) => {}
+    }
+    // A client that has only just connected is about to send. Its answer says that the connection closes.
+    if stage.is_new()
+        && let Ok(ended) = time::timeout(FIRST_REQUEST, connection.as_mut()).await
+    {
+        return ended;
+    }
+    connection.as_mut().graceful_shutdown();
+    connection.await
+}
+
+/// Where a connection is between two requests: a counter that only ever grows, so that a deadline can tell that a
+/// whole request went by while nobody looked.
+#[derive(Default)]
+struct Stage(AtomicU32);
+
+impl Stage {
+    /// Nothing of a request has come.
+    const IDLE: u32 = 0;
+    /// A request's head has begun to come.
+    const HEAD: u32 = 1;
+    /// A request is being answered, and its body being read: the router has deadlines of its own.
+    const ANSWERING: u32 = 2;
+    const COUNT: u32 = 3;
+
+    /// Whether nothing has ever come.
+    fn is_new(&self) -> bool {
+        self.now() == Self::IDLE
+    }
+
+    fn now(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// One task drives a connection: there is no race between the load and the store.
+    fn advance_to(&self, stage: u32) {
+        let now = self.now();
+        let steps = (stage + Self::COUNT - now % Self::COUNT) % Self::COUNT;
+        let steps = if steps == 0 { Self::COUNT } else { steps };
+        self.0.store(now.wrapping_add(steps), Ordering::Relaxed);
+    }
+}
+
+/// A stream that fails with [`io::ErrorKind::TimedOut`] when its stage takes too long.
+struct Timed<'s, S> {
+    stream: S,
+    stage: &'s Stage,
+    /// The stage that `deadline` was set for.
+    seen: u32,
+    deadline: Pin<Box<Sleep>>,
+    head: Duration,
+    idle: Duration,
+}
+
+impl<'s, S> Timed<'s, S> {
+    fn new(stream: S, stage: &'s Stage, limits: &Limits) -> Self {
+        Self {
+            stream,
+            stage,
+            seen: stage.now(),
+            deadline: Box::pin(time::sleep(limits.idle)),
+            head: limits.head,
+            idle: limits.idle,
+        }
+    }
+
+    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        let stage = self.stage.now();
+        let limit = match stage % Stage::COUNT {
+            Stage::IDLE => self.idle,
+            Stage::HEAD => self.head,
+            _ => return Poll::Pending,
+        };
+        if self.seen != stage {
+            self.seen = stage;
+            self.deadline.as_mut().reset(Instant::now() + limit);
+        }
+        ready!(self.deadline.as_mut().poll(cx));
+        Poll::Ready(io::ErrorKind::TimedOut.into())
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Timed<'_, S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let filled = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        if read.is_pending() {
+            return self.poll_deadline(cx).map(Err);
+        }
+        if buffer.filled().len() > filled && self.stage.now() % Stage::COUNT == Stage::IDLE {
+            self.stage.advance_to(Stage::HEAD);
+        }
+        read
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<'_, S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match Pin::new(&mut self.stream).poll_write(cx, bytes) {
+            Poll::Pending => self.poll_deadline(cx).map(Err),
+            written @ Poll::Ready(_) => written,
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match Pin::new(&mut self.stream).poll_flush(cx) {
+            Poll::Pending => self.poll_deadline(cx).map(Err),
+            flushed @ Poll::Ready(_) => flushed,
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match Pin::new(&mut self.stream).poll_shutdown(cx) {
+            Poll::Pending => self.poll_deadline(cx).map(Err),
+            shut @ Poll::Ready(_) => shut,
+        }
+    }
+}

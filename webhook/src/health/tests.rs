@@ -1,0 +1,80 @@
+use super::*;
+use crate::testing::{phase, read};
+
+async fn get(phase_now: Phase, has_api_access: bool, path: &str) -> (u16, String) {
+    let health = Health {
+        metrics: Arc::new(Metrics::new()),
+        has_api_access,
+        phase: phase(phase_now),
+    };
+    let (code, text) = read(health.answer(&Request::get(path).body(()).unwrap())).await;
+    (code.as_u16(), text)
+}
+
+#[tokio::test]
+async fn answers_probes_by_phase() {
+    const NOT_READY: &str = "[+]key-pair ok\n[+]listener ok\n[-]serving failed\nreadyz check failed\n";
+    for (phase_now, path, code, text) in [
+        (Phase::Serving, "/livez", 200, "ok"),
+        (Phase::Serving, "/readyz", 200, "ok"),
+        (Phase::Serving, "/readyz?timeout=1s", 200, "ok"),
+        (Phase::Draining, "/livez", 200, "ok"),
+        (Phase::Draining, "/readyz", 503, NOT_READY),
+        (Phase::Closing, "/readyz", 503, NOT_READY),
+        (
+            Phase::Serving,
+            "/healthz",
+            404,
+            "there is nothing at this path; ask /livez, /readyz or /metrics\n",
+        ),
+    ] {
+        assert_eq!(
+            get(phase_now, false, path).await,
+            (code, text.to_owned()),
+            "{phase_now:?} {path}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn is_ready_without_api_access_and_says_so() {
+    assert_eq!(
+        get(Phase::Serving, false, "/readyz?verbose").await,
+        (
+            200,
+            "[+]key-pair ok\n[+]listener ok\n[+]serving ok\n[i]api-access none: the scale subresource is refused\n\
+             readyz check passed\n"
+                .to_owned()
+        )
+    );
+    assert_eq!(
+        get(Phase::Draining, true, "/readyz?a=b&verbose=true").await,
+        (
+            503,
+            "[+]key-pair ok\n[+]listener ok\n[-]serving failed\n[i]api-access configured\nreadyz check failed\n"
+                .to_owned()
+        )
+    );
+}
+
+#[tokio::test]
+async fn metrics_end_as_the_format_asks() {
+    let (code, text) = get(Phase::Serving, false, "/metrics").await;
+    assert_eq!(code, 200);
+    assert!(text.ends_with("# EOF\n"), "{text}");
+}
+
+#[tokio::test]
+async fn takes_no_post() {
+    let health = Health {
+        metrics: Arc::new(Metrics::new()),
+        has_api_access: false,
+        phase: phase(Phase::Serving),
+    };
+    let response = health.answer(&Request::post("/livez").body(()).unwrap());
+    assert_eq!(response.headers()[header::ALLOW], "GET, HEAD");
+    assert_eq!(
+        read(response).await,
+        (StatusCode::METHOD_NOT_ALLOWED, "ask with GET\n".to_owned())
+    );
+}

@@ -1,0 +1,71 @@
+//! What one client, and all clients together, may take. Memory is bounded by these numbers alone: buffered bodies by
+//! [`Limits::buffered_bytes`], the rest by [`Limits::connections`] times [`READ_BUFFER_BYTES`].
+
+use std::time::Duration;
+
+/// The largest head of a request, and the largest piece of a body, in bytes. A request with a larger head is
+/// answered with 431.
+pub(crate) const READ_BUFFER_BYTES: usize = 64 * 1024;
+
+/// The longest text that an error of a decoder adds to our sentence, in characters: it quotes what was sent.
+pub(crate) const QUOTED_CHARS: usize = 300;
+
+/// The longest name that Kubernetes gives an object, in characters (RFC 1123).
+pub(crate) const NAME_CHARS: usize = 253;
+
+/// Causes named one by one in a denial; those beyond are counted.
+pub(crate) const CAUSES: usize = 50;
+
+/// The longest message of one cause, in characters.
+pub(crate) const CAUSE_CHARS: usize = 1024;
+
+/// The longest warning, in characters. The API server cuts longer ones once all exceed [`WARNINGS_BYTES`]
+/// (<https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#response>).
+pub(crate) const WARNING_CHARS: usize = 120;
+
+/// All warnings of one review together, in bytes; the API server drops what is beyond.
+pub(crate) const WARNINGS_BYTES: usize = 4096;
+
+/// How long the live reads of one review may take together.
+pub(crate) const LIVE_READ: Duration = Duration::from_secs(1);
+
+/// What clients may take.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// The largest body, in bytes. The API server takes objects of 3 MB and a review of an update carries two.
+    pub body_bytes: usize,
+    /// Bytes of all bodies being held at one time.
+    pub buffered_bytes: usize,
+    /// Reviews being answered at one time; 503 beyond.
+    pub reviews: usize,
+    /// Connections that are served at one time.
+    pub connections: usize,
+    /// Connections beyond [`Limits::connections`] that are still told so, with 503; the next ones are closed unheard.
+    pub refused_connections: usize,
+    /// From the first byte of a TLS handshake to its last.
+    pub handshake: Duration,
+    /// From the first byte of a request's head to its last.
+    pub head: Duration,
+    /// From the end of the head to the end of the body.
+    pub body: Duration,
+    /// Between two requests. Above the 90 s of Go's HTTP client (`IdleConnTimeout`), so that the API server closes
+    /// first: a review that meets a closing connection is lost, for Go does not send a POST twice.
+    pub idle: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        const MIB: usize = 1024 * 1024;
+        Self {
+            body_bytes: 7 * MIB,
+            buffered_bytes: 64 * MIB,
+            reviews: 256,
+            connections: 512,
+            refused_connections: 64,
+            handshake: Duration::from_secs(10),
+            head: Duration::from_secs(10),
+            body: Duration::from_secs(10),
+            idle: Duration::from_secs(120),
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! What is written to stderr, and how.
+
+use std::io::{self, IsTerminal};
+
+use tracing_subscriber::{filter::Targets, fmt, layer::SubscriberExt, util::SubscriberInitExt};
+
+use crate::arguments::LogFormat;
+
+/// Starts logging for the rest of the process.
+///
+/// `Targets` and not `EnvFilter`: that one's regular expressions cost a megabyte.
+pub fn init(format: LogFormat, level: &Targets) {
+    let registry = tracing_subscriber::registry().with(level.clone());
+    // Fails only when logging has been started before.
+    _ = match format {
+        LogFormat::Text => registry
+            .with(
+                fmt::layer()
+                    .with_writer(io::stderr)
+                    .with_ansi(io::stderr().is_terminal()),
+            )
+            .try_init(),
+        LogFormat::Json => registry
+            .with(
+                fmt::layer()
+                    .json()
+                    .flatten_event(true)
+                    .with_current_span(false)
+                    .with_span_list(false)
+                    .with_writer(io::stderr),
+            )
+            .try_init(),
+    };
+}

@@ -1,0 +1,235 @@
+//! Writes the answer to a review: an `AdmissionReview` with its `response` alone.
+//!
+//! Ours, and not a client library's: those write a patch as an array of numbers.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use kcp_rules::Action;
+use serde::Serialize;
+
+use crate::{
+    decision::{Cause, Decision, Invalid, Outcome, Refusal},
+    limits::{CAUSE_CHARS, CAUSES, WARNING_CHARS, WARNINGS_BYTES},
+    review::{API_VERSION, KIND},
+};
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AdmissionReview<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    response: AdmissionResponse<'a>,
+}
+
+/// k8s.io/api, `admission/v1/types.go`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AdmissionResponse<'a> {
+    uid: &'a str,
+    allowed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<Status<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch_type: Option<&'static str>,
+    /// Base64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch: Option<String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    audit_annotations: BTreeMap<&'static str, String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
+}
+
+/// k8s.io/apimachinery, `pkg/apis/meta/v1/types.go`.
+#[derive(Serialize)]
+struct Status<'a> {
+    #[serde(rename = "status")]
+    outcome: &'static str,
+    code: u16,
+    reason: &'static str,
+    message: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<Details<'a>>,
+}
+
+#[derive(Serialize)]
+struct Details<'a> {
+    group: &'static str,
+    kind: &'static str,
+    name: &'a str,
+    causes: Vec<StatusCause<'a>>,
+}
+
+#[derive(Serialize)]
+struct StatusCause<'a> {
+    reason: &'static str,
+    message: Cow<'a, str>,
+    field: &'a str,
+}
+
+/// The answer to the review `uid`.
+pub(crate) fn write(uid: &str, decision: &Decision) -> serde_json::Result<Vec<u8>> {
+    let status = match &decision.outcome {
+        Outcome::Allowed => None,
+        Outcome::Invalid(invalid) => Some(invalid_status(invalid)),
+        Outcome::Refused(refusal) => Some(refusal_status(refusal)),
+    };
+    let patch = if decision.patch.is_empty() {
+        None
+    } else {
+        Some(STANDARD.encode(serde_json::to_vec(&decision.patch)?))
+    };
+    serde_json::to_vec(&AdmissionReview {
+        api_version: API_VERSION,
+        kind: KIND,
+        response: AdmissionResponse {
+            uid,
+            allowed: status.is_none(),
+            status,
+            // An API server takes neither without the other.
+            patch_type: patch.as_ref().map(|_| "JSONPatch"),
+            patch,
+            audit_annotations: audit_annotations(decision),
+            warnings: warnings(decision),
+        },
+    })
+}
+
+/// As `NewInvalid` of k8s.io/apimachinery, `pkg/api/errors`, writes it. kubectl prints the causes and not the message.
+fn invalid_status(invalid: &Invalid) -> Status<'_> {
+    let Invalid {
+        group,
+        kind,
+        name,
+        causes,
+    } = invalid;
+    let mut causes: Vec<_> = causes.iter().map(StatusCause::from).collect();
+    let beyond = causes.len().saturating_sub(CAUSES);
+    if beyond > 0 {
+        causes.truncate(CAUSES);
+        causes.push(StatusCause {
+            reason: "FieldValueInvalid",
+            message: format!("{beyond} more faults; correct those above first").into(),
+            field: "",
+        });
+    }
+    let lines: Vec<String> = causes
+        .iter()
+        .map(|cause| format!("{}: {}", cause.field, cause.message))
+        .collect();
+    let all = match lines.as_slice() {
+        [only] => only.clone(),
+        lines => format!("[{}]", lines.join(", ")),
+    };
+    Status {
+        outcome: "Failure",
+        code: 422,
+        reason: "Invalid",
+        message: format!("{kind}.{group} {name:?} is invalid: {all}").into(),
+        details: Some(Details {
+            group,
+            kind,
+            name,
+            causes,
+        }),
+    }
+}
+
+fn refusal_status(refusal: &Refusal) -> Status<'_> {
+    Status {
+        outcome: "Failure",
+        code: refusal.kind.code(),
+        reason: refusal.kind.reason(),
+        message: Cow::Borrowed(&refusal.message),
+        details: None,
+    }
+}
+
+impl<'a> From<&'a Cause> for StatusCause<'a> {
+    fn from(cause: &'a Cause) -> Self {
+        Self {
+            reason: cause.reason,
+            message: shorten(&cause.message, CAUSE_CHARS, &tail(cause)),
+            field: &cause.field,
+        }
+    }
+}
+
+/// The end of a cause's message, which outlives its shortening.
+fn tail(cause: &Cause) -> String {
+    format!(" ({})", cause.rule)
+}
+
+/// What the API server writes into its audit log, under the webhook's name: which rules denied, which warned.
+fn audit_annotations(decision: &Decision) -> BTreeMap<&'static str, String> {
+    let rules = |wanted: Action| {
+        let ids: BTreeSet<&str> = decision
+            .causes()
+            .filter(|(_, action)| *action == wanted)
+            .map(|(cause, _)| cause.rule)
+            .collect();
+        Vec::from_iter(ids).join(",")
+    };
+    [
+        ("denied-by", rules(Action::Deny)),
+        ("warned-by", rules(Action::Warn)),
+        ("audited-by", rules(Action::Audit)),
+    ]
+    .into_iter()
+    .filter(|(_, rules)| !rules.is_empty())
+    .collect()
+}
+
+fn warnings(decision: &Decision) -> Vec<String> {
+    let by_rules = decision.warned.iter().map(|cause| {
+        let text = format!("{}: {}", cause.field, cause.message);
+        one_line(&shorten(&text, WARNING_CHARS, &tail(cause)))
+    });
+    let notes = decision
+        .notes
+        .iter()
+        .map(|note| one_line(&shorten(note, WARNING_CHARS, "")));
+    let mut room = WARNINGS_BYTES;
+    let mut left_out = 0_usize;
+    let mut warnings: Vec<String> = by_rules
+        .chain(notes)
+        .filter(|warning| {
+            // Room for the line that says how many were left out stays free.
+            match room.checked_sub(warning.len()) {
+                Some(rest) if left_out == 0 && rest >= WARNING_CHARS => {
+                    room = rest;
+                    true
+                }
+                _ => {
+                    left_out += 1;
+                    false
+                }
+            }
+        })
+        .collect();
+    if left_out > 0 {
+        warnings.push(format!("{left_out} more warnings are not shown"));
+    }
+    warnings
+}
+
+/// The API server drops a warning with a control character: it becomes an HTTP header.
+fn one_line(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}
+
+/// `text` in at most `limit` characters; what is cut off shows as `…`, and `tail` is kept.
+pub(crate) fn shorten<'a>(text: &'a str, limit: usize, tail: &str) -> Cow<'a, str> {
+    if text.chars().nth(limit).is_none() {
+        return Cow::Borrowed(text);
+    }
+    let kept = limit.saturating_sub(tail.chars().count() + 1);
+    Cow::Owned(text.chars().take(kept).chain(['…']).chain(tail.chars()).collect())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+use insta::assert_snapshot;
+use serde_json::Value;
+
+use super::*;
+use crate::testing::screen;
+
+fn cause(message: &str) -> Cause {
+    Cause {
+        rule: "field-fault",
+        reason: "FieldValueInvalid",
+        field: "spec.field".into(),
+        message: format!("{message} (field-fault)"),
+    }
+}
+
+fn invalid(causes: Vec<Cause>) -> Decision {
+    Decision {
+        outcome: Outcome::Invalid(Invalid {
+            group: "example.com",
+            kind: "Example",
+            name: "x".to_owned(),
+            causes,
+        }),
+        ..Decision::default()
+    }
+}
+
+fn warned(messages: &[&str]) -> Decision {
+    Decision {
+        warned: messages.iter().map(|message| cause(message)).collect(),
+        ..Decision::default()
+    }
+}
+
+fn response(decision: &Decision) -> Value {
+    let mut answer: Value = serde_json::from_slice(&write("u", decision).unwrap()).unwrap();
+    answer["response"].take()
+}
+
+#[test]
+fn denies_and_warns_at_the_same_time() {
+    let mut decision = invalid(vec![
+        cause("Invalid value: 1: no; write 2"),
+        cause("Forbidden: no; leave it out"),
+    ]);
+    decision.warned = vec![cause("Invalid value: 3: unusual; write 4")];
+    assert_snapshot!(screen(&response(&decision)));
+}
+
+#[test]
+fn keeps_the_rule_id_of_a_long_cause() {
+    let response = response(&invalid(vec![cause(&"\u{e4}".repeat(5000))]));
+    let message = response["status"]["details"]["causes"][0]["message"]
+        .as_str()
+        .unwrap();
+    assert_eq!(message.chars().count(), CAUSE_CHARS);
+    assert!(message.ends_with("\u{e4}… (field-fault)"), "{message}");
+}
+
+#[test]
+fn counts_the_causes_beyond_the_limit() {
+    let causes = (0..CAUSES + 7).map(|number| cause(&number.to_string())).collect();
+    let response = response(&invalid(causes));
+    let causes = response["status"]["details"]["causes"].as_array().unwrap();
+    assert_eq!(causes.len(), CAUSES + 1);
+    assert_eq!(causes[CAUSES - 1]["message"], "49 (field-fault)");
+    assert_eq!(
+        causes[CAUSES]["message"],
+        "7 more faults; correct those above first"
+    );
+}
+
+#[test]
+fn a_warning_is_one_short_line() {
+    let response = response(&warned(&["fits", &"long\n".repeat(60)]));
+    assert_eq!(response["allowed"], true);
+    assert_eq!(response["auditAnnotations"]["warned-by"], "field-fault");
+    let warnings = response["warnings"].as_array().unwrap();
+    assert_eq!(warnings[0], "spec.field: fits (field-fault)");
+    let long = warnings[1].as_str().unwrap();
+    assert_eq!(long.chars().count(), WARNING_CHARS);
+    assert!(long.starts_with("spec.field: long long "), "{long}");
+    assert!(long.ends_with("… (field-fault)"), "{long}");
+}
+
+#[test]
+fn all_warnings_together_stay_below_what_the_api_server_takes() {
+    let long = "\u{20ac}".repeat(200);
+    let response = response(&warned(&[long.as_str(); 100]));
+    let warnings: Vec<&str> = response["warnings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|warning| warning.as_str().unwrap())
+        .collect();
+    let bytes: usize = warnings.iter().map(|warning| warning.len()).sum();
+    assert!(bytes <= WARNINGS_BYTES, "{bytes}");
+    let shown = warnings.len() - 1;
+    assert_eq!(shown, 12);
+    assert_eq!(warnings[shown], "88 more warnings are not shown");
+}
+
+#[test]
+fn shortens_by_characters_and_only_what_is_too_long() {
+    for (text, limit, tail, expected) in [
+        ("abc", 3, "", "abc"),
+        ("abcd", 3, "", "ab…"),
+        ("\u{e4}\u{e4}\u{e4}\u{e4}", 3, "", "\u{e4}\u{e4}…"),
+        ("abcdefgh (id)", 10, " (id)", "abcd… (id)"),
+        ("", 0, "", ""),
+    ] {
+        assert_eq!(shorten(text, limit, tail), expected, "{text}");
+    }
+}

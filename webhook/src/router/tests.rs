@@ -1,0 +1,468 @@
+mod properties;
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use hyper::body::Frame;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::testing::{admission, ask, control_plane, phase, post, read, review, router, router_with};
+
+/// A review of nothing.
+const NO_REQUEST: &[u8] = br#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":null}"#;
+
+/// A denial with one code and message, as `response`.
+fn refused(uid: &str, code: u16, reason: &str, message: &str) -> Value {
+    json!({
+        "uid": uid,
+        "allowed": false,
+        "status": {"status": "Failure", "code": code, "reason": reason, "message": message}
+    })
+}
+
+#[tokio::test]
+async fn takes_posts_of_json_to_two_paths() {
+    const JSON: &str = "application/json";
+    const WHERE: &str = "there is nothing at this path; reviews go to /mutate and /validate\n";
+    const HOW: &str = "a review is sent with POST\n";
+    const AS: &str = "a review is sent as application/json\n";
+    for (method, path, content_type, code, sentence) in [
+        ("POST", "/", JSON, 404, WHERE),
+        ("POST", "/validate/x", JSON, 404, WHERE),
+        ("POST", "/Validate", JSON, 404, WHERE),
+        ("GET", "/readyz", JSON, 404, WHERE),
+        ("GET", "/validate", JSON, 405, HOW),
+        ("PUT", "/mutate?timeout=5s", JSON, 405, HOW),
+        ("POST", "/validate", "", 415, AS),
+        ("POST", "/validate", "application/yaml", 415, AS),
+        ("POST", "/mutate", "text/plain", 415, AS),
+        ("POST", "/mutate", "application/jsonp", 415, AS),
+        (
+            "POST",
+            "/mutate?timeout=5s",
+            "Application/JSON; charset=utf-8",
+            400,
+            "the AdmissionReview has no request\n",
+        ),
+    ] {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::CONTENT_TYPE, content_type)
+            .body(Full::new(Bytes::from_static(NO_REQUEST)))
+            .unwrap();
+        let (status, text) = read(router().answer(request, false).await).await;
+        assert_eq!(
+            (status.as_u16(), text.as_str()),
+            (code, sentence),
+            "{method} {path} {content_type}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn takes_no_content_encoding() {
+    let request = Request::post("/validate")
+        .header(header::CONTENT_TYPE, "application/json")
+        .header(header::CONTENT_ENCODING, "gzip")
+        .body(Full::new(Bytes::from_static(NO_REQUEST)))
+        .unwrap();
+    assert_eq!(
+        read(router().answer(request, false).await).await,
+        (
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "a review is sent without a content encoding\n".to_owned()
+        )
+    );
+}
+
+#[tokio::test]
+async fn answers_a_body_without_a_uid_with_a_sentence() {
+    let cases: [(&[u8], &str); 8] = [
+        (
+            b"",
+            "the body is no AdmissionReview: EOF while parsing a value at line 1 column 0\n",
+        ),
+        (
+            b"{\"apiVersion\": ",
+            "the body is no AdmissionReview: EOF while parsing a value at line 1 column 15\n",
+        ),
+        (
+            b"\xff",
+            "the body is not UTF-8: invalid utf-8 sequence of 1 bytes from index 0\n",
+        ),
+        (
+            b"[1]",
+            "the body is no AdmissionReview: invalid type: integer `1`, expected a string at line 1 column 2\n",
+        ),
+        (
+            b"{}",
+            "this webhook takes admission.k8s.io/v1 AdmissionReview alone, and was sent \"\" \"\"\n",
+        ),
+        (NO_REQUEST, "the AdmissionReview has no request\n"),
+        (
+            br#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{}}"#,
+            "the body is no AdmissionReview: missing field `uid` at line 1 column 73\n",
+        ),
+        (
+            br#"{"request":{"uid":"\ud800"}}"#,
+            "the body is no AdmissionReview: unexpected end of hex escape at line 1 column 26\n",
+        ),
+    ];
+    for (body, sentence) in cases {
+        let (code, text) = post(&router(), "/validate", body).await;
+        assert_eq!(
+            (code, text.as_str()),
+            (StatusCode::BAD_REQUEST, sentence),
+            "{}",
+            String::from_utf8_lossy(body)
+        );
+    }
+}
+
+#[tokio::test]
+async fn answers_bad_reviews_with_their_uid() {
+    let created = || review("CREATE", &control_plane(), &Value::Null);
+    let changed = |pointer: &str, value: Value| {
+        let mut review = created();
+        *review.pointer_mut(pointer).unwrap() = value;
+        review.to_string()
+    };
+    let cases = [
+        (
+            "broken off",
+            r#"{"request":{"uid":"7","object":{"#.to_owned(),
+            "7",
+            "the body is no AdmissionReview: EOF while parsing an object at line 1 column 32",
+        ),
+        (
+            "uid twice",
+            r#"{"request":{"uid":"7","uid":"8"}}"#.to_owned(),
+            "7",
+            "the body is no AdmissionReview: duplicate field `uid` at line 1 column 27",
+        ),
+        (
+            "nothing but a uid",
+            r#"{"request":{"uid":"7"}}"#.to_owned(),
+            "7",
+            "the body is no AdmissionReview: missing field `resource` at line 1 column 22",
+        ),
+        (
+            "v1beta1",
+            changed("/apiVersion", json!("admission.k8s.io/v1beta1")),
+            "0f1e2d3c",
+            "this webhook takes admission.k8s.io/v1 AdmissionReview alone, and was sent \
+             \"admission.k8s.io/v1beta1\" \"AdmissionReview\"",
+        ),
+        (
+            "another kind",
+            changed("/kind", json!("ConversionReview")),
+            "0f1e2d3c",
+            "this webhook takes admission.k8s.io/v1 AdmissionReview alone, and was sent \
+             \"admission.k8s.io/v1\" \"ConversionReview\"",
+        ),
+        (
+            "no object",
+            changed("/request/object", Value::Null),
+            "0f1e2d3c",
+            "the review has no request.object",
+        ),
+        (
+            "no old object",
+            changed("/request/operation", json!("UPDATE")),
+            "0f1e2d3c",
+            "the review has no request.oldObject",
+        ),
+        (
+            "another resource",
+            changed("/request/resource", json!({"version": "v1", "resource": "pods"})),
+            "0f1e2d3c",
+            "kcp-webhook does not judge pods; take the resource out of the rules of its webhook configuration",
+        ),
+        (
+            "another group",
+            changed("/request/resource/group", json!("example.com")),
+            "0f1e2d3c",
+            "kcp-webhook does not judge kubeadmcontrolplanes.example.com; take the resource out of the rules of \
+             its webhook configuration",
+        ),
+    ];
+    for path in ["/validate", "/mutate"] {
+        for (name, body, uid, message) in &cases {
+            let (code, text) = post(&router(), path, body.clone()).await;
+            let answer: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(code, StatusCode::OK, "{name} to {path}");
+            assert_eq!(
+                answer["response"],
+                refused(uid, 400, "BadRequest", message),
+                "{name} to {path}"
+            );
+        }
+    }
+    let (_, text) = post(
+        &router(),
+        "/validate",
+        changed("/request/operation", json!("PATCH")),
+    )
+    .await;
+    let answer: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(answer["response"]["uid"], "0f1e2d3c");
+    assert_eq!(answer["response"]["status"]["code"], 400);
+}
+
+#[tokio::test]
+async fn a_uid_after_bytes_that_are_not_utf8_is_found() {
+    let body = b"{\"request\":{\"name\":\"\xff\",\"uid\":\"7\"}}";
+    let (code, text) = post(&router(), "/validate", &body[..]).await;
+    let answer: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(code, StatusCode::OK);
+    assert_eq!(
+        answer["response"],
+        refused(
+            "7",
+            400,
+            "BadRequest",
+            "the body is not UTF-8: invalid utf-8 sequence of 1 bytes from index 20"
+        )
+    );
+}
+
+#[tokio::test]
+async fn a_uid_of_a_megabyte_is_echoed() {
+    let uid = "u".repeat(1024 * 1024);
+    let mut review = review("CREATE", &control_plane(), &Value::Null);
+    review["request"]["uid"] = json!(uid);
+    assert_eq!(
+        ask(&router(), "/validate", &review).await,
+        json!({"uid": uid, "allowed": true})
+    );
+}
+
+#[tokio::test]
+async fn deep_nesting_is_skipped_where_nobody_looks() {
+    let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
+    let mut object = control_plane();
+    object["spec"]["unknown"] = json!("DEEP");
+    let body = review("CREATE", &object, &Value::Null)
+        .to_string()
+        .replace("\"DEEP\"", &deep);
+    let (code, text) = post(&router(), "/validate", body).await;
+    assert_eq!(code, StatusCode::OK);
+    assert_eq!(
+        text,
+        r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"0f1e2d3c","allowed":true}}"#
+    );
+}
+
+#[tokio::test]
+async fn refuses_a_body_beyond_the_limit() {
+    let limits = || Limits {
+        body_bytes: 1000,
+        ..Limits::default()
+    };
+    let too_large = (
+        StatusCode::PAYLOAD_TOO_LARGE,
+        "the body is larger than 1000 bytes\n".to_owned(),
+    );
+    let router = router_with(None, limits());
+    assert_eq!(post(&router, "/validate", vec![b' '; 1001]).await, too_large);
+    assert_eq!(
+        post(&router, "/validate", vec![b' '; 1000]).await.0,
+        StatusCode::BAD_REQUEST
+    );
+    // The size is not announced, and comes in pieces.
+    let request = Request::post("/validate")
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Pieces(vec![Bytes::from_static(&[b' '; 400]); 3]))
+        .unwrap();
+    let response = router.answer(request, false).await;
+    assert_eq!(response.headers()[header::CONNECTION], "close");
+    assert_eq!(read(response).await, too_large);
+}
+
+#[tokio::test]
+async fn puts_a_body_of_pieces_together() {
+    let body = review("CREATE", &control_plane(), &Value::Null).to_string();
+    let pieces = body
+        .as_bytes()
+        .chunks(7)
+        .map(Bytes::copy_from_slice)
+        .rev()
+        .collect();
+    let request = Request::post("/validate")
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Pieces(pieces))
+        .unwrap();
+    let (code, text) = read(router().answer(request, false).await).await;
+    assert_eq!(code, StatusCode::OK);
+    assert_eq!(
+        text,
+        r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"0f1e2d3c","allowed":true}}"#
+    );
+}
+
+#[tokio::test]
+async fn refuses_bodies_beyond_what_all_may_hold_and_gives_back_what_they_held() {
+    let body = review("CREATE", &control_plane(), &Value::Null).to_string();
+    let limits = |buffered_bytes| Limits {
+        buffered_bytes,
+        ..Limits::default()
+    };
+    let router = router_with(None, limits(body.len() - 1));
+    assert_eq!(
+        post(&router, "/validate", body.clone()).await,
+        (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too many bytes are being held for other reviews; try again\n".to_owned()
+        )
+    );
+    let router = router_with(None, limits(body.len()));
+    for _ in 0..3 {
+        assert_eq!(post(&router, "/validate", body.clone()).await.0, StatusCode::OK);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn gives_up_on_a_body_that_does_not_come() {
+    let request = Request::post("/validate")
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Never)
+        .unwrap();
+    assert_eq!(
+        read(router().answer(request, false).await).await,
+        (
+            StatusCode::REQUEST_TIMEOUT,
+            "the body did not come within 10 s\n".to_owned()
+        )
+    );
+}
+
+#[tokio::test]
+async fn turns_away_what_has_no_place() {
+    let body = review("CREATE", &control_plane(), &Value::Null).to_string();
+    let none = router_with(
+        None,
+        Limits {
+            reviews: 0,
+            ..Limits::default()
+        },
+    );
+    assert_eq!(
+        post(&none, "/validate", body.clone()).await,
+        (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too many reviews are being answered; try again\n".to_owned()
+        )
+    );
+    let request = Request::post("/validate")
+        .body(Full::new(Bytes::from(body)))
+        .unwrap();
+    let response = router().answer(request, true).await;
+    assert_eq!(response.headers()[header::CONNECTION], "close");
+    assert_eq!(response.headers()[header::RETRY_AFTER], "1");
+    assert_eq!(
+        read(response).await,
+        (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too many connections are open; try again\n".to_owned()
+        )
+    );
+}
+
+#[tokio::test]
+async fn asks_clients_to_leave_while_draining() {
+    for (phase_now, expected) in [
+        (Phase::Serving, None),
+        (Phase::Draining, Some("close")),
+        (Phase::Closing, Some("close")),
+    ] {
+        let metrics = Arc::new(Metrics::new());
+        let router = Router::new(
+            admission(None, &metrics),
+            metrics,
+            Limits::default(),
+            phase(phase_now),
+        );
+        let request = Request::post("/validate")
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Full::new(Bytes::from(
+                review("CREATE", &control_plane(), &Value::Null).to_string(),
+            )))
+            .unwrap();
+        let response = router.answer(request, false).await;
+        let connection = response.headers().get(header::CONNECTION);
+        assert_eq!(
+            connection.map(|value| value.to_str().unwrap()),
+            expected,
+            "{phase_now:?}"
+        );
+        assert_eq!(response.status(), StatusCode::OK);
+    }
+}
+
+#[tokio::test]
+async fn counts_requests_decisions_and_rules() {
+    let router = router();
+    let mut bad = control_plane();
+    bad["spec"]["replicas"] = json!(4);
+    ask(
+        &router,
+        "/validate",
+        &review("CREATE", &control_plane(), &Value::Null),
+    )
+    .await;
+    ask(&router, "/validate", &review("CREATE", &bad, &Value::Null)).await;
+    post(&router, "/validate", "{").await;
+    let text = router.metrics.encode().unwrap();
+    for line in [
+        r#"controller_runtime_webhook_requests_total{webhook="/validate",code="200"} 2"#,
+        r#"controller_runtime_webhook_requests_total{webhook="/validate",code="400"} 1"#,
+        r#"controller_runtime_webhook_requests_in_flight{webhook="/validate"} 0"#,
+        r#"controller_runtime_webhook_latency_seconds_count{webhook="/validate"} 3"#,
+        r#"kcp_webhook_decisions_total{webhook="/validate",decision="allowed"} 1"#,
+        r#"kcp_webhook_decisions_total{webhook="/validate",decision="denied"} 1"#,
+        r#"kcp_webhook_rule_findings_total{rule="replicas-even",decision="deny"} 1"#,
+        r#"kcp_webhook_rule_findings_total{rule="replicas-not-positive",decision="deny"} 0"#,
+        "certwatcher_read_certificate_total 0",
+        "certwatcher_read_certificate_errors_total 0",
+    ] {
+        assert!(
+            text.lines().any(|present| present == line),
+            "{line} is missing from:\n{text}"
+        );
+    }
+}
+
+/// A body in pieces, last one first, whose size is not announced.
+struct Pieces(Vec<Bytes>);
+
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.0.pop().map(|piece| Ok(Frame::data(piece))))
+    }
+}
+
+/// A body that never comes.
+struct Never;
+
+impl Body for Never {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Pending
+    }
+}

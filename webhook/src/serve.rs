@@ -1,0 +1,258 @@
+//! Puts the server together, runs it, ends it.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
+
+use kcp_rules::{Operation, rule::Check, topics};
+use thiserror::Error;
+use tokio::{net::TcpListener, runtime, sync::watch, time};
+use tokio_rustls::TlsAcceptor;
+use tracing::{info, warn};
+
+use crate::{
+    admission::Admission,
+    arguments::ServeArguments,
+    cluster::{AccessError, Cluster},
+    configuration::{ConfigurationFileError, CurrentConfiguration},
+    health::Health,
+    limits::Limits,
+    listener::{self, Listener, Transport},
+    log,
+    metrics::{Connections, Metrics},
+    router::Router,
+    shutdown::{Phase, Stop},
+    tls::{self, KeyPair, KeyPairError},
+};
+
+/// Connections to the health port that are served at one time: a kubelet and a few scrapers.
+const HEALTH_CONNECTIONS: usize = 32;
+
+/// A server that cannot start.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// The key pair is missing or bad.
+    #[error("{0}")]
+    KeyPair(#[from] KeyPairError),
+    /// The configuration file cannot be used.
+    #[error("{0}")]
+    Configuration(#[from] ConfigurationFileError),
+    /// API access was asked for and cannot be had.
+    #[error("{0}")]
+    Access(#[from] AccessError),
+    /// A port cannot be listened on.
+    #[error("cannot listen on {address}, port {port}: {error}")]
+    Listen {
+        /// The address asked for.
+        address: IpAddr,
+        /// The port asked for.
+        port: u16,
+        /// Why.
+        error: io::Error,
+    },
+    /// TLS cannot be set up.
+    #[error("cannot set up TLS: {0}")]
+    Tls(#[from] rustls::Error),
+    /// The operating system refuses something that every server needs.
+    #[error("cannot start: {0}")]
+    System(#[from] io::Error),
+}
+
+/// How a server ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Every review that had begun was answered.
+    Drained,
+    /// Some took longer than the drain timeout.
+    TimedOut,
+    /// It was asked to stop a second time.
+    Aborted,
+}
+
+/// Serves until SIGTERM or SIGINT.
+///
+/// One thread: a review takes tens of microseconds of it, so that it is not what limits a control plane's writes, and
+/// threads would each cost memory.
+pub fn run(arguments: &ServeArguments) -> Result<ExitCode, StartError> {
+    log::init(arguments.log_format, &arguments.log_level);
+    // For the Kubernetes client, which takes the process's default.
+    _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let ended = runtime.block_on(async {
+        let stop = Stop::on_signals()?;
+        let server = Server::bind(arguments, Limits::default()).await?;
+        Ok::<_, StartError>(server.run(stop).await)
+    })?;
+    // A name being looked up blocks a thread, and nobody waits for its answer any more.
+    runtime.shutdown_background();
+    Ok(match ended {
+        Ended::Drained => ExitCode::SUCCESS,
+        Ended::TimedOut | Ended::Aborted => ExitCode::FAILURE,
+    })
+}
+
+/// A server that listens, and does not serve yet.
+#[derive(Debug)]
+pub struct Server {
+    secure: TcpListener,
+    health: TcpListener,
+    parts: Parts,
+}
+
+struct Parts {
+    acceptor: TlsAcceptor,
+    key_pair: Arc<KeyPair>,
+    cluster: Cluster,
+    configuration: Arc<CurrentConfiguration>,
+    metrics: Arc<Metrics>,
+    limits: Limits,
+    reload_interval: Duration,
+    shutdown_delay: Duration,
+    drain_timeout: Duration,
+}
+
+impl std::fmt::Debug for Parts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Parts")
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// Loads what serving needs, and only then opens the ports: a bad configuration never looks like a server.
+    pub async fn bind(arguments: &ServeArguments, limits: Limits) -> Result<Self, StartError> {
+        let metrics = Arc::new(Metrics::new());
+        let key_pair = Arc::new(KeyPair::load(
+            &arguments.tls_cert_file,
+            &arguments.tls_private_key_file,
+            metrics.clone(),
+        )?);
+        let cluster = Cluster::connect(arguments.kubeconfig.as_deref(), metrics.clone()).await?;
+        let configuration = CurrentConfiguration::load(arguments.configuration.as_deref(), metrics.clone())?;
+        let acceptor = tls::acceptor(key_pair.clone())?;
+        let address = arguments.bind_address;
+        let open = async |port| {
+            listener::bind(address, port)
+                .await
+                .map_err(|error| StartError::Listen { address, port, error })
+        };
+        Ok(Self {
+            secure: open(arguments.secure_port).await?,
+            health: open(arguments.health_port).await?,
+            parts: Parts {
+                acceptor,
+                key_pair,
+                cluster,
+                configuration: Arc::new(configuration),
+                metrics,
+                limits,
+                reload_interval: arguments.tls_reload_interval,
+                shutdown_delay: arguments.shutdown_delay,
+                drain_timeout: arguments.drain_timeout,
+            },
+        })
+    }
+
+    /// Where reviews are taken.
+    pub fn secure_address(&self) -> io::Result<SocketAddr> {
+        self.secure.local_addr()
+    }
+
+    /// Where probes are answered.
+    pub fn health_address(&self) -> io::Result<SocketAddr> {
+        self.health.local_addr()
+    }
+
+    /// Serves until asked to stop.
+    pub async fn run(self, mut stop: Stop) -> Ended {
+        if let (Ok(secure), Ok(health)) = (self.secure_address(), self.health_address()) {
+            info!(%secure, %health, "serving");
+        }
+        let Self {
+            secure,
+            health,
+            parts,
+        } = self;
+        if !parts.cluster.has_access() {
+            let rules = rules_of_scale();
+            warn!(
+                ?rules,
+                "no API access: these rules cannot be judged for kubeadmcontrolplanes/scale, and writes to it are \
+                 refused; everything else is judged"
+            );
+        }
+        let (sender, phase) = watch::channel(Phase::Serving);
+        let reviews = Listener {
+            transport: Transport::Tls(parts.acceptor),
+            handler: Router::new(
+                Admission::new(parts.cluster.clone(), parts.configuration.clone()),
+                parts.metrics.clone(),
+                parts.limits.clone(),
+                phase.clone(),
+            ),
+            limits: parts.limits.clone(),
+            counters: parts.metrics.connections.clone(),
+            phase: phase.clone(),
+        };
+        let reviews = tokio::spawn(reviews.run(secure));
+        let probes = Listener {
+            transport: Transport::Plain,
+            handler: Health {
+                metrics: parts.metrics.clone(),
+                has_api_access: parts.cluster.has_access(),
+                phase,
+            },
+            limits: Limits {
+                connections: HEALTH_CONNECTIONS,
+                ..parts.limits
+            },
+            // Probes are not counted among the connections that matter.
+            counters: Connections::default(),
+            // Probes are answered to the very end: they say that it is coming.
+            phase: watch::channel(Phase::Serving).1,
+        };
+        let probes = tokio::spawn(probes.run(health));
+        let key_pair = parts.key_pair;
+        let configuration = parts.configuration;
+        let reload = tokio::spawn(async move {
+            tokio::join!(key_pair.keep_up(parts.reload_interval), configuration.keep_up());
+        });
+
+        let reason = stop.requested().await;
+        info!(reason, "stopping: not ready any more");
+        sender.send_replace(Phase::Draining);
+        let drain = async {
+            time::sleep(parts.shutdown_delay).await;
+            sender.send_replace(Phase::Closing);
+            match time::timeout(parts.drain_timeout, reviews).await {
+                Ok(_) => Ended::Drained,
+                Err(_) => Ended::TimedOut,
+            }
+        };
+        let ended = tokio::select! {
+            ended = drain => ended,
+            reason = stop.requested() => {
+                warn!(reason, "asked a second time");
+                Ended::Aborted
+            }
+        };
+        probes.abort();
+        reload.abort();
+        info!(?ended, "stopped");
+        ended
+    }
+}
+
+/// The rules that a write to the scale subresource is put to: those of updates of a control plane.
+fn rules_of_scale() -> Vec<&'static str> {
+    topics::rules()
+        .filter(|rule| matches!(rule.check, Check::ControlPlane(_)))
+        .filter(|rule| rule.operations.contains(&Operation::Update))
+        .map(|rule| rule.id)
+        .collect()
+}

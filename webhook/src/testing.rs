@@ -1,0 +1,164 @@
+//! What unit tests share: routers without sockets, reviews, and an API server that is a function.
+
+use std::{fmt::Write, sync::Arc};
+
+use http_body_util::{BodyExt, Full};
+use hyper::{Request, Response, StatusCode, body::Bytes, header};
+use kube::{Client, client::Body};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::{
+    admission::Admission, cluster::Cluster, configuration::CurrentConfiguration, limits::Limits,
+    metrics::Metrics, router::Router, shutdown::Phase,
+};
+
+/// A control plane that every rule accepts.
+pub(crate) fn control_plane() -> Value {
+    kcp_rules::case::Base::ControlPlane("v1beta2").object()
+}
+
+/// A router with no API access.
+pub(crate) fn router() -> Router {
+    router_with(None, Limits::default())
+}
+
+/// A router.
+pub(crate) fn router_with(client: Option<Client>, limits: Limits) -> Router {
+    let metrics = Arc::new(Metrics::new());
+    Router::new(
+        admission(client, &metrics),
+        metrics,
+        limits,
+        phase(Phase::Serving),
+    )
+}
+
+/// Admission by every rule's own action.
+pub(crate) fn admission(client: Option<Client>, metrics: &Arc<Metrics>) -> Admission {
+    let configuration = CurrentConfiguration::load(None, metrics.clone()).unwrap();
+    Admission::new(Cluster::new(client, metrics.clone()), Arc::new(configuration))
+}
+
+/// A server in one phase for ever.
+pub(crate) fn phase(phase: Phase) -> watch::Receiver<Phase> {
+    watch::channel(phase).1
+}
+
+/// An API server that is a function from path to answer.
+pub(crate) fn api_server<F, O>(answer: F) -> Client
+where
+    F: Fn(String) -> O + Clone + Send + 'static,
+    O: Future<Output = (u16, Value)> + Send,
+{
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let answer = answer.clone();
+        async move {
+            let (code, body) = answer(request.uri().path().to_owned()).await;
+            Response::builder()
+                .status(code)
+                .body(Full::new(Bytes::from(body.to_string())))
+        }
+    });
+    Client::new(service, "default")
+}
+
+/// A review of a write to a control plane named `example`.
+pub(crate) fn review(operation: &str, object: &Value, old_object: &Value) -> Value {
+    json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "0f1e2d3c",
+            "kind": {
+                "group": "controlplane.cluster.x-k8s.io", "version": "v1beta2", "kind": "KubeadmControlPlane"
+            },
+            "resource": {
+                "group": "controlplane.cluster.x-k8s.io", "version": "v1beta2", "resource": "kubeadmcontrolplanes"
+            },
+            "name": "example",
+            "namespace": "default",
+            "operation": operation,
+            "userInfo": {"username": "somebody"},
+            "object": object,
+            "oldObject": old_object,
+            "dryRun": false,
+            "options": {"apiVersion": "meta.k8s.io/v1", "kind": "UpdateOptions"}
+        }
+    })
+}
+
+/// A review of a write to the scale subresource. Go leaves out a zero.
+pub(crate) fn scale_review(replicas: u32) -> Value {
+    let spec = if replicas == 0 {
+        json!({})
+    } else {
+        json!({ "replicas": replicas })
+    };
+    let scale = json!({
+        "apiVersion": "autoscaling/v1",
+        "kind": "Scale",
+        "metadata": {"name": "example", "namespace": "default"},
+        "spec": spec
+    });
+    let mut review = review("UPDATE", &scale, &scale);
+    review["request"]["kind"] = json!({"group": "autoscaling", "version": "v1", "kind": "Scale"});
+    review["request"]["subResource"] = json!("scale");
+    review
+}
+
+/// Sends bytes as a review; gives status and body.
+pub(crate) async fn post(router: &Router, path: &str, body: impl Into<Bytes>) -> (StatusCode, String) {
+    let request = Request::post(path)
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Full::new(body.into()))
+        .unwrap();
+    read(router.answer(request, false).await).await
+}
+
+/// Status and body of a response.
+pub(crate) async fn read(response: Response<Full<Bytes>>) -> (StatusCode, String) {
+    let (head, body) = response.into_parts();
+    let bytes = body.collect().await.unwrap().to_bytes();
+    (head.status, String::from_utf8(bytes.to_vec()).unwrap())
+}
+
+/// Sends a review; gives the `response` of the answer.
+pub(crate) async fn ask(router: &Router, path: &str, review: &Value) -> Value {
+    let (code, body) = post(router, path, review.to_string()).await;
+    assert_eq!(code, StatusCode::OK, "{body}");
+    let mut answer: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(answer["apiVersion"], "admission.k8s.io/v1");
+    assert_eq!(answer["kind"], "AdmissionReview");
+    answer["response"].take()
+}
+
+/// What kubectl prints of a denial (k8s.io/kubectl, `pkg/cmd/util/helpers.go`, `checkErr`), and then the response.
+pub(crate) fn screen(response: &Value) -> String {
+    let mut text = String::new();
+    let status = &response["status"];
+    if status["reason"] == "Invalid" {
+        let details = &status["details"];
+        let (kind, name) = (
+            details["kind"].as_str().unwrap(),
+            details["name"].as_str().unwrap(),
+        );
+        write!(text, "The {kind} {name:?} is invalid:").unwrap();
+        let causes = details["causes"].as_array().unwrap();
+        let bullet = if causes.len() == 1 { " " } else { "\n* " };
+        for cause in causes {
+            let (field, message) = (
+                cause["field"].as_str().unwrap(),
+                cause["message"].as_str().unwrap(),
+            );
+            write!(text, "{bullet}{field}: {message}").unwrap();
+        }
+        text.push('\n');
+    } else if let Some(message) = status["message"].as_str() {
+        let reason = status["reason"].as_str().unwrap();
+        writeln!(text, "Error from server ({reason}): {message}").unwrap();
+    }
+    text.push_str("---\n");
+    text.push_str(&serde_json::to_string_pretty(response).unwrap());
+    text
+}

@@ -1,0 +1,14 @@
+//! The server on real sockets: TLS, connections, limits, reload, shutdown.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests: they may panic"
+)]
+
+mod client;
+mod connections;
+mod process;
+mod reload;
+mod running;
+mod shutdown;

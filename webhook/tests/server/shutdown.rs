@@ -1,0 +1,109 @@
+//! No review is lost when a server stops.
+
+use std::time::Duration;
+
+use kcp_webhook::{Limits, serve::Ended};
+use tokio::net::TcpStream;
+
+use crate::{
+    client::{Answer, Connection, DEADLINE, REVIEW, soon},
+    running::Running,
+};
+
+const IN_FLIGHT: &str = r#"controller_runtime_webhook_requests_in_flight{webhook="/validate"}"#;
+
+/// A connection on which half a review has been sent and taken.
+macro_rules! half_sent {
+    ($server:expr) => {{
+        let mut connection = $server.connect().await;
+        connection.send_head("/validate", REVIEW.len()).await;
+        connection.send(&REVIEW[..20]).await;
+        $server.until_metric(IN_FLIGHT, "1").await;
+        connection
+    }};
+}
+
+async fn until_not_ready(server: &Running) {
+    soon(async { while server.probe("/readyz").await.code != 503 {} }).await;
+}
+
+#[tokio::test]
+async fn answers_what_has_begun_and_closes_what_is_idle() {
+    let server = Running::start(Limits::default()).await;
+    let mut idle = server.connect().await;
+    assert_eq!(idle.review().await, Answer::allowed(false));
+    let mut half = half_sent!(server);
+
+    server.stop.send("test").unwrap();
+    until_not_ready(&server).await;
+    assert_eq!(server.probe("/livez").await.code, 200);
+    idle.ends().await;
+    // The port is closed, and the review is still waited for.
+    soon(async { while TcpStream::connect(server.secure).await.is_ok() {} }).await;
+    half.send(&REVIEW[20..]).await;
+    assert_eq!(half.answer().await, Answer::allowed(true));
+    assert_eq!(server.ended().await, Ended::Drained);
+}
+
+#[tokio::test]
+async fn goes_on_serving_while_clients_learn_of_it() {
+    let server = Running::start_with(Limits::default(), |arguments| {
+        arguments.shutdown_delay = DEADLINE;
+    })
+    .await;
+    let mut old = server.connect().await;
+    server.stop.send("test").unwrap();
+    until_not_ready(&server).await;
+    assert_eq!(old.review().await, Answer::allowed(true));
+    assert_eq!(server.connect().await.review().await, Answer::allowed(true));
+    old.ends().await;
+    server.stop.send("again").unwrap();
+    assert_eq!(server.ended().await, Ended::Aborted);
+}
+
+#[tokio::test]
+async fn serves_the_connections_that_the_kernel_had_accepted() {
+    let server = Running::start(Limits::default()).await;
+    // One thread runs all of this: the server sees neither of the two before we wait.
+    let early = std::net::TcpStream::connect(server.secure).unwrap();
+    server.stop.send("test").unwrap();
+    early.set_nonblocking(true).unwrap();
+    let secure = server.secure;
+    let ca = server.certificates.path("ca.crt");
+    let mut connection = crate::client::secure(TcpStream::from_std(early).unwrap(), &ca, &["http/1.1"])
+        .await
+        .unwrap();
+    assert_eq!(connection.review().await, Answer::allowed(true));
+    assert_eq!(server.ended().await, Ended::Drained);
+    assert!(TcpStream::connect(secure).await.is_err());
+}
+
+#[tokio::test]
+async fn gives_up_on_a_review_that_does_not_end() {
+    let server = Running::start_with(Limits::default(), |arguments| {
+        arguments.drain_timeout = Duration::from_millis(20);
+    })
+    .await;
+    let _half = half_sent!(server);
+    server.stop.send("test").unwrap();
+    assert_eq!(server.ended().await, Ended::TimedOut);
+}
+
+#[tokio::test]
+async fn a_second_request_aborts() {
+    let server = Running::start(Limits::default()).await;
+    let _half = half_sent!(server);
+    server.stop.send("test").unwrap();
+    until_not_ready(&server).await;
+    server.stop.send("again").unwrap();
+    assert_eq!(server.ended().await, Ended::Aborted);
+}
+
+#[tokio::test]
+async fn ends_at_once_when_nothing_is_open() {
+    let server = Running::start(Limits::default()).await;
+    let health = server.health;
+    server.stop.send("test").unwrap();
+    assert_eq!(server.ended().await, Ended::Drained);
+    soon(async { while Connection(TcpStream::connect(health).await).0.is_ok() {} }).await;
+}

@@ -5,7 +5,12 @@
 
 use serde_json::{Value, json};
 
-use crate::{change::Operation, view::View};
+use crate::{
+    change::Operation,
+    configuration::{Configuration, FeatureGates},
+    rule::Action,
+    view::View,
+};
 
 /// When cases are judged.
 pub const NOW: &str = "2026-06-01T12:00:00Z";
@@ -15,6 +20,8 @@ pub const NOW: &str = "2026-06-01T12:00:00Z";
 pub enum Base {
     /// A `KubeadmControlPlane` of a version.
     ControlPlane(&'static str),
+    /// A `KubeadmControlPlaneTemplate` of a version.
+    Template(&'static str),
     /// A `Cluster` of Cluster API.
     Cluster,
     /// A `ClusterPool`.
@@ -56,6 +63,10 @@ pub struct Case {
     pub writer: Option<&'static str>,
     /// The field manager of the write.
     pub field_manager: Option<&'static str>,
+    /// What Cluster API is allowed to do in the cluster.
+    pub feature_gates: FeatureGates,
+    /// A rule that denies here and is off otherwise.
+    pub enabled: Option<&'static str>,
     /// Rule ids and field paths, in table order.
     pub findings: &'static [(&'static str, &'static str)],
 }
@@ -71,6 +82,11 @@ impl Case {
             view: View::default,
             writer: None,
             field_manager: None,
+            feature_gates: FeatureGates {
+                ignition: false,
+                machine_taints: false,
+            },
+            enabled: None,
             findings,
         }
     }
@@ -108,6 +124,21 @@ impl Case {
     /// Deletes a control plane.
     pub const fn delete(name: &'static str, object: &'static str, findings: Findings) -> Self {
         Self::new(name, Base::ControlPlane(V1BETA2), Write::Delete(object), findings)
+    }
+
+    /// Creates a template of control planes.
+    pub const fn template(name: &'static str, patch: &'static str, findings: Findings) -> Self {
+        Self::new(name, Base::Template(V1BETA2), Write::Create(patch), findings)
+    }
+
+    /// Updates a template of control planes.
+    pub const fn template_update(
+        name: &'static str,
+        old: &'static str,
+        new: &'static str,
+        findings: Findings,
+    ) -> Self {
+        Self::new(name, Base::Template(V1BETA2), Write::Update(old, new), findings)
     }
 
     /// Creates a Cluster.
@@ -171,11 +202,41 @@ impl Case {
         self
     }
 
-    /// The same write to a control plane of another version.
+    /// Where Cluster API is allowed this.
+    #[must_use]
+    pub const fn gated(mut self, feature_gates: FeatureGates) -> Self {
+        self.feature_gates = feature_gates;
+        self
+    }
+
+    /// Where a rule denies that is off otherwise.
+    #[must_use]
+    pub const fn enabling(mut self, rule: &'static str) -> Self {
+        self.enabled = Some(rule);
+        self
+    }
+
+    /// The same write to a control plane, or a template of control planes, of another version.
     #[must_use]
     pub const fn of(mut self, version: &'static str) -> Self {
-        self.base = Base::ControlPlane(version);
+        self.base = match self.base {
+            Base::Template(_) => Base::Template(version),
+            _ => Base::ControlPlane(version),
+        };
         self
+    }
+
+    /// The configuration that it is judged with.
+    pub fn configuration(&self) -> Configuration {
+        Configuration {
+            rules: self
+                .enabled
+                .map(|rule| (rule.to_owned(), Action::Deny))
+                .into_iter()
+                .collect(),
+            feature_gates: self.feature_gates,
+            ..Configuration::default()
+        }
     }
 
     /// The operation as an admission request names it.
@@ -239,7 +300,11 @@ impl Base {
                         "kind": "StandInMachineTemplate",
                         "name": "example"
                     }},
-                    "kubeadmConfigSpec": {"clusterConfiguration": {}},
+                    "kubeadmConfigSpec": {
+                        "clusterConfiguration": {},
+                        "initConfiguration": {"nodeRegistration": {"imagePullPolicy": "IfNotPresent"}},
+                        "joinConfiguration": {"nodeRegistration": {"imagePullPolicy": "IfNotPresent"}}
+                    },
                     "rolloutStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}
                 }
             }),
@@ -255,9 +320,21 @@ impl Base {
                         "kind": "StandInMachineTemplate",
                         "name": "example"
                     }}},
-                    "kubeadmConfigSpec": {"clusterConfiguration": {"apiServer": {"certSANs": ["127.0.0.1"]}}},
+                    "kubeadmConfigSpec": {
+                        "clusterConfiguration": {"apiServer": {"certSANs": ["127.0.0.1"]}},
+                        "initConfiguration": {"nodeRegistration": {"imagePullPolicy": "IfNotPresent"}},
+                        "joinConfiguration": {"nodeRegistration": {"imagePullPolicy": "IfNotPresent"}}
+                    },
                     "rollout": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}
                 }
+            }),
+            Self::Template(version) => json!({
+                "apiVersion": format!("controlplane.cluster.x-k8s.io/{version}"),
+                "kind": "KubeadmControlPlaneTemplate",
+                "metadata": {"name": "example", "namespace": "default"},
+                "spec": {"template": {"spec": {
+                    "kubeadmConfigSpec": {"clusterConfiguration": {"apiServer": {"certSANs": ["127.0.0.1"]}}}
+                }}}
             }),
             Self::Cluster => json!({
                 "apiVersion": "cluster.x-k8s.io/v1beta2",

@@ -108,6 +108,20 @@ impl<'c, T> Change<'c, T> {
         self
     }
 
+    /// The same change, seen as one of a part that both objects have.
+    pub(crate) fn part<'p, U>(&self, new: &'p U, old: Option<&'p U>) -> Change<'p, U>
+    where
+        'c: 'p,
+    {
+        Change {
+            operation: self.operation,
+            subresource: self.subresource,
+            new,
+            old,
+            context: self.context,
+        }
+    }
+
     /// The old object as if it were created now: what an object rule said of it before this change.
     pub(crate) fn before(&self) -> Option<Self> {
         let old = self.old.filter(|_| self.operation == Operation::Update)?;

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use crate::view::View;
+use crate::{configuration::FeatureGates, view::View};
 
 /// What surrounds a change. All of it may be unknown: `lint` knows no writer, a server without API access no cluster.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,6 +15,8 @@ pub struct Context<'c> {
     pub now: Option<Timestamp>,
     /// The other objects that rules look at.
     pub view: Option<&'c View>,
+    /// What Cluster API is allowed to do in the cluster: [`crate::judge`] takes it from its configuration.
+    pub feature_gates: FeatureGates,
 }
 
 impl Context<'_> {
@@ -24,5 +26,9 @@ impl Context<'_> {
         field_manager: None,
         now: None,
         view: None,
+        feature_gates: FeatureGates {
+            ignition: false,
+            machine_taints: false,
+        },
     };
 }

@@ -22,6 +22,8 @@ pub enum CauseReason {
     NotFound,
     /// A value stands twice in a list that must not repeat.
     Duplicate,
+    /// A value is longer than it may be.
+    TooLong,
 }
 
 impl CauseReason {
@@ -34,6 +36,7 @@ impl CauseReason {
             Self::Forbidden => "FieldValueForbidden",
             Self::NotFound => "FieldValueNotFound",
             Self::Duplicate => "FieldValueDuplicate",
+            Self::TooLong => "FieldValueTooLong",
         }
     }
 
@@ -45,6 +48,7 @@ impl CauseReason {
             Self::Forbidden => "Forbidden",
             Self::NotFound => "Not found",
             Self::Duplicate => "Duplicate value",
+            Self::TooLong => "Too long",
         }
     }
 }
@@ -62,6 +66,19 @@ pub struct Fault {
     pub detail: Cow<'static, str>,
     /// What to do about it, in the imperative, without a full stop.
     pub remedy: Cow<'static, str>,
+}
+
+/// A text found, as a message shows it: quoted, and no more of it than a person reads.
+pub fn quoted(text: &str) -> String {
+    const SHOWN: usize = 64;
+    match text.char_indices().nth(SHOWN) {
+        None => format!("{text:?}"),
+        Some((end, _)) => format!(
+            "{:?}... ({} bytes)",
+            text.get(..end).unwrap_or_default(),
+            text.len()
+        ),
+    }
 }
 
 /// Collects the faults that one rule finds.

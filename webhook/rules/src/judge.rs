@@ -3,9 +3,13 @@
 use std::collections::HashMap;
 
 use crate::{
-    api::{Cluster, ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane, Metadata},
+    api::{
+        Cluster, ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane,
+        KubeadmControlPlaneTemplate, Metadata,
+    },
     change::Change,
     configuration::Configuration,
+    context::Context,
     finding::{Fault, Faults, Finding, Softening},
     overrides,
     rule::{Action, Check, Rule, Scope},
@@ -60,14 +64,45 @@ macro_rules! judged {
 }
 
 judged!(
-    KubeadmControlPlane: ControlPlane,
     Cluster: Cluster,
     ClusterPool: ClusterPool,
     ClusterDeploymentCustomization: Customization
 );
 
+/// The kinds that have a [`crate::api::ControlPlaneSpec`]: rules about it judge both.
+macro_rules! judged_with_common_spec {
+    ($($kind:ident: $check:ident),+) => {$(
+        impl Judged for $kind<'_> {
+            fn metadata(&self) -> &Metadata<'_> {
+                &self.metadata
+            }
+
+            fn check(rule: &Rule, change: &Change<'_, Self>, faults: &mut Faults) {
+                match rule.check {
+                    Check::$check(check) => check(change, faults),
+                    Check::ControlPlaneSpec(check) => {
+                        let (new, old) = (change.new.common_spec(), change.old.map(Self::common_spec));
+                        check(&change.part(&new, old.as_ref()), faults);
+                    }
+                    _ => {}
+                }
+            }
+        }
+    )+};
+}
+
+judged_with_common_spec!(
+    KubeadmControlPlane: ControlPlane,
+    KubeadmControlPlaneTemplate: Template
+);
+
 /// Judges a change.
 pub fn judge<T: Judged>(change: &Change<'_, T>, configuration: &Configuration) -> Judgement {
+    let context = Context {
+        feature_gates: configuration.feature_gates,
+        ..change.context
+    };
+    let change = &Change { context, ..*change };
     let mut judgement = Judgement::default();
     for rule in topics::rules().filter(|rule| rule.operations.contains(&change.operation)) {
         let action = configuration.action(rule);

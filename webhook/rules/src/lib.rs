@@ -12,6 +12,7 @@
 //! - [`judge`]: all rules put to one change
 //! - [`configuration`], [`overrides`]: what an operator makes of a rule, for good or for a while
 //! - [`defaulting`]: the fields we fill in, as minimal JSON patches
+//! - [`syntax`], [`go_template`]: what Kubernetes and Cluster API read names as
 //! - [`case`]: accepted and rejected examples of each rule
 
 pub mod api;
@@ -21,9 +22,11 @@ pub mod configuration;
 pub mod context;
 pub mod defaulting;
 pub mod finding;
+pub mod go_template;
 pub mod judge;
 pub mod overrides;
 pub mod rule;
+pub mod syntax;
 pub mod topics;
 pub mod view;
 

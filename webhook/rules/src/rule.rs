@@ -3,7 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    api::{Cluster, ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane},
+    api::{
+        Cluster, ClusterDeploymentCustomization, ClusterPool, ControlPlaneSpec, KubeadmControlPlane,
+        KubeadmControlPlaneTemplate,
+    },
     change::{Change, Operation},
     finding::Faults,
 };
@@ -39,6 +42,10 @@ pub enum Scope {
 pub enum Check {
     /// Judges `KubeadmControlPlane`s and their scale subresource.
     ControlPlane(fn(&Change<'_, KubeadmControlPlane<'_>>, &mut Faults)),
+    /// Judges what `KubeadmControlPlane`s and their templates have in common.
+    ControlPlaneSpec(fn(&Change<'_, ControlPlaneSpec<'_>>, &mut Faults)),
+    /// Judges `KubeadmControlPlaneTemplate`s.
+    Template(fn(&Change<'_, KubeadmControlPlaneTemplate<'_>>, &mut Faults)),
     /// Judges Cluster API's `Cluster`s; `lint` alone does.
     Cluster(fn(&Change<'_, Cluster<'_>>, &mut Faults)),
     /// Judges `ClusterPool`s.
@@ -48,13 +55,15 @@ pub enum Check {
 }
 
 impl Check {
-    /// The kind judged.
-    pub const fn kind(self) -> &'static str {
+    /// The kinds judged.
+    pub const fn kinds(self) -> &'static [&'static str] {
         match self {
-            Self::ControlPlane(_) => "KubeadmControlPlane",
-            Self::Cluster(_) => "Cluster",
-            Self::ClusterPool(_) => "ClusterPool",
-            Self::Customization(_) => "ClusterDeploymentCustomization",
+            Self::ControlPlane(_) => &["KubeadmControlPlane"],
+            Self::ControlPlaneSpec(_) => &["KubeadmControlPlane", "KubeadmControlPlaneTemplate"],
+            Self::Template(_) => &["KubeadmControlPlaneTemplate"],
+            Self::Cluster(_) => &["Cluster"],
+            Self::ClusterPool(_) => &["ClusterPool"],
+            Self::Customization(_) => &["ClusterDeploymentCustomization"],
         }
     }
 }

@@ -17,10 +17,14 @@ use std::{
 };
 
 use kcp_rules::{
-    Change, Configuration, Context, Finding, Judged,
-    api::{Cluster, ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane, decode},
+    Change, Context, Finding, Judged,
+    api::{
+        Cluster, ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane,
+        KubeadmControlPlaneTemplate, decode,
+    },
     case::{Base, Case, NOW, V1BETA1, Write},
     judge,
+    rule::Check,
     topics::{TOPICS, rules},
 };
 
@@ -37,6 +41,11 @@ fn judge_case(case: &Case) -> Vec<Finding> {
         Base::ControlPlane(_) => {
             let new: KubeadmControlPlane = decode(&new).unwrap();
             let old: Option<KubeadmControlPlane> = old.as_deref().map(|old| decode(old).unwrap());
+            findings(case, &new, old.as_ref())
+        }
+        Base::Template(_) => {
+            let new: KubeadmControlPlaneTemplate = decode(&new).unwrap();
+            let old: Option<KubeadmControlPlaneTemplate> = old.as_deref().map(|old| decode(old).unwrap());
             findings(case, &new, old.as_ref())
         }
         Base::Cluster => {
@@ -71,8 +80,9 @@ fn findings<T: Judged>(case: &Case, new: &T, old: Option<&T>) -> Vec<Finding> {
         field_manager: case.field_manager,
         now: Some(NOW.parse().unwrap()),
         view: Some(&view),
+        ..Context::UNKNOWN
     };
-    judge(&change.within(context), &Configuration::default()).findings
+    judge(&change.within(context), &case.configuration()).findings
 }
 
 #[test]
@@ -136,6 +146,25 @@ fn every_rule_has_an_accepting_and_a_rejecting_case() {
 }
 
 #[test]
+fn every_rule_of_two_kinds_has_a_case_of_each_that_finds_it() {
+    let found_by = |rule: &str, is_kind: fn(Base) -> bool| {
+        cases().any(|(_, case)| is_kind(case.base) && case.findings.iter().any(|(id, _)| *id == rule))
+    };
+    for rule in rules().filter(|rule| matches!(rule.check, Check::ControlPlaneSpec(_))) {
+        assert!(
+            found_by(rule.id, |base| matches!(base, Base::ControlPlane(_))),
+            "{} has no case of a control plane",
+            rule.id
+        );
+        assert!(
+            found_by(rule.id, |base| matches!(base, Base::Template(_))),
+            "{} has no case of a template",
+            rule.id
+        );
+    }
+}
+
+#[test]
 fn ids_are_unique_and_in_kebab_case() {
     let mut ids = BTreeSet::new();
     for rule in rules() {
@@ -179,6 +208,8 @@ fn every_reported_path_is_a_field_of_the_crd() {
         let file = match case.base {
             Base::ControlPlane(V1BETA1) => "kubeadmcontrolplane-v1beta1.txt",
             Base::ControlPlane(_) => "kubeadmcontrolplane-v1beta2.txt",
+            Base::Template(V1BETA1) => "kubeadmcontrolplanetemplate-v1beta1.txt",
+            Base::Template(_) => "kubeadmcontrolplanetemplate-v1beta2.txt",
             Base::Cluster => "cluster-v1beta2.txt",
             Base::ClusterPool => "clusterpool-v1.txt",
             Base::Customization => "clusterdeploymentcustomization-v1.txt",
@@ -233,9 +264,9 @@ fn rule_list() {
     let list: String = rules()
         .map(|rule| {
             format!(
-                "{:34} {:31} {:?} {}\n",
+                "{:34} {:47} {:?} {}\n",
                 rule.id,
-                rule.check.kind(),
+                rule.check.kinds().join(","),
                 rule.action,
                 rule.summary
             )

@@ -6,8 +6,9 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::{
-    IntOrString, Metadata, Text,
+    ControlPlaneSpec, IntOrString, Metadata, Text,
     kubeadm_config::{KubeadmConfig, KubeadmConfigSpec},
+    machine_template::{InfrastructureRef, MachineTemplate},
 };
 
 /// Go's zero `time.Time`, 0001-01-01T00:00:00Z: seconds since 1970.
@@ -60,6 +61,8 @@ pub struct KubeadmControlPlaneSpec<'a> {
     pub version: Option<Text<'a>>,
     /// What Machines are made from.
     pub machine_template: Option<MachineTemplate<'a>>,
+    /// v1alpha3: the reference that later versions keep in `machineTemplate`.
+    pub infrastructure_template: Option<InfrastructureRef<'a>>,
     /// What kubeadm is told on init and join.
     pub kubeadm_config_spec: Option<KubeadmConfig<'a>>,
     /// v1beta2.
@@ -68,41 +71,21 @@ pub struct KubeadmControlPlaneSpec<'a> {
     pub rollout_strategy: Option<RolloutStrategy<'a>>,
     /// v1beta1.
     pub rollout_after: Option<Text<'a>>,
-}
-
-/// `spec.machineTemplate`.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct MachineTemplate<'a> {
     /// v1beta1.
-    #[serde(borrow)]
-    pub infrastructure_ref: Option<InfrastructureRef<'a>>,
+    pub rollout_before: Option<RolloutBefore>,
     /// v1beta2.
-    pub spec: Option<MachineTemplateSpec<'a>>,
+    pub machine_naming: Option<MachineNaming<'a>>,
+    /// v1beta1.
+    pub machine_naming_strategy: Option<MachineNaming<'a>>,
 }
 
-/// `spec.machineTemplate.spec` of v1beta2.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct MachineTemplateSpec<'a> {
-    /// The template that infrastructure Machines are cloned from.
-    #[serde(borrow)]
-    pub infrastructure_ref: Option<InfrastructureRef<'a>>,
-}
-
-/// The template that infrastructure Machines are cloned from.
+/// How Machines are named.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct InfrastructureRef<'a> {
-    /// v1beta1: `group/version`.
+pub struct MachineNaming<'a> {
+    /// A Go template.
     #[serde(borrow)]
-    pub api_version: Option<Text<'a>>,
-    /// v1beta2: the group alone.
-    pub api_group: Option<Text<'a>>,
-    /// Its kind.
-    pub kind: Option<Text<'a>>,
-    /// Its name.
-    pub name: Option<Text<'a>>,
+    pub template: Option<Text<'a>>,
 }
 
 /// `spec.rollout` of v1beta2.
@@ -114,6 +97,16 @@ pub struct Rollout<'a> {
     pub strategy: Option<RolloutStrategy<'a>>,
     /// RFC 3339: Machines created before it are replaced once it has passed.
     pub after: Option<Text<'a>>,
+    /// When Machines are replaced unasked.
+    pub before: Option<RolloutBefore>,
+}
+
+/// When Machines are replaced unasked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct RolloutBefore {
+    /// Once their certificates are valid for fewer days than this.
+    pub certificates_expiry_days: Option<i64>,
 }
 
 /// How Machines are replaced.
@@ -215,11 +208,28 @@ impl<'a> KubeadmControlPlane<'a> {
 
     /// The template that infrastructure Machines are cloned from, if given.
     pub fn infrastructure_ref(&self) -> Option<&InfrastructureRef<'a>> {
+        if self.spec.infrastructure_template.is_some() && self.shape() == Shape::V1Beta1 {
+            return self.spec.infrastructure_template.as_ref();
+        }
         let template = self.spec.machine_template.as_ref()?;
         match self.shape() {
             Shape::V1Beta1 => template.infrastructure_ref.as_ref(),
             Shape::V1Beta2 => template.spec.as_ref()?.infrastructure_ref.as_ref(),
         }
+    }
+
+    /// The path of the field that [`Self::infrastructure_ref`] reads.
+    pub fn infrastructure_ref_path(&self) -> &'static str {
+        match self.shape() {
+            Shape::V1Beta1 if self.spec.infrastructure_template.is_some() => "spec.infrastructureTemplate",
+            Shape::V1Beta1 => "spec.machineTemplate.infrastructureRef",
+            Shape::V1Beta2 => "spec.machineTemplate.spec.infrastructureRef",
+        }
+    }
+
+    /// What it has in common with a template.
+    pub fn common_spec(&self) -> ControlPlaneSpec<'_> {
+        ControlPlaneSpec::new(self.shape(), "spec", Some(&self.spec))
     }
 
     /// What kubeadm is told on init and join, if given.
@@ -228,33 +238,18 @@ impl<'a> KubeadmControlPlane<'a> {
     }
 
     /// The rollout strategy, if given.
-    pub fn rollout_strategy(&self) -> Option<&RolloutStrategy<'a>> {
-        match self.shape() {
-            Shape::V1Beta1 => self.spec.rollout_strategy.as_ref(),
-            Shape::V1Beta2 => self
-                .spec
-                .rollout
-                .as_ref()
-                .and_then(|rollout| rollout.strategy.as_ref()),
-        }
+    pub fn rollout_strategy(&self) -> Option<&RolloutStrategy<'_>> {
+        self.common_spec().rollout_strategy()
     }
 
     /// The path of a field below the rollout strategy.
     pub fn rollout_strategy_path(&self, below: &'static str) -> Cow<'static, str> {
-        let strategy = match self.shape() {
-            Shape::V1Beta1 => "spec.rolloutStrategy",
-            Shape::V1Beta2 => "spec.rollout.strategy",
-        };
-        Cow::Owned(format!("{strategy}.{below}"))
+        self.common_spec().rollout_strategy_path(below)
     }
 
     /// `maxSurge`, if given.
-    pub fn max_surge(&self) -> Option<&IntOrString<'a>> {
-        self.rollout_strategy()?
-            .rolling_update
-            .as_ref()?
-            .max_surge
-            .as_ref()
+    pub fn max_surge(&self) -> Option<&IntOrString<'_>> {
+        self.common_spec().max_surge()
     }
 
     /// Whether etcd is run elsewhere, so that the number of Machines is free.

@@ -84,6 +84,41 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     }
 }
 
+/// A string of which nothing is kept but whether it is empty: what may be secret cannot end up in a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Withheld {
+    empty: bool,
+}
+
+impl Withheld {
+    /// Whether there is nothing in it.
+    pub fn is_empty(self) -> bool {
+        self.empty
+    }
+}
+
+impl<'de> Deserialize<'de> for Withheld {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct WithheldVisitor;
+
+        impl Visitor<'_> for WithheldVisitor {
+            type Value = Withheld;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Withheld {
+                    empty: text.is_empty(),
+                })
+            }
+        }
+
+        deserializer.deserialize_str(WithheldVisitor)
+    }
+}
+
 /// Kubernetes' int-or-string.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IntOrString<'a> {

@@ -1,7 +1,7 @@
 //! Stacked or external etcd.
 
 use crate::{
-    api::{KubeadmControlPlane, kubeadm_config::KubeadmConfigSpec},
+    api::{ControlPlaneSpec, KubeadmControlPlane, kubeadm_config::KubeadmConfigSpec},
     case::{Case, V1BETA1},
     change::Change,
     finding::{CauseReason, Fault, Faults},
@@ -25,7 +25,7 @@ const RULES: &[Rule] = &[
         scope: Scope::Object,
         overridable: false,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: cannot have both external and local etcd",
-        check: Check::ControlPlane(local_and_external),
+        check: Check::ControlPlaneSpec(local_and_external),
     },
     Rule {
         id: "etcd-topology-switched",
@@ -41,11 +41,11 @@ const RULES: &[Rule] = &[
 
 const EXTERNAL: &str = "spec.kubeadmConfigSpec.clusterConfiguration.etcd.external";
 
-fn local_and_external(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+fn local_and_external(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let etcd = change.new.kubeadm_config().and_then(KubeadmConfigSpec::etcd);
     if etcd.is_some_and(|etcd| etcd.local.is_some() && etcd.external.is_some()) {
         faults.push(Fault {
-            field: EXTERNAL.into(),
+            field: change.new.kubeadm_path("clusterConfiguration.etcd.external"),
             reason: CauseReason::Forbidden,
             value: None,
             detail: "etcd.local is set too, and kubeadm runs only one of them".into(),
@@ -109,6 +109,15 @@ const CASES: &[Case] = &[
         &[("etcd-local-and-external", EXTERNAL)],
     )
     .of(V1BETA1),
+    Case::template(
+        "rejects_both_in_template",
+        r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"etcd":{"local":{"dataDir":"/data"},
+            "external":{"endpoints":["https://etcd:2379"]}}}}}}}}"#,
+        &[(
+            "etcd-local-and-external",
+            "spec.template.spec.kubeadmConfigSpec.clusterConfiguration.etcd.external",
+        )],
+    ),
     Case::update(
         "rejects_unsaid_to_external_in_v1beta1",
         "{}",

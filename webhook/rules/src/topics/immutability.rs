@@ -7,12 +7,12 @@ use std::fmt;
 
 use crate::{
     api::{
-        KubeadmControlPlane, Text,
+        KubeadmControlPlane, Text, Verbatim,
         kubeadm_config::{ClusterConfiguration, KubeadmConfigSpec},
     },
     case::{Case, V1BETA1},
     change::Change,
-    finding::{CauseReason, Fault, Faults},
+    finding::{CauseReason, Fault, Faults, quoted},
     rule::{Action, Check, ON_UPDATE, Rule, Scope},
     topics::Topic,
 };
@@ -44,6 +44,16 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "KubeadmControlPlane proposal, Create: all three stanzas should be specified",
         check: Check::ControlPlane(section_removed),
+    },
+    Rule {
+        id: "kubeadm-config-frozen",
+        summary: "the kubeadm configuration stays as it is",
+        operations: ON_UPDATE,
+        action: Action::Off,
+        scope: Scope::Transition,
+        overridable: true,
+        source: "2019 proposal, Upgrade: kubeadmConfigSpec is immutable; Cluster API has since opened it",
+        check: Check::ControlPlane(config_frozen),
     },
 ];
 
@@ -121,7 +131,7 @@ enum Scalar<'c> {
 impl fmt::Display for Scalar<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Text(text) => write!(f, "{text:?}"),
+            Self::Text(text) => f.write_str(&quoted(text)),
             Self::Number(number) => write!(f, "{number}"),
         }
     }
@@ -202,7 +212,42 @@ fn section_removed(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fa
     }
 }
 
+fn config_frozen(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    let Some(old) = change.old else { return };
+    let differences = Verbatim::differences(
+        old.spec.kubeadm_config_spec.as_ref(),
+        change.new.spec.kubeadm_config_spec.as_ref(),
+    );
+    if !differences.is_empty() {
+        faults.push(Fault {
+            field: KUBEADM_CONFIG_SPEC.into(),
+            reason: CauseReason::Forbidden,
+            value: None,
+            detail: format!("it is frozen in this installation, and {differences} would change").into(),
+            remedy: "keep it, and create another Cluster for another configuration".into(),
+        });
+    }
+}
+
+const FROZEN: &str = "kubeadm-config-frozen";
+const FILE: &str = r#"{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/a","content":"x"}]}}}"#;
+const OTHER_FILE: &str = r#"{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/a","content":"y"}]}}}"#;
+
 const CASES: &[Case] = &[
+    Case::update("accepts_other_file", FILE, OTHER_FILE, &[]),
+    Case::update("rejects_other_file_when_frozen", FILE, OTHER_FILE, &[(FROZEN, KUBEADM_CONFIG_SPEC)]).enabling(FROZEN),
+    Case::update(
+        "rejects_configuration_taken_away_when_frozen",
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":null,"initConfiguration":null,
+            "joinConfiguration":null,"verbosity":4}}}"#,
+        r#"{"spec":{"kubeadmConfigSpec":null}}"#,
+        &[(FROZEN, KUBEADM_CONFIG_SPEC)],
+    )
+    .enabling(FROZEN),
+    Case::update("accepts_scale_when_frozen", FILE, r#"{"spec":{"replicas":5}}"#, &[]).enabling(FROZEN),
+    Case::update("rejects_other_file_when_frozen_in_v1beta1", FILE, OTHER_FILE, &[(FROZEN, KUBEADM_CONFIG_SPEC)])
+        .enabling(FROZEN)
+        .of(V1BETA1),
     Case::update(
         "accepts_other_image_repository",
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"imageRepository":"a.example/b"}}}}"#,

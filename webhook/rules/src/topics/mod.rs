@@ -1,14 +1,28 @@
 //! Every rule, by topic. A topic is one file: its rules as a table, their functions, and a table of cases.
 
+pub mod certificates;
 pub mod control_plane_ref;
+pub mod coredns;
 pub mod customization;
 pub mod deletion;
+pub mod disk_setup;
 pub mod etcd;
+pub mod extra_args;
+pub mod files;
+pub mod ignition;
+pub mod images;
 pub mod immutability;
+pub mod infrastructure;
+pub mod init_and_join;
 pub mod inventory;
+pub mod machine_metadata;
+pub mod naming;
 pub mod replicas;
 pub mod rollout;
 pub mod scale_with_upgrade;
+pub mod taints;
+pub mod template;
+pub mod users;
 pub mod version;
 
 use crate::{case::Case, rule::Rule};
@@ -33,7 +47,21 @@ pub static TOPICS: &[Topic] = &[
     deletion::TOPIC,
     control_plane_ref::TOPIC,
     immutability::TOPIC,
+    template::TOPIC,
     etcd::TOPIC,
+    images::TOPIC,
+    coredns::TOPIC,
+    certificates::TOPIC,
+    init_and_join::TOPIC,
+    extra_args::TOPIC,
+    files::TOPIC,
+    users::TOPIC,
+    disk_setup::TOPIC,
+    ignition::TOPIC,
+    infrastructure::TOPIC,
+    machine_metadata::TOPIC,
+    taints::TOPIC,
+    naming::TOPIC,
     inventory::TOPIC,
     customization::TOPIC,
 ];

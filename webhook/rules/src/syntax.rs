@@ -1,0 +1,110 @@
+//! Kubernetes' syntax of names, label keys and label values (k8s.io/apimachinery, `pkg/api/validate/content`).
+
+/// RFC 1123 subdomain: dot-separated labels of lower-case letters, digits and `-`, each starting and ending with a
+/// letter or digit; 253 bytes at most.
+pub fn is_dns1123_subdomain(name: &[u8]) -> bool {
+    let is_alphanumeric = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_label = |label: &[u8]| {
+        label.first().is_some_and(is_alphanumeric)
+            && label.last().is_some_and(is_alphanumeric)
+            && label.iter().all(|byte| is_alphanumeric(byte) || *byte == b'-')
+    };
+    name.len() <= 253 && name.split(|byte| *byte == b'.').all(is_label)
+}
+
+/// What is wrong with the key of a label, an annotation or a taint: an optional subdomain and `/`, and a name.
+pub fn key_fault(key: &str) -> Option<&'static str> {
+    let name = match key.split_once('/') {
+        Some((prefix, _)) if !is_dns1123_subdomain(prefix.as_bytes()) => {
+            return Some("what stands before the slash is not a DNS subdomain");
+        }
+        Some((_, name)) => name,
+        None => key,
+    };
+    match name.len() {
+        0 => Some("a key has a name, after a slash too"),
+        _ if name.contains('/') => Some("a key has one slash at most"),
+        1..=63 if is_word(name) => None,
+        1..=63 => Some("a key has letters, digits, -, _ and ., and starts and ends with a letter or digit"),
+        _ => Some("a key has at most 63 characters, not counting what stands before a slash"),
+    }
+}
+
+/// What is wrong with the value of a label.
+pub fn label_value_fault(value: &str) -> Option<&'static str> {
+    match value.len() {
+        0 => None,
+        1..=63 if is_word(value) => None,
+        1..=63 => Some("a label has letters, digits, -, _ and ., and starts and ends with a letter or digit"),
+        _ => Some("a label has at most 63 characters"),
+    }
+}
+
+fn is_word(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    bytes.first().is_some_and(u8::is_ascii_alphanumeric)
+        && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
+        && bytes
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accepts_subdomains() {
+        for name in ["a", "a.b-c.d1", "1", &"a".repeat(253)] {
+            assert!(is_dns1123_subdomain(name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn rejects_other_names() {
+        for name in [
+            "",
+            "A",
+            "a.",
+            ".a",
+            "a..b",
+            "-a",
+            "a-",
+            "a_b",
+            "ä",
+            &"a".repeat(254),
+        ] {
+            assert!(!is_dns1123_subdomain(name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn keys() {
+        for key in ["a", "A_b.c-d", "example.com/Name", &"a".repeat(63)] {
+            assert_eq!(key_fault(key), None, "{key}");
+        }
+        for key in [
+            "",
+            "/a",
+            "a/",
+            "a/b/c",
+            "Example.com/a",
+            "a b",
+            "-a",
+            "a.",
+            &"a".repeat(64),
+        ] {
+            assert!(key_fault(key).is_some(), "{key}");
+        }
+    }
+
+    #[test]
+    fn label_values() {
+        for value in ["", "a", "A_b.c-d"] {
+            assert_eq!(label_value_fault(value), None, "{value}");
+        }
+        for value in ["a/b", "-a", "a b", &"a".repeat(64)] {
+            assert!(label_value_fault(value).is_some(), "{value}");
+        }
+    }
+}

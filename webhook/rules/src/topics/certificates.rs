@@ -1,0 +1,194 @@
+//! How long certificates last, and when Machines are replaced for them.
+
+use crate::{
+    api::ControlPlaneSpec,
+    case::{Case, V1BETA1},
+    change::Change,
+    finding::{CauseReason, Fault, Faults},
+    rule::{Action, Check, ON_WRITE, Rule, Scope},
+    topics::Topic,
+};
+
+/// How long certificates last.
+pub const TOPIC: Topic = Topic {
+    name: "certificates",
+    rules: RULES,
+    cases: CASES,
+};
+
+const RULES: &[Rule] = &[
+    Rule {
+        id: "certificates-expiry-days-endless",
+        summary: "Machines are replaced before their certificates expire, not from the start",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: false,
+        source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: must be less than the validity period",
+        check: Check::ControlPlaneSpec(expiry_days_endless),
+    },
+    Rule {
+        id: "certificate-validity-above-ca",
+        summary: "a certificate is not valid longer than the CA that signs it",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: false,
+        source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: at most the CA's validity period",
+        check: Check::ControlPlaneSpec(validity_above_ca),
+    },
+];
+
+/// Days that kubeadm makes certificates valid for when it is not told.
+const DEFAULT_VALIDITY_DAYS: i64 = 365;
+/// Days that Cluster API makes CAs valid for when it is not told.
+const DEFAULT_CA_VALIDITY_DAYS: i64 = 3650;
+
+/// 0 is unset to Cluster API.
+fn given(days: Option<i64>) -> Option<i64> {
+    days.filter(|days| *days != 0)
+}
+
+fn expiry_days_endless(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    let spec = change.new;
+    let Some(days) = given(spec.certificates_expiry_days()) else {
+        return;
+    };
+    let validity = spec
+        .cluster_configuration()
+        .and_then(|configuration| given(configuration.certificate_validity_period_days));
+    let valid = validity.unwrap_or(DEFAULT_VALIDITY_DAYS);
+    if days >= valid {
+        let set = if validity.is_some() {
+            ""
+        } else {
+            " when certificateValidityPeriodDays is unset"
+        };
+        faults.push(Fault {
+            field: spec.certificates_expiry_days_path(),
+            reason: CauseReason::Invalid,
+            value: Some(days.to_string()),
+            detail: format!(
+                "certificates are valid for {valid} days{set}: each new Machine would be replaced at once"
+            )
+            .into(),
+            remedy: format!("set fewer than {valid}, or raise certificateValidityPeriodDays").into(),
+        });
+    }
+}
+
+fn validity_above_ca(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    let Some(configuration) = change.new.cluster_configuration() else {
+        return;
+    };
+    let Some(days) = given(configuration.certificate_validity_period_days) else {
+        return;
+    };
+    let ca = given(configuration.ca_certificate_validity_period_days);
+    let valid = ca.unwrap_or(DEFAULT_CA_VALIDITY_DAYS);
+    if days > valid {
+        let set = if ca.is_some() {
+            ""
+        } else {
+            " when caCertificateValidityPeriodDays is unset"
+        };
+        faults.push(Fault {
+            field: change
+                .new
+                .kubeadm_path("clusterConfiguration.certificateValidityPeriodDays"),
+            reason: CauseReason::Invalid,
+            value: Some(days.to_string()),
+            detail: format!("the CA that signs the certificate is valid for {valid} days{set}").into(),
+            remedy: format!("set {valid} or fewer").into(),
+        });
+    }
+}
+
+const ENDLESS: &str = "certificates-expiry-days-endless";
+const ABOVE_CA: &str = "certificate-validity-above-ca";
+const V1BETA2_EXPIRY: &str = "spec.rollout.before.certificatesExpiryDays";
+const VALIDITY: &str = "spec.kubeadmConfigSpec.clusterConfiguration.certificateValidityPeriodDays";
+const HUNDRED_OF_HUNDRED: &str = r#"{"spec":{"rollout":{"before":{"certificatesExpiryDays":100}},
+    "kubeadmConfigSpec":{"clusterConfiguration":{"certificateValidityPeriodDays":100}}}}"#;
+const ABOVE_CA_PATCH: &str = r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":
+    {"certificateValidityPeriodDays":731,"caCertificateValidityPeriodDays":730}}}}"#;
+
+const CASES: &[Case] = &[
+    Case::create(
+        "accepts_one_month_before_a_year",
+        r#"{"spec":{"rollout":{"before":{"certificatesExpiryDays":30}}}}"#,
+        &[],
+    ),
+    Case::create(
+        "accepts_a_year_before_two",
+        r#"{"spec":{"rollout":{"before":{"certificatesExpiryDays":365}},
+            "kubeadmConfigSpec":{"clusterConfiguration":{"certificateValidityPeriodDays":730}}}}"#,
+        &[],
+    ),
+    Case::create(
+        "rejects_as_many_days_as_valid",
+        HUNDRED_OF_HUNDRED,
+        &[(ENDLESS, V1BETA2_EXPIRY)],
+    ),
+    Case::create(
+        "rejects_more_days_than_kubeadms_year",
+        r#"{"spec":{"rollout":{"before":{"certificatesExpiryDays":400}}}}"#,
+        &[(ENDLESS, V1BETA2_EXPIRY)],
+    ),
+    Case::create(
+        "accepts_as_long_as_the_ca",
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":
+            {"certificateValidityPeriodDays":730,"caCertificateValidityPeriodDays":730}}}}"#,
+        &[],
+    ),
+    Case::create(
+        "rejects_longer_than_the_ca",
+        ABOVE_CA_PATCH,
+        &[(ABOVE_CA, VALIDITY)],
+    ),
+    Case::create(
+        "rejects_longer_than_the_default_ca",
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"certificateValidityPeriodDays":3651}}}}"#,
+        &[(ABOVE_CA, VALIDITY)],
+    ),
+    Case::create(
+        "accepts_one_month_before_a_year_in_v1beta1",
+        r#"{"spec":{"rolloutBefore":{"certificatesExpiryDays":30}}}"#,
+        &[],
+    )
+    .of(V1BETA1),
+    Case::create(
+        "rejects_more_days_than_kubeadms_year_in_v1beta1",
+        r#"{"spec":{"rolloutBefore":{"certificatesExpiryDays":365}}}"#,
+        &[(ENDLESS, "spec.rolloutBefore.certificatesExpiryDays")],
+    )
+    .of(V1BETA1),
+    Case::create(
+        "rejects_longer_than_the_ca_in_v1beta1",
+        ABOVE_CA_PATCH,
+        &[(ABOVE_CA, VALIDITY)],
+    )
+    .of(V1BETA1),
+    Case::template(
+        "rejects_days_of_template",
+        r#"{"spec":{"template":{"spec":{"rollout":{"before":{"certificatesExpiryDays":365}},
+            "kubeadmConfigSpec":{"clusterConfiguration":
+            {"certificateValidityPeriodDays":10,"caCertificateValidityPeriodDays":9}}}}}}"#,
+        &[
+            (
+                ENDLESS,
+                "spec.template.spec.rollout.before.certificatesExpiryDays",
+            ),
+            (
+                ABOVE_CA,
+                "spec.template.spec.kubeadmConfigSpec.clusterConfiguration.certificateValidityPeriodDays",
+            ),
+        ],
+    ),
+    Case::template(
+        "rejects_days_of_template_in_v1beta1",
+        r#"{"spec":{"template":{"spec":{"rolloutBefore":{"certificatesExpiryDays":365}}}}}"#,
+        &[(ENDLESS, "spec.template.spec.rolloutBefore.certificatesExpiryDays")],
+    )
+    .of(V1BETA1),
+];

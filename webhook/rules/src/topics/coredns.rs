@@ -1,0 +1,214 @@
+//! Upgrades of `CoreDNS`, whose configuration Cluster API migrates.
+
+use semver::Version;
+
+use crate::{
+    api::KubeadmControlPlane,
+    case::Case,
+    change::Change,
+    finding::{CauseReason, Fault, Faults, quoted},
+    rule::{Action, Check, ON_UPDATE, Rule, Scope},
+    topics::{
+        Topic,
+        images::{dns_tag, version},
+    },
+};
+
+/// Upgrades of `CoreDNS`.
+pub const TOPIC: Topic = Topic {
+    name: "coredns",
+    rules: RULES,
+    cases: CASES,
+};
+
+const RULES: &[Rule] = &[
+    Rule {
+        id: "coredns-migration-unsupported",
+        summary: "CoreDNS is upgraded along versions whose configuration can be migrated",
+        operations: ON_UPDATE,
+        action: Action::Deny,
+        scope: Scope::Transition,
+        overridable: false,
+        source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: validateCoreDNSVersion",
+        check: Check::ControlPlane(migration_unsupported),
+    },
+    Rule {
+        id: "coredns-version-unknown",
+        summary: "a CoreDNS newer than the known migrations may not be migrated",
+        operations: ON_UPDATE,
+        action: Action::Warn,
+        scope: Scope::Transition,
+        overridable: false,
+        source: "coredns/corefile-migration v1.0.35, migration/versions.go",
+        check: Check::ControlPlane(version_unknown),
+    },
+];
+
+/// Every version whose configuration can be migrated to the next, and the last. Each names its next one in
+/// github.com/coredns/corefile-migration v1.0.35, migration/versions.go, the version that Cluster API v1.14.2 uses.
+#[rustfmt::skip]
+const VERSIONS: &[(u64, u64, u64)] = &[
+    (1, 1, 3), (1, 1, 4),
+    (1, 2, 0), (1, 2, 1), (1, 2, 2), (1, 2, 3), (1, 2, 4), (1, 2, 5), (1, 2, 6),
+    (1, 3, 0), (1, 3, 1),
+    (1, 4, 0),
+    (1, 5, 0), (1, 5, 1), (1, 5, 2),
+    (1, 6, 0), (1, 6, 1), (1, 6, 2), (1, 6, 3), (1, 6, 4), (1, 6, 5), (1, 6, 6), (1, 6, 7), (1, 6, 9),
+    (1, 7, 0), (1, 7, 1),
+    (1, 8, 0), (1, 8, 3), (1, 8, 4), (1, 8, 5), (1, 8, 6), (1, 8, 7),
+    (1, 9, 0), (1, 9, 1), (1, 9, 2), (1, 9, 3), (1, 9, 4),
+    (1, 10, 0), (1, 10, 1),
+    (1, 11, 0), (1, 11, 1), (1, 11, 3), (1, 11, 4),
+    (1, 12, 0), (1, 12, 1), (1, 12, 2), (1, 12, 3), (1, 12, 4),
+    (1, 13, 0), (1, 13, 1), (1, 13, 2),
+    (1, 14, 0), (1, 14, 1), (1, 14, 2), (1, 14, 3), (1, 14, 4), (1, 14, 6), (1, 14, 7),
+];
+
+/// With it, Cluster API leaves `CoreDNS` alone. Its presence counts.
+const SKIP_ANNOTATION: &str = "controlplane.cluster.x-k8s.io/skip-coredns";
+
+const FIELD: &str = "spec.kubeadmConfigSpec.clusterConfiguration.dns.imageTag";
+
+struct Step<'c> {
+    old: &'c str,
+    new: &'c str,
+    from: (u64, u64, u64),
+    to: (u64, u64, u64),
+}
+
+/// The versions that Cluster API would migrate `CoreDNS` between, if it would.
+fn step<'c>(change: &'c Change<'_, KubeadmControlPlane<'_>>) -> Option<Step<'c>> {
+    let release = |version: Version| (version.major, version.minor, version.patch);
+    let old = dns_tag(&change.old?.common_spec())?;
+    let new = dns_tag(&change.new.common_spec())?;
+    let step = Step {
+        old,
+        new,
+        from: release(version(old).ok()?),
+        to: release(version(new).ok()?),
+    };
+    (step.from != step.to && !change.new.metadata.has_annotation(SKIP_ANNOTATION)).then_some(step)
+}
+
+impl Step<'_> {
+    fn fault(&self, reason: CauseReason, detail: String, remedy: String) -> Fault {
+        Fault {
+            field: FIELD.into(),
+            reason,
+            value: Some(quoted(self.new)),
+            detail: detail.into(),
+            remedy: remedy.into(),
+        }
+    }
+
+    /// Above all versions that we know, so that we cannot tell.
+    fn is_above_known(&self) -> bool {
+        self.from < self.to && VERSIONS.last().is_some_and(|last| self.to > *last)
+    }
+}
+
+fn migration_unsupported(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    let Some(step) = step(change).filter(|step| !step.is_above_known()) else {
+        return;
+    };
+    let is_known = |version| VERSIONS.binary_search(&version).is_ok();
+    let detail = if step.to < step.from {
+        format!(
+            "CoreDNS is at {}, and Cluster API migrates its configuration upwards only",
+            quoted(step.old)
+        )
+    } else if !is_known(step.from) {
+        format!("Cluster API knows no migration from {}", quoted(step.old))
+    } else if !is_known(step.to) {
+        "Cluster API knows no migration to it".to_owned()
+    } else {
+        return;
+    };
+    let remedy = match VERSIONS
+        .iter()
+        .find(|version| **version > step.from && **version >= step.to)
+    {
+        Some((major, minor, patch)) if is_known(step.from) && step.to > step.from => {
+            format!(
+                "go to v{major}.{minor}.{patch}, or annotate {SKIP_ANNOTATION} and upgrade CoreDNS yourself"
+            )
+        }
+        _ => format!("keep the version, or annotate {SKIP_ANNOTATION} and change CoreDNS yourself"),
+    };
+    faults.push(step.fault(CauseReason::Forbidden, detail, remedy));
+}
+
+fn version_unknown(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    let Some(step) = step(change).filter(Step::is_above_known) else {
+        return;
+    };
+    faults.push(step.fault(
+        CauseReason::Invalid,
+        "newer than the migrations known here".to_owned(),
+        format!(
+            "check that your Cluster API knows it, or annotate {SKIP_ANNOTATION} and upgrade CoreDNS yourself"
+        ),
+    ));
+}
+
+const OLD: &str = r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"v1.12.1"}}}}}"#;
+const LOWER: &str =
+    r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"v1.11.3"}}}}}"#;
+const UNSUPPORTED: &str = "coredns-migration-unsupported";
+
+const CASES: &[Case] = &[
+    Case::update(
+        "accepts_upgrade",
+        OLD,
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"v1.13.1"}}}}}"#,
+        &[],
+    ),
+    Case::update(
+        "accepts_other_build_of_unknown_version",
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"v1.8.1"}}}}}"#,
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"v1.8.1_vendor.2"}}}}}"#,
+        &[],
+    ),
+    Case::update(
+        "accepts_tag_left_out",
+        OLD,
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":null}}}}"#,
+        &[],
+    ),
+    Case::update("rejects_downgrade", OLD, LOWER, &[(UNSUPPORTED, FIELD)]),
+    Case::update(
+        "accepts_downgrade_that_cluster_api_skips",
+        OLD,
+        r#"{"metadata":{"annotations":{"controlplane.cluster.x-k8s.io/skip-coredns":""}},
+            "spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"v1.11.3"}}}}}"#,
+        &[],
+    ),
+    Case::update(
+        "rejects_version_that_was_never_released",
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"v1.8.0"}}}}}"#,
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"v1.8.2"}}}}}"#,
+        &[(UNSUPPORTED, FIELD)],
+    ),
+    Case::update(
+        "rejects_upgrade_from_before_the_first_migration",
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"1.0.6"}}}}}"#,
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"v1.12.1"}}}}}"#,
+        &[(UNSUPPORTED, FIELD)],
+    ),
+    Case::update(
+        "warns_of_newer_version",
+        OLD,
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"v1.99.0"}}}}}"#,
+        &[("coredns-version-unknown", FIELD)],
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_in_order() {
+        assert!(VERSIONS.is_sorted_by(|one, next| one < next));
+    }
+}

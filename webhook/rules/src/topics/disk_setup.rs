@@ -1,0 +1,91 @@
+//! The disks that are partitioned on a Machine before kubeadm runs.
+
+use crate::{
+    api::ControlPlaneSpec,
+    case::{Case, V1BETA1},
+    change::Change,
+    finding::{CauseReason, Fault, Faults},
+    rule::{Action, Check, ON_WRITE, Rule, Scope},
+    topics::Topic,
+};
+
+/// The disks that are partitioned on a Machine.
+pub const TOPIC: Topic = Topic {
+    name: "disk-setup",
+    rules: RULES,
+    cases: CASES,
+};
+
+const RULES: &[Rule] = &[Rule {
+    id: "disk-layout-above-hundred",
+    summary: "the partitions of a disk take at most 100 percent of it",
+    operations: ON_WRITE,
+    action: Action::Deny,
+    scope: Scope::Object,
+    overridable: false,
+    source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateDiskSetup",
+    check: Check::ControlPlaneSpec(above_hundred),
+}];
+
+fn above_hundred(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    let disks = change
+        .new
+        .kubeadm_config()
+        .and_then(|config| config.disk_setup.as_ref());
+    let partitions = disks.and_then(|disks| disks.partitions.as_deref());
+    for (index, partition) in partitions.unwrap_or_default().iter().enumerate() {
+        let sizes = partition.disk_layout.iter().flatten();
+        let total = sizes.fold(0_i64, |total, size| {
+            total.saturating_add(size.percentage.unwrap_or(0))
+        });
+        if total > 100 {
+            faults.push(Fault {
+                field: change
+                    .new
+                    .kubeadm_path(format_args!("diskSetup.partitions[{index}].diskLayout")),
+                reason: CauseReason::Invalid,
+                value: Some(total.to_string()),
+                detail: "the percentages of one disk add up to more than 100".into(),
+                remedy: format!("lower them by {} in all", total - 100).into(),
+            });
+        }
+    }
+}
+
+const SIXTY_TWICE: &str = r#"{"spec":{"kubeadmConfigSpec":{"diskSetup":{"partitions":[
+    {"device":"/dev/a","layout":false,"diskLayout":[{"percentage":60},{"percentage":60}]}]}}}}"#;
+
+const CASES: &[Case] = &[
+    Case::create(
+        "accepts_the_whole_disk",
+        r#"{"spec":{"kubeadmConfigSpec":{"diskSetup":{"partitions":[
+            {"device":"/dev/a","diskLayout":[{"percentage":60},{"percentage":40}]}]}}}}"#,
+        &[],
+    ),
+    Case::create(
+        "rejects_more_than_the_disk",
+        SIXTY_TWICE,
+        &[(
+            "disk-layout-above-hundred",
+            "spec.kubeadmConfigSpec.diskSetup.partitions[0].diskLayout",
+        )],
+    ),
+    Case::create(
+        "rejects_more_than_the_disk_in_v1beta1",
+        SIXTY_TWICE,
+        &[(
+            "disk-layout-above-hundred",
+            "spec.kubeadmConfigSpec.diskSetup.partitions[0].diskLayout",
+        )],
+    )
+    .of(V1BETA1),
+    Case::template(
+        "rejects_more_than_the_disk_of_template",
+        r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"diskSetup":{"partitions":[
+            {"device":"/dev/a","diskLayout":[{"percentage":101}]}]}}}}}}"#,
+        &[(
+            "disk-layout-above-hundred",
+            "spec.template.spec.kubeadmConfigSpec.diskSetup.partitions[0].diskLayout",
+        )],
+    ),
+];

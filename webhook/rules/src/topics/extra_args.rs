@@ -1,0 +1,154 @@
+//! Flags of the components. What they are set to is not shown: it may be secret.
+
+use std::collections::HashSet;
+
+use crate::{
+    api::{
+        ControlPlaneSpec,
+        kubeadm_config::{Component, ExtraArgs, NodeRegistration},
+    },
+    case::{Case, V1BETA1},
+    change::Change,
+    finding::{CauseReason, Fault, Faults, quoted},
+    rule::{Action, Check, ON_WRITE, Rule, Scope},
+    topics::Topic,
+};
+
+/// Flags of the components.
+pub const TOPIC: Topic = Topic {
+    name: "extra-args",
+    rules: RULES,
+    cases: CASES,
+};
+
+const RULES: &[Rule] = &[Rule {
+    id: "extra-args-duplicate",
+    summary: "no flag of a component stands twice",
+    operations: ON_WRITE,
+    action: Action::Deny,
+    scope: Scope::Object,
+    overridable: false,
+    source: "CRD of KubeadmControlPlane v1beta2: extraArgs name must be unique",
+    check: Check::ControlPlaneSpec(duplicate),
+}];
+
+fn lists<'c>(spec: &ControlPlaneSpec<'c>) -> Option<[(&'static str, Option<&'c ExtraArgs<'c>>); 6]> {
+    let config = spec.kubeadm_config()?;
+    let cluster = config.cluster_configuration.as_ref();
+    let of = |component: Option<&'c Component<'c>>| component?.extra_args.as_ref();
+    let etcd = config.etcd().and_then(|etcd| etcd.local.as_ref());
+    let init = config.init_configuration.as_ref();
+    let join = config.join_configuration.as_ref();
+    let kubelet = |node: Option<&'c NodeRegistration<'c>>| node?.kubelet_extra_args.as_ref();
+    Some([
+        (
+            "clusterConfiguration.apiServer.extraArgs",
+            of(cluster.and_then(|cluster| cluster.api_server.as_ref())),
+        ),
+        (
+            "clusterConfiguration.controllerManager.extraArgs",
+            of(cluster.and_then(|cluster| cluster.controller_manager.as_ref())),
+        ),
+        (
+            "clusterConfiguration.scheduler.extraArgs",
+            of(cluster.and_then(|cluster| cluster.scheduler.as_ref())),
+        ),
+        (
+            "clusterConfiguration.etcd.local.extraArgs",
+            etcd.and_then(|etcd| etcd.extra_args.as_ref()),
+        ),
+        (
+            "initConfiguration.nodeRegistration.kubeletExtraArgs",
+            kubelet(init.and_then(|init| init.node_registration.as_ref())),
+        ),
+        (
+            "joinConfiguration.nodeRegistration.kubeletExtraArgs",
+            kubelet(join.and_then(|join| join.node_registration.as_ref())),
+        ),
+    ])
+}
+
+fn duplicate(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    for (list, args) in lists(change.new).into_iter().flatten() {
+        let mut seen = HashSet::new();
+        for (index, name) in args.iter().flat_map(|args| &args.names).enumerate() {
+            let Some(name) = name.as_deref() else { continue };
+            if !seen.insert(name) {
+                faults.push(Fault {
+                    field: change.new.kubeadm_path(format_args!("{list}[{index}].name")),
+                    reason: CauseReason::Duplicate,
+                    value: Some(quoted(name)),
+                    detail: "an earlier entry sets this flag".into(),
+                    remedy: "keep one entry: Cluster API passes each flag once".into(),
+                });
+            }
+        }
+    }
+}
+
+const RULE: &str = "extra-args-duplicate";
+
+const CASES: &[Case] = &[
+    Case::create(
+        "accepts_different_flags",
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"apiServer":{"extraArgs":
+            [{"name":"v","value":"2"},{"name":"profiling","value":"false"}]},
+            "scheduler":{"extraArgs":[{"name":"v","value":"2"}]}}}}}"#,
+        &[],
+    ),
+    Case::create(
+        "accepts_map_of_v1beta1",
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"apiServer":{"extraArgs":
+            {"v":"2","profiling":"false"}}}}}}"#,
+        &[],
+    )
+    .of(V1BETA1),
+    Case::create(
+        "rejects_flags_that_stand_twice",
+        r#"{"spec":{"kubeadmConfigSpec":{
+            "clusterConfiguration":{
+                "apiServer":{"extraArgs":[{"name":"v","value":"2"},{"name":"v","value":"3"}]},
+                "controllerManager":{"extraArgs":[{"name":"v","value":"2"},{"name":"v","value":"3"}]},
+                "scheduler":{"extraArgs":[{"name":"v","value":"2"},{"name":"v","value":"3"}]},
+                "etcd":{"local":{"extraArgs":[{"name":"v","value":"2"},{"name":"v","value":"3"}]}}},
+            "initConfiguration":{"nodeRegistration":{"kubeletExtraArgs":
+                [{"name":"v","value":"2"},{"name":"v","value":"3"}]}},
+            "joinConfiguration":{"nodeRegistration":{"kubeletExtraArgs":
+                [{"name":"v","value":"2"},{"name":"v","value":"3"}]}}}}}"#,
+        &[
+            (
+                RULE,
+                "spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[1].name",
+            ),
+            (
+                RULE,
+                "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[1].name",
+            ),
+            (
+                RULE,
+                "spec.kubeadmConfigSpec.clusterConfiguration.scheduler.extraArgs[1].name",
+            ),
+            (
+                RULE,
+                "spec.kubeadmConfigSpec.clusterConfiguration.etcd.local.extraArgs[1].name",
+            ),
+            (
+                RULE,
+                "spec.kubeadmConfigSpec.initConfiguration.nodeRegistration.kubeletExtraArgs[1].name",
+            ),
+            (
+                RULE,
+                "spec.kubeadmConfigSpec.joinConfiguration.nodeRegistration.kubeletExtraArgs[1].name",
+            ),
+        ],
+    ),
+    Case::template(
+        "rejects_flag_of_template_that_stands_twice",
+        r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"apiServer":{"extraArgs":
+            [{"name":"v","value":"2"},{"name":"v","value":"3"}]}}}}}}}"#,
+        &[(
+            RULE,
+            "spec.template.spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[1].name",
+        )],
+    ),
+];

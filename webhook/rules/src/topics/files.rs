@@ -1,0 +1,263 @@
+//! The files that are written on a Machine before kubeadm runs. What is in them is never shown.
+
+use std::collections::HashSet;
+
+use crate::{
+    api::{
+        ControlPlaneSpec, Text,
+        machine_setup::{File, SecretSource},
+    },
+    case::{Case, V1BETA1},
+    change::Change,
+    finding::{CauseReason, Fault, Faults, quoted},
+    rule::{Action, Check, ON_WRITE, Rule, Scope},
+    topics::Topic,
+};
+
+/// The files that are written on a Machine.
+pub const TOPIC: Topic = Topic {
+    name: "files",
+    rules: RULES,
+    cases: CASES,
+};
+
+const RULES: &[Rule] = &[
+    Rule {
+        id: "file-content-conflict",
+        summary: "a file has its content here or from a Secret, not both",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: false,
+        source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateFiles",
+        check: Check::ControlPlaneSpec(content_conflict),
+    },
+    Rule {
+        id: "file-content-missing",
+        summary: "a file has content",
+        operations: ON_WRITE,
+        action: Action::Warn,
+        scope: Scope::Object,
+        overridable: false,
+        source: "KubeadmConfig, spec.files: content and contentFrom are both optional",
+        check: Check::ControlPlaneSpec(content_missing),
+    },
+    Rule {
+        id: "file-secret-incomplete",
+        summary: "a file from a Secret names the Secret and the key",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: false,
+        source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateFiles",
+        check: Check::ControlPlaneSpec(secret_incomplete),
+    },
+    Rule {
+        id: "file-path-duplicate",
+        summary: "no two files are written to one path",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: false,
+        source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateFiles",
+        check: Check::ControlPlaneSpec(path_duplicate),
+    },
+];
+
+/// The files, each with its index.
+pub fn files<'c>(spec: &ControlPlaneSpec<'c>) -> impl Iterator<Item = (usize, &'c File<'c>)> {
+    let files = spec.kubeadm_config().and_then(|config| config.files.as_deref());
+    files.unwrap_or_default().iter().enumerate()
+}
+
+fn name(file: &File<'_>) -> String {
+    file.path.as_deref().map_or("the file".to_owned(), quoted)
+}
+
+fn has_content(file: &File<'_>) -> bool {
+    file.content.is_some_and(|content| !content.is_empty())
+}
+
+fn content_conflict(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    for (index, file) in files(change.new) {
+        if has_content(file) && file.content_from.is_some() {
+            faults.push(Fault {
+                field: change
+                    .new
+                    .kubeadm_path(format_args!("files[{index}].contentFrom")),
+                reason: CauseReason::Forbidden,
+                value: None,
+                detail: format!("{} has content too, and only one can be written", name(file)).into(),
+                remedy: "remove content to use the Secret, or contentFrom to use what stands here".into(),
+            });
+        }
+    }
+}
+
+fn content_missing(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    for (index, file) in files(change.new) {
+        if !has_content(file) && file.content_from.is_none() {
+            faults.push(Fault {
+                field: change.new.kubeadm_path(format_args!("files[{index}].content")),
+                reason: CauseReason::Required,
+                value: None,
+                detail: format!("{} will be empty", name(file)).into(),
+                remedy: "set content or contentFrom unless an empty file is meant".into(),
+            });
+        }
+    }
+}
+
+fn secret_incomplete(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    for (index, file) in files(change.new) {
+        let Some(source) = &file.content_from else {
+            continue;
+        };
+        for missing in missing_in(source) {
+            faults.push(Fault {
+                field: change.new.kubeadm_path(format_args!(
+                    "files[{index}].contentFrom.secret.{}",
+                    missing.field
+                )),
+                reason: CauseReason::Required,
+                value: None,
+                detail: format!("{} {} is not named", missing.noun, name(file)).into(),
+                remedy: missing.remedy.into(),
+            });
+        }
+    }
+}
+
+/// A field of a reference to a Secret that is unset or empty.
+#[derive(Clone, Copy, Debug)]
+pub struct Missing {
+    /// The field.
+    pub field: &'static str,
+    /// What it would name.
+    pub noun: &'static str,
+    /// What to do.
+    pub remedy: &'static str,
+}
+
+/// What a reference to a Secret lacks.
+pub fn missing_in(source: &SecretSource<'_>) -> impl Iterator<Item = Missing> {
+    let secret = source.secret.as_ref();
+    let is_empty = |text: Option<&Text<'_>>| text.is_none_or(|text| text.is_empty());
+    let name = Missing {
+        field: "name",
+        noun: "the Secret of",
+        remedy: "name a Secret in this namespace",
+    };
+    let key = Missing {
+        field: "key",
+        noun: "the key in the Secret of",
+        remedy: "name the key whose value is meant",
+    };
+    [
+        (is_empty(secret.and_then(|secret| secret.name.as_ref())), name),
+        (is_empty(secret.and_then(|secret| secret.key.as_ref())), key),
+    ]
+    .into_iter()
+    .filter_map(|(is_missing, missing)| is_missing.then_some(missing))
+}
+
+fn path_duplicate(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    let mut seen = HashSet::new();
+    for (index, file) in files(change.new) {
+        let Some(path) = file.path.as_deref().filter(|path| !path.is_empty()) else {
+            continue;
+        };
+        if !seen.insert(path) {
+            faults.push(Fault {
+                field: change.new.kubeadm_path(format_args!("files[{index}].path")),
+                reason: CauseReason::Duplicate,
+                value: Some(quoted(path)),
+                detail: "an earlier file is written to this path".into(),
+                remedy: "keep one of them, or join their contents".into(),
+            });
+        }
+    }
+}
+
+const BOTH: &str = r#"{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/a","content":"x"},
+    {"path":"/b","content":"x","contentFrom":{"secret":{"name":"a","key":"b"}}}]}}}"#;
+const NAMELESS: &str = r#"{"spec":{"kubeadmConfigSpec":{"files":[
+    {"path":"/a","contentFrom":{"secret":{"name":"","key":"b"}}},
+    {"path":"/b","contentFrom":{"secret":{"name":"a"}}}]}}}"#;
+
+const CASES: &[Case] = &[
+    Case::create(
+        "accepts_content_and_secrets",
+        r#"{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/a","content":"x"},
+            {"path":"/b","contentFrom":{"secret":{"name":"a","key":"b"}}}]}}}"#,
+        &[],
+    ),
+    Case::create(
+        "rejects_content_and_secret_of_one_file",
+        BOTH,
+        &[(
+            "file-content-conflict",
+            "spec.kubeadmConfigSpec.files[1].contentFrom",
+        )],
+    ),
+    Case::create(
+        "warns_of_file_without_content",
+        r#"{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/a"}]}}}"#,
+        &[("file-content-missing", "spec.kubeadmConfigSpec.files[0].content")],
+    ),
+    Case::create(
+        "rejects_incomplete_secrets",
+        NAMELESS,
+        &[
+            (
+                "file-secret-incomplete",
+                "spec.kubeadmConfigSpec.files[0].contentFrom.secret.name",
+            ),
+            (
+                "file-secret-incomplete",
+                "spec.kubeadmConfigSpec.files[1].contentFrom.secret.key",
+            ),
+        ],
+    ),
+    Case::create(
+        "rejects_second_file_of_a_path",
+        r#"{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/a","content":"x"},{"path":"/a","content":"y"}]}}}"#,
+        &[("file-path-duplicate", "spec.kubeadmConfigSpec.files[1].path")],
+    ),
+    Case::create(
+        "rejects_content_and_secret_of_one_file_in_v1beta1",
+        BOTH,
+        &[(
+            "file-content-conflict",
+            "spec.kubeadmConfigSpec.files[1].contentFrom",
+        )],
+    )
+    .of(V1BETA1),
+    Case::template(
+        "rejects_files_of_template",
+        r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/a","content":"x","contentFrom":{}},
+            {"path":"/a"}]}}}}}"#,
+        &[
+            (
+                "file-content-conflict",
+                "spec.template.spec.kubeadmConfigSpec.files[0].contentFrom",
+            ),
+            (
+                "file-content-missing",
+                "spec.template.spec.kubeadmConfigSpec.files[1].content",
+            ),
+            (
+                "file-secret-incomplete",
+                "spec.template.spec.kubeadmConfigSpec.files[0].contentFrom.secret.name",
+            ),
+            (
+                "file-secret-incomplete",
+                "spec.template.spec.kubeadmConfigSpec.files[0].contentFrom.secret.key",
+            ),
+            (
+                "file-path-duplicate",
+                "spec.template.spec.kubeadmConfigSpec.files[1].path",
+            ),
+        ],
+    ),
+];

@@ -1,0 +1,275 @@
+//! Machines that are set up by Ignition instead of cloud-init.
+
+use crate::{
+    api::{
+        ControlPlaneSpec,
+        machine_setup::{DiskSetup, Ignition},
+    },
+    case::{Case, V1BETA1},
+    change::Change,
+    configuration::FeatureGates,
+    finding::{CauseReason, Fault, Faults, quoted},
+    rule::{Action, Check, ON_WRITE, Rule, Scope},
+    topics::{Topic, files::files, users},
+};
+
+/// Machines that are set up by Ignition.
+pub const TOPIC: Topic = Topic {
+    name: "ignition",
+    rules: RULES,
+    cases: CASES,
+};
+
+const RULES: &[Rule] = &[
+    Rule {
+        id: "ignition-gate-off",
+        summary: "Ignition needs Cluster API's gate KubeadmBootstrapFormatIgnition",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: true,
+        source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateIgnition",
+        check: Check::ControlPlaneSpec(gate_off),
+    },
+    Rule {
+        id: "ignition-without-format",
+        summary: "Ignition configuration goes with format ignition",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: false,
+        source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateIgnition",
+        check: Check::ControlPlaneSpec(without_format),
+    },
+    Rule {
+        id: "ignition-unsupported",
+        summary: "with Ignition, some of what cloud-init does cannot be had",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: false,
+        source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateIgnition",
+        check: Check::ControlPlaneSpec(unsupported),
+    },
+];
+
+const FORMAT: &str = "ignition";
+
+fn has_format(spec: &ControlPlaneSpec<'_>) -> bool {
+    spec.kubeadm_config()
+        .is_some_and(|config| config.format.as_deref() == Some(FORMAT))
+}
+
+fn has_configuration(spec: &ControlPlaneSpec<'_>) -> bool {
+    let config = spec.kubeadm_config().and_then(|config| config.ignition.as_ref());
+    config.is_some_and(Ignition::is_defined)
+}
+
+fn gate_off(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    if change.context.feature_gates.ignition {
+        return;
+    }
+    let spec = change.new;
+    let found = [
+        ("format", has_format(spec), Some(quoted(FORMAT))),
+        ("ignition", has_configuration(spec), None),
+    ];
+    for (field, _, value) in found.into_iter().filter(|(_, is_set, _)| *is_set) {
+        faults.push(Fault {
+            field: spec.kubeadm_path(field),
+            reason: CauseReason::Forbidden,
+            value,
+            detail: "Cluster API's feature gate KubeadmBootstrapFormatIgnition is off".into(),
+            remedy: "remove it, or turn the gate on there and set featureGates.ignition in the rules' configuration"
+                .into(),
+        });
+    }
+}
+
+fn without_format(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    let spec = change.new;
+    let Some(config) = spec.kubeadm_config() else {
+        return;
+    };
+    if change.context.feature_gates.ignition && has_configuration(spec) && !has_format(spec) {
+        faults.push(Fault {
+            field: spec.kubeadm_path("format"),
+            reason: CauseReason::Invalid,
+            value: config.format.as_deref().map(quoted),
+            detail: "ignition is set too, and only the format ignition reads it".into(),
+            remedy: "set format to \"ignition\", or remove ignition".into(),
+        });
+    }
+}
+
+fn unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    let spec = change.new;
+    let Some(config) = spec.kubeadm_config() else {
+        return;
+    };
+    if !change.context.feature_gates.ignition || !has_format(spec) {
+        return;
+    }
+    let mut push = |field: String, value: Option<String>, detail: String, remedy: &'static str| {
+        faults.push(Fault {
+            field: spec.kubeadm_path(field),
+            reason: CauseReason::Forbidden,
+            value,
+            detail: detail.into(),
+            remedy: remedy.into(),
+        });
+    };
+    for (index, user) in users::users(spec).filter(|(_, user)| user.inactive == Some(true)) {
+        push(
+            format!("users[{index}].inactive"),
+            Some("true".to_owned()),
+            format!("Ignition cannot disable {}", users::name(user)),
+            "leave the user out, or give it no password and no key",
+        );
+    }
+    for (index, file) in files(spec) {
+        if let Some(encoding @ ("gzip" | "gzip+base64")) = file.encoding.as_deref() {
+            push(
+                format!("files[{index}].encoding"),
+                Some(quoted(encoding)),
+                "Ignition does not unpack files".to_owned(),
+                "write the content plainly or in base64",
+            );
+        }
+    }
+    if config
+        .boot_commands
+        .as_ref()
+        .is_some_and(|commands| !commands.is_empty())
+    {
+        push(
+            "bootCommands".to_owned(),
+            None,
+            "Ignition runs no commands at boot".to_owned(),
+            "use preKubeadmCommands, or a systemd unit in ignition.containerLinuxConfig",
+        );
+    }
+    if let Some(disks) = &config.disk_setup {
+        unsupported_disks(disks, push);
+    }
+}
+
+fn unsupported_disks(
+    disks: &DiskSetup<'_>,
+    mut push: impl FnMut(String, Option<String>, String, &'static str),
+) {
+    for (index, partition) in disks.partitions.iter().flatten().enumerate() {
+        let table = partition.table_type.as_deref();
+        if let Some(table) = table.filter(|table| !table.is_empty() && *table != "gpt") {
+            push(
+                format!("diskSetup.partitions[{index}].tableType"),
+                Some(quoted(table)),
+                "Ignition writes GPT partition tables only".to_owned(),
+                "write \"gpt\" or leave tableType out",
+            );
+        }
+    }
+    for (index, filesystem) in disks.filesystems.iter().flatten().enumerate() {
+        let fields = [
+            (
+                "replaceFS",
+                &filesystem.replace_fs,
+                "use overwrite to replace a file system",
+            ),
+            (
+                "partition",
+                &filesystem.partition,
+                "name the partition's own device",
+            ),
+        ];
+        for (field, value, remedy) in fields {
+            if let Some(value) = value.as_deref().filter(|value| !value.is_empty()) {
+                push(
+                    format!("diskSetup.filesystems[{index}].{field}"),
+                    Some(quoted(value)),
+                    format!("Ignition has nothing like {field}"),
+                    remedy,
+                );
+            }
+        }
+    }
+}
+
+const GATE: FeatureGates = FeatureGates {
+    ignition: true,
+    machine_taints: false,
+};
+const OFF: &str = "ignition-gate-off";
+const UNSUPPORTED: &str = "ignition-unsupported";
+const IGNITION: &str = r#"{"spec":{"kubeadmConfigSpec":{"format":"ignition","ignition":{"containerLinuxConfig":{"strict":true}}}}}"#;
+const NO_FORMAT: &str =
+    r#"{"spec":{"kubeadmConfigSpec":{"ignition":{"containerLinuxConfig":{"strict":true}}}}}"#;
+const EVERYTHING: &str = r#"{"spec":{"kubeadmConfigSpec":{"format":"ignition","bootCommands":["date"],
+    "users":[{"name":"a","inactive":true}],"files":[{"path":"/a","content":"x","encoding":"gzip"}],
+    "diskSetup":{"partitions":[{"device":"/dev/a","layout":true,"tableType":"mbr"}],"filesystems":[
+        {"device":"/dev/a","filesystem":"ext4","replaceFS":"ext3","partition":"auto"}]}}}}"#;
+const EVERYTHING_FOUND: &[(&str, &str)] = &[
+    (UNSUPPORTED, "spec.kubeadmConfigSpec.users[0].inactive"),
+    (UNSUPPORTED, "spec.kubeadmConfigSpec.files[0].encoding"),
+    (UNSUPPORTED, "spec.kubeadmConfigSpec.bootCommands"),
+    (
+        UNSUPPORTED,
+        "spec.kubeadmConfigSpec.diskSetup.partitions[0].tableType",
+    ),
+    (
+        UNSUPPORTED,
+        "spec.kubeadmConfigSpec.diskSetup.filesystems[0].replaceFS",
+    ),
+    (
+        UNSUPPORTED,
+        "spec.kubeadmConfigSpec.diskSetup.filesystems[0].partition",
+    ),
+];
+
+const CASES: &[Case] = &[
+    Case::create(
+        "accepts_cloud_config",
+        r#"{"spec":{"kubeadmConfigSpec":{"format":"cloud-config","bootCommands":["date"]}}}"#,
+        &[],
+    ),
+    Case::create("accepts_ignition", IGNITION, &[]).gated(GATE),
+    Case::create(
+        "rejects_ignition_without_the_gate",
+        IGNITION,
+        &[(OFF, "spec.kubeadmConfigSpec.format"), (OFF, "spec.kubeadmConfigSpec.ignition")],
+    ),
+    Case::create(
+        "rejects_ignition_configuration_without_its_format",
+        NO_FORMAT,
+        &[("ignition-without-format", "spec.kubeadmConfigSpec.format")],
+    )
+    .gated(GATE),
+    Case::create("rejects_what_ignition_cannot_do", EVERYTHING, EVERYTHING_FOUND).gated(GATE),
+    Case::create("rejects_what_ignition_cannot_do_in_v1beta1", EVERYTHING, EVERYTHING_FOUND)
+        .gated(GATE)
+        .of(V1BETA1),
+    Case::create(
+        "accepts_empty_ignition_configuration_in_v1beta1",
+        r#"{"spec":{"kubeadmConfigSpec":{"ignition":{"containerLinuxConfig":{}}}}}"#,
+        &[],
+    )
+    .of(V1BETA1),
+    Case::template(
+        "rejects_ignition_of_template_without_the_gate",
+        r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"format":"ignition"}}}}}"#,
+        &[(OFF, "spec.template.spec.kubeadmConfigSpec.format")],
+    ),
+    Case::template(
+        "rejects_ignition_configuration_of_template_without_its_format",
+        r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"format":"cloud-config",
+            "ignition":{"containerLinuxConfig":{"additionalConfig":"x"}}}}}}}"#,
+        &[("ignition-without-format", "spec.template.spec.kubeadmConfigSpec.format")],
+    )
+    .gated(GATE),
+    Case::template(
+        "rejects_what_ignition_cannot_do_in_template",
+        r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"format":"ignition","bootCommands":["date"]}}}}}"#,
+        &[(UNSUPPORTED, "spec.template.spec.kubeadmConfigSpec.bootCommands")],
+    )
+    .gated(GATE),
+];

@@ -1,0 +1,237 @@
+//! The tags of the images that kubeadm runs.
+
+use semver::Version;
+
+use crate::{
+    api::{
+        ControlPlaneSpec, Text,
+        kubeadm_config::{Dns, LocalEtcd},
+    },
+    case::{Case, V1BETA1},
+    change::Change,
+    finding::{CauseReason, Fault, Faults, quoted},
+    rule::{Action, Check, ON_WRITE, Rule, Scope},
+    topics::Topic,
+};
+
+/// The tags of the images that kubeadm runs.
+pub const TOPIC: Topic = Topic {
+    name: "images",
+    rules: RULES,
+    cases: CASES,
+};
+
+const RULES: &[Rule] = &[
+    Rule {
+        id: "image-tag-invalid",
+        summary: "the tags of CoreDNS and etcd are image tags",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: false,
+        source: "OCI distribution specification, Pulling manifests: the grammar of a tag",
+        check: Check::ControlPlaneSpec(tag_invalid),
+    },
+    Rule {
+        id: "dns-image-tag-not-semantic",
+        summary: "the tag of CoreDNS is its version",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: false,
+        source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: the tag must parse as a version",
+        check: Check::ControlPlaneSpec(dns_not_semantic),
+    },
+];
+
+/// Where the tag of `CoreDNS` stands below `kubeadmConfigSpec`.
+pub const DNS_TAG: &str = "clusterConfiguration.dns.imageTag";
+const ETCD_TAG: &str = "clusterConfiguration.etcd.local.imageTag";
+
+/// The tag of `CoreDNS`, if given.
+pub fn dns_tag<'c>(spec: &ControlPlaneSpec<'c>) -> Option<&'c Text<'c>> {
+    let dns: &Dns<'_> = spec.cluster_configuration()?.dns.as_ref()?;
+    dns.image_tag.as_ref().filter(|tag| !tag.is_empty())
+}
+
+fn etcd_tag<'c>(spec: &ControlPlaneSpec<'c>) -> Option<&'c Text<'c>> {
+    let local: &LocalEtcd<'_> = spec.kubeadm_config()?.etcd()?.local.as_ref()?;
+    local.image_tag.as_ref().filter(|tag| !tag.is_empty())
+}
+
+/// Reads a tag as Cluster API does: `_` stands for the `+` that a tag cannot have, a `v` may lead, leading zeros do
+/// not count, and of a short version the rest is 0.
+pub fn version(tag: &str) -> Result<Version, semver::Error> {
+    let tag = tag.trim().replace('_', "+");
+    let tag = tag.strip_prefix('v').unwrap_or(&tag);
+    let mut numbers: Vec<&str> = tag.splitn(3, '.').map(without_leading_zeros).collect();
+    let is_plain = numbers.last().is_some_and(|last| !last.contains(['+', '-']));
+    while is_plain && numbers.len() < 3 {
+        numbers.push("0");
+    }
+    Version::parse(&numbers.join("."))
+}
+
+fn without_leading_zeros(number: &str) -> &str {
+    let zeros = number.len() - number.trim_start_matches('0').len();
+    let has_more_digits = number.as_bytes().get(zeros).is_some_and(u8::is_ascii_digit);
+    let redundant = if has_more_digits {
+        zeros
+    } else {
+        zeros.saturating_sub(1)
+    };
+    number.get(redundant..).unwrap_or(number)
+}
+
+/// What is wrong with a tag, and what to do about it.
+fn tag_fault(tag: &str) -> Option<(String, &'static str)> {
+    const CHARACTERS: &str = "use letters, digits, _, . and -";
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+    if let Some(other) = tag.chars().find(|c| !is_allowed(*c)) {
+        let remedy = match other {
+            '+' => "write _ for +",
+            ':' | '@' | '/' => "write the tag alone; the image's name goes into imageRepository",
+            _ => CHARACTERS,
+        };
+        Some((format!("{other:?} cannot stand in an image tag"), remedy))
+    } else if tag.starts_with(['.', '-']) {
+        Some((
+            "an image tag starts with a letter, a digit or _".to_owned(),
+            CHARACTERS,
+        ))
+    } else if tag.len() > 128 {
+        Some((
+            "an image tag has at most 128 characters".to_owned(),
+            "use a shorter tag",
+        ))
+    } else {
+        None
+    }
+}
+
+fn tag_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    let spec = change.new;
+    for (field, tag) in [(DNS_TAG, dns_tag(spec)), (ETCD_TAG, etcd_tag(spec))] {
+        let Some((tag, (detail, remedy))) = tag.and_then(|tag| Some((tag, tag_fault(tag)?))) else {
+            continue;
+        };
+        faults.push(Fault {
+            field: spec.kubeadm_path(field),
+            reason: CauseReason::Invalid,
+            value: Some(quoted(tag)),
+            detail: detail.into(),
+            remedy: remedy.into(),
+        });
+    }
+}
+
+fn dns_not_semantic(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    let Some(tag) = dns_tag(change.new).filter(|tag| tag_fault(tag).is_none()) else {
+        return;
+    };
+    if let Err(error) = version(tag) {
+        faults.push(Fault {
+            field: change.new.kubeadm_path(DNS_TAG),
+            reason: CauseReason::Invalid,
+            value: Some(quoted(tag)),
+            detail: format!("Cluster API takes the version of CoreDNS from it: {error}").into(),
+            remedy: "tag the image with its version, as in \"v1.13.1\" or \"v1.13.1_build.2\"".into(),
+        });
+    }
+}
+
+const DNS: &str = "spec.kubeadmConfigSpec.clusterConfiguration.dns.imageTag";
+
+const CASES: &[Case] = &[
+    Case::create("accepts_tags", TAGS, &[]),
+    Case::create(
+        "accepts_build_in_tag",
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"v1.13.1_vendor.2"}}}}}"#,
+        &[],
+    ),
+    Case::create(
+        "accepts_short_version",
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"1.13"}}}}}"#,
+        &[],
+    ),
+    Case::create(
+        "rejects_image_as_dns_tag",
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"coredns:v1.13.1"}}}}}"#,
+        &[("image-tag-invalid", DNS)],
+    ),
+    Case::create(
+        "rejects_build_with_plus",
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"v1.13.1+vendor.2"}}}}}"#,
+        &[("image-tag-invalid", DNS)],
+    ),
+    Case::create(
+        "rejects_digest_as_etcd_tag",
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"etcd":{"local":{"imageTag":"3.6.5-0@sha256:00"}}}}}}"#,
+        &[(
+            "image-tag-invalid",
+            "spec.kubeadmConfigSpec.clusterConfiguration.etcd.local.imageTag",
+        )],
+    ),
+    Case::create(
+        "rejects_word_as_dns_tag",
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"latest"}}}}}"#,
+        &[("dns-image-tag-not-semantic", DNS)],
+    ),
+    Case::create("accepts_tags_in_v1beta1", TAGS, &[]).of(V1BETA1),
+    Case::create(
+        "rejects_word_as_dns_tag_in_v1beta1",
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"latest"}}}}}"#,
+        &[("dns-image-tag-not-semantic", DNS)],
+    )
+    .of(V1BETA1),
+    Case::template(
+        "rejects_tags_of_template",
+        r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":
+            {"dns":{"imageTag":"latest"},"etcd":{"local":{"imageTag":"-"}}}}}}}}"#,
+        &[
+            (
+                "image-tag-invalid",
+                "spec.template.spec.kubeadmConfigSpec.clusterConfiguration.etcd.local.imageTag",
+            ),
+            (
+                "dns-image-tag-not-semantic",
+                "spec.template.spec.kubeadmConfigSpec.clusterConfiguration.dns.imageTag",
+            ),
+        ],
+    ),
+];
+
+const TAGS: &str = r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":
+    {"dns":{"imageTag":"v1.13.1"},"etcd":{"local":{"imageTag":"3.6.5-0"}}}}}}"#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What blang/semver's `ParseTolerant` makes of them.
+    #[test]
+    fn tags_read_as_cluster_api_reads_them() {
+        for (tag, expected) in [
+            ("v1.13.1", "1.13.1"),
+            ("1.13", "1.13.0"),
+            ("2", "2.0.0"),
+            ("v01.013.001", "1.13.1"),
+            ("1.0.00", "1.0.0"),
+            ("1.13.1-rc.1", "1.13.1-rc.1"),
+            ("v1.13.1_vendor.2", "1.13.1+vendor.2"),
+        ] {
+            assert_eq!(version(tag).unwrap().to_string(), expected, "{tag}");
+        }
+        for tag in [
+            "",
+            "v",
+            "latest",
+            "1.13-rc.1",
+            "1.2.3.4",
+            "1.13.1_a_b",
+            "99999999999999999999.0.0",
+        ] {
+            assert!(version(tag).is_err(), "{tag}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The template that infrastructure Machines are cloned from.
+
+use crate::{
+    api::{KubeadmControlPlane, control_plane::Shape, machine_template::InfrastructureRef},
+    case::{Case, V1BETA1},
+    change::Change,
+    finding::{CauseReason, Fault, Faults, quoted},
+    rule::{Action, Check, ON_WRITE, Rule, Scope},
+    topics::Topic,
+};
+
+/// The template that infrastructure Machines are cloned from.
+pub const TOPIC: Topic = Topic {
+    name: "infrastructure",
+    rules: RULES,
+    cases: CASES,
+};
+
+const RULES: &[Rule] = &[Rule {
+    id: "infrastructure-ref-incomplete",
+    summary: "the infrastructure template is named by group, kind and name",
+    operations: ON_WRITE,
+    action: Action::Deny,
+    scope: Scope::Object,
+    overridable: false,
+    source: "KubeadmControlPlane proposal, New API Types: infrastructureRef is required",
+    check: Check::ControlPlane(incomplete),
+}];
+
+fn incomplete(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    let control_plane = change.new;
+    let path = control_plane.infrastructure_ref_path();
+    let Some(reference) = control_plane.infrastructure_ref() else {
+        faults.push(Fault {
+            field: path.into(),
+            reason: CauseReason::Required,
+            value: None,
+            detail: "nothing says what Machines are made from".into(),
+            remedy: "name the machine template of your infrastructure provider".into(),
+        });
+        return;
+    };
+    for (field, value, remedy) in missing(reference, control_plane.shape()) {
+        let (reason, detail) = if value.is_some() {
+            (
+                CauseReason::Invalid,
+                "no group stands in it, and the template's kind has one",
+            )
+        } else {
+            (
+                CauseReason::Required,
+                "without it, the template that Machines are cloned from is not found",
+            )
+        };
+        faults.push(Fault {
+            field: format!("{path}.{field}").into(),
+            reason,
+            value,
+            detail: detail.into(),
+            remedy: remedy.into(),
+        });
+    }
+}
+
+/// The field, what is there instead, and what to do.
+type Missing = (&'static str, Option<String>, &'static str);
+
+fn missing(reference: &InfrastructureRef<'_>, shape: Shape) -> impl Iterator<Item = Missing> {
+    const GROUP: &str = "write the template's group, such as \"infrastructure.cluster.x-k8s.io\"";
+    const VERSION: &str = "write the template's group and version, as in its own apiVersion";
+    let given = |text: Option<&str>| text.is_some_and(|text| !text.is_empty());
+    let api = match (shape, reference.api_version.as_deref()) {
+        (Shape::V1Beta2, _) => ("apiGroup", given(reference.api_group.as_deref()), None, GROUP),
+        // "v1" is a version without a group.
+        (Shape::V1Beta1, version) => (
+            "apiVersion",
+            version.is_some_and(|version| version.contains('/') && !version.starts_with('/')),
+            version.filter(|version| !version.is_empty()).map(quoted),
+            VERSION,
+        ),
+    };
+    let kind = given(reference.kind.as_deref());
+    let name = given(reference.name.as_deref());
+    [
+        api,
+        (
+            "kind",
+            kind,
+            None,
+            "write the template's kind, as in its manifest",
+        ),
+        ("name", name, None, "write the template's metadata.name"),
+    ]
+    .into_iter()
+    .filter_map(|(field, given, value, remedy)| (!given).then_some((field, value, remedy)))
+}
+
+const RULE: &str = "infrastructure-ref-incomplete";
+
+const CASES: &[Case] = &[
+    Case::create("accepts_reference", "{}", &[]),
+    Case::create(
+        "rejects_empty_reference",
+        r#"{"spec":{"machineTemplate":{"spec":{"infrastructureRef":{"apiGroup":"","kind":"","name":null}}}}}"#,
+        &[
+            (RULE, "spec.machineTemplate.spec.infrastructureRef.apiGroup"),
+            (RULE, "spec.machineTemplate.spec.infrastructureRef.kind"),
+            (RULE, "spec.machineTemplate.spec.infrastructureRef.name"),
+        ],
+    ),
+    Case::create(
+        "rejects_no_reference",
+        r#"{"spec":{"machineTemplate":null}}"#,
+        &[(RULE, "spec.machineTemplate.spec.infrastructureRef")],
+    ),
+    Case::create("accepts_reference_in_v1beta1", "{}", &[]).of(V1BETA1),
+    Case::create(
+        "rejects_reference_without_group_in_v1beta1",
+        r#"{"spec":{"machineTemplate":{"infrastructureRef":{"apiVersion":"v1","kind":""}}}}"#,
+        &[
+            (RULE, "spec.machineTemplate.infrastructureRef.apiVersion"),
+            (RULE, "spec.machineTemplate.infrastructureRef.kind"),
+        ],
+    )
+    .of(V1BETA1),
+    Case::create(
+        "rejects_no_reference_in_v1beta1",
+        r#"{"spec":{"machineTemplate":null}}"#,
+        &[(RULE, "spec.machineTemplate.infrastructureRef")],
+    )
+    .of(V1BETA1),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Configuration, api::decode, judge};
+
+    /// The shape of the seed documents, which no server has: `lint` reads it.
+    #[test]
+    fn v1alpha3_names_its_template_elsewhere() {
+        for (name, expected) in [
+            ("template", vec![]),
+            ("", vec!["spec.infrastructureTemplate.name"]),
+        ] {
+            let manifest = format!(
+                r#"{{"apiVersion":"controlplane.cluster.x-k8s.io/v1alpha3","spec":{{"infrastructureTemplate":
+                    {{"apiVersion":"infrastructure.cluster.x-k8s.io/v1alpha3","kind":"K","name":"{name}"}}}}}}"#
+            );
+            let control_plane: KubeadmControlPlane = decode(&manifest).unwrap();
+            let findings = judge(&Change::create(&control_plane), &Configuration::default()).findings;
+            let found: Vec<_> = findings
+                .iter()
+                .filter(|finding| finding.rule.id == RULE)
+                .map(|finding| &*finding.fault.field)
+                .collect();
+            assert_eq!(found, expected);
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! What kubeadm is told on init and on join.
+
+use crate::{
+    api::{
+        ControlPlaneSpec, KubeadmControlPlane,
+        control_plane::Shape,
+        kubeadm_config::{KubeadmConfigSpec, Timeouts},
+    },
+    case::{Case, V1BETA1},
+    change::Change,
+    finding::{CauseReason, Fault, Faults},
+    rule::{Action, Check, ON_WRITE, Rule, Scope},
+    topics::Topic,
+};
+
+/// What kubeadm is told on init and on join.
+pub const TOPIC: Topic = Topic {
+    name: "init-and-join",
+    rules: RULES,
+    cases: CASES,
+};
+
+const RULES: &[Rule] = &[
+    Rule {
+        id: "kubeadm-section-missing",
+        summary: "cluster, init and join configuration are all given",
+        operations: ON_WRITE,
+        action: Action::Warn,
+        scope: Scope::Object,
+        overridable: false,
+        source: "KubeadmControlPlane proposal, Create: all three stanzas should be specified",
+        check: Check::ControlPlane(section_missing),
+    },
+    Rule {
+        id: "health-check-seconds-differ",
+        summary: "init and join wait equally long for control plane components",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: false,
+        source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: timeouts",
+        check: Check::ControlPlaneSpec(health_check_seconds_differ),
+    },
+    Rule {
+        id: "discovery-user-conflict",
+        summary: "a joining Machine authenticates in one way",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: false,
+        source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: authProvider or exec",
+        check: Check::ControlPlaneSpec(discovery_user_conflict),
+    },
+];
+
+/// Whether a section is there.
+type IsGiven = fn(&KubeadmConfigSpec<'_>) -> bool;
+
+/// A section, whether it is there, what kubeadm does without it, and what to do.
+const SECTIONS: &[(&str, IsGiven, &str, &str)] = &[
+    (
+        "clusterConfiguration",
+        |config| config.cluster_configuration.is_some(),
+        "kubeadm makes the cluster with its own defaults",
+        "write there what the cluster relies on, such as imageRepository",
+    ),
+    (
+        "initConfiguration",
+        |config| config.init_configuration.is_some(),
+        "kubeadm registers the first Node with its own defaults",
+        "write at least nodeRegistration",
+    ),
+    (
+        "joinConfiguration",
+        |config| config.join_configuration.is_some(),
+        "kubeadm registers every further Node with its own defaults",
+        "write at least nodeRegistration, as in initConfiguration",
+    ),
+];
+
+fn section_missing(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    let given = |control_plane: &KubeadmControlPlane<'_>, is_given: IsGiven| {
+        control_plane.kubeadm_config().is_some_and(is_given)
+    };
+    for (section, is_given, without, remedy) in SECTIONS {
+        // That one is taken away is another rule's.
+        let was_given = change.old.is_some_and(|old| given(old, *is_given));
+        if !given(change.new, *is_given) && !was_given {
+            faults.push(Fault {
+                field: format!("spec.kubeadmConfigSpec.{section}").into(),
+                reason: CauseReason::Required,
+                value: None,
+                detail: format!("without it, {without}").into(),
+                remedy: (*remedy).into(),
+            });
+        }
+    }
+}
+
+fn health_check_seconds_differ(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    let spec = change.new;
+    let Some(config) = spec.kubeadm_config().filter(|_| spec.shape() == Shape::V1Beta2) else {
+        return;
+    };
+    let seconds = |timeouts: Option<Timeouts>| timeouts?.control_plane_component_health_check_seconds;
+    let init = seconds(config.init_configuration.as_ref().and_then(|init| init.timeouts));
+    let join = seconds(config.join_configuration.as_ref().and_then(|join| join.timeouts));
+    // The unset one is at fault, or else the one that stands second.
+    let (section, found, other, expected) = match (init, join) {
+        (None, Some(join)) => ("initConfiguration", None, "joinConfiguration", join),
+        (Some(init), None) => ("joinConfiguration", None, "initConfiguration", init),
+        (Some(init), Some(join)) if init != join => {
+            ("joinConfiguration", Some(join), "initConfiguration", init)
+        }
+        _ => return,
+    };
+    faults.push(Fault {
+        field: spec.kubeadm_path(format_args!(
+            "{section}.timeouts.controlPlaneComponentHealthCheckSeconds"
+        )),
+        reason: if found.is_some() {
+            CauseReason::Invalid
+        } else {
+            CauseReason::Required
+        },
+        value: found.map(|seconds| seconds.to_string()),
+        detail: format!("it is {expected} in {other}, and Cluster API takes one number for both").into(),
+        remedy: format!("set {expected} here, or the same in both").into(),
+    });
+}
+
+fn discovery_user_conflict(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    let config = change.new.kubeadm_config();
+    let join = config.and_then(|config| config.join_configuration.as_ref());
+    let file = join.and_then(|join| join.discovery.as_ref()?.file.as_ref());
+    let user = file.and_then(|file| file.kube_config.as_ref()?.user.as_ref());
+    if user.is_some_and(|user| user.auth_provider.is_some() && user.exec.is_some()) {
+        faults.push(Fault {
+            field: change
+                .new
+                .kubeadm_path("joinConfiguration.discovery.file.kubeConfig.user"),
+            reason: CauseReason::Invalid,
+            value: None,
+            detail: "authProvider and exec are both set, and a Machine joins with one".into(),
+            remedy: "remove one of them".into(),
+        });
+    }
+}
+
+const DIFFERENT: &str = "health-check-seconds-differ";
+const MISSING: &str = "kubeadm-section-missing";
+const CONFLICT: &str = "discovery-user-conflict";
+const BOTH_USERS: &str = r#"{"spec":{"kubeadmConfigSpec":{"joinConfiguration":{"discovery":{"file":{
+    "kubeConfigPath":"/a","kubeConfig":{"user":{"authProvider":{"name":"a"},"exec":{"command":"b"}}}}}}}}}"#;
+
+const CASES: &[Case] = &[
+    Case::create("accepts_all_sections", "{}", &[]),
+    Case::create(
+        "warns_of_missing_sections",
+        r#"{"spec":{"kubeadmConfigSpec":{"initConfiguration":null,"joinConfiguration":null}}}"#,
+        &[
+            (MISSING, "spec.kubeadmConfigSpec.initConfiguration"),
+            (MISSING, "spec.kubeadmConfigSpec.joinConfiguration"),
+        ],
+    ),
+    Case::create(
+        "warns_of_missing_kubeadm_configuration_in_v1beta1",
+        r#"{"spec":{"kubeadmConfigSpec":null}}"#,
+        &[
+            (MISSING, "spec.kubeadmConfigSpec.clusterConfiguration"),
+            (MISSING, "spec.kubeadmConfigSpec.initConfiguration"),
+            (MISSING, "spec.kubeadmConfigSpec.joinConfiguration"),
+        ],
+    )
+    .of(V1BETA1),
+    Case::update(
+        "accepts_sections_that_were_missing",
+        r#"{"spec":{"kubeadmConfigSpec":{"joinConfiguration":null}}}"#,
+        r#"{"spec":{"replicas":5}}"#,
+        &[],
+    ),
+    Case::create(
+        "accepts_equal_timeouts",
+        r#"{"spec":{"kubeadmConfigSpec":{
+            "initConfiguration":{"timeouts":{"controlPlaneComponentHealthCheckSeconds":300}},
+            "joinConfiguration":{"timeouts":{"controlPlaneComponentHealthCheckSeconds":300}}}}}"#,
+        &[],
+    ),
+    Case::create(
+        "rejects_different_timeouts",
+        r#"{"spec":{"kubeadmConfigSpec":{
+            "initConfiguration":{"timeouts":{"controlPlaneComponentHealthCheckSeconds":300}},
+            "joinConfiguration":{"timeouts":{"controlPlaneComponentHealthCheckSeconds":240}}}}}"#,
+        &[(
+            DIFFERENT,
+            "spec.kubeadmConfigSpec.joinConfiguration.timeouts.controlPlaneComponentHealthCheckSeconds",
+        )],
+    ),
+    Case::create(
+        "rejects_timeout_of_join_alone",
+        r#"{"spec":{"kubeadmConfigSpec":{
+            "joinConfiguration":{"timeouts":{"controlPlaneComponentHealthCheckSeconds":240}}}}}"#,
+        &[(
+            DIFFERENT,
+            "spec.kubeadmConfigSpec.initConfiguration.timeouts.controlPlaneComponentHealthCheckSeconds",
+        )],
+    ),
+    Case::template(
+        "rejects_timeout_of_init_alone_in_template",
+        r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{
+            "initConfiguration":{"timeouts":{"controlPlaneComponentHealthCheckSeconds":240}}}}}}}"#,
+        &[(
+            DIFFERENT,
+            "spec.template.spec.kubeadmConfigSpec.joinConfiguration.timeouts.controlPlaneComponentHealthCheckSeconds",
+        )],
+    ),
+    Case::create(
+        "accepts_one_user",
+        r#"{"spec":{"kubeadmConfigSpec":{"joinConfiguration":{"discovery":{"file":{
+            "kubeConfigPath":"/a","kubeConfig":{"user":{"exec":{"command":"b"}}}}}}}}}"#,
+        &[],
+    ),
+    Case::create(
+        "rejects_two_users",
+        BOTH_USERS,
+        &[(
+            CONFLICT,
+            "spec.kubeadmConfigSpec.joinConfiguration.discovery.file.kubeConfig.user",
+        )],
+    ),
+    Case::create(
+        "rejects_two_users_in_v1beta1",
+        BOTH_USERS,
+        &[(
+            CONFLICT,
+            "spec.kubeadmConfigSpec.joinConfiguration.discovery.file.kubeConfig.user",
+        )],
+    )
+    .of(V1BETA1),
+    Case::template(
+        "rejects_two_users_of_template",
+        r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"joinConfiguration":{"discovery":{"file":{
+            "kubeConfigPath":"/a","kubeConfig":{"user":{"authProvider":{"name":"a"},"exec":{"command":"b"}}}}}}}}}}}"#,
+        &[(
+            CONFLICT,
+            "spec.template.spec.kubeadmConfigSpec.joinConfiguration.discovery.file.kubeConfig.user",
+        )],
+    ),
+];

@@ -1,0 +1,211 @@
+//! Labels and annotations that are put on Machines, and by templates on control planes.
+
+use crate::{
+    api::ControlPlaneSpec,
+    case::{Case, V1BETA1},
+    change::Change,
+    finding::{CauseReason, Fault, Faults, quoted},
+    rule::{Action, Check, ON_WRITE, Rule, Scope},
+    syntax::{key_fault, label_value_fault},
+    topics::Topic,
+};
+
+/// Labels and annotations that are put on Machines.
+pub const TOPIC: Topic = Topic {
+    name: "machine-metadata",
+    rules: RULES,
+    cases: CASES,
+};
+
+const RULES: &[Rule] = &[
+    Rule {
+        id: "machine-label-invalid",
+        summary: "the labels of Machines are labels to Kubernetes",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: false,
+        source: "Kubernetes, Labels and Selectors: Syntax and character set",
+        check: Check::ControlPlaneSpec(label_invalid),
+    },
+    Rule {
+        id: "machine-annotation-invalid",
+        summary: "the annotations of Machines are annotations to Kubernetes",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: false,
+        source: "Kubernetes, Annotations: Syntax and character set",
+        check: Check::ControlPlaneSpec(annotation_invalid),
+    },
+    Rule {
+        id: "machine-annotations-too-large",
+        summary: "the annotations of a Machine have at most 256 KiB in all",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: false,
+        source: "Kubernetes, apimachinery/pkg/api/validation/objectmeta.go: TotalAnnotationSizeLimitB",
+        check: Check::ControlPlaneSpec(annotations_too_large),
+    },
+];
+
+/// 256 KiB.
+const ANNOTATION_BYTES: usize = 256 * 1024;
+
+fn label_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    for (path, metadata) in change.new.metadata() {
+        for (key, value) in metadata.labels.iter().flatten() {
+            let value = value.as_deref().unwrap_or_default();
+            let key_fault = key_fault(key).map(|fault| {
+                let remedy = "rename it, as in \"example.com/name\"";
+                (quoted(key), fault.to_owned(), remedy)
+            });
+            let value_fault = label_value_fault(value).map(|fault| {
+                let remedy = "change it, or use an annotation";
+                (quoted(value), format!("at {}: {fault}", quoted(key)), remedy)
+            });
+            for (found, detail, remedy) in key_fault.into_iter().chain(value_fault) {
+                faults.push(Fault {
+                    field: format!("{path}.labels").into(),
+                    reason: CauseReason::Invalid,
+                    value: Some(found),
+                    detail: detail.into(),
+                    remedy: remedy.into(),
+                });
+            }
+        }
+    }
+}
+
+fn annotation_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    for (path, metadata) in change.new.metadata() {
+        for key in metadata.annotations.iter().flatten().map(|(key, _)| key) {
+            // As for labels, but upper case may stand before the slash too.
+            let Some(detail) = key_fault(&key.to_lowercase()) else {
+                continue;
+            };
+            faults.push(Fault {
+                field: format!("{path}.annotations").into(),
+                reason: CauseReason::Invalid,
+                value: Some(quoted(key)),
+                detail: detail.into(),
+                remedy: "rename it, as in \"example.com/name\"".into(),
+            });
+        }
+    }
+}
+
+fn annotations_too_large(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    for (path, metadata) in change.new.metadata() {
+        let annotations = metadata.annotations.iter().flatten();
+        let bytes = annotations.fold(0_usize, |bytes, (key, value)| {
+            let value = value.as_ref().map_or(0, |value| value.len());
+            bytes.saturating_add(key.len()).saturating_add(value)
+        });
+        if bytes > ANNOTATION_BYTES {
+            faults.push(Fault {
+                field: format!("{path}.annotations").into(),
+                reason: CauseReason::TooLong,
+                value: None,
+                detail: format!(
+                    "keys and values have {bytes} bytes, and Kubernetes takes {ANNOTATION_BYTES}"
+                )
+                .into(),
+                remedy: "keep the data elsewhere, and its place in an annotation".into(),
+            });
+        }
+    }
+}
+
+const LABEL: &str = "machine-label-invalid";
+const ANNOTATION: &str = "machine-annotation-invalid";
+
+/// JSON with a string of 256 KiB in it. A key makes that too large.
+const fn around_large_string<const LENGTH: usize>(open: &str, close: &str) -> [u8; LENGTH] {
+    let mut json = [b'a'; LENGTH];
+    let (start, rest) = json.split_at_mut(open.len());
+    start.copy_from_slice(open.as_bytes());
+    let (_, end) = rest.split_at_mut(ANNOTATION_BYTES);
+    end.copy_from_slice(close.as_bytes());
+    json
+}
+
+macro_rules! around_large_string {
+    ($open:literal, $close:literal) => {{
+        const JSON: [u8; $open.len() + ANNOTATION_BYTES + $close.len()] = around_large_string($open, $close);
+        match str::from_utf8(&JSON) {
+            Ok(json) => json,
+            Err(_) => "",
+        }
+    }};
+}
+
+const LARGE: &str = around_large_string!(
+    r#"{"spec":{"machineTemplate":{"metadata":{"annotations":{"a":""#,
+    r#""}}}}}"#
+);
+const LARGE_IN_TEMPLATE: &str = around_large_string!(
+    r#"{"spec":{"template":{"metadata":{"annotations":{"a":""#,
+    r#""}}}}}"#
+);
+
+const CASES: &[Case] = &[
+    Case::create(
+        "accepts_metadata",
+        r#"{"spec":{"machineTemplate":{"metadata":{"labels":{"example.com/a":"b","c":""},
+            "annotations":{"Example.com/a":"any text, of any length"}}}}}"#,
+        &[],
+    ),
+    Case::create(
+        "rejects_label_key_and_value",
+        r#"{"spec":{"machineTemplate":{"metadata":{"labels":{"a b":"c","d":"e f"}}}}}"#,
+        &[
+            (LABEL, "spec.machineTemplate.metadata.labels"),
+            (LABEL, "spec.machineTemplate.metadata.labels"),
+        ],
+    ),
+    Case::create(
+        "rejects_annotation_key",
+        r#"{"spec":{"machineTemplate":{"metadata":{"annotations":{"a/b/c":""}}}}}"#,
+        &[(ANNOTATION, "spec.machineTemplate.metadata.annotations")],
+    ),
+    Case::create(
+        "rejects_large_annotation",
+        LARGE,
+        &[(
+            "machine-annotations-too-large",
+            "spec.machineTemplate.metadata.annotations",
+        )],
+    ),
+    Case::create(
+        "rejects_label_key_in_v1beta1",
+        r#"{"spec":{"machineTemplate":{"metadata":{"labels":{"/a":""}}}}}"#,
+        &[(LABEL, "spec.machineTemplate.metadata.labels")],
+    )
+    .of(V1BETA1),
+    Case::template(
+        "rejects_metadata_of_template",
+        r#"{"spec":{"template":{"metadata":{"labels":{"a b":""},"annotations":{"":""}},
+            "spec":{"machineTemplate":{"metadata":{"labels":{"a":"-"}}}}}}}"#,
+        &[
+            (LABEL, "spec.template.metadata.labels"),
+            (LABEL, "spec.template.spec.machineTemplate.metadata.labels"),
+            (ANNOTATION, "spec.template.metadata.annotations"),
+        ],
+    ),
+    Case::template(
+        "rejects_large_annotation_of_template",
+        LARGE_IN_TEMPLATE,
+        &[(
+            "machine-annotations-too-large",
+            "spec.template.metadata.annotations",
+        )],
+    ),
+    Case::template(
+        "accepts_metadata_of_template_in_v1beta1",
+        r#"{"spec":{"template":{"metadata":{"labels":{"a":"b"}}}}}"#,
+        &[],
+    )
+    .of(V1BETA1),
+];

@@ -1,0 +1,254 @@
+//! The template of Machines' names.
+
+use crate::{
+    api::ControlPlaneSpec,
+    case::{Case, V1BETA1},
+    change::Change,
+    finding::{CauseReason, Fault, Faults, quoted},
+    go_template::{Piece, Unread, parse},
+    rule::{Action, Check, ON_WRITE, Rule, Scope},
+    syntax::is_dns1123_subdomain,
+    topics::Topic,
+};
+
+/// The template of Machines' names.
+pub const TOPIC: Topic = Topic {
+    name: "naming",
+    rules: RULES,
+    cases: CASES,
+};
+
+const RULES: &[Rule] = &[
+    Rule {
+        id: "naming-template-invalid",
+        summary: "the naming template makes names of Machines",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: false,
+        source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: validateNaming",
+        check: Check::ControlPlaneSpec(invalid),
+    },
+    Rule {
+        id: "naming-template-not-random",
+        summary: "each Machine gets a name of its own",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: false,
+        source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: {{ .random }} is missing",
+        check: Check::ControlPlaneSpec(not_random),
+    },
+    Rule {
+        id: "naming-template-unverified",
+        summary: "a naming template beyond text and fields is not evaluated here",
+        operations: ON_WRITE,
+        action: Action::Warn,
+        scope: Scope::Object,
+        overridable: false,
+        source: "Cluster API, internal/topology/names: names are Go templates",
+        check: Check::ControlPlaneSpec(unverified),
+    },
+];
+
+/// What Cluster API tries a template with. It does not say what a Machine will be called.
+const SAMPLES: &[(&str, &str)] = &[
+    (".cluster.name", "cluster"),
+    (".kubeadmControlPlane.name", "kubeadmcontrolplane"),
+    (RANDOM, SAMPLE_RANDOM),
+];
+const RANDOM: &str = ".random";
+const SAMPLE_RANDOM: &str = "x7k2p";
+/// The one spelling that Cluster API looks for.
+const RANDOM_ACTION: &str = "{{ .random }}";
+const FIELDS: &str = "use {{ .cluster.name }}, {{ .kubeadmControlPlane.name }} and {{ .random }}";
+
+/// A longer name is cut, and ends in random characters again.
+const LONGEST: usize = 63;
+
+fn template<'c>(change: &Change<'_, ControlPlaneSpec<'c>>) -> Option<&'c str> {
+    change
+        .new
+        .naming_template()
+        .map(|template| &**template)
+        .filter(|template| !template.is_empty())
+}
+
+/// The name that Cluster API makes of the samples.
+fn rendered(pieces: &[Piece<'_>]) -> Result<Vec<u8>, String> {
+    let mut name = Vec::new();
+    for piece in pieces {
+        let text = match piece {
+            Piece::Text(text) => text,
+            Piece::Field { path, action } => match SAMPLES.iter().find(|(field, _)| field == path) {
+                Some((_, sample)) => sample,
+                None => return Err(format!("{} has no value", quoted(action))),
+            },
+        };
+        name.extend_from_slice(text.as_bytes());
+    }
+    if name.len() > LONGEST {
+        name.truncate(LONGEST - SAMPLE_RANDOM.len());
+        name.extend_from_slice(SAMPLE_RANDOM.as_bytes());
+    }
+    Ok(name)
+}
+
+fn fault(
+    change: &Change<'_, ControlPlaneSpec<'_>>,
+    template: &str,
+    detail: String,
+    remedy: &'static str,
+) -> Fault {
+    Fault {
+        field: change.new.naming_template_path(),
+        reason: CauseReason::Invalid,
+        value: Some(quoted(template)),
+        detail: detail.into(),
+        remedy: remedy.into(),
+    }
+}
+
+fn invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    let Some(template) = template(change) else { return };
+    let (detail, remedy) = match parse(template) {
+        Err(Unread::Beyond(_)) => return,
+        Err(Unread::Broken(why)) => (why.to_owned(), FIELDS),
+        Ok(pieces) => match rendered(&pieces) {
+            Err(why) => (why, FIELDS),
+            Ok(name) if is_dns1123_subdomain(&name) => return,
+            Ok(name) => (
+                format!(
+                    "it makes {}, which cannot be a name",
+                    quoted(&String::from_utf8_lossy(&name))
+                ),
+                "use lower-case letters, digits, - and ., and start and end with a letter or digit",
+            ),
+        },
+    };
+    faults.push(fault(change, template, detail, remedy));
+}
+
+fn not_random(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    let Some(template) = template(change).filter(|template| !template.contains(RANDOM_ACTION)) else {
+        return;
+    };
+    let otherwise = match parse(template) {
+        Ok(pieces) => pieces.into_iter().find_map(|piece| match piece {
+            Piece::Field { path: RANDOM, action } => Some(action),
+            _ => None,
+        }),
+        Err(Unread::Beyond(action)) => Some(action).filter(|action| action.contains(RANDOM)),
+        Err(Unread::Broken(_)) => None,
+    };
+    match otherwise {
+        None => faults.push(fault(
+            change,
+            template,
+            "a second Machine would get the first one's name".to_owned(),
+            "add {{ .random }}",
+        )),
+        // Another Cluster API may read it.
+        Some(action) => faults.push_at_most(
+            Action::Warn,
+            fault(
+                change,
+                template,
+                format!(
+                    "Cluster API looks for {RANDOM_ACTION}, and may refuse {}",
+                    quoted(action)
+                ),
+                "write {{ .random }} with one space on each side",
+            ),
+        ),
+    }
+}
+
+fn unverified(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    let Some(template) = template(change) else { return };
+    if let Err(Unread::Beyond(_)) = parse(template) {
+        let detail = "more than text and fields: the names it makes are not checked here";
+        faults.push(fault(change, template, detail.to_owned(), FIELDS));
+    }
+}
+
+const INVALID: &str = "naming-template-invalid";
+const NOT_RANDOM: &str = "naming-template-not-random";
+const FIELD: &str = "spec.machineNaming.template";
+
+const CASES: &[Case] = &[
+    Case::create(
+        "accepts_all_fields",
+        r#"{"spec":{"machineNaming":{"template":"{{ .cluster.name }}-{{ .kubeadmControlPlane.name }}-{{ .random }}"}}}"#,
+        &[],
+    ),
+    Case::create(
+        "accepts_other_spaces_and_trim_markers",
+        r#"{"spec":{"machineNaming":{"template":"{{.cluster.name}}- {{- .kubeadmControlPlane.name -}} -{{ .random }}"}}}"#,
+        &[],
+    ),
+    Case::create(
+        "accepts_name_that_is_cut",
+        r#"{"spec":{"machineNaming":{"template":"a12345678901234567890123456789012345678901234567890123456789-{{ .random }}-"}}}"#,
+        &[],
+    ),
+    Case::create(
+        "rejects_no_random",
+        r#"{"spec":{"machineNaming":{"template":"{{ .cluster.name }}-cp"}}}"#,
+        &[(NOT_RANDOM, FIELD)],
+    ),
+    Case::create(
+        "warns_of_random_that_cluster_api_does_not_find",
+        r#"{"spec":{"machineNaming":{"template":"{{ .cluster.name }}-{{.random}}"}}}"#,
+        &[(NOT_RANDOM, FIELD)],
+    ),
+    Case::create(
+        "rejects_unknown_field",
+        r#"{"spec":{"machineNaming":{"template":"{{ .cluster.namespace }}-{{ .random }}"}}}"#,
+        &[(INVALID, FIELD)],
+    ),
+    Case::create(
+        "rejects_unclosed_action",
+        r#"{"spec":{"machineNaming":{"template":"{{ .random }}-{{ .cluster.name"}}}"#,
+        &[(INVALID, FIELD)],
+    ),
+    Case::create(
+        "rejects_upper_case",
+        r#"{"spec":{"machineNaming":{"template":"CP-{{ .random }}"}}}"#,
+        &[(INVALID, FIELD)],
+    ),
+    Case::create(
+        "warns_of_functions",
+        r#"{"spec":{"machineNaming":{"template":"{{ .cluster.name | printf \"%.5s\" }}-{{ .random }}"}}}"#,
+        &[("naming-template-unverified", FIELD)],
+    ),
+    Case::create(
+        "accepts_template_in_v1beta1",
+        r#"{"spec":{"machineNamingStrategy":{"template":"{{ .cluster.name }}-{{ .random }}"}}}"#,
+        &[],
+    )
+    .of(V1BETA1),
+    Case::create(
+        "rejects_no_random_in_v1beta1",
+        r#"{"spec":{"machineNamingStrategy":{"template":"{{ .cluster.name }}"}}}"#,
+        &[(NOT_RANDOM, "spec.machineNamingStrategy.template")],
+    )
+    .of(V1BETA1),
+    Case::template(
+        "rejects_naming_of_template",
+        r#"{"spec":{"template":{"spec":{"machineNaming":{"template":"{{ .machineSet.name }}"}}}}}"#,
+        &[
+            (INVALID, "spec.template.spec.machineNaming.template"),
+            (NOT_RANDOM, "spec.template.spec.machineNaming.template"),
+        ],
+    ),
+    Case::template(
+        "warns_of_functions_in_template_in_v1beta1",
+        r#"{"spec":{"template":{"spec":{"machineNamingStrategy":{"template":"{{ len .cluster.name }}{{ .random }}"}}}}}"#,
+        &[(
+            "naming-template-unverified",
+            "spec.template.spec.machineNamingStrategy.template",
+        )],
+    )
+    .of(V1BETA1),
+];

@@ -1,0 +1,229 @@
+//! Taints of Machines' Nodes.
+
+use std::{borrow::Cow, collections::HashSet};
+
+use crate::{
+    api::{ControlPlaneSpec, Text},
+    case::{Case, V1BETA1},
+    change::Change,
+    configuration::FeatureGates,
+    finding::{CauseReason, Fault, Faults, quoted},
+    rule::{Action, Check, ON_WRITE, Rule, Scope},
+    syntax::key_fault,
+    topics::Topic,
+};
+
+/// Taints of Machines' Nodes.
+pub const TOPIC: Topic = Topic {
+    name: "taints",
+    rules: RULES,
+    cases: CASES,
+};
+
+const RULES: &[Rule] = &[
+    Rule {
+        id: "taints-gate-off",
+        summary: "taints of Machines need Cluster API's gate MachineTaintPropagation",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: true,
+        source: "Cluster API, internal/util/taints/validation.go",
+        check: Check::ControlPlaneSpec(gate_off),
+    },
+    Rule {
+        id: "taint-key-reserved",
+        summary: "no taint that Kubernetes or Cluster API sets and removes itself",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: false,
+        source: "Cluster API, internal/util/taints/validation.go",
+        check: Check::ControlPlaneSpec(key_reserved),
+    },
+    Rule {
+        id: "taint-key-invalid",
+        summary: "the key of a taint is one to Kubernetes",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: false,
+        source: "Cluster API, internal/util/taints/validation.go",
+        check: Check::ControlPlaneSpec(key_invalid),
+    },
+    Rule {
+        id: "taint-duplicate",
+        summary: "no two taints of the same key and effect",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: false,
+        source: "CRD of KubeadmControlPlane: taints are a map by key and effect",
+        check: Check::ControlPlaneSpec(duplicate),
+    },
+];
+
+fn gate_off(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    if change.context.feature_gates.machine_taints || change.new.taints().is_empty() {
+        return;
+    }
+    faults.push(Fault {
+        field: change.new.taints_path(),
+        reason: CauseReason::Forbidden,
+        value: None,
+        detail: "Cluster API's feature gate MachineTaintPropagation is off".into(),
+        remedy:
+            "remove them, or turn the gate on there and set featureGates.machineTaints in the rules' configuration"
+                .into(),
+    });
+}
+
+/// The keys that are given, each with its path.
+fn keys<'c>(spec: &ControlPlaneSpec<'c>) -> impl Iterator<Item = (Cow<'static, str>, &'c Text<'c>)> {
+    let path = spec.taints_path();
+    let taints = spec.taints().iter().enumerate();
+    taints
+        .filter_map(move |(index, taint)| Some((format!("{path}[{index}].key").into(), taint.key.as_ref()?)))
+}
+
+/// Who sets a taint of this key.
+fn owner(key: &str) -> Option<&'static str> {
+    match key {
+        "node.cluster.x-k8s.io/uninitialized" | "node.cluster.x-k8s.io/outdated-revision" => {
+            Some("Cluster API sets and removes it")
+        }
+        "node.kubernetes.io/out-of-service" => None,
+        "node-role.kubernetes.io/master" => Some("Kubernetes dropped it in 1.24"),
+        _ if key.starts_with("node.kubernetes.io/") => Some("Kubernetes sets and removes it as a Node fares"),
+        _ if key.starts_with("node.cloudprovider.kubernetes.io/") => {
+            Some("the cloud controller manager sets and removes it")
+        }
+        _ => None,
+    }
+}
+
+fn key_reserved(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    for (path, key) in keys(change.new) {
+        let Some(owner) = owner(key) else { continue };
+        faults.push(Fault {
+            field: path,
+            reason: CauseReason::Invalid,
+            value: Some(quoted(key)),
+            detail: owner.into(),
+            remedy: if &**key == "node-role.kubernetes.io/master" {
+                "write \"node-role.kubernetes.io/control-plane\"".into()
+            } else {
+                "remove the taint, or use a key of your own domain".into()
+            },
+        });
+    }
+}
+
+fn key_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    for (path, key) in keys(change.new) {
+        let Some(detail) = key_fault(key) else { continue };
+        faults.push(Fault {
+            field: path,
+            reason: CauseReason::Invalid,
+            value: Some(quoted(key)),
+            detail: detail.into(),
+            remedy: "rename it, as in \"example.com/name\"".into(),
+        });
+    }
+}
+
+fn duplicate(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    let mut seen = HashSet::new();
+    for (index, taint) in change.new.taints().iter().enumerate() {
+        let (Some(key), Some(effect)) = (taint.key.as_deref(), taint.effect.as_deref()) else {
+            continue;
+        };
+        if !seen.insert((key, effect)) {
+            faults.push(Fault {
+                field: format!("{}[{index}]", change.new.taints_path()).into(),
+                reason: CauseReason::Duplicate,
+                value: Some(quoted(&format!("{key}:{effect}"))),
+                detail: "an earlier taint has this key and effect".into(),
+                remedy: "keep one of them".into(),
+            });
+        }
+    }
+}
+
+const GATE: FeatureGates = FeatureGates {
+    ignition: false,
+    machine_taints: true,
+};
+const TAINT: &str = r#"{"spec":{"machineTemplate":{"spec":{"taints":[
+    {"key":"example.com/a","effect":"NoSchedule","propagation":"Always"},
+    {"key":"example.com/a","effect":"NoExecute","propagation":"Always"},
+    {"key":"node.kubernetes.io/out-of-service","effect":"NoExecute","propagation":"Always"}]}}}}"#;
+const RESERVED: &str = "taint-key-reserved";
+
+const CASES: &[Case] = &[
+    Case::create("accepts_taints", TAINT, &[]).gated(GATE),
+    Case::create("accepts_no_taints", "{}", &[]),
+    Case::create(
+        "rejects_taints_without_the_gate",
+        TAINT,
+        &[("taints-gate-off", "spec.machineTemplate.spec.taints")],
+    ),
+    Case::create(
+        "rejects_reserved_taints",
+        r#"{"spec":{"machineTemplate":{"spec":{"taints":[
+            {"key":"node.cluster.x-k8s.io/uninitialized","effect":"NoSchedule"},
+            {"key":"node.cluster.x-k8s.io/outdated-revision","effect":"NoSchedule"},
+            {"key":"node.kubernetes.io/not-ready","effect":"NoSchedule"},
+            {"key":"node.cloudprovider.kubernetes.io/uninitialized","effect":"NoSchedule"},
+            {"key":"node-role.kubernetes.io/master","effect":"NoSchedule"}]}}}}"#,
+        &[
+            (RESERVED, "spec.machineTemplate.spec.taints[0].key"),
+            (RESERVED, "spec.machineTemplate.spec.taints[1].key"),
+            (RESERVED, "spec.machineTemplate.spec.taints[2].key"),
+            (RESERVED, "spec.machineTemplate.spec.taints[3].key"),
+            (RESERVED, "spec.machineTemplate.spec.taints[4].key"),
+        ],
+    )
+    .gated(GATE),
+    Case::create(
+        "rejects_invalid_and_duplicate_taints",
+        r#"{"spec":{"machineTemplate":{"spec":{"taints":[{"key":"a b","effect":"NoSchedule"},
+            {"key":"a","effect":"NoSchedule"},{"key":"a","effect":"NoSchedule"}]}}}}"#,
+        &[
+            ("taint-key-invalid", "spec.machineTemplate.spec.taints[0].key"),
+            ("taint-duplicate", "spec.machineTemplate.spec.taints[2]"),
+        ],
+    )
+    .gated(GATE),
+    Case::create(
+        "rejects_taints_in_v1beta1",
+        r#"{"spec":{"machineTemplate":{"taints":[{"key":"a","effect":"NoSchedule"},
+            {"key":"node.kubernetes.io/not-ready","effect":"NoSchedule"},{"key":"a","effect":"NoSchedule"},
+            {"key":"","effect":"NoSchedule"}]}}}"#,
+        &[
+            ("taints-gate-off", "spec.machineTemplate.taints"),
+            (RESERVED, "spec.machineTemplate.taints[1].key"),
+            ("taint-key-invalid", "spec.machineTemplate.taints[3].key"),
+            ("taint-duplicate", "spec.machineTemplate.taints[2]"),
+        ],
+    )
+    .of(V1BETA1),
+    Case::template(
+        "rejects_taints_of_template",
+        r#"{"spec":{"template":{"spec":{"machineTemplate":{"spec":{"taints":[{"key":"a","effect":"NoSchedule"},
+            {"key":"node.kubernetes.io/not-ready","effect":"NoSchedule"},{"key":"a","effect":"NoSchedule"},
+            {"key":"","effect":"NoSchedule"}]}}}}}}"#,
+        &[
+            ("taints-gate-off", "spec.template.spec.machineTemplate.spec.taints"),
+            (RESERVED, "spec.template.spec.machineTemplate.spec.taints[1].key"),
+            ("taint-key-invalid", "spec.template.spec.machineTemplate.spec.taints[3].key"),
+            ("taint-duplicate", "spec.template.spec.machineTemplate.spec.taints[2]"),
+        ],
+    ),
+    Case::template(
+        "rejects_taints_of_template_in_v1beta1",
+        r#"{"spec":{"template":{"spec":{"machineTemplate":{"taints":[{"key":"a","effect":"NoSchedule"}]}}}}}"#,
+        &[("taints-gate-off", "spec.template.spec.machineTemplate.taints")],
+    )
+    .of(V1BETA1),
+];

@@ -1,0 +1,96 @@
+//! Templates of control planes, which do not change.
+
+use crate::{
+    api::{KubeadmControlPlaneTemplate, Verbatim},
+    case::{Case, V1BETA1},
+    change::Change,
+    finding::{CauseReason, Fault, Faults},
+    rule::{Action, Check, ON_UPDATE, Rule, Scope},
+    topics::Topic,
+};
+
+/// Templates of control planes.
+pub const TOPIC: Topic = Topic {
+    name: "template",
+    rules: RULES,
+    cases: CASES,
+};
+
+const RULES: &[Rule] = &[Rule {
+    id: "template-spec-immutable",
+    summary: "the spec of a template stays as it is",
+    operations: ON_UPDATE,
+    action: Action::Deny,
+    scope: Scope::Transition,
+    overridable: false,
+    source: "Cluster API, webhooks/admission/kubeadmcontrolplanetemplate.go: spec.template.spec is immutable",
+    check: Check::Template(spec_immutable),
+}];
+
+fn spec_immutable(change: &Change<'_, KubeadmControlPlaneTemplate<'_>>, faults: &mut Faults) {
+    let Some(old) = change.old else { return };
+    let (old, new) = (old.template(), change.new.template());
+    let differences = Verbatim::differences(
+        old.and_then(|old| old.spec.as_ref()),
+        new.and_then(|new| new.spec.as_ref()),
+    );
+    if differences.is_empty() {
+        return;
+    }
+    faults.push(Fault {
+        field: "spec.template.spec".into(),
+        reason: CauseReason::Forbidden,
+        value: None,
+        detail: format!("ClusterClasses make control planes from it, and {differences} would change").into(),
+        remedy: "create a template of another name and refer the ClusterClass to it".into(),
+    });
+}
+
+const RULE: &str = "template-spec-immutable";
+const FIELD: &str = "spec.template.spec";
+const FILE: &str =
+    r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/a","content":"x"}]}}}}}"#;
+const OTHER_FILE: &str =
+    r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/a","content":"y"}]}}}}}"#;
+
+const CASES: &[Case] = &[
+    Case::template_update("accepts_the_same", FILE, FILE, &[]),
+    Case::template_update(
+        "accepts_other_labels",
+        "{}",
+        r#"{"metadata":{"labels":{"a":"b"}},"spec":{"template":{"metadata":{"labels":{"a":"b"}}}}}"#,
+        &[],
+    ),
+    Case::template_update(
+        "accepts_what_was_filled_in_once",
+        r#"{"spec":{"template":{"spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1}}},
+            "kubeadmConfigSpec":{"format":"cloud-config",
+            "initConfiguration":{"nodeRegistration":{"imagePullPolicy":"IfNotPresent"}}}}}}}"#,
+        r#"{"spec":{"template":{"spec":{"rollout":null,
+            "kubeadmConfigSpec":{"format":null,"initConfiguration":null}}}}}"#,
+        &[],
+    ),
+    Case::template_update("rejects_other_file", FILE, OTHER_FILE, &[(RULE, FIELD)]),
+    Case::template_update(
+        "rejects_max_surge_0",
+        r#"{"spec":{"template":{"spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1}}}}}}}"#,
+        r#"{"spec":{"template":{"spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0}}}}}}}"#,
+        &[(RULE, FIELD)],
+    ),
+    Case::template_update(
+        "rejects_spec_taken_away",
+        FILE,
+        r#"{"spec":{"template":{"spec":null}}}"#,
+        &[(RULE, FIELD)],
+    ),
+    Case::template_update("rejects_other_file_in_v1beta1", FILE, OTHER_FILE, &[(RULE, FIELD)]).of(V1BETA1),
+    Case::template_update(
+        "accepts_empty_fields_in_v1beta1",
+        "{}",
+        r#"{"spec":{"template":{"spec":{"rolloutStrategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1}},
+            "kubeadmConfigSpec":{"useExperimentalRetryJoin":false,"files":[],
+            "initConfiguration":{"localAPIEndpoint":{"bindPort":0}}}}}}}"#,
+        &[],
+    )
+    .of(V1BETA1),
+];

@@ -1,0 +1,134 @@
+//! The users that are added on a Machine before kubeadm runs. Their passwords are never shown.
+
+use crate::{
+    api::{ControlPlaneSpec, machine_setup::User},
+    case::{Case, V1BETA1},
+    change::Change,
+    finding::{CauseReason, Fault, Faults, quoted},
+    rule::{Action, Check, ON_WRITE, Rule, Scope},
+    topics::{Topic, files},
+};
+
+/// The users that are added on a Machine.
+pub const TOPIC: Topic = Topic {
+    name: "users",
+    rules: RULES,
+    cases: CASES,
+};
+
+const RULES: &[Rule] = &[
+    Rule {
+        id: "user-passwd-conflict",
+        summary: "a user has a password hash here or from a Secret, not both",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: false,
+        source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateUsers",
+        check: Check::ControlPlaneSpec(passwd_conflict),
+    },
+    Rule {
+        id: "user-secret-incomplete",
+        summary: "a password hash from a Secret names the Secret and the key",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: false,
+        source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateUsers",
+        check: Check::ControlPlaneSpec(secret_incomplete),
+    },
+];
+
+/// The users, each with its index.
+pub fn users<'c>(spec: &ControlPlaneSpec<'c>) -> impl Iterator<Item = (usize, &'c User<'c>)> {
+    let users = spec.kubeadm_config().and_then(|config| config.users.as_deref());
+    users.unwrap_or_default().iter().enumerate()
+}
+
+/// How a message names a user.
+pub fn name(user: &User<'_>) -> String {
+    user.name.as_deref().map_or("the user".to_owned(), quoted)
+}
+
+fn passwd_conflict(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    for (index, user) in users(change.new) {
+        if user.passwd.is_some_and(|passwd| !passwd.is_empty()) && user.passwd_from.is_some() {
+            faults.push(Fault {
+                field: change.new.kubeadm_path(format_args!("users[{index}].passwdFrom")),
+                reason: CauseReason::Forbidden,
+                value: None,
+                detail: format!("{} has passwd too, and only one can be the password", name(user)).into(),
+                remedy: "remove passwd to use the Secret, which keeps the hash out of this object".into(),
+            });
+        }
+    }
+}
+
+fn secret_incomplete(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    for (index, user) in users(change.new) {
+        let Some(source) = &user.passwd_from else { continue };
+        for missing in files::missing_in(source) {
+            faults.push(Fault {
+                field: change
+                    .new
+                    .kubeadm_path(format_args!("users[{index}].passwdFrom.secret.{}", missing.field)),
+                reason: CauseReason::Required,
+                value: None,
+                detail: format!("{} {}'s password is not named", missing.noun, name(user)).into(),
+                remedy: missing.remedy.into(),
+            });
+        }
+    }
+}
+
+const BOTH: &str = r#"{"spec":{"kubeadmConfigSpec":{"users":[
+    {"name":"a","passwd":"x","passwdFrom":{"secret":{"name":"a","key":"b"}}}]}}}"#;
+
+const CASES: &[Case] = &[
+    Case::create(
+        "accepts_passwords",
+        r#"{"spec":{"kubeadmConfigSpec":{"users":[{"name":"a"},{"name":"b","passwd":"x"},
+            {"name":"c","passwdFrom":{"secret":{"name":"a","key":"b"}}}]}}}"#,
+        &[],
+    ),
+    Case::create(
+        "rejects_two_passwords",
+        BOTH,
+        &[(
+            "user-passwd-conflict",
+            "spec.kubeadmConfigSpec.users[0].passwdFrom",
+        )],
+    ),
+    Case::create(
+        "rejects_incomplete_secret",
+        r#"{"spec":{"kubeadmConfigSpec":{"users":[{"name":"a","passwdFrom":{"secret":{"name":"a","key":""}}}]}}}"#,
+        &[(
+            "user-secret-incomplete",
+            "spec.kubeadmConfigSpec.users[0].passwdFrom.secret.key",
+        )],
+    ),
+    Case::create(
+        "rejects_two_passwords_in_v1beta1",
+        BOTH,
+        &[(
+            "user-passwd-conflict",
+            "spec.kubeadmConfigSpec.users[0].passwdFrom",
+        )],
+    )
+    .of(V1BETA1),
+    Case::template(
+        "rejects_users_of_template",
+        r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"users":[
+            {"name":"a","passwd":"x","passwdFrom":{"secret":{"key":"b"}}}]}}}}}"#,
+        &[
+            (
+                "user-passwd-conflict",
+                "spec.template.spec.kubeadmConfigSpec.users[0].passwdFrom",
+            ),
+            (
+                "user-secret-incomplete",
+                "spec.template.spec.kubeadmConfigSpec.users[0].passwdFrom.secret.name",
+            ),
+        ],
+    ),
+];

@@ -1,0 +1,156 @@
+//! Whatever stands in a field, rules judge it, and messages stay short and keep secrets.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests: they may panic"
+)]
+
+use std::{fs, path::Path, sync::LazyLock};
+
+use kcp_rules::{
+    Change, Configuration, Judged,
+    api::{KubeadmControlPlane, KubeadmControlPlaneTemplate, decode},
+    case::{Base, V1BETA1, V1BETA2},
+    configuration::FeatureGates,
+    judge,
+};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+/// Every field of text of both kinds in both versions.
+static FIELDS: LazyLock<Vec<(Base, String)>> = LazyLock::new(|| {
+    let mut fields = Vec::new();
+    for version in [V1BETA1, V1BETA2] {
+        for (kind, base) in [
+            ("kubeadmcontrolplane", Base::ControlPlane(version)),
+            ("kubeadmcontrolplanetemplate", Base::Template(version)),
+        ] {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("../../tests/fixtures/fields")
+                .join(format!("{kind}-{version}.txt"));
+            for line in fs::read_to_string(path).unwrap().lines() {
+                let mut columns = line.split('\t');
+                let (field, kind) = (columns.next().unwrap(), columns.next());
+                if field.starts_with("spec") && kind == Some("string") {
+                    fields.push((base, field.to_owned()));
+                }
+            }
+        }
+    }
+    fields
+});
+
+/// Puts text where a generic path such as `spec.files[].path` says; in a map it is key and value.
+fn put(object: &mut Value, path: &str, text: &str) {
+    let steps = path.replace("[]", ".[]").replace("{}", ".{}");
+    let mut place = object;
+    for step in steps.split('.') {
+        if step == "[]" {
+            if !place.is_array() {
+                *place = json!([{}]);
+            }
+            place = &mut place[0];
+        } else {
+            if !place.is_object() {
+                *place = json!({});
+            }
+            place = &mut place[if step == "{}" { text } else { step }];
+        }
+    }
+    *place = json!(text);
+}
+
+fn messages<T: Judged>(old: &T, new: &T) -> Vec<String> {
+    let configuration = Configuration {
+        feature_gates: FeatureGates {
+            ignition: true,
+            machine_taints: true,
+        },
+        ..Configuration::default()
+    };
+    [Change::create(new), Change::update(old, new)]
+        .iter()
+        .flat_map(|change| judge(change, &configuration).findings)
+        .map(|finding| format!("{}: {}", finding.fault.field, finding.message()))
+        .collect()
+}
+
+fn judged(base: Base, field: &str, text: &str) -> Vec<String> {
+    let old = base.object();
+    let mut new = old.clone();
+    put(&mut new, field, text);
+    let (old, new) = (old.to_string(), new.to_string());
+    if let Base::Template(_) = base {
+        let (old, new): (KubeadmControlPlaneTemplate, KubeadmControlPlaneTemplate) =
+            (decode(&old).unwrap(), decode(&new).unwrap());
+        messages(&old, &new)
+    } else {
+        let (old, new): (KubeadmControlPlane, KubeadmControlPlane) =
+            (decode(&old).unwrap(), decode(&new).unwrap());
+        messages(&old, &new)
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_text_anywhere(index in any::<prop::sample::Index>(), text in "(?s).{0,80}") {
+        let (base, field) = index.get(&FIELDS);
+        judged(*base, field, &text);
+    }
+
+    #[test]
+    fn any_naming_template(text in r"([a-zA-Z.-]|\{\{|\}\}|-| |\.cluster\.name|\.random|ä|[0-9]{40}){0,12}") {
+        judged(Base::ControlPlane(V1BETA2), "spec.machineNaming.template", &text);
+    }
+
+    #[test]
+    fn any_image_tag(from in "[v0-9._+-]{0,12}", to in "[v0-9._+-]{0,12}") {
+        let tag = |tag: &str| {
+            let mut object = Base::ControlPlane(V1BETA2).object();
+            put(&mut object, "spec.kubeadmConfigSpec.clusterConfiguration.dns.imageTag", tag);
+            object.to_string()
+        };
+        let (old, new) = (tag(&from), tag(&to));
+        let (old, new): (KubeadmControlPlane, KubeadmControlPlane) = (decode(&old).unwrap(), decode(&new).unwrap());
+        messages(&old, &new);
+    }
+}
+
+#[test]
+fn long_text_makes_no_long_message() {
+    for (base, field) in FIELDS.iter() {
+        // The schema bounds what is shown of it: a version, and words of an enumeration.
+        if ["version", "type", "maxSurge"]
+            .iter()
+            .any(|end| field.ends_with(end))
+        {
+            continue;
+        }
+        for message in judged(*base, field, &"A b+".repeat(5_000)) {
+            assert!(
+                message.len() < 1200,
+                "{field}: {} {:.1200}",
+                message.len(),
+                message
+            );
+        }
+    }
+}
+
+#[test]
+fn secrets_are_not_shown() {
+    for secret in ["content", "passwd", "token", "additionalConfig", "value"] {
+        let fields = FIELDS
+            .iter()
+            .filter(|(_, field)| field.ends_with(&format!(".{secret}")));
+        for (base, field) in fields {
+            for message in judged(*base, field, "hunter2") {
+                assert!(!message.contains("hunter2"), "{message}");
+            }
+        }
+    }
+}

@@ -2,7 +2,10 @@
 
 use kcp_rules::{
     Change, Configuration, Judged,
-    api::{ClusterDeploymentCustomization, ClusterPool, DecodeError, KubeadmControlPlane, decode},
+    api::{
+        ClusterDeploymentCustomization, ClusterPool, DecodeError, KubeadmControlPlane,
+        KubeadmControlPlaneTemplate, decode,
+    },
     defaulting::{PatchOperation, default_control_plane},
     judge as judge_change,
 };
@@ -60,8 +63,11 @@ pub(super) fn judge(file: &str, mut object: Located) -> Outcome {
     let text = object.to_json().to_string();
     let found = match subject {
         Subject::ControlPlane => control_plane(&text),
-        Subject::ClusterPool => cluster_pool(&text),
-        Subject::Customization => customization(&text),
+        Subject::Template => decode(&text).map(|object| created::<KubeadmControlPlaneTemplate<'_>>(&object)),
+        Subject::ClusterPool => decode(&text).map(|object| created::<ClusterPool<'_>>(&object)),
+        Subject::Customization => {
+            decode(&text).map(|object| created::<ClusterDeploymentCustomization<'_>>(&object))
+        }
     };
     match found {
         Ok(findings) => faults.extend(findings.into_iter().map(Fault::from)),
@@ -92,14 +98,6 @@ fn patched(text: &str, patch: &[PatchOperation]) -> Option<String> {
     let patch: json_patch::Patch = serde_json::from_value(serde_json::to_value(patch).ok()?).ok()?;
     json_patch::patch(&mut object, &patch).ok()?;
     Some(object.to_string())
-}
-
-fn cluster_pool(text: &str) -> Result<Vec<kcp_rules::Finding>, DecodeError> {
-    Ok(created::<ClusterPool<'_>>(&decode(text)?))
-}
-
-fn customization(text: &str) -> Result<Vec<kcp_rules::Finding>, DecodeError> {
-    Ok(created::<ClusterDeploymentCustomization<'_>>(&decode(text)?))
 }
 
 fn undecodable(error: &DecodeError) -> Fault {

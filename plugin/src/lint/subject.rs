@@ -11,16 +11,23 @@ use super::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Subject {
     ControlPlane,
+    Template,
     ClusterPool,
     Customization,
 }
 
 impl Subject {
-    const ALL: [Self; 3] = [Self::ControlPlane, Self::ClusterPool, Self::Customization];
+    const ALL: [Self; 4] = [
+        Self::ControlPlane,
+        Self::Template,
+        Self::ClusterPool,
+        Self::Customization,
+    ];
 
     pub(super) const fn kind(self) -> &'static str {
         match self {
             Self::ControlPlane => "KubeadmControlPlane",
+            Self::Template => "KubeadmControlPlaneTemplate",
             Self::ClusterPool => "ClusterPool",
             Self::Customization => "ClusterDeploymentCustomization",
         }
@@ -29,7 +36,7 @@ impl Subject {
     /// What to write for `apiVersion`.
     const fn api_version(self) -> &'static str {
         match self {
-            Self::ControlPlane => "controlplane.cluster.x-k8s.io/v1beta2",
+            Self::ControlPlane | Self::Template => "controlplane.cluster.x-k8s.io/v1beta2",
             Self::ClusterPool | Self::Customization => "hive.openshift.io/v1",
         }
     }
@@ -37,17 +44,18 @@ impl Subject {
     /// What the design documents write for `apiVersion`.
     const fn documented_api_version(self) -> &'static str {
         match self {
-            Self::ControlPlane => "cluster.x-k8s.io/v1alpha3",
+            Self::ControlPlane | Self::Template => "cluster.x-k8s.io/v1alpha3",
             Self::ClusterPool | Self::Customization => "v1",
         }
     }
 
-    /// A field of `spec` that no other kind has.
-    const fn mark(self) -> &'static str {
+    /// A field of `spec` that no other kind has, or at least none that stands in a document as a fragment.
+    const fn mark(self) -> Option<&'static str> {
         match self {
-            Self::ControlPlane => "kubeadmConfigSpec",
-            Self::ClusterPool => "inventory",
-            Self::Customization => "installConfigPatches",
+            Self::ControlPlane => Some("kubeadmConfigSpec"),
+            Self::Template => None,
+            Self::ClusterPool => Some("inventory"),
+            Self::Customization => Some("installConfigPatches"),
         }
     }
 
@@ -90,7 +98,7 @@ impl Subject {
         let subject = object.get("spec").and_then(|spec| {
             Self::ALL
                 .into_iter()
-                .find(|subject| spec.get(subject.mark()).is_some())
+                .find(|subject| subject.mark().is_some_and(|mark| spec.get(mark).is_some()))
         });
         let message = match (&object.node, subject) {
             (Node::Object(_), Some(subject)) => format!(

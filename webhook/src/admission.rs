@@ -8,7 +8,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use kcp_rules::{
     Change, Context, Judged, Judgement, Scope,
-    api::{ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane},
+    api::{ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane, KubeadmControlPlaneTemplate},
     judge,
     view::View,
 };
@@ -53,6 +53,7 @@ impl Hook {
 enum Target {
     ControlPlane,
     ControlPlaneScale,
+    Template,
     ClusterPool,
     Customization,
     /// The status of one of these kinds. No rule reads one.
@@ -65,6 +66,7 @@ impl Target {
         match (&*resource.group, &*resource.plural, &*request.sub_resource) {
             (object::CLUSTER_API, "kubeadmcontrolplanes", "") => Some(Self::ControlPlane),
             (object::CLUSTER_API, "kubeadmcontrolplanes", "scale") => Some(Self::ControlPlaneScale),
+            (object::CLUSTER_API, "kubeadmcontrolplanetemplates", "") => Some(Self::Template),
             (object::HIVE, "clusterpools", "") => Some(Self::ClusterPool),
             (object::HIVE, "clusterdeploymentcustomizations", "") => Some(Self::Customization),
             (object::CLUSTER_API, "kubeadmcontrolplanes", "status")
@@ -104,11 +106,16 @@ impl Admission {
             (Hook::Mutate, _) if request.operation == Operation::Delete => Decision::allowed(),
             (Hook::Mutate, Target::ControlPlane) => object::mutate(request, self),
             (Hook::Mutate, Target::ControlPlaneScale) => scale::mutate(request, self).await,
-            (Hook::Mutate, Target::ClusterPool | Target::Customization) => Decision::allowed(),
+            (Hook::Mutate, Target::Template | Target::ClusterPool | Target::Customization) => {
+                Decision::allowed()
+            }
             (Hook::Validate, Target::ControlPlane) => {
                 object::validate::<KubeadmControlPlane<'_>>(request, self).await
             }
             (Hook::Validate, Target::ControlPlaneScale) => scale::validate(request, self).await,
+            (Hook::Validate, Target::Template) => {
+                object::validate::<KubeadmControlPlaneTemplate<'_>>(request, self).await
+            }
             (Hook::Validate, Target::ClusterPool) => object::validate::<ClusterPool<'_>>(request, self).await,
             (Hook::Validate, Target::Customization) => {
                 object::validate::<ClusterDeploymentCustomization<'_>>(request, self).await

@@ -2,7 +2,10 @@
 
 use kcp_rules::{
     Change, Context, Judged, Judgement, Operation as Asked,
-    api::{ClusterDeploymentCustomization, ClusterPool, DecodeError, KubeadmControlPlane, Metadata, decode},
+    api::{
+        ClusterDeploymentCustomization, ClusterPool, DecodeError, KubeadmControlPlane,
+        KubeadmControlPlaneTemplate, Metadata, decode,
+    },
     defaulting::{self, PatchOperation},
 };
 use serde::Deserialize;
@@ -37,6 +40,7 @@ macro_rules! kind {
 }
 
 kind!(KubeadmControlPlane, CLUSTER_API);
+kind!(KubeadmControlPlaneTemplate, CLUSTER_API);
 kind!(ClusterPool, HIVE);
 kind!(ClusterDeploymentCustomization, HIVE);
 

@@ -1,10 +1,10 @@
 //! How Machines are replaced.
 
 use crate::{
-    api::KubeadmControlPlane,
+    api::{ControlPlaneSpec, KubeadmControlPlane},
     case::{Case, V1BETA1},
     change::{Change, Subresource},
-    finding::{CauseReason, Fault, Faults},
+    finding::{CauseReason, Fault, Faults, quoted},
     rule::{Action, Check, ON_WRITE, Rule, Scope},
     topics::Topic,
     view::{Machine, View},
@@ -26,7 +26,7 @@ const RULES: &[Rule] = &[
         scope: Scope::Object,
         overridable: false,
         source: "KubeadmControlPlane proposal, Rollout strategy",
-        check: Check::ControlPlane(type_unsupported),
+        check: Check::ControlPlaneSpec(type_unsupported),
     },
     Rule {
         id: "max-surge-unsupported",
@@ -36,7 +36,7 @@ const RULES: &[Rule] = &[
         scope: Scope::Object,
         overridable: false,
         source: "KubeadmControlPlane proposal, Rollout strategy: an absolute number 1 or 0",
-        check: Check::ControlPlane(max_surge_unsupported),
+        check: Check::ControlPlaneSpec(max_surge_unsupported),
     },
     Rule {
         id: "max-surge-zero-below-three",
@@ -63,7 +63,7 @@ const RULES: &[Rule] = &[
 /// The field manager of our own writes: who starts a rollout through the plugin means it.
 pub const FIELD_MANAGER: &str = "kubectl-kcp";
 
-fn type_unsupported(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+fn type_unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let Some(kind) = change
         .new
         .rollout_strategy()
@@ -75,14 +75,14 @@ fn type_unsupported(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut F
         faults.push(Fault {
             field: change.new.rollout_strategy_path("type"),
             reason: CauseReason::NotSupported,
-            value: Some(format!("{kind:?}")),
+            value: Some(quoted(kind)),
             detail: "control planes are replaced Machine by Machine".into(),
             remedy: "write \"RollingUpdate\" or leave the strategy out".into(),
         });
     }
 }
 
-fn max_surge_unsupported(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+fn max_surge_unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let Some(max_surge) = change.new.max_surge() else {
         return;
     };
@@ -181,6 +181,16 @@ const V1BETA1_TYPE: &str = "spec.rolloutStrategy.type";
 const V1BETA1_MAX_SURGE: &str = "spec.rolloutStrategy.rollingUpdate.maxSurge";
 
 const CASES: &[Case] = &[
+    Case::template(
+        "rejects_on_delete_in_template",
+        r#"{"spec":{"template":{"spec":{"rollout":{"strategy":{"type":"OnDelete"}}}}}}"#,
+        &[("rollout-type-unsupported", "spec.template.spec.rollout.strategy.type")],
+    ),
+    Case::template(
+        "rejects_max_surge_percentage_in_template",
+        r#"{"spec":{"template":{"spec":{"rollout":{"strategy":{"rollingUpdate":{"maxSurge":"50%"}}}}}}}"#,
+        &[("max-surge-unsupported", "spec.template.spec.rollout.strategy.rollingUpdate.maxSurge")],
+    ),
     Case::create("accepts_rollout_to_come", r#"{"spec":{"rollout":{"after":"2026-06-02T00:00:00Z"}}}"#, &[]),
     Case::create("accepts_zero_time", r#"{"spec":{"rollout":{"after":"0001-01-01T00:00:00Z"}}}"#, &[]),
     Case::update(

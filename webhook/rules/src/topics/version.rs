@@ -8,7 +8,7 @@ use crate::{
     api::KubeadmControlPlane,
     case::Case,
     change::Change,
-    finding::{CauseReason, Fault, Faults},
+    finding::{CauseReason, Fault, Faults, quoted},
     rule::{Action, Check, ON_UPDATE, ON_WRITE, Rule, Scope},
     topics::Topic,
     view::{Machine, View},
@@ -119,7 +119,7 @@ fn not_semantic(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fault
         faults.push(Fault {
             field: FIELD.into(),
             reason: CauseReason::Invalid,
-            value: Some(format!("{version:?}")),
+            value: Some(quoted(version)),
             detail: format!("not a semantic version: {error}").into(),
             remedy: "write major, minor and patch, as in \"v1.34.2\"".into(),
         });
@@ -134,7 +134,7 @@ fn without_v(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) 
         faults.push(Fault {
             field: FIELD.into(),
             reason: CauseReason::Invalid,
-            value: Some(format!("{version:?}")),
+            value: Some(quoted(version)),
             detail: "Kubernetes versions start with v".into(),
             remedy: format!("write \"v{}\"", &**version).into(),
         });
@@ -154,7 +154,7 @@ fn skips_minor(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults
         faults.push(Fault {
             field: FIELD.into(),
             reason: CauseReason::Forbidden,
-            value: Some(format!("{new:?}")),
+            value: Some(quoted(new)),
             detail: format!(
                 "kubeadm upgrades one minor version at a time, and this control plane is at {old}"
             )
@@ -192,7 +192,7 @@ impl Step<'_> {
         Fault {
             field: FIELD.into(),
             reason: CauseReason::Forbidden,
-            value: Some(format!("{:?}", self.new)),
+            value: Some(quoted(self.new)),
             detail: detail.into(),
             remedy: remedy.into(),
         }

@@ -15,6 +15,10 @@ pub struct LintArguments {
     #[arg(short = 'R', long)]
     pub recursive: bool,
 
+    /// What follows from each rule: the server's own AdmissionConfiguration
+    #[arg(long, value_name = "FILE")]
+    pub configuration: Option<PathBuf>,
+
     /// Output format
     #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t)]
     pub output: LintOutput,

@@ -1,19 +1,22 @@
 //! One object put to the rules: what admission would say of its creation.
 
+use jiff::Timestamp;
 use kcp_rules::{
-    Change, Configuration, Judged,
+    Change, Configuration, Context, Judged,
     api::{
-        ClusterDeploymentCustomization, ClusterPool, DecodeError, KubeadmControlPlane,
+        Cluster, ClusterDeploymentCustomization, ClusterPool, DecodeError, KubeadmControlPlane,
         KubeadmControlPlaneTemplate, decode,
     },
     defaulting::{PatchOperation, default_control_plane},
     judge as judge_change,
+    view::View,
 };
 use serde_json::Value;
 
 use super::{
     document::{Located, Node},
     finding::{Fault, Finding, ObjectName, OwnRule},
+    neighbours::Neighbours,
     subject::{Subject, ship_inventory},
 };
 
@@ -47,8 +50,40 @@ pub(super) fn objects(document: Located) -> Vec<Located> {
     }
 }
 
+/// What objects are judged by.
+#[derive(Debug)]
+pub(super) struct Court<'l> {
+    /// What follows from each rule.
+    pub(super) configuration: &'l Configuration,
+    /// The objects given, each other's neighbours.
+    pub(super) neighbours: &'l Neighbours,
+    /// When.
+    pub(super) now: Timestamp,
+}
+
+impl Court<'_> {
+    fn created<T: Judged>(&self, object: &T, view: &View) -> Vec<kcp_rules::Finding> {
+        let context = Context {
+            now: Some(self.now),
+            view: Some(view),
+            ..Context::UNKNOWN
+        };
+        judge_change(&Change::create(object).within(context), self.configuration).findings
+    }
+
+    /// The mutating webhook runs before the validating one: so do its defaults here.
+    fn control_plane(&self, text: &str, view: &View) -> Result<Vec<kcp_rules::Finding>, DecodeError> {
+        let given: KubeadmControlPlane<'_> = decode(text)?;
+        let patch = default_control_plane(&Change::create(&given));
+        match patched(text, &patch) {
+            Some(text) => Ok(self.created::<KubeadmControlPlane<'_>>(&decode(&text)?, view)),
+            None => Ok(self.created(&given, view)),
+        }
+    }
+}
+
 /// Judges one object.
-pub(super) fn judge(file: &str, mut object: Located) -> Outcome {
+pub(super) fn judge(file: &str, mut object: Located, court: &Court<'_>) -> Outcome {
     let mut faults = Vec::new();
     let subject = Subject::of(&mut object, &mut faults);
     let Some(subject) = subject else {
@@ -60,13 +95,17 @@ pub(super) fn judge(file: &str, mut object: Located) -> Outcome {
     if subject == Subject::ClusterPool {
         faults.extend(ship_inventory(&mut object));
     }
-    let text = object.to_json().to_string();
+    let value = object.to_json();
+    let (text, view) = (value.to_string(), court.neighbours.view(&value));
     let found = match subject {
-        Subject::ControlPlane => control_plane(&text),
-        Subject::Template => decode(&text).map(|object| created::<KubeadmControlPlaneTemplate<'_>>(&object)),
-        Subject::ClusterPool => decode(&text).map(|object| created::<ClusterPool<'_>>(&object)),
+        Subject::ControlPlane => court.control_plane(&text, &view),
+        Subject::Template => {
+            decode(&text).map(|object| court.created::<KubeadmControlPlaneTemplate<'_>>(&object, &view))
+        }
+        Subject::Cluster => decode(&text).map(|object| court.created::<Cluster<'_>>(&object, &view)),
+        Subject::ClusterPool => decode(&text).map(|object| court.created::<ClusterPool<'_>>(&object, &view)),
         Subject::Customization => {
-            decode(&text).map(|object| created::<ClusterDeploymentCustomization<'_>>(&object))
+            decode(&text).map(|object| court.created::<ClusterDeploymentCustomization<'_>>(&object, &view))
         }
     };
     match found {
@@ -74,20 +113,6 @@ pub(super) fn judge(file: &str, mut object: Located) -> Outcome {
         Err(error) => faults.push(undecodable(&error)),
     }
     Outcome::Judged(place(file, &object, Some(subject), faults))
-}
-
-/// The mutating webhook runs before the validating one: so do its defaults here.
-fn control_plane(text: &str) -> Result<Vec<kcp_rules::Finding>, DecodeError> {
-    let given: KubeadmControlPlane<'_> = decode(text)?;
-    let patch = default_control_plane(&Change::create(&given));
-    match patched(text, &patch) {
-        Some(text) => Ok(created::<KubeadmControlPlane<'_>>(&decode(&text)?)),
-        None => Ok(created(&given)),
-    }
-}
-
-fn created<T: Judged>(object: &T) -> Vec<kcp_rules::Finding> {
-    judge_change(&Change::create(object), &Configuration::default()).findings
 }
 
 fn patched(text: &str, patch: &[PatchOperation]) -> Option<String> {

@@ -6,6 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use kcp_rules::Configuration;
+
 use super::document::MAX_BYTES;
 
 /// What `-f -` is called in findings.
@@ -104,6 +106,26 @@ fn content(reader: impl Read) -> io::Result<Option<Vec<u8>>> {
     let mut content = Vec::new();
     let read = reader.take(MAX_BYTES + 1).read_to_end(&mut content)?;
     Ok((read as u64 <= MAX_BYTES).then_some(content))
+}
+
+/// Reads an `AdmissionConfiguration`.
+pub(super) fn configuration(file: &Path) -> Result<Configuration, ConfigurationFileError> {
+    let fault = |message: String| ConfigurationFileError {
+        path: file.display().to_string(),
+        message,
+    };
+    let content = read(file).map_err(|error| fault(error.to_string()))?;
+    let configuration: Configuration =
+        serde_saphyr::from_slice(&content).map_err(|error| fault(error.to_string()))?;
+    configuration.checked().map_err(|error| fault(error.to_string()))
+}
+
+/// A configuration file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot use the configuration {path}: {message}")]
+pub(super) struct ConfigurationFileError {
+    path: String,
+    message: String,
 }
 
 #[cfg(test)]

@@ -12,14 +12,16 @@ use super::{
 pub(super) enum Subject {
     ControlPlane,
     Template,
+    Cluster,
     ClusterPool,
     Customization,
 }
 
 impl Subject {
-    const ALL: [Self; 4] = [
+    const ALL: [Self; 5] = [
         Self::ControlPlane,
         Self::Template,
+        Self::Cluster,
         Self::ClusterPool,
         Self::Customization,
     ];
@@ -28,6 +30,7 @@ impl Subject {
         match self {
             Self::ControlPlane => "KubeadmControlPlane",
             Self::Template => "KubeadmControlPlaneTemplate",
+            Self::Cluster => "Cluster",
             Self::ClusterPool => "ClusterPool",
             Self::Customization => "ClusterDeploymentCustomization",
         }
@@ -37,6 +40,7 @@ impl Subject {
     const fn api_version(self) -> &'static str {
         match self {
             Self::ControlPlane | Self::Template => "controlplane.cluster.x-k8s.io/v1beta2",
+            Self::Cluster => "cluster.x-k8s.io/v1beta2",
             Self::ClusterPool | Self::Customization => "hive.openshift.io/v1",
         }
     }
@@ -44,7 +48,7 @@ impl Subject {
     /// What the design documents write for `apiVersion`.
     const fn documented_api_version(self) -> &'static str {
         match self {
-            Self::ControlPlane | Self::Template => "cluster.x-k8s.io/v1alpha3",
+            Self::ControlPlane | Self::Template | Self::Cluster => "cluster.x-k8s.io/v1alpha3",
             Self::ClusterPool | Self::Customization => "v1",
         }
     }
@@ -53,7 +57,7 @@ impl Subject {
     const fn mark(self) -> Option<&'static str> {
         match self {
             Self::ControlPlane => Some("kubeadmConfigSpec"),
-            Self::Template => None,
+            Self::Template | Self::Cluster => None,
             Self::ClusterPool => Some("inventory"),
             Self::Customization => Some("installConfigPatches"),
         }

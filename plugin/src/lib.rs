@@ -9,7 +9,7 @@
 //! - [`control_plane`]: control planes and their Machines as read from a cluster
 //! - [`judgement`]: the admission rules, put to a change before it is written
 //! - [`follow`]: staying with a control plane until a change is done
-//! - [`status`], [`scale`], [`rollout`], [`pool`], [`lint`]: the commands
+//! - [`status`], [`scale`], [`rollout`], [`pool`], [`lint`], [`rules`]: the commands
 //! - [`terminal`]: how results and errors are shown
 //! - [`verdict`]: what a command decided, and its exit code
 
@@ -25,6 +25,7 @@ pub mod judgement;
 pub mod lint;
 pub mod pool;
 pub mod rollout;
+pub mod rules;
 pub mod scale;
 pub mod session;
 pub mod status;
@@ -90,6 +91,7 @@ async fn dispatch(command: Command, session: &Session) -> anyhow::Result<Verdict
         Command::Rollout(arguments) => rollout::run(arguments, session).await,
         Command::Pool(arguments) => pool::run(arguments, session).await,
         Command::Lint(arguments) => lint::run(arguments, session).await,
+        Command::Rules(arguments) => rules::run(&arguments, session),
     }
 }
 

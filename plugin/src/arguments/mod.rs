@@ -16,8 +16,8 @@ pub use global::Global;
 pub use name::parse_name;
 
 use crate::{
-    lint::LintArguments, pool::PoolArguments, rollout::RolloutArguments, scale::ScaleArguments,
-    status::StatusArguments,
+    lint::LintArguments, pool::PoolArguments, rollout::RolloutArguments, rules::RulesArguments,
+    scale::ScaleArguments, status::StatusArguments,
 };
 
 /// Health, scale and rollout of Cluster API control planes, leases on cluster pools.
@@ -51,6 +51,8 @@ pub enum Command {
     Pool(PoolArguments),
     /// Put manifests to the admission rules, without a cluster
     Lint(LintArguments),
+    /// List the admission rules, or explain one
+    Rules(RulesArguments),
 }
 
 #[cfg(test)]

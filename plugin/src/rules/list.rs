@@ -7,11 +7,11 @@ use crate::terminal::{style, table::Cell, table::Table};
 
 /// The list as a table.
 pub(super) fn text() -> String {
-    let mut table = Table::new(&["ID", "KIND", "ON", "ACTION", "SCOPE", "SUMMARY"]);
+    let mut table = Table::new(&["ID", "KINDS", "ON", "ACTION", "SCOPE", "SUMMARY"]);
     for rule in rules() {
         table.row([
             rule.id.into(),
-            rule.check.kind().into(),
+            rule.check.kinds().join(",").into(),
             operations(rule).join(",").to_lowercase().into(),
             action(rule.action),
             scope(rule.scope).into(),
@@ -32,7 +32,7 @@ struct RuleList {
 #[derive(Serialize)]
 struct RuleItem {
     id: &'static str,
-    kinds: Vec<&'static str>,
+    kinds: &'static [&'static str],
     operations: Vec<&'static str>,
     action: Action,
     scope: Scope,
@@ -45,7 +45,7 @@ struct RuleItem {
 pub(super) fn json() -> serde_json::Result<String> {
     let item = |rule: &'static Rule| RuleItem {
         id: rule.id,
-        kinds: vec![rule.check.kind()],
+        kinds: rule.check.kinds(),
         operations: operations(rule),
         action: rule.action,
         scope: rule.scope,
@@ -62,7 +62,10 @@ pub(super) fn json() -> serde_json::Result<String> {
 }
 
 pub(super) fn operations(rule: &Rule) -> Vec<&'static str> {
-    rule.operations.iter().map(|operation| operation.as_str()).collect()
+    rule.operations
+        .iter()
+        .map(|operation| operation.as_str())
+        .collect()
 }
 
 fn action(action: Action) -> Cell {

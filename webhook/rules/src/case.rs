@@ -4,10 +4,18 @@
 //! finding that is not listed is a fault of the rules as much as one that is missing.
 
 use serde_json::{Value, json};
+use thiserror::Error;
 
 use crate::{
-    change::Operation,
+    api::{
+        Cluster, ClusterDeploymentCustomization, ClusterPool, DecodeError, KubeadmControlPlane,
+        KubeadmControlPlaneTemplate, decode,
+    },
+    change::{Change, Operation},
     configuration::{Configuration, FeatureGates},
+    context::Context,
+    finding::Finding,
+    judge::{Judged, judge},
     rule::Action,
     view::View,
 };
@@ -69,6 +77,17 @@ pub struct Case {
     pub enabled: Option<&'static str>,
     /// Rule ids and field paths, in table order.
     pub findings: &'static [(&'static str, &'static str)],
+}
+
+/// A case that is none.
+#[derive(Debug, Error)]
+pub enum CaseError {
+    /// A patch is not JSON.
+    #[error("a patch of the case is not JSON: {0}")]
+    Patch(#[from] serde_json::Error),
+    /// A patch makes an object that does not have its kind's types.
+    #[error("the object of the case does not decode: {0}")]
+    Object(#[from] DecodeError),
 }
 
 type Findings = &'static [(&'static str, &'static str)];
@@ -273,6 +292,47 @@ impl Case {
                 self.patched(&[old, &json!({ "spec": { "replicas": replicas } }).to_string()])
             }
         }
+    }
+
+    /// What all rules say of it.
+    ///
+    /// # Errors
+    /// When a patch is not JSON, or makes an object that does not have its kind's types.
+    pub fn judge(&self) -> Result<Vec<Finding>, CaseError> {
+        let new = self.new_object()?.to_string();
+        let old = self.old()?.map(|old| old.to_string());
+        macro_rules! judged_as {
+            ($kind:ident) => {{
+                let new: $kind<'_> = decode(&new)?;
+                let old: Option<$kind<'_>> = old.as_deref().map(decode).transpose()?;
+                self.findings(&new, old.as_ref())
+            }};
+        }
+        Ok(match self.base {
+            Base::ControlPlane(_) => judged_as!(KubeadmControlPlane),
+            Base::Template(_) => judged_as!(KubeadmControlPlaneTemplate),
+            Base::Cluster => judged_as!(Cluster),
+            Base::ClusterPool => judged_as!(ClusterPool),
+            Base::Customization => judged_as!(ClusterDeploymentCustomization),
+        })
+    }
+
+    fn findings<T: Judged>(&self, new: &T, old: Option<&T>) -> Vec<Finding> {
+        let change = match (self.write, old) {
+            (Write::Update(..), Some(old)) => Change::update(old, new),
+            (Write::Scale(..), Some(old)) => Change::scale(old, new),
+            (Write::Delete(_), Some(old)) => Change::delete(old),
+            (Write::Create(_), _) | (_, None) => Change::create(new),
+        };
+        let view = (self.view)();
+        let context = Context {
+            writer: self.writer,
+            field_manager: self.field_manager,
+            now: NOW.parse().ok(),
+            view: Some(&view),
+            ..Context::UNKNOWN
+        };
+        judge(&change.within(context), &self.configuration()).findings
     }
 
     fn patched(&self, patches: &[&str]) -> serde_json::Result<Value> {

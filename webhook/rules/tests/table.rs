@@ -17,13 +17,7 @@ use std::{
 };
 
 use kcp_rules::{
-    Change, Context, Finding, Judged,
-    api::{
-        Cluster, ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane,
-        KubeadmControlPlaneTemplate, decode,
-    },
-    case::{Base, Case, NOW, V1BETA1, Write},
-    judge,
+    case::{Base, Case, V1BETA1},
     rule::Check,
     topics::{TOPICS, rules},
 };
@@ -34,61 +28,10 @@ fn cases() -> impl Iterator<Item = (&'static str, &'static Case)> {
         .flat_map(|topic| topic.cases.iter().map(move |case| (topic.name, case)))
 }
 
-fn judge_case(case: &Case) -> Vec<Finding> {
-    let new = case.new_object().unwrap().to_string();
-    let old = case.old().unwrap().map(|old| old.to_string());
-    match case.base {
-        Base::ControlPlane(_) => {
-            let new: KubeadmControlPlane = decode(&new).unwrap();
-            let old: Option<KubeadmControlPlane> = old.as_deref().map(|old| decode(old).unwrap());
-            findings(case, &new, old.as_ref())
-        }
-        Base::Template(_) => {
-            let new: KubeadmControlPlaneTemplate = decode(&new).unwrap();
-            let old: Option<KubeadmControlPlaneTemplate> = old.as_deref().map(|old| decode(old).unwrap());
-            findings(case, &new, old.as_ref())
-        }
-        Base::Cluster => {
-            let new: Cluster = decode(&new).unwrap();
-            let old: Option<Cluster> = old.as_deref().map(|old| decode(old).unwrap());
-            findings(case, &new, old.as_ref())
-        }
-        Base::ClusterPool => {
-            let new: ClusterPool = decode(&new).unwrap();
-            let old: Option<ClusterPool> = old.as_deref().map(|old| decode(old).unwrap());
-            findings(case, &new, old.as_ref())
-        }
-        Base::Customization => {
-            let new: ClusterDeploymentCustomization = decode(&new).unwrap();
-            let old: Option<ClusterDeploymentCustomization> = old.as_deref().map(|old| decode(old).unwrap());
-            findings(case, &new, old.as_ref())
-        }
-    }
-}
-
-fn findings<T: Judged>(case: &Case, new: &T, old: Option<&T>) -> Vec<Finding> {
-    let change = match (case.write, old) {
-        (Write::Create(_), _) => Change::create(new),
-        (Write::Update(..), Some(old)) => Change::update(old, new),
-        (Write::Scale(..), Some(old)) => Change::scale(old, new),
-        (Write::Delete(_), Some(old)) => Change::delete(old),
-        (_, None) => panic!("{} has no old object", case.name),
-    };
-    let view = (case.view)();
-    let context = Context {
-        writer: case.writer,
-        field_manager: case.field_manager,
-        now: Some(NOW.parse().unwrap()),
-        view: Some(&view),
-        ..Context::UNKNOWN
-    };
-    judge(&change.within(context), &case.configuration()).findings
-}
-
 #[test]
 fn every_case_finds_exactly_what_it_lists() {
     for (topic, case) in cases() {
-        let found = judge_case(case);
+        let found = case.judge().unwrap();
         let found: Vec<_> = found
             .iter()
             .map(|finding| (finding.rule.id, &*finding.fault.field))
@@ -247,7 +190,7 @@ fn without_indices(path: &str) -> String {
 fn messages() {
     let mut screen = String::new();
     for (topic, case) in cases() {
-        for finding in judge_case(case) {
+        for finding in case.judge().unwrap() {
             screen.push_str(&format!(
                 "{topic} {}\n  {}: {}\n",
                 case.name,

@@ -28,6 +28,8 @@ pub enum Base {
     ClusterPool,
     /// A `ClusterDeploymentCustomization`.
     Customization,
+    /// A `ClusterDeployment`.
+    ClusterDeployment,
 }
 
 /// The version before the current one.
@@ -179,6 +181,21 @@ impl Case {
     /// Deletes a customization.
     pub const fn customization_delete(name: &'static str, object: &'static str, findings: Findings) -> Self {
         Self::new(name, Base::Customization, Write::Delete(object), findings)
+    }
+
+    /// Creates a cluster.
+    pub const fn deployment(name: &'static str, patch: &'static str, findings: Findings) -> Self {
+        Self::new(name, Base::ClusterDeployment, Write::Create(patch), findings)
+    }
+
+    /// Updates a cluster.
+    pub const fn deployment_update(
+        name: &'static str,
+        old: &'static str,
+        new: &'static str,
+        findings: Findings,
+    ) -> Self {
+        Self::new(name, Base::ClusterDeployment, Write::Update(old, new), findings)
     }
 
     /// In a cluster of which this is known.
@@ -366,6 +383,24 @@ impl Base {
                 "kind": "ClusterDeploymentCustomization",
                 "metadata": {"name": "example", "namespace": "default"},
                 "spec": {}
+            }),
+            Self::ClusterDeployment => json!({
+                "apiVersion": "hive.openshift.io/v1",
+                "kind": "ClusterDeployment",
+                "metadata": {"name": "example-1", "namespace": "example-1"},
+                "spec": {
+                    "baseDomain": "example.com",
+                    "clusterName": "foo",
+                    "platform": {"vsphere": {
+                        "certificatesSecretRef": {"name": "certificates"},
+                        "credentialsSecretRef": {"name": "credentials"}
+                    }},
+                    "clusterPoolRef": {
+                        "namespace": "default",
+                        "poolName": "example",
+                        "clusterDeploymentCustomization": {"name": "foo"}
+                    }
+                }
             }),
         }
     }

@@ -19,7 +19,7 @@ use std::{
 use kcp_rules::{
     Change, Context, Finding, Judged,
     api::{
-        Cluster, ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane,
+        Cluster, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane,
         KubeadmControlPlaneTemplate, decode,
     },
     case::{Base, Case, NOW, V1BETA1, Write},
@@ -61,6 +61,11 @@ fn judge_case(case: &Case) -> Vec<Finding> {
         Base::Customization => {
             let new: ClusterDeploymentCustomization = decode(&new).unwrap();
             let old: Option<ClusterDeploymentCustomization> = old.as_deref().map(|old| decode(old).unwrap());
+            findings(case, &new, old.as_ref())
+        }
+        Base::ClusterDeployment => {
+            let new: ClusterDeployment = decode(&new).unwrap();
+            let old: Option<ClusterDeployment> = old.as_deref().map(|old| decode(old).unwrap());
             findings(case, &new, old.as_ref())
         }
     }
@@ -187,7 +192,7 @@ fn ids_are_unique_and_in_kebab_case() {
     }
 }
 
-/// `fixtures/fields` lists every field of the real CRDs.
+/// `fixtures/fields` lists every field of the real CRDs, save those of metadata, which every object has.
 fn served_fields(file: &str) -> BTreeSet<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../tests/fixtures/fields")
@@ -197,6 +202,7 @@ fn served_fields(file: &str) -> BTreeSet<String> {
         .lines()
         .filter(|line| !line.starts_with('#'))
         .filter_map(|line| line.split('\t').next())
+        .chain(["metadata.name"])
         .map(str::to_owned)
         .collect()
 }
@@ -213,6 +219,7 @@ fn every_reported_path_is_a_field_of_the_crd() {
             Base::Cluster => "cluster-v1beta2.txt",
             Base::ClusterPool => "clusterpool-v1.txt",
             Base::Customization => "clusterdeploymentcustomization-v1.txt",
+            Base::ClusterDeployment => "clusterdeployment-v1.txt",
         };
         let fields = fields.entry(file).or_insert_with(|| served_fields(file));
         for (rule, path) in case.findings {

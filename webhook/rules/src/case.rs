@@ -8,8 +8,8 @@ use thiserror::Error;
 
 use crate::{
     api::{
-        Cluster, ClusterDeploymentCustomization, ClusterPool, DecodeError, KubeadmControlPlane,
-        KubeadmControlPlaneTemplate, decode,
+        Cluster, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, DecodeError,
+        KubeadmControlPlane, KubeadmControlPlaneTemplate, decode,
     },
     change::{Change, Operation},
     configuration::{Configuration, FeatureGates},
@@ -36,6 +36,8 @@ pub enum Base {
     ClusterPool,
     /// A `ClusterDeploymentCustomization`.
     Customization,
+    /// A `ClusterDeployment`.
+    ClusterDeployment,
 }
 
 /// The version before the current one.
@@ -200,6 +202,21 @@ impl Case {
         Self::new(name, Base::Customization, Write::Delete(object), findings)
     }
 
+    /// Creates a cluster.
+    pub const fn deployment(name: &'static str, patch: &'static str, findings: Findings) -> Self {
+        Self::new(name, Base::ClusterDeployment, Write::Create(patch), findings)
+    }
+
+    /// Updates a cluster.
+    pub const fn deployment_update(
+        name: &'static str,
+        old: &'static str,
+        new: &'static str,
+        findings: Findings,
+    ) -> Self {
+        Self::new(name, Base::ClusterDeployment, Write::Update(old, new), findings)
+    }
+
     /// In a cluster of which this is known.
     #[must_use]
     pub const fn seeing(mut self, view: fn() -> View) -> Self {
@@ -314,6 +331,7 @@ impl Case {
             Base::Cluster => judged_as!(Cluster),
             Base::ClusterPool => judged_as!(ClusterPool),
             Base::Customization => judged_as!(ClusterDeploymentCustomization),
+            Base::ClusterDeployment => judged_as!(ClusterDeployment),
         })
     }
 
@@ -426,6 +444,24 @@ impl Base {
                 "kind": "ClusterDeploymentCustomization",
                 "metadata": {"name": "example", "namespace": "default"},
                 "spec": {}
+            }),
+            Self::ClusterDeployment => json!({
+                "apiVersion": "hive.openshift.io/v1",
+                "kind": "ClusterDeployment",
+                "metadata": {"name": "example-1", "namespace": "example-1"},
+                "spec": {
+                    "baseDomain": "example.com",
+                    "clusterName": "foo",
+                    "platform": {"vsphere": {
+                        "certificatesSecretRef": {"name": "certificates"},
+                        "credentialsSecretRef": {"name": "credentials"}
+                    }},
+                    "clusterPoolRef": {
+                        "namespace": "default",
+                        "poolName": "example",
+                        "clusterDeploymentCustomization": {"name": "foo"}
+                    }
+                }
             }),
         }
     }

@@ -3,16 +3,26 @@
 //! Idempotent: put to an object that has been patched, each function returns nothing. One `add` of the deepest
 //! missing parent, so that what another mutating webhook wrote beside it stays.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::HashSet};
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
-    api::{KubeadmControlPlane, control_plane::Shape},
+    api::{ClusterDeploymentCustomization, KubeadmControlPlane, control_plane::Shape},
     change::{Change, Operation},
-    topics::version,
+    finding::quoted,
+    topics::{customization, version},
 };
+
+/// What is filled in, and what to tell the person who left it out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Defaulted {
+    /// The patch; empty when nothing is missing.
+    pub operations: Vec<PatchOperation>,
+    /// What the patch changes of what was written. Nobody is told of what was left out to be filled in.
+    pub warnings: Vec<String>,
+}
 
 /// One operation of a JSON patch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -39,9 +49,9 @@ pub enum PatchOperation {
 ///
 /// Replicas left out on an update keep the old object's number: Cluster API alone would make them 1, which scales a
 /// control plane of three down.
-pub fn default_control_plane(change: &Change<'_, KubeadmControlPlane<'_>>) -> Vec<PatchOperation> {
+pub fn default_control_plane(change: &Change<'_, KubeadmControlPlane<'_>>) -> Defaulted {
     if change.operation == Operation::Delete || change.new.metadata.is_deleting() {
-        return Vec::new();
+        return Defaulted::default();
     }
     let mut operations = Vec::new();
     if change.new.spec.replicas.is_none() {
@@ -61,7 +71,10 @@ pub fn default_control_plane(change: &Change<'_, KubeadmControlPlane<'_>>) -> Ve
         });
     }
     operations.extend(default_strategy(change.new));
-    operations
+    Defaulted {
+        operations,
+        warnings: Vec::new(),
+    }
 }
 
 fn default_strategy(control_plane: &KubeadmControlPlane<'_>) -> Vec<PatchOperation> {
@@ -97,4 +110,47 @@ fn default_strategy(control_plane: &KubeadmControlPlane<'_>) -> Vec<PatchOperati
         Some(_) => {}
     }
     operations
+}
+
+/// Gives the JSON pointers of a `ClusterDeploymentCustomization` the leading slash that the design document's own
+/// example leaves out: Hive would patch another place and report success.
+///
+/// An update that brings no such pointer changes none: what an object of old means stays, until somebody writes it anew.
+pub fn default_customization(change: &Change<'_, ClusterDeploymentCustomization<'_>>) -> Defaulted {
+    let mut defaulted = Defaulted::default();
+    let unknown = change.operation == Operation::Update && change.old.is_none();
+    if unknown || change.operation == Operation::Delete || change.new.metadata.is_deleting() {
+        return defaulted;
+    }
+    let pointers = |object| customization::pointers(object).filter(|pointer| is_repairable(pointer.text));
+    let known: HashSet<_> = change
+        .old
+        .into_iter()
+        .flat_map(pointers)
+        .map(|pointer| pointer.text)
+        .collect();
+    for pointer in pointers(change.new).filter(|pointer| !known.contains(pointer.text)) {
+        let repaired = format!("/{}", pointer.text);
+        defaulted.warnings.push(format!(
+            "{}: {} became {}: a JSON pointer starts with a slash (patch-{}-invalid)",
+            pointer.field(),
+            quoted(pointer.text),
+            quoted(&repaired),
+            pointer.member,
+        ));
+        defaulted.operations.push(PatchOperation::Replace {
+            path: pointer.place().into(),
+            value: json!(repaired),
+        });
+    }
+    defaulted
+}
+
+/// Whether a relative pointer needs nothing but its slash. One of a single step may be meant in another syntax, such as
+/// `metadata.name`.
+fn is_repairable(pointer: &str) -> bool {
+    let mut steps = pointer.split('/');
+    pointer.contains('/')
+        && steps.all(|step| !matches!(step, "" | "." | ".."))
+        && customization::is_pointer(&format!("/{pointer}"))
 }

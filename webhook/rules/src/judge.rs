@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::{
     api::{
-        Cluster, ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane,
+        Cluster, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane,
         KubeadmControlPlaneTemplate, Metadata,
     },
     change::Change,
@@ -66,7 +66,8 @@ macro_rules! judged {
 judged!(
     Cluster: Cluster,
     ClusterPool: ClusterPool,
-    ClusterDeploymentCustomization: Customization
+    ClusterDeploymentCustomization: Customization,
+    ClusterDeployment: ClusterDeployment
 );
 
 /// The kinds that have a [`crate::api::ControlPlaneSpec`]: rules about it judge both.

@@ -12,6 +12,7 @@
 //! - [`judge`]: all rules put to one change
 //! - [`configuration`], [`overrides`]: what an operator makes of a rule, for good or for a while
 //! - [`defaulting`]: the fields we fill in, as minimal JSON patches
+//! - [`pool_version`]: what makes the unclaimed clusters of a pool stale
 //! - [`syntax`], [`go_template`]: what Kubernetes and Cluster API read names as
 //! - [`case`]: accepted and rejected examples of each rule
 
@@ -25,6 +26,7 @@ pub mod finding;
 pub mod go_template;
 pub mod judge;
 pub mod overrides;
+pub mod pool_version;
 pub mod rule;
 pub mod syntax;
 pub mod topics;

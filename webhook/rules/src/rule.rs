@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     api::{
-        Cluster, ClusterDeploymentCustomization, ClusterPool, ControlPlaneSpec, KubeadmControlPlane,
-        KubeadmControlPlaneTemplate,
+        Cluster, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, ControlPlaneSpec,
+        KubeadmControlPlane, KubeadmControlPlaneTemplate,
     },
     change::{Change, Operation},
     finding::Faults,
@@ -52,6 +52,8 @@ pub enum Check {
     ClusterPool(fn(&Change<'_, ClusterPool<'_>>, &mut Faults)),
     /// Judges `ClusterDeploymentCustomization`s.
     Customization(fn(&Change<'_, ClusterDeploymentCustomization<'_>>, &mut Faults)),
+    /// Judges `ClusterDeployment`s.
+    ClusterDeployment(fn(&Change<'_, ClusterDeployment<'_>>, &mut Faults)),
 }
 
 impl Check {
@@ -64,6 +66,7 @@ impl Check {
             Self::Cluster(_) => &["Cluster"],
             Self::ClusterPool(_) => &["ClusterPool"],
             Self::Customization(_) => &["ClusterDeploymentCustomization"],
+            Self::ClusterDeployment(_) => &["ClusterDeployment"],
         }
     }
 }
@@ -91,6 +94,9 @@ pub struct Rule {
 
 /// Rules about an object apply whenever one is written.
 pub const ON_WRITE: &[Operation] = &[Operation::Create, Operation::Update];
+
+/// Rules about what nobody can change later, or what others write later.
+pub const ON_CREATE: &[Operation] = &[Operation::Create];
 
 /// Rules about a transition need an old object.
 pub const ON_UPDATE: &[Operation] = &[Operation::Update];

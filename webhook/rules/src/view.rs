@@ -164,6 +164,8 @@ pub struct Pool {
 pub struct ClusterDeployment {
     /// Its name, which is its namespace's too.
     pub name: String,
+    /// The pool it was made for, in the namespace of the judged object.
+    pub pool: String,
     /// The claim that has it.
     pub claim: Option<String>,
     /// The customization it was made with.

@@ -12,8 +12,8 @@
 
 use kcp_rules::{
     Change,
-    api::{KubeadmControlPlane, decode},
-    defaulting::default_control_plane,
+    api::{ClusterDeploymentCustomization, KubeadmControlPlane, decode},
+    defaulting::{Defaulted, default_control_plane, default_customization},
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ fn patch(old: Option<&Value>, new: &Value) -> Value {
     let change = old
         .as_ref()
         .map_or(Change::create(&new), |old| Change::update(old, &new));
-    serde_json::to_value(default_control_plane(&change)).unwrap()
+    serde_json::to_value(default_control_plane(&change).operations).unwrap()
 }
 
 #[track_caller]
@@ -142,6 +142,118 @@ fn objects_being_deleted_are_left_alone() {
     assert_eq!(patch(None, &new), json!([]));
 }
 
+fn customization(patches: &Value, manifests: &Value) -> Value {
+    json!({"apiVersion": "hive.openshift.io/v1", "kind": "ClusterDeploymentCustomization",
+        "metadata": {"name": "example"},
+        "spec": {"installConfigPatches": patches, "installerManifestPatches": manifests}})
+}
+
+fn repaired(old: Option<&Value>, new: &Value) -> Defaulted {
+    let (new, old) = (new.to_string(), old.map(Value::to_string));
+    let new: ClusterDeploymentCustomization = decode(&new).unwrap();
+    let old: Option<ClusterDeploymentCustomization> = old.as_deref().map(|old| decode(old).unwrap());
+    let change = old
+        .as_ref()
+        .map_or(Change::create(&new), |old| Change::update(old, &new));
+    default_customization(&change)
+}
+
+#[track_caller]
+fn assert_repair(old: Option<Value>, mut new: Value, expected: Value, warnings: &[&str]) {
+    let found = repaired(old.as_ref(), &new);
+    assert_eq!(serde_json::to_value(&found.operations).unwrap(), expected);
+    assert_eq!(found.warnings, warnings);
+    let patch: json_patch::Patch = serde_json::from_value(expected).unwrap();
+    json_patch::patch(&mut new, &patch).unwrap();
+    assert_eq!(
+        repaired(old.as_ref(), &new),
+        Defaulted::default(),
+        "the second time changes something: {new}"
+    );
+}
+
+#[test]
+fn the_documents_own_path_gets_its_slash() {
+    assert_repair(
+        None,
+        customization(
+            &json!([{"op": "replace", "path": "metadata/name", "value": "foo"}]),
+            &json!([]),
+        ),
+        json!([{"op": "replace", "path": "/spec/installConfigPatches/0/path", "value": "/metadata/name"}]),
+        &[
+            "spec.installConfigPatches[0].path: \"metadata/name\" became \"/metadata/name\": a JSON pointer starts \
+             with a slash (patch-path-invalid)",
+        ],
+    );
+}
+
+#[test]
+fn from_and_manifest_patches_get_their_slash() {
+    let patches = json!([{"op": "remove", "path": "/a"}, {"op": "move", "path": "spec/a", "from": "spec/b"}]);
+    assert_repair(
+        None,
+        customization(
+            &json!([]),
+            &json!([{"manifestSelector": {"glob": "*"}, "patches": patches}]),
+        ),
+        json!([
+            {"op": "replace", "path": "/spec/installerManifestPatches/0/patches/1/path", "value": "/spec/a"},
+            {"op": "replace", "path": "/spec/installerManifestPatches/0/patches/1/from", "value": "/spec/b"},
+        ]),
+        &[
+            "spec.installerManifestPatches[0].patches[1].path: \"spec/a\" became \"/spec/a\": a JSON pointer starts \
+             with a slash (patch-path-invalid)",
+            "spec.installerManifestPatches[0].patches[1].from: \"spec/b\" became \"/spec/b\": a JSON pointer starts \
+             with a slash (patch-from-invalid)",
+        ],
+    );
+}
+
+#[test]
+fn pointers_that_need_more_than_a_slash_are_left_for_the_rules() {
+    for path in [
+        "",
+        "/",
+        "/a",
+        "name",
+        "metadata.name",
+        "metadata/",
+        "a//b",
+        "./a",
+        "../a",
+        "a/~b",
+    ] {
+        let patches = json!([{"op": "remove", "path": path, "from": "not/read"}]);
+        assert_repair(None, customization(&patches, &json!([])), json!([]), &[]);
+    }
+}
+
+/// A label, or Hive's finalizer, must not change what a customization of old does.
+#[test]
+fn an_unrelated_update_repairs_nothing() {
+    let old = customization(&json!([{"op": "remove", "path": "a/b"}]), &json!([]));
+    let mut new = old.clone();
+    new["metadata"]["labels"] = json!({"a": "b"});
+    assert_repair(Some(old.clone()), new, json!([]), &[]);
+
+    let touched = customization(
+        &json!([{"op": "remove", "path": "a/b"}, {"op": "remove", "path": "a/c"}]),
+        &json!([]),
+    );
+    let operations = json!([{"op": "replace", "path": "/spec/installConfigPatches/1/path", "value": "/a/c"}]);
+    let warning = "spec.installConfigPatches[1].path: \"a/c\" became \"/a/c\": a JSON pointer starts with a slash \
+                   (patch-path-invalid)";
+    assert_repair(Some(old), touched, operations, &[warning]);
+}
+
+#[test]
+fn customizations_being_deleted_are_left_alone() {
+    let mut new = customization(&json!([{"op": "remove", "path": "a/b"}]), &json!([]));
+    new["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    assert_repair(None, new, json!([]), &[]);
+}
+
 fn any_spec() -> impl Strategy<Value = Value> {
     let max_surge = prop_oneof![
         Just(Value::Null),
@@ -189,5 +301,17 @@ proptest! {
         let operations = patch(Some(&old), &new);
         json_patch::patch(&mut new, &serde_json::from_value::<json_patch::Patch>(operations).unwrap()).unwrap();
         prop_assert_eq!(patch(Some(&old), &new), json!([]));
+    }
+
+    #[test]
+    fn repair_is_idempotent_and_leaves_valid_pointers(
+        path in "[a~/.0]{0,6}", from in "[a~/.0]{0,6}", old in "[a~/.0]{0,3}",
+    ) {
+        let patches = |path: &str| json!([{"op": "move", "path": path, "from": from}]);
+        let old = customization(&patches(&old), &json!([]));
+        let mut new = customization(&patches(&path), &json!([]));
+        let operations = serde_json::to_value(repaired(Some(&old), &new).operations).unwrap();
+        json_patch::patch(&mut new, &serde_json::from_value::<json_patch::Patch>(operations).unwrap()).unwrap();
+        prop_assert_eq!(repaired(Some(&old), &new), Defaulted::default());
     }
 }

@@ -10,34 +10,43 @@
 use std::{fs, path::Path, sync::LazyLock};
 
 use kcp_rules::{
-    Change, Configuration, Judged,
-    api::{KubeadmControlPlane, KubeadmControlPlaneTemplate, decode},
-    case::{Base, V1BETA1, V1BETA2},
+    Change, Configuration, Context, Judged,
+    api::{
+        ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane,
+        KubeadmControlPlaneTemplate, decode,
+    },
+    case::{Base, NOW, V1BETA1, V1BETA2},
     configuration::FeatureGates,
     judge,
+    view::{self, View},
 };
 use proptest::prelude::*;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Every field of text of both kinds in both versions.
+/// Every field of text of every kind in every version.
 static FIELDS: LazyLock<Vec<(Base, String)>> = LazyLock::new(|| {
     let mut fields = Vec::new();
-    for version in [V1BETA1, V1BETA2] {
-        for (kind, base) in [
-            ("kubeadmcontrolplane", Base::ControlPlane(version)),
-            ("kubeadmcontrolplanetemplate", Base::Template(version)),
-        ] {
-            let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-                .join("../../tests/fixtures/fields")
-                .join(format!("{kind}-{version}.txt"));
-            for line in fs::read_to_string(path).unwrap().lines() {
-                let mut columns = line.split('\t');
-                let (field, kind) = (columns.next().unwrap(), columns.next());
-                if field.starts_with("spec") && kind == Some("string") {
-                    fields.push((base, field.to_owned()));
-                }
+    for (kind, version, base) in [
+        ("kubeadmcontrolplane", V1BETA1, Base::ControlPlane(V1BETA1)),
+        ("kubeadmcontrolplane", V1BETA2, Base::ControlPlane(V1BETA2)),
+        ("kubeadmcontrolplanetemplate", V1BETA1, Base::Template(V1BETA1)),
+        ("kubeadmcontrolplanetemplate", V1BETA2, Base::Template(V1BETA2)),
+        ("clusterpool", "v1", Base::ClusterPool),
+        ("clusterdeploymentcustomization", "v1", Base::Customization),
+        ("clusterdeployment", "v1", Base::ClusterDeployment),
+    ] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../tests/fixtures/fields")
+            .join(format!("{kind}-{version}.txt"));
+        for line in fs::read_to_string(path).unwrap().lines() {
+            let mut columns = line.split('\t');
+            let (field, kind) = (columns.next().unwrap(), columns.next());
+            if field.starts_with("spec") && kind == Some("string") {
+                fields.push((base, field.to_owned()));
             }
         }
+        fields.push((base, "metadata.name".to_owned()));
     }
     fields
 });
@@ -70,27 +79,50 @@ fn messages<T: Judged>(old: &T, new: &T) -> Vec<String> {
         },
         ..Configuration::default()
     };
-    [Change::create(new), Change::update(old, new)]
-        .iter()
-        .flat_map(|change| judge(change, &configuration).findings)
+    let view = View {
+        pools: vec![view::Pool::default()].into(),
+        customizations: Vec::new().into(),
+        cluster_deployments: Vec::new().into(),
+        lease: None.into(),
+        namespace_terminating: false.into(),
+        ..View::default()
+    };
+    let context = Context {
+        now: Some(NOW.parse().unwrap()),
+        view: Some(&view),
+        ..Context::UNKNOWN
+    };
+    [Change::create(new), Change::update(old, new), Change::delete(new)]
+        .into_iter()
+        .flat_map(|change| judge(&change.within(context), &configuration).findings)
         .map(|finding| format!("{}: {}", finding.fault.field, finding.message()))
         .collect()
 }
 
 fn judged(base: Base, field: &str, text: &str) -> Vec<String> {
-    let old = base.object();
+    let mut old = base.object();
+    if base == Base::Customization {
+        let patch = json!({"op": "move", "path": "/a", "from": "/b"});
+        old["spec"] = json!({
+            "installConfigPatches": [patch],
+            "installerManifestPatches": [{"manifestSelector": {"glob": "*"}, "patches": [patch]}],
+        });
+    }
     let mut new = old.clone();
     put(&mut new, field, text);
     let (old, new) = (old.to_string(), new.to_string());
-    if let Base::Template(_) = base {
-        let (old, new): (KubeadmControlPlaneTemplate, KubeadmControlPlaneTemplate) =
-            (decode(&old).unwrap(), decode(&new).unwrap());
-        messages(&old, &new)
-    } else {
-        let (old, new): (KubeadmControlPlane, KubeadmControlPlane) =
-            (decode(&old).unwrap(), decode(&new).unwrap());
-        messages(&old, &new)
+    match base {
+        Base::Template(_) => decoded::<KubeadmControlPlaneTemplate>(&old, &new),
+        Base::ClusterPool => decoded::<ClusterPool>(&old, &new),
+        Base::Customization => decoded::<ClusterDeploymentCustomization>(&old, &new),
+        Base::ClusterDeployment => decoded::<ClusterDeployment>(&old, &new),
+        _ => decoded::<KubeadmControlPlane>(&old, &new),
     }
+}
+
+/// What cannot be decoded has no findings: a patch without `op`, a time that is none.
+fn decoded<'a, T: Judged + Deserialize<'a>>(old: &'a str, new: &'a str) -> Vec<String> {
+    decode(new).map_or_else(|_| Vec::new(), |new: T| messages(&decode(old).unwrap(), &new))
 }
 
 proptest! {

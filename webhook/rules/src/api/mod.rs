@@ -19,7 +19,7 @@ pub use control_plane::KubeadmControlPlane;
 pub use control_plane_spec::ControlPlaneSpec;
 pub use control_plane_template::KubeadmControlPlaneTemplate;
 pub use decode::{DecodeError, decode};
-pub use hive::{ClusterDeploymentCustomization, ClusterPool};
+pub use hive::{ClusterDeployment, ClusterDeploymentCustomization, ClusterPool};
 pub use metadata::Metadata;
 pub use scalar::{IntOrString, Text, Withheld};
 pub use verbatim::Verbatim;

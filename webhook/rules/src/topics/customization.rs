@@ -6,7 +6,7 @@ use crate::{
     api::{ClusterDeploymentCustomization, hive::PatchEntity},
     case::Case,
     change::Change,
-    finding::{CauseReason, Fault, Faults},
+    finding::{CauseReason, Fault, Faults, quoted},
     rule::{Action, Check, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
@@ -69,6 +69,16 @@ const RULES: &[Rule] = &[
         source: "Hive pastes valueJSON into the patch as it stands",
         check: Check::Customization(value_json_invalid),
     },
+    Rule {
+        id: "patch-value-ignored",
+        summary: "a patch has value or valueJSON, not both",
+        operations: ON_WRITE,
+        action: Action::Warn,
+        scope: Scope::Object,
+        overridable: false,
+        source: "Hive, PatchEntity: valueJSON wins if it is set",
+        check: Check::Customization(value_ignored),
+    },
 ];
 
 const OPERATIONS: &[&str] = &["add", "remove", "replace", "move", "copy", "test"];
@@ -79,7 +89,7 @@ fn op_unknown(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &
             faults.push(Fault {
                 field: format!("{path}.op").into(),
                 reason: CauseReason::NotSupported,
-                value: Some(format!("{:?}", patch.op)),
+                value: Some(quoted(&patch.op)),
                 detail: "RFC 6902 knows no such operation".into(),
                 remedy: "write add, remove, replace, move, copy or test".into(),
             });
@@ -102,7 +112,7 @@ fn from_missing(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults:
                 field: format!("{path}.from").into(),
                 reason: CauseReason::Required,
                 value: None,
-                detail: format!("{:?} takes a value from another place", patch.op).into(),
+                detail: format!("{} takes a value from another place", quoted(&patch.op)).into(),
                 remedy: "write the JSON pointer of that place".into(),
             });
         }
@@ -124,8 +134,12 @@ fn from_invalid(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults:
             faults.push(Fault {
                 field: field.into(),
                 reason: CauseReason::Invalid,
-                value: Some(format!("{from:?}")),
-                detail: format!("{from} cannot move into itself, to {}", patch.path).into(),
+                value: Some(quoted(from)),
+                detail: format!(
+                    "what is moved cannot move into itself, to {}",
+                    quoted(&patch.path)
+                )
+                .into(),
                 remedy: "move it elsewhere, or copy it".into(),
             });
         }
@@ -134,18 +148,39 @@ fn from_invalid(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults:
 
 fn value_json_invalid(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut Faults) {
     for (path, patch) in patches(change.new) {
-        let Some(text) = &patch.value_json else { continue };
+        let Some(text) = value_json(patch) else { continue };
         if let Err(error) = serde_json::from_str::<IgnoredAny>(text) {
             faults.push(Fault {
                 field: format!("{path}.valueJSON").into(),
                 reason: CauseReason::Invalid,
-                value: Some(format!("{text:?}")),
+                // It may be a secret of the install-config.
+                value: None,
                 detail: format!("not exactly one JSON value: {error}").into(),
                 remedy: "write one JSON value, strings in double quotes, or use value for a plain string"
                     .into(),
             });
         }
     }
+}
+
+fn value_ignored(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut Faults) {
+    let both = |patch: &PatchEntity| {
+        value_json(patch).is_some() && patch.value.as_ref().is_some_and(|value| !value.is_empty())
+    };
+    for (path, _) in patches(change.new).filter(|(_, patch)| both(patch)) {
+        faults.push(Fault {
+            field: format!("{path}.value").into(),
+            reason: CauseReason::Forbidden,
+            value: None,
+            detail: "valueJSON wins, and value is ignored".into(),
+            remedy: "keep one of them".into(),
+        });
+    }
+}
+
+/// `valueJSON`; for Hive an empty one is not set.
+fn value_json(patch: &PatchEntity) -> Option<&str> {
+    patch.value_json.as_deref().filter(|text| !text.is_empty())
 }
 
 /// Every patch with its field path.
@@ -175,6 +210,53 @@ fn patches<'c>(
     install.chain(manifests)
 }
 
+/// A JSON pointer of a patch, and where it stands.
+pub(crate) struct Pointer<'c> {
+    /// The path of the patch.
+    patch: String,
+    /// `path` or `from`.
+    pub(crate) member: &'static str,
+    /// The pointer.
+    pub(crate) text: &'c str,
+}
+
+impl Pointer<'_> {
+    /// The path of its field.
+    pub(crate) fn field(&self) -> String {
+        format!("{}.{}", self.patch, self.member)
+    }
+
+    /// The JSON pointer to its field.
+    pub(crate) fn place(&self) -> String {
+        format!(
+            "/{}",
+            self.field().replace('[', "/").replace(']', "").replace('.', "/")
+        )
+    }
+}
+
+/// Every JSON pointer that Hive reads.
+pub(crate) fn pointers<'c>(
+    customization: &'c ClusterDeploymentCustomization<'_>,
+) -> impl Iterator<Item = Pointer<'c>> {
+    patches(customization).flat_map(|(path, patch)| {
+        let from = patch.from.as_deref().filter(|_| reads_from(patch));
+        let members = [("path", Some(patch.path.as_str())), ("from", from)];
+        members.into_iter().filter_map(move |(member, text)| {
+            Some(Pointer {
+                patch: path.clone(),
+                member,
+                text: text?,
+            })
+        })
+    })
+}
+
+/// Whether a text is a JSON pointer.
+pub(crate) fn is_pointer(text: &str) -> bool {
+    check_pointer(text).is_ok()
+}
+
 fn reads_from(patch: &PatchEntity) -> bool {
     matches!(patch.op.as_str(), "move" | "copy")
 }
@@ -200,17 +282,17 @@ fn pointer_fault(field: String, pointer: &str, fault: &PointerFault) -> Fault {
         PointerFault::Relative => (
             "a JSON pointer starts with a slash; without it Hive patches another place and reports success"
                 .into(),
-            format!("write \"/{}\"", pointer.replace('.', "/")).into(),
+            format!("write {}", quoted(&format!("/{}", pointer.replace('.', "/")))).into(),
         ),
         PointerFault::Escape => (
             "in a JSON pointer ~ stands only in ~0, a tilde, and ~1, a slash".into(),
-            format!("write \"{}\"", pointer.replace('~', "~0")).into(),
+            format!("write {}", quoted(&pointer.replace('~', "~0"))).into(),
         ),
     };
     Fault {
         field: field.into(),
         reason: CauseReason::Invalid,
-        value: Some(format!("{pointer:?}")),
+        value: Some(quoted(pointer)),
         detail,
         remedy,
     }
@@ -276,6 +358,17 @@ const CASES: &[Case] = &[
             "patch-value-json-invalid",
             "spec.installConfigPatches[0].valueJSON",
         )],
+    ),
+    Case::customization(
+        "warns_of_value_beside_value_json",
+        r#"{"spec":{"installConfigPatches":[{"op":"add","path":"/a","value":"b","valueJSON":"[1]"}]}}"#,
+        &[("patch-value-ignored", "spec.installConfigPatches[0].value")],
+    ),
+    Case::customization(
+        "accepts_empty_value_beside_the_other",
+        r#"{"spec":{"installConfigPatches":[
+            {"op":"add","path":"/a","value":"b","valueJSON":""},{"op":"add","path":"/a","value":"","valueJSON":"1"}]}}"#,
+        &[],
     ),
     Case::customization(
         "rejects_faults_in_manifest_patches",

@@ -1,14 +1,18 @@
 //! The inventory of a cluster pool.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::{
-    api::ClusterPool,
+    api::{
+        ClusterPool,
+        hive::{Inventory, InventoryEntry},
+    },
     case::Case,
-    change::Change,
-    finding::{CauseReason, Fault, Faults},
+    change::{Change, Operation},
+    finding::{CauseReason, Fault, Faults, quoted},
     rule::{Action, Check, ON_WRITE, Rule, Scope},
     topics::Topic,
+    view::{Pool, View},
 };
 
 /// The inventory of a cluster pool.
@@ -19,6 +23,16 @@ pub const TOPIC: Topic = Topic {
 };
 
 const RULES: &[Rule] = &[
+    Rule {
+        id: "inventory-not-a-list",
+        summary: "an inventory is a list of entries",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: false,
+        source: "Hive's CRD: the document's spec.inventory.ClusterDeploymentCustomizations shipped as spec.inventory",
+        check: Check::ClusterPool(not_a_list),
+    },
     Rule {
         id: "inventory-empty",
         summary: "an inventory that is given has an entry",
@@ -49,12 +63,68 @@ const RULES: &[Rule] = &[
         source: "ClusterPool inventory, Maintaining the lease: one holder for each customization",
         check: Check::ClusterPool(duplicate),
     },
+    Rule {
+        id: "inventory-name-unknown",
+        summary: "every inventory entry names a customization that exists",
+        operations: ON_WRITE,
+        action: Action::Warn,
+        scope: Scope::Cluster,
+        overridable: false,
+        source: "ClusterPool inventory, Validation: a reference to a ClusterDeploymentCustomization that does not exist",
+        check: Check::ClusterPool(name_unknown),
+    },
+    // Best effort: of two pools that are written at the same moment, neither sees the other.
+    Rule {
+        id: "inventory-shared",
+        summary: "a customization is in the inventory of one pool",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Cluster,
+        overridable: true,
+        source: "ClusterPool inventory, Maintaining the lease; Hive: a pool frees the leases of another on its entries",
+        check: Check::ClusterPool(shared),
+    },
 ];
 
 const FIELD: &str = "spec.inventory";
 
+fn not_a_list(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
+    let inventory = change.new.spec.inventory.as_ref();
+    let Some(inventory) = inventory.filter(|given| given.is_object()) else {
+        return;
+    };
+    faults.push(Fault {
+        field: FIELD.into(),
+        reason: CauseReason::Invalid,
+        value: Some("{...}".to_owned()),
+        detail: format!(
+            "an object; it shipped as a list, without {}",
+            Inventory::DOCUMENTED
+        )
+        .into(),
+        remedy: format!("write inventory: [{}]", shown(inventory)).into(),
+    });
+}
+
+/// The first few entries as YAML.
+fn shown(inventory: &Inventory) -> String {
+    const SHOWN: usize = 3;
+    let mut entries: Vec<_> = inventory
+        .names()
+        .take(SHOWN)
+        .map(|name| format!("{{name: {}}}", quoted(name)))
+        .collect();
+    if entries.is_empty() {
+        entries.push("{name: NAME}".to_owned());
+    } else if inventory.names().nth(SHOWN).is_some() {
+        entries.push("...".to_owned());
+    }
+    entries.join(", ")
+}
+
 fn empty(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
-    if change.new.spec.inventory.as_ref().is_some_and(Vec::is_empty) {
+    let inventory = change.new.spec.inventory.as_ref();
+    if inventory.is_some_and(|given| given.is_empty() && !given.is_object()) {
         faults.push(Fault {
             field: FIELD.into(),
             reason: CauseReason::Invalid,
@@ -86,7 +156,7 @@ fn duplicate(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
             faults.push(Fault {
                 field: format!("{FIELD}[{index}].name").into(),
                 reason: CauseReason::Duplicate,
-                value: Some(format!("{:?}", entry.name)),
+                value: Some(quoted(&entry.name)),
                 detail: "a customization serves one cluster at a time, so naming it twice adds none".into(),
                 remedy: "remove this entry, or name another customization".into(),
             });
@@ -94,7 +164,147 @@ fn duplicate(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
     }
 }
 
+/// The entries that this write brings, with their places; none where it is not known what was there.
+fn added<'c>(change: &Change<'c, ClusterPool<'_>>) -> impl Iterator<Item = (usize, &'c InventoryEntry)> {
+    let known: HashSet<_> = change.old.iter().flat_map(|old| names(old)).collect();
+    let unknown = change.operation == Operation::Update && change.old.is_none();
+    let inventory = change.new.spec.inventory.as_ref().filter(|_| !unknown);
+    let entries = inventory.into_iter().flatten().enumerate();
+    entries.filter(move |(_, entry)| !entry.name.is_empty() && !known.contains(entry.name.as_str()))
+}
+
+fn names<'c>(pool: &'c ClusterPool<'_>) -> impl Iterator<Item = &'c str> {
+    pool.spec.inventory.iter().flat_map(Inventory::names)
+}
+
+fn name_unknown(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
+    let mut added = added(change).peekable();
+    if added.peek().is_none() {
+        return;
+    }
+    let Some(existing) = change.context.view.and_then(|view| view.customizations.get()) else {
+        return;
+    };
+    let existing: HashSet<_> = existing.iter().map(String::as_str).collect();
+    for (index, entry) in added.filter(|(_, entry)| !existing.contains(entry.name.as_str())) {
+        faults.push(Fault {
+            field: format!("{FIELD}[{index}].name").into(),
+            reason: CauseReason::NotFound,
+            value: Some(quoted(&entry.name)),
+            detail: "no such customization".into(),
+            remedy: "create it, or name another: the entry makes no cluster until then".into(),
+        });
+    }
+}
+
+fn shared(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
+    let mut added = added(change).peekable();
+    if added.peek().is_none() {
+        return;
+    }
+    let Some(others) = change.context.view.and_then(|view| view.pools.get()) else {
+        return;
+    };
+    let name = change.new.metadata.name.as_deref();
+    let mut taken = HashMap::new();
+    let others = others.iter().filter(|pool| Some(pool.name.as_str()) != name);
+    for pool in others.filter(|pool| !pool.deleting) {
+        let entries = pool.inventory.iter().map(String::as_str);
+        taken.extend(entries.map(|entry| (entry, pool.name.as_str())));
+    }
+    for (index, entry) in added {
+        if let Some(pool) = taken.get(entry.name.as_str()) {
+            faults.push(Fault {
+                field: format!("{FIELD}[{index}].name").into(),
+                reason: CauseReason::Forbidden,
+                value: Some(quoted(&entry.name)),
+                detail: format!(
+                    "ClusterPool {pool} lists it too, and each would free the other's leases on it"
+                )
+                .into(),
+                remedy: format!("remove it from ClusterPool {pool} first, or name another customization")
+                    .into(),
+            });
+        }
+    }
+}
+
+fn customizations(names: &[&str]) -> View {
+    View {
+        customizations: names
+            .iter()
+            .map(|&name| name.to_owned())
+            .collect::<Vec<_>>()
+            .into(),
+        ..View::default()
+    }
+}
+
+fn other_pool(inventory: &[&str], deleting: bool) -> View {
+    let pool = Pool {
+        name: "other".to_owned(),
+        inventory: inventory.iter().map(|&name| name.to_owned()).collect(),
+        deleting,
+    };
+    View {
+        pools: vec![pool].into(),
+        ..View::default()
+    }
+}
+
 const CASES: &[Case] = &[
+    Case::pool(
+        "rejects_the_documents_own_spelling",
+        r#"{"spec":{"inventory":{"ClusterDeploymentCustomizations":[
+            {"name":"foo-cluster-deployment-customization"},{"name":"bar-cluster-deployment-customization"}]}}}"#,
+        &[("inventory-not-a-list", FIELD)],
+    ),
+    Case::pool(
+        "rejects_duplicate_and_missing_name_in_the_documents_spelling",
+        r#"{"spec":{"inventory":{"clusterDeploymentCustomizations":[
+            {"name":"a"},{"name":""},{"name":"b"},{"name":"c"},{"name":"d"},{"name":"a"}]}}}"#,
+        &[
+            ("inventory-not-a-list", FIELD),
+            ("inventory-name-empty", "spec.inventory[1].name"),
+            ("inventory-duplicate", "spec.inventory[5].name"),
+        ],
+    ),
+    Case::pool(
+        "rejects_an_object_without_entries",
+        r#"{"spec":{"inventory":{"name":"a"}}}"#,
+        &[("inventory-not-a-list", FIELD)],
+    ),
+    Case::pool("accepts_customizations_that_exist", "{}", &[]).seeing(|| customizations(&["foo"])),
+    Case::pool("accepts_entries_when_nothing_can_be_read", "{}", &[]),
+    Case::pool(
+        "warns_of_unknown_customization",
+        r#"{"spec":{"inventory":[{"name":"foo"},{"name":"bra"}]}}"#,
+        &[("inventory-name-unknown", "spec.inventory[1].name")],
+    )
+    .seeing(|| customizations(&["foo", "bar"])),
+    Case::pool_update(
+        "accepts_unknown_customization_that_was_there",
+        "{}",
+        r#"{"metadata":{"labels":{"a":"b"}}}"#,
+        &[],
+    )
+    .seeing(|| customizations(&[])),
+    Case::pool(
+        "rejects_customization_of_another_pool",
+        "{}",
+        &[("inventory-shared", "spec.inventory[0].name")],
+    )
+    .seeing(|| other_pool(&["foo"], false)),
+    Case::pool_update(
+        "rejects_adding_customization_of_another_pool",
+        "{}",
+        r#"{"spec":{"inventory":[{"name":"foo"},{"name":"bar"}]}}"#,
+        &[("inventory-shared", "spec.inventory[1].name")],
+    )
+    .seeing(|| other_pool(&["foo", "bar"], false)),
+    Case::pool("accepts_customization_of_a_pool_being_deleted", "{}", &[])
+        .seeing(|| other_pool(&["foo"], true)),
+    Case::pool("accepts_pool_beside_another", "{}", &[]).seeing(|| other_pool(&["bar"], false)),
     Case::pool("accepts_no_inventory", r#"{"spec":{"inventory":null}}"#, &[]),
     Case::pool(
         "accepts_two_entries",

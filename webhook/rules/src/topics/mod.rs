@@ -4,11 +4,13 @@ pub mod certificates;
 pub mod control_plane_ref;
 pub mod coredns;
 pub mod customization;
+pub mod customization_lease;
 pub mod deletion;
 pub mod disk_setup;
 pub mod etcd;
 pub mod extra_args;
 pub mod files;
+pub mod hive_names;
 pub mod ignition;
 pub mod images;
 pub mod immutability;
@@ -16,7 +18,11 @@ pub mod infrastructure;
 pub mod init_and_join;
 pub mod inventory;
 pub mod machine_metadata;
+pub mod manifest_glob;
 pub mod naming;
+pub mod pool_change;
+pub mod pool_reference;
+pub mod pool_spec;
 pub mod replicas;
 pub mod rollout;
 pub mod scale_with_upgrade;
@@ -62,8 +68,14 @@ pub static TOPICS: &[Topic] = &[
     machine_metadata::TOPIC,
     taints::TOPIC,
     naming::TOPIC,
+    hive_names::TOPIC,
+    pool_spec::TOPIC,
     inventory::TOPIC,
+    pool_change::TOPIC,
     customization::TOPIC,
+    manifest_glob::TOPIC,
+    customization_lease::TOPIC,
+    pool_reference::TOPIC,
 ];
 
 /// All rules, in table order.

@@ -1,6 +1,7 @@
 //! `ClusterDeploymentCustomization`.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 
 use super::{Condition, LocalReference};
 use crate::api::Metadata;
@@ -14,6 +15,18 @@ pub struct ClusterDeploymentCustomization<'a> {
     /// The desired state.
     #[serde(default)]
     pub spec: ClusterDeploymentCustomizationSpec,
+    /// The lease on it.
+    #[serde(default, deserialize_with = "readable")]
+    pub status: Option<ClusterDeploymentCustomizationStatus>,
+}
+
+/// A status that cannot be read counts as none: nobody writes it with the object, and the design document's own
+/// sample has another shape.
+fn readable<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<ClusterDeploymentCustomizationStatus>, D::Error> {
+    let text = <&RawValue>::deserialize(deserializer)?.get();
+    Ok(serde_json::from_str(text).ok())
 }
 
 /// The patches that make one cluster of a pool differ from the next.
@@ -100,4 +113,20 @@ pub struct ClusterDeploymentCustomizationStatus {
     /// The install-config that was last made with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_applied_configuration: Option<String>,
+}
+
+impl ClusterDeploymentCustomizationStatus {
+    /// Whether it is leased: marked so, or with a reference.
+    pub fn is_leased(&self) -> bool {
+        let reserved = |condition: &Condition| condition.kind == "Available" && condition.status == "False";
+        self.conditions.iter().flatten().any(reserved)
+            || self.holder().is_some()
+            || self.cluster_pool_ref.as_ref().is_some_and(LocalReference::is_set)
+    }
+
+    /// The `ClusterDeployment` that it says holds the lease.
+    pub fn holder(&self) -> Option<&str> {
+        let holder = self.cluster_deployment_ref.as_ref()?;
+        holder.is_set().then_some(holder.name.as_str())
+    }
 }

@@ -5,6 +5,33 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::LocalReference;
+use crate::api::Metadata;
+
+/// One cluster, as rules see it.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct ClusterDeployment<'a> {
+    /// Object metadata.
+    #[serde(borrow, default)]
+    pub metadata: Metadata<'a>,
+    /// The desired state.
+    #[serde(default)]
+    pub spec: Option<PoolMembership>,
+}
+
+/// What rules read of a [`ClusterDeploymentSpec`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct PoolMembership {
+    /// The pool it was made for.
+    pub cluster_pool_ref: Option<ClusterPoolReference>,
+}
+
+impl ClusterDeployment<'_> {
+    /// The pool it was made for.
+    pub fn pool(&self) -> Option<&ClusterPoolReference> {
+        self.spec.as_ref()?.cluster_pool_ref.as_ref()
+    }
+}
 
 /// What is asked of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -59,6 +86,19 @@ pub struct ClusterPoolReference {
     /// The inventory entry it was made with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_deployment_customization: Option<LocalReference>,
+}
+
+impl ClusterPoolReference {
+    /// The claim that has it; an empty name means none.
+    pub fn claim(&self) -> Option<&str> {
+        self.claim_name.as_deref().filter(|claim| !claim.is_empty())
+    }
+
+    /// The inventory entry it was made with; an empty name means none.
+    pub fn customization(&self) -> Option<&str> {
+        let customization = self.cluster_deployment_customization.as_ref()?;
+        customization.is_set().then_some(customization.name.as_str())
+    }
 }
 
 /// What is known of a cluster: nothing that we read.

@@ -9,6 +9,7 @@ mod condition;
 mod crds;
 mod customization;
 mod deployment;
+mod inventory;
 mod pool;
 
 pub use claim::*;
@@ -17,6 +18,7 @@ pub use condition::*;
 pub use crds::custom_resource_definitions;
 pub use customization::*;
 pub use deployment::*;
+pub use inventory::*;
 pub use pool::*;
 
 use serde::{Deserialize, Serialize};
@@ -34,4 +36,11 @@ pub struct LocalReference {
     /// The name; empty means none.
     #[serde(default)]
     pub name: String,
+}
+
+impl LocalReference {
+    /// Whether it names an object.
+    pub fn is_set(&self) -> bool {
+        !self.name.is_empty()
+    }
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{HiveCondition, LocalReference};
+use super::{HiveCondition, Inventory, LocalReference};
 use crate::api::Metadata;
 
 /// A pool of clusters made ahead of their use, as rules see it.
@@ -70,7 +70,8 @@ pub struct ClusterPoolSpec {
     pub customization_ref: Option<LocalReference>,
     /// The customizations that clusters of this pool take, one each.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub inventory: Option<Vec<InventoryEntry>>,
+    #[cfg_attr(feature = "schema", schemars(with = "Option<Vec<InventoryEntry>>"))]
+    pub inventory: Option<Inventory>,
 }
 
 /// The name of a `ClusterImageSet`.

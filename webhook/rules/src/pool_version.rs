@@ -1,0 +1,225 @@
+//! The version of a pool: Hive marks every cluster that it makes with it, and replaces unclaimed ones whose mark
+//! differs from the pool's own.
+//!
+//! It is a hash over Go values, field by field in the order of Go's types (Hive, `calculatePoolVersion`). That order
+//! is known, and held against Hive's own tests, for AWS and `OpenStack`; a pool of another platform has a version that
+//! we cannot tell.
+
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
+
+use crate::api::hive::{ClusterPoolSpec, LocalReference};
+
+type Hash = [u8; 8];
+
+/// The annotation of a `ClusterDeployment` that holds the version of the pool it was made from.
+pub const ANNOTATION: &str = "hive.openshift.io/cluster-pool-spec-hash";
+
+/// A nil pointer, an empty string or list.
+const NOTHING: Hash = OFFSET_BASIS.to_be_bytes();
+/// Of FNV-1a with 64 bits.
+const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+/// Of FNV-1a with 64 bits.
+const PRIME: u64 = 0x0100_0000_01b3;
+
+/// The version of a pool, 16 hexadecimal digits; none where it cannot be told.
+pub fn pool_version(spec: &ClusterPoolSpec) -> Option<String> {
+    let mut bytes = [
+        platform(&spec.platform)?,
+        text(&spec.base_domain),
+        structure(&[text(&spec.image_set_ref.name)]),
+        optional(spec.install_config_secret_template_ref.as_ref()),
+        optional(spec.customization_ref.as_ref()),
+    ]
+    .concat();
+    if spec.inventory.is_some() {
+        bytes.extend(b"hasInventory");
+    }
+    // A list of bytes is hashed as one of numbers.
+    let numbers = bytes.iter().map(|byte| fnv1a(&u64::from(*byte).to_be_bytes()));
+    let version = structure(&numbers.collect::<Vec<_>>());
+    Some(format!("{:016x}", u64::from_be_bytes(version)))
+}
+
+/// Go's `Platform`: AWS, Azure, `BareMetal`, GCP, `OpenStack` and five more.
+fn platform(platform: &Map<String, Value>) -> Option<Hash> {
+    let mut given = platform.iter().filter(|(_, value)| !value.is_null());
+    let (Some((name, value)), None) = (given.next(), given.next()) else {
+        return None;
+    };
+    let (place, value) = match name.as_str() {
+        "aws" => (0, read::<Aws>(value)?.hash()?),
+        "openstack" => (4, read::<OpenStack>(value)?.hash()),
+        _ => return None,
+    };
+    let mut fields = [NOTHING; 10];
+    *fields.get_mut(place)? = value;
+    Some(structure(&fields))
+}
+
+/// Fails on a field that we do not know, for we do not know its place.
+fn read<T: DeserializeOwned>(platform: &Value) -> Option<T> {
+    serde_json::from_value(platform.clone()).ok()
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+struct Aws {
+    credentials_secret_ref: LocalReference,
+    credentials_assume_role: Option<AssumeRole>,
+    region: String,
+    user_tags: Option<Map<String, Value>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct AssumeRole {
+    #[serde(rename = "roleARN")]
+    role_arn: String,
+    #[serde(rename = "externalID")]
+    external_id: String,
+}
+
+impl Aws {
+    fn hash(&self) -> Option<Hash> {
+        // In which order Hive hashes tags is not known.
+        let tags = self.user_tags.as_ref().is_none_or(Map::is_empty);
+        let role = self.credentials_assume_role.as_ref();
+        let role = role.map(|role| structure(&[text(&role.role_arn), text(&role.external_id)]));
+        tags.then(|| {
+            structure(&[
+                reference(&self.credentials_secret_ref),
+                role.unwrap_or(NOTHING),
+                text(&self.region),
+                NOTHING,
+                NOTHING,
+            ])
+        })
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+struct OpenStack {
+    credentials_secret_ref: LocalReference,
+    certificates_secret_ref: Option<LocalReference>,
+    cloud: String,
+    trunk_support: bool,
+}
+
+impl OpenStack {
+    fn hash(&self) -> Hash {
+        structure(&[
+            reference(&self.credentials_secret_ref),
+            optional(self.certificates_secret_ref.as_ref()),
+            text(&self.cloud),
+            text(if self.trunk_support { "1" } else { "0" }),
+        ])
+    }
+}
+
+fn reference(reference: &LocalReference) -> Hash {
+    structure(&[text(&reference.name)])
+}
+
+fn optional(pointer: Option<&LocalReference>) -> Hash {
+    pointer.map_or(NOTHING, reference)
+}
+
+fn text(text: &str) -> Hash {
+    fnv1a(text.as_bytes())
+}
+
+fn structure(fields: &[Hash]) -> Hash {
+    fnv1a(fields.as_flattened())
+}
+
+fn fnv1a(bytes: &[u8]) -> Hash {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(PRIME);
+    bytes.iter().fold(OFFSET_BASIS, step).to_be_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn spec(edit: impl FnOnce(&mut Value)) -> ClusterPoolSpec {
+        let mut spec = json!({
+            "platform": {"aws": {"credentialsSecretRef": {"name": "aws-creds"}, "region": "region"}},
+            "baseDomain": "test-domain",
+            "imageSetRef": {"name": "test-image-set"},
+            "size": 3
+        });
+        edit(&mut spec);
+        serde_json::from_value(spec).unwrap()
+    }
+
+    fn version(edit: impl FnOnce(&mut Value)) -> Option<String> {
+        pool_version(&spec(edit))
+    }
+
+    /// Hive, `TestReconcileClusterPool`.
+    #[test]
+    fn hives_own_vectors() {
+        let inventory = |spec: &mut Value| spec["inventory"] = json!([{"name": "test-cdc-1"}]);
+        let customization =
+            |spec: &mut Value| spec["customizationRef"] = json!({"name": "non-inventory-cdc"});
+        let open_stack = |spec: &mut Value| {
+            spec["platform"] =
+                json!({"openstack": {"credentialsSecretRef": {"name": "aws-creds"}, "cloud": ""}});
+        };
+        for (found, expected) in [
+            (version(|_| {}), "04a8f79a4a2e9733"),
+            (version(inventory), "a6dcbd6776a3c92b"),
+            (
+                version(|spec| {
+                    inventory(spec);
+                    customization(spec);
+                }),
+                "f1a16535dbc27559",
+            ),
+            (version(customization), "564f99a732a771e9"),
+            (
+                version(|spec| {
+                    inventory(spec);
+                    open_stack(spec);
+                }),
+                "0be50b7ba396d313",
+            ),
+        ] {
+            assert_eq!(found.as_deref(), Some(expected));
+        }
+    }
+
+    #[test]
+    fn size_and_entries_do_not_count() {
+        let one = version(|spec| spec["inventory"] = json!([{"name": "a"}]));
+        let other = version(|spec| {
+            spec["inventory"] = json!([{"name": "b"}, {"name": "c"}]);
+            spec["size"] = json!(7);
+        });
+        assert_eq!(one, other);
+        assert!(one.is_some());
+    }
+
+    #[test]
+    fn a_platform_that_we_do_not_know_has_none() {
+        for platform in [
+            json!({}),
+            json!({"vsphere": {}}),
+            json!({"aws": {}, "openstack": {}}),
+            json!({"aws": {"privateLink": {"enabled": true}}}),
+            json!({"aws": {"userTags": {"a": "b"}}}),
+            json!({"openstack": {"new": 1}}),
+            json!({"openstack": "cloud"}),
+        ] {
+            assert_eq!(
+                version(|spec| spec["platform"] = platform.clone()),
+                None,
+                "{platform}"
+            );
+        }
+    }
+}

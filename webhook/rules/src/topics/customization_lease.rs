@@ -1,0 +1,206 @@
+//! What may become of a customization while a cluster has it.
+
+use jiff::Timestamp;
+
+use crate::{
+    api::{ClusterDeploymentCustomization, hive::ClusterDeploymentCustomizationStatus},
+    case::Case,
+    change::Change,
+    finding::{CauseReason, Fault, Faults, quoted},
+    rule::{Action, Check, ON_DELETE, ON_UPDATE, Rule, Scope},
+    topics::Topic,
+    view::{ClusterDeployment, Lease, View},
+};
+
+/// What may become of a customization while a cluster has it.
+pub const TOPIC: Topic = Topic {
+    name: "customization-lease",
+    rules: RULES,
+    cases: CASES,
+};
+
+const RULES: &[Rule] = &[
+    Rule {
+        id: "spec-changed-while-leased",
+        summary: "a customization keeps its patches while a cluster has it",
+        operations: ON_UPDATE,
+        action: Action::Warn,
+        scope: Scope::Transition,
+        overridable: false,
+        source: "Hive, clusterpool_controller.go: patches are applied once, when the cluster is made",
+        check: Check::Customization(changed),
+    },
+    Rule {
+        id: "customization-in-use",
+        summary: "a customization is not deleted while a cluster has it",
+        operations: ON_DELETE,
+        action: Action::Deny,
+        scope: Scope::Cluster,
+        overridable: true,
+        source: "ClusterPool inventory, Maintaining the lease of the ClusterDeploymentCustomization",
+        check: Check::Customization(in_use),
+    },
+];
+
+fn changed(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut Faults) {
+    let Some(old) = change.old.filter(|old| old.spec != change.new.spec) else {
+        return;
+    };
+    let Some(lease) = old.status.as_ref().filter(|status| status.is_leased()) else {
+        return;
+    };
+    faults.push(Fault {
+        field: "spec".into(),
+        reason: CauseReason::Forbidden,
+        value: None,
+        detail: format!("leased{}: the change counts from its next lease on", by(lease)).into(),
+        remedy: "replace that cluster to give it the new patches".into(),
+    });
+}
+
+fn by(lease: &ClusterDeploymentCustomizationStatus) -> String {
+    lease
+        .holder()
+        .map_or_else(String::new, |holder| format!(" by {}", quoted(holder)))
+}
+
+fn in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut Faults) {
+    let customization = change.new;
+    let Some(name) = customization
+        .metadata
+        .name
+        .as_deref()
+        .filter(|_| !customization.metadata.is_deleting())
+    else {
+        return;
+    };
+    // What cannot be read is let through: an outage never blocks a deletion.
+    let Some(view) = change.context.view else { return };
+    let (terminating, clusters) = (view.namespace_terminating.get(), view.cluster_deployments.get());
+    let lease = view.lease.get();
+    if terminating != Some(&false) {
+        return;
+    }
+    let mut clusters_with_it = clusters
+        .into_iter()
+        .flatten()
+        .filter(|cluster| cluster.customization.as_deref() == Some(name));
+    let fault = |detail: String, remedy: String| Fault {
+        field: "spec".into(),
+        reason: CauseReason::Forbidden,
+        value: None,
+        detail: detail.into(),
+        remedy: remedy.into(),
+    };
+    if let Some(ClusterDeployment { name: cluster, .. }) = clusters_with_it.next() {
+        faults.push(fault(
+            format!("ClusterDeployment {cluster} has it, and its names and addresses would look free"),
+            format!("delete that first: kubectl delete clusterdeployment {cluster} -n {cluster}"),
+        ));
+    } else if let Some(Some(lease)) = lease
+        && is_valid(lease, change.context.now)
+    {
+        let holder = quoted(&lease.holder);
+        let until = lease
+            .expires
+            .map_or_else(String::new, |until| format!(" until {until}"));
+        faults.push(fault(
+            format!("leased by {holder}{until}, so its names and addresses are not free"),
+            format!("release it first: kubectl kcp pool release cdc/{name} --cluster-deployment {holder}"),
+        ));
+    } else if let (Some(status), Some(_), Some(_)) = (&customization.status, clusters, lease)
+        && status.is_leased()
+    {
+        let detail = format!(
+            "its lease{} was never released, and the holder is gone",
+            by(status)
+        );
+        let remedy = "see that its names and addresses are free before you use them again".to_owned();
+        faults.push_at_most(Action::Warn, fault(detail, remedy));
+    }
+}
+
+/// Whether it has not expired. One that does not say when it does never does.
+fn is_valid(lease: &Lease, now: Option<Timestamp>) -> bool {
+    match (lease.expires, now) {
+        (Some(expires), Some(now)) => expires > now,
+        (None, _) => true,
+        (Some(_), None) => false,
+    }
+}
+
+fn view(cluster: Option<&str>, lease: Option<Lease>, terminating: bool) -> View {
+    let cluster = cluster.map(|name| ClusterDeployment {
+        name: name.to_owned(),
+        pool: "pool".to_owned(),
+        customization: Some("example".to_owned()),
+        ..ClusterDeployment::default()
+    });
+    View {
+        cluster_deployments: cluster.into_iter().collect::<Vec<_>>().into(),
+        lease: lease.into(),
+        namespace_terminating: terminating.into(),
+        ..View::default()
+    }
+}
+
+/// A Lease that ends then.
+fn lease(expires: Option<&str>) -> Lease {
+    Lease {
+        holder: "us".to_owned(),
+        expires: expires.and_then(|expires| expires.parse().ok()),
+    }
+}
+
+const LEASED: &str = r#"{"status":{"clusterDeploymentRef":{"name":"us"},"clusterPoolRef":{"name":"pool"},"conditions":[
+    {"type":"Available","status":"False","reason":"Reserved","message":"reserved","lastTransitionTime":"2026-05-01T00:00:00Z"}]}}"#;
+const RESERVED: &str = r#"{"status":{"conditions":[
+    {"type":"Available","status":"False","reason":"Reserved","message":"reserved","lastTransitionTime":"2026-05-01T00:00:00Z"}]}}"#;
+const AVAILABLE: &str = r#"{"status":{"clusterDeploymentRef":null,"conditions":[
+    {"type":"Available","status":"True","reason":"Available","message":"available","lastTransitionTime":"2026-05-01T00:00:00Z"}]}}"#;
+const DELETING: &str = r#"{"metadata":{"deletionTimestamp":"2026-06-01T11:00:00Z"}}"#;
+const PATCH: &str = r#"{"spec":{"installConfigPatches":[{"op":"remove","path":"/a"}]}}"#;
+const IN_USE: &[(&str, &str)] = &[("customization-in-use", "spec")];
+const CHANGED: &[(&str, &str)] = &[("spec-changed-while-leased", "spec")];
+
+const CASES: &[Case] = &[
+    Case::customization_update("warns_of_change_while_leased", LEASED, PATCH, CHANGED),
+    Case::customization_update("warns_of_change_while_reserved", RESERVED, PATCH, CHANGED),
+    Case::customization_update("accepts_change_while_available", AVAILABLE, PATCH, &[]),
+    Case::customization_update("accepts_change_before_any_lease", "{}", PATCH, &[]),
+    Case::customization_update(
+        "accepts_label_while_leased",
+        LEASED,
+        r#"{"metadata":{"labels":{"a":"b"}}}"#,
+        &[],
+    ),
+    Case::customization_update(
+        "accepts_change_when_the_status_is_the_documents_own",
+        r#"{"status":{"conditions":[{"lastProbeTime":"2020-11-05T14:49:26Z","status":false,"type":"Available"}]}}"#,
+        PATCH,
+        &[],
+    ),
+    Case::customization_delete("rejects_deletion_with_cluster", LEASED, IN_USE)
+        .seeing(|| view(Some("us"), None, false)),
+    Case::customization_delete(
+        "rejects_deletion_with_cluster_that_the_status_does_not_tell",
+        "{}",
+        IN_USE,
+    )
+    .seeing(|| view(Some("us"), None, false)),
+    Case::customization_delete("rejects_deletion_with_lease_for_good", LEASED, IN_USE)
+        .seeing(|| view(None, Some(lease(None)), false)),
+    Case::customization_delete("rejects_deletion_with_lease_for_a_while", LEASED, IN_USE)
+        .seeing(|| view(None, Some(lease(Some("2026-06-01T12:00:01Z"))), false)),
+    Case::customization_delete("warns_of_deletion_with_expired_lease", LEASED, IN_USE)
+        .seeing(|| view(None, Some(lease(Some("2026-06-01T12:00:00Z"))), false)),
+    Case::customization_delete("warns_of_deletion_of_one_that_nobody_holds", RESERVED, IN_USE)
+        .seeing(|| view(None, None, false)),
+    Case::customization_delete("accepts_deletion_while_available", AVAILABLE, &[])
+        .seeing(|| view(None, None, false)),
+    Case::customization_delete("accepts_deletion_with_its_namespace", LEASED, &[])
+        .seeing(|| view(Some("us"), Some(lease(None)), true)),
+    Case::customization_delete("accepts_second_deletion", DELETING, &[])
+        .seeing(|| view(Some("us"), Some(lease(None)), false)),
+    Case::customization_delete("accepts_deletion_when_nothing_can_be_read", LEASED, &[]),
+];

@@ -1,0 +1,93 @@
+//! Names that other names are made from.
+
+use crate::{
+    api::{ClusterDeploymentCustomization, ClusterPool, Metadata},
+    case::Case,
+    change::Change,
+    finding::{CauseReason, Fault, Faults, quoted},
+    rule::{Action, Check, ON_CREATE, Rule, Scope},
+    topics::Topic,
+};
+
+/// Names that other names are made from.
+pub const TOPIC: Topic = Topic {
+    name: "hive-names",
+    rules: RULES,
+    cases: CASES,
+};
+
+const RULES: &[Rule] = &[
+    Rule {
+        id: "pool-name-too-long",
+        summary: "a pool's name has at most 63 characters",
+        operations: ON_CREATE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: false,
+        source: "Hive, validating webhook of ClusterPool",
+        check: Check::ClusterPool(pool),
+    },
+    Rule {
+        id: "customization-name-too-long",
+        summary: "a customization's name has at most 63 characters",
+        operations: ON_CREATE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: false,
+        source: "Hive, validating webhook of ClusterDeploymentCustomization",
+        check: Check::Customization(customization),
+    },
+];
+
+/// The longest label, in characters.
+const LONGEST: usize = 63;
+
+fn pool(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
+    let detail = "Hive labels the pool's clusters with its name, and a label has at most 63 characters";
+    faults_of(&change.new.metadata, detail, faults);
+}
+
+fn customization(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut Faults) {
+    faults_of(
+        &change.new.metadata,
+        "Hive takes names of at most 63 characters",
+        faults,
+    );
+}
+
+fn faults_of(metadata: &Metadata<'_>, detail: &'static str, faults: &mut Faults) {
+    let Some(name) = metadata.name.as_deref().filter(|name| name.len() > LONGEST) else {
+        return;
+    };
+    faults.push(Fault {
+        field: "metadata.name".into(),
+        reason: CauseReason::TooLong,
+        value: Some(quoted(name)),
+        detail: detail.into(),
+        remedy: format!("shorten it by {}", name.len() - LONGEST).into(),
+    });
+}
+
+const CASES: &[Case] = &[
+    Case::pool(
+        "accepts_pool_of_63",
+        r#"{"metadata":{"name":"pool-5678901234567890123456789012345678901234567890123456789012"}}"#,
+        &[],
+    ),
+    Case::pool(
+        "rejects_pool_of_64",
+        r#"{"metadata":{"name":"pool-56789012345678901234567890123456789012345678901234567890123"}}"#,
+        &[("pool-name-too-long", "metadata.name")],
+    ),
+    Case::pool_update(
+        "accepts_long_pool_that_exists",
+        r#"{"metadata":{"name":"pool-56789012345678901234567890123456789012345678901234567890123"}}"#,
+        r#"{"metadata":{"labels":{"a":"b"}}}"#,
+        &[],
+    ),
+    Case::customization(
+        "rejects_customization_of_64",
+        r#"{"metadata":{"name":"foo-456789012345678901234567890123456789012345678901234567890123"}}"#,
+        &[("customization-name-too-long", "metadata.name")],
+    ),
+];

@@ -1,0 +1,244 @@
+//! Which of the installer's manifests a customization patches: a glob in the syntax of Go's `filepath.Match`.
+
+use crate::{
+    api::ClusterDeploymentCustomization,
+    case::Case,
+    change::Change,
+    finding::{CauseReason, Fault, Faults, quoted},
+    rule::{Action, Check, ON_WRITE, Rule, Scope},
+    topics::Topic,
+};
+
+/// Which of the installer's manifests a customization patches.
+pub const TOPIC: Topic = Topic {
+    name: "manifest-glob",
+    rules: RULES,
+    cases: CASES,
+};
+
+const RULES: &[Rule] = &[
+    Rule {
+        id: "glob-malformed",
+        summary: "a glob can be read",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: false,
+        source: "Go, path/filepath Match: ErrBadPattern",
+        check: Check::Customization(malformed),
+    },
+    Rule {
+        id: "glob-outside",
+        summary: "a glob stays in the installer's folder",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: false,
+        source: "Hive, ManifestSelector: a glob is relative to the installer's folder",
+        check: Check::Customization(outside),
+    },
+];
+
+/// Every glob with its field path.
+fn globs<'c>(
+    customization: &'c ClusterDeploymentCustomization<'_>,
+) -> impl Iterator<Item = (String, &'c str)> {
+    let patches = customization.spec.installer_manifest_patches.iter().flatten();
+    patches.enumerate().map(|(index, patch)| {
+        let field = format!("spec.installerManifestPatches[{index}].manifestSelector.glob");
+        (field, patch.manifest_selector.glob.as_str())
+    })
+}
+
+fn malformed(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut Faults) {
+    for (field, glob) in globs(change.new) {
+        if glob.is_empty() {
+            faults.push(Fault {
+                field: field.into(),
+                reason: CauseReason::Required,
+                value: None,
+                detail: "an empty glob names no manifest".into(),
+                remedy: "name one below the installer's folder, such as manifests/*.yaml".into(),
+            });
+        } else if let Err((detail, remedy)) = check(glob) {
+            faults.push(Fault {
+                field: field.into(),
+                reason: CauseReason::Invalid,
+                value: Some(quoted(glob)),
+                detail: detail.into(),
+                remedy: remedy.into(),
+            });
+        }
+    }
+}
+
+fn outside(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut Faults) {
+    for (field, glob) in globs(change.new) {
+        let (detail, remedy) = if glob.starts_with('/') {
+            (
+                "a glob is relative to the installer's folder, and this starts at the root",
+                "remove the leading slash",
+            )
+        } else if leaves(glob) {
+            (
+                "its .. leads out of the installer's folder",
+                "name manifests below it, such as manifests/*.yaml",
+            )
+        } else {
+            continue;
+        };
+        faults.push(Fault {
+            field: field.into(),
+            reason: CauseReason::Forbidden,
+            value: Some(quoted(glob)),
+            detail: detail.into(),
+            remedy: remedy.into(),
+        });
+    }
+}
+
+/// Whether a path, read from its start, is ever above the folder that it is relative to. No wildcard matches `..`.
+fn leaves(path: &str) -> bool {
+    let mut depth = 0_usize;
+    for step in path.split('/') {
+        match step {
+            "" | "." => {}
+            ".." => match depth.checked_sub(1) {
+                Some(above) => depth = above,
+                None => return true,
+            },
+            _ => depth += 1,
+        }
+    }
+    false
+}
+
+type Malformed = (&'static str, &'static str);
+
+const OPEN: Malformed = (
+    "[ opens a set of characters that ] does not close",
+    "close it, or write \\[ for the character",
+);
+const EMPTY: Malformed = (
+    "a set of characters is empty",
+    "put a character between [ and ], \\] for a bracket",
+);
+const RANGE: Malformed = (
+    "a range in [ ] lacks an end",
+    "write both ends, such as [a-z], or \\- for a hyphen",
+);
+const ESCAPE: Malformed = (
+    "\\ escapes nothing at the end",
+    "write \\\\ for a backslash, or remove it",
+);
+
+/// What Go's `filepath.Match` refuses. `*` and `?` are always right.
+fn check(glob: &str) -> Result<(), Malformed> {
+    let mut rest = glob.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '\\' => {
+                rest.next().ok_or(ESCAPE)?;
+            }
+            '[' => set(&mut rest)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Reads a set, from behind its `[` to behind its `]`.
+fn set(rest: &mut std::str::Chars<'_>) -> Result<(), Malformed> {
+    if rest.as_str().starts_with('^') {
+        rest.next();
+    }
+    let mut is_empty = true;
+    loop {
+        match rest.next().ok_or(OPEN)? {
+            ']' if is_empty => return Err(EMPTY),
+            ']' => return Ok(()),
+            '-' => return Err(RANGE),
+            '\\' => {
+                rest.next().ok_or(OPEN)?;
+            }
+            _ => {}
+        }
+        is_empty = false;
+        if rest.as_str().starts_with('-') {
+            rest.next();
+            match rest.next().ok_or(OPEN)? {
+                '-' | ']' => return Err(RANGE),
+                '\\' => {
+                    rest.next().ok_or(OPEN)?;
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+macro_rules! globs {
+    ($($glob:literal),+) => {
+        concat!(r#"{"spec":{"installerManifestPatches":["#, globs!(@ $($glob),+), "]}}")
+    };
+    (@ $glob:literal) => {
+        concat!(r#"{"manifestSelector":{"glob":""#, $glob, r#""},"patches":[{"op":"remove","path":"/a"}]}"#)
+    };
+    (@ $glob:literal, $($more:literal),+) => { concat!(globs!(@ $glob), ",", globs!(@ $($more),+)) };
+}
+
+const FIRST: &str = "spec.installerManifestPatches[0].manifestSelector.glob";
+const SECOND: &str = "spec.installerManifestPatches[1].manifestSelector.glob";
+
+const CASES: &[Case] = &[
+    Case::customization(
+        "accepts_globs",
+        globs!(
+            "manifests/*.yaml",
+            "*/99_openshift-[a-z]?[^0-9].yaml",
+            "a/../openshift/\\\\[x\\\\].yaml",
+            "./a"
+        ),
+        &[],
+    ),
+    Case::customization("rejects_no_glob", globs!(""), &[("glob-malformed", FIRST)]),
+    Case::customization(
+        "rejects_open_and_empty_set",
+        globs!("manifests/[a-z.yaml", "manifests/[].yaml"),
+        &[("glob-malformed", FIRST), ("glob-malformed", SECOND)],
+    ),
+    Case::customization(
+        "rejects_half_range_and_half_escape",
+        globs!("manifests/[a-].yaml", "manifests/a\\\\"),
+        &[("glob-malformed", FIRST), ("glob-malformed", SECOND)],
+    ),
+    Case::customization(
+        "rejects_way_out",
+        globs!("../auth/*", "manifests/../../x"),
+        &[("glob-outside", FIRST), ("glob-outside", SECOND)],
+    ),
+    Case::customization("rejects_absolute", globs!("/etc/*"), &[("glob-outside", FIRST)]),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+
+    /// Verdicts of Go 1.26 on `path.Match(glob, "")`, which reads a glob to its end. (It says the same as we do of
+    /// every glob of up to six of the characters `a[]^-\*/`.)
+    #[test]
+    fn as_go_judges() {
+        for glob in [
+            "*", "?", "**", "]", "a]", "-", "^", "[a]", "[^a]", "[a-b]", "[b-a]", "[[]", "[*]", "[?]",
+            "[^^]", "[\\]]", "[a\\-z]", "\\[", "\\*", "\\\\", "[ä-ü]", "[,-.]", "[/]",
+        ] {
+            assert!(check(glob).is_ok(), "{glob}");
+        }
+        for glob in [
+            "[", "[]", "[^]", "[]a]", "[^]a]", "[a", "[^", "[-]", "[-a]", "[a-]", "[a--]", "[\\", "[a\\",
+            "[a-\\", "\\", "a\\", "[a]b[", "[a-b-]", "[a-b-c]", "[]-a]",
+        ] {
+            assert!(check(glob).is_err(), "{glob}");
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! What a change of a pool does to the clusters that it has made.
+
+use std::collections::HashSet;
+
+use crate::{
+    api::{ClusterPool, hive::ClusterPoolSpec},
+    case::Case,
+    change::Change,
+    finding::{CauseReason, Fault, Faults},
+    pool_version::pool_version,
+    rule::{Action, Check, ON_UPDATE, Rule, Scope},
+    topics::Topic,
+    view::{ClusterDeployment, View},
+};
+
+/// What a change of a pool does to the clusters that it has made.
+pub const TOPIC: Topic = Topic {
+    name: "pool-change",
+    rules: RULES,
+    cases: CASES,
+};
+
+const RULES: &[Rule] = &[
+    Rule {
+        id: "pool-version-changed",
+        summary: "what clusters are made from stays, or unclaimed ones are replaced",
+        operations: ON_UPDATE,
+        action: Action::Warn,
+        scope: Scope::Transition,
+        overridable: false,
+        source: "ClusterPool inventory, Pool Version; Adding An Inventory; Deleting The Inventory",
+        check: Check::ClusterPool(version_changed),
+    },
+    Rule {
+        id: "inventory-entry-removed",
+        summary: "entries in use stay in the inventory, or unclaimed clusters are deleted",
+        operations: ON_UPDATE,
+        action: Action::Warn,
+        scope: Scope::Transition,
+        overridable: false,
+        source: "ClusterPool inventory, Removing An Entry from the Inventory",
+        check: Check::ClusterPool(entry_removed),
+    },
+];
+
+fn version_changed(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
+    let Some(old) = change.old else { return };
+    let changed = version_fields(&old.spec, &change.new.spec);
+    let Some(first) = changed.first() else { return };
+    let stale = match unclaimed(change).map(Iterator::count) {
+        Some(0) => return,
+        Some(1) => "1 unclaimed cluster becomes stale and is replaced".to_owned(),
+        Some(count) => format!("{count} unclaimed clusters become stale and are replaced"),
+        None => "unclaimed clusters become stale and are replaced".to_owned(),
+    };
+    let others = match changed.get(1..) {
+        Some([]) | None => String::new(),
+        Some(others) => format!(", as does that of {}", others.join(", ")),
+    };
+    faults.push(Fault {
+        field: format!("spec.{first}").into(),
+        reason: CauseReason::Forbidden,
+        value: None,
+        detail: stale.into(),
+        remedy: format!(
+            "leave {first} as it was to keep them: its change makes another pool version{others}"
+        )
+        .into(),
+    });
+}
+
+/// The fields of the pool's version that differ. Of an inventory it counts whether there is one.
+fn version_fields(old: &ClusterPoolSpec, new: &ClusterPoolSpec) -> Vec<&'static str> {
+    if let (Some(old), Some(new)) = (pool_version(old), pool_version(new))
+        && old == new
+    {
+        return Vec::new();
+    }
+    [
+        ("platform", old.platform != new.platform),
+        ("baseDomain", old.base_domain != new.base_domain),
+        ("imageSetRef", old.image_set_ref != new.image_set_ref),
+        (
+            "installConfigSecretTemplateRef",
+            old.install_config_secret_template_ref != new.install_config_secret_template_ref,
+        ),
+        ("customizationRef", old.customization_ref != new.customization_ref),
+        ("inventory", old.inventory.is_some() != new.inventory.is_some()),
+    ]
+    .into_iter()
+    .filter_map(|(field, differs)| differs.then_some(field))
+    .collect()
+}
+
+/// The pool's clusters that nobody has claimed, and that are there to stay.
+fn unclaimed<'c>(
+    change: &Change<'c, ClusterPool<'_>>,
+) -> Option<impl Iterator<Item = &'c ClusterDeployment>> {
+    let clusters = change.context.view?.cluster_deployments.get()?;
+    let pool = change.new.metadata.name.as_deref();
+    Some(clusters.iter().filter(move |cluster| {
+        Some(cluster.pool.as_str()) == pool && cluster.claim.is_none() && !cluster.deleting
+    }))
+}
+
+fn entry_removed(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
+    const SHOWN: usize = 3;
+    // An inventory that goes as a whole is another pool version.
+    let (Some(old), Some(new)) = (
+        change.old.and_then(|old| old.spec.inventory.as_ref()),
+        &change.new.spec.inventory,
+    ) else {
+        return;
+    };
+    let kept: HashSet<_> = new.names().collect();
+    let removed: HashSet<_> = old.names().filter(|name| !kept.contains(name)).collect();
+    if removed.is_empty() {
+        return;
+    }
+    let detail = match unclaimed(change) {
+        None => "unclaimed clusters made with the removed entries will be deleted".to_owned(),
+        Some(unclaimed) => {
+            let made_with_removed = |cluster: &&ClusterDeployment| {
+                cluster
+                    .customization
+                    .as_deref()
+                    .is_some_and(|entry| removed.contains(entry))
+            };
+            let clusters: Vec<_> = unclaimed
+                .filter(made_with_removed)
+                .map(|cluster| cluster.name.as_str())
+                .collect();
+            let shown = clusters
+                .iter()
+                .take(SHOWN)
+                .copied()
+                .collect::<Vec<_>>()
+                .join(", ");
+            match clusters.len() {
+                0 => return,
+                count @ 1..=SHOWN => format!("unclaimed {} {shown} will be deleted", word(count)),
+                count => format!("{count} unclaimed clusters will be deleted: {shown} and more"),
+            }
+        }
+    };
+    faults.push(Fault {
+        field: "spec.inventory".into(),
+        reason: CauseReason::Forbidden,
+        value: None,
+        detail: detail.into(),
+        remedy: "leave their entries in to keep them".into(),
+    });
+}
+
+const fn word(count: usize) -> &'static str {
+    if count == 1 { "cluster" } else { "clusters" }
+}
+
+/// Clusters of the pool: name, customization, claim.
+fn clusters(clusters: &[(&str, &str, Option<&str>)]) -> View {
+    let cluster = |&(name, customization, claim): &(&str, &str, Option<&str>)| ClusterDeployment {
+        name: name.to_owned(),
+        pool: "example".to_owned(),
+        claim: claim.map(str::to_owned),
+        customization: Some(customization.to_owned()),
+        deleting: false,
+    };
+    View {
+        cluster_deployments: clusters.iter().map(cluster).collect::<Vec<_>>().into(),
+        ..View::default()
+    }
+}
+
+const TWO: &str = r#"{"spec":{"inventory":[{"name":"foo"},{"name":"bar"}]}}"#;
+const FOUR: &str = r#"{"spec":{"inventory":[{"name":"a"},{"name":"b"},{"name":"c"},{"name":"d"}]}}"#;
+const NO_INVENTORY: &str = r#"{"spec":{"inventory":null}}"#;
+const OTHER_RELEASE: &str = r#"{"spec":{"imageSetRef":{"name":"other"}}}"#;
+
+const CASES: &[Case] = &[
+    Case::pool_update(
+        "accepts_another_size",
+        "{}",
+        r#"{"spec":{"size":1,"runningCount":1}}"#,
+        &[],
+    )
+    .seeing(|| clusters(&[("example-1", "foo", None)])),
+    Case::pool_update("accepts_entry_added", "{}", TWO, &[])
+        .seeing(|| clusters(&[("example-1", "foo", None)])),
+    Case::pool_update(
+        "warns_of_another_release",
+        "{}",
+        OTHER_RELEASE,
+        &[("pool-version-changed", "spec.imageSetRef")],
+    )
+    .seeing(|| {
+        clusters(&[
+            ("example-1", "foo", None),
+            ("example-2", "bar", None),
+            ("example-3", "c", Some("us")),
+        ])
+    }),
+    Case::pool_update(
+        "warns_of_another_release_when_clusters_are_unknown",
+        "{}",
+        OTHER_RELEASE,
+        &[("pool-version-changed", "spec.imageSetRef")],
+    ),
+    Case::pool_update(
+        "accepts_another_release_when_all_are_claimed",
+        "{}",
+        OTHER_RELEASE,
+        &[],
+    )
+    .seeing(|| clusters(&[("example-1", "foo", Some("us"))])),
+    Case::pool_update(
+        "warns_of_another_platform_and_all_else",
+        "{}",
+        r#"{"spec":{"platform":{"vsphere":{"folder":"/dc/vm/x"}},"baseDomain":"example.org",
+            "installConfigSecretTemplateRef":{"name":"template"},"customizationRef":{"name":"all"}}}"#,
+        &[("pool-version-changed", "spec.platform")],
+    )
+    .seeing(|| clusters(&[("example-1", "foo", None)])),
+    Case::pool_update(
+        "warns_of_inventory_added",
+        NO_INVENTORY,
+        TWO,
+        &[("pool-version-changed", "spec.inventory")],
+    ),
+    Case::pool_update(
+        "warns_of_inventory_removed",
+        "{}",
+        NO_INVENTORY,
+        &[("pool-version-changed", "spec.inventory")],
+    )
+    .seeing(|| clusters(&[("example-1", "foo", None)])),
+    Case::pool_update(
+        "accepts_platform_in_other_words",
+        r#"{"spec":{"platform":{"vsphere":null,"openstack":{"cloud":"c"}}}}"#,
+        r#"{"spec":{"platform":{"openstack":{"trunkSupport":false}}}}"#,
+        &[],
+    ),
+    Case::pool_update(
+        "warns_of_entry_of_unclaimed_cluster_removed",
+        TWO,
+        r#"{"spec":{"inventory":[{"name":"bar"}]}}"#,
+        &[("inventory-entry-removed", "spec.inventory")],
+    )
+    .seeing(|| clusters(&[("example-1", "foo", None), ("example-2", "bar", None)])),
+    Case::pool_update(
+        "warns_of_many_entries_replaced",
+        FOUR,
+        TWO,
+        &[("inventory-entry-removed", "spec.inventory")],
+    )
+    .seeing(|| {
+        clusters(&[
+            ("p-1", "a", None),
+            ("p-2", "b", None),
+            ("p-3", "c", None),
+            ("p-4", "d", None),
+        ])
+    }),
+    Case::pool_update(
+        "warns_of_entry_removed_when_clusters_are_unknown",
+        TWO,
+        r#"{"spec":{"inventory":[{"name":"bar"}]}}"#,
+        &[("inventory-entry-removed", "spec.inventory")],
+    ),
+    Case::pool_update(
+        "accepts_entry_of_claimed_cluster_removed",
+        TWO,
+        r#"{"spec":{"inventory":[{"name":"bar"}]}}"#,
+        &[],
+    )
+    .seeing(|| clusters(&[("example-1", "foo", Some("us"))])),
+    Case::pool_update(
+        "accepts_unused_entry_removed",
+        TWO,
+        r#"{"spec":{"inventory":[{"name":"bar"}]}}"#,
+        &[],
+    )
+    .seeing(|| clusters(&[("example-2", "bar", None)])),
+];

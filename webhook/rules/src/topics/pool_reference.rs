@@ -1,0 +1,232 @@
+//! The pool that a cluster was made for.
+
+use crate::{
+    api::{ClusterDeployment, hive::ClusterPoolReference},
+    case::Case,
+    change::Change,
+    finding::{CauseReason, Fault, Faults, quoted},
+    rule::{Action, Check, ON_CREATE, ON_UPDATE, Rule, Scope},
+    topics::Topic,
+};
+
+/// The pool that a cluster was made for.
+pub const TOPIC: Topic = Topic {
+    name: "pool-reference",
+    rules: RULES,
+    cases: CASES,
+};
+
+const RULES: &[Rule] = &[
+    Rule {
+        id: "pool-ref-changed",
+        summary: "a cluster stays in the pool, and with the customization, it was made for",
+        operations: ON_UPDATE,
+        action: Action::Deny,
+        scope: Scope::Transition,
+        overridable: false,
+        source: "Hive, validating webhook of ClusterDeployment: clusterPoolRef is immutable",
+        check: Check::ClusterDeployment(changed),
+    },
+    Rule {
+        id: "claim-name-changed",
+        summary: "a claimed cluster stays with its claim",
+        operations: ON_UPDATE,
+        action: Action::Deny,
+        scope: Scope::Transition,
+        overridable: false,
+        source: "Hive, validating webhook of ClusterDeployment: claimName is immutable once set",
+        check: Check::ClusterDeployment(claim_changed),
+    },
+    Rule {
+        id: "claim-name-given",
+        summary: "a new cluster of a pool is not claimed yet",
+        operations: ON_CREATE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: false,
+        source: "Hive, validating webhook of ClusterDeployment: claimName must be empty, unless it is restored",
+        check: Check::ClusterDeployment(claim_given),
+    },
+];
+
+const REFERENCE: &str = "spec.clusterPoolRef";
+const NAMESPACE: &str = "spec.clusterPoolRef.namespace";
+const POOL: &str = "spec.clusterPoolRef.poolName";
+const CUSTOMIZATION: &str = "spec.clusterPoolRef.clusterDeploymentCustomization";
+const CLAIM: &str = "spec.clusterPoolRef.claimName";
+
+/// The label with which Hive lets clusters be restored from a backup, claims and all.
+const RESTORED: &str = "hive.openshift.io/disable-creation-webhook-for-dr";
+
+fn changed(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faults) {
+    let Some(old) = change.old else { return };
+    let mut push = |field: &'static str, value: Option<String>, detail: String, remedy: String| {
+        faults.push(Fault {
+            field: field.into(),
+            reason: CauseReason::Forbidden,
+            value,
+            detail: detail.into(),
+            remedy: remedy.into(),
+        });
+    };
+    let (old, new) = match (old.pool(), change.new.pool()) {
+        (Some(old), Some(new)) => (old, new),
+        (None, None) => return,
+        (None, Some(new)) => {
+            let detail = "this cluster was made without a pool, and a pool would delete it as one too many";
+            let remedy = "remove it; to have a cluster of the pool, make a ClusterClaim";
+            return push(
+                REFERENCE,
+                Some(quoted(&new.pool_name)),
+                detail.to_owned(),
+                remedy.to_owned(),
+            );
+        }
+        (Some(old), None) => {
+            let detail = format!(
+                "this cluster was made for pool {}, which would lose count of it",
+                quoted(&old.pool_name)
+            );
+            let remedy = "keep it; to take the cluster out of the pool, claim it".to_owned();
+            return push(REFERENCE, None, detail, remedy);
+        }
+    };
+    let customization = |pool: &ClusterPoolReference| pool.customization().map(quoted);
+    for (field, made, old, new) in [
+        (
+            NAMESPACE,
+            "for a pool in namespace",
+            Some(quoted(&old.namespace)),
+            Some(quoted(&new.namespace)),
+        ),
+        (
+            POOL,
+            "for pool",
+            Some(quoted(&old.pool_name)),
+            Some(quoted(&new.pool_name)),
+        ),
+        (
+            CUSTOMIZATION,
+            "with customization",
+            customization(old),
+            customization(new),
+        ),
+    ] {
+        if old != new {
+            let old = old.unwrap_or_else(|| "none".to_owned());
+            let detail = format!("this cluster was made {made} {old}, and nothing moves it");
+            let remedy = "keep that; to have another cluster, make a ClusterClaim".to_owned();
+            push(field, new, detail, remedy);
+        }
+    }
+}
+
+fn claim_changed(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faults) {
+    let (Some(old), Some(new)) = (change.old.and_then(ClusterDeployment::pool), change.new.pool()) else {
+        return;
+    };
+    let Some(claim) = old.claim().filter(|claim| new.claim() != Some(claim)) else {
+        return;
+    };
+    faults.push(Fault {
+        field: CLAIM.into(),
+        reason: CauseReason::Forbidden,
+        value: new.claim().map(quoted),
+        detail: format!("ClusterClaim {} has this cluster", quoted(claim)).into(),
+        remedy: "keep it; to give the cluster up, delete that claim, and the cluster goes with it".into(),
+    });
+}
+
+fn claim_given(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faults) {
+    let Some(claim) = change.new.pool().and_then(ClusterPoolReference::claim) else {
+        return;
+    };
+    let labels = change.new.metadata.labels.as_ref();
+    if labels
+        .and_then(|labels| labels.get(RESTORED))
+        .map(|label| &**label)
+        == Some("true")
+    {
+        return;
+    }
+    faults.push(Fault {
+        field: CLAIM.into(),
+        reason: CauseReason::Forbidden,
+        value: Some(quoted(claim)),
+        detail: "a cluster is claimed once it is there, by Hive".into(),
+        remedy: format!("remove it; to restore a backup, set label {RESTORED}=true").into(),
+    });
+}
+
+const CLAIMED: &str = r#"{"spec":{"clusterPoolRef":{"claimName":"us"}}}"#;
+const NO_POOL: &str = r#"{"spec":{"clusterPoolRef":null}}"#;
+const POOL_ADDED: &str = r#"{"spec":{"clusterPoolRef":{"namespace":"default","poolName":"example","clusterDeploymentCustomization":null}}}"#;
+
+const CASES: &[Case] = &[
+    Case::deployment("accepts_cluster_of_a_pool", "{}", &[]),
+    Case::deployment("accepts_cluster_without_pool", NO_POOL, &[]),
+    Case::deployment(
+        "rejects_claim_from_the_start",
+        CLAIMED,
+        &[("claim-name-given", CLAIM)],
+    ),
+    Case::deployment(
+        "accepts_claim_of_restored_cluster",
+        r#"{"metadata":{"labels":{"hive.openshift.io/disable-creation-webhook-for-dr":"true"}},
+            "spec":{"clusterPoolRef":{"claimName":"us"}}}"#,
+        &[],
+    ),
+    Case::deployment_update("accepts_claim", "{}", CLAIMED, &[]),
+    Case::deployment_update(
+        "accepts_other_change",
+        CLAIMED,
+        r#"{"metadata":{"labels":{"a":"b"}}}"#,
+        &[],
+    ),
+    Case::deployment_update(
+        "accepts_empty_names",
+        r#"{"spec":{"clusterPoolRef":{"clusterDeploymentCustomization":null}}}"#,
+        r#"{"spec":{"clusterPoolRef":{"claimName":"","clusterDeploymentCustomization":{"name":""}}}}"#,
+        &[],
+    ),
+    Case::deployment_update(
+        "rejects_another_claim",
+        CLAIMED,
+        r#"{"spec":{"clusterPoolRef":{"claimName":"them"}}}"#,
+        &[("claim-name-changed", CLAIM)],
+    ),
+    Case::deployment_update(
+        "rejects_claim_taken_away",
+        CLAIMED,
+        r#"{"spec":{"clusterPoolRef":{"claimName":null}}}"#,
+        &[("claim-name-changed", CLAIM)],
+    ),
+    Case::deployment_update(
+        "rejects_pool_added",
+        NO_POOL,
+        POOL_ADDED,
+        &[("pool-ref-changed", REFERENCE)],
+    ),
+    Case::deployment_update(
+        "rejects_pool_taken_away",
+        CLAIMED,
+        NO_POOL,
+        &[("pool-ref-changed", REFERENCE)],
+    ),
+    Case::deployment_update(
+        "rejects_another_pool_and_customization",
+        "{}",
+        r#"{"spec":{"clusterPoolRef":{"namespace":"other","poolName":"other","clusterDeploymentCustomization":{"name":"bar"}}}}"#,
+        &[
+            ("pool-ref-changed", NAMESPACE),
+            ("pool-ref-changed", POOL),
+            ("pool-ref-changed", CUSTOMIZATION),
+        ],
+    ),
+    Case::deployment_update(
+        "rejects_customization_taken_away",
+        "{}",
+        r#"{"spec":{"clusterPoolRef":{"clusterDeploymentCustomization":null}}}"#,
+        &[("pool-ref-changed", CUSTOMIZATION)],
+    ),
+];

@@ -1,0 +1,316 @@
+//! What is asked of a cluster pool: where, and how many clusters.
+
+use std::collections::HashSet;
+
+use crate::{
+    api::{ClusterPool, hive::ClusterPoolSpec},
+    case::Case,
+    change::Change,
+    finding::{CauseReason, Fault, Faults, quoted},
+    rule::{Action, Check, ON_WRITE, Rule, Scope},
+    topics::Topic,
+};
+
+/// What is asked of a cluster pool.
+pub const TOPIC: Topic = Topic {
+    name: "pool-spec",
+    rules: RULES,
+    cases: CASES,
+};
+
+const RULES: &[Rule] = &[
+    Rule {
+        id: "platform-not-one",
+        summary: "a pool has exactly one platform",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: false,
+        source: "Hive, validating webhook of ClusterPool: exactly one platform",
+        check: Check::ClusterPool(platform_not_one),
+    },
+    Rule {
+        id: "limits-negative",
+        summary: "the sizes and limits of a pool are not negative",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: false,
+        source: "Hive's CRD, minimum of size and runningCount; maxSize and maxConcurrent have none there",
+        check: Check::ClusterPool(limits_negative),
+    },
+    Rule {
+        id: "size-above-inventory",
+        summary: "a pool has no more clusters than its inventory has entries",
+        operations: ON_WRITE,
+        action: Action::Warn,
+        scope: Scope::Object,
+        overridable: false,
+        source: "ClusterPool inventory, Size and MaxSize; Validation: size greater than length of the inventory",
+        check: Check::ClusterPool(size_above_inventory),
+    },
+    Rule {
+        id: "max-size-above-inventory",
+        summary: "a pool's maxSize is no more than its inventory has entries",
+        operations: ON_WRITE,
+        action: Action::Warn,
+        scope: Scope::Object,
+        overridable: false,
+        source: "ClusterPool inventory, Size and MaxSize",
+        check: Check::ClusterPool(max_size_above_inventory),
+    },
+    Rule {
+        id: "max-size-below-size",
+        summary: "a pool's maxSize allows its size",
+        operations: ON_WRITE,
+        action: Action::Warn,
+        scope: Scope::Object,
+        overridable: false,
+        source: "Hive, clusterpool_controller.go: no cluster is added above maxSize, claimed ones included",
+        check: Check::ClusterPool(max_size_below_size),
+    },
+    Rule {
+        id: "running-count-not-size",
+        summary: "on OpenStack and vSphere every cluster of a pool runs",
+        operations: ON_WRITE,
+        action: Action::Warn,
+        scope: Scope::Object,
+        overridable: false,
+        source: "Hive, clusterpool_controller.go: Must set runningCount==size",
+        check: Check::ClusterPool(running_count_not_size),
+    },
+];
+
+/// Where clusters cannot hibernate.
+const ALWAYS_RUNNING: &[&str] = &["openstack", "vsphere"];
+
+/// The platforms given; one that is null is not.
+fn platforms(spec: &ClusterPoolSpec) -> impl Iterator<Item = &str> {
+    let given = spec.platform.iter().filter(|(_, value)| !value.is_null());
+    given.map(|(name, _)| name.as_str())
+}
+
+fn platform_not_one(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
+    const SHOWN: usize = 3;
+    let names: Vec<_> = platforms(&change.new.spec).take(SHOWN).map(quoted).collect();
+    let (reason, value, detail, remedy) = match names.as_slice() {
+        [_] => return,
+        [] => (
+            CauseReason::Required,
+            None,
+            "a pool makes clusters on one platform, and this names none",
+            "name one, such as vsphere",
+        ),
+        _ => (
+            CauseReason::Invalid,
+            Some(names.join(", ")),
+            "a pool makes clusters on one platform, and this names more",
+            "keep one, and make another pool for another platform",
+        ),
+    };
+    faults.push(Fault {
+        field: "spec.platform".into(),
+        reason,
+        value,
+        detail: detail.into(),
+        remedy: remedy.into(),
+    });
+}
+
+fn limits_negative(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
+    let spec = &change.new.spec;
+    for (field, given, remedy) in [
+        (
+            "spec.size",
+            Some(spec.size),
+            "write 0 to keep no cluster, or more",
+        ),
+        (
+            "spec.runningCount",
+            spec.running_count,
+            "write 0 or more, at most size",
+        ),
+        (
+            "spec.maxSize",
+            spec.max_size,
+            "write 0 to allow no cluster, or more; remove it for no limit",
+        ),
+        (
+            "spec.maxConcurrent",
+            spec.max_concurrent,
+            "write 0 to halt installs and removals, or more; remove it for no limit",
+        ),
+    ] {
+        if let Some(given) = given.filter(|given| *given < 0) {
+            faults.push(Fault {
+                field: field.into(),
+                reason: CauseReason::Invalid,
+                value: Some(given.to_string()),
+                detail: "it counts clusters, so it is not negative".into(),
+                remedy: remedy.into(),
+            });
+        }
+    }
+}
+
+/// How many clusters the inventory allows; none without one.
+fn entries(spec: &ClusterPoolSpec) -> Option<usize> {
+    let names: HashSet<_> = spec.inventory.as_ref()?.names().collect();
+    Some(names.len())
+}
+
+fn above_inventory(field: &'static str, given: i32, spec: &ClusterPoolSpec) -> Option<Fault> {
+    let entries = entries(spec)?;
+    let missing = usize::try_from(given)
+        .ok()?
+        .checked_sub(entries)
+        .filter(|missing| *missing > 0)?;
+    let entry = |count| if count == 1 { "entry" } else { "entries" };
+    Some(Fault {
+        field: field.into(),
+        reason: CauseReason::Invalid,
+        value: Some(given.to_string()),
+        detail: format!("the inventory has {entries} {}", entry(entries)).into(),
+        remedy: format!(
+            "add {missing} {}, or set {entries}: a cluster takes an entry until it is gone, claimed or not",
+            entry(missing)
+        )
+        .into(),
+    })
+}
+
+fn size_above_inventory(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
+    let spec = &change.new.spec;
+    if let Some(fault) = above_inventory("spec.size", spec.size, spec) {
+        faults.push(fault);
+    }
+}
+
+fn max_size_above_inventory(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
+    let spec = &change.new.spec;
+    let fault = spec
+        .max_size
+        .and_then(|given| above_inventory("spec.maxSize", given, spec));
+    if let Some(fault) = fault {
+        faults.push(fault);
+    }
+}
+
+fn max_size_below_size(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
+    let ClusterPoolSpec { size, max_size, .. } = &change.new.spec;
+    if let Some(max_size) = max_size.filter(|max_size| (0..*size).contains(max_size)) {
+        faults.push(Fault {
+            field: "spec.maxSize".into(),
+            reason: CauseReason::Invalid,
+            value: Some(max_size.to_string()),
+            detail: format!("size is {size}, and never reached").into(),
+            remedy: "raise maxSize, which counts claimed clusters too, or lower size".into(),
+        });
+    }
+}
+
+fn running_count_not_size(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
+    let spec = &change.new.spec;
+    let running = spec.running_count.unwrap_or(0);
+    let always = platforms(spec).find(|name| ALWAYS_RUNNING.contains(name));
+    if let Some(platform) = always.filter(|_| running != spec.size && running >= 0 && spec.size >= 0) {
+        faults.push(Fault {
+            field: "spec.runningCount".into(),
+            reason: CauseReason::Invalid,
+            value: Some(running.to_string()),
+            detail: format!(
+                "size is {}, and on {platform} Hive then ignores the pool",
+                spec.size
+            )
+            .into(),
+            remedy: format!(
+                "set {}: clusters cannot hibernate there, and no condition tells",
+                spec.size
+            )
+            .into(),
+        });
+    }
+}
+
+const CASES: &[Case] = &[
+    Case::pool(
+        "accepts_platform_that_we_do_not_know",
+        r#"{"spec":{"platform":{"vsphere":null,"acme":{}}}}"#,
+        &[],
+    ),
+    Case::pool(
+        "rejects_no_platform",
+        r#"{"spec":{"platform":{"vsphere":null}}}"#,
+        &[("platform-not-one", "spec.platform")],
+    ),
+    Case::pool(
+        "rejects_two_platforms",
+        r#"{"spec":{"platform":{"acme":{}}}}"#,
+        &[("platform-not-one", "spec.platform")],
+    ),
+    Case::pool_update(
+        "rejects_second_platform",
+        "{}",
+        r#"{"spec":{"platform":{"aws":{"region":"eu-1"}}}}"#,
+        &[
+            ("platform-not-one", "spec.platform"),
+            ("pool-version-changed", "spec.platform"),
+        ],
+    ),
+    Case::pool(
+        "accepts_limits",
+        r#"{"spec":{"size":1,"runningCount":1,"maxSize":1,"maxConcurrent":0}}"#,
+        &[],
+    ),
+    Case::pool(
+        "rejects_negative_limits",
+        r#"{"spec":{"size":-1,"runningCount":-1,"maxSize":-2,"maxConcurrent":-3}}"#,
+        &[
+            ("limits-negative", "spec.size"),
+            ("limits-negative", "spec.runningCount"),
+            ("limits-negative", "spec.maxSize"),
+            ("limits-negative", "spec.maxConcurrent"),
+        ],
+    ),
+    Case::pool(
+        "accepts_any_size_without_inventory",
+        r#"{"spec":{"size":9,"runningCount":9,"maxSize":20,"inventory":null}}"#,
+        &[],
+    ),
+    Case::pool(
+        "warns_of_size_above_inventory",
+        r#"{"spec":{"size":3,"runningCount":3,"inventory":[{"name":"a"}]}}"#,
+        &[("size-above-inventory", "spec.size")],
+    ),
+    Case::pool(
+        "warns_of_max_size_above_inventory",
+        r#"{"spec":{"maxSize":3,"inventory":[{"name":"a"},{"name":"b"}]}}"#,
+        &[("max-size-above-inventory", "spec.maxSize")],
+    ),
+    Case::pool_update(
+        "accepts_size_above_inventory_that_was_so",
+        r#"{"spec":{"size":3,"runningCount":3}}"#,
+        r#"{"metadata":{"labels":{"a":"b"}}}"#,
+        &[],
+    ),
+    Case::pool(
+        "warns_of_max_size_below_size",
+        r#"{"spec":{"size":2,"runningCount":2,"maxSize":1,"inventory":null}}"#,
+        &[("max-size-below-size", "spec.maxSize")],
+    ),
+    Case::pool(
+        "warns_of_clusters_that_would_hibernate_on_vsphere",
+        r#"{"spec":{"size":1}}"#,
+        &[("running-count-not-size", "spec.runningCount")],
+    ),
+    Case::pool(
+        "warns_of_clusters_that_would_hibernate_on_openstack",
+        r#"{"spec":{"size":2,"runningCount":1,"platform":{"vsphere":null,"openstack":{"cloud":"c"}},"inventory":null}}"#,
+        &[("running-count-not-size", "spec.runningCount")],
+    ),
+    Case::pool(
+        "accepts_clusters_that_hibernate_on_aws",
+        r#"{"spec":{"size":2,"platform":{"vsphere":null,"aws":{"region":"eu-1"}},"inventory":null}}"#,
+        &[],
+    ),
+];

@@ -8,7 +8,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use kcp_rules::{
     Change, Context, Judged, Judgement, Scope,
-    api::{ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane, KubeadmControlPlaneTemplate},
+    api::{
+        ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane,
+        KubeadmControlPlaneTemplate,
+    },
     judge,
     view::View,
 };
@@ -56,6 +59,7 @@ enum Target {
     Template,
     ClusterPool,
     Customization,
+    ClusterDeployment,
     /// The status of one of these kinds. No rule reads one.
     Status,
 }
@@ -69,6 +73,7 @@ impl Target {
             (object::CLUSTER_API, "kubeadmcontrolplanetemplates", "") => Some(Self::Template),
             (object::HIVE, "clusterpools", "") => Some(Self::ClusterPool),
             (object::HIVE, "clusterdeploymentcustomizations", "") => Some(Self::Customization),
+            (object::HIVE, "clusterdeployments", "") => Some(Self::ClusterDeployment),
             (object::CLUSTER_API, "kubeadmcontrolplanes", "status")
             | (object::HIVE, "clusterpools" | "clusterdeploymentcustomizations", "status") => {
                 Some(Self::Status)
@@ -104,9 +109,12 @@ impl Admission {
             (_, Target::Status) => Decision::allowed(),
             _ if request.operation == Operation::Connect => Decision::allowed(),
             (Hook::Mutate, _) if request.operation == Operation::Delete => Decision::allowed(),
-            (Hook::Mutate, Target::ControlPlane) => object::mutate(request, self),
+            (Hook::Mutate, Target::ControlPlane) => object::mutate::<KubeadmControlPlane<'_>>(request, self),
+            (Hook::Mutate, Target::Customization) => {
+                object::mutate::<ClusterDeploymentCustomization<'_>>(request, self)
+            }
             (Hook::Mutate, Target::ControlPlaneScale) => scale::mutate(request, self).await,
-            (Hook::Mutate, Target::Template | Target::ClusterPool | Target::Customization) => {
+            (Hook::Mutate, Target::Template | Target::ClusterPool | Target::ClusterDeployment) => {
                 Decision::allowed()
             }
             (Hook::Validate, Target::ControlPlane) => {
@@ -117,6 +125,9 @@ impl Admission {
                 object::validate::<KubeadmControlPlaneTemplate<'_>>(request, self).await
             }
             (Hook::Validate, Target::ClusterPool) => object::validate::<ClusterPool<'_>>(request, self).await,
+            (Hook::Validate, Target::ClusterDeployment) => {
+                object::validate::<ClusterDeployment<'_>>(request, self).await
+            }
             (Hook::Validate, Target::Customization) => {
                 object::validate::<ClusterDeploymentCustomization<'_>>(request, self).await
             }

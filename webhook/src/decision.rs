@@ -2,7 +2,11 @@
 
 use std::borrow::Cow;
 
-use kcp_rules::{Action, Finding, Judgement, api::DecodeError, defaulting::PatchOperation};
+use kcp_rules::{
+    Action, Finding, Judgement,
+    api::DecodeError,
+    defaulting::{Defaulted, PatchOperation},
+};
 
 /// The rule id of a cause that no rule found: the object's fields do not have the types of its kind.
 pub(crate) const UNDECODABLE: &str = "object-undecodable";
@@ -97,9 +101,10 @@ impl Decision {
     }
 
     /// Allowed, with changes.
-    pub(crate) fn patched(patch: Vec<PatchOperation>) -> Self {
+    pub(crate) fn completed(defaulted: Defaulted) -> Self {
         Self {
-            patch,
+            patch: defaulted.operations,
+            notes: defaulted.repairs.iter().map(ToString::to_string).collect(),
             ..Self::default()
         }
     }

@@ -97,16 +97,6 @@ impl Located {
         }
     }
 
-    /// As [`get`](Self::get).
-    pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut Self> {
-        match &mut self.node {
-            Node::Object(fields) => fields
-                .iter_mut()
-                .find_map(|(field, value)| (field == name).then_some(value)),
-            _ => None,
-        }
-    }
-
     /// The text of a field, if it is text.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         match &self.get(name)?.node {

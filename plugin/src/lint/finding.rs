@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt};
 
-use kcp_rules::Action;
+use kcp_rules::{Action, defaulting::Repair};
 use serde::Serialize;
 
 /// One fault of one object.
@@ -57,8 +57,6 @@ pub(super) enum OwnRule {
     KindMissing,
     /// A version of a kind that no server has any more, or never had.
     VersionUnserved,
-    /// The inventory as the design document spells it.
-    InventoryShape,
     /// A field does not have the type that its kind gives it.
     Undecodable,
 }
@@ -69,7 +67,6 @@ impl OwnRule {
         match self {
             Self::KindMissing => "kind-missing",
             Self::VersionUnserved => "api-version-unserved",
-            Self::InventoryShape => "inventory-shape",
             Self::Undecodable => "field-undecodable",
         }
     }
@@ -78,7 +75,7 @@ impl OwnRule {
     pub(super) const fn action(self) -> Action {
         match self {
             Self::VersionUnserved => Action::Warn,
-            Self::KindMissing | Self::InventoryShape | Self::Undecodable => Action::Deny,
+            Self::KindMissing | Self::Undecodable => Action::Deny,
         }
     }
 }
@@ -117,6 +114,17 @@ impl From<kcp_rules::Finding> for Fault {
             action: finding.action,
             field: finding.fault.field,
             message,
+        }
+    }
+}
+
+impl From<Repair> for Fault {
+    fn from(repair: Repair) -> Self {
+        Self {
+            field: repair.field.into(),
+            rule: repair.rule,
+            action: Action::Warn,
+            message: repair.message,
         }
     }
 }

@@ -4,20 +4,22 @@ use jiff::Timestamp;
 use kcp_rules::{
     Change, Configuration, Context, Judged,
     api::{
-        Cluster, ClusterDeploymentCustomization, ClusterPool, DecodeError, KubeadmControlPlane,
-        KubeadmControlPlaneTemplate, decode,
+        Cluster, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, DecodeError,
+        KubeadmControlPlane, KubeadmControlPlaneTemplate, Metadata, decode,
+        hive::{ClusterPoolSpec, Inventory},
     },
-    defaulting::{PatchOperation, default_control_plane},
+    defaulting::{PatchOperation, default_control_plane, default_customization},
     judge as judge_change,
     view::View,
 };
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
     document::{Located, Node},
     finding::{Fault, Finding, ObjectName, OwnRule},
     neighbours::Neighbours,
-    subject::{Subject, ship_inventory},
+    subject::Subject,
 };
 
 /// What became of an object.
@@ -62,23 +64,62 @@ pub(super) struct Court<'l> {
 }
 
 impl Court<'_> {
-    fn created<T: Judged>(&self, object: &T, view: &View) -> Vec<kcp_rules::Finding> {
+    fn created<T: Judged>(&self, object: &T, view: &View) -> Vec<Fault> {
         let context = Context {
             now: Some(self.now),
             view: Some(view),
             ..Context::UNKNOWN
         };
-        judge_change(&Change::create(object).within(context), self.configuration).findings
+        let judgement = judge_change(&Change::create(object).within(context), self.configuration);
+        judgement.findings.into_iter().map(Fault::from).collect()
     }
 
-    /// The mutating webhook runs before the validating one: so do its defaults here.
-    fn control_plane(&self, text: &str, view: &View) -> Result<Vec<kcp_rules::Finding>, DecodeError> {
+    /// The mutating webhook runs before the validating one: so do its defaults here, and what it says of repairs.
+    fn control_plane(&self, text: &str, view: &View) -> Result<Vec<Fault>, DecodeError> {
         let given: KubeadmControlPlane<'_> = decode(text)?;
-        let patch = default_control_plane(&Change::create(&given));
-        match patched(text, &patch) {
+        let defaulted = default_control_plane(&Change::create(&given));
+        match patched(text, &defaulted.operations) {
             Some(text) => Ok(self.created::<KubeadmControlPlane<'_>>(&decode(&text)?, view)),
             None => Ok(self.created(&given, view)),
         }
+    }
+
+    fn customization(&self, text: &str, view: &View) -> Result<Vec<Fault>, DecodeError> {
+        let given: ClusterDeploymentCustomization<'_> = decode(text)?;
+        let defaulted = default_customization(&Change::create(&given));
+        let mut faults: Vec<Fault> = defaulted.repairs.into_iter().map(Fault::from).collect();
+        faults.extend(match patched(text, &defaulted.operations) {
+            Some(text) => self.created::<ClusterDeploymentCustomization<'_>>(&decode(&text)?, view),
+            None => self.created(&given, view),
+        });
+        Ok(faults)
+    }
+}
+
+impl Court<'_> {
+    /// Judges the inventory of a pool that is not whole, such as the fragments in a document.
+    fn inventory(&self, text: &str, view: &View) -> Vec<Fault> {
+        #[derive(Deserialize)]
+        struct Fragment {
+            spec: FragmentSpec,
+        }
+        #[derive(Deserialize)]
+        struct FragmentSpec {
+            inventory: Option<Inventory>,
+        }
+        let Ok(Fragment { spec }) = decode::<Fragment>(text) else {
+            return Vec::new();
+        };
+        let pool = ClusterPool {
+            metadata: Metadata::default(),
+            spec: ClusterPoolSpec {
+                inventory: spec.inventory,
+                ..ClusterPoolSpec::default()
+            },
+        };
+        let mut faults = self.created(&pool, view);
+        faults.retain(|fault| fault.field.starts_with("spec.inventory"));
+        faults
     }
 }
 
@@ -92,9 +133,6 @@ pub(super) fn judge(file: &str, mut object: Located, court: &Court<'_>) -> Outco
             None => Outcome::Unknown(place(file, &object, None, faults)),
         };
     };
-    if subject == Subject::ClusterPool {
-        faults.extend(ship_inventory(&mut object));
-    }
     let value = object.to_json();
     let (text, view) = (value.to_string(), court.neighbours.view(&value));
     let found = match subject {
@@ -104,13 +142,19 @@ pub(super) fn judge(file: &str, mut object: Located, court: &Court<'_>) -> Outco
         }
         Subject::Cluster => decode(&text).map(|object| court.created::<Cluster<'_>>(&object, &view)),
         Subject::ClusterPool => decode(&text).map(|object| court.created::<ClusterPool<'_>>(&object, &view)),
-        Subject::Customization => {
-            decode(&text).map(|object| court.created::<ClusterDeploymentCustomization<'_>>(&object, &view))
+        Subject::Customization => court.customization(&text, &view),
+        Subject::ClusterDeployment => {
+            decode(&text).map(|object| court.created::<ClusterDeployment<'_>>(&object, &view))
         }
     };
     match found {
-        Ok(findings) => faults.extend(findings.into_iter().map(Fault::from)),
-        Err(error) => faults.push(undecodable(&error)),
+        Ok(found) => faults.extend(found),
+        Err(error) => {
+            faults.push(undecodable(&error));
+            if subject == Subject::ClusterPool {
+                faults.extend(court.inventory(&text, &view));
+            }
+        }
     }
     Outcome::Judged(place(file, &object, Some(subject), faults))
 }

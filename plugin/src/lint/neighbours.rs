@@ -144,6 +144,7 @@ fn deployment(deployment: &Value) -> view::ClusterDeployment {
     };
     view::ClusterDeployment {
         name: named(deployment),
+        pool: reference("poolName").unwrap_or_default(),
         claim: reference("claimName"),
         customization: reference("clusterDeploymentCustomization/name"),
         deleting: is_deleting(deployment),

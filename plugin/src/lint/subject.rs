@@ -15,15 +15,17 @@ pub(super) enum Subject {
     Cluster,
     ClusterPool,
     Customization,
+    ClusterDeployment,
 }
 
 impl Subject {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::ControlPlane,
         Self::Template,
         Self::Cluster,
         Self::ClusterPool,
         Self::Customization,
+        Self::ClusterDeployment,
     ];
 
     pub(super) const fn kind(self) -> &'static str {
@@ -33,6 +35,7 @@ impl Subject {
             Self::Cluster => "Cluster",
             Self::ClusterPool => "ClusterPool",
             Self::Customization => "ClusterDeploymentCustomization",
+            Self::ClusterDeployment => "ClusterDeployment",
         }
     }
 
@@ -41,7 +44,7 @@ impl Subject {
         match self {
             Self::ControlPlane | Self::Template => "controlplane.cluster.x-k8s.io/v1beta2",
             Self::Cluster => "cluster.x-k8s.io/v1beta2",
-            Self::ClusterPool | Self::Customization => "hive.openshift.io/v1",
+            Self::ClusterPool | Self::Customization | Self::ClusterDeployment => "hive.openshift.io/v1",
         }
     }
 
@@ -49,7 +52,7 @@ impl Subject {
     const fn documented_api_version(self) -> &'static str {
         match self {
             Self::ControlPlane | Self::Template | Self::Cluster => "cluster.x-k8s.io/v1alpha3",
-            Self::ClusterPool | Self::Customization => "v1",
+            Self::ClusterPool | Self::Customization | Self::ClusterDeployment => "v1",
         }
     }
 
@@ -57,7 +60,7 @@ impl Subject {
     const fn mark(self) -> Option<&'static str> {
         match self {
             Self::ControlPlane => Some("kubeadmConfigSpec"),
-            Self::Template | Self::Cluster => None,
+            Self::Template | Self::Cluster | Self::ClusterDeployment => None,
             Self::ClusterPool => Some("inventory"),
             Self::Customization => Some("installConfigPatches"),
         }
@@ -116,24 +119,6 @@ impl Subject {
         faults.push(Fault::own(OwnRule::KindMissing, "kind", &message));
         subject
     }
-}
-
-/// Turns the design document's `inventory: {ClusterDeploymentCustomizations: [...]}` into the list that shipped, so
-/// that its entries can be judged.
-pub(super) fn ship_inventory(pool: &mut Located) -> Option<Fault> {
-    let inventory = pool.get_mut("spec")?.get_mut("inventory")?;
-    let entries = inventory.get("ClusterDeploymentCustomizations")?.node.clone();
-    let names: Vec<_> = match &entries {
-        Node::List(entries) => entries.iter().filter_map(|entry| entry.text("name")).collect(),
-        _ => Vec::new(),
-    };
-    let list: Vec<_> = names.iter().map(|name| format!("{{name: {name}}}")).collect();
-    let message = format!(
-        "Invalid value: an object: it shipped as a list, without ClusterDeploymentCustomizations; write inventory: [{}]",
-        list.join(", ")
-    );
-    inventory.node = entries;
-    Some(Fault::own(OwnRule::InventoryShape, "spec.inventory", &message))
 }
 
 impl Located {

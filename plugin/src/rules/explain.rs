@@ -38,7 +38,7 @@ pub(super) fn text(rule: &Rule) -> String {
             ),
         );
     }
-    if let Some((accepted, _)) = example(rule, |findings| findings.is_empty()) {
+    if let Some((accepted, _)) = example(rule, <[Finding]>::is_empty) {
         fact("accepted", &shown(accepted));
     }
     if let Some((rejected, findings)) = example(rule, |findings| concerns(findings, rule)) {

@@ -3,7 +3,7 @@
 //! Idempotent: put to an object that has been patched, each function returns nothing. One `add` of the deepest
 //! missing parent, so that what another mutating webhook wrote beside it stays.
 
-use std::{borrow::Cow, collections::HashSet};
+use std::{borrow::Cow, collections::HashSet, fmt};
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -21,7 +21,24 @@ pub struct Defaulted {
     /// The patch; empty when nothing is missing.
     pub operations: Vec<PatchOperation>,
     /// What the patch changes of what was written. Nobody is told of what was left out to be filled in.
-    pub warnings: Vec<String>,
+    pub repairs: Vec<Repair>,
+}
+
+/// A value that was at fault, and has been mended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repair {
+    /// The path of the field.
+    pub field: String,
+    /// The rule that would have refused it.
+    pub rule: &'static str,
+    /// What became of it, with the rule's id at its end.
+    pub message: String,
+}
+
+impl fmt::Display for Repair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.message)
+    }
 }
 
 /// One operation of a JSON patch.
@@ -73,7 +90,7 @@ pub fn default_control_plane(change: &Change<'_, KubeadmControlPlane<'_>>) -> De
     operations.extend(default_strategy(change.new));
     Defaulted {
         operations,
-        warnings: Vec::new(),
+        repairs: Vec::new(),
     }
 }
 
@@ -131,13 +148,16 @@ pub fn default_customization(change: &Change<'_, ClusterDeploymentCustomization<
         .collect();
     for pointer in pointers(change.new).filter(|pointer| !known.contains(pointer.text)) {
         let repaired = format!("/{}", pointer.text);
-        defaulted.warnings.push(format!(
-            "{}: {} became {}: a JSON pointer starts with a slash (patch-{}-invalid)",
-            pointer.field(),
-            quoted(pointer.text),
-            quoted(&repaired),
-            pointer.member,
-        ));
+        let rule = pointer.rule();
+        defaulted.repairs.push(Repair {
+            field: pointer.field(),
+            rule,
+            message: format!(
+                "{} became {}: a JSON pointer starts with a slash ({rule})",
+                quoted(pointer.text),
+                quoted(&repaired),
+            ),
+        });
         defaulted.operations.push(PatchOperation::Replace {
             path: pointer.place().into(),
             value: json!(repaired),

@@ -3,10 +3,10 @@
 use kcp_rules::{
     Change, Context, Judged, Judgement, Operation as Asked,
     api::{
-        ClusterDeploymentCustomization, ClusterPool, DecodeError, KubeadmControlPlane,
+        ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, DecodeError, KubeadmControlPlane,
         KubeadmControlPlaneTemplate, Metadata, decode,
     },
-    defaulting::{self, PatchOperation},
+    defaulting::{Defaulted, PatchOperation, default_control_plane, default_customization},
 };
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
@@ -43,6 +43,7 @@ kind!(KubeadmControlPlane, CLUSTER_API);
 kind!(KubeadmControlPlaneTemplate, CLUSTER_API);
 kind!(ClusterPool, HIVE);
 kind!(ClusterDeploymentCustomization, HIVE);
+kind!(ClusterDeployment, HIVE);
 
 /// Puts a write to the rules.
 pub(super) async fn validate<'a, T: Kind<'a>>(request: &Request<'a>, admission: &Admission) -> Decision {
@@ -91,52 +92,98 @@ async fn delete<'a, T: Kind<'a>>(request: &Request<'a>, admission: &Admission) -
     }
 }
 
-/// Fills in the defaults of a control plane, and refuses what is at fault in spite of them: of the validating webhooks
-/// that refuse, a person sees the one that answers first, and this one answers before them all. What cannot be read is
-/// let through: the schema or the validating webhook says better what is wrong with it.
-pub(super) fn mutate(request: &Request<'_>, admission: &Admission) -> Decision {
+/// A kind whose objects are completed before they are judged.
+pub(super) trait Completed<'a>: Kind<'a> {
+    /// Objects of this kind as they are decoded from a text of another life than the review's.
+    type Of<'b>: Completed<'b>;
+
+    fn complete(change: &Change<'_, Self>) -> Defaulted;
+}
+
+macro_rules! completed {
+    ($type:ident, $complete:path) => {
+        impl<'a> Completed<'a> for $type<'a> {
+            type Of<'b> = $type<'b>;
+
+            fn complete(change: &Change<'_, Self>) -> Defaulted {
+                $complete(change)
+            }
+        }
+    };
+}
+
+completed!(KubeadmControlPlane, default_control_plane);
+completed!(ClusterDeploymentCustomization, default_customization);
+
+/// Completes an object, and refuses what is at fault in spite of that: of the validating webhooks that refuse, a
+/// person sees the one that answers first, and this one answers before them all. What cannot be read is let through:
+/// the schema or the validating webhook says better what is wrong with it.
+pub(super) fn mutate<'a, T: Completed<'a>>(request: &Request<'a>, admission: &Admission) -> Decision {
     let Some(object) = request.object else {
         return missing("object");
     };
-    let Ok(new) = decode::<KubeadmControlPlane<'_>>(object.get()) else {
+    let Ok(new) = decode::<T>(object.get()) else {
         return Decision::allowed();
     };
     if request.operation == Operation::Create {
-        return defaulted(request, object, Change::create(&new), admission);
+        return completed(request, object, None, &Change::create(&new), admission);
     }
     let Some(old_object) = request.old_object else {
         return missing("oldObject");
     };
-    let old = decode::<KubeadmControlPlane<'_>>(old_object.get());
+    let old = decode::<T>(old_object.get());
     if is_deleting(&old, old_object) {
         return Decision::allowed();
     }
     match &old {
-        Ok(old) => defaulted(request, object, Change::update(old, &new), admission),
-        // Its replicas are not known, and any other number would scale it.
+        Ok(old) => completed(
+            request,
+            object,
+            Some(old_object),
+            &Change::update(old, &new),
+            admission,
+        ),
+        // What was there before is not known, and must not be replaced by a default.
         Err(_) => Decision::allowed(),
     }
 }
 
-fn defaulted(
-    request: &Request<'_>,
+fn completed<'a, T: Completed<'a>>(
+    request: &Request<'a>,
     object: &RawValue,
-    change: Change<'_, KubeadmControlPlane<'_>>,
+    old_object: Option<&RawValue>,
+    change: &Change<'_, T>,
     admission: &Admission,
 ) -> Decision {
-    let patch = defaulting::default_control_plane(&change);
-    let judgement = if patch.is_empty() {
-        admission.judge_alone(request, change)
+    let defaulted = T::complete(change);
+    let decision = if defaulted.operations.is_empty() {
+        decision(request, change.new, admission.judge_alone(request, *change))
     } else {
-        let text = patched(object, &patch);
-        let Some(Ok(new)) = text.as_deref().map(decode::<KubeadmControlPlane<'_>>) else {
+        let judged = patched(object, &defaulted.operations)
+            .and_then(|text| judged_alone::<T::Of<'_>>(request, &text, old_object, admission));
+        let Some(decision) = judged else {
             return Decision::allowed();
         };
-        admission.judge_alone(request, Change { new: &new, ..change })
+        decision
     };
     // The validating webhook warns: one of the two is enough.
-    let decision = decision(request, change.new, judgement);
-    decision.denial().unwrap_or_else(|| Decision::patched(patch))
+    decision
+        .denial()
+        .unwrap_or_else(|| Decision::completed(defaulted))
+}
+
+fn judged_alone<'b, T: Kind<'b>>(
+    request: &Request<'_>,
+    text: &'b str,
+    old_object: Option<&'b RawValue>,
+    admission: &Admission,
+) -> Option<Decision> {
+    let new = decode::<T>(text).ok()?;
+    let old = old_object.map(|old| decode::<T>(old.get())).transpose().ok()?;
+    let change = old
+        .as_ref()
+        .map_or(Change::create(&new), |old| Change::update(old, &new));
+    Some(decision(request, &new, admission.judge_alone(request, change)))
 }
 
 fn patched(object: &RawValue, patch: &[PatchOperation]) -> Option<String> {

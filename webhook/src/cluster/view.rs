@@ -252,6 +252,7 @@ impl Cluster {
             let concerns = reference.pool_name == name || customization.as_deref() == Some(name);
             (reference.namespace == namespace && concerns).then(|| view::ClusterDeployment {
                 name: deployment.metadata.name,
+                pool: reference.pool_name,
                 claim: reference.claim_name.filter(|claim| !claim.is_empty()),
                 customization,
                 deleting,

@@ -41,7 +41,9 @@ pub(crate) async fn show(demo: &Demo) -> Result<()> {
     run(demo, &["kcp", "rollout", "start", NAME]).await?;
     run(demo, &["kcp", "rollout", "status", NAME, "--watch"]).await?;
 
-    title("Two clusters want a customization of the same pool at the same moment: they never get the same one.");
+    title(
+        "Two clusters want a customization of the same pool at the same moment: they never get the same one.",
+    );
     race(demo).await?;
 
     title("A customization that is given back can be leased again.");

@@ -226,6 +226,15 @@ impl Pointer<'_> {
         format!("{}.{}", self.patch, self.member)
     }
 
+    /// The rule that refuses it when it is none.
+    pub(crate) fn rule(&self) -> &'static str {
+        if self.member == "from" {
+            "patch-from-invalid"
+        } else {
+            "patch-path-invalid"
+        }
+    }
+
     /// The JSON pointer to its field.
     pub(crate) fn place(&self) -> String {
         format!(

@@ -18,11 +18,11 @@ build: ## build both programs and the test harness
 
 .PHONY: demo
 demo: assets build ## the whole idea against a real control plane; KEEP=1 keeps it up until Ctrl-C
-	@exec target/debug/demo
+	@exec cargo run --quiet --package kcp-tests --bin demo
 
 .PHONY: test
 test: assets build ## every test: unit, table, snapshot and integration
-	INSTA_UPDATE=no cargo test --workspace --all-features
+	INSTA_UPDATE=no cargo test --workspace --all-features --locked --no-fail-fast
 
 .PHONY: unit
 unit: ## the tests that need neither assets nor network

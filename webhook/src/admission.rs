@@ -151,11 +151,11 @@ impl Admission {
         if !wanted.any() || !self.cluster.has_access() {
             return judgement;
         }
-        let metadata = change.new.metadata();
-        let subject = Subject {
-            namespace: request.namespace.to_string(),
-            name: metadata.name.as_ref().unwrap_or(&request.name).to_string(),
-            cluster: metadata.cluster_name().map(str::to_owned),
+        // The object as it is, where there is one: a client can leave owners and labels out of what it writes.
+        let metadata = change.old.unwrap_or(change.new).metadata();
+        let subject = Subject::new(&request.namespace, &request.name, metadata.cluster_name());
+        let Some(subject) = subject else {
+            return judgement;
         };
         // Boxed, for it is large and most reviews never come here.
         let view = Box::pin(self.cluster.view(wanted, &subject)).await;

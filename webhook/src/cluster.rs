@@ -51,12 +51,33 @@ pub(crate) enum ReadError {
         "{0}; bind kcp-webhook's ClusterRole to its service account, or set spec.replicas on the object itself"
     )]
     Forbidden(String),
+    #[error("nothing says yet which Cluster it belongs to; set its label cluster.x-k8s.io/cluster-name")]
+    ClusterUnknown,
+    #[error("there are more than {0} of them; none was looked at")]
+    TooMany(usize),
     #[error("the API server did not answer within {} s; try again", LIVE_READ.as_secs())]
     TooSlow,
     #[error("{0}; try again")]
     Failed(String),
     #[error("what the API server sent cannot be used: {0}; correct the object first")]
     Unusable(String),
+}
+
+/// How much of an object is wanted.
+#[derive(Clone, Copy, Debug)]
+enum Projection {
+    Whole,
+    /// Metadata alone, of each member of a list: an object can be a megabyte, and its name is a few bytes.
+    Metadata,
+}
+
+impl Projection {
+    const fn accept(self) -> &'static str {
+        match self {
+            Self::Whole => "application/json",
+            Self::Metadata => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+        }
+    }
 }
 
 impl ReadError {
@@ -66,6 +87,8 @@ impl ReadError {
             Self::BadName => "bad-name",
             Self::NotFound => "not-found",
             Self::Forbidden(_) => "forbidden",
+            Self::ClusterUnknown => "cluster-unknown",
+            Self::TooMany(_) => "too-many",
             Self::TooSlow => "timeout",
             Self::Failed(_) | Self::Unusable(_) => "error",
         }
@@ -115,24 +138,24 @@ impl Cluster {
         if ![version, namespace, name].into_iter().all(is_path_segment) {
             return Err(ReadError::BadName);
         }
-        self.read(&format!(
+        let path = format!(
             "/apis/controlplane.cluster.x-k8s.io/{version}/namespaces/{namespace}/kubeadmcontrolplanes/{name}"
-        ))
-        .await
+        );
+        self.read(&path, Projection::Whole).await
     }
 
-    /// What is at a path of the API, as JSON. Whoever makes the path answers for what is in it.
-    async fn read(&self, path: &str) -> Result<String, ReadError> {
-        let read = self.get(path).await;
+    /// What is at a path of the API, as JSON. What goes into a path has passed [`is_path_segment`].
+    async fn read(&self, path: &str, projection: Projection) -> Result<String, ReadError> {
+        let read = self.get(path, projection).await;
         self.metrics
             .live_read(read.as_ref().map_or_else(ReadError::label, |_| "ok"));
         read
     }
 
-    async fn get(&self, path: &str) -> Result<String, ReadError> {
+    async fn get(&self, path: &str, projection: Projection) -> Result<String, ReadError> {
         let client = self.client.as_ref().ok_or(ReadError::NoAccess)?;
         let request = Request::get(path)
-            .header(header::ACCEPT, "application/json")
+            .header(header::ACCEPT, projection.accept())
             .body(Vec::new())
             .map_err(|error| ReadError::Failed(error.to_string()))?;
         match time::timeout(LIVE_READ, client.request_text(request)).await {

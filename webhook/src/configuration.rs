@@ -51,27 +51,42 @@ pub enum ConfigurationFileError {
 pub(crate) struct CurrentConfiguration {
     file: Option<PathBuf>,
     current: ArcSwap<Configuration>,
-    /// What the file held when last looked at, good or not.
-    content: Mutex<Vec<u8>>,
+    /// What was seen when the file was last looked at: the same again is no news.
+    seen: Mutex<Seen>,
     metrics: Arc<Metrics>,
 }
 
+#[derive(PartialEq, Eq)]
+enum Seen {
+    /// No file: none was named, or there is none yet.
+    Nothing,
+    /// Its content, good or not.
+    Content(Vec<u8>),
+    /// It could not be read, and why.
+    Unreadable(String),
+}
+
 impl CurrentConfiguration {
-    /// Reads the file; without one every rule keeps its own action.
+    /// Reads the file; without one every rule keeps its own action. One that is named and not there yet is looked for:
+    /// a `ConfigMap` may be made later.
     pub(crate) fn load(file: Option<&Path>, metrics: Arc<Metrics>) -> Result<Self, ConfigurationFileError> {
-        let (content, configuration) = match file {
-            Some(path) => {
-                let content = read(path)?;
-                let configuration = parse(path, &content)?;
-                (content, configuration)
+        let (seen, configuration) = match file.map(|path| (path, fs::read(path))) {
+            None => (Seen::Nothing, Configuration::default()),
+            Some((path, Err(error))) if error.kind() == io::ErrorKind::NotFound => {
+                info!(file = %path.display(), "there is no configuration yet: every rule keeps its own action");
+                (Seen::Nothing, Configuration::default())
             }
-            None => (Vec::new(), Configuration::default()),
+            Some((path, Err(error))) => return Err(unreadable(path, error)),
+            Some((path, Ok(content))) => {
+                let configuration = parse(path, &content)?;
+                (Seen::Content(content), configuration)
+            }
         };
         metrics.configuration_in_force(true);
         Ok(Self {
             file: file.map(Path::to_owned),
             current: ArcSwap::from_pointee(configuration),
-            content: Mutex::new(content),
+            seen: Mutex::new(seen),
             metrics,
         })
     }
@@ -95,17 +110,24 @@ impl CurrentConfiguration {
 
     /// Replaces the configuration if the file has changed and holds a good one; keeps the one there is otherwise.
     pub(crate) fn reload(&self, path: &Path) {
-        let outcome = read(path).and_then(|content| {
-            let mut last = self.content.lock().unwrap_or_else(PoisonError::into_inner);
-            if *last == content {
-                return Ok(None);
+        let read = fs::read(path);
+        let now = match &read {
+            Ok(content) => Seen::Content(content.clone()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Seen::Nothing,
+            Err(error) => Seen::Unreadable(error.to_string()),
+        };
+        {
+            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            if *seen == now {
+                return;
             }
-            *last = content;
-            parse(path, &last).map(Some)
-        });
-        match outcome {
-            Ok(None) => {}
-            Ok(Some(configuration)) => {
+            *seen = now;
+        }
+        let parsed = read
+            .map_err(|error| unreadable(path, error))
+            .and_then(|content| parse(path, &content));
+        match parsed {
+            Ok(configuration) => {
                 info!(rules = ?configuration.rules, "the configuration has been replaced");
                 self.current.store(Arc::new(configuration));
                 self.metrics.configuration_in_force(true);
@@ -118,11 +140,11 @@ impl CurrentConfiguration {
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, ConfigurationFileError> {
-    fs::read(path).map_err(|error| ConfigurationFileError::Unreadable {
+fn unreadable(path: &Path, error: io::Error) -> ConfigurationFileError {
+    ConfigurationFileError::Unreadable {
         path: path.to_owned(),
         error,
-    })
+    }
 }
 
 fn parse(path: &Path, content: &[u8]) -> Result<Configuration, ConfigurationFileError> {
@@ -178,6 +200,34 @@ mod tests {
         fs::write(&path, WARN).unwrap();
         configuration.reload(&path);
         assert_eq!(action(&configuration), Some(Action::Warn));
+    }
+
+    #[test]
+    fn a_file_that_comes_back_as_it_was_is_in_force_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("configuration.yaml");
+        let metrics = Arc::new(Metrics::new());
+        let in_force = |expected: &str| {
+            let line = format!("kcp_webhook_configuration_last_reload_success {expected}\n");
+            assert!(
+                metrics.encode().unwrap().contains(&line),
+                "{}",
+                metrics.encode().unwrap()
+            );
+        };
+        let configuration = CurrentConfiguration::load(Some(&path), metrics.clone()).unwrap();
+        assert_eq!(action(&configuration), None);
+        in_force("1");
+        fs::write(&path, WARN).unwrap();
+        configuration.reload(&path);
+        assert_eq!(action(&configuration), Some(Action::Warn));
+        fs::remove_file(&path).unwrap();
+        configuration.reload(&path);
+        assert_eq!(action(&configuration), Some(Action::Warn));
+        in_force("0");
+        fs::write(&path, WARN).unwrap();
+        configuration.reload(&path);
+        in_force("1");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use kcp_rules::{Operation, rule::Check, topics};
+use kcp_rules::{Operation, Scope, rule::Check, topics};
 use thiserror::Error;
 use tokio::{net::TcpListener, runtime, sync::watch, time};
 use tokio_rustls::TlsAcceptor;
@@ -179,11 +179,11 @@ impl Server {
             parts,
         } = self;
         if !parts.cluster.has_access() {
-            let rules = rules_of_scale();
             warn!(
-                ?rules,
-                "no API access: these rules cannot be judged for kubeadmcontrolplanes/scale, and writes to it are \
-                 refused; everything else is judged"
+                scale = ?rules_of_scale(),
+                cluster = ?rules_of_the_cluster(),
+                "no API access: writes to kubeadmcontrolplanes/scale cannot be judged by the rules named first, and \
+                 are refused; the rules named second look at other objects and cannot be judged; all others are judged"
             );
         }
         let (sender, phase) = watch::channel(Phase::Serving);
@@ -253,6 +253,14 @@ fn rules_of_scale() -> Vec<&'static str> {
     topics::rules()
         .filter(|rule| matches!(rule.check, Check::ControlPlane(_)))
         .filter(|rule| rule.operations.contains(&Operation::Update))
+        .map(|rule| rule.id)
+        .collect()
+}
+
+/// The rules that look at other objects.
+fn rules_of_the_cluster() -> Vec<&'static str> {
+    topics::rules()
+        .filter(|rule| rule.scope == Scope::Cluster)
         .map(|rule| rule.id)
         .collect()
 }

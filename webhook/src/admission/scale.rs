@@ -78,6 +78,8 @@ fn unreadable(name: &str, error: &ReadError) -> Decision {
         | ReadError::Forbidden(_)
         | ReadError::TooSlow
         | ReadError::Failed(_)
+        | ReadError::ClusterUnknown
+        | ReadError::TooMany(_)
         | ReadError::Unusable(_) => RefusalKind::ServiceUnavailable,
     };
     Decision::refused(

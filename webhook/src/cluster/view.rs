@@ -4,11 +4,17 @@ use std::fmt::Display;
 
 use jiff::{SignedDuration, Timestamp};
 use kcp_rules::view::{self, Part, View, Wanted};
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::{
+    Deserialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
 use tokio::time::{self, Instant};
 
-use super::{Cluster, ReadError};
+use super::{Cluster, Projection, ReadError, is_path_segment};
 use crate::limits::LIVE_READ;
+
+/// A longer list is not read at all: what a rule says of half a list would be wrong, and memory is bounded.
+const LIST_LIMIT: usize = 500;
 
 /// Of workers one is enough to refuse, and a few to name.
 const A_FEW: usize = 3;
@@ -17,22 +23,61 @@ const CLUSTER_API: &str = "cluster.x-k8s.io";
 const HIVE: &str = "hive.openshift.io/v1";
 const CONTROL_PLANE: &str = "cluster.x-k8s.io/control-plane";
 
-/// The object that is judged.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The object that is judged. Its names are put into paths and selectors, and are what Kubernetes allows.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Subject {
-    pub(crate) namespace: String,
-    pub(crate) name: String,
+    namespace: String,
+    name: String,
     /// The Cluster it belongs to, for Cluster API's kinds.
-    pub(crate) cluster: Option<String>,
+    cluster: Option<String>,
+}
+
+impl Subject {
+    /// None when a name is none that Kubernetes allows: the review's body says what it likes.
+    pub(crate) fn new(namespace: &str, name: &str, cluster: Option<&str>) -> Option<Self> {
+        // A name that is yet to be generated is empty, and no rule looks for what goes with it.
+        let name_given = Some(name).filter(|name| !name.is_empty());
+        let allowed = [Some(namespace), name_given, cluster]
+            .into_iter()
+            .flatten()
+            .all(is_path_segment);
+        allowed.then(|| Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            cluster: cluster.map(str::to_owned),
+        })
+    }
+
+    fn cluster(&self) -> Result<&str, ReadError> {
+        self.cluster.as_deref().ok_or(ReadError::ClusterUnknown)
+    }
 }
 
 #[derive(Deserialize)]
 struct List<T> {
+    #[serde(default)]
+    metadata: ListMetadata,
     items: Vec<T>,
 }
 
+#[derive(Default, Deserialize)]
+struct ListMetadata {
+    #[serde(rename = "continue")]
+    more: Option<String>,
+}
+
+impl<T> List<T> {
+    /// The members, if these are all of them.
+    fn complete(self) -> Result<Vec<T>, ReadError> {
+        match self.metadata.more {
+            Some(more) if !more.is_empty() => Err(ReadError::TooMany(LIST_LIMIT)),
+            _ => Ok(self.items),
+        }
+    }
+}
+
 #[derive(Deserialize)]
-struct Object<S = (), T = ()> {
+struct Object<S = IgnoredAny, T = IgnoredAny> {
     metadata: Metadata,
     spec: Option<S>,
     status: Option<T>,
@@ -99,13 +144,10 @@ impl Cluster {
         struct Status {
             node_ref: Option<Reference>,
         }
-        let Some(cluster) = &subject.cluster else {
-            return Ok(Vec::new());
-        };
+        let cluster = subject.cluster()?;
         let selector = format!("cluster.x-k8s.io/cluster-name={cluster},{CONTROL_PLANE}");
-        let machines: Vec<Object<Spec, Status>> = self
-            .cluster_api(&subject.namespace, "machines", &[("labelSelector", &selector)])
-            .await?;
+        let path = format!("{}/machines", self.cluster_api_path(&subject.namespace).await?);
+        let machines: Vec<Object<Spec, Status>> = self.list(&path, &selector).await?;
         let machine = |machine: Object<Spec, Status>| view::Machine {
             deleting: machine.is_deleting(),
             version: machine.spec.and_then(|spec| spec.version),
@@ -124,15 +166,12 @@ impl Cluster {
             paused: bool,
             control_plane_ref: Option<KindReference>,
         }
-        let Some(name) = &subject.cluster else {
-            return Ok(None);
-        };
-        let version = self.version(CLUSTER_API).await?;
+        let name = subject.cluster()?;
         let path = format!(
-            "/apis/{CLUSTER_API}/{version}/namespaces/{}/clusters/{name}",
-            subject.namespace
+            "{}/clusters/{name}",
+            self.cluster_api_path(&subject.namespace).await?
         );
-        let Some(cluster) = optional(self.object::<Object<Spec>>(&path).await)? else {
+        let Some(cluster) = optional(self.object::<Object<Spec>>(&path, Projection::Whole).await)? else {
             return Ok(None);
         };
         let control_plane = cluster
@@ -152,31 +191,30 @@ impl Cluster {
     /// Machines of the Cluster that are not its control plane's, and `MachinePool`s; where those are not served
     /// there are none.
     async fn worker_machines(&self, subject: &Subject) -> Result<Vec<String>, ReadError> {
-        let Some(cluster) = &subject.cluster else {
-            return Ok(Vec::new());
+        let cluster = subject.cluster()?;
+        let path = self.cluster_api_path(&subject.namespace).await?;
+        let few = |resource: &str, selector: &str| {
+            let query = form_urlencoded::Serializer::new(String::new())
+                .append_pair("labelSelector", selector)
+                .append_pair("limit", &A_FEW.to_string())
+                .finish();
+            format!("{path}/{resource}?{query}")
         };
-        let limit = A_FEW.to_string();
         let of_cluster = format!("cluster.x-k8s.io/cluster-name={cluster}");
-        let workers = format!("{of_cluster},!{CONTROL_PLANE}");
-        let machines: Vec<Object> = self
-            .cluster_api(
-                &subject.namespace,
-                "machines",
-                &[("labelSelector", &workers), ("limit", &limit)],
-            )
-            .await?;
-        let pools = [("labelSelector", of_cluster.as_str()), ("limit", limit.as_str())];
-        let pools: Vec<Object> =
-            optional(self.cluster_api(&subject.namespace, "machinepools", &pools).await)?.unwrap_or_default();
-        Ok(machines
-            .into_iter()
-            .chain(pools)
-            .map(|worker| worker.metadata.name)
-            .collect())
+        let machines = few("machines", &format!("{of_cluster},!{CONTROL_PLANE}"));
+        let machines: List<Object> = self.metadata(&machines).await?;
+        let pools = self
+            .metadata::<List<Object>>(&few("machinepools", &of_cluster))
+            .await;
+        let pools = optional(pools)?.map(|list| list.items).unwrap_or_default();
+        let workers = machines.items.into_iter().chain(pools);
+        Ok(workers.map(|worker| worker.metadata.name).collect())
     }
 
     async fn namespace_terminating(&self, namespace: &str) -> Result<bool, ReadError> {
-        let object: Object = self.object(&format!("/api/v1/namespaces/{namespace}")).await?;
+        let object: Object = self
+            .object(&format!("/api/v1/namespaces/{namespace}"), Projection::Whole)
+            .await?;
         Ok(object.is_deleting())
     }
 
@@ -184,7 +222,7 @@ impl Cluster {
         const GROUP: &str = "controlplane.cluster.x-k8s.io";
         let version = self.version(GROUP).await?;
         let path = format!("/apis/{GROUP}/{version}/namespaces/{namespace}/kubeadmcontrolplanes");
-        Ok(names(self.object::<List<Object>>(&path).await?.items))
+        self.names(&path).await
     }
 
     async fn pools(&self, namespace: &str, this: &str) -> Result<Vec<view::Pool>, ReadError> {
@@ -194,7 +232,7 @@ impl Cluster {
             inventory: Option<Vec<Reference>>,
         }
         let path = format!("/apis/{HIVE}/namespaces/{namespace}/clusterpools");
-        let pools: Vec<Object<Spec>> = self.object::<List<_>>(&path).await?.items;
+        let pools: Vec<Object<Spec>> = self.list(&path, "").await?;
         let pool = |pool: Object<Spec>| view::Pool {
             deleting: pool.is_deleting(),
             inventory: pool
@@ -215,7 +253,7 @@ impl Cluster {
 
     async fn customizations(&self, namespace: &str) -> Result<Vec<String>, ReadError> {
         let path = format!("/apis/{HIVE}/namespaces/{namespace}/clusterdeploymentcustomizations");
-        Ok(names(self.object::<List<Object>>(&path).await?.items))
+        self.names(&path).await
     }
 
     /// Those that name the pool, or the customization, that is judged; where none are served there are none.
@@ -237,13 +275,11 @@ impl Cluster {
             claim_name: Option<String>,
             cluster_deployment_customization: Option<Reference>,
         }
-        let list = self
-            .object::<List<Object<Spec>>>(&format!("/apis/{HIVE}/clusterdeployments"))
+        let deployments = self
+            .list::<Object<Spec>>(&format!("/apis/{HIVE}/clusterdeployments"), "")
             .await;
-        let Some(list) = optional(list)? else {
-            return Ok(Vec::new());
-        };
-        let deployments = list.items.into_iter().filter_map(|deployment| {
+        let deployments = optional(deployments)?.unwrap_or_default();
+        let deployments = deployments.into_iter().filter_map(|deployment| {
             let deleting = deployment.is_deleting();
             let reference = deployment.spec?.cluster_pool_ref?;
             let customization = reference
@@ -271,7 +307,7 @@ impl Cluster {
         }
         let path =
             format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/kcp-pool-{customization}");
-        let Some(lease) = optional(self.object::<Object<Spec>>(&path).await)? else {
+        let Some(lease) = optional(self.object::<Object<Spec>>(&path, Projection::Whole).await)? else {
             return Ok(None);
         };
         Ok(lease.spec.and_then(|spec| {
@@ -286,18 +322,33 @@ impl Cluster {
         }))
     }
 
-    async fn cluster_api<T: DeserializeOwned>(
-        &self,
-        namespace: &str,
-        resource: &str,
-        parameters: &[(&str, &str)],
-    ) -> Result<Vec<T>, ReadError> {
+    async fn cluster_api_path(&self, namespace: &str) -> Result<String, ReadError> {
         let version = self.version(CLUSTER_API).await?;
+        Ok(format!("/apis/{CLUSTER_API}/{version}/namespaces/{namespace}"))
+    }
+
+    /// The members of a list, whole.
+    async fn list<T: DeserializeOwned>(&self, path: &str, selector: &str) -> Result<Vec<T>, ReadError> {
         let query = form_urlencoded::Serializer::new(String::new())
-            .extend_pairs(parameters)
+            .append_pair("labelSelector", selector)
+            .append_pair("limit", &LIST_LIMIT.to_string())
             .finish();
-        let path = format!("/apis/{CLUSTER_API}/{version}/namespaces/{namespace}/{resource}?{query}");
-        Ok(self.object::<List<T>>(&path).await?.items)
+        let list: List<T> = self.object(&format!("{path}?{query}"), Projection::Whole).await?;
+        list.complete()
+    }
+
+    /// The names of the members of a list.
+    async fn names(&self, path: &str) -> Result<Vec<String>, ReadError> {
+        let list: List<Object> = self.metadata(&format!("{path}?limit={LIST_LIMIT}")).await?;
+        Ok(list
+            .complete()?
+            .into_iter()
+            .map(|object| object.metadata.name)
+            .collect())
+    }
+
+    async fn metadata<T: DeserializeOwned>(&self, path: &str) -> Result<T, ReadError> {
+        self.object(path, Projection::Metadata).await
     }
 
     /// The version of a group to read: the newest that we know, else the server's own choice.
@@ -312,7 +363,7 @@ impl Cluster {
         struct Version {
             version: String,
         }
-        let found: Group = self.object(&format!("/apis/{group}")).await?;
+        let found: Group = self.object(&format!("/apis/{group}"), Projection::Whole).await?;
         let serves = |wanted: &&str| found.versions.iter().any(|served| served.version == **wanted);
         Ok(["v1beta2", "v1beta1"]
             .into_iter()
@@ -320,8 +371,8 @@ impl Cluster {
             .map_or(found.preferred_version.version, str::to_owned))
     }
 
-    async fn object<T: DeserializeOwned>(&self, path: &str) -> Result<T, ReadError> {
-        let text = self.read(path).await?;
+    async fn object<T: DeserializeOwned>(&self, path: &str, projection: Projection) -> Result<T, ReadError> {
+        let text = self.read(path, projection).await?;
         serde_json::from_str(&text).map_err(|error| ReadError::Unusable(error.to_string()))
     }
 }
@@ -367,6 +418,5 @@ fn optional<T>(read: Result<T, ReadError>) -> Result<Option<T>, ReadError> {
     }
 }
 
-fn names(objects: Vec<Object>) -> Vec<String> {
-    objects.into_iter().map(|object| object.metadata.name).collect()
-}
+#[cfg(test)]
+mod tests;

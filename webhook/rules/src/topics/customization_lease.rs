@@ -101,12 +101,17 @@ fn in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut 
         && is_valid(lease, change.context.now)
     {
         let holder = quoted(&lease.holder);
+        let pool = customization
+            .status
+            .as_ref()
+            .and_then(|status| status.cluster_pool_ref.as_ref())
+            .map_or("POOL", |pool| pool.name.as_str());
         let until = lease
             .expires
             .map_or_else(String::new, |until| format!(" until {until}"));
         faults.push(fault(
             format!("leased by {holder}{until}, so its names and addresses are not free"),
-            format!("release it first: kubectl kcp pool release cdc/{name} --cluster-deployment {holder}"),
+            format!("release it first: kubectl kcp pool release {pool} --cluster-deployment {holder}"),
         ));
     } else if let (Some(status), Some(_), Some(_)) = (&customization.status, clusters, lease)
         && status.is_leased()

@@ -94,9 +94,17 @@ fn during_rollout(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fau
                 "a rollout is running ({rolling}), and scaling from {from} would move etcd members with it"
             )
             .into(),
-            remedy: "wait for it: kubectl kcp rollout status --watch; then scale".into(),
+            remedy: format!(
+                "wait for it, then scale: kubectl kcp rollout status {} --watch",
+                name(change.new)
+            )
+            .into(),
         },
     );
+}
+
+fn name<'c>(control_plane: &'c KubeadmControlPlane<'_>) -> &'c str {
+    control_plane.metadata.name.as_deref().unwrap_or("NAME")
 }
 
 /// The old object and both numbers, when the write changes replicas.

@@ -217,8 +217,9 @@ fn changes_too_early(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut 
                 step.old
             ),
             format!(
-                "wait until every Machine is at {}: kubectl kcp rollout status --watch",
-                step.old
+                "wait until every Machine is at {}: kubectl kcp rollout status {} --watch",
+                step.old,
+                change.new.metadata.name.as_deref().unwrap_or("NAME")
             ),
         ));
     }

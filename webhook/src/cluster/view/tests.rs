@@ -1,0 +1,185 @@
+//! Each part of the view, from objects as an API server sends them: with specs and statuses that are not read.
+
+use std::sync::Arc;
+
+use kcp_rules::view::{self, View, Wanted};
+use serde_json::{Value, json};
+
+use super::Subject;
+use crate::{cluster::Cluster, metrics::Metrics, testing::api_server};
+
+fn object(name: &str, rest: Value) -> Value {
+    let mut object = json!({
+        "metadata": {"name": name, "namespace": "prod", "creationTimestamp": "2026-05-01T00:00:00Z", "uid": "1"},
+        "spec": {"clusterName": "edge", "unread": {"deep": [1, 2]}},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready"}]}
+    });
+    merge(&mut object, rest);
+    object
+}
+
+fn merge(target: &mut Value, rest: Value) {
+    match (target, rest) {
+        (Value::Object(target), Value::Object(rest)) => {
+            for (key, value) in rest {
+                merge(target.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (target, rest) => *target = rest,
+    }
+}
+
+fn list(items: Vec<Value>) -> (u16, Value) {
+    (
+        200,
+        json!({"kind": "List", "metadata": {"resourceVersion": "7"}, "items": items}),
+    )
+}
+
+fn answer(path: &str) -> (u16, Value) {
+    const CLUSTER_API: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/prod";
+    const HIVE: &str = "/apis/hive.openshift.io/v1";
+    let group = |version: &str| {
+        (
+            200,
+            json!({"versions": [{"version": "v1beta1"}, {"version": version}], "preferredVersion": {"version": "v1beta1"}}),
+        )
+    };
+    match path {
+        "/apis/cluster.x-k8s.io" | "/apis/controlplane.cluster.x-k8s.io" => group("v1beta2"),
+        "/api/v1/namespaces/prod" => (
+            200,
+            object("prod", json!({"spec": {"finalizers": ["kubernetes"]}})),
+        ),
+        path if path == format!("{CLUSTER_API}/machines") => list(vec![object(
+            "m1",
+            json!({"spec": {"version": "v1.34.2"}, "status": {"nodeRef": {"name": "n1"}}}),
+        )]),
+        path if path == format!("{CLUSTER_API}/machinepools") => list(vec![object("mp1", json!({}))]),
+        path if path == format!("{CLUSTER_API}/clusters/edge") => (
+            200,
+            object(
+                "edge",
+                json!({"spec": {"paused": true, "controlPlaneRef": {"kind": "KubeadmControlPlane", "name": "cp"}}}),
+            ),
+        ),
+        "/apis/controlplane.cluster.x-k8s.io/v1beta2/namespaces/prod/kubeadmcontrolplanes" => {
+            list(vec![object("cp", json!({}))])
+        }
+        path if path == format!("{HIVE}/namespaces/prod/clusterpools") => list(vec![
+            object("cp", json!({"spec": {"inventory": [{"name": "mine"}]}})),
+            object("other", json!({"spec": {"inventory": [{"name": "foo"}]}})),
+        ]),
+        path if path == format!("{HIVE}/namespaces/prod/clusterdeploymentcustomizations") => {
+            list(vec![object("foo", json!({}))])
+        }
+        path if path == format!("{HIVE}/clusterdeployments") => list(vec![
+            object(
+                "c1",
+                json!({"spec": {"clusterPoolRef": {"namespace": "prod", "poolName": "cp", "claimName": "",
+                    "clusterDeploymentCustomization": {"name": "foo"}}}}),
+            ),
+            object(
+                "elsewhere",
+                json!({"spec": {"clusterPoolRef": {"namespace": "x", "poolName": "cp"}}}),
+            ),
+        ]),
+        "/apis/coordination.k8s.io/v1/namespaces/prod/leases/kcp-pool-cp" => (
+            200,
+            object(
+                "kcp-pool-cp",
+                json!({"spec": {"holderIdentity": "us", "renewTime": "2026-05-01T00:00:00.000000Z",
+                    "leaseDurationSeconds": 60}}),
+            ),
+        ),
+        _ => (
+            404,
+            json!({"kind": "Status", "code": 404, "reason": "NotFound", "message": path}),
+        ),
+    }
+}
+
+const EVERYTHING: Wanted = Wanted {
+    machines: true,
+    cluster: true,
+    worker_machines: true,
+    namespace_terminating: true,
+    control_planes: true,
+    pools: true,
+    customizations: true,
+    cluster_deployments: true,
+    lease: true,
+};
+
+async fn read(cluster: Option<&str>) -> View {
+    let client = api_server(|path| async move { answer(&path) });
+    let reader = Cluster::new(Some(client), Arc::new(Metrics::new()));
+    let subject = Subject::new("prod", "cp", cluster).unwrap();
+    reader.view(EVERYTHING, &subject).await
+}
+
+#[tokio::test]
+async fn every_part_is_read_from_whole_objects() {
+    let view = read(Some("edge")).await;
+    let machine = view::Machine {
+        name: "m1".to_owned(),
+        version: Some("v1.34.2".to_owned()),
+        created: "2026-05-01T00:00:00Z".parse().ok(),
+        has_node: true,
+        deleting: false,
+    };
+    assert_eq!(view.machines.get(), Some(&vec![machine]));
+    let cluster = view::Cluster {
+        name: "edge".to_owned(),
+        paused: true,
+        deleting: false,
+        control_plane: Some("cp".to_owned()),
+    };
+    assert_eq!(view.cluster.get(), Some(&Some(cluster)));
+    assert_eq!(
+        view.worker_machines.get(),
+        Some(&vec!["m1".to_owned(), "mp1".to_owned()])
+    );
+    assert_eq!(view.namespace_terminating.get(), Some(&false));
+    assert_eq!(view.control_planes.get(), Some(&vec!["cp".to_owned()]));
+    let pool = view::Pool {
+        name: "other".to_owned(),
+        inventory: vec!["foo".to_owned()],
+        deleting: false,
+    };
+    assert_eq!(view.pools.get(), Some(&vec![pool]));
+    assert_eq!(view.customizations.get(), Some(&vec!["foo".to_owned()]));
+    let deployment = view::ClusterDeployment {
+        name: "c1".to_owned(),
+        pool: "cp".to_owned(),
+        claim: None,
+        customization: Some("foo".to_owned()),
+        deleting: false,
+    };
+    assert_eq!(view.cluster_deployments.get(), Some(&vec![deployment]));
+    let lease = view::Lease {
+        holder: "us".to_owned(),
+        expires: "2026-05-01T00:01:00Z".parse().ok(),
+    };
+    assert_eq!(view.lease.get(), Some(&Some(lease)));
+    assert!(!view.wanted().any());
+}
+
+#[tokio::test]
+async fn without_its_cluster_nothing_of_it_is_known() {
+    let view = read(None).await;
+    assert_eq!(view.machines.get(), None);
+    assert_eq!(view.cluster.get(), None);
+    assert_eq!(view.worker_machines.get(), None);
+    assert_eq!(view.namespace_terminating.get(), Some(&false));
+}
+
+#[test]
+fn names_that_would_leave_the_path_are_refused() {
+    for name in ["c?watch=1#", "..", "../secrets", "a/b", "A", "a,b=c"] {
+        assert_eq!(Subject::new("prod", "cp", Some(name)), None, "{name}");
+        assert_eq!(Subject::new("prod", name, None), None, "{name}");
+        assert_eq!(Subject::new(name, "cp", None), None, "{name}");
+    }
+    assert!(Subject::new("prod", "", None).is_some());
+}

@@ -3,6 +3,7 @@
 //! One binary: all tests share the management cluster that [`shared`] brings up, and each has a namespace of its
 //! own.
 
+mod cluster_rules;
 mod control_plane;
 mod leftovers;
 mod management_cluster;

@@ -57,7 +57,8 @@ impl Subject {
 struct List<T> {
     #[serde(default)]
     metadata: ListMetadata,
-    items: Vec<T>,
+    /// Go writes an empty list of metadata as null.
+    items: Option<Vec<T>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -71,7 +72,7 @@ impl<T> List<T> {
     fn complete(self) -> Result<Vec<T>, ReadError> {
         match self.metadata.more {
             Some(more) if !more.is_empty() => Err(ReadError::TooMany(LIST_LIMIT)),
-            _ => Ok(self.items),
+            _ => Ok(self.items.unwrap_or_default()),
         }
     }
 }
@@ -206,8 +207,8 @@ impl Cluster {
         let pools = self
             .metadata::<List<Object>>(&few("machinepools", &of_cluster))
             .await;
-        let pools = optional(pools)?.map(|list| list.items).unwrap_or_default();
-        let workers = machines.items.into_iter().chain(pools);
+        let pools = optional(pools)?.and_then(|list| list.items).unwrap_or_default();
+        let workers = machines.items.into_iter().flatten().chain(pools);
         Ok(workers.map(|worker| worker.metadata.name).collect())
     }
 
@@ -404,6 +405,8 @@ impl Reads {
         };
         match time::timeout_at(self.deadline, read).await {
             Ok(Ok(value)) => value.into(),
+            // So it is with every control plane that is new.
+            Ok(Err(ReadError::ClusterUnknown)) => Part::default(),
             Ok(Err(error)) => failed(&error),
             Err(_) => failed(&ReadError::TooSlow),
         }

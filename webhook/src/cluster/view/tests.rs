@@ -29,7 +29,7 @@ fn merge(target: &mut Value, rest: Value) {
     }
 }
 
-fn list(items: Vec<Value>) -> (u16, Value) {
+fn list(items: &[Value]) -> (u16, Value) {
     (
         200,
         json!({"kind": "List", "metadata": {"resourceVersion": "7"}, "items": items}),
@@ -51,11 +51,14 @@ fn answer(path: &str) -> (u16, Value) {
             200,
             object("prod", json!({"spec": {"finalizers": ["kubernetes"]}})),
         ),
-        path if path == format!("{CLUSTER_API}/machines") => list(vec![object(
+        path if path == format!("{CLUSTER_API}/machines") => list(&[object(
             "m1",
             json!({"spec": {"version": "v1.34.2"}, "status": {"nodeRef": {"name": "n1"}}}),
         )]),
-        path if path == format!("{CLUSTER_API}/machinepools") => list(vec![object("mp1", json!({}))]),
+        path if path == format!("{CLUSTER_API}/machinepools") => (
+            200,
+            json!({"kind": "PartialObjectMetadataList", "metadata": {}, "items": null}),
+        ),
         path if path == format!("{CLUSTER_API}/clusters/edge") => (
             200,
             object(
@@ -64,16 +67,16 @@ fn answer(path: &str) -> (u16, Value) {
             ),
         ),
         "/apis/controlplane.cluster.x-k8s.io/v1beta2/namespaces/prod/kubeadmcontrolplanes" => {
-            list(vec![object("cp", json!({}))])
+            list(&[object("cp", json!({}))])
         }
-        path if path == format!("{HIVE}/namespaces/prod/clusterpools") => list(vec![
+        path if path == format!("{HIVE}/namespaces/prod/clusterpools") => list(&[
             object("cp", json!({"spec": {"inventory": [{"name": "mine"}]}})),
             object("other", json!({"spec": {"inventory": [{"name": "foo"}]}})),
         ]),
         path if path == format!("{HIVE}/namespaces/prod/clusterdeploymentcustomizations") => {
-            list(vec![object("foo", json!({}))])
+            list(&[object("foo", json!({}))])
         }
-        path if path == format!("{HIVE}/clusterdeployments") => list(vec![
+        path if path == format!("{HIVE}/clusterdeployments") => list(&[
             object(
                 "c1",
                 json!({"spec": {"clusterPoolRef": {"namespace": "prod", "poolName": "cp", "claimName": "",
@@ -115,7 +118,7 @@ async fn read(cluster: Option<&str>) -> View {
     let client = api_server(|path| async move { answer(&path) });
     let reader = Cluster::new(Some(client), Arc::new(Metrics::new()));
     let subject = Subject::new("prod", "cp", cluster).unwrap();
-    reader.view(EVERYTHING, &subject).await
+    Box::pin(reader.view(EVERYTHING, &subject)).await
 }
 
 #[tokio::test]
@@ -136,10 +139,7 @@ async fn every_part_is_read_from_whole_objects() {
         control_plane: Some("cp".to_owned()),
     };
     assert_eq!(view.cluster.get(), Some(&Some(cluster)));
-    assert_eq!(
-        view.worker_machines.get(),
-        Some(&vec!["m1".to_owned(), "mp1".to_owned()])
-    );
+    assert_eq!(view.worker_machines.get(), Some(&vec!["m1".to_owned()]));
     assert_eq!(view.namespace_terminating.get(), Some(&false));
     assert_eq!(view.control_planes.get(), Some(&vec!["cp".to_owned()]));
     let pool = view::Pool {

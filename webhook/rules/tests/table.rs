@@ -17,26 +17,28 @@ use std::{
 };
 
 use kcp_rules::{
-    case::{Base, Case, V1BETA1},
+    case::{Base, Case, Row, V1BETA1},
     rule::Check,
     topics::{TOPICS, rules},
 };
 
-fn cases() -> impl Iterator<Item = (&'static str, &'static Case)> {
-    TOPICS
-        .iter()
-        .flat_map(|topic| topic.cases.iter().map(move |case| (topic.name, case)))
+fn rows() -> impl Iterator<Item = (&'static str, Row<'static>)> {
+    TOPICS.iter().flat_map(|topic| {
+        let rows = topic.cases.iter().flat_map(Case::rows);
+        rows.map(move |row| (topic.name, row))
+    })
 }
 
 #[test]
 fn every_case_finds_exactly_what_it_lists() {
-    for (topic, case) in cases() {
-        let found = case.judge().unwrap();
+    for (topic, row) in rows() {
+        let found = row.judge().unwrap();
         let found: Vec<_> = found
             .iter()
             .map(|finding| (finding.rule.id, &*finding.fault.field))
             .collect();
-        assert_eq!(found, case.findings, "{topic}: {}", case.name);
+        let Row { case, base } = row;
+        assert_eq!(found, case.findings, "{topic}: {} of {base:?}", case.name);
     }
 }
 
@@ -69,16 +71,24 @@ fn case_names_are_unique_and_say_the_verdict() {
 #[test]
 fn every_rule_has_an_accepting_and_a_rejecting_case() {
     let mut rejected = BTreeSet::new();
-    for (_, case) in cases() {
-        rejected.extend(case.findings.iter().map(|(rule, _)| *rule));
+    for (_, row) in rows() {
+        rejected.extend(row.case.findings.iter().map(|(rule, _)| *rule));
     }
     for topic in TOPICS {
-        assert!(
-            topic.cases.iter().any(|case| case.findings.is_empty()),
-            "{} accepts nothing",
-            topic.name
-        );
         for rule in topic.rules {
+            let accepts = |row: Row<'_>| {
+                let kinds = rule.check.kinds();
+                row.case.findings.iter().all(|(id, _)| *id != rule.id)
+                    && rule.operations.contains(&row.case.operation())
+                    && row.new_object().unwrap()["kind"]
+                        .as_str()
+                        .is_some_and(|kind| kinds.contains(&kind))
+            };
+            assert!(
+                topic.cases.iter().flat_map(Case::rows).any(accepts),
+                "{} has no case that it accepts",
+                rule.id
+            );
             assert!(
                 rejected.contains(rule.id),
                 "{} has no case that finds it",
@@ -91,7 +101,7 @@ fn every_rule_has_an_accepting_and_a_rejecting_case() {
 #[test]
 fn every_rule_of_two_kinds_has_a_case_of_each_that_finds_it() {
     let found_by = |rule: &str, is_kind: fn(Base) -> bool| {
-        cases().any(|(_, case)| is_kind(case.base) && case.findings.iter().any(|(id, _)| *id == rule))
+        rows().any(|(_, row)| is_kind(row.base) && row.case.findings.iter().any(|(id, _)| *id == rule))
     };
     for rule in rules().filter(|rule| matches!(rule.check, Check::ControlPlaneSpec(_))) {
         assert!(
@@ -148,8 +158,8 @@ fn served_fields(file: &str) -> BTreeSet<String> {
 #[test]
 fn every_reported_path_is_a_field_of_the_crd() {
     let mut fields: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
-    for (_, case) in cases() {
-        let file = match case.base {
+    for (_, Row { case, base }) in rows() {
+        let file = match base {
             Base::ControlPlane(V1BETA1) => "kubeadmcontrolplane-v1beta1.txt",
             Base::ControlPlane(_) => "kubeadmcontrolplane-v1beta2.txt",
             Base::Template(V1BETA1) => "kubeadmcontrolplanetemplate-v1beta1.txt",
@@ -191,17 +201,34 @@ fn without_indices(path: &str) -> String {
 #[test]
 fn messages() {
     let mut screen = String::new();
-    for (topic, case) in cases() {
-        for finding in case.judge().unwrap() {
+    for (topic, row) in rows().filter(|(_, row)| row.case.bases.first() == Some(&row.base)) {
+        for finding in row.judge().unwrap() {
             screen.push_str(&format!(
                 "{topic} {}\n  {}: {}\n",
-                case.name,
+                row.case.name,
                 finding.fault.field,
                 finding.message()
             ));
         }
     }
     insta::assert_snapshot!(screen);
+}
+
+/// Each case, the API versions that can express it, and who answers it at an API server. The integration test `rows`
+/// sends them all.
+#[test]
+fn answers() {
+    let mut list = String::new();
+    for (topic, row) in rows().filter(|(_, row)| row.case.bases.first() == Some(&row.base)) {
+        let versions: Vec<_> = row.case.bases.iter().map(|base| base.version()).collect();
+        list.push_str(&format!(
+            "{:9} {:16} {topic} {}\n",
+            row.answer().unwrap().as_str(),
+            versions.join(","),
+            row.case.name,
+        ));
+    }
+    insta::assert_snapshot!(list);
 }
 
 #[test]

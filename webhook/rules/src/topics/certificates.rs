@@ -2,7 +2,7 @@
 
 use crate::{
     api::ControlPlaneSpec,
-    case::{Case, V1BETA1},
+    case::{Case, V1BETA1, V1BETA2},
     change::Change,
     finding::{CauseReason, Fault, Faults},
     rule::{Action, Check, ON_WRITE, Rule, Scope},
@@ -118,23 +118,27 @@ const CASES: &[Case] = &[
         "accepts_one_month_before_a_year",
         r#"{"spec":{"rollout":{"before":{"certificatesExpiryDays":30}}}}"#,
         &[],
-    ),
+    )
+    .of(V1BETA2),
     Case::create(
         "accepts_a_year_before_two",
         r#"{"spec":{"rollout":{"before":{"certificatesExpiryDays":365}},
             "kubeadmConfigSpec":{"clusterConfiguration":{"certificateValidityPeriodDays":730}}}}"#,
         &[],
-    ),
+    )
+    .of(V1BETA2),
     Case::create(
         "rejects_as_many_days_as_valid",
         HUNDRED_OF_HUNDRED,
         &[(ENDLESS, V1BETA2_EXPIRY)],
-    ),
+    )
+    .of(V1BETA2),
     Case::create(
         "rejects_more_days_than_kubeadms_year",
         r#"{"spec":{"rollout":{"before":{"certificatesExpiryDays":400}}}}"#,
         &[(ENDLESS, V1BETA2_EXPIRY)],
-    ),
+    )
+    .of(V1BETA2),
     Case::create(
         "accepts_as_long_as_the_ca",
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":
@@ -163,12 +167,6 @@ const CASES: &[Case] = &[
         &[(ENDLESS, "spec.rolloutBefore.certificatesExpiryDays")],
     )
     .of(V1BETA1),
-    Case::create(
-        "rejects_longer_than_the_ca_in_v1beta1",
-        ABOVE_CA_PATCH,
-        &[(ABOVE_CA, VALIDITY)],
-    )
-    .of(V1BETA1),
     Case::template(
         "rejects_days_of_template",
         r#"{"spec":{"template":{"spec":{"rollout":{"before":{"certificatesExpiryDays":365}},
@@ -184,7 +182,8 @@ const CASES: &[Case] = &[
                 "spec.template.spec.kubeadmConfigSpec.clusterConfiguration.certificateValidityPeriodDays",
             ),
         ],
-    ),
+    )
+    .of(V1BETA2),
     Case::template(
         "rejects_days_of_template_in_v1beta1",
         r#"{"spec":{"template":{"spec":{"rolloutBefore":{"certificatesExpiryDays":365}}}}}"#,

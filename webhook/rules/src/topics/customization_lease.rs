@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use crate::{
     api::{ClusterDeploymentCustomization, hive::ClusterDeploymentCustomizationStatus},
-    case::Case,
+    case::{Answer, Case},
     change::Change,
     finding::{CauseReason, Fault, Faults, quoted},
     rule::{Action, Check, ON_DELETE, ON_UPDATE, Rule, Scope},
@@ -184,7 +184,7 @@ const CASES: &[Case] = &[
         r#"{"status":{"conditions":[{"lastProbeTime":"2020-11-05T14:49:26Z","status":false,"type":"Available"}]}}"#,
         PATCH,
         &[],
-    ),
+    ).answered(Answer::Schema),
     Case::customization_delete("rejects_deletion_with_cluster", LEASED, IN_USE)
         .seeing(|| view(Some("us"), None, false)),
     Case::customization_delete(

@@ -2,7 +2,7 @@
 
 use crate::{
     api::ControlPlaneSpec,
-    case::{Case, V1BETA1},
+    case::Case,
     change::Change,
     finding::{CauseReason, Fault, Faults},
     rule::{Action, Check, ON_WRITE, Rule, Scope},
@@ -70,15 +70,6 @@ const CASES: &[Case] = &[
             "spec.kubeadmConfigSpec.diskSetup.partitions[0].diskLayout",
         )],
     ),
-    Case::create(
-        "rejects_more_than_the_disk_in_v1beta1",
-        SIXTY_TWICE,
-        &[(
-            "disk-layout-above-hundred",
-            "spec.kubeadmConfigSpec.diskSetup.partitions[0].diskLayout",
-        )],
-    )
-    .of(V1BETA1),
     Case::template(
         "rejects_more_than_the_disk_of_template",
         r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"diskSetup":{"partitions":[

@@ -2,7 +2,7 @@
 
 use crate::{
     api::{ControlPlaneSpec, KubeadmControlPlane, kubeadm_config::KubeadmConfigSpec},
-    case::{Case, V1BETA1},
+    case::Case,
     change::Change,
     finding::{CauseReason, Fault, Faults},
     rule::{Action, Check, ON_UPDATE, ON_WRITE, Rule, Scope},
@@ -103,12 +103,6 @@ const CASES: &[Case] = &[
         STACKED,
         &[("etcd-topology-switched", EXTERNAL)],
     ),
-    Case::create(
-        "rejects_both_in_v1beta1",
-        BOTH,
-        &[("etcd-local-and-external", EXTERNAL)],
-    )
-    .of(V1BETA1),
     Case::template(
         "rejects_both_in_template",
         r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"etcd":{"local":{"dataDir":"/data"},
@@ -119,10 +113,9 @@ const CASES: &[Case] = &[
         )],
     ),
     Case::update(
-        "rejects_unsaid_to_external_in_v1beta1",
+        "rejects_unsaid_to_external",
         "{}",
         EXTERNAL_ETCD,
         &[("etcd-topology-switched", EXTERNAL)],
-    )
-    .of(V1BETA1),
+    ),
 ];

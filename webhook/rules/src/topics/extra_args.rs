@@ -7,7 +7,7 @@ use crate::{
         ControlPlaneSpec,
         kubeadm_config::{Component, ExtraArgs, NodeRegistration},
     },
-    case::{Case, V1BETA1},
+    case::{Case, V1BETA1, V1BETA2},
     change::Change,
     finding::{CauseReason, Fault, Faults, quoted},
     rule::{Action, Check, ON_WRITE, Rule, Scope},
@@ -95,7 +95,8 @@ const CASES: &[Case] = &[
             [{"name":"v","value":"2"},{"name":"profiling","value":"false"}]},
             "scheduler":{"extraArgs":[{"name":"v","value":"2"}]}}}}}"#,
         &[],
-    ),
+    )
+    .of(V1BETA2),
     Case::create(
         "accepts_map_of_v1beta1",
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"apiServer":{"extraArgs":
@@ -141,7 +142,8 @@ const CASES: &[Case] = &[
                 "spec.kubeadmConfigSpec.joinConfiguration.nodeRegistration.kubeletExtraArgs[1].name",
             ),
         ],
-    ),
+    )
+    .of(V1BETA2),
     Case::template(
         "rejects_flag_of_template_that_stands_twice",
         r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"apiServer":{"extraArgs":
@@ -150,5 +152,6 @@ const CASES: &[Case] = &[
             RULE,
             "spec.template.spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[1].name",
         )],
-    ),
+    )
+    .of(V1BETA2),
 ];

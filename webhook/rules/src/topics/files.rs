@@ -7,7 +7,7 @@ use crate::{
         ControlPlaneSpec, Text,
         machine_setup::{File, SecretSource},
     },
-    case::{Case, V1BETA1},
+    case::Case,
     change::Change,
     finding::{CauseReason, Fault, Faults, quoted},
     rule::{Action, Check, ON_WRITE, Rule, Scope},
@@ -224,15 +224,6 @@ const CASES: &[Case] = &[
         r#"{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/a","content":"x"},{"path":"/a","content":"y"}]}}}"#,
         &[("file-path-duplicate", "spec.kubeadmConfigSpec.files[1].path")],
     ),
-    Case::create(
-        "rejects_content_and_secret_of_one_file_in_v1beta1",
-        BOTH,
-        &[(
-            "file-content-conflict",
-            "spec.kubeadmConfigSpec.files[1].contentFrom",
-        )],
-    )
-    .of(V1BETA1),
     Case::template(
         "rejects_files_of_template",
         r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/a","content":"x","contentFrom":{}},

@@ -86,6 +86,11 @@ const CASES: &[Case] = &[
         &[],
     ),
     Case::customization(
+        "accepts_customization_of_63",
+        r#"{"metadata":{"name":"foo-45678901234567890123456789012345678901234567890123456789012"}}"#,
+        &[],
+    ),
+    Case::customization(
         "rejects_customization_of_64",
         r#"{"metadata":{"name":"foo-456789012345678901234567890123456789012345678901234567890123"}}"#,
         &[("customization-name-too-long", "metadata.name")],

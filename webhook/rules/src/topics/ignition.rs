@@ -5,7 +5,7 @@ use crate::{
         ControlPlaneSpec,
         machine_setup::{DiskSetup, Ignition},
     },
-    case::{Case, V1BETA1},
+    case::Case,
     change::Change,
     configuration::FeatureGates,
     finding::{CauseReason, Fault, Faults, quoted},
@@ -245,15 +245,11 @@ const CASES: &[Case] = &[
     )
     .gated(GATE),
     Case::create("rejects_what_ignition_cannot_do", EVERYTHING, EVERYTHING_FOUND).gated(GATE),
-    Case::create("rejects_what_ignition_cannot_do_in_v1beta1", EVERYTHING, EVERYTHING_FOUND)
-        .gated(GATE)
-        .of(V1BETA1),
     Case::create(
-        "accepts_empty_ignition_configuration_in_v1beta1",
+        "accepts_empty_ignition_configuration",
         r#"{"spec":{"kubeadmConfigSpec":{"ignition":{"containerLinuxConfig":{}}}}}"#,
         &[],
-    )
-    .of(V1BETA1),
+    ),
     Case::template(
         "rejects_ignition_of_template_without_the_gate",
         r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"format":"ignition"}}}}}"#,

@@ -7,7 +7,7 @@ use crate::{
         ControlPlaneSpec, Text,
         kubeadm_config::{Dns, LocalEtcd},
     },
-    case::{Case, V1BETA1},
+    case::Case,
     change::Change,
     finding::{CauseReason, Fault, Faults, quoted},
     rule::{Action, Check, ON_WRITE, Rule, Scope},
@@ -177,13 +177,6 @@ const CASES: &[Case] = &[
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"latest"}}}}}"#,
         &[("dns-image-tag-not-semantic", DNS)],
     ),
-    Case::create("accepts_tags_in_v1beta1", TAGS, &[]).of(V1BETA1),
-    Case::create(
-        "rejects_word_as_dns_tag_in_v1beta1",
-        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"latest"}}}}}"#,
-        &[("dns-image-tag-not-semantic", DNS)],
-    )
-    .of(V1BETA1),
     Case::template(
         "rejects_tags_of_template",
         r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":

@@ -245,9 +245,6 @@ const CASES: &[Case] = &[
     )
     .enabling(FROZEN),
     Case::update("accepts_scale_when_frozen", FILE, r#"{"spec":{"replicas":5}}"#, &[]).enabling(FROZEN),
-    Case::update("rejects_other_file_when_frozen_in_v1beta1", FILE, OTHER_FILE, &[(FROZEN, KUBEADM_CONFIG_SPEC)])
-        .enabling(FROZEN)
-        .of(V1BETA1),
     Case::update(
         "accepts_other_image_repository",
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"imageRepository":"a.example/b"}}}}"#,

@@ -2,7 +2,7 @@
 
 use crate::{
     api::{KubeadmControlPlane, control_plane::Shape, machine_template::InfrastructureRef},
-    case::{Case, V1BETA1},
+    case::{Case, V1BETA1, V1BETA2},
     change::Change,
     finding::{CauseReason, Fault, Faults, quoted},
     rule::{Action, Check, ON_WRITE, Rule, Scope},
@@ -107,13 +107,13 @@ const CASES: &[Case] = &[
             (RULE, "spec.machineTemplate.spec.infrastructureRef.kind"),
             (RULE, "spec.machineTemplate.spec.infrastructureRef.name"),
         ],
-    ),
+    ).of(V1BETA2),
     Case::create(
         "rejects_no_reference",
         r#"{"spec":{"machineTemplate":null}}"#,
         &[(RULE, "spec.machineTemplate.spec.infrastructureRef")],
-    ),
-    Case::create("accepts_reference_in_v1beta1", "{}", &[]).of(V1BETA1),
+    )
+    .of(V1BETA2),
     Case::create(
         "rejects_reference_without_group_in_v1beta1",
         r#"{"spec":{"machineTemplate":{"infrastructureRef":{"apiVersion":"v1","kind":""}}}}"#,

@@ -6,7 +6,7 @@ use crate::{
         control_plane::Shape,
         kubeadm_config::{KubeadmConfigSpec, Timeouts},
     },
-    case::{Case, V1BETA1},
+    case::{Case, V1BETA2},
     change::Change,
     finding::{CauseReason, Fault, Faults},
     rule::{Action, Check, ON_WRITE, Rule, Scope},
@@ -164,15 +164,14 @@ const CASES: &[Case] = &[
         ],
     ),
     Case::create(
-        "warns_of_missing_kubeadm_configuration_in_v1beta1",
+        "warns_of_missing_kubeadm_configuration",
         r#"{"spec":{"kubeadmConfigSpec":null}}"#,
         &[
             (MISSING, "spec.kubeadmConfigSpec.clusterConfiguration"),
             (MISSING, "spec.kubeadmConfigSpec.initConfiguration"),
             (MISSING, "spec.kubeadmConfigSpec.joinConfiguration"),
         ],
-    )
-    .of(V1BETA1),
+    ),
     Case::update(
         "accepts_sections_that_were_missing",
         r#"{"spec":{"kubeadmConfigSpec":{"joinConfiguration":null}}}"#,
@@ -185,7 +184,7 @@ const CASES: &[Case] = &[
             "initConfiguration":{"timeouts":{"controlPlaneComponentHealthCheckSeconds":300}},
             "joinConfiguration":{"timeouts":{"controlPlaneComponentHealthCheckSeconds":300}}}}}"#,
         &[],
-    ),
+    ).of(V1BETA2),
     Case::create(
         "rejects_different_timeouts",
         r#"{"spec":{"kubeadmConfigSpec":{
@@ -195,7 +194,7 @@ const CASES: &[Case] = &[
             DIFFERENT,
             "spec.kubeadmConfigSpec.joinConfiguration.timeouts.controlPlaneComponentHealthCheckSeconds",
         )],
-    ),
+    ).of(V1BETA2),
     Case::create(
         "rejects_timeout_of_join_alone",
         r#"{"spec":{"kubeadmConfigSpec":{
@@ -204,7 +203,7 @@ const CASES: &[Case] = &[
             DIFFERENT,
             "spec.kubeadmConfigSpec.initConfiguration.timeouts.controlPlaneComponentHealthCheckSeconds",
         )],
-    ),
+    ).of(V1BETA2),
     Case::template(
         "rejects_timeout_of_init_alone_in_template",
         r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{
@@ -213,7 +212,7 @@ const CASES: &[Case] = &[
             DIFFERENT,
             "spec.template.spec.kubeadmConfigSpec.joinConfiguration.timeouts.controlPlaneComponentHealthCheckSeconds",
         )],
-    ),
+    ).of(V1BETA2),
     Case::create(
         "accepts_one_user",
         r#"{"spec":{"kubeadmConfigSpec":{"joinConfiguration":{"discovery":{"file":{
@@ -228,15 +227,6 @@ const CASES: &[Case] = &[
             "spec.kubeadmConfigSpec.joinConfiguration.discovery.file.kubeConfig.user",
         )],
     ),
-    Case::create(
-        "rejects_two_users_in_v1beta1",
-        BOTH_USERS,
-        &[(
-            CONFLICT,
-            "spec.kubeadmConfigSpec.joinConfiguration.discovery.file.kubeConfig.user",
-        )],
-    )
-    .of(V1BETA1),
     Case::template(
         "rejects_two_users_of_template",
         r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"joinConfiguration":{"discovery":{"file":{

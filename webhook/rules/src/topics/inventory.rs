@@ -7,7 +7,7 @@ use crate::{
         ClusterPool,
         hive::{Inventory, InventoryEntry},
     },
-    case::Case,
+    case::{Answer, Case},
     change::{Change, Operation},
     finding::{CauseReason, Fault, Faults, quoted},
     rule::{Action, Check, ON_WRITE, Rule, Scope},
@@ -258,7 +258,7 @@ const CASES: &[Case] = &[
         r#"{"spec":{"inventory":{"ClusterDeploymentCustomizations":[
             {"name":"foo-cluster-deployment-customization"},{"name":"bar-cluster-deployment-customization"}]}}}"#,
         &[("inventory-not-a-list", FIELD)],
-    ),
+    ).answered(Answer::Schema),
     Case::pool(
         "rejects_duplicate_and_missing_name_in_the_documents_spelling",
         r#"{"spec":{"inventory":{"clusterDeploymentCustomizations":[
@@ -268,12 +268,12 @@ const CASES: &[Case] = &[
             ("inventory-name-empty", "spec.inventory[1].name"),
             ("inventory-duplicate", "spec.inventory[5].name"),
         ],
-    ),
+    ).answered(Answer::Schema),
     Case::pool(
         "rejects_an_object_without_entries",
         r#"{"spec":{"inventory":{"name":"a"}}}"#,
         &[("inventory-not-a-list", FIELD)],
-    ),
+    ).answered(Answer::Schema),
     Case::pool("accepts_customizations_that_exist", "{}", &[]).seeing(|| customizations(&["foo"])),
     Case::pool("accepts_entries_when_nothing_can_be_read", "{}", &[]),
     Case::pool(

@@ -2,7 +2,7 @@
 
 use crate::{
     api::ControlPlaneSpec,
-    case::{Case, V1BETA1},
+    case::Case,
     change::Change,
     finding::{CauseReason, Fault, Faults, quoted},
     rule::{Action, Check, ON_WRITE, Rule, Scope},
@@ -179,11 +179,10 @@ const CASES: &[Case] = &[
         )],
     ),
     Case::create(
-        "rejects_label_key_in_v1beta1",
+        "rejects_label_key",
         r#"{"spec":{"machineTemplate":{"metadata":{"labels":{"/a":""}}}}}"#,
         &[(LABEL, "spec.machineTemplate.metadata.labels")],
-    )
-    .of(V1BETA1),
+    ),
     Case::template(
         "rejects_metadata_of_template",
         r#"{"spec":{"template":{"metadata":{"labels":{"a b":""},"annotations":{"":""}},
@@ -203,9 +202,8 @@ const CASES: &[Case] = &[
         )],
     ),
     Case::template(
-        "accepts_metadata_of_template_in_v1beta1",
+        "accepts_metadata_of_template",
         r#"{"spec":{"template":{"metadata":{"labels":{"a":"b"}}}}}"#,
         &[],
-    )
-    .of(V1BETA1),
+    ),
 ];

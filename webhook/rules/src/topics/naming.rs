@@ -2,7 +2,7 @@
 
 use crate::{
     api::ControlPlaneSpec,
-    case::{Case, V1BETA1},
+    case::{Case, V1BETA1, V1BETA2},
     change::Change,
     finding::{CauseReason, Fault, Faults, quoted},
     go_template::{Piece, Unread, parse},
@@ -181,47 +181,47 @@ const CASES: &[Case] = &[
         "accepts_all_fields",
         r#"{"spec":{"machineNaming":{"template":"{{ .cluster.name }}-{{ .kubeadmControlPlane.name }}-{{ .random }}"}}}"#,
         &[],
-    ),
+    ).of(V1BETA2),
     Case::create(
         "accepts_other_spaces_and_trim_markers",
         r#"{"spec":{"machineNaming":{"template":"{{.cluster.name}}- {{- .kubeadmControlPlane.name -}} -{{ .random }}"}}}"#,
         &[],
-    ),
+    ).of(V1BETA2),
     Case::create(
         "accepts_name_that_is_cut",
         r#"{"spec":{"machineNaming":{"template":"a12345678901234567890123456789012345678901234567890123456789-{{ .random }}-"}}}"#,
         &[],
-    ),
+    ).of(V1BETA2),
     Case::create(
         "rejects_no_random",
         r#"{"spec":{"machineNaming":{"template":"{{ .cluster.name }}-cp"}}}"#,
         &[(NOT_RANDOM, FIELD)],
-    ),
+    ).of(V1BETA2),
     Case::create(
         "warns_of_random_that_cluster_api_does_not_find",
         r#"{"spec":{"machineNaming":{"template":"{{ .cluster.name }}-{{.random}}"}}}"#,
         &[(NOT_RANDOM, FIELD)],
-    ),
+    ).of(V1BETA2),
     Case::create(
         "rejects_unknown_field",
         r#"{"spec":{"machineNaming":{"template":"{{ .cluster.namespace }}-{{ .random }}"}}}"#,
         &[(INVALID, FIELD)],
-    ),
+    ).of(V1BETA2),
     Case::create(
         "rejects_unclosed_action",
         r#"{"spec":{"machineNaming":{"template":"{{ .random }}-{{ .cluster.name"}}}"#,
         &[(INVALID, FIELD)],
-    ),
+    ).of(V1BETA2),
     Case::create(
         "rejects_upper_case",
         r#"{"spec":{"machineNaming":{"template":"CP-{{ .random }}"}}}"#,
         &[(INVALID, FIELD)],
-    ),
+    ).of(V1BETA2),
     Case::create(
         "warns_of_functions",
         r#"{"spec":{"machineNaming":{"template":"{{ .cluster.name | printf \"%.5s\" }}-{{ .random }}"}}}"#,
         &[("naming-template-unverified", FIELD)],
-    ),
+    ).of(V1BETA2),
     Case::create(
         "accepts_template_in_v1beta1",
         r#"{"spec":{"machineNamingStrategy":{"template":"{{ .cluster.name }}-{{ .random }}"}}}"#,
@@ -241,7 +241,7 @@ const CASES: &[Case] = &[
             (INVALID, "spec.template.spec.machineNaming.template"),
             (NOT_RANDOM, "spec.template.spec.machineNaming.template"),
         ],
-    ),
+    ).of(V1BETA2),
     Case::template(
         "warns_of_functions_in_template_in_v1beta1",
         r#"{"spec":{"template":{"spec":{"machineNamingStrategy":{"template":"{{ len .cluster.name }}{{ .random }}"}}}}}"#,

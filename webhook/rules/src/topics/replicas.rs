@@ -2,7 +2,7 @@
 
 use crate::{
     api::KubeadmControlPlane,
-    case::{Case, V1BETA1, V1BETA2},
+    case::Case,
     change::Change,
     finding::{CauseReason, Fault, Faults},
     rule::{Action, Check, ON_UPDATE, ON_WRITE, Rule, Scope},
@@ -191,15 +191,7 @@ const CASES: &[Case] = &[
         r#"{"spec":{"replicas":null}}"#,
         &[],
     ),
-    Case::create("accepts_three_in_v1beta1", r#"{"spec":{"replicas":3}}"#, &[]).of(V1BETA1),
-    Case::create(
-        "rejects_two_in_v1beta1",
-        r#"{"spec":{"replicas":2}}"#,
-        &[("replicas-even", FIELD)],
-    )
-    .of(V1BETA1),
-    Case::create("accepts_two_with_external_etcd_in_v1beta1", EXTERNAL_TWO, &[]).of(V1BETA1),
-    Case::scale("accepts_scale_subresource", r#"{"spec":{"replicas":3}}"#, 5, &[]).of(V1BETA2),
+    Case::scale("accepts_scale_subresource", r#"{"spec":{"replicas":3}}"#, 5, &[]),
     Case::scale(
         "rejects_even_scale_subresource",
         r#"{"spec":{"replicas":3}}"#,

@@ -2,7 +2,7 @@
 
 use crate::{
     api::{ControlPlaneSpec, KubeadmControlPlane},
-    case::{Case, V1BETA1},
+    case::{Case, V1BETA1, V1BETA2},
     change::{Change, Subresource},
     finding::{CauseReason, Fault, Faults, quoted},
     rule::{Action, Check, ON_WRITE, Rule, Scope},
@@ -185,36 +185,36 @@ const CASES: &[Case] = &[
         "rejects_on_delete_in_template",
         r#"{"spec":{"template":{"spec":{"rollout":{"strategy":{"type":"OnDelete"}}}}}}"#,
         &[("rollout-type-unsupported", "spec.template.spec.rollout.strategy.type")],
-    ),
+    ).of(V1BETA2),
     Case::template(
         "rejects_max_surge_percentage_in_template",
         r#"{"spec":{"template":{"spec":{"rollout":{"strategy":{"rollingUpdate":{"maxSurge":"50%"}}}}}}}"#,
         &[("max-surge-unsupported", "spec.template.spec.rollout.strategy.rollingUpdate.maxSurge")],
-    ),
-    Case::create("accepts_rollout_to_come", r#"{"spec":{"rollout":{"after":"2026-06-02T00:00:00Z"}}}"#, &[]),
-    Case::create("accepts_zero_time", r#"{"spec":{"rollout":{"after":"0001-01-01T00:00:00Z"}}}"#, &[]),
+    ).of(V1BETA2),
+    Case::create("accepts_rollout_to_come", r#"{"spec":{"rollout":{"after":"2026-06-02T00:00:00Z"}}}"#, &[]).of(V1BETA2),
+    Case::create("accepts_zero_time", r#"{"spec":{"rollout":{"after":"0001-01-01T00:00:00Z"}}}"#, &[]).of(V1BETA2),
     Case::update(
         "warns_of_rollout_now",
         "{}",
         r#"{"spec":{"rollout":{"after":"2026-05-02T00:00:00Z"}}}"#,
         &[("rollout-after-past", "spec.rollout.after")],
     )
-    .seeing(machines_of_may),
+    .seeing(machines_of_may).of(V1BETA2),
     Case::update(
         "warns_of_rollout_without_effect",
         "{}",
         r#"{"spec":{"rollout":{"after":"2026-04-01T00:00:00Z"}}}"#,
         &[("rollout-after-past", "spec.rollout.after")],
     )
-    .seeing(machines_of_may),
+    .seeing(machines_of_may).of(V1BETA2),
     Case::update("accepts_our_own_rollout", "{}", r#"{"spec":{"rollout":{"after":"2026-05-02T00:00:00Z"}}}"#, &[])
-        .managed_by(FIELD_MANAGER),
+        .managed_by(FIELD_MANAGER).of(V1BETA2),
     Case::update(
         "accepts_rollout_of_long_ago",
         r#"{"spec":{"replicas":3,"rollout":{"after":"2026-05-02T00:00:00Z"}}}"#,
         r#"{"spec":{"replicas":5}}"#,
         &[],
-    ),
+    ).of(V1BETA2),
     Case::update(
         "warns_of_rollout_now_in_v1beta1",
         "{}",
@@ -222,53 +222,53 @@ const CASES: &[Case] = &[
         &[("rollout-after-past", "spec.rolloutAfter")],
     )
     .of(V1BETA1),
-    Case::create("accepts_no_strategy", r#"{"spec":{"rollout":null}}"#, &[]),
+    Case::create("accepts_no_strategy", r#"{"spec":{"rollout":null}}"#, &[]).of(V1BETA2),
     Case::create(
         "accepts_max_surge_1",
         r#"{"spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1}}}}}"#,
         &[],
-    ),
+    ).of(V1BETA2),
     Case::create(
         "accepts_max_surge_as_string",
         r#"{"spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":"1"}}}}}"#,
         &[],
-    ),
+    ).of(V1BETA2),
     Case::create(
         "rejects_on_delete",
         r#"{"spec":{"rollout":{"strategy":{"type":"OnDelete"}}}}"#,
         &[("rollout-type-unsupported", V1BETA2_TYPE)],
-    ),
+    ).of(V1BETA2),
     Case::create(
         "rejects_max_surge_2",
         r#"{"spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":2}}}}}"#,
         &[("max-surge-unsupported", V1BETA2_MAX_SURGE)],
-    ),
+    ).of(V1BETA2),
     Case::create(
         "rejects_max_surge_percentage",
         r#"{"spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":"50%"}}}}}"#,
         &[("max-surge-unsupported", V1BETA2_MAX_SURGE)],
-    ),
+    ).of(V1BETA2),
     Case::create(
         "rejects_max_surge_word",
         r#"{"spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":"abc"}}}}}"#,
         &[("max-surge-unsupported", V1BETA2_MAX_SURGE)],
-    ),
+    ).of(V1BETA2),
     Case::create(
         "accepts_max_surge_0_with_three",
         r#"{"spec":{"replicas":3,"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0}}}}}"#,
         &[],
-    ),
+    ).of(V1BETA2),
     Case::create(
         "rejects_max_surge_0_with_one",
         r#"{"spec":{"replicas":1,"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0}}}}}"#,
         &[("max-surge-zero-below-three", V1BETA2_MAX_SURGE)],
-    ),
+    ).of(V1BETA2),
     Case::scale(
         "rejects_scale_to_one_with_max_surge_0",
         r#"{"spec":{"replicas":3,"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0}}}}}"#,
         1,
         &[("max-surge-zero-below-three", "spec.replicas")],
-    ),
+    ).of(V1BETA2),
     Case::create(
         "accepts_max_surge_1_in_v1beta1",
         r#"{"spec":{"rolloutStrategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1}}}}"#,

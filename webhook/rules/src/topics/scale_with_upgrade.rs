@@ -2,7 +2,7 @@
 
 use crate::{
     api::KubeadmControlPlane,
-    case::{Case, V1BETA1},
+    case::{Case, V1BETA1, V1BETA2},
     change::Change,
     finding::{CauseReason, Fault, Faults},
     rule::{Action, Check, ON_UPDATE, Rule, Scope},
@@ -187,75 +187,86 @@ const FIVE: &str = r#"{"spec":{"replicas":5}}"#;
 const FIVE_UPGRADED: &str = r#"{"spec":{"replicas":5,"version":"v1.34.3"}}"#;
 
 const CASES: &[Case] = &[
-    Case::update("accepts_scale_alone", THREE, FIVE, &[]),
+    Case::update("accepts_scale_alone", THREE, FIVE, &[]).of(V1BETA2),
     Case::update(
         "accepts_upgrade_alone",
         THREE,
         r#"{"spec":{"version":"v1.34.3"}}"#,
         &[],
-    ),
+    )
+    .of(V1BETA2),
     Case::update(
         "rejects_scale_with_version",
         THREE,
         FIVE_UPGRADED,
         &[("replicas-with-upgrade", FIELD)],
-    ),
+    )
+    .of(V1BETA2),
     Case::update(
         "rejects_scale_with_infrastructure",
         THREE,
         r#"{"spec":{"replicas":5,"machineTemplate":{"spec":{"infrastructureRef":{"name":"other"}}}}}"#,
         &[("replicas-with-upgrade", FIELD)],
-    ),
+    )
+    .of(V1BETA2),
     Case::update(
         "rejects_scale_with_kubeadm_configuration",
         THREE,
         r#"{"spec":{"replicas":5,"kubeadmConfigSpec":{"joinConfiguration":{"patches":{"directory":"/a"}}}}}"#,
         &[("replicas-with-upgrade", FIELD)],
-    ),
+    )
+    .of(V1BETA2),
     Case::update(
         "warns_the_topology_controller",
         THREE,
         FIVE_UPGRADED,
         &[("replicas-with-upgrade", FIELD)],
     )
-    .managed_by(TOPOLOGY_MANAGER),
+    .managed_by(TOPOLOGY_MANAGER)
+    .of(V1BETA2),
     Case::update(
         "rejects_scale_while_machines_are_replaced",
         ROLLING,
         FIVE,
         &[("replicas-during-rollout", FIELD)],
-    ),
+    )
+    .of(V1BETA2),
     Case::update(
         "rejects_scale_while_a_version_rolls_out",
         UPGRADING,
         FIVE,
         &[("replicas-during-rollout", FIELD)],
-    ),
+    )
+    .of(V1BETA2),
     Case::scale(
         "rejects_scale_subresource_during_rollout",
         ROLLING,
         5,
         &[("replicas-during-rollout", FIELD)],
-    ),
+    )
+    .of(V1BETA2),
     Case::update(
         "warns_when_status_is_stale",
         STALE,
         FIVE,
         &[("replicas-during-rollout", FIELD)],
-    ),
+    )
+    .of(V1BETA2),
     Case::update(
         "warns_when_paused",
         PAUSED_ROLLING,
         FIVE,
         &[("replicas-during-rollout", FIELD)],
-    ),
+    )
+    .of(V1BETA2),
     Case::update(
         "warns_when_the_cluster_is_paused",
         ROLLING,
         FIVE,
         &[("replicas-during-rollout", FIELD)],
     )
-    .seeing(paused_cluster),
+    .seeing(paused_cluster)
+    .of(V1BETA2),
     Case::update(
         "rejects_scale_during_rollout_in_v1beta1",
         ROLLING_V1BETA1,

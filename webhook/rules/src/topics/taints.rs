@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::HashSet};
 
 use crate::{
     api::{ControlPlaneSpec, Text},
-    case::{Case, V1BETA1},
+    case::{Case, V1BETA1, V1BETA2},
     change::Change,
     configuration::FeatureGates,
     finding::{CauseReason, Fault, Faults, quoted},
@@ -161,13 +161,13 @@ const TAINT: &str = r#"{"spec":{"machineTemplate":{"spec":{"taints":[
 const RESERVED: &str = "taint-key-reserved";
 
 const CASES: &[Case] = &[
-    Case::create("accepts_taints", TAINT, &[]).gated(GATE),
+    Case::create("accepts_taints", TAINT, &[]).gated(GATE).of(V1BETA2),
     Case::create("accepts_no_taints", "{}", &[]),
     Case::create(
         "rejects_taints_without_the_gate",
         TAINT,
         &[("taints-gate-off", "spec.machineTemplate.spec.taints")],
-    ),
+    ).of(V1BETA2),
     Case::create(
         "rejects_reserved_taints",
         r#"{"spec":{"machineTemplate":{"spec":{"taints":[
@@ -184,7 +184,7 @@ const CASES: &[Case] = &[
             (RESERVED, "spec.machineTemplate.spec.taints[4].key"),
         ],
     )
-    .gated(GATE),
+    .gated(GATE).of(V1BETA2),
     Case::create(
         "rejects_invalid_and_duplicate_taints",
         r#"{"spec":{"machineTemplate":{"spec":{"taints":[{"key":"a b","effect":"NoSchedule"},
@@ -194,7 +194,7 @@ const CASES: &[Case] = &[
             ("taint-duplicate", "spec.machineTemplate.spec.taints[2]"),
         ],
     )
-    .gated(GATE),
+    .gated(GATE).of(V1BETA2),
     Case::create(
         "rejects_taints_in_v1beta1",
         r#"{"spec":{"machineTemplate":{"taints":[{"key":"a","effect":"NoSchedule"},
@@ -219,7 +219,7 @@ const CASES: &[Case] = &[
             ("taint-key-invalid", "spec.template.spec.machineTemplate.spec.taints[3].key"),
             ("taint-duplicate", "spec.template.spec.machineTemplate.spec.taints[2]"),
         ],
-    ),
+    ).of(V1BETA2),
     Case::template(
         "rejects_taints_of_template_in_v1beta1",
         r#"{"spec":{"template":{"spec":{"machineTemplate":{"taints":[{"key":"a","effect":"NoSchedule"}]}}}}}"#,

@@ -2,7 +2,7 @@
 
 use crate::{
     api::{KubeadmControlPlaneTemplate, Verbatim},
-    case::{Case, V1BETA1},
+    case::{Case, V1BETA1, V1BETA2},
     change::Change,
     finding::{CauseReason, Fault, Faults},
     rule::{Action, Check, ON_UPDATE, Rule, Scope},
@@ -69,21 +69,20 @@ const CASES: &[Case] = &[
         r#"{"spec":{"template":{"spec":{"rollout":null,
             "kubeadmConfigSpec":{"format":null,"initConfiguration":null}}}}}"#,
         &[],
-    ),
+    ).of(V1BETA2),
     Case::template_update("rejects_other_file", FILE, OTHER_FILE, &[(RULE, FIELD)]),
     Case::template_update(
         "rejects_max_surge_0",
         r#"{"spec":{"template":{"spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1}}}}}}}"#,
         r#"{"spec":{"template":{"spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0}}}}}}}"#,
         &[(RULE, FIELD)],
-    ),
+    ).of(V1BETA2),
     Case::template_update(
         "rejects_spec_taken_away",
         FILE,
         r#"{"spec":{"template":{"spec":null}}}"#,
         &[(RULE, FIELD)],
     ),
-    Case::template_update("rejects_other_file_in_v1beta1", FILE, OTHER_FILE, &[(RULE, FIELD)]).of(V1BETA1),
     Case::template_update(
         "accepts_empty_fields_in_v1beta1",
         "{}",

@@ -2,7 +2,7 @@
 
 use crate::{
     api::{ControlPlaneSpec, machine_setup::User},
-    case::{Case, V1BETA1},
+    case::Case,
     change::Change,
     finding::{CauseReason, Fault, Faults, quoted},
     rule::{Action, Check, ON_WRITE, Rule, Scope},
@@ -107,15 +107,6 @@ const CASES: &[Case] = &[
             "spec.kubeadmConfigSpec.users[0].passwdFrom.secret.key",
         )],
     ),
-    Case::create(
-        "rejects_two_passwords_in_v1beta1",
-        BOTH,
-        &[(
-            "user-passwd-conflict",
-            "spec.kubeadmConfigSpec.users[0].passwdFrom",
-        )],
-    )
-    .of(V1BETA1),
     Case::template(
         "rejects_users_of_template",
         r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"users":[

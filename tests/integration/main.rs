@@ -9,5 +9,6 @@ mod leftovers;
 mod management_cluster;
 mod plugin;
 mod remediation;
+mod rows;
 mod samples;
 mod shared;

@@ -40,15 +40,8 @@ impl ManagementCluster {
         let etcd = Etcd::start(run, &assets)?;
         let api = Arc::new(ApiServer::start(run, &assets, &etcd, "management").await?);
         let client = api.client();
-        create_namespace(client, cluster_api::NAMESPACE).await?;
-
-        let mut managers = Managers::for_admission(run, &assets, &api)?;
-        cluster_api::install_definitions(client, &assets, &managers).await?;
-        machines::definitions::install(client).await?;
-        hive::install_definitions(client).await?;
-        manifests::definitions_served(client).await?;
-        managers.start().await?;
-        cluster_api::install_webhooks(&api, &assets, &managers).await?;
+        let managers = Managers::for_admission(run, &assets, &api, &[])?;
+        let managers = with_cluster_api(&api, &assets, managers).await?;
 
         let kubectl = Kubectl::new(run, &assets, api.kubeconfig())?;
         let admission = Admission::start(run, &api, &kubectl, &webhook).await?;
@@ -83,7 +76,7 @@ impl ManagementCluster {
     }
 
     /// The run that this belongs to.
-    pub fn run(&self) -> &Run {
+    pub fn run(&self) -> &Arc<Run> {
         &self.run
     }
 
@@ -106,6 +99,31 @@ impl ManagementCluster {
     pub async fn another_api_server(&self, name: &str) -> Result<ApiServer> {
         ApiServer::start(&self.run, &self.assets, &self.etcd, name).await
     }
+
+    /// Another API server with all definitions, and Cluster API's webhooks with more flags. Ours are not there.
+    pub async fn another_with_cluster_api(
+        &self,
+        name: &str,
+        flags: &[&str],
+    ) -> Result<(ApiServer, Managers)> {
+        let api = self.another_api_server(name).await?;
+        let managers = Managers::for_admission(&self.run, &self.assets, &api, flags)?;
+        let managers = with_cluster_api(&api, &self.assets, managers).await?;
+        Ok((api, managers))
+    }
+}
+
+/// Installs Cluster API's definitions and webhooks, and starts the managers that answer for them.
+async fn with_cluster_api(api: &ApiServer, assets: &Assets, mut managers: Managers) -> Result<Managers> {
+    let client = api.client();
+    create_namespace(client, cluster_api::NAMESPACE).await?;
+    cluster_api::install_definitions(client, assets, &managers).await?;
+    machines::definitions::install(client).await?;
+    hive::install_definitions(client).await?;
+    manifests::definitions_served(client).await?;
+    managers.start().await?;
+    cluster_api::install_webhooks(api, assets, &managers).await?;
+    Ok(managers)
 }
 
 async fn create_namespace(client: &Client, name: &str) -> Result<()> {

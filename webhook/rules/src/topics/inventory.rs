@@ -248,7 +248,7 @@ fn other_pool(inventory: &[&str], deleting: bool) -> View {
     };
     View {
         pools: vec![pool].into(),
-        ..View::default()
+        ..customizations(&["foo", "bar"])
     }
 }
 

@@ -6,7 +6,7 @@ use semver::Version;
 
 use crate::{
     api::KubeadmControlPlane,
-    case::Case,
+    case::{Answer, Case},
     change::Change,
     finding::{CauseReason, Fault, Faults, quoted},
     rule::{Action, Check, ON_UPDATE, ON_WRITE, Rule, Scope},
@@ -320,7 +320,8 @@ const CASES: &[Case] = &[
         "rejects_no_v",
         r#"{"spec":{"version":"1.34.2"}}"#,
         &[("version-without-v", FIELD)],
-    ),
+    )
+    .answered(Answer::Mutation),
     Case::update(
         "accepts_next_minor",
         OLD,

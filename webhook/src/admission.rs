@@ -114,8 +114,12 @@ impl Admission {
                 object::mutate::<ClusterDeploymentCustomization<'_>>(request, self)
             }
             (Hook::Mutate, Target::ControlPlaneScale) => scale::mutate(request, self).await,
-            (Hook::Mutate, Target::Template | Target::ClusterPool | Target::ClusterDeployment) => {
-                Decision::allowed()
+            (Hook::Mutate, Target::Template) => {
+                object::mutate::<KubeadmControlPlaneTemplate<'_>>(request, self)
+            }
+            (Hook::Mutate, Target::ClusterPool) => object::mutate::<ClusterPool<'_>>(request, self),
+            (Hook::Mutate, Target::ClusterDeployment) => {
+                object::mutate::<ClusterDeployment<'_>>(request, self)
             }
             (Hook::Validate, Target::ControlPlane) => {
                 object::validate::<KubeadmControlPlane<'_>>(request, self).await

@@ -9,13 +9,7 @@ use std::{
     time::Duration,
 };
 
-use http_body_util::Full;
-use hyper::{
-    Request, Response,
-    body::{Bytes, Incoming},
-    server::conn::http1,
-    service::service_fn,
-};
+use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -24,22 +18,13 @@ use tokio::{
 };
 
 use crate::{
+    handle::Handle,
     limits::{Limits, READ_BUFFER_BYTES},
     shutdown::{self, Phase},
 };
 
 /// How long a new connection of a closing server is waited for.
 const FIRST_REQUEST: Duration = Duration::from_secs(1);
-
-/// Answers requests.
-pub(crate) trait Handle: Send + Sync + 'static {
-    /// Answers one. `overloaded`: the connection has no place, and every request on it is to be turned away.
-    fn handle(
-        &self,
-        request: Request<Incoming>,
-        overloaded: bool,
-    ) -> impl Future<Output = Response<Full<Bytes>>> + Send;
-}
 
 /// Serves a connection until it ends, is idle for too long, or the server closes.
 pub(crate) async fn serve<S, H>(

@@ -15,8 +15,8 @@ use super::{Admission, missing};
 use crate::{
     decision::Decision,
     limits::NAME_CHARS,
-    response::shorten,
     review::{Operation, Request},
+    shorten::shorten,
 };
 
 /// The group of control planes.

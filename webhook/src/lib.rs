@@ -20,6 +20,7 @@
 //! - `body`: reads a body, up to a size
 //! - [`configuration`]: what follows from each rule, read again when its file changes
 //! - `tls`: the key pair, read again when its files change
+//! - `tasks`: what runs as long as the server does
 //! - `metrics`: what is counted
 //! - `decision`: what admission says
 //! - `hook`: the two webhooks, and the path of each
@@ -48,6 +49,7 @@ mod router;
 pub mod serve;
 mod shorten;
 mod shutdown;
+mod tasks;
 #[cfg(test)]
 mod testing;
 mod tls;

@@ -1,10 +1,17 @@
 use std::{io, net::Ipv4Addr, path::Path};
 
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
 use super::*;
 use crate::{
     arguments::{IssueArguments, LogFormat},
     certs,
 };
+
+const DEADLINE: Duration = Duration::from_secs(20);
 
 /// Arguments of a server that stops at once.
 fn arguments(folder: &Path) -> ServeArguments {
@@ -26,41 +33,45 @@ fn arguments(folder: &Path) -> ServeArguments {
         kubeconfig: None,
         configuration: None,
         shutdown_delay: Duration::ZERO,
-        drain_timeout: Duration::from_secs(20),
+        drain_timeout: DEADLINE,
         log_format: LogFormat::Text,
         log_level: "off".parse().unwrap(),
     }
 }
 
 #[tokio::test]
-async fn ends_when_a_task_of_it_panics_and_serves_while_all_run() {
+async fn ends_when_a_task_of_it_panics() {
     let folder = tempfile::tempdir().unwrap();
-    let arguments = arguments(folder.path());
-    let mut server = Server::bind(&arguments, Limits::default()).await.unwrap();
+    let mut server = Server::bind(&arguments(folder.path()), Limits::default())
+        .await
+        .unwrap();
     let (_stop, stopped) = Stop::channel();
     server
         .tasks
         .spawn("doomed", async { panic!("as the test wants it") });
-    let ended = time::timeout(Duration::from_secs(20), server.run(stopped)).await;
+    let ended = time::timeout(DEADLINE, server.run(stopped)).await;
     assert_eq!(ended.unwrap(), Ended::Failed);
+}
 
+#[tokio::test]
+async fn stays_ready_while_every_task_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ServeArguments {
+        shutdown_delay: DEADLINE,
+        ..arguments(folder.path())
+    };
     let server = Server::bind(&arguments, Limits::default()).await.unwrap();
     let (_stop, stopped) = Stop::channel();
     let address = server.health_address().unwrap();
-    let running = tokio::spawn(server.run(stopped));
+    let _running = tokio::spawn(server.run(stopped));
     // Once a probe is answered, every task has had its turn.
-    let mut probe = tokio::net::TcpStream::connect(address).await.unwrap();
-    let request = b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    tokio::io::AsyncWriteExt::write_all(&mut probe, request)
+    let mut probe = TcpStream::connect(address).await.unwrap();
+    probe
+        .write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         .await
         .unwrap();
-    let answer = tokio::io::AsyncReadExt::read_u8(&mut probe);
-    assert_eq!(
-        time::timeout(Duration::from_secs(20), answer)
-            .await
-            .unwrap()
-            .unwrap(),
-        b'H'
-    );
-    assert!(!running.is_finished());
+    let mut answer = [0; 12];
+    let read = time::timeout(DEADLINE, probe.read_exact(&mut answer)).await;
+    read.unwrap().unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200");
 }

@@ -26,7 +26,7 @@ use crate::{
 /// How long a new connection of a closing server is waited for.
 const FIRST_REQUEST: Duration = Duration::from_secs(1);
 
-/// Serves a connection until it ends, is idle for too long, or the server closes.
+/// Serves a connection until it ends, is silent for too long, or the server closes.
 pub(crate) async fn serve<S, H>(
     stream: S,
     handler: &H,
@@ -118,7 +118,7 @@ impl<'s, S> Timed<'s, S> {
             stream,
             stage,
             seen: stage.now(),
-            deadline: Box::pin(time::sleep(limits.idle)),
+            deadline: Box::pin(time::sleep(limits.head)),
             head: limits.head,
             idle: limits.idle,
         }
@@ -127,6 +127,8 @@ impl<'s, S> Timed<'s, S> {
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         let stage = self.stage.now();
         let limit = match stage % Stage::COUNT {
+            // A client that connects is about to send; only one that has been answered is kept waiting for.
+            Stage::IDLE if self.stage.is_new() => self.head,
             Stage::IDLE => self.idle,
             Stage::HEAD => self.head,
             _ => return Poll::Pending,

@@ -20,36 +20,11 @@ use crate::{
     cluster::{Cluster, Subject},
     configuration::CurrentConfiguration,
     decision::{Decision, RefusalKind},
+    hook::Hook,
     limits::QUOTED_CHARS,
-    response::shorten,
     review::{Operation, Request},
+    shorten::shorten,
 };
-
-/// Which of the two webhooks is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hook {
-    /// Fills in defaults, and refuses what they do not mend.
-    Mutate,
-    /// Judges.
-    Validate,
-}
-
-impl Hook {
-    pub(crate) const ALL: [Self; 2] = [Self::Mutate, Self::Validate];
-
-    /// The path that it is served at.
-    pub(crate) const fn path(self) -> &'static str {
-        match self {
-            Self::Mutate => "/mutate",
-            Self::Validate => "/validate",
-        }
-    }
-
-    /// The webhook that is served at a path.
-    pub(crate) fn at(path: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|hook| hook.path() == path)
-    }
-}
 
 /// What a review is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,8 +89,12 @@ impl Admission {
                 object::mutate::<ClusterDeploymentCustomization<'_>>(request, self)
             }
             (Hook::Mutate, Target::ControlPlaneScale) => scale::mutate(request, self).await,
-            (Hook::Mutate, Target::Template | Target::ClusterPool | Target::ClusterDeployment) => {
-                Decision::allowed()
+            (Hook::Mutate, Target::Template) => {
+                object::mutate::<KubeadmControlPlaneTemplate<'_>>(request, self)
+            }
+            (Hook::Mutate, Target::ClusterPool) => object::mutate::<ClusterPool<'_>>(request, self),
+            (Hook::Mutate, Target::ClusterDeployment) => {
+                object::mutate::<ClusterDeployment<'_>>(request, self)
             }
             (Hook::Validate, Target::ControlPlane) => {
                 object::validate::<KubeadmControlPlane<'_>>(request, self).await

@@ -15,7 +15,7 @@ use tokio::time;
 use crate::{
     limits::{LIVE_READ, NAME_CHARS, QUOTED_CHARS},
     metrics::Metrics,
-    response::shorten,
+    shorten::shorten,
 };
 
 pub(crate) use view::Subject;

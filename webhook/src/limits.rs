@@ -44,11 +44,12 @@ pub struct Limits {
     pub refused_connections: usize,
     /// From the first byte of a TLS handshake to its last.
     pub handshake: Duration,
-    /// From the first byte of a request's head to its last.
+    /// From the first byte of a request's head to its last; for the first request of a connection, from the end of the
+    /// handshake.
     pub head: Duration,
     /// From the end of the head to the end of the body.
     pub body: Duration,
-    /// Between two requests. Above the 90 s of Go's HTTP client (`IdleConnTimeout`), so that the API server closes
+    /// Between two requests of a connection. Above the 90 s of Go's HTTP client (`IdleConnTimeout`), so that the API server closes
     /// first: a review that meets a closing connection is lost, for Go does not send a POST twice.
     pub idle: Duration,
 }

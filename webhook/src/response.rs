@@ -15,6 +15,7 @@ use crate::{
     decision::{Cause, Decision, Invalid, Outcome, Refusal},
     limits::{CAUSE_CHARS, CAUSES, WARNING_CHARS, WARNINGS_BYTES},
     review::{API_VERSION, KIND},
+    shorten::shorten,
 };
 
 #[derive(Serialize)]
@@ -220,15 +221,6 @@ fn warnings(decision: &Decision) -> Vec<String> {
 /// The API server drops a warning with a control character: it becomes an HTTP header.
 fn one_line(text: &str) -> String {
     text.replace(char::is_control, " ")
-}
-
-/// `text` in at most `limit` characters; what is cut off shows as `…`, and `tail` is kept.
-pub(crate) fn shorten<'a>(text: &'a str, limit: usize, tail: &str) -> Cow<'a, str> {
-    if text.chars().nth(limit).is_none() {
-        return Cow::Borrowed(text);
-    }
-    let kept = limit.saturating_sub(tail.chars().count() + 1);
-    Cow::Owned(text.chars().take(kept).chain(['…']).chain(tail.chars()).collect())
 }
 
 #[cfg(test)]

@@ -15,14 +15,16 @@ use tokio::sync::{Semaphore, watch};
 use tracing::{debug, info, warn};
 
 use crate::{
-    admission::{Admission, Hook},
+    admission::Admission,
     body::{self, Unread},
-    connection::Handle,
     decision::{Decision, Outcome, RefusalKind},
+    handle::Handle,
+    hook::Hook,
     limits::{CAUSES, Limits, NAME_CHARS},
     metrics::Metrics,
-    response::{self, shorten},
+    response,
     review::{self, Unreadable},
+    shorten::shorten,
     shutdown::Phase,
 };
 

@@ -15,8 +15,8 @@ use super::{Admission, missing};
 use crate::{
     decision::Decision,
     limits::NAME_CHARS,
-    response::shorten,
     review::{Operation, Request},
+    shorten::shorten,
 };
 
 /// The group of control planes.
@@ -92,7 +92,7 @@ async fn delete<'a, T: Kind<'a>>(request: &Request<'a>, admission: &Admission) -
     }
 }
 
-/// A kind whose objects are completed before they are judged.
+/// How the objects of a kind are completed before they are judged.
 pub(super) trait Completed<'a>: Kind<'a> {
     /// Objects of this kind as they are decoded from a text of another life than the review's.
     type Of<'b>: Completed<'b>;
@@ -114,10 +114,18 @@ macro_rules! completed {
 
 completed!(KubeadmControlPlane, default_control_plane);
 completed!(ClusterDeploymentCustomization, default_customization);
+completed!(KubeadmControlPlaneTemplate, as_written);
+completed!(ClusterPool, as_written);
+completed!(ClusterDeployment, as_written);
 
-/// Completes an object, and refuses what is at fault in spite of that: of the validating webhooks that refuse, a
-/// person sees the one that answers first, and this one answers before them all. What cannot be read is let through:
-/// the schema or the validating webhook says better what is wrong with it.
+/// Nothing is filled in.
+fn as_written<T>(_: &Change<'_, T>) -> Defaulted {
+    Defaulted::default()
+}
+
+/// Completes an object, and refuses what is at fault in spite of that: this webhook answers before the schema, and
+/// before every validating webhook, of which a person sees the one that answers first. What cannot be read is let
+/// through: the schema or the validating webhook says better what is wrong with it.
 pub(super) fn mutate<'a, T: Completed<'a>>(request: &Request<'a>, admission: &Admission) -> Decision {
     let Some(object) = request.object else {
         return missing("object");

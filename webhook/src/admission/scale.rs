@@ -11,8 +11,8 @@ use crate::{
     cluster::ReadError,
     decision::{Decision, RefusalKind},
     limits::NAME_CHARS,
-    response::shorten,
     review::Request,
+    shorten::shorten,
 };
 
 const KIND: &str = "KubeadmControlPlane";

@@ -99,16 +99,3 @@ fn all_warnings_together_stay_below_what_the_api_server_takes() {
     assert_eq!(shown, 12);
     assert_eq!(warnings[shown], "88 more warnings are not shown");
 }
-
-#[test]
-fn shortens_by_characters_and_only_what_is_too_long() {
-    for (text, limit, tail, expected) in [
-        ("abc", 3, "", "abc"),
-        ("abcd", 3, "", "ab…"),
-        ("\u{e4}\u{e4}\u{e4}\u{e4}", 3, "", "\u{e4}\u{e4}…"),
-        ("abcdefgh (id)", 10, " (id)", "abcd… (id)"),
-        ("", 0, "", ""),
-    ] {
-        assert_eq!(shorten(text, limit, tail), expected, "{text}");
-    }
-}

@@ -1,5 +1,6 @@
 //! Cluster API's three manager processes.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,7 +51,7 @@ impl Managers {
             run,
             assets,
             api,
-            "admission",
+            &format!("{}-admission", api.name()),
             &format!("--watch-filter={NOTHING}"),
         )
     }
@@ -143,6 +144,12 @@ impl Managers {
 
     /// Ends the three and starts them anew.
     pub(super) async fn restart(&mut self) -> Result<()> {
+        self.stop().await?;
+        self.start().await
+    }
+
+    /// Ends the three and waits until they have.
+    pub(super) async fn stop(&mut self) -> Result<()> {
         let mut ending = JoinSet::new();
         for process in self.members.iter_mut().filter_map(|member| member.process.take()) {
             ending.spawn(process.stop());
@@ -150,7 +157,15 @@ impl Managers {
         while let Some(ended) = ending.join_next().await {
             ended.context("stopping a manager")??;
         }
-        self.start().await
+        Ok(())
+    }
+
+    /// Where the three write.
+    pub(super) fn logs(&self) -> impl Iterator<Item = PathBuf> {
+        let logs = self.run.logs();
+        self.members
+            .iter()
+            .map(move |member| logs.join(format!("{}.log", member.log)))
     }
 
     /// How an API server calls the provider's webhook at `path`.

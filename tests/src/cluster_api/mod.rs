@@ -8,12 +8,14 @@
 mod controllers;
 mod definitions;
 mod managers;
+mod refusals;
 mod webhooks;
 
 use anyhow::Result;
 use kube::Client;
 
-pub use self::controllers::{Controllers, Scope};
+pub use self::controllers::Controllers;
+pub(crate) use self::controllers::Scope;
 pub use self::managers::Managers;
 pub(crate) use self::managers::NAMESPACE;
 use crate::api_server::ApiServer;

@@ -21,29 +21,41 @@ pub struct ClusterApiAlone {
     run: Arc<Run>,
     api: Arc<ApiServer>,
     kubectl: Kubectl,
-    _managers: Managers,
+    managers: Arc<Managers>,
 }
 
 impl ClusterApiAlone {
     /// Starts an API server and installs Cluster API. `name` keeps it apart from others on the same etcd.
     pub async fn start(run: &Arc<Run>, assets: &Assets, etcd: &Etcd, name: &str) -> Result<Self> {
         let api = Arc::new(ApiServer::start(run, assets, etcd, name).await?);
-        let client = api.client();
-        create_namespace(client, cluster_api::NAMESPACE).await?;
-
+        create_namespace(api.client(), cluster_api::NAMESPACE).await?;
         let mut managers = Managers::for_admission(run, assets, &api)?;
-        cluster_api::install_definitions(client, assets, &managers).await?;
-        definitions::install(client).await?;
-        hive::install_definitions(client).await?;
-        manifests::definitions_served(client).await?;
+        install_definitions(&api, assets, &managers).await?;
         managers.start().await?;
+        Self::with(run, assets, api, Arc::new(managers)).await
+    }
+
+    /// Starts another API server on the same etcd whose objects Cluster API's same managers convert and admit. What
+    /// they look up themselves, such as the control plane behind a Scale, they look up in the first one.
+    pub(crate) async fn another(&self, assets: &Assets, etcd: &Etcd, name: &str) -> Result<Self> {
+        let api = Arc::new(ApiServer::start(&self.run, assets, etcd, name).await?);
+        install_definitions(&api, assets, &self.managers).await?;
+        Self::with(&self.run, assets, api, self.managers.clone()).await
+    }
+
+    async fn with(
+        run: &Arc<Run>,
+        assets: &Assets,
+        api: Arc<ApiServer>,
+        managers: Arc<Managers>,
+    ) -> Result<Self> {
         cluster_api::install_webhooks(&api, assets, &managers).await?;
         let kubectl = Kubectl::new(run, assets, api.kubeconfig())?;
         Ok(Self {
             run: run.clone(),
             api,
             kubectl,
-            _managers: managers,
+            managers,
         })
     }
 
@@ -70,6 +82,14 @@ impl ClusterApiAlone {
     pub(crate) const fn api(&self) -> &Arc<ApiServer> {
         &self.api
     }
+}
+
+async fn install_definitions(api: &ApiServer, assets: &Assets, managers: &Managers) -> Result<()> {
+    let client = api.client();
+    cluster_api::install_definitions(client, assets, managers).await?;
+    definitions::install(client).await?;
+    hive::install_definitions(client).await?;
+    manifests::definitions_served(client).await
 }
 
 async fn create_namespace(client: &Client, name: &str) -> Result<()> {

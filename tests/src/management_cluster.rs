@@ -23,7 +23,7 @@ pub struct ManagementCluster {
     cluster: ClusterApiAlone,
     controllers: Arc<Controllers>,
     machines: Machines,
-    _admission: Admission,
+    admission: Admission,
 }
 
 impl ManagementCluster {
@@ -45,7 +45,7 @@ impl ManagementCluster {
             cluster,
             controllers,
             machines,
-            _admission: admission,
+            admission,
         })
     }
 
@@ -62,6 +62,11 @@ impl ManagementCluster {
     /// The stand-in machines.
     pub const fn machines(&self) -> &Machines {
         &self.machines
+    }
+
+    /// Our webhook server.
+    pub const fn admission(&self) -> &Admission {
+        &self.admission
     }
 
     /// The run that this belongs to.
@@ -106,8 +111,9 @@ impl ManagementCluster {
         ApiServer::start(&self.run, &self.assets, &self.etcd, name).await
     }
 
-    /// Another API server with Cluster API installed and nothing of ours.
+    /// Another API server on the same etcd with Cluster API installed and nothing of ours, see
+    /// [`ClusterApiAlone::another`].
     pub async fn another_without_ours(&self, name: &str) -> Result<ClusterApiAlone> {
-        ClusterApiAlone::start(&self.run, &self.assets, &self.etcd, name).await
+        self.cluster.another(&self.assets, &self.etcd, name).await
     }
 }

@@ -90,7 +90,7 @@ impl Managers {
                 // Fresh definitions have one stored version.
                 "--skip-crd-migration-phases=StorageVersionMigration,CleanupManagedFields".to_owned(),
                 // At most one reconcile a second and object otherwise, which tests would spend waiting.
-                "--feature-gates=ReconcilerRateLimiting=false".to_owned(),
+                "--feature-gates=ReconcilerRateLimiting=false,ClusterTopology=true".to_owned(),
                 "-v=2".to_owned(),
                 scope.to_owned(),
             ];

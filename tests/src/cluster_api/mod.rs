@@ -21,6 +21,9 @@ pub(crate) use self::managers::NAMESPACE;
 use crate::api_server::ApiServer;
 use crate::assets::Assets;
 
+/// What `clusterctl init` puts on all that it installs; `clusterctl move` moves objects of no other definitions.
+pub(crate) const CLUSTERCTL_LABEL: &str = "clusterctl.cluster.x-k8s.io";
+
 /// One of Cluster API's three parts, called a provider there.
 struct Provider {
     /// Names processes and logs.

@@ -4,7 +4,7 @@
 //! own.
 
 mod cluster_rules;
-mod control_plane;
+mod flows;
 mod leftovers;
 mod management_cluster;
 mod plugin;

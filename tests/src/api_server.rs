@@ -131,7 +131,7 @@ impl ApiServer {
         })
     }
 
-    /// Tells its objects and logs from those of other API servers.
+    /// What keeps its objects and its logs apart from those of others.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -29,8 +29,8 @@ pub(super) enum Expected {
     Denied(Findings),
     Admitted {
         warnings: Findings,
-        /// The object as sent is not the object as admitted.
-        mended: bool,
+        /// Fields, as JSON pointers, that are not admitted as they were sent.
+        mended: Vec<(String, Value)>,
     },
     /// Denied by Cluster API's webhook.
     ByClusterApi,
@@ -71,7 +71,18 @@ pub(super) fn expected(row: Row<'_>) -> Result<Expected> {
             } else {
                 Findings::new()
             },
-            mended: answer == Answer::Mutation,
+            mended: if answer == Answer::Mutation {
+                let sent = row.new_object()?;
+                let fields = findings.iter().map(|finding| pointer(&finding.fault.field));
+                fields
+                    .map(|pointer| {
+                        let value = sent.pointer(&pointer).cloned().unwrap_or_default();
+                        (pointer, value)
+                    })
+                    .collect()
+            } else {
+                Vec::new()
+            },
         },
     })
 }
@@ -136,7 +147,13 @@ impl Answered {
                     found == *warnings,
                     "expected {warnings:?}, found {found:?}: {self:?}"
                 );
-                let _ = mended;
+                for (pointer, sent) in mended {
+                    let admitted = self.body.pointer(pointer);
+                    ensure!(
+                        admitted.is_some_and(|value| value != sent),
+                        "{pointer} is still {sent}"
+                    );
+                }
             }
             Expected::ByClusterApi => {
                 let message = self.body.get("message").and_then(Value::as_str);
@@ -176,6 +193,11 @@ impl Answered {
             .filter_map(|warning| Some((rule_of(warning)?, warning.split_once(": ")?.0.to_owned())))
             .collect()
     }
+}
+
+/// A field path as a JSON pointer.
+fn pointer(field: &str) -> String {
+    format!("/{}", field.replace('.', "/").replace('[', "/").replace(']', ""))
 }
 
 /// The rule that a message ends with.

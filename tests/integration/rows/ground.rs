@@ -10,8 +10,7 @@ use kcp_rules::Configuration;
 use kcp_rules::case::{Base, Case, V1BETA2, Write};
 use kcp_rules::topics::TOPICS;
 use kcp_tests::addresses::free_port;
-use kcp_tests::api_server::ApiServer;
-use kcp_tests::cluster_api::Managers;
+use kcp_tests::cluster_api_alone::ClusterApiAlone;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::pki::Subject;
 use kcp_tests::process::Process;
@@ -38,22 +37,18 @@ const FEATURE_GATES: &str =
 
 /// The API server and everything that answers for it.
 pub(super) struct Ground {
-    api: ApiServer,
+    cluster: ClusterApiAlone,
     /// Names of the servers without API access, by the configuration that they have.
     blind: BTreeMap<String, String>,
-    _managers: Managers,
     servers: Vec<Process>,
 }
 
 impl Ground {
     pub(super) async fn start(management: &ManagementCluster) -> Result<Self> {
-        let (api, managers) = management
-            .another_with_cluster_api("rows", &[FEATURE_GATES])
-            .await?;
+        let cluster = management.another_with_managers("rows", &[FEATURE_GATES]).await?;
         let mut ground = Self {
-            api,
+            cluster,
             blind: BTreeMap::new(),
-            _managers: managers,
             servers: Vec::new(),
         };
         ground.spare_the_seeder().await?;
@@ -73,7 +68,7 @@ impl Ground {
     }
 
     pub(super) fn client(&self) -> &Client {
-        self.api.client()
+        self.cluster.client()
     }
 
     /// The namespace of a row, judged by a server that sees as much of the cluster as the row does. A scale cannot be
@@ -120,14 +115,14 @@ impl Ground {
 
     /// Starts a server of ours; without a configuration it can read the cluster.
     async fn serve(&mut self, management: &ManagementCluster, name: &str, blind: Option<&str>) -> Result<()> {
-        let folder = self.api.folder().join(name);
+        let folder = self.cluster.api().folder().join(name);
         std::fs::create_dir_all(&folder)?;
         let subject = Subject {
             common_name: "kcp-webhook",
             addresses: &[Ipv4Addr::LOCALHOST.into()],
             ..Subject::default()
         };
-        let serving = self.api.authority().issue(&folder, "tls", &subject)?;
+        let serving = self.cluster.api().authority().issue(&folder, "tls", &subject)?;
         let port = free_port()?;
         let mut arguments = vec![
             "serve".to_owned(),
@@ -143,7 +138,7 @@ impl Ground {
                 std::fs::write(&file, configuration)?;
                 format!("--configuration={}", file.display())
             }
-            None => format!("--kubeconfig={}", self.api.kubeconfig().display()),
+            None => format!("--kubeconfig={}", self.cluster.api().kubeconfig().display()),
         });
         let program = products::under_test("kcp-webhook")?;
         let nothing: &[(&str, &str)] = &[];
@@ -158,7 +153,7 @@ impl Ground {
         for configuration in shipped_configurations(management).await? {
             let mut configuration: DynamicObject = serde_json::from_value(configuration)?;
             manifests::redirect_webhooks(&mut configuration, |path| {
-                manifests::local_client_config(port, path, self.api.authority().certificate())
+                manifests::local_client_config(port, path, self.cluster.api().authority().certificate())
             })?;
             // Still before Cluster API's, whose begin with capi.
             configuration.metadata.name = Some(format!("admission.{name}.kubectl-kcp.dev"));

@@ -1,5 +1,6 @@
 //! Cluster API's three manager processes.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,7 +87,7 @@ impl Managers {
                 // Fresh definitions have one stored version.
                 "--skip-crd-migration-phases=StorageVersionMigration,CleanupManagedFields".to_owned(),
                 // At most one reconcile a second and object otherwise, which tests would spend waiting.
-                "--feature-gates=ReconcilerRateLimiting=false".to_owned(),
+                "--feature-gates=ReconcilerRateLimiting=false,ClusterTopology=true".to_owned(),
                 "-v=2".to_owned(),
             ];
             arguments.extend(provider.flags.iter().chain(flags).map(|flag| (*flag).to_owned()));
@@ -139,6 +140,12 @@ impl Managers {
 
     /// Ends the three and starts them anew.
     pub(super) async fn restart(&mut self) -> Result<()> {
+        self.stop().await?;
+        self.start().await
+    }
+
+    /// Ends the three and waits until they have.
+    pub(super) async fn stop(&mut self) -> Result<()> {
         let mut ending = JoinSet::new();
         for process in self.members.iter_mut().filter_map(|member| member.process.take()) {
             ending.spawn(process.stop());
@@ -146,7 +153,15 @@ impl Managers {
         while let Some(ended) = ending.join_next().await {
             ended.context("stopping a manager")??;
         }
-        self.start().await
+        Ok(())
+    }
+
+    /// Where the three write.
+    pub(super) fn logs(&self) -> impl Iterator<Item = PathBuf> {
+        let logs = self.run.logs();
+        self.members
+            .iter()
+            .map(move |member| logs.join(format!("{}.log", member.log)))
     }
 
     /// How an API server calls the provider's webhook at `path`.

@@ -197,7 +197,7 @@ impl Answered {
 
 /// A field path as a JSON pointer.
 fn pointer(field: &str) -> String {
-    format!("/{}", field.replace('.', "/").replace('[', "/").replace(']', ""))
+    format!("/{}", field.replace(['.', '['], "/").replace(']', ""))
 }
 
 /// The rule that a message ends with.

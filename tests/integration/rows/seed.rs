@@ -67,11 +67,28 @@ fn take(object: &mut Value, name: &str) -> Option<Value> {
     object["metadata"].as_object_mut()?.remove(name)
 }
 
-/// An object of a row as it is in the row's namespace, today: rows live in `default` and at [`NOW`].
-pub(super) fn here(mut object: Value, namespace: &str) -> Value {
-    let today = Timestamp::now().as_second() - NOW.parse::<Timestamp>().map_or(0, Timestamp::as_second);
-    translate(&mut object, namespace, today);
-    object
+/// Where and when a row is sent. Rows live in `default` and at [`NOW`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place<'n> {
+    namespace: &'n str,
+    /// Since [`NOW`].
+    seconds: i64,
+}
+
+impl<'n> Place<'n> {
+    pub(super) fn now_in(namespace: &'n str) -> Self {
+        let then = NOW.parse::<Timestamp>().map_or(0, Timestamp::as_second);
+        Self {
+            namespace,
+            seconds: Timestamp::now().as_second() - then,
+        }
+    }
+
+    /// An object of the row as it is here and now.
+    pub(super) fn of(self, mut object: Value) -> Value {
+        translate(&mut object, self.namespace, self.seconds);
+        object
+    }
 }
 
 fn translate(value: &mut Value, namespace: &str, seconds: i64) {

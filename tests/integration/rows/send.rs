@@ -7,12 +7,13 @@ use serde_json::json;
 use super::answer::Answered;
 use super::ground::Ground;
 use super::request::{Request, Verb, path_of};
-use super::seed::{here, seed};
+use super::seed::{Place, seed};
 use super::world;
 
 /// Sends a row in a namespace of its own.
 pub(super) async fn send(ground: &Ground, namespace: &str, row: Row<'_>) -> Result<Answered> {
     let case = row.case;
+    let place = Place::now_in(namespace);
     let mut world = world::of(&(case.view)(), namespace, row.base);
     ground.namespace(namespace, case, world.sees).await?;
     if row.base == Base::ClusterDeployment {
@@ -21,12 +22,12 @@ pub(super) async fn send(ground: &Ground, namespace: &str, row: Row<'_>) -> Resu
             .await?;
     }
     for object in world.objects.drain(..) {
-        seed(ground, here(object, namespace))
+        seed(ground, place.of(object))
             .await
             .context("what the row sees")?;
     }
     let old = match row.old()? {
-        Some(old) => match seed(ground, here(world.labelled(old), namespace)).await {
+        Some(old) => match seed(ground, place.of(world.labelled(old))).await {
             Ok(stored) => Some(stored),
             Err(refused) if case.answer == Some(Answer::Schema) => return refused.downcast(),
             Err(refused) => return Err(refused.context("the object as it is")),
@@ -40,7 +41,7 @@ pub(super) async fn send(ground: &Ground, namespace: &str, row: Row<'_>) -> Resu
             .await?
             .succeeded()?;
     }
-    let new = here(world.labelled(row.new_object()?), namespace);
+    let new = place.of(world.labelled(row.new_object()?));
     let collection = path_of(&new)?;
     let path = format!(
         "{collection}/{}",

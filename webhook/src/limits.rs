@@ -19,11 +19,11 @@ pub(crate) const CAUSES: usize = 50;
 /// The longest message of one cause, in characters.
 pub(crate) const CAUSE_CHARS: usize = 1024;
 
-/// The longest warning, in characters. The API server cuts longer ones once all exceed [`WARNINGS_BYTES`]
-/// (<https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#response>).
+/// The longest warning, in characters: what fits a line of a terminal or two. The API server cuts warnings at 256
+/// once those of a request exceed [`WARNINGS_BYTES`] (k8s.io/apiserver, `pkg/endpoints/filters/warning.go`).
 pub(crate) const WARNING_CHARS: usize = 120;
 
-/// All warnings of one review together, in bytes; the API server drops what is beyond.
+/// All warnings of one review together, in bytes. The API server counts characters, and drops what is beyond as many.
 pub(crate) const WARNINGS_BYTES: usize = 4096;
 
 /// How long the live reads of one review may take together: of a scale, the control plane and then what its rules look

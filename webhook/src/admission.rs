@@ -17,7 +17,7 @@ use kcp_rules::{
 };
 
 use crate::{
-    cluster::{Cluster, Subject},
+    cluster::{Cluster, LiveReads, Subject},
     configuration::CurrentConfiguration,
     decision::{Decision, RefusalKind},
     hook::Hook,
@@ -115,7 +115,12 @@ impl Admission {
 
     /// Puts a change to the rules. What they ask for of the cluster is read, and they are asked again: most reviews
     /// need nothing.
-    async fn judge<T: Judged>(&self, request: &Request<'_>, change: Change<'_, T>) -> Judgement {
+    async fn judge<T: Judged>(
+        &self,
+        request: &Request<'_>,
+        change: Change<'_, T>,
+        reads: &LiveReads<'_>,
+    ) -> Judgement {
         let configuration = self.configuration.get();
         let context = context(request);
         let nothing = View::default();
@@ -137,7 +142,7 @@ impl Admission {
             return judgement;
         };
         // Boxed, for it is large and most reviews never come here.
-        let view = Box::pin(self.cluster.view(wanted, &subject)).await;
+        let view = Box::pin(reads.view(wanted, &subject)).await;
         judge(
             &change.within(Context {
                 view: Some(&view),

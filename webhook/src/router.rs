@@ -11,7 +11,10 @@ use hyper::{
     body::{Body, Bytes, Incoming},
     header::{self, HeaderMap, HeaderValue},
 };
-use tokio::sync::{Semaphore, watch};
+use tokio::{
+    sync::{Semaphore, watch},
+    time::Instant,
+};
 use tracing::{debug, info, warn};
 
 use crate::{
@@ -115,7 +118,8 @@ impl Router {
             ));
         };
         let (_, body) = request.into_parts();
-        let body = body::read(body, self.limits.body_bytes, self.limits.body, &self.buffered)
+        let deadline = Instant::now() + self.limits.body;
+        let body = body::read(body, self.limits.body_bytes, deadline, &self.buffered)
             .await
             .map_err(|unread| self.unread(unread))?;
         let written = match review::read(body.as_bytes()) {

@@ -206,7 +206,8 @@ async fn judged<'a, T: Kind<'a>>(
     change: Change<'_, T>,
     admission: &Admission,
 ) -> Decision {
-    let judgement = admission.judge(request, change).await;
+    let reads = admission.cluster.reads();
+    let judgement = admission.judge(request, change, &reads).await;
     decision(request, change.new, judgement)
 }
 

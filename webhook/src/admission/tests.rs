@@ -219,3 +219,31 @@ async fn patches_nothing_that_is_there() {
         json!({"uid": "0f1e2d3c", "allowed": true})
     );
 }
+
+#[tokio::test]
+async fn warns_first_of_what_is_denied_otherwise() {
+    let mut old = Base::ClusterPool.object();
+    old["spec"]["inventory"] = json!([{"name": "foo"}, {"name": "foo"}]);
+    let mut new = old.clone();
+    new["spec"]["size"] = json!(7);
+    let response = ask(
+        &router(),
+        "/validate",
+        &review_of("hive.openshift.io", "clusterpools", &new, &old),
+    )
+    .await;
+    let warnings = response["warnings"].as_array().unwrap();
+    let rules: Vec<_> = warnings
+        .iter()
+        .map(|warning| warning.as_str().unwrap().rsplit(['(', ')']).nth(1).unwrap())
+        .collect();
+    // In the order of the table, the pool's size comes first.
+    assert_eq!(
+        rules,
+        [
+            "inventory-duplicate",
+            "size-above-inventory",
+            "running-count-not-size"
+        ]
+    );
+}

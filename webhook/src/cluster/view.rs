@@ -8,10 +8,12 @@ use serde::{
     Deserialize,
     de::{DeserializeOwned, IgnoredAny},
 };
-use tokio::time::{self, Instant};
+use tokio::time;
 
-use super::{Cluster, Projection, ReadError, is_path_segment};
-use crate::limits::LIVE_READ;
+use super::{
+    LiveReads, Projection, ReadError, is_path_segment,
+    versions::{CLUSTER_API, CONTROL_PLANES},
+};
 
 /// A longer list is not read at all: what a rule says of half a list would be wrong, and memory is bounded.
 const LIST_LIMIT: usize = 500;
@@ -19,7 +21,6 @@ const LIST_LIMIT: usize = 500;
 /// Of workers one is enough to refuse, and a few to name.
 const A_FEW: usize = 3;
 
-const CLUSTER_API: &str = "cluster.x-k8s.io";
 const HIVE: &str = "hive.openshift.io/v1";
 const CONTROL_PLANE: &str = "cluster.x-k8s.io/control-plane";
 
@@ -98,29 +99,26 @@ impl<S, T> Object<S, T> {
     }
 }
 
-impl Cluster {
-    /// Reads what is wanted, all at once, within a second. What cannot be read stays unknown.
+impl LiveReads<'_> {
+    /// Reads what is wanted, all at once. What cannot be read stays unknown.
     pub(crate) async fn view(&self, wanted: Wanted, subject: &Subject) -> View {
         let Subject { namespace, name, .. } = subject;
-        let reads = Reads {
-            deadline: Instant::now() + LIVE_READ,
-        };
         let (machines, cluster, workers, terminating, planes, pools, customizations, deployments, lease) = tokio::join!(
-            reads.part(wanted.machines, self.machines(subject)),
-            reads.part(wanted.cluster, self.cluster(subject)),
-            reads.part(wanted.worker_machines, self.worker_machines(subject)),
-            reads.part(
+            self.part(wanted.machines, self.machines(subject)),
+            self.part(wanted.cluster, self.cluster(subject)),
+            self.part(wanted.worker_machines, self.worker_machines(subject)),
+            self.part(
                 wanted.namespace_terminating,
                 self.namespace_terminating(namespace)
             ),
-            reads.part(wanted.control_planes, self.control_planes(namespace)),
-            reads.part(wanted.pools, self.pools(namespace, name)),
-            reads.part(wanted.customizations, self.customizations(namespace)),
-            reads.part(
+            self.part(wanted.control_planes, self.control_planes(namespace)),
+            self.part(wanted.pools, self.pools(namespace, name)),
+            self.part(wanted.customizations, self.customizations(namespace)),
+            self.part(
                 wanted.cluster_deployments,
                 self.cluster_deployments(namespace, name)
             ),
-            reads.part(wanted.lease, self.lease(namespace, name)),
+            self.part(wanted.lease, self.lease(namespace, name)),
         );
         View {
             machines,
@@ -220,9 +218,8 @@ impl Cluster {
     }
 
     async fn control_planes(&self, namespace: &str) -> Result<Vec<String>, ReadError> {
-        const GROUP: &str = "controlplane.cluster.x-k8s.io";
-        let version = self.version(GROUP).await?;
-        let path = format!("/apis/{GROUP}/{version}/namespaces/{namespace}/kubeadmcontrolplanes");
+        let version = self.version(CONTROL_PLANES).await?;
+        let path = format!("/apis/{CONTROL_PLANES}/{version}/namespaces/{namespace}/kubeadmcontrolplanes");
         self.names(&path).await
     }
 
@@ -351,31 +348,6 @@ impl Cluster {
     async fn metadata<T: DeserializeOwned>(&self, path: &str) -> Result<T, ReadError> {
         self.object(path, Projection::Metadata).await
     }
-
-    /// The version of a group to read: the newest that we know, else the server's own choice.
-    async fn version(&self, group: &str) -> Result<String, ReadError> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Group {
-            versions: Vec<Version>,
-            preferred_version: Version,
-        }
-        #[derive(Deserialize)]
-        struct Version {
-            version: String,
-        }
-        let found: Group = self.object(&format!("/apis/{group}"), Projection::Whole).await?;
-        let serves = |wanted: &&str| found.versions.iter().any(|served| served.version == **wanted);
-        Ok(["v1beta2", "v1beta1"]
-            .into_iter()
-            .find(|wanted| serves(wanted))
-            .map_or(found.preferred_version.version, str::to_owned))
-    }
-
-    async fn object<T: DeserializeOwned>(&self, path: &str, projection: Projection) -> Result<T, ReadError> {
-        let text = self.read(path, projection).await?;
-        serde_json::from_str(&text).map_err(|error| ReadError::Unusable(error.to_string()))
-    }
 }
 
 #[derive(Deserialize)]
@@ -389,12 +361,7 @@ struct KindReference {
     name: String,
 }
 
-/// Reads that end together.
-struct Reads {
-    deadline: Instant,
-}
-
-impl Reads {
+impl LiveReads<'_> {
     async fn part<T>(&self, wanted: bool, read: impl Future<Output = Result<T, ReadError>>) -> Part<T> {
         if !wanted {
             return Part::default();

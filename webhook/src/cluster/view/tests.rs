@@ -118,7 +118,7 @@ async fn read(cluster: Option<&str>) -> View {
     let client = api_server(|path| async move { answer(&path) });
     let reader = Cluster::new(Some(client), Arc::new(Metrics::new()));
     let subject = Subject::new("prod", "cp", cluster).unwrap();
-    Box::pin(reader.view(EVERYTHING, &subject)).await
+    Box::pin(reader.reads().view(EVERYTHING, &subject)).await
 }
 
 #[tokio::test]

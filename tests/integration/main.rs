@@ -4,9 +4,11 @@
 //! own.
 
 mod cluster_rules;
+mod documents;
 mod flows;
 mod leftovers;
 mod management_cluster;
+mod objects;
 mod plugin;
 mod remediation;
 mod rows;

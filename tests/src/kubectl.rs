@@ -65,6 +65,11 @@ impl Kubectl {
         &self.kubeconfig
     }
 
+    /// A file for a command to read.
+    pub fn scratch_file(&self, name: &str) -> PathBuf {
+        self.run.folder().join(name)
+    }
+
     /// Runs a command to its end, whatever that is.
     pub async fn run<A: AsRef<str>>(&self, arguments: impl IntoIterator<Item = A>) -> Result<Ended> {
         self.run_to(Stdio::piped, &self.program, arguments).await

@@ -8,12 +8,11 @@ use kcp_rules::{
         KubeadmControlPlane, KubeadmControlPlaneTemplate, Metadata, decode,
         hive::{ClusterPoolSpec, Inventory},
     },
-    defaulting::{PatchOperation, default_control_plane, default_customization},
+    defaulting::{apply, default_control_plane, default_customization},
     judge as judge_change,
     view::View,
 };
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::{
     document::{Located, Node},
@@ -78,7 +77,7 @@ impl Court<'_> {
     fn control_plane(&self, text: &str, view: &View) -> Result<Vec<Fault>, DecodeError> {
         let given: KubeadmControlPlane<'_> = decode(text)?;
         let defaulted = default_control_plane(&Change::create(&given));
-        match patched(text, &defaulted.operations) {
+        match apply(text, &defaulted.operations) {
             Some(text) => Ok(self.created::<KubeadmControlPlane<'_>>(&decode(&text)?, view)),
             None => Ok(self.created(&given, view)),
         }
@@ -88,7 +87,7 @@ impl Court<'_> {
         let given: ClusterDeploymentCustomization<'_> = decode(text)?;
         let defaulted = default_customization(&Change::create(&given));
         let mut faults: Vec<Fault> = defaulted.repairs.into_iter().map(Fault::from).collect();
-        faults.extend(match patched(text, &defaulted.operations) {
+        faults.extend(match apply(text, &defaulted.operations) {
             Some(text) => self.created::<ClusterDeploymentCustomization<'_>>(&decode(&text)?, view),
             None => self.created(&given, view),
         });
@@ -159,34 +158,13 @@ pub(super) fn judge(file: &str, mut object: Located, court: &Court<'_>) -> Outco
     Outcome::Judged(place(file, &object, Some(subject), faults))
 }
 
-fn patched(text: &str, patch: &[PatchOperation]) -> Option<String> {
-    if patch.is_empty() {
-        return None;
-    }
-    let mut object: Value = serde_json::from_str(text).ok()?;
-    let patch: json_patch::Patch = serde_json::from_value(serde_json::to_value(patch).ok()?).ok()?;
-    json_patch::patch(&mut object, &patch).ok()?;
-    Some(object.to_string())
-}
-
 fn undecodable(error: &DecodeError) -> Fault {
-    let fault = error.fault.as_str();
-    let missing = fault
-        .strip_prefix("missing field `")
-        .and_then(|rest| rest.strip_suffix('`'));
-    let Some(field) = missing else {
-        let message = format!("Invalid value: {fault}; write a value of that type");
-        return Fault::own(OwnRule::Undecodable, error.field.clone(), &message);
+    let message = if error.is_missing() {
+        "Required value: the field is missing; add it".to_owned()
+    } else {
+        format!("Invalid value: {}; write a value of that type", error.fault)
     };
-    let path = match error.field.as_str() {
-        "." => field.to_owned(),
-        parent => format!("{parent}.{field}"),
-    };
-    Fault::own(
-        OwnRule::Undecodable,
-        path,
-        "Required value: the field is missing; add it",
-    )
+    Fault::own(OwnRule::Undecodable, error.field.clone(), &message)
 }
 
 fn place(file: &str, object: &Located, subject: Option<Subject>, faults: Vec<Fault>) -> Vec<Finding> {

@@ -6,6 +6,7 @@
 mod cluster_rules;
 mod control_plane;
 mod leftovers;
+mod lint;
 mod management_cluster;
 mod plugin;
 mod remediation;

@@ -7,6 +7,7 @@ mod cluster_rules;
 mod documents;
 mod flows;
 mod leftovers;
+mod lint;
 mod management_cluster;
 mod objects;
 mod plugin;

@@ -6,10 +6,10 @@ use kcp_rules::{
         ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, DecodeError, KubeadmControlPlane,
         KubeadmControlPlaneTemplate, Metadata, decode,
     },
-    defaulting::{Defaulted, PatchOperation, default_control_plane, default_customization},
+    defaulting::{Defaulted, apply, default_control_plane, default_customization},
 };
 use serde::Deserialize;
-use serde_json::{Value, value::RawValue};
+use serde_json::value::RawValue;
 
 use super::{Admission, missing};
 use crate::{
@@ -167,7 +167,7 @@ fn completed<'a, T: Completed<'a>>(
     let decision = if defaulted.operations.is_empty() {
         decision(request, change.new, admission.judge_alone(request, *change))
     } else {
-        let judged = patched(object, &defaulted.operations)
+        let judged = apply(object.get(), &defaulted.operations)
             .and_then(|text| judged_alone::<T::Of<'_>>(request, &text, old_object, admission));
         let Some(decision) = judged else {
             return Decision::allowed();
@@ -192,13 +192,6 @@ fn judged_alone<'b, T: Kind<'b>>(
         .as_ref()
         .map_or(Change::create(&new), |old| Change::update(old, &new));
     Some(decision(request, &new, admission.judge_alone(request, change)))
-}
-
-fn patched(object: &RawValue, patch: &[PatchOperation]) -> Option<String> {
-    let mut object: Value = serde_json::from_str(object.get()).ok()?;
-    let patch: json_patch::Patch = serde_json::from_value(serde_json::to_value(patch).ok()?).ok()?;
-    json_patch::patch(&mut object, &patch).ok()?;
-    Some(object.to_string())
 }
 
 async fn judged<'a, T: Kind<'a>>(

@@ -2,12 +2,11 @@
 
 use std::fmt::Display;
 
-use jiff::{SignedDuration, Timestamp};
-use kcp_rules::view::{self, Part, View, Wanted};
-use serde::{
-    Deserialize,
-    de::{DeserializeOwned, IgnoredAny},
+use kcp_rules::view::{
+    self, Part, View, Wanted,
+    object::{ClusterObject, DeploymentObject, LeaseObject, MachineObject, Object, PoolObject},
 };
+use serde::{Deserialize, de::DeserializeOwned};
 use tokio::time;
 
 use super::{
@@ -78,27 +77,6 @@ impl<T> List<T> {
     }
 }
 
-#[derive(Deserialize)]
-struct Object<S = IgnoredAny, T = IgnoredAny> {
-    metadata: Metadata,
-    spec: Option<S>,
-    status: Option<T>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Metadata {
-    name: String,
-    creation_timestamp: Option<Timestamp>,
-    deletion_timestamp: Option<Timestamp>,
-}
-
-impl<S, T> Object<S, T> {
-    fn is_deleting(&self) -> bool {
-        self.metadata.deletion_timestamp.is_some()
-    }
-}
-
 impl LiveReads<'_> {
     /// Reads what is wanted, all at once. What cannot be read stays unknown.
     pub(crate) async fn view(&self, wanted: Wanted, subject: &Subject) -> View {
@@ -134,57 +112,24 @@ impl LiveReads<'_> {
     }
 
     async fn machines(&self, subject: &Subject) -> Result<Vec<view::Machine>, ReadError> {
-        #[derive(Deserialize)]
-        struct Spec {
-            version: Option<String>,
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Status {
-            node_ref: Option<Reference>,
-        }
         let cluster = subject.cluster()?;
         let selector = format!("cluster.x-k8s.io/cluster-name={cluster},{CONTROL_PLANE}");
         let path = format!("{}/machines", self.cluster_api_path(&subject.namespace).await?);
-        let machines: Vec<Object<Spec, Status>> = self.list(&path, &selector).await?;
-        let machine = |machine: Object<Spec, Status>| view::Machine {
-            deleting: machine.is_deleting(),
-            version: machine.spec.and_then(|spec| spec.version),
-            created: machine.metadata.creation_timestamp,
-            has_node: machine.status.is_some_and(|status| status.node_ref.is_some()),
-            name: machine.metadata.name,
-        };
-        Ok(machines.into_iter().map(machine).collect())
+        let machines: Vec<MachineObject> = self.list(&path, &selector).await?;
+        let own = machines
+            .into_iter()
+            .filter(|machine| machine.belongs_to(Some(&subject.name), Some(cluster)));
+        Ok(own.map(view::Machine::from).collect())
     }
 
     async fn cluster(&self, subject: &Subject) -> Result<Option<view::Cluster>, ReadError> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Spec {
-            #[serde(default)]
-            paused: bool,
-            control_plane_ref: Option<KindReference>,
-        }
         let name = subject.cluster()?;
         let path = format!(
             "{}/clusters/{name}",
             self.cluster_api_path(&subject.namespace).await?
         );
-        let Some(cluster) = optional(self.object::<Object<Spec>>(&path, Projection::Whole).await)? else {
-            return Ok(None);
-        };
-        let control_plane = cluster
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.control_plane_ref.as_ref());
-        Ok(Some(view::Cluster {
-            deleting: cluster.is_deleting(),
-            paused: cluster.spec.as_ref().is_some_and(|spec| spec.paused),
-            control_plane: control_plane
-                .filter(|reference| reference.kind == "KubeadmControlPlane")
-                .map(|reference| reference.name.clone()),
-            name: cluster.metadata.name,
-        }))
+        let cluster = optional(self.object::<ClusterObject>(&path, Projection::Whole).await)?;
+        Ok(cluster.map(view::Cluster::from))
     }
 
     /// Machines of the Cluster that are not its control plane's, and `MachinePool`s; where those are not served
@@ -224,29 +169,10 @@ impl LiveReads<'_> {
     }
 
     async fn pools(&self, namespace: &str, this: &str) -> Result<Vec<view::Pool>, ReadError> {
-        #[derive(Deserialize)]
-        struct Spec {
-            #[serde(default)]
-            inventory: Option<Vec<Reference>>,
-        }
         let path = format!("/apis/{HIVE}/namespaces/{namespace}/clusterpools");
-        let pools: Vec<Object<Spec>> = self.list(&path, "").await?;
-        let pool = |pool: Object<Spec>| view::Pool {
-            deleting: pool.is_deleting(),
-            inventory: pool
-                .spec
-                .and_then(|spec| spec.inventory)
-                .into_iter()
-                .flatten()
-                .map(|entry| entry.name)
-                .collect(),
-            name: pool.metadata.name,
-        };
-        Ok(pools
-            .into_iter()
-            .filter(|pool| pool.metadata.name != this)
-            .map(pool)
-            .collect())
+        let pools: Vec<PoolObject> = self.list(&path, "").await?;
+        let others = pools.into_iter().filter(|pool| pool.metadata.name != this);
+        Ok(others.map(view::Pool::from).collect())
     }
 
     async fn customizations(&self, namespace: &str) -> Result<Vec<String>, ReadError> {
@@ -260,64 +186,21 @@ impl LiveReads<'_> {
         namespace: &str,
         name: &str,
     ) -> Result<Vec<view::ClusterDeployment>, ReadError> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Spec {
-            cluster_pool_ref: Option<PoolReference>,
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct PoolReference {
-            namespace: String,
-            pool_name: String,
-            claim_name: Option<String>,
-            cluster_deployment_customization: Option<Reference>,
-        }
         let deployments = self
-            .list::<Object<Spec>>(&format!("/apis/{HIVE}/clusterdeployments"), "")
+            .list::<DeploymentObject>(&format!("/apis/{HIVE}/clusterdeployments"), "")
             .await;
-        let deployments = optional(deployments)?.unwrap_or_default();
-        let deployments = deployments.into_iter().filter_map(|deployment| {
-            let deleting = deployment.is_deleting();
-            let reference = deployment.spec?.cluster_pool_ref?;
-            let customization = reference
-                .cluster_deployment_customization
-                .map(|customization| customization.name);
-            let concerns = reference.pool_name == name || customization.as_deref() == Some(name);
-            (reference.namespace == namespace && concerns).then(|| view::ClusterDeployment {
-                name: deployment.metadata.name,
-                pool: reference.pool_name,
-                claim: reference.claim_name.filter(|claim| !claim.is_empty()),
-                customization,
-                deleting,
-            })
-        });
-        Ok(deployments.collect())
+        let concerned = optional(deployments)?
+            .into_iter()
+            .flatten()
+            .filter(|deployment| deployment.concerns(namespace, name));
+        Ok(concerned.map(view::ClusterDeployment::from).collect())
     }
 
     async fn lease(&self, namespace: &str, customization: &str) -> Result<Option<view::Lease>, ReadError> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Spec {
-            holder_identity: Option<String>,
-            renew_time: Option<Timestamp>,
-            lease_duration_seconds: Option<i64>,
-        }
         let path =
             format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/kcp-pool-{customization}");
-        let Some(lease) = optional(self.object::<Object<Spec>>(&path, Projection::Whole).await)? else {
-            return Ok(None);
-        };
-        Ok(lease.spec.and_then(|spec| {
-            let duration = spec.lease_duration_seconds.map(SignedDuration::from_secs);
-            Some(view::Lease {
-                holder: spec.holder_identity.filter(|holder| !holder.is_empty())?,
-                expires: spec
-                    .renew_time
-                    .zip(duration)
-                    .and_then(|(at, lasts)| at.checked_add(lasts).ok()),
-            })
-        }))
+        let lease = optional(self.object::<LeaseObject>(&path, Projection::Whole).await)?;
+        Ok(lease.and_then(LeaseObject::held))
     }
 
     async fn cluster_api_path(&self, namespace: &str) -> Result<String, ReadError> {
@@ -348,17 +231,6 @@ impl LiveReads<'_> {
     async fn metadata<T: DeserializeOwned>(&self, path: &str) -> Result<T, ReadError> {
         self.object(path, Projection::Metadata).await
     }
-}
-
-#[derive(Deserialize)]
-struct Reference {
-    name: String,
-}
-
-#[derive(Deserialize)]
-struct KindReference {
-    kind: String,
-    name: String,
 }
 
 impl LiveReads<'_> {

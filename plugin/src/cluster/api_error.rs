@@ -44,11 +44,18 @@ impl Error {
     }
 
     fn answer(status: Box<Status>, action: Action, server: String) -> Self {
-        let by_admission = status.message.starts_with("admission webhook")
-            || status.message.contains("ValidatingAdmissionPolicy");
+        // Before the code: whoever refuses a write chooses one.
+        match admission(&status.message) {
+            Some(Admission::Denied) => return Self::Rejected { action, status },
+            Some(Admission::Failed) => {
+                let message = status.message;
+                return Self::AdmissionFailed { action, message };
+            }
+            None => {}
+        }
         match status.code {
             401 => Self::Unauthorized { server },
-            403 if !by_admission => Self::Forbidden {
+            403 => Self::Forbidden {
                 action,
                 user: quoted_after(&status.message, "User "),
             },
@@ -62,7 +69,7 @@ impl Error {
                 server,
             },
             409 => Self::Conflict { action },
-            400 | 403 | 422 => Self::Rejected { action, status },
+            400 | 422 => Self::Rejected { action, status },
             429 | 503 | 504 => Self::Busy {
                 action: Box::new(action),
                 retry_after: status
@@ -96,6 +103,29 @@ impl Error {
             server: server.to_owned(),
             cause,
         }
+    }
+}
+
+/// How the writes of an object were stopped before they were stored.
+enum Admission {
+    /// A webhook or a policy says no.
+    Denied,
+    /// A webhook that has to be asked did not answer.
+    Failed,
+}
+
+/// Known by the API server's words alone: its Status has no field for it (k8s.io/apiserver,
+/// `pkg/admission/plugin/webhook/errors/statuserror.go`, `pkg/admission/plugin/policy/validating/dispatcher.go`,
+/// `pkg/admission/plugin/webhook/validating/dispatcher.go`).
+fn admission(message: &str) -> Option<Admission> {
+    let by_webhook = message.starts_with("admission webhook \"") && message.contains("\" denied the request");
+    let by_policy = message.contains("AdmissionPolicy '") && message.contains("' denied request");
+    if by_webhook || by_policy {
+        Some(Admission::Denied)
+    } else if message.starts_with("Internal error occurred: failed calling webhook ") {
+        Some(Admission::Failed)
+    } else {
+        None
     }
 }
 
@@ -175,13 +205,28 @@ mod tests {
     }
 
     #[test]
-    fn a_webhook_that_says_403_is_no_missing_permission() {
-        let error = classify(status(
-            403,
-            "Forbidden",
-            "admission webhook \"w\" denied the request: no",
-        ));
-        assert!(matches!(error, Error::Rejected { .. }), "{error:?}");
+    fn a_refusal_by_admission_is_one_whatever_its_code() {
+        let webhook = "admission webhook \"w\" denied the request: no";
+        let silent = "admission webhook \"w\" denied the request without explanation";
+        let policy = "kubeadmcontrolplanes.controlplane.cluster.x-k8s.io \"c1\" is forbidden: \
+                      ValidatingAdmissionPolicy 'p' with binding 'b' denied request: failed expression: false";
+        for message in [webhook, silent, policy] {
+            for code in [0, 400, 401, 403, 404, 409, 422, 429, 500, 503, 504] {
+                let error = classify(status(code, "Whatever", message));
+                assert!(
+                    matches!(&error, Error::Rejected { status, .. } if status.message == message),
+                    "{code} {message}: {error:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_webhook_that_does_not_answer_refuses_nothing() {
+        let message = "Internal error occurred: failed calling webhook \"w\": failed to call webhook: Post \
+                       \"https://w/?timeout=5s\": admission webhook \"w\" denied the request: EOF";
+        let error = classify(status(500, "InternalError", message));
+        assert!(matches!(error, Error::AdmissionFailed { .. }), "{error:?}");
     }
 
     #[test]

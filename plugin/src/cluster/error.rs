@@ -132,6 +132,14 @@ pub enum Error {
         /// The whole refusal.
         status: Box<Status>,
     },
+    /// A webhook that has to be asked before the server stores does not answer: nothing was written.
+    #[error("cannot {action}: {message}")]
+    AdmissionFailed {
+        /// What was asked.
+        action: Action,
+        /// The server's words.
+        message: String,
+    },
     /// 429, 503 or 504: later, perhaps.
     #[error("cannot {action}: the server is busy: {message}")]
     Busy {
@@ -196,6 +204,11 @@ impl Error {
             }
             Self::NotServed { product, .. } => {
                 format!("is this the right context? {product} is not installed there")
+            }
+            Self::AdmissionFailed { .. } => {
+                "nothing was written: the webhook's server has to answer first; see: \
+                 kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations"
+                    .to_owned()
             }
             Self::OutcomeUnknown { .. } => "look with: kubectl kcp status".to_owned(),
             Self::Conflict { .. } => "look at it again, and repeat the command".to_owned(),

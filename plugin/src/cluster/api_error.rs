@@ -32,10 +32,16 @@ impl Error {
                         server,
                         cause: "the credential plugin failed".to_owned(),
                     }
-                } else if chain(&other).any(|cause| find::<rustls::Error>(cause).is_some()) {
-                    Self::Tls { server, cause }
                 } else if matches!(other, kube::Error::BuildRequest(_)) {
                     Self::Other { action, cause }
+                } else if !is_before_sending(&other) {
+                    Self::NoAnswer {
+                        action: Box::new(action),
+                        server,
+                        cause,
+                    }
+                } else if chain(&other).any(|cause| find::<rustls::Error>(cause).is_some()) {
+                    Self::Tls { server, cause }
                 } else {
                     Self::Unreachable { server, cause }
                 }
@@ -70,8 +76,9 @@ impl Error {
             },
             409 => Self::Conflict { action },
             400 | 422 => Self::Rejected { action, status },
-            429 | 503 | 504 => Self::Busy {
+            code @ (429 | 503 | 504) => Self::Busy {
                 action: Box::new(action),
+                code,
                 retry_after: status
                     .details
                     .as_ref()
@@ -104,6 +111,13 @@ impl Error {
             cause,
         }
     }
+}
+
+/// Whether there was no connection yet: the request has not left us.
+fn is_before_sending(error: &kube::Error) -> bool {
+    chain(error)
+        .find_map(find::<hyper_util::client::legacy::Error>)
+        .is_some_and(hyper_util::client::legacy::Error::is_connect)
 }
 
 /// How the writes of an object were stopped before they were stored.
@@ -171,7 +185,12 @@ fn quoted_after(message: &str, before: &str) -> Option<String> {
 mod tests {
     use std::io;
 
+    use hyper_util::{
+        client::legacy,
+        rt::{TokioExecutor, TokioIo},
+    };
     use kube::core::{Status, response::StatusDetails};
+    use tokio::{io::AsyncReadExt as _, net::UnixStream};
 
     use super::{Error, root_cause};
     use crate::cluster::{Action, KUBEADM_CONTROL_PLANE};
@@ -241,10 +260,30 @@ mod tests {
         assert!(matches!(classify(kind), Error::NotServed { .. }));
     }
 
+    /// What the client library makes of a connector's outcome.
+    fn request_through(
+        connect: impl Fn() -> io::Result<UnixStream> + Clone + Send + Sync + 'static,
+    ) -> Error {
+        let connector =
+            tower::service_fn(move |_: http::Uri| std::future::ready(connect().map(TokioIo::new)));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let error = runtime.expect("a runtime").block_on(async {
+            let http = legacy::Client::builder(TokioExecutor::new()).build(connector);
+            let client = kube::Client::new(http, "default");
+            let request = http::Request::get("http://s/apis").body(Vec::new());
+            client.request_text(request.expect("a request")).await
+        });
+        classify(error.expect_err("fails"))
+    }
+
     #[test]
     fn no_connection_names_the_server() {
-        let refused = io::Error::new(io::ErrorKind::ConnectionRefused, "Connection refused");
-        let error = classify(kube::Error::Service(Box::new(refused)));
+        let error = request_through(|| {
+            Err(io::Error::new(
+                io::ErrorKind::ConnectionRefused,
+                "Connection refused",
+            ))
+        });
         assert_eq!(
             error.to_string(),
             "cannot reach the API server at https://s:6443/: connection refused"
@@ -253,11 +292,26 @@ mod tests {
 
     #[test]
     fn no_trust_is_told_from_no_connection() {
-        let tls = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
         // hyper-rustls wraps what tokio-rustls has wrapped.
-        let tls = io::Error::other(io::Error::other(tls));
-        let error = classify(kube::Error::Service(Box::new(tls)));
+        let error = request_through(|| {
+            let tls = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
+            Err(io::Error::other(io::Error::other(tls)))
+        });
         assert!(matches!(error, Error::Tls { .. }), "{error:?}");
+    }
+
+    #[test]
+    fn a_connection_that_breaks_is_no_answer() {
+        let error = request_through(|| {
+            let (ours, mut theirs) = UnixStream::pair()?;
+            tokio::spawn(async move { theirs.read_u8().await });
+            Ok(ours)
+        });
+        assert!(matches!(error, Error::NoAnswer { .. }), "{error:?}");
+
+        let tls = rustls::Error::AlertReceived(rustls::AlertDescription::InternalError);
+        let error = classify(kube::Error::Service(Box::new(io::Error::other(tls))));
+        assert!(matches!(error, Error::NoAnswer { .. }), "{error:?}");
     }
 
     #[test]

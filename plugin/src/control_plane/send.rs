@@ -3,7 +3,7 @@
 use kube::core::Status;
 
 use super::{ControlPlane, Reader};
-use crate::cluster::{Error, Write};
+use crate::cluster::{Error, Write, Written};
 
 /// How a write ended.
 #[derive(Debug)]
@@ -16,27 +16,30 @@ pub enum Outcome {
     Rejected(Box<Status>),
 }
 
-/// Sends a write, once. When the answer is lost the object is read back: `landed` says whether the write is in it.
+/// Sends a write of what was judged at `resource_version`, once. When the answer is lost the object is read back:
+/// `landed` says whether the write is in it. A write under a version that has passed cannot land any more.
 ///
 /// # Errors
 /// When nothing is known about the outcome, or the write could not be sent.
 pub async fn send(
     reader: &Reader<'_>,
     write: &Write<'_>,
+    resource_version: &str,
     landed: impl Fn(&ControlPlane) -> bool,
 ) -> Result<Outcome, Error> {
-    match reader.connection.patch(write).await {
-        Ok(_) => Ok(Outcome::Written),
-        Err(Error::Conflict { .. }) => Ok(Outcome::Changed),
-        Err(Error::Rejected { status, .. }) => Ok(Outcome::Rejected(status)),
-        Err(error) if error.may_pass() && !write.dry_run => {
-            match reader.control_plane(write.namespace, write.name).await {
-                Ok((_, control_plane)) if landed(&control_plane) => Ok(Outcome::Written),
-                _ => Err(Error::OutcomeUnknown {
-                    source: Box::new(error),
-                }),
-            }
-        }
-        Err(error) => Err(error),
+    let lost = match reader.connection.patch(write).await {
+        Ok(Written::Stored) => return Ok(Outcome::Written),
+        Ok(Written::Changed) => return Ok(Outcome::Changed),
+        Ok(Written::Unknown(error)) => error,
+        Err(Error::Rejected { status, .. }) => return Ok(Outcome::Rejected(status)),
+        Err(error) => return Err(error),
+    };
+    match reader.control_plane(write.namespace, write.name).await {
+        Ok((_, now)) if landed(&now) => Ok(Outcome::Written),
+        Ok((_, now)) if now.resource_version != resource_version => Ok(Outcome::Changed),
+        Err(Error::NotFound { .. }) => Ok(Outcome::Changed),
+        _ => Err(Error::OutcomeUnknown {
+            source: Box::new(lost),
+        }),
     }
 }

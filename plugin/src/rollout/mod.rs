@@ -81,7 +81,7 @@ async fn start(
                 dry_run: *dry_run == Some(DryRun::Server),
             };
             let landed = |now: &ControlPlane| now.rollout_after == Some(after);
-            match send(reader, &write, landed).await? {
+            match send(reader, &write, &control_plane.resource_version, landed).await? {
                 Outcome::Written => {}
                 Outcome::Changed if attempt < ATTEMPTS => {
                     attempt += 1;

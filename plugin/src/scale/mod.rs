@@ -108,7 +108,7 @@ async fn scale(
                 dry_run: *dry_run == Some(DryRun::Server),
             };
             let landed = |now: &ControlPlane| now.desired_replicas == Some(*replicas);
-            match send(reader, &write, landed).await? {
+            match send(reader, &write, &control_plane.resource_version, landed).await? {
                 Outcome::Written => {}
                 Outcome::Changed if attempt < ATTEMPTS => {
                     attempt += 1;

@@ -8,6 +8,7 @@
 //! - [`cluster`]: the connection to a management cluster, and what can go wrong with it
 //! - [`control_plane`]: control planes and their Machines as read from a cluster
 //! - [`judgement`]: the admission rules, put to a change before it is written
+//! - [`edit`]: reading, judging and writing a control plane, anew when others have written in between
 //! - [`follow`]: staying with a control plane until a change is done
 //! - [`status`], [`scale`], [`rollout`], [`pool`], [`lint`], [`rules`]: the commands
 //! - [`terminal`]: how results and errors are shown
@@ -20,6 +21,7 @@ use clap::{CommandFactory as _, FromArgMatches as _};
 pub mod arguments;
 pub mod cluster;
 pub mod control_plane;
+pub mod edit;
 pub mod follow;
 pub mod judgement;
 pub mod lint;

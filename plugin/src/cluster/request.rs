@@ -9,7 +9,10 @@ use kube::{
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::{Action, Connection, Error};
+use super::{
+    Action, Connection, Error,
+    written::{Written, written},
+};
 
 /// Objects a page: kubectl's number.
 const PAGE: u32 = 500;
@@ -117,13 +120,12 @@ impl Connection {
         }
     }
 
-    /// Patches one object and returns what the server made of it. Sent once: a patch whose outcome is unknown is not
-    /// sent again.
+    /// Patches one object. Sent once: whether to send it again is for the caller, who knows what it changes.
     ///
     /// # Errors
-    /// As [`Connection::call`]; [`Error::Conflict`] when the object has changed, [`Error::Rejected`] when the server
-    /// or a webhook refuses the patch.
-    pub async fn patch(&self, write: &Write<'_>) -> Result<Value, Error> {
+    /// As [`Connection::call`], when nothing is stored: [`Error::Rejected`] when the server or a webhook refuses the
+    /// patch.
+    pub async fn patch(&self, write: &Write<'_>) -> Result<Written, Error> {
         let Write {
             resource,
             namespace,
@@ -145,11 +147,11 @@ impl Connection {
             }
             None => requests.patch(name, &parameters, &patch),
         };
-        self.call(&action, async {
+        let answer = self.call(&action, async {
             self.client
-                .request(request.map_err(kube::Error::BuildRequest)?)
+                .request::<Value>(request.map_err(kube::Error::BuildRequest)?)
                 .await
-        })
-        .await
+        });
+        written(answer.await, write.dry_run)
     }
 }

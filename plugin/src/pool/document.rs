@@ -279,7 +279,6 @@ fn none_free(pool: &PoolName, entries: &[EntryState]) -> String {
         ("referenced", "used by a cluster without a lease"),
         ("deleting", "being deleted"),
         ("missing", "missing"),
-        ("free", "taken by others again and again"),
     ];
     let mut separator = "";
     for (state, title) in states {

@@ -1,3 +1,5 @@
+mod registration;
+
 use base64::{Engine, engine::general_purpose::STANDARD};
 use insta::assert_snapshot;
 use kcp_rules::case::Base;

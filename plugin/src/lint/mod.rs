@@ -92,6 +92,26 @@ pub async fn run(arguments: LintArguments, session: &Session) -> anyhow::Result<
     Ok(report.verdict())
 }
 
+/// What `-o json` prints of manifests, given as the names and the texts of files. No file is read.
+///
+/// # Errors
+/// When the document cannot be written.
+pub fn document(
+    files: &[(&str, &str)],
+    old: &[(&str, &str)],
+    configuration: &Configuration,
+    now: Timestamp,
+) -> serde_json::Result<String> {
+    let mut given = Given::new(NAMESPACE, Place::Files);
+    for (name, text) in old {
+        given.parse_old(name, text.as_bytes());
+    }
+    for (name, text) in files {
+        given.parse(name, text.as_bytes());
+    }
+    given.judge(configuration, now).json()
+}
+
 fn manifests(arguments: &LintArguments, namespace: &str, configuration: &Configuration) -> Report {
     let mut given = Given::new(namespace, Place::Files);
     given.read_old(&arguments.old, arguments.recursive);

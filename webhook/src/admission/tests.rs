@@ -1,3 +1,5 @@
+mod verdicts;
+
 use base64::{Engine, engine::general_purpose::STANDARD};
 use insta::assert_snapshot;
 use serde_json::{Value, json};

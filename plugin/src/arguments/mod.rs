@@ -13,7 +13,7 @@ pub mod name;
 pub use dry_run::DryRun;
 pub use duration::parse_duration;
 pub use global::Global;
-pub use name::parse_name;
+pub use name::{parse_cluster_pool, parse_control_plane, parse_namespace, parse_object_name};
 
 use crate::{
     lint::LintArguments, pool::PoolArguments, rollout::RolloutArguments, rules::RulesArguments,

@@ -150,10 +150,22 @@ impl std::fmt::Debug for Token {
 mod tests {
     use std::time::Duration;
 
-    use clap::Parser as _;
+    use clap::{Parser, Subcommand};
 
     use super::{DEFAULT_REQUEST_TIMEOUT, Global};
-    use crate::arguments::Arguments;
+
+    #[derive(Parser)]
+    struct Arguments {
+        #[command(flatten)]
+        global: Global,
+        #[command(subcommand)]
+        _command: Command,
+    }
+
+    #[derive(Subcommand)]
+    enum Command {
+        Status,
+    }
 
     fn global(flags: &[&str]) -> Global {
         let arguments = ["kubectl-kcp", "status"].iter().chain(flags);

@@ -36,7 +36,7 @@ pub enum Command {
     Rollout(RolloutArguments),
     /// Lease and release the customizations of a cluster pool
     Pool(PoolArguments),
-    /// Put manifests to the admission rules, without a cluster
+    /// Put manifests, or the objects of a cluster, to the admission rules
     Lint(LintArguments),
     /// List the admission rules, or explain one
     Rules(RulesArguments),

@@ -4,10 +4,14 @@
 //! own.
 
 mod cluster_rules;
-mod control_plane;
+mod documents;
+mod flows;
 mod leftovers;
+mod lint;
 mod management_cluster;
+mod objects;
 mod plugin;
 mod remediation;
+mod rows;
 mod samples;
 mod shared;

@@ -5,7 +5,6 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kcp_tests::cluster::Cluster;
-use kcp_tests::cluster_api::Scope;
 use kcp_tests::machines::WorkloadCluster;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::{resources, wait};
@@ -13,7 +12,7 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use crate::shared::{turn, with_management_cluster};
+use crate::shared::with_controllers;
 
 const NAMESPACE: &str = "remediation";
 
@@ -25,15 +24,10 @@ const ELECTION: Duration = Duration::from_secs(30);
 
 #[test]
 fn replaces_a_machine_that_lost_its_etcd_member() {
-    with_management_cluster(async |management| {
-        replace_a_machine(management).await.unwrap();
-    });
+    with_controllers(NAMESPACE, replace_a_machine);
 }
 
 async fn replace_a_machine(management: &ManagementCluster) -> Result<()> {
-    let _turn = turn().await;
-    management.create_namespace(NAMESPACE).await?;
-    management.start_controllers(Scope::Namespace(NAMESPACE)).await?;
     let cluster = Cluster::create(management.client(), NAMESPACE, "edge", 3, "v1.34.2").await?;
     cluster.settled(3, LIMIT).await?;
     let before = cluster.machines().await?;
@@ -63,9 +57,7 @@ async fn replace_a_machine(management: &ManagementCluster) -> Result<()> {
     let after = cluster.machines().await?;
     let survivors = before.iter().filter(|machine| after.contains(machine)).count();
     ensure!(survivors == 2, "{before:?} became {after:?}");
-    cluster.delete().await?;
-    management.stop_controllers(Scope::Namespace(NAMESPACE)).await;
-    Ok(())
+    cluster.delete().await
 }
 
 /// Says what a kubelet would find out: the static pod is not ready any more.

@@ -1,8 +1,6 @@
 //! The shipped samples against the running cluster, through kubectl.
 
-use std::fs;
-
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::{manifests, products};
 use serde_json::Value;
@@ -75,53 +73,6 @@ fn accepts_good_samples_and_changes_nothing_the_second_time() {
             "{second}"
         );
     });
-}
-
-/// Cluster API's own webhook makes absent replicas one: a control plane of three would lose two etcd members.
-#[test]
-fn keeps_replicas_that_an_applied_manifest_no_longer_names() {
-    with_management_cluster(async |management| {
-        for manager in [None, Some("--server-side")] {
-            dropped_replicas_stay(management, manager).await.unwrap();
-        }
-    });
-}
-
-async fn dropped_replicas_stay(management: &ManagementCluster, flag: Option<&str>) -> Result<()> {
-    const NAME: &str = "sample-three-replicas";
-    let namespace = if flag.is_some() {
-        "dropped-server-side"
-    } else {
-        "dropped"
-    };
-    management.create_namespace(namespace).await?;
-    let kubectl = management.kubectl();
-    let with = products::workspace().join("manifests/samples/good/kubeadmcontrolplane-three-replicas.yaml");
-    let text = fs::read_to_string(&with)?;
-    let Some((before, after)) = text.split_once("  replicas: 3\n") else {
-        bail!("{text} has no replicas")
-    };
-    let without = management.run().folder().join(format!("{namespace}.yaml"));
-    fs::write(&without, format!("{before}{after}"))?;
-
-    for file in [&with, &without] {
-        let file = file.display().to_string();
-        kubectl
-            .succeed(["apply", "-n", namespace, "-f", &file].into_iter().chain(flag))
-            .await?;
-        let read = [
-            "get",
-            "kubeadmcontrolplane",
-            NAME,
-            "-n",
-            namespace,
-            "-o",
-            "jsonpath={.spec.replicas}",
-        ];
-        let replicas = kubectl.succeed(read).await?;
-        ensure!(replicas.stdout == "3", "after {file}: {replicas}");
-    }
-    Ok(())
 }
 
 #[test]

@@ -4,16 +4,18 @@
     clippy::expect_used,
     clippy::panic,
     clippy::print_stderr,
+    clippy::unwrap_used,
     reason = "this is test code, of which clippy exempts only functions with #[test]"
 )]
 
 use std::sync::LazyLock;
 use std::thread;
 
+use anyhow::Result;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::run::Run;
 use tokio::runtime::Runtime;
-use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
+use tokio::sync::{OnceCell, Semaphore};
 
 /// Outlives each test, and with it everything that the first test started: libtest gives every test a thread of
 /// its own. It is never shut down; the programs end when this process does, see `supervise`.
@@ -44,17 +46,24 @@ pub(crate) fn with_management_cluster(test: impl AsyncFnOnce(&ManagementCluster)
     });
 }
 
+/// Runs a test with Cluster API's controllers at work in a namespace of that name, when it is its turn. None of their
+/// writes may be refused.
+pub(crate) fn with_controllers(namespace: &str, test: impl AsyncFnOnce(&ManagementCluster) -> Result<()>) {
+    with_management_cluster(async |management| {
+        let _turn = WORKLOAD_CLUSTERS
+            .acquire()
+            .await
+            .expect("the semaphore is never closed");
+        let lived = management
+            .with_controllers(namespace, async || test(management).await)
+            .await;
+        lived.unwrap();
+    });
+}
+
 /// Runs a test that needs no management cluster.
 pub(crate) fn alone(test: impl Future<Output = ()>) {
     RUNTIME.block_on(test);
-}
-
-/// A turn to have a workload cluster.
-pub(crate) async fn turn() -> SemaphorePermit<'static> {
-    WORKLOAD_CLUSTERS
-        .acquire()
-        .await
-        .expect("the semaphore is never closed")
 }
 
 /// Says after a failed assertion where to read on.

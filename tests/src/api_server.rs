@@ -56,6 +56,7 @@ pub(crate) const NO_ENVIRONMENT: &[(&str, &str)] = &[];
 
 /// A kube-apiserver of the management side.
 pub struct ApiServer {
+    name: String,
     client: Client,
     url: String,
     folder: PathBuf,
@@ -121,12 +122,18 @@ impl ApiServer {
         let client = kubeconfig::client(&url, &ca.certificate, &admin).await?;
         wait::until_served(&format!("{log} is ready"), START, &mut process, || ready(&client)).await?;
         Ok(Self {
+            name: name.to_owned(),
             client,
             url,
             folder,
             authority,
             _process: process,
         })
+    }
+
+    /// What keeps its objects and its logs apart from those of others.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// A client with all permissions.

@@ -1,4 +1,4 @@
-//! The real kubectl, which finds our plugin on its PATH.
+//! The real kubectl, which finds our plugin on its PATH, and the real clusterctl.
 
 use std::env;
 use std::ffi::OsString;
@@ -22,6 +22,7 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 pub struct Kubectl {
     run: Arc<Run>,
     program: PathBuf,
+    clusterctl: PathBuf,
     kubeconfig: PathBuf,
     path: OsString,
 }
@@ -48,6 +49,7 @@ impl Kubectl {
         Ok(Self {
             run: run.clone(),
             program: assets.program("kubectl"),
+            clusterctl: assets.program("clusterctl"),
             kubeconfig,
             path,
         })
@@ -63,30 +65,46 @@ impl Kubectl {
         &self.kubeconfig
     }
 
+    /// A file for a command to read.
+    pub fn scratch_file(&self, name: &str) -> PathBuf {
+        self.run.folder().join(name)
+    }
+
     /// Runs a command to its end, whatever that is.
     pub async fn run<A: AsRef<str>>(&self, arguments: impl IntoIterator<Item = A>) -> Result<Ended> {
-        self.run_to(Stdio::piped, arguments).await
+        self.run_to(Stdio::piped, &self.program, arguments).await
+    }
+
+    /// Runs a clusterctl command that must succeed.
+    pub async fn clusterctl<A: AsRef<str>>(&self, arguments: impl IntoIterator<Item = A>) -> Result<Ended> {
+        let ended = self.run_to(Stdio::piped, &self.clusterctl, arguments).await?;
+        ensure!(ended.code == 0, "{ended}");
+        Ok(ended)
     }
 
     /// Runs a command whose output goes where ours goes, as it comes.
     pub async fn show<A: AsRef<str>>(&self, arguments: impl IntoIterator<Item = A>) -> Result<Ended> {
-        self.run_to(Stdio::inherit, arguments).await
+        self.run_to(Stdio::inherit, &self.program, arguments).await
     }
 
     async fn run_to<A: AsRef<str>>(
         &self,
         output: fn() -> Stdio,
+        program: &Path,
         arguments: impl IntoIterator<Item = A>,
     ) -> Result<Ended> {
         let arguments: Vec<String> = arguments
             .into_iter()
             .map(|argument| argument.as_ref().to_owned())
             .collect();
-        let command = format!("kubectl {}", arguments.join(" "));
-        let mut child = supervised(&self.run, &self.program)?
+        let name = program.file_name().unwrap_or_default().display();
+        let command = format!("{name} {}", arguments.join(" "));
+        let mut child = supervised(&self.run, program)?
             .args(&arguments)
             .env("KUBECONFIG", &self.kubeconfig)
             .env("PATH", &self.path)
+            // It would ask the network for a newer clusterctl.
+            .env("CLUSTERCTL_DISABLE_VERSIONCHECK", "true")
             .stdout(output())
             .stderr(output())
             .spawn()

@@ -10,6 +10,7 @@ pub mod api_server;
 pub mod assets;
 pub mod cluster;
 pub mod cluster_api;
+pub mod cluster_api_alone;
 pub mod etcd;
 pub mod hive;
 pub mod kubeconfig;

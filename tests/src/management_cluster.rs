@@ -2,127 +2,123 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
-use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, ObjectMeta, PostParams};
-use kube::{Client, Error};
+use anyhow::Result;
+use kube::Client;
 
 use crate::admission::Admission;
 use crate::api_server::{ApiServer, Etcd};
 use crate::assets::Assets;
-use crate::cluster_api::{self, Controllers, Managers, Scope};
+use crate::cluster_api::{Controllers, Scope};
+use crate::cluster_api_alone::ClusterApiAlone;
 use crate::kubectl::Kubectl;
-use crate::machines::{self, Machines};
+use crate::machines::Machines;
+use crate::products;
 use crate::run::Run;
-use crate::{hive, manifests, products};
 
 /// A management cluster that runs. Dropping it ends it.
 pub struct ManagementCluster {
     run: Arc<Run>,
     assets: Assets,
     etcd: Etcd,
-    api: Arc<ApiServer>,
-    kubectl: Kubectl,
+    cluster: ClusterApiAlone,
     controllers: Arc<Controllers>,
     machines: Machines,
-    _admission: Admission,
-    _managers: Managers,
+    admission: Admission,
 }
 
 impl ManagementCluster {
-    /// Brings everything up. Controllers are started for each namespace that wants them, see
-    /// [`Self::start_controllers`].
+    /// Brings everything up but Cluster API's controllers.
     pub async fn start(run: &Arc<Run>) -> Result<Self> {
         // Before anything runs: a stale program is a mistake that should cost no time.
-        let webhook = products::under_test("kcp-webhook")?;
+        products::under_test("kcp-webhook")?;
         products::under_test("kubectl-kcp")?;
         let assets = Assets::locate()?;
         let etcd = Etcd::start(run, &assets)?;
-        let api = Arc::new(ApiServer::start(run, &assets, &etcd, "management").await?);
-        let client = api.client();
-        create_namespace(client, cluster_api::NAMESPACE).await?;
-
-        let mut managers = Managers::for_admission(run, &assets, &api)?;
-        cluster_api::install_definitions(client, &assets, &managers).await?;
-        machines::definitions::install(client).await?;
-        hive::install_definitions(client).await?;
-        manifests::definitions_served(client).await?;
-        managers.start().await?;
-        cluster_api::install_webhooks(&api, &assets, &managers).await?;
-
-        let kubectl = Kubectl::new(run, &assets, api.kubeconfig())?;
-        let admission = Admission::start(run, &api, &kubectl, &webhook).await?;
-        let controllers = Arc::new(Controllers::new(run, &assets, &api));
-        let machines = Machines::start(run, &assets, client, &controllers)?;
+        let cluster = ClusterApiAlone::start(run, &assets, &etcd, "management", &[]).await?;
+        let admission = cluster.install_ours().await?;
+        let controllers = Arc::new(Controllers::new(run, &assets, cluster.api()));
+        let machines = Machines::start(run, &assets, cluster.client(), &controllers)?;
         Ok(Self {
             run: run.clone(),
             assets,
             etcd,
-            api,
-            kubectl,
+            cluster,
             controllers,
             machines,
-            _admission: admission,
-            _managers: managers,
+            admission,
         })
     }
 
     /// A client with all permissions.
     pub fn client(&self) -> &Client {
-        self.api.client()
+        self.cluster.client()
     }
 
     /// kubectl as the administrator.
-    pub fn kubectl(&self) -> &Kubectl {
-        &self.kubectl
+    pub const fn kubectl(&self) -> &Kubectl {
+        self.cluster.kubectl()
     }
 
     /// The stand-in machines.
-    pub fn machines(&self) -> &Machines {
+    pub const fn machines(&self) -> &Machines {
         &self.machines
     }
 
+    /// Our webhook server.
+    pub const fn admission(&self) -> &Admission {
+        &self.admission
+    }
+
     /// The run that this belongs to.
-    pub fn run(&self) -> &Run {
+    pub fn run(&self) -> &Arc<Run> {
         &self.run
     }
 
-    /// Starts Cluster API's controllers for a namespace or for all.
-    pub async fn start_controllers(&self, scope: Scope<'_>) -> Result<()> {
-        self.controllers.start(scope).await
+    /// Creates a namespace and does something in it with Cluster API's controllers at work there. Fails as well when
+    /// a webhook refused one of their writes: ours must never stand in their way.
+    pub async fn with_controllers<T>(
+        &self,
+        namespace: &str,
+        live: impl AsyncFnOnce() -> Result<T>,
+    ) -> Result<T> {
+        self.create_namespace(namespace).await?;
+        let scope = Scope::Namespace(namespace);
+        self.controllers.start(scope).await?;
+        let lived = live().await;
+        let unrefused = self.controllers.stop(scope).await;
+        // What was refused is most likely why the rest failed.
+        unrefused.and(lived)
     }
 
-    /// Ends Cluster API's controllers for a namespace or for all.
-    pub async fn stop_controllers(&self, scope: Scope<'_>) {
-        self.controllers.stop(scope).await;
+    /// Starts Cluster API's controllers for all namespaces, as in a user's cluster. Excludes
+    /// [`Self::with_controllers`].
+    pub async fn start_controllers(&self) -> Result<()> {
+        self.controllers.start(Scope::All).await
+    }
+
+    /// Ends what [`Self::start_controllers`] started, and fails when a webhook refused one of their writes.
+    pub async fn stop_controllers(&self) -> Result<()> {
+        self.controllers.stop(Scope::All).await
     }
 
     /// Creates a namespace. It stays until the run ends: no kube-controller-manager would empty it.
     pub async fn create_namespace(&self, name: &str) -> Result<()> {
-        create_namespace(self.client(), name).await
+        self.cluster.create_namespace(name).await
     }
 
     /// Another API server on the same etcd with nothing installed, for a test that changes what all share.
     pub async fn another_api_server(&self, name: &str) -> Result<ApiServer> {
         ApiServer::start(&self.run, &self.assets, &self.etcd, name).await
     }
-}
 
-async fn create_namespace(client: &Client, name: &str) -> Result<()> {
-    let metadata = ObjectMeta {
-        name: Some(name.to_owned()),
-        ..ObjectMeta::default()
-    };
-    let namespace = Namespace {
-        metadata,
-        ..Namespace::default()
-    };
-    match Api::all(client.clone())
-        .create(&PostParams::default(), &namespace)
-        .await
-    {
-        Ok(_) => Ok(()),
-        Err(Error::Api(status)) if status.is_already_exists() => Ok(()),
-        Err(error) => Err(error).with_context(|| format!("creating namespace {name}")),
+    /// Another API server on the same etcd with Cluster API installed and nothing of ours, see
+    /// [`ClusterApiAlone::another`].
+    pub async fn another_without_ours(&self, name: &str) -> Result<ClusterApiAlone> {
+        self.cluster.another(&self.assets, &self.etcd, name).await
+    }
+
+    /// The same with managers of its own, which look up what they look up in it, and get more flags.
+    pub async fn another_with_managers(&self, name: &str, flags: &[&str]) -> Result<ClusterApiAlone> {
+        ClusterApiAlone::start(&self.run, &self.assets, &self.etcd, name, flags).await
     }
 }

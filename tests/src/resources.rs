@@ -8,6 +8,8 @@ use kube::{Api, Client};
 pub const CLUSTER_GROUP: &str = "cluster.x-k8s.io";
 /// The group of `KubeadmControlPlane`.
 pub const CONTROL_PLANE_GROUP: &str = "controlplane.cluster.x-k8s.io";
+/// The group of `KubeadmConfig`.
+pub const BOOTSTRAP_GROUP: &str = "bootstrap.cluster.x-k8s.io";
 /// The group of the stand-in machines.
 pub const INFRASTRUCTURE_GROUP: &str = "infrastructure.cluster.x-k8s.io";
 
@@ -29,6 +31,15 @@ pub fn clusters(client: &Client, namespace: &str) -> Api<DynamicObject> {
     )
 }
 
+/// `ClusterClass`
+pub fn cluster_classes(client: &Client, namespace: &str) -> Api<DynamicObject> {
+    objects(
+        client,
+        namespace,
+        &resource(CLUSTER_GROUP, "v1beta2", "ClusterClass", "clusterclasses"),
+    )
+}
+
 /// `Machine`
 pub fn machines(client: &Client, namespace: &str) -> Api<DynamicObject> {
     objects(
@@ -38,26 +49,74 @@ pub fn machines(client: &Client, namespace: &str) -> Api<DynamicObject> {
     )
 }
 
+/// `MachineDeployment`
+pub fn machine_deployments(client: &Client, namespace: &str) -> Api<DynamicObject> {
+    objects(
+        client,
+        namespace,
+        &resource(
+            CLUSTER_GROUP,
+            "v1beta2",
+            "MachineDeployment",
+            "machinedeployments",
+        ),
+    )
+}
+
 /// `MachineHealthCheck`
 pub fn machine_health_checks(client: &Client, namespace: &str) -> Api<DynamicObject> {
-    let resource = resource(
-        CLUSTER_GROUP,
-        "v1beta2",
-        "MachineHealthCheck",
-        "machinehealthchecks",
-    );
-    objects(client, namespace, &resource)
+    objects(
+        client,
+        namespace,
+        &resource(
+            CLUSTER_GROUP,
+            "v1beta2",
+            "MachineHealthCheck",
+            "machinehealthchecks",
+        ),
+    )
 }
 
 /// `KubeadmControlPlane`
 pub fn control_planes(client: &Client, namespace: &str) -> Api<DynamicObject> {
-    let resource = resource(
-        CONTROL_PLANE_GROUP,
-        "v1beta2",
-        "KubeadmControlPlane",
-        "kubeadmcontrolplanes",
-    );
-    objects(client, namespace, &resource)
+    objects(
+        client,
+        namespace,
+        &resource(
+            CONTROL_PLANE_GROUP,
+            "v1beta2",
+            "KubeadmControlPlane",
+            "kubeadmcontrolplanes",
+        ),
+    )
+}
+
+/// `KubeadmControlPlaneTemplate`
+pub fn control_plane_templates(client: &Client, namespace: &str) -> Api<DynamicObject> {
+    objects(
+        client,
+        namespace,
+        &resource(
+            CONTROL_PLANE_GROUP,
+            "v1beta2",
+            "KubeadmControlPlaneTemplate",
+            "kubeadmcontrolplanetemplates",
+        ),
+    )
+}
+
+/// `KubeadmConfigTemplate`
+pub fn kubeadm_config_templates(client: &Client, namespace: &str) -> Api<DynamicObject> {
+    objects(
+        client,
+        namespace,
+        &resource(
+            BOOTSTRAP_GROUP,
+            "v1beta2",
+            "KubeadmConfigTemplate",
+            "kubeadmconfigtemplates",
+        ),
+    )
 }
 
 /// `StandInCluster`
@@ -67,6 +126,16 @@ pub fn stand_in_clusters() -> ApiResource {
         "v1beta1",
         "StandInCluster",
         "standinclusters",
+    )
+}
+
+/// `StandInClusterTemplate`
+pub fn stand_in_cluster_templates() -> ApiResource {
+    resource(
+        INFRASTRUCTURE_GROUP,
+        "v1beta1",
+        "StandInClusterTemplate",
+        "standinclustertemplates",
     )
 }
 

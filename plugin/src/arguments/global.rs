@@ -22,7 +22,9 @@ pub struct Global {
     pub context: Option<String>,
 
     /// Name of the kubeconfig cluster to use
-    #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
+    // `lint` takes it without a name.
+    #[arg(long, global = true, value_name = "NAME", num_args = 0..=1, default_missing_value = "",
+          hide_short_help = true)]
     pub cluster: Option<String>,
 
     /// Name of the kubeconfig user to use

@@ -3,17 +3,17 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use tokio::sync::Mutex;
 
-use super::Managers;
+use super::{Managers, refusals};
 use crate::api_server::ApiServer;
 use crate::assets::Assets;
 use crate::run::Run;
 
 /// What one set of controllers looks after.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope<'a> {
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Scope<'a> {
     /// One namespace, as each test has.
     Namespace(&'a str),
     /// Everything, as in a user's cluster and in the demo. Excludes any other scope.
@@ -49,7 +49,7 @@ impl Controllers {
     }
 
     /// Starts a set and waits until it reconciles.
-    pub async fn start(&self, scope: Scope<'_>) -> Result<()> {
+    pub(crate) async fn start(&self, scope: Scope<'_>) -> Result<()> {
         let namespace = scope.namespace();
         let mut managers = Managers::reconciling(&self.run, &self.assets, &self.api, namespace)?;
         managers.start().await?;
@@ -57,9 +57,16 @@ impl Controllers {
         Ok(())
     }
 
-    /// Ends a set.
-    pub async fn stop(&self, scope: Scope<'_>) {
-        self.sets.lock().await.remove(scope.namespace());
+    /// Ends a set. Fails when its logs tell that a webhook refused a write.
+    pub(crate) async fn stop(&self, scope: Scope<'_>) -> Result<()> {
+        let Some(mut managers) = self.sets.lock().await.remove(scope.namespace()) else {
+            bail!("no controllers run for {scope:?}")
+        };
+        managers.stop().await?;
+        for log in managers.logs() {
+            refusals::none_in(&log)?;
+        }
+        Ok(())
     }
 
     /// Restarts the set that looks after `namespace`.

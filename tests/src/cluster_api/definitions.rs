@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::{Managers, PROVIDERS, Provider};
+use super::{CLUSTERCTL_LABEL, Managers, PROVIDERS, Provider};
 use crate::assets::Assets;
 use crate::manifests;
 
@@ -47,6 +47,7 @@ fn complete(assets: &Assets, provider: &Provider, webhook: &Value) -> Result<Vec
     let folder = assets.cluster_api(provider.folder, "crd");
     let mut labels = labels(&folder.join("kustomization.yaml"))?;
     labels.insert("cluster.x-k8s.io/provider".to_owned(), provider.label.to_owned());
+    labels.insert(CLUSTERCTL_LABEL.to_owned(), String::new());
     let mut converted = HashSet::new();
     for patch in manifests::files(&folder.join("patches"))? {
         converted.extend(

@@ -1,5 +1,6 @@
 //! Cluster API's three manager processes.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,15 +45,12 @@ struct Manager {
 }
 
 impl Managers {
-    /// A set that serves webhooks and touches no object.
-    pub fn for_admission(run: &Arc<Run>, assets: &Assets, api: &ApiServer) -> Result<Self> {
-        Self::prepare(
-            run,
-            assets,
-            api,
-            "admission",
-            &format!("--watch-filter={NOTHING}"),
-        )
+    /// A set that serves webhooks and touches no object, with more flags.
+    pub fn for_admission(run: &Arc<Run>, assets: &Assets, api: &ApiServer, flags: &[&str]) -> Result<Self> {
+        let name = format!("{}-admission", api.name());
+        let nothing = format!("--watch-filter={NOTHING}");
+        let flags: Vec<&str> = flags.iter().copied().chain([nothing.as_str()]).collect();
+        Self::prepare(run, assets, api, &name, &flags)
     }
 
     /// A set that reconciles `namespace`, or everything when it is empty.
@@ -63,10 +61,10 @@ impl Managers {
         namespace: &str,
     ) -> Result<Self> {
         let name = if namespace.is_empty() { "all" } else { namespace };
-        Self::prepare(run, assets, api, name, &format!("--namespace={namespace}"))
+        Self::prepare(run, assets, api, name, &[&format!("--namespace={namespace}")])
     }
 
-    fn prepare(run: &Arc<Run>, assets: &Assets, api: &ApiServer, name: &str, scope: &str) -> Result<Self> {
+    fn prepare(run: &Arc<Run>, assets: &Assets, api: &ApiServer, name: &str, flags: &[&str]) -> Result<Self> {
         let certificates = api.folder().join("cluster-api").join(name);
         let loopback = std::net::Ipv4Addr::LOCALHOST.into();
         let subject = Subject {
@@ -89,11 +87,10 @@ impl Managers {
                 // Fresh definitions have one stored version.
                 "--skip-crd-migration-phases=StorageVersionMigration,CleanupManagedFields".to_owned(),
                 // At most one reconcile a second and object otherwise, which tests would spend waiting.
-                "--feature-gates=ReconcilerRateLimiting=false".to_owned(),
+                "--feature-gates=ReconcilerRateLimiting=false,ClusterTopology=true".to_owned(),
                 "-v=2".to_owned(),
-                scope.to_owned(),
             ];
-            arguments.extend(provider.flags.iter().map(|flag| (*flag).to_owned()));
+            arguments.extend(provider.flags.iter().chain(flags).map(|flag| (*flag).to_owned()));
             let log = format!("cluster-api-{name}-{}", provider.name);
             members.push(Manager {
                 provider,
@@ -143,6 +140,12 @@ impl Managers {
 
     /// Ends the three and starts them anew.
     pub(super) async fn restart(&mut self) -> Result<()> {
+        self.stop().await?;
+        self.start().await
+    }
+
+    /// Ends the three and waits until they have.
+    pub(super) async fn stop(&mut self) -> Result<()> {
         let mut ending = JoinSet::new();
         for process in self.members.iter_mut().filter_map(|member| member.process.take()) {
             ending.spawn(process.stop());
@@ -150,7 +153,15 @@ impl Managers {
         while let Some(ended) = ending.join_next().await {
             ended.context("stopping a manager")??;
         }
-        self.start().await
+        Ok(())
+    }
+
+    /// Where the three write.
+    pub(super) fn logs(&self) -> impl Iterator<Item = PathBuf> {
+        let logs = self.run.logs();
+        self.members
+            .iter()
+            .map(move |member| logs.join(format!("{}.log", member.log)))
     }
 
     /// How an API server calls the provider's webhook at `path`.

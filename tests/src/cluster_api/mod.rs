@@ -8,16 +8,21 @@
 mod controllers;
 mod definitions;
 mod managers;
+mod refusals;
 mod webhooks;
 
 use anyhow::Result;
 use kube::Client;
 
-pub use self::controllers::{Controllers, Scope};
+pub use self::controllers::Controllers;
+pub(crate) use self::controllers::Scope;
 pub use self::managers::Managers;
 pub(crate) use self::managers::NAMESPACE;
 use crate::api_server::ApiServer;
 use crate::assets::Assets;
+
+/// What `clusterctl init` puts on all that it installs; `clusterctl move` moves objects of no other definitions.
+pub(crate) const CLUSTERCTL_LABEL: &str = "clusterctl.cluster.x-k8s.io";
 
 /// One of Cluster API's three parts, called a provider there.
 struct Provider {

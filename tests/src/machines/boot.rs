@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use kube::Client;
 
 use super::bootstrap_data::{Action, BootstrapData};
-use super::node::{self, NodeDescription};
+use super::node::{self, ControlPlaneNode, NodeDescription};
 use super::workload_cluster::{Certificates, Services, WorkloadCluster};
 use crate::cluster_api::Controllers;
 
@@ -19,6 +19,16 @@ pub(super) struct NewMachine<'a> {
     pub(super) provider_id: &'a str,
 }
 
+impl NewMachine<'_> {
+    const fn node(&self) -> NodeDescription<'_> {
+        NodeDescription {
+            name: self.name,
+            provider_id: self.provider_id,
+            version: self.version,
+        }
+    }
+}
+
 impl WorkloadCluster {
     /// Does what kubeadm would, and returns the machine's address.
     pub(super) async fn boot(
@@ -29,16 +39,18 @@ impl WorkloadCluster {
     ) -> Result<Ipv4Addr> {
         let address = match data.action()? {
             Action::Init => self.init(machine, data, controllers).await?,
-            Action::Join => self.join_member(machine.name).await?,
+            Action::JoinControlPlane => self.join_member(machine.name).await?,
+            Action::JoinWorker => {
+                node::create_worker(self.client()?, &machine.node()).await?;
+                return Ok(Ipv4Addr::LOCALHOST);
+            }
         };
-        let description = NodeDescription {
-            name: machine.name,
-            provider_id: machine.provider_id,
-            version: machine.version,
+        let description = ControlPlaneNode {
+            node: machine.node(),
             address,
             api_port: self.api_port,
         };
-        node::create(self.client()?, &description).await?;
+        node::create_control_plane(self.client()?, &description).await?;
         Ok(address)
     }
 

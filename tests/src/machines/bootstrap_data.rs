@@ -31,7 +31,9 @@ pub(super) enum Action {
     /// `kubeadm init`
     Init,
     /// `kubeadm join --control-plane`
-    Join,
+    JoinControlPlane,
+    /// `kubeadm join`
+    JoinWorker,
 }
 
 impl BootstrapData {
@@ -49,8 +51,14 @@ impl BootstrapData {
     pub(super) fn action(&self) -> Result<Action> {
         if self.0.contains_key(INIT) {
             Ok(Action::Init)
-        } else if self.0.contains_key(JOIN) {
-            Ok(Action::Join)
+        } else if let Some(join) = self.0.get(JOIN) {
+            // kubeadm tells by this section as well.
+            let control_plane = join.lines().any(|line| line.starts_with("controlPlane:"));
+            Ok(if control_plane {
+                Action::JoinControlPlane
+            } else {
+                Action::JoinWorker
+            })
         } else {
             bail!("bootstrap data has neither {INIT} nor {JOIN}")
         }
@@ -124,7 +132,13 @@ runcmd:
             "/run/kubeadm/kubeadm-join-config.yaml",
         );
         let data = BootstrapData::parse(&join).unwrap();
-        assert!(matches!(data.action(), Ok(Action::Join)));
+        assert!(matches!(data.action(), Ok(Action::JoinWorker)));
+        let join = join.replace(
+            "      apiServer: {}\n",
+            "      controlPlane:\n        localAPIEndpoint: {}\n",
+        );
+        let data = BootstrapData::parse(&join).unwrap();
+        assert!(matches!(data.action(), Ok(Action::JoinControlPlane)));
         let neither = BootstrapData::parse("write_files: []").unwrap();
         assert!(neither.action().is_err());
     }

@@ -5,12 +5,14 @@ use kube::Client;
 use kube::core::ApiResource;
 use serde_json::{Value, json};
 
+use crate::cluster_api::CLUSTERCTL_LABEL;
 use crate::{manifests, resources};
 
-/// Installs the three definitions.
+/// Installs the definitions.
 pub async fn install(client: &Client) -> Result<()> {
     let kinds = [
         resources::stand_in_clusters(),
+        resources::stand_in_cluster_templates(),
         resources::stand_in_machines(),
         resources::stand_in_machine_templates(),
     ];
@@ -28,8 +30,11 @@ fn definition(resource: &ApiResource) -> Value {
         "kind": "CustomResourceDefinition",
         "metadata": {
             "name": format!("{}.{}", resource.plural, resource.group),
-            // Which of our versions fulfils which version of the contract.
-            "labels": {"cluster.x-k8s.io/v1beta2": resource.version},
+            "labels": {
+                // Which of our versions fulfils which version of the contract.
+                "cluster.x-k8s.io/v1beta2": resource.version,
+                CLUSTERCTL_LABEL: "",
+            },
         },
         "spec": {
             "group": resource.group,

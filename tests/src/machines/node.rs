@@ -1,5 +1,6 @@
-//! The objects that kubeadm and a kubelet leave in the workload cluster for a control plane machine.
+//! The objects that kubeadm and a kubelet leave in the workload cluster for a machine.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::net::Ipv4Addr;
 
@@ -27,12 +28,20 @@ const NAMESPACE: &str = "kube-system";
 /// The port at which a kube-apiserver listens on a machine that is not a stand-in.
 const API_SERVER_PORT: u16 = 6443;
 
-/// What a machine's objects say.
+/// The role of a control plane machine: a label's key and a taint's.
+const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
+
+/// What a machine's Node says.
 pub(super) struct NodeDescription<'a> {
     pub(super) name: &'a str,
     pub(super) provider_id: &'a str,
     /// Of Kubernetes, with `v`.
     pub(super) version: &'a str,
+}
+
+/// What the objects of a control plane machine say.
+pub(super) struct ControlPlaneNode<'a> {
+    pub(super) node: NodeDescription<'a>,
     pub(super) address: Ipv4Addr,
     /// Where the cluster's API server listens.
     pub(super) api_port: u16,
@@ -47,9 +56,20 @@ pub(super) async fn create_kubeadm_config(client: &Client, cluster_configuration
     ensure_exists::<ConfigMap>(&Api::namespaced(client.clone(), NAMESPACE), config).await
 }
 
-/// Creates the Node, the mirror pods, and the way to what listens behind them.
-pub(super) async fn create(client: &Client, node: &NodeDescription<'_>) -> Result<()> {
-    ensure_exists::<Node>(&Api::all(client.clone()), node_object(node)).await?;
+/// Creates the Node of a worker.
+pub(super) async fn create_worker(client: &Client, node: &NodeDescription<'_>) -> Result<()> {
+    ensure_exists::<Node>(&Api::all(client.clone()), node_object(node, &[], &json!([]))).await
+}
+
+/// Creates the Node of a control plane machine, the mirror pods, and the way to what listens behind them.
+pub(super) async fn create_control_plane(client: &Client, machine: &ControlPlaneNode<'_>) -> Result<()> {
+    let node = &machine.node;
+    let roles = [
+        CONTROL_PLANE,
+        "node.kubernetes.io/exclude-from-external-load-balancers",
+    ];
+    let taints = json!([{"key": CONTROL_PLANE, "effect": "NoSchedule"}]);
+    ensure_exists::<Node>(&Api::all(client.clone()), node_object(node, &roles, &taints)).await?;
     let forwards = forwards(client);
     let forward = |component: &str, port: u16, address: String, target: u16| {
         json!({
@@ -59,12 +79,12 @@ pub(super) async fn create(client: &Client, node: &NodeDescription<'_>) -> Resul
             "spec": {"forwards": [{"ports": [port], "target": {"address": address, "port": target}}]},
         })
     };
-    let etcd = forward("etcd", CLIENT_PORT, node.address.to_string(), CLIENT_PORT);
+    let etcd = forward("etcd", CLIENT_PORT, machine.address.to_string(), CLIENT_PORT);
     let api = forward(
         "kube-apiserver",
         API_SERVER_PORT,
         Ipv4Addr::LOCALHOST.to_string(),
-        node.api_port,
+        machine.api_port,
     );
     ensure_exists(&forwards, etcd).await?;
     ensure_exists(&forwards, api).await?;
@@ -96,21 +116,15 @@ fn forwards(client: &Client) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), NAMESPACE, &resources::port_forwards())
 }
 
-fn node_object(node: &NodeDescription<'_>) -> Value {
+fn node_object(node: &NodeDescription<'_>, roles: &[&str], taints: &Value) -> Value {
+    let mut labels = BTreeMap::from([
+        ("kubernetes.io/hostname", node.name),
+        ("kubernetes.io/os", "linux"),
+    ]);
+    labels.extend(roles.iter().map(|role| (*role, "")));
     json!({
-        "metadata": {
-            "name": node.name,
-            "labels": {
-                "kubernetes.io/hostname": node.name,
-                "kubernetes.io/os": "linux",
-                "node-role.kubernetes.io/control-plane": "",
-                "node.kubernetes.io/exclude-from-external-load-balancers": "",
-            },
-        },
-        "spec": {
-            "providerID": node.provider_id,
-            "taints": [{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}],
-        },
+        "metadata": {"name": node.name, "labels": labels},
+        "spec": {"providerID": node.provider_id, "taints": taints},
         "status": {
             "addresses": [
                 // The API server forwards ports through it, and kwok listens there for all machines.

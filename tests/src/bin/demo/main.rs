@@ -99,8 +99,12 @@ async fn show_until_told_to_stop(run: &Arc<Run>) -> Result<End> {
         stay(demo.kubectl(), &mut stop).await;
         return Ok(End::Kept);
     }
+    let show = async {
+        steps::show(&demo).await?;
+        demo.end().await
+    };
     tokio::select! {
-        shown = steps::show(&demo) => shown.map(|()| End::Shown),
+        shown = show => shown.map(|()| End::Shown),
         () = stop.wanted() => Ok(End::Interrupted),
     }
 }

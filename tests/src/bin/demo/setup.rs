@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use kcp_tests::cluster::Cluster;
-use kcp_tests::cluster_api::Scope;
 use kcp_tests::kubectl::Kubectl;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::products;
@@ -57,7 +56,7 @@ impl Demo {
             "a management cluster: etcd, kube-apiserver, Cluster API, Hive's CRDs, kcp-webhook",
         );
 
-        management.start_controllers(Scope::All).await?;
+        management.start_controllers().await?;
         let cluster = Cluster::create_without_control_plane(management.client(), "default", NAME).await?;
         let control_plane = run.folder().join("control-plane.yaml");
         fs::write(&control_plane, CONTROL_PLANE).context("writing the control plane's manifest")?;
@@ -82,6 +81,11 @@ impl Demo {
 
     pub(crate) fn kubectl(&self) -> &Kubectl {
         self.management.kubectl()
+    }
+
+    /// Ends Cluster API's controllers, and fails when our webhooks stood in their way.
+    pub(crate) async fn end(&self) -> Result<()> {
+        self.management.stop_controllers().await
     }
 
     /// The manifest that was applied.

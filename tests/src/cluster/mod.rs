@@ -1,5 +1,8 @@
 //! A workload cluster as its owner sees it: made by applying objects, changed by changing them.
 
+mod topology;
+mod workers;
+
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -17,7 +20,7 @@ const DELETION: Duration = Duration::from_secs(90);
 /// The label that Cluster API puts on Machines of a control plane.
 const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
 
-/// A `Cluster` and its `KubeadmControlPlane`, which bear the same name.
+/// A `Cluster` and its `KubeadmControlPlane`.
 #[derive(Clone)]
 pub struct Cluster {
     client: Client,
@@ -70,17 +73,34 @@ impl Cluster {
     pub async fn get(&self) -> Result<Value> {
         let object = self
             .control_planes()
-            .get(&self.name)
+            .get(&self.control_plane_name().await?)
             .await
             .context("reading the KubeadmControlPlane")?;
         Ok(serde_json::to_value(object)?)
+    }
+
+    /// Ours bear the Cluster's name; those of a `ClusterClass` get one.
+    async fn control_plane_name(&self) -> Result<String> {
+        let cluster = resources::clusters(&self.client, &self.namespace)
+            .get(&self.name)
+            .await
+            .context("reading the Cluster")?;
+        let name = cluster
+            .data
+            .pointer("/spec/controlPlaneRef/name")
+            .and_then(Value::as_str);
+        Ok(name.context("the Cluster has no control plane yet")?.to_owned())
     }
 
     /// Changes the control plane by a merge patch.
     pub async fn patch(&self, patch: &Value) -> Result<()> {
         let control_planes = self.control_planes();
         let patched = control_planes
-            .patch(&self.name, &PatchParams::default(), &Patch::Merge(patch))
+            .patch(
+                &self.control_plane_name().await?,
+                &PatchParams::default(),
+                &Patch::Merge(patch),
+            )
             .await;
         patched.context("patching the KubeadmControlPlane")?;
         Ok(())

@@ -1,10 +1,15 @@
 //! Our own webhook server, installed from the manifests that we ship.
 //!
-//! It runs as a process beside the API server instead of in a pod, so its Service becomes a URL; nothing else
-//! of the manifests is changed. It reads with the permissions of the shipped `ClusterRole` and no others.
+//! It runs as a process beside the API server instead of in a pod: its Service becomes a URL, its volumes become
+//! folders, and it listens at ports of this machine. All other arguments are the Deployment's. It reads with the
+//! permissions of the shipped `ClusterRole` and no others.
 
+pub mod config_map;
+mod container;
+
+use std::fs;
 use std::net::Ipv4Addr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +21,8 @@ use kube::api::{DynamicObject, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
+use self::config_map::ConfigMapVolume;
+use self::container::{Container, Ports};
 use crate::addresses::free_port;
 use crate::api_server::{ApiServer, NO_ENVIRONMENT, ready};
 use crate::kubectl::Kubectl;
@@ -37,21 +44,25 @@ const TOKEN_SECONDS: i64 = 24 * 60 * 60;
 const NAMESPACE: &str = "kcp-webhook-system";
 const SERVICE_ACCOUNT: &str = "kcp-webhook";
 
-/// What a denial by our webhooks says who it is from.
-pub const DOMAIN: &str = "kubectl-kcp.dev";
+/// The volumes that the manifests mount.
+const TLS_VOLUME: &str = "tls";
+const CONFIGURATION_VOLUME: &str = "configuration";
 
 /// Where the server answers; an API server learns of the two configurations separately.
 const PATHS: [&str; 2] = ["/mutate", "/validate"];
 
 /// The running server.
 pub struct Admission {
-    _process: Process,
+    process: Process,
+    health: Client,
+    volumes: PathBuf,
 }
 
 impl Admission {
     /// Applies the manifests, starts the server and waits until the API server asks it.
-    pub async fn start(run: &Arc<Run>, api: &ApiServer, kubectl: &Kubectl, program: &Path) -> Result<Self> {
-        let folder = run.subfolder("admission")?;
+    pub async fn start(run: &Arc<Run>, api: &ApiServer, kubectl: &Kubectl) -> Result<Self> {
+        let program = products::under_test("kcp-webhook")?;
+        let folder = api.folder().join("kcp-webhook");
         let base = products::workspace().join("manifests/base");
         let base = kubectl
             .succeed(["kustomize", &base.display().to_string()])
@@ -64,55 +75,97 @@ impl Admission {
             !configurations.is_empty(),
             "manifests/base has no webhook configuration"
         );
+        let volumes = folder.join("volumes");
+        fs::create_dir_all(volumes.join(CONFIGURATION_VOLUME))
+            .with_context(|| format!("creating {}", volumes.display()))?;
         apply(kubectl, &folder.join("objects.json"), &others).await?;
 
-        let port = free_port()?;
-        let (process, health) = serve(run, api, program, &folder, port).await?;
+        let ports = Ports {
+            secure: free_port()?,
+            health: free_port()?,
+        };
+        let mut arguments = Container::of_deployment(&others)?.arguments(&volumes, ports)?;
+        arguments.extend(outside_a_pod(api, &folder, &volumes).await?);
+        let log = format!("{}-kcp-webhook", api.name());
+        let mut process = Process::start(run, &log, &program, arguments, NO_ENVIRONMENT)?;
+        let health = kubeconfig::plain_client(&format!("http://127.0.0.1:{}", ports.health))?;
+        wait::until_served("kcp-webhook is ready", START, &mut process, || ready(&health)).await?;
+
         let mut redirected = Vec::new();
         for configuration in configurations {
             let mut configuration: DynamicObject = serde_json::from_value(configuration)?;
             manifests::redirect_webhooks(&mut configuration, |path| {
-                manifests::local_client_config(port, path, api.authority().certificate())
+                manifests::local_client_config(ports.secure, path, api.authority().certificate())
             })?;
             redirected.push(serde_json::to_value(configuration)?);
         }
         apply(kubectl, &folder.join("webhooks.json"), &redirected).await?;
-        asked(kubectl, &health).await?;
-        Ok(Self { _process: process })
+        let admission = Self {
+            process,
+            health,
+            volumes,
+        };
+        admission.asked(kubectl).await?;
+        Ok(admission)
+    }
+
+    /// Where the server writes.
+    pub fn log(&self) -> &Path {
+        self.process.log()
+    }
+
+    /// What the server says about itself, in the format of Prometheus.
+    pub async fn metrics(&self) -> Result<String> {
+        let metrics = Request::get("/metrics").body(Vec::new())?;
+        self.health.request_text(metrics).await.context("GET /metrics")
+    }
+
+    /// The `ConfigMap` with the server's configuration, as a kubelet mounts it. There is none until it is written.
+    pub fn configuration(&self) -> ConfigMapVolume {
+        ConfigMapVolume::at(self.volumes.join(CONFIGURATION_VOLUME))
+    }
+
+    /// Waits until the API server asks both webhooks, by the server's own count of requests.
+    async fn asked(&self, kubectl: &Kubectl) -> Result<()> {
+        let sample = products::workspace().join("manifests/samples/good/kubeadmcontrolplane-defaults.yaml");
+        let sample = sample.display().to_string();
+        wait::until("the API server asks kcp-webhook", REGISTRATION, || async {
+            kubectl
+                .succeed(["create", "--dry-run=server", "-f", &sample])
+                .await?;
+            let metrics = self.metrics().await?;
+            for path in PATHS {
+                let label = format!("webhook=\"{path}\"");
+                let counted = |line: &str| {
+                    line.starts_with("controller_runtime_webhook_requests_total{")
+                        && line.contains(&label)
+                        && !line.ends_with(" 0")
+                };
+                ensure!(metrics.lines().any(counted), "{path} was not called yet");
+            }
+            Ok(())
+        })
+        .await
     }
 }
 
-/// Starts the server. Returns it and a client for its health port.
-async fn serve(
-    run: &Arc<Run>,
-    api: &ApiServer,
-    program: &Path,
-    folder: &Path,
-    port: u16,
-) -> Result<(Process, Client)> {
+/// What a pod would have brought along: a certificate for its address, an account, and an address of its own.
+async fn outside_a_pod(api: &ApiServer, folder: &Path, volumes: &Path) -> Result<[String; 2]> {
     let addresses = [Ipv4Addr::LOCALHOST.into()];
     let subject = Subject {
         common_name: SERVICE_ACCOUNT,
         addresses: &addresses,
         ..Subject::default()
     };
-    let serving = api.authority().issue(folder, "tls", &subject)?;
+    // A Secret of a certificate has the keys tls.crt and tls.key.
+    api.authority()
+        .issue(&volumes.join(TLS_VOLUME), "tls", &subject)?;
     let kubeconfig = folder.join("kubeconfig");
     api.write_token_kubeconfig(&kubeconfig, &token(api).await?)?;
-    let health_port = free_port()?;
-    let arguments = [
-        "serve".to_owned(),
+    Ok([
         "--bind-address=127.0.0.1".to_owned(),
-        format!("--secure-port={port}"),
-        format!("--health-port={health_port}"),
-        format!("--tls-cert-file={}", serving.certificate.display()),
-        format!("--tls-private-key-file={}", serving.key.display()),
         format!("--kubeconfig={}", kubeconfig.display()),
-    ];
-    let mut process = Process::start(run, "kcp-webhook", program, arguments, NO_ENVIRONMENT)?;
-    let health = kubeconfig::plain_client(&format!("http://127.0.0.1:{health_port}"))?;
-    wait::until_served("kcp-webhook is ready", START, &mut process, || ready(&health)).await?;
-    Ok((process, health))
+    ])
 }
 
 async fn token(api: &ApiServer) -> Result<String> {
@@ -142,31 +195,6 @@ async fn apply(kubectl: &Kubectl, file: &Path, objects: &[Value]) -> Result<()> 
         .succeed(["apply", "-f", &file.display().to_string()])
         .await?;
     Ok(())
-}
-
-/// Waits until the API server asks both webhooks, by the server's own count of requests.
-async fn asked(kubectl: &Kubectl, health: &Client) -> Result<()> {
-    let sample = products::workspace().join("manifests/samples/good/kubeadmcontrolplane-defaults.yaml");
-    let sample = sample.display().to_string();
-    wait::until("the API server asks kcp-webhook", REGISTRATION, || async {
-        kubectl
-            .succeed(["create", "--dry-run=server", "-f", &sample])
-            .await?;
-        let metrics = health
-            .request_text(Request::get("/metrics").body(Vec::new())?)
-            .await?;
-        for path in PATHS {
-            let label = format!("webhook=\"{path}\"");
-            let counted = |line: &str| {
-                line.starts_with("controller_runtime_webhook_requests_total{")
-                    && line.contains(&label)
-                    && !line.ends_with(" 0")
-            };
-            ensure!(metrics.lines().any(counted), "{path} was not called yet");
-        }
-        Ok(())
-    })
-    .await
 }
 
 fn kind(object: &Value) -> &str {

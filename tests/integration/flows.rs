@@ -1,0 +1,175 @@
+//! What Cluster API's own controllers, and `clusterctl`, do to a cluster: our rules stand in the way of none of it.
+//!
+//! [`with_controllers`] fails when a webhook refused any write of a controller.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use kcp_tests::cluster::Cluster;
+use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::{resources, wait};
+use kube::api::ListParams;
+use serde_json::{Value, json};
+
+use crate::shared::with_controllers;
+
+const OLD: &str = "v1.33.6";
+const NEW: &str = "v1.34.2";
+
+/// From nothing to the first machine, or for one change of three machines. A quarter of it on an idle machine.
+const LIMIT: Duration = Duration::from_secs(150);
+
+/// A controller takes note of a pause in a second.
+const PAUSE: Duration = Duration::from_secs(30);
+
+#[test]
+fn a_cluster_is_upgraded_scaled_rolled_out_paused_and_deleted() {
+    with_controllers("lifecycle", lifecycle);
+}
+
+async fn lifecycle(management: &ManagementCluster) -> Result<()> {
+    let cluster = Cluster::create(management.client(), "lifecycle", "edge", 1, OLD).await?;
+    cluster.settled(1, LIMIT).await?;
+    cluster.add_worker(OLD, LIMIT).await?;
+
+    cluster.patch(&json!({"spec": {"version": NEW}})).await?;
+    cluster.settled(1, LIMIT).await?;
+    has_version(&cluster, NEW).await?;
+
+    cluster.patch(&json!({"spec": {"replicas": 3}})).await?;
+    cluster.settled(3, LIMIT).await?;
+
+    let before = cluster.machines().await?;
+    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    cluster
+        .patch(&json!({"spec": {"rollout": {"after": now}}}))
+        .await?;
+    cluster.settled(3, LIMIT).await?;
+    let after = cluster.machines().await?;
+    ensure!(
+        after.iter().all(|machine| !before.contains(machine)),
+        "{before:?} became {after:?}"
+    );
+
+    let pause = |value: Value| json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": value}}});
+    cluster.patch(&pause(json!(""))).await?;
+    has_condition(&cluster, "Paused", "True").await?;
+    cluster.patch(&pause(Value::Null)).await?;
+    has_condition(&cluster, "Paused", "False").await?;
+
+    // Its control plane and its worker are there.
+    cluster.delete().await
+}
+
+/// The topology controller writes all of a control plane at once, with whatever its topology changed meanwhile.
+#[test]
+fn the_topology_controller_upgrades_and_scales_at_once() {
+    with_controllers("topology", topology);
+}
+
+async fn topology(management: &ManagementCluster) -> Result<()> {
+    let cluster = Cluster::create_of_class(management.client(), "topology", "edge", 1, OLD).await?;
+    cluster.settled(1, LIMIT).await?;
+    ensure!(
+        cluster
+            .get()
+            .await?
+            .pointer("/metadata/labels/topology.cluster.x-k8s.io~1owned")
+            == Some(&json!("")),
+        "the topology controller does not own {}",
+        cluster.get().await?
+    );
+    cluster
+        .patch_topology(&json!({"version": NEW, "controlPlane": {"replicas": 3}}))
+        .await?;
+    wait::until(
+        "the topology controller has changed the control plane",
+        LIMIT,
+        || async {
+            let control_plane = cluster.get().await?;
+            let version = control_plane.pointer("/spec/version");
+            ensure!(version == Some(&json!(NEW)), "its version is {version:?}");
+            Ok(())
+        },
+    )
+    .await?;
+    cluster.settled(3, LIMIT).await?;
+    has_version(&cluster, NEW).await?;
+    // It was one write, which a person would not have got through.
+    let rule = r#"{rule="replicas-with-upgrade",decision="audit"}"#;
+    let metrics = management.admission().metrics().await?;
+    let counted = metrics.lines().find(|line| line.contains(rule));
+    ensure!(counted.is_some(), "{rule} is not in\n{metrics}");
+    cluster.delete().await
+}
+
+/// `clusterctl move` deletes what it has copied, with controllers looking on and workers in place.
+#[test]
+fn clusterctl_moves_a_cluster() {
+    with_controllers("moved", moved);
+}
+
+async fn moved(management: &ManagementCluster) -> Result<()> {
+    let namespace = "moved";
+    let cluster = Cluster::create(management.client(), namespace, "edge", 1, NEW).await?;
+    cluster.settled(1, LIMIT).await?;
+    cluster.add_worker(NEW, LIMIT).await?;
+
+    let kubectl = management.kubectl();
+    let delete = [
+        "delete",
+        "kubeadmcontrolplane",
+        "edge",
+        "-n",
+        namespace,
+        "--dry-run=server",
+    ];
+    let denied = kubectl.run(delete).await?;
+    ensure!(denied.stderr.contains("(control-plane-in-use)"), "{denied}");
+    let annotation =
+        json!({"metadata": {"annotations": {"clusterctl.cluster.x-k8s.io/delete-for-move": ""}}});
+    cluster.patch(&annotation).await?;
+    kubectl.succeed(delete).await?;
+
+    let target = management.another_without_ours("move-target").await?;
+    let _admission = target.install_ours().await?;
+    let to = target.kubectl().kubeconfig().display().to_string();
+    kubectl
+        .clusterctl(["move", "-n", namespace, "--to-kubeconfig", &to])
+        .await?;
+    for (client, machines) in [(management.client(), 0), (target.client(), 2)] {
+        let list = resources::machines(client, namespace)
+            .list(&ListParams::default())
+            .await;
+        let found = list.context("listing Machines")?.items.len();
+        ensure!(
+            found == machines,
+            "there are {found} Machines instead of {machines}"
+        );
+    }
+    Ok(())
+}
+
+async fn has_version(cluster: &Cluster, version: &str) -> Result<()> {
+    let control_plane = cluster.get().await?;
+    let lowest = control_plane.pointer("/status/version");
+    ensure!(lowest == Some(&json!(version)), "{lowest:?} is not {version}");
+    Ok(())
+}
+
+async fn has_condition(cluster: &Cluster, kind: &str, status: &str) -> Result<()> {
+    wait::until(&format!("condition {kind} is {status}"), PAUSE, || async {
+        let control_plane = cluster.get().await?;
+        let conditions = control_plane
+            .pointer("/status/conditions")
+            .and_then(Value::as_array);
+        let mut conditions = conditions.into_iter().flatten();
+        let found = conditions.find(|condition| condition.get("type").is_some_and(|it| it == kind));
+        ensure!(
+            found.and_then(|condition| condition.get("status")) == Some(&json!(status)),
+            "it is {found:?}"
+        );
+        Ok(())
+    })
+    .await
+}

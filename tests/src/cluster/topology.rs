@@ -1,0 +1,116 @@
+//! A cluster that Cluster API's topology controller makes from a `ClusterClass`, and keeps as its topology says.
+
+use anyhow::{Context as _, Result};
+use kube::Client;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::{Cluster, create};
+use crate::resources::{self, CLUSTER_GROUP, CONTROL_PLANE_GROUP, INFRASTRUCTURE_GROUP};
+
+impl Cluster {
+    /// Creates a `ClusterClass` with its templates and a cluster of it.
+    pub async fn create_of_class(
+        client: &Client,
+        namespace: &str,
+        name: &str,
+        replicas: u32,
+        version: &str,
+    ) -> Result<Self> {
+        let cluster = Self {
+            client: client.clone(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        };
+        let of = |resource| Api::namespaced_with(client.clone(), namespace, &resource);
+        create(
+            &of(resources::stand_in_cluster_templates()),
+            stand_in_cluster_template(name),
+        )
+        .await?;
+        create(
+            &of(resources::stand_in_machine_templates()),
+            cluster.machine_template(),
+        )
+        .await?;
+        create(
+            &resources::control_plane_templates(client, namespace),
+            control_plane_template(name),
+        )
+        .await?;
+        create(&resources::cluster_classes(client, namespace), class(name)).await?;
+        create(
+            &resources::clusters(client, namespace),
+            topology(name, replicas, version),
+        )
+        .await?;
+        Ok(cluster)
+    }
+
+    /// Changes the topology by a merge patch; the topology controller changes the control plane.
+    pub async fn patch_topology(&self, patch: &Value) -> Result<()> {
+        let patch = json!({"spec": {"topology": patch}});
+        resources::clusters(&self.client, &self.namespace)
+            .patch(&self.name, &PatchParams::default(), &Patch::Merge(&patch))
+            .await
+            .context("patching the Cluster's topology")?;
+        Ok(())
+    }
+}
+
+fn stand_in_cluster_template(name: &str) -> Value {
+    json!({
+        "apiVersion": format!("{INFRASTRUCTURE_GROUP}/v1beta1"),
+        "kind": "StandInClusterTemplate",
+        "metadata": {"name": name},
+        "spec": {"template": {"spec": {}}},
+    })
+}
+
+fn control_plane_template(name: &str) -> Value {
+    json!({
+        "apiVersion": format!("{CONTROL_PLANE_GROUP}/v1beta2"),
+        "kind": "KubeadmControlPlaneTemplate",
+        "metadata": {"name": name},
+        "spec": {"template": {"spec": {"kubeadmConfigSpec": {
+            "clusterConfiguration": {"apiServer": {"certSANs": ["127.0.0.1"]}},
+        }}}},
+    })
+}
+
+fn class(name: &str) -> Value {
+    let template = |group: &str, version: &str, kind: &str| json!({"templateRef": {"apiVersion": format!("{group}/{version}"), "kind": kind, "name": name}});
+    let mut control_plane = template(CONTROL_PLANE_GROUP, "v1beta2", "KubeadmControlPlaneTemplate");
+    if let Some(fields) = control_plane.as_object_mut() {
+        let machines = template(INFRASTRUCTURE_GROUP, "v1beta1", "StandInMachineTemplate");
+        fields.insert("machineInfrastructure".to_owned(), machines);
+    }
+    json!({
+        "apiVersion": format!("{CLUSTER_GROUP}/v1beta2"),
+        "kind": "ClusterClass",
+        "metadata": {"name": name},
+        "spec": {
+            "infrastructure": template(INFRASTRUCTURE_GROUP, "v1beta1", "StandInClusterTemplate"),
+            "controlPlane": control_plane,
+        },
+    })
+}
+
+fn topology(name: &str, replicas: u32, version: &str) -> Value {
+    json!({
+        "apiVersion": format!("{CLUSTER_GROUP}/v1beta2"),
+        "kind": "Cluster",
+        "metadata": {"name": name},
+        "spec": {
+            "clusterNetwork": {
+                "pods": {"cidrBlocks": ["10.244.0.0/16"]},
+                "services": {"cidrBlocks": ["10.96.0.0/24"]},
+            },
+            "topology": {
+                "classRef": {"name": name},
+                "version": version,
+                "controlPlane": {"replicas": replicas},
+            },
+        },
+    })
+}

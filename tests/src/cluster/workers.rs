@@ -1,0 +1,71 @@
+//! Workers of a cluster.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use super::{Cluster, create};
+use crate::resources::{self, BOOTSTRAP_GROUP, CLUSTER_GROUP, INFRASTRUCTURE_GROUP};
+use crate::wait;
+
+impl Cluster {
+    /// Adds a `MachineDeployment` with one Machine and waits until that has joined.
+    pub async fn add_worker(&self, version: &str, limit: Duration) -> Result<()> {
+        create(
+            &resources::kubeadm_config_templates(&self.client, &self.namespace),
+            worker_template(&self.name),
+        )
+        .await?;
+        let deployments = resources::machine_deployments(&self.client, &self.namespace);
+        create(&deployments, self.machine_deployment(version)).await?;
+        wait::until("the worker has joined", limit, || async {
+            let deployment = deployments
+                .get(&self.name)
+                .await
+                .context("reading the MachineDeployment")?;
+            let ready = deployment
+                .data
+                .pointer("/status/readyReplicas")
+                .unwrap_or(&Value::Null);
+            ensure!(*ready == json!(1), "status.readyReplicas is {ready}");
+            Ok(())
+        })
+        .await
+    }
+
+    fn machine_deployment(&self, version: &str) -> Value {
+        json!({
+            "apiVersion": format!("{CLUSTER_GROUP}/v1beta2"),
+            "kind": "MachineDeployment",
+            "metadata": {"name": self.name},
+            "spec": {
+                "clusterName": self.name,
+                "replicas": 1,
+                "selector": {"matchLabels": {}},
+                "template": {"spec": {
+                    "clusterName": self.name,
+                    "version": version,
+                    "bootstrap": {"configRef": {
+                        "apiGroup": BOOTSTRAP_GROUP, "kind": "KubeadmConfigTemplate", "name": self.name,
+                    }},
+                    "infrastructureRef": {
+                        "apiGroup": INFRASTRUCTURE_GROUP, "kind": "StandInMachineTemplate", "name": self.name,
+                    },
+                }},
+            },
+        })
+    }
+}
+
+/// The template of what kubeadm is told on a worker.
+fn worker_template(name: &str) -> Value {
+    json!({
+        "apiVersion": format!("{BOOTSTRAP_GROUP}/v1beta2"),
+        "kind": "KubeadmConfigTemplate",
+        "metadata": {"name": name},
+        "spec": {"template": {"spec": {"joinConfiguration": {"nodeRegistration": {"kubeletExtraArgs": [
+            {"name": "v", "value": "2"},
+        ]}}}}},
+    })
+}

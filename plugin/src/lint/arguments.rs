@@ -58,7 +58,7 @@ pub enum LintOutput {
 mod tests {
     use clap::{Parser as _, error::ErrorKind};
 
-    use crate::arguments::{Arguments, Command};
+    use crate::command::{Arguments, Command};
 
     fn parse(line: &str) -> Result<(Option<String>, usize), ErrorKind> {
         let arguments = Arguments::try_parse_from(["kubectl-kcp", "lint"].into_iter().chain(line.split(' ')));

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::finding::Finding;
 use crate::{
-    status::document::API_VERSION,
+    document::API_VERSION,
     terminal::{escape, style},
     verdict::Verdict,
 };

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::model::Standing;
-use crate::status::document::API_VERSION;
+use crate::document::API_VERSION;
 
 /// How many entries a sentence names before it only counts.
 const NAMED: usize = 10;

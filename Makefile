@@ -28,6 +28,11 @@ test: assets build ## every test: unit, table, snapshot and integration
 unit: ## the tests that need neither assets nor network
 	INSTA_UPDATE=no cargo test --workspace --all-features --exclude kcp-tests
 
+.PHONY: bench
+bench: ## what a review costs, beside two bare servers; writes target/bench.json
+	cargo build --quiet --release --locked --package kcp-webhook --bins --examples
+	cargo bench --quiet --locked --package kcp-webhook --bench reviews
+
 .PHONY: lint
 lint: ## format and clippy, as CI runs them
 	cargo fmt --all --check

@@ -3,13 +3,16 @@
 //! A command travels: arguments -> reads -> a pure model -> report -> exit code. Reading, deciding and printing never
 //! share a function.
 //!
-//! - [`arguments`]: the command line
+//! - [`command`]: the command line
+//! - [`arguments`]: what the arguments of all commands share
 //! - [`session`]: what every command is given: the global flags and the terminal
 //! - [`cluster`]: the connection to a management cluster, and what can go wrong with it
 //! - [`control_plane`]: control planes and their Machines as read from a cluster
 //! - [`judgement`]: the admission rules, put to a change before it is written
+//! - [`edit`]: reading, judging and writing a control plane, anew when others have written in between
 //! - [`follow`]: staying with a control plane until a change is done
 //! - [`status`], [`scale`], [`rollout`], [`pool`], [`lint`], [`rules`]: the commands
+//! - [`document`]: what their JSON documents have in common
 //! - [`terminal`]: how results and errors are shown
 //! - [`verdict`]: what a command decided, and its exit code
 
@@ -19,7 +22,10 @@ use clap::{CommandFactory as _, FromArgMatches as _};
 
 pub mod arguments;
 pub mod cluster;
+pub mod command;
 pub mod control_plane;
+pub mod document;
+pub mod edit;
 pub mod follow;
 pub mod judgement;
 pub mod lint;
@@ -32,7 +38,8 @@ pub mod status;
 pub mod terminal;
 pub mod verdict;
 
-use arguments::{Arguments, Command, invocation};
+use arguments::invocation;
+use command::{Arguments, Command};
 use session::Session;
 use terminal::Terminal;
 use verdict::Verdict;

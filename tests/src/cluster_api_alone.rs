@@ -25,11 +25,18 @@ pub struct ClusterApiAlone {
 }
 
 impl ClusterApiAlone {
-    /// Starts an API server and installs Cluster API. `name` keeps it apart from others on the same etcd.
-    pub async fn start(run: &Arc<Run>, assets: &Assets, etcd: &Etcd, name: &str) -> Result<Self> {
+    /// Starts an API server and installs Cluster API, whose managers get more flags. `name` keeps it apart from others
+    /// on the same etcd.
+    pub async fn start(
+        run: &Arc<Run>,
+        assets: &Assets,
+        etcd: &Etcd,
+        name: &str,
+        flags: &[&str],
+    ) -> Result<Self> {
         let api = Arc::new(ApiServer::start(run, assets, etcd, name).await?);
         create_namespace(api.client(), cluster_api::NAMESPACE).await?;
-        let mut managers = Managers::for_admission(run, assets, &api)?;
+        let mut managers = Managers::for_admission(run, assets, &api, flags)?;
         install_definitions(&api, assets, &managers).await?;
         managers.start().await?;
         Self::with(run, assets, api, Arc::new(managers)).await
@@ -79,7 +86,8 @@ impl ClusterApiAlone {
         create_namespace(self.client(), name).await
     }
 
-    pub(crate) const fn api(&self) -> &Arc<ApiServer> {
+    /// The API server.
+    pub const fn api(&self) -> &Arc<ApiServer> {
         &self.api
     }
 }

@@ -34,7 +34,7 @@ impl ManagementCluster {
         products::under_test("kubectl-kcp")?;
         let assets = Assets::locate()?;
         let etcd = Etcd::start(run, &assets)?;
-        let cluster = ClusterApiAlone::start(run, &assets, &etcd, "management").await?;
+        let cluster = ClusterApiAlone::start(run, &assets, &etcd, "management", &[]).await?;
         let admission = cluster.install_ours().await?;
         let controllers = Arc::new(Controllers::new(run, &assets, cluster.api()));
         let machines = Machines::start(run, &assets, cluster.client(), &controllers)?;
@@ -75,7 +75,7 @@ impl ManagementCluster {
     }
 
     /// The run that this belongs to.
-    pub fn run(&self) -> &Run {
+    pub fn run(&self) -> &Arc<Run> {
         &self.run
     }
 
@@ -120,5 +120,10 @@ impl ManagementCluster {
     /// [`ClusterApiAlone::another`].
     pub async fn another_without_ours(&self, name: &str) -> Result<ClusterApiAlone> {
         self.cluster.another(&self.assets, &self.etcd, name).await
+    }
+
+    /// The same with managers of its own, which look up what they look up in it, and get more flags.
+    pub async fn another_with_managers(&self, name: &str, flags: &[&str]) -> Result<ClusterApiAlone> {
+        ClusterApiAlone::start(&self.run, &self.assets, &self.etcd, name, flags).await
     }
 }

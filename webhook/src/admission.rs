@@ -17,39 +17,14 @@ use kcp_rules::{
 };
 
 use crate::{
-    cluster::{Cluster, Subject},
+    cluster::{Cluster, LiveReads, Subject},
     configuration::CurrentConfiguration,
     decision::{Decision, RefusalKind},
+    hook::Hook,
     limits::QUOTED_CHARS,
-    response::shorten,
     review::{Operation, Request},
+    shorten::shorten,
 };
-
-/// Which of the two webhooks is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hook {
-    /// Fills in defaults, and refuses what they do not mend.
-    Mutate,
-    /// Judges.
-    Validate,
-}
-
-impl Hook {
-    pub(crate) const ALL: [Self; 2] = [Self::Mutate, Self::Validate];
-
-    /// The path that it is served at.
-    pub(crate) const fn path(self) -> &'static str {
-        match self {
-            Self::Mutate => "/mutate",
-            Self::Validate => "/validate",
-        }
-    }
-
-    /// The webhook that is served at a path.
-    pub(crate) fn at(path: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|hook| hook.path() == path)
-    }
-}
 
 /// What a review is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,8 +89,12 @@ impl Admission {
                 object::mutate::<ClusterDeploymentCustomization<'_>>(request, self)
             }
             (Hook::Mutate, Target::ControlPlaneScale) => scale::mutate(request, self).await,
-            (Hook::Mutate, Target::Template | Target::ClusterPool | Target::ClusterDeployment) => {
-                Decision::allowed()
+            (Hook::Mutate, Target::Template) => {
+                object::mutate::<KubeadmControlPlaneTemplate<'_>>(request, self)
+            }
+            (Hook::Mutate, Target::ClusterPool) => object::mutate::<ClusterPool<'_>>(request, self),
+            (Hook::Mutate, Target::ClusterDeployment) => {
+                object::mutate::<ClusterDeployment<'_>>(request, self)
             }
             (Hook::Validate, Target::ControlPlane) => {
                 object::validate::<KubeadmControlPlane<'_>>(request, self).await
@@ -136,7 +115,12 @@ impl Admission {
 
     /// Puts a change to the rules. What they ask for of the cluster is read, and they are asked again: most reviews
     /// need nothing.
-    async fn judge<T: Judged>(&self, request: &Request<'_>, change: Change<'_, T>) -> Judgement {
+    async fn judge<T: Judged>(
+        &self,
+        request: &Request<'_>,
+        change: Change<'_, T>,
+        reads: &LiveReads<'_>,
+    ) -> Judgement {
         let configuration = self.configuration.get();
         let context = context(request);
         let nothing = View::default();
@@ -158,7 +142,7 @@ impl Admission {
             return judgement;
         };
         // Boxed, for it is large and most reviews never come here.
-        let view = Box::pin(self.cluster.view(wanted, &subject)).await;
+        let view = Box::pin(reads.view(wanted, &subject)).await;
         judge(
             &change.within(Context {
                 view: Some(&view),

@@ -1,12 +1,12 @@
-//! Reads a request's body, up to a size.
+//! Reads a body, up to a size.
 
-use std::{fmt, pin::pin, time::Duration};
+use std::{fmt, pin::pin, str::Utf8Error};
 
 use http_body_util::BodyExt;
 use hyper::body::{Body, Bytes};
 use tokio::{
     sync::{Semaphore, SemaphorePermit},
-    time,
+    time::{self, Instant},
 };
 
 /// A whole body. As long as it lives its bytes are taken from those that all bodies may hold.
@@ -24,7 +24,7 @@ pub(crate) enum Unread {
     NoMemory,
     /// It took too long.
     TooSlow,
-    /// The client broke off, or sent what is not HTTP.
+    /// The other side broke off, or sent what is not HTTP.
     Broken(String),
 }
 
@@ -32,14 +32,18 @@ impl Whole<'_> {
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
+
+    pub(crate) fn as_text(&self) -> Result<&str, Utf8Error> {
+        str::from_utf8(&self.bytes)
+    }
 }
 
-/// Reads a body of at most `limit` bytes within `deadline`. Bytes are counted when they come, not when they are
+/// Reads a body of at most `limit` bytes until `deadline`. Bytes are counted when they come, not when they are
 /// announced: announcing costs a client nothing.
 pub(crate) async fn read<B>(
     body: B,
     limit: usize,
-    deadline: Duration,
+    deadline: Instant,
     buffered: &Semaphore,
 ) -> Result<Whole<'_>, Unread>
 where
@@ -49,7 +53,7 @@ where
     if announced > limit {
         return Err(Unread::TooLarge);
     }
-    time::timeout(deadline, collect(body, announced, limit, buffered))
+    time::timeout_at(deadline, collect(body, announced, limit, buffered))
         .await
         .unwrap_or(Err(Unread::TooSlow))
 }

@@ -1,24 +1,33 @@
 //! Live reads, for what a review does not carry.
 
+mod versions;
 mod view;
 
 use std::{env, path::Path, sync::Arc};
 
-use hyper::{Request, header};
+use hyper::{Request, StatusCode, header};
 use kube::{
     Client, Config,
+    client::Body,
     config::{KubeConfigOptions, Kubeconfig},
+    core::Status,
 };
+use serde::de::DeserializeOwned;
 use thiserror::Error;
-use tokio::time;
-
-use crate::{
-    limits::{LIVE_READ, NAME_CHARS, QUOTED_CHARS},
-    metrics::Metrics,
-    response::shorten,
+use tokio::{
+    sync::Semaphore,
+    time::{self, Instant},
 };
 
-pub(crate) use view::Subject;
+use self::versions::Versions;
+use crate::{
+    body::{self, Unread, Whole},
+    limits::{ANSWER_BYTES, ANSWERS_BYTES, LIVE_READS, NAME_CHARS, QUOTED_CHARS},
+    metrics::Metrics,
+    shorten::shorten,
+};
+
+pub(crate) use self::view::Subject;
 
 /// API access that was asked for and cannot be had.
 #[derive(Debug, Error)]
@@ -32,7 +41,16 @@ pub struct AccessError {
 #[derive(Clone)]
 pub(crate) struct Cluster {
     client: Option<Client>,
+    versions: Arc<Versions>,
+    /// Of the bytes that all answers may hold, those that are free.
+    held: Arc<Semaphore>,
     metrics: Arc<Metrics>,
+}
+
+/// The live reads of one review, which end together.
+pub(crate) struct LiveReads<'c> {
+    cluster: &'c Cluster,
+    deadline: Instant,
 }
 
 /// Why an object could not be read. Each says what to do.
@@ -55,7 +73,9 @@ pub(crate) enum ReadError {
     ClusterUnknown,
     #[error("there are more than {0} of them; none was looked at")]
     TooMany(usize),
-    #[error("the API server did not answer within {} s; try again", LIVE_READ.as_secs())]
+    #[error("what the API server sends is larger than {ANSWER_BYTES} bytes; none of it was looked at")]
+    TooLarge,
+    #[error("the API server did not answer within {} s; try again", LIVE_READS.as_secs())]
     TooSlow,
     #[error("{0}; try again")]
     Failed(String),
@@ -89,6 +109,7 @@ impl ReadError {
             Self::Forbidden(_) => "forbidden",
             Self::ClusterUnknown => "cluster-unknown",
             Self::TooMany(_) => "too-many",
+            Self::TooLarge => "too-large",
             Self::TooSlow => "timeout",
             Self::Failed(_) | Self::Unusable(_) => "error",
         }
@@ -97,7 +118,12 @@ impl ReadError {
 
 impl Cluster {
     pub(crate) fn new(client: Option<Client>, metrics: Arc<Metrics>) -> Self {
-        Self { client, metrics }
+        Self {
+            client,
+            versions: Arc::default(),
+            held: Arc::new(Semaphore::new(ANSWERS_BYTES)),
+            metrics,
+        }
     }
 
     /// Finds out how to reach the API server: by `kubeconfig`, else as a pod, else not at all. Nothing is sent yet.
@@ -128,13 +154,23 @@ impl Cluster {
         self.client.is_some()
     }
 
+    /// Reads for one review, from now on.
+    pub(crate) fn reads(&self) -> LiveReads<'_> {
+        LiveReads {
+            cluster: self,
+            deadline: Instant::now() + LIVE_READS,
+        }
+    }
+}
+
+impl LiveReads<'_> {
     /// A control plane as it is now, as JSON, in a version of the reviewer's choice.
     pub(crate) async fn control_plane(
         &self,
         version: &str,
         namespace: &str,
         name: &str,
-    ) -> Result<String, ReadError> {
+    ) -> Result<Whole<'_>, ReadError> {
         if ![version, namespace, name].into_iter().all(is_path_segment) {
             return Err(ReadError::BadName);
         }
@@ -144,24 +180,45 @@ impl Cluster {
         self.read(&path, Projection::Whole).await
     }
 
+    async fn object<T: DeserializeOwned>(&self, path: &str, projection: Projection) -> Result<T, ReadError> {
+        let answer = self.read(path, projection).await?;
+        serde_json::from_slice(answer.as_bytes()).map_err(|error| ReadError::Unusable(error.to_string()))
+    }
+
     /// What is at a path of the API, as JSON. What goes into a path has passed [`is_path_segment`].
-    async fn read(&self, path: &str, projection: Projection) -> Result<String, ReadError> {
+    async fn read(&self, path: &str, projection: Projection) -> Result<Whole<'_>, ReadError> {
         let read = self.get(path, projection).await;
-        self.metrics
+        self.cluster
+            .metrics
             .live_read(read.as_ref().map_or_else(ReadError::label, |_| "ok"));
         read
     }
 
-    async fn get(&self, path: &str, projection: Projection) -> Result<String, ReadError> {
-        let client = self.client.as_ref().ok_or(ReadError::NoAccess)?;
+    async fn get(&self, path: &str, projection: Projection) -> Result<Whole<'_>, ReadError> {
+        let client = self.cluster.client.as_ref().ok_or(ReadError::NoAccess)?;
         let request = Request::get(path)
             .header(header::ACCEPT, projection.accept())
-            .body(Vec::new())
+            .body(Body::empty())
             .map_err(|error| ReadError::Failed(error.to_string()))?;
-        match time::timeout(LIVE_READ, client.request_text(request)).await {
-            Ok(answer) => answer.map_err(|error| failed(&error)),
-            Err(_) => Err(ReadError::TooSlow),
+        let answer = time::timeout_at(self.deadline, client.send(request))
+            .await
+            .map_err(|_| ReadError::TooSlow)?
+            .map_err(|error| failed(&error))?;
+        let code = answer.status();
+        let answer = body::read(
+            answer.into_body(),
+            ANSWER_BYTES,
+            self.deadline,
+            &self.cluster.held,
+        )
+        .await
+        .map_err(unread)?;
+        if code.is_success() {
+            return Ok(answer);
         }
+        let refusal = status(code, answer.as_bytes());
+        self.cluster.versions.learn(path, &refusal);
+        Err(refused(&refusal))
     }
 }
 
@@ -193,12 +250,31 @@ fn is_path_segment(text: &str) -> bool {
 }
 
 fn failed(error: &kube::Error) -> ReadError {
-    let status = match error {
-        kube::Error::Api(status) => status,
+    match error {
         // The client's own words for it are "ServiceError".
-        kube::Error::Service(source) => return cannot_ask(&**source),
-        error => return cannot_ask(error),
-    };
+        kube::Error::Service(source) => cannot_ask(&**source),
+        error => cannot_ask(error),
+    }
+}
+
+fn unread(unread: Unread) -> ReadError {
+    match unread {
+        Unread::TooLarge => ReadError::TooLarge,
+        Unread::NoMemory => ReadError::Failed("too many bytes are being held for other reviews".to_owned()),
+        Unread::TooSlow => ReadError::TooSlow,
+        Unread::Broken(error) => ReadError::Failed(format!("the API server's answer broke off: {error}")),
+    }
+}
+
+/// What an answer of failure says. A path that is not served, and what stands before an API server, answer with no
+/// `Status`.
+fn status(code: StatusCode, answer: &[u8]) -> Status {
+    serde_json::from_slice(answer).unwrap_or_else(|_| {
+        Status::failure(String::from_utf8_lossy(answer).trim(), "Unknown").with_code(code.as_u16())
+    })
+}
+
+fn refused(status: &Status) -> ReadError {
     let message = shorten(&status.message, QUOTED_CHARS, "");
     match status.code {
         404 => ReadError::NotFound,

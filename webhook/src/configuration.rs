@@ -1,7 +1,7 @@
 //! The configuration file: what follows from each rule, as the operator sets it.
 
 use std::{
-    fs, io,
+    fs, future, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -99,7 +99,9 @@ impl CurrentConfiguration {
     /// Looks at the file for ever. Its content is compared: a ConfigMap mount replaces a symlink two levels up, which
     /// no watch on the file sees.
     pub(crate) async fn keep_up(&self) {
-        let Some(path) = &self.file else { return };
+        let Some(path) = &self.file else {
+            return future::pending().await;
+        };
         let mut ticks = time::interval(INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {

@@ -9,13 +9,7 @@ use std::{
     time::Duration,
 };
 
-use http_body_util::Full;
-use hyper::{
-    Request, Response,
-    body::{Bytes, Incoming},
-    server::conn::http1,
-    service::service_fn,
-};
+use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -24,6 +18,7 @@ use tokio::{
 };
 
 use crate::{
+    handle::Handle,
     limits::{Limits, READ_BUFFER_BYTES},
     shutdown::{self, Phase},
 };
@@ -31,17 +26,7 @@ use crate::{
 /// How long a new connection of a closing server is waited for.
 const FIRST_REQUEST: Duration = Duration::from_secs(1);
 
-/// Answers requests.
-pub(crate) trait Handle: Send + Sync + 'static {
-    /// Answers one. `overloaded`: the connection has no place, and every request on it is to be turned away.
-    fn handle(
-        &self,
-        request: Request<Incoming>,
-        overloaded: bool,
-    ) -> impl Future<Output = Response<Full<Bytes>>> + Send;
-}
-
-/// Serves a connection until it ends, is idle for too long, or the server closes.
+/// Serves a connection until it ends, is silent for too long, or the server closes.
 pub(crate) async fn serve<S, H>(
     stream: S,
     handler: &H,
@@ -67,6 +52,8 @@ where
         http1::Builder::new()
             // Ours tell a slow head from an idle connection; hyper's own has one deadline for both.
             .header_read_timeout(None)
+            // A client that has sent all that it will is still owed its answer.
+            .half_close(true)
             .max_buf_size(READ_BUFFER_BYTES)
             .serve_connection(TokioIo::new(timed), service)
     );
@@ -133,7 +120,7 @@ impl<'s, S> Timed<'s, S> {
             stream,
             stage,
             seen: stage.now(),
-            deadline: Box::pin(time::sleep(limits.idle)),
+            deadline: Box::pin(time::sleep(limits.head)),
             head: limits.head,
             idle: limits.idle,
         }
@@ -142,6 +129,8 @@ impl<'s, S> Timed<'s, S> {
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         let stage = self.stage.now();
         let limit = match stage % Stage::COUNT {
+            // A client that connects is about to send; only one that has been answered is kept waiting for.
+            Stage::IDLE if self.stage.is_new() => self.head,
             Stage::IDLE => self.idle,
             Stage::HEAD => self.head,
             _ => return Poll::Pending,

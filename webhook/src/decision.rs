@@ -15,7 +15,7 @@ pub(crate) const UNDECODABLE: &str = "object-undecodable";
 #[derive(Debug, Default)]
 pub(crate) struct Decision {
     pub(crate) outcome: Outcome,
-    /// Findings of rules that only warn.
+    /// Findings that only warn: first those of rules that deny otherwise.
     pub(crate) warned: Vec<Cause>,
     /// Findings of rules that only record.
     pub(crate) audited: Vec<Cause>,
@@ -136,6 +136,16 @@ impl Decision {
                 .collect::<Vec<_>>()
         };
         let causes = by(Action::Deny);
+        let denies = |finding: &&Finding| finding.softened.is_some();
+        let warnings = || {
+            judgement
+                .findings
+                .iter()
+                .filter(|finding| finding.action == Action::Warn)
+        };
+        let warned = warnings()
+            .filter(denies)
+            .chain(warnings().filter(|finding| !denies(finding)));
         Self {
             outcome: if causes.is_empty() {
                 Outcome::Allowed
@@ -147,7 +157,7 @@ impl Decision {
                     causes,
                 })
             },
-            warned: by(Action::Warn),
+            warned: warned.map(Cause::from).collect(),
             audited: by(Action::Audit),
             notes: judgement.ignored_overrides,
             ..Self::default()
@@ -180,12 +190,9 @@ impl Decision {
         }
     }
 
-    /// The denial by rules alone, if it is one.
+    /// Itself, warnings and all, if rules deny.
     pub(crate) fn denial(self) -> Option<Self> {
-        matches!(self.outcome, Outcome::Invalid(_)).then(|| Self {
-            outcome: self.outcome,
-            ..Self::default()
-        })
+        matches!(self.outcome, Outcome::Invalid(_)).then_some(self)
     }
 
     /// All causes, with what followed from each.

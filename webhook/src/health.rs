@@ -14,7 +14,7 @@ use hyper::{
 use tokio::sync::watch;
 
 use crate::{
-    connection::Handle,
+    handle::Handle,
     metrics::{self, Metrics},
     shutdown::Phase,
 };

@@ -19,15 +19,24 @@ pub(crate) const CAUSES: usize = 50;
 /// The longest message of one cause, in characters.
 pub(crate) const CAUSE_CHARS: usize = 1024;
 
-/// The longest warning, in characters. The API server cuts longer ones once all exceed [`WARNINGS_BYTES`]
-/// (<https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#response>).
+/// The longest warning, in characters: what fits a line of a terminal or two. The API server cuts warnings at 256
+/// once those of a request exceed [`WARNINGS_BYTES`] (k8s.io/apiserver, `pkg/endpoints/filters/warning.go`).
 pub(crate) const WARNING_CHARS: usize = 120;
 
-/// All warnings of one review together, in bytes; the API server drops what is beyond.
+/// All warnings of one review together, in bytes. The API server counts characters, and drops what is beyond as many.
 pub(crate) const WARNINGS_BYTES: usize = 4096;
 
-/// How long the live reads of one review may take together.
-pub(crate) const LIVE_READ: Duration = Duration::from_secs(1);
+/// How long the live reads of one review may take together: of a scale, the control plane and then what its rules look
+/// at. The manifests give a review at least three seconds, so that it is we who answer, and say why.
+pub(crate) const LIVE_READS: Duration = Duration::from_secs(1);
+
+/// The largest answer of the API server to a live read, in bytes.
+pub(crate) const ANSWER_BYTES: usize = 16 * MIB;
+
+/// Bytes of all answers to live reads being held at one time.
+pub(crate) const ANSWERS_BYTES: usize = 32 * MIB;
+
+const MIB: usize = 1024 * 1024;
 
 /// What clients may take.
 #[derive(Clone, Debug)]
@@ -44,18 +53,18 @@ pub struct Limits {
     pub refused_connections: usize,
     /// From the first byte of a TLS handshake to its last.
     pub handshake: Duration,
-    /// From the first byte of a request's head to its last.
+    /// From the first byte of a request's head to its last; for the first request of a connection, from the end of the
+    /// handshake.
     pub head: Duration,
     /// From the end of the head to the end of the body.
     pub body: Duration,
-    /// Between two requests. Above the 90 s of Go's HTTP client (`IdleConnTimeout`), so that the API server closes
+    /// Between two requests of a connection. Above the 90 s of Go's HTTP client (`IdleConnTimeout`), so that the API server closes
     /// first: a review that meets a closing connection is lost, for Go does not send a POST twice.
     pub idle: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        const MIB: usize = 1024 * 1024;
         Self {
             body_bytes: 7 * MIB,
             buffered_bytes: 64 * MIB,

@@ -16,7 +16,8 @@ use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
 use crate::{
-    connection::{self, Handle},
+    connection,
+    handle::Handle,
     limits::Limits,
     metrics::Connections,
     shutdown::{self, Phase},

@@ -12,8 +12,8 @@ use prometheus_client::{
 use tokio::time::Instant;
 
 use crate::{
-    admission::Hook,
     decision::{Decision, Outcome, UNDECODABLE},
+    hook::Hook,
 };
 
 /// The content type of what [`Metrics::encode`] writes.

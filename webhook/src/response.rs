@@ -15,6 +15,7 @@ use crate::{
     decision::{Cause, Decision, Invalid, Outcome, Refusal},
     limits::{CAUSE_CHARS, CAUSES, WARNING_CHARS, WARNINGS_BYTES},
     review::{API_VERSION, KIND},
+    shorten::shorten,
 };
 
 #[derive(Serialize)]
@@ -184,6 +185,8 @@ fn audit_annotations(decision: &Decision) -> BTreeMap<&'static str, String> {
     .collect()
 }
 
+/// The most severe first, for there is room for some thirty: what was not done as it was asked for, then what rules
+/// found.
 fn warnings(decision: &Decision) -> Vec<String> {
     let by_rules = decision.warned.iter().map(|cause| {
         let text = format!("{}: {}", cause.field, cause.message);
@@ -195,8 +198,8 @@ fn warnings(decision: &Decision) -> Vec<String> {
         .map(|note| one_line(&shorten(note, WARNING_CHARS, "")));
     let mut room = WARNINGS_BYTES;
     let mut left_out = 0_usize;
-    let mut warnings: Vec<String> = by_rules
-        .chain(notes)
+    let mut warnings: Vec<String> = notes
+        .chain(by_rules)
         .filter(|warning| {
             // Room for the line that says how many were left out stays free.
             match room.checked_sub(warning.len()) {
@@ -212,7 +215,7 @@ fn warnings(decision: &Decision) -> Vec<String> {
         })
         .collect();
     if left_out > 0 {
-        warnings.push(format!("{left_out} more warnings are not shown"));
+        warnings.push(format!("{left_out} more warnings: kubectl kcp lint shows them"));
     }
     warnings
 }
@@ -220,15 +223,6 @@ fn warnings(decision: &Decision) -> Vec<String> {
 /// The API server drops a warning with a control character: it becomes an HTTP header.
 fn one_line(text: &str) -> String {
     text.replace(char::is_control, " ")
-}
-
-/// `text` in at most `limit` characters; what is cut off shows as `…`, and `tail` is kept.
-pub(crate) fn shorten<'a>(text: &'a str, limit: usize, tail: &str) -> Cow<'a, str> {
-    if text.chars().nth(limit).is_none() {
-        return Cow::Borrowed(text);
-    }
-    let kept = limit.saturating_sub(tail.chars().count() + 1);
-    Cow::Owned(text.chars().take(kept).chain(['…']).chain(tail.chars()).collect())
 }
 
 #[cfg(test)]

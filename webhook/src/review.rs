@@ -6,7 +6,7 @@ use kcp_rules::api::Text;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::{limits::QUOTED_CHARS, response::shorten};
+use crate::{limits::QUOTED_CHARS, shorten::shorten};
 
 /// The only version that we register for, and take.
 pub(crate) const API_VERSION: &str = "admission.k8s.io/v1";

@@ -11,18 +11,23 @@ use hyper::{
     body::{Body, Bytes, Incoming},
     header::{self, HeaderMap, HeaderValue},
 };
-use tokio::sync::{Semaphore, watch};
+use tokio::{
+    sync::{Semaphore, watch},
+    time::Instant,
+};
 use tracing::{debug, info, warn};
 
 use crate::{
-    admission::{Admission, Hook},
+    admission::Admission,
     body::{self, Unread},
-    connection::Handle,
     decision::{Decision, Outcome, RefusalKind},
+    handle::Handle,
+    hook::Hook,
     limits::{CAUSES, Limits, NAME_CHARS},
     metrics::Metrics,
-    response::{self, shorten},
+    response,
     review::{self, Unreadable},
+    shorten::shorten,
     shutdown::Phase,
 };
 
@@ -113,7 +118,8 @@ impl Router {
             ));
         };
         let (_, body) = request.into_parts();
-        let body = body::read(body, self.limits.body_bytes, self.limits.body, &self.buffered)
+        let deadline = Instant::now() + self.limits.body;
+        let body = body::read(body, self.limits.body_bytes, deadline, &self.buffered)
             .await
             .map_err(|unread| self.unread(unread))?;
         let written = match review::read(body.as_bytes()) {

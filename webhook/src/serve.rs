@@ -12,7 +12,7 @@ use kcp_rules::{Operation, Scope, rule::Check, topics};
 use thiserror::Error;
 use tokio::{net::TcpListener, runtime, sync::watch, time};
 use tokio_rustls::TlsAcceptor;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::{
     admission::Admission,
@@ -26,6 +26,7 @@ use crate::{
     metrics::{Connections, Metrics},
     router::Router,
     shutdown::{Phase, Stop},
+    tasks::{EndedTask, Tasks},
     tls::{self, KeyPair, KeyPairError},
 };
 
@@ -71,6 +72,8 @@ pub enum Ended {
     TimedOut,
     /// It was asked to stop a second time.
     Aborted,
+    /// A part of it ended by itself; every review that had begun was answered if that was possible.
+    Failed,
 }
 
 /// Serves until SIGTERM or SIGINT.
@@ -91,7 +94,7 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, StartError> {
     runtime.shutdown_background();
     Ok(match ended {
         Ended::Drained => ExitCode::SUCCESS,
-        Ended::TimedOut | Ended::Aborted => ExitCode::FAILURE,
+        Ended::TimedOut | Ended::Aborted | Ended::Failed => ExitCode::FAILURE,
     })
 }
 
@@ -100,17 +103,17 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, StartError> {
 pub struct Server {
     secure: TcpListener,
     health: TcpListener,
+    /// What keeps the parts up to date.
+    tasks: Tasks,
     parts: Parts,
 }
 
 struct Parts {
     acceptor: TlsAcceptor,
-    key_pair: Arc<KeyPair>,
     cluster: Cluster,
     configuration: Arc<CurrentConfiguration>,
     metrics: Arc<Metrics>,
     limits: Limits,
-    reload_interval: Duration,
     shutdown_delay: Duration,
     drain_timeout: Duration,
 }
@@ -133,7 +136,10 @@ impl Server {
             metrics.clone(),
         )?);
         let cluster = Cluster::connect(arguments.kubeconfig.as_deref(), metrics.clone()).await?;
-        let configuration = CurrentConfiguration::load(arguments.configuration.as_deref(), metrics.clone())?;
+        let configuration = Arc::new(CurrentConfiguration::load(
+            arguments.configuration.as_deref(),
+            metrics.clone(),
+        )?);
         let acceptor = tls::acceptor(key_pair.clone())?;
         let address = arguments.bind_address;
         let open = async |port| {
@@ -141,17 +147,29 @@ impl Server {
                 .await
                 .map_err(|error| StartError::Listen { address, port, error })
         };
+        let (secure, health) = (
+            open(arguments.secure_port).await?,
+            open(arguments.health_port).await?,
+        );
+        let mut tasks = Tasks::default();
+        let interval = arguments.tls_reload_interval;
+        tasks.spawn("reload of the key pair", async move {
+            key_pair.keep_up(interval).await;
+        });
+        let current = configuration.clone();
+        tasks.spawn("reload of the configuration", async move {
+            current.keep_up().await;
+        });
         Ok(Self {
-            secure: open(arguments.secure_port).await?,
-            health: open(arguments.health_port).await?,
+            secure,
+            health,
+            tasks,
             parts: Parts {
                 acceptor,
-                key_pair,
                 cluster,
-                configuration: Arc::new(configuration),
+                configuration,
                 metrics,
                 limits,
-                reload_interval: arguments.tls_reload_interval,
                 shutdown_delay: arguments.shutdown_delay,
                 drain_timeout: arguments.drain_timeout,
             },
@@ -168,7 +186,8 @@ impl Server {
         self.health.local_addr()
     }
 
-    /// Serves until asked to stop.
+    /// Serves until asked to stop, or until a part of it ends by itself: better no server, which is started anew, than
+    /// one that serves an expired certificate or a configuration of yesterday.
     pub async fn run(self, mut stop: Stop) -> Ended {
         if let (Ok(secure), Ok(health)) = (self.secure_address(), self.health_address()) {
             info!(%secure, %health, "serving");
@@ -176,6 +195,7 @@ impl Server {
         let Self {
             secure,
             health,
+            mut tasks,
             parts,
         } = self;
         if !parts.cluster.has_access() {
@@ -187,49 +207,29 @@ impl Server {
             );
         }
         let (sender, phase) = watch::channel(Phase::Serving);
-        let reviews = Listener {
-            transport: Transport::Tls(parts.acceptor),
-            handler: Router::new(
-                Admission::new(parts.cluster.clone(), parts.configuration.clone()),
-                parts.metrics.clone(),
-                parts.limits.clone(),
-                phase.clone(),
-            ),
-            limits: parts.limits.clone(),
-            counters: parts.metrics.connections.clone(),
-            phase: phase.clone(),
-        };
-        let reviews = tokio::spawn(reviews.run(secure));
-        let probes = Listener {
-            transport: Transport::Plain,
-            handler: Health {
-                metrics: parts.metrics.clone(),
-                has_api_access: parts.cluster.has_access(),
-                phase,
-            },
-            limits: Limits {
-                connections: HEALTH_CONNECTIONS,
-                ..parts.limits
-            },
-            // Probes are not counted among the connections that matter.
-            counters: Connections::default(),
-            // Probes are answered to the very end: they say that it is coming.
-            phase: watch::channel(Phase::Serving).1,
-        };
-        let probes = tokio::spawn(probes.run(health));
-        let key_pair = parts.key_pair;
-        let configuration = parts.configuration;
-        let reload = tokio::spawn(async move {
-            tokio::join!(key_pair.keep_up(parts.reload_interval), configuration.keep_up());
-        });
+        tasks.spawn("probes", parts.probes(phase.clone()).run(health));
+        let mut reviews = tokio::spawn(parts.reviews(phase).run(secure));
 
-        let reason = stop.requested().await;
-        info!(reason, "stopping: not ready any more");
+        let failed = tokio::select! {
+            reason = stop.requested() => {
+                info!(reason, "stopping: not ready any more");
+                false
+            }
+            EndedTask { name, panicked } = tasks.ended() => {
+                error!(task = name, panicked, "a task that is not to end has ended; stopping: not ready any more");
+                true
+            }
+            ended = &mut reviews => {
+                error!(panicked = ended.is_err(), "reviews are not taken any more; stopped");
+                return Ended::Failed;
+            }
+        };
         sender.send_replace(Phase::Draining);
         let drain = async {
             time::sleep(parts.shutdown_delay).await;
             sender.send_replace(Phase::Closing);
             match time::timeout(parts.drain_timeout, reviews).await {
+                Ok(_) if failed => Ended::Failed,
                 Ok(_) => Ended::Drained,
                 Err(_) => Ended::TimedOut,
             }
@@ -241,10 +241,44 @@ impl Server {
                 Ended::Aborted
             }
         };
-        probes.abort();
-        reload.abort();
         info!(?ended, "stopped");
         ended
+    }
+}
+
+impl Parts {
+    fn reviews(&self, phase: watch::Receiver<Phase>) -> Listener<Router> {
+        Listener {
+            transport: Transport::Tls(self.acceptor.clone()),
+            handler: Router::new(
+                Admission::new(self.cluster.clone(), self.configuration.clone()),
+                self.metrics.clone(),
+                self.limits.clone(),
+                phase.clone(),
+            ),
+            limits: self.limits.clone(),
+            counters: self.metrics.connections.clone(),
+            phase,
+        }
+    }
+
+    fn probes(&self, phase: watch::Receiver<Phase>) -> Listener<Health> {
+        Listener {
+            transport: Transport::Plain,
+            handler: Health {
+                metrics: self.metrics.clone(),
+                has_api_access: self.cluster.has_access(),
+                phase,
+            },
+            limits: Limits {
+                connections: HEALTH_CONNECTIONS,
+                ..self.limits.clone()
+            },
+            // Probes are not counted among the connections that matter.
+            counters: Connections::default(),
+            // Probes are answered to the very end: they say that it is coming.
+            phase: watch::channel(Phase::Serving).1,
+        }
     }
 }
 
@@ -264,3 +298,6 @@ fn rules_of_the_cluster() -> Vec<&'static str> {
         .map(|rule| rule.id)
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args, ValueEnum};
 
-use super::parse_duration;
+use super::{parse_duration, parse_namespace};
 
 /// How long a request may take when `--request-timeout` says nothing. kubectl waits for ever.
 pub const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -22,7 +22,9 @@ pub struct Global {
     pub context: Option<String>,
 
     /// Name of the kubeconfig cluster to use
-    #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
+    // `lint` takes it without a name.
+    #[arg(long, global = true, value_name = "NAME", num_args = 0..=1, default_missing_value = "",
+          hide_short_help = true)]
     pub cluster: Option<String>,
 
     /// Name of the kubeconfig user to use
@@ -30,7 +32,7 @@ pub struct Global {
     pub user: Option<String>,
 
     /// Namespace to work in
-    #[arg(short, long, global = true, value_name = "NAME")]
+    #[arg(short, long, global = true, value_name = "NAME", value_parser = parse_namespace)]
     pub namespace: Option<String>,
 
     /// User to impersonate; a service account as system:serviceaccount:NAMESPACE:NAME
@@ -150,10 +152,22 @@ impl std::fmt::Debug for Token {
 mod tests {
     use std::time::Duration;
 
-    use clap::Parser as _;
+    use clap::{Parser, Subcommand};
 
     use super::{DEFAULT_REQUEST_TIMEOUT, Global};
-    use crate::arguments::Arguments;
+
+    #[derive(Parser)]
+    struct Arguments {
+        #[command(flatten)]
+        global: Global,
+        #[command(subcommand)]
+        _command: Command,
+    }
+
+    #[derive(Subcommand)]
+    enum Command {
+        Status,
+    }
 
     fn global(flags: &[&str]) -> Global {
         let arguments = ["kubectl-kcp", "status"].iter().chain(flags);

@@ -1,8 +1,6 @@
-//! The command line.
+//! What the arguments of all commands share: global flags, and how values are read.
 //!
-//! Each command's own arguments stand beside the command; what they share stands here.
-
-use clap::{Parser, Subcommand};
+//! Each command's own arguments stand beside the command.
 
 mod dry_run;
 pub mod duration;
@@ -13,72 +11,4 @@ pub mod name;
 pub use dry_run::DryRun;
 pub use duration::parse_duration;
 pub use global::Global;
-pub use name::parse_name;
-
-use crate::{
-    lint::LintArguments, pool::PoolArguments, rollout::RolloutArguments, rules::RulesArguments,
-    scale::ScaleArguments, status::StatusArguments,
-};
-
-/// Health, scale and rollout of Cluster API control planes, leases on cluster pools.
-#[derive(Debug, Parser)]
-#[command(name = "kubectl-kcp", version, max_term_width = 110, after_help = EXIT_CODES)]
-pub struct Arguments {
-    /// Flags that every command takes.
-    #[command(flatten)]
-    pub global: Global,
-    /// What to do.
-    #[command(subcommand)]
-    pub command: Command,
-}
-
-const EXIT_CODES: &str = "Exit codes:
-  0    it is so, or has been done
-  1    it is not so, or was refused: unhealthy, denied, blocked, exhausted, timed out
-  2    could not decide: usage, input and output, the API, permissions
-  130  interrupted";
-
-/// A command.
-#[derive(Debug, Subcommand)]
-pub enum Command {
-    /// Show control planes, their Machines and what is wrong with them
-    Status(StatusArguments),
-    /// Change the number of Machines of a control plane
-    Scale(ScaleArguments),
-    /// Replace all Machines of a control plane, or follow that
-    Rollout(RolloutArguments),
-    /// Lease and release the customizations of a cluster pool
-    Pool(PoolArguments),
-    /// Put manifests to the admission rules, without a cluster
-    Lint(LintArguments),
-    /// List the admission rules, or explain one
-    Rules(RulesArguments),
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::CommandFactory as _;
-
-    use super::Arguments;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        Arguments::command().debug_assert();
-    }
-
-    #[test]
-    fn every_argument_has_help() {
-        fn check(command: &clap::Command) {
-            for argument in command.get_arguments() {
-                assert!(
-                    argument.get_help().is_some(),
-                    "{} {}",
-                    command.get_name(),
-                    argument.get_id()
-                );
-            }
-            command.get_subcommands().for_each(check);
-        }
-        check(&Arguments::command());
-    }
-}
+pub use name::{parse_cluster_pool, parse_control_plane, parse_namespace, parse_object_name};

@@ -1,41 +1,100 @@
-//! Names of objects as kubectl takes them: `NAME` or `KIND/NAME`.
+//! Names of objects as kubectl takes them: `NAME` or `KIND/NAME`. What is let through is safe in a URL.
 
-/// What a `KubeadmControlPlane` may be called before the slash. Cluster API gives it the short name `kcp`.
-const CONTROL_PLANE_KINDS: &[&str] = &["kcp", "kubeadmcontrolplane", "kubeadmcontrolplanes"];
+use kcp_rules::syntax::{is_dns1123_label, is_dns1123_subdomain};
+
+/// A kind, as it may be written before the slash.
+struct NamedKind {
+    /// In messages.
+    title: &'static str,
+    /// What to write instead of another kind.
+    example: &'static str,
+    group: &'static str,
+    /// Singular, plural and short name.
+    names: [&'static str; 3],
+}
+
+/// Cluster API gives it the short name `kcp`.
+const CONTROL_PLANE: NamedKind = NamedKind {
+    title: "a control plane",
+    example: "kcp/NAME",
+    group: "controlplane.cluster.x-k8s.io",
+    names: ["kubeadmcontrolplane", "kubeadmcontrolplanes", "kcp"],
+};
+
+/// Hive gives it the short name `cp`.
+const CLUSTER_POOL: NamedKind = NamedKind {
+    title: "a cluster pool",
+    example: "clusterpool/NAME",
+    group: "hive.openshift.io",
+    names: ["clusterpool", "clusterpools", "cp"],
+};
+
+impl NamedKind {
+    fn parse(&self, text: &str) -> Result<String, String> {
+        let Some((kind, name)) = text.split_once('/') else {
+            return parse_object_name(text);
+        };
+        let kind = kind.to_ascii_lowercase();
+        let plain = kind
+            .strip_suffix(self.group)
+            .and_then(|kind| kind.strip_suffix('.'))
+            .unwrap_or(&kind);
+        if self.names.contains(&plain) {
+            return parse_object_name(name);
+        }
+        let Self { title, example, .. } = self;
+        Err(format!("{kind} is not {title}: write NAME or {example}"))
+    }
+}
 
 /// Parses the name of a control plane: `NAME`, `kcp/NAME`, `kubeadmcontrolplane/NAME`, the group after a dot or not.
 ///
 /// # Errors
 /// One sentence on what is wrong.
-pub fn parse_name(text: &str) -> Result<String, String> {
-    let name = match text.split_once('/') {
-        None => text,
-        Some((kind, name)) => {
-            let kind = kind.to_ascii_lowercase();
-            let plain = kind
-                .strip_suffix(".controlplane.cluster.x-k8s.io")
-                .unwrap_or(&kind);
-            if !CONTROL_PLANE_KINDS.contains(&plain) {
-                return Err(format!("{kind} is not a control plane: write NAME or kcp/NAME"));
-            }
-            name
-        }
-    };
-    let valid = !name.is_empty()
-        && name.len() <= 253
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'.');
-    if valid {
-        Ok(name.to_owned())
-    } else {
-        Err("a name has lower case letters, digits, '-' and '.'".to_owned())
+pub fn parse_control_plane(text: &str) -> Result<String, String> {
+    CONTROL_PLANE.parse(text)
+}
+
+/// Parses the name of a cluster pool: `NAME`, `cp/NAME`, `clusterpool/NAME`, the group after a dot or not.
+///
+/// # Errors
+/// One sentence on what is wrong.
+pub fn parse_cluster_pool(text: &str) -> Result<String, String> {
+    CLUSTER_POOL.parse(text)
+}
+
+/// Parses the name of an object.
+///
+/// # Errors
+/// One sentence on what is wrong.
+pub fn parse_object_name(text: &str) -> Result<String, String> {
+    if is_dns1123_subdomain(text.as_bytes()) {
+        return Ok(text.to_owned());
     }
+    Err(
+        "a name has at most 253 lower case letters, digits, '-' and '.', and each part between dots begins and ends \
+         with a letter or digit"
+            .to_owned(),
+    )
+}
+
+/// Parses the name of a namespace.
+///
+/// # Errors
+/// One sentence on what is wrong.
+pub fn parse_namespace(text: &str) -> Result<String, String> {
+    if is_dns1123_label(text.as_bytes()) {
+        return Ok(text.to_owned());
+    }
+    Err(
+        "a namespace has at most 63 lower case letters, digits and '-', and begins and ends with a letter or digit"
+            .to_owned(),
+    )
 }
 
 #[cfg(test)]
 mod tests {
-    use super::parse_name;
+    use super::{parse_cluster_pool, parse_control_plane, parse_namespace};
 
     #[test]
     fn accepts_a_name_with_or_without_its_kind() {
@@ -46,23 +105,68 @@ mod tests {
             "KubeadmControlPlane/c1-cp",
             "kubeadmcontrolplanes.controlplane.cluster.x-k8s.io/c1-cp",
         ] {
-            assert_eq!(parse_name(text).as_deref(), Ok("c1-cp"), "{text}");
+            assert_eq!(parse_control_plane(text).as_deref(), Ok("c1-cp"), "{text}");
+        }
+        for text in [
+            "p.1",
+            "cp/p.1",
+            "clusterpool/p.1",
+            "ClusterPool/p.1",
+            "clusterpools.hive.openshift.io/p.1",
+        ] {
+            assert_eq!(parse_cluster_pool(text).as_deref(), Ok("p.1"), "{text}");
         }
     }
 
     #[test]
-    fn rejects_other_kinds_and_impossible_names() {
+    fn rejects_other_kinds() {
+        assert_eq!(
+            parse_control_plane("Pod/c1"),
+            Err("pod is not a control plane: write NAME or kcp/NAME".to_owned())
+        );
+        assert_eq!(
+            parse_cluster_pool("cdc/p"),
+            Err("cdc is not a cluster pool: write NAME or clusterpool/NAME".to_owned())
+        );
         for text in [
-            "pod/c1",
-            "kcp/",
+            "kcphive.openshift.io/a",
+            "kcp.hive.openshift.io/a",
+            "cp.controlplane.cluster.x-k8s.io/a",
+        ] {
+            assert!(parse_control_plane(text).is_err(), "{text}");
+            assert!(parse_cluster_pool(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn rejects_impossible_names() {
+        for name in [
             "",
-            "a/b/c",
+            ".",
+            "..",
+            "../c1",
+            "a/b",
+            "a..b",
+            "-a",
+            "a-",
             "C1",
             "c1?x=y",
-            "../c1",
+            "..%2f",
             "c1\u{1b}[31m",
+            &"a".repeat(254),
         ] {
-            assert!(parse_name(text).is_err(), "{text}");
+            assert!(parse_control_plane(name).is_err(), "{name}");
+            assert!(parse_control_plane(&format!("kcp/{name}")).is_err(), "{name}");
+            assert!(parse_cluster_pool(name).is_err(), "{name}");
+            assert!(parse_cluster_pool(&format!("cp/{name}")).is_err(), "{name}");
+            assert!(parse_namespace(name).is_err(), "{name}");
         }
+    }
+
+    #[test]
+    fn a_namespace_has_no_dots() {
+        assert_eq!(parse_namespace("kube-system").as_deref(), Ok("kube-system"));
+        assert!(parse_namespace("a.b").is_err());
+        assert!(parse_namespace(&"a".repeat(64)).is_err());
     }
 }

@@ -32,10 +32,16 @@ impl Error {
                         server,
                         cause: "the credential plugin failed".to_owned(),
                     }
-                } else if chain(&other).any(|cause| find::<rustls::Error>(cause).is_some()) {
-                    Self::Tls { server, cause }
                 } else if matches!(other, kube::Error::BuildRequest(_)) {
                     Self::Other { action, cause }
+                } else if !is_before_sending(&other) {
+                    Self::NoAnswer {
+                        action: Box::new(action),
+                        server,
+                        cause,
+                    }
+                } else if chain(&other).any(|cause| find::<rustls::Error>(cause).is_some()) {
+                    Self::Tls { server, cause }
                 } else {
                     Self::Unreachable { server, cause }
                 }
@@ -44,11 +50,18 @@ impl Error {
     }
 
     fn answer(status: Box<Status>, action: Action, server: String) -> Self {
-        let by_admission = status.message.starts_with("admission webhook")
-            || status.message.contains("ValidatingAdmissionPolicy");
+        // Before the code: whoever refuses a write chooses one.
+        match admission(&status.message) {
+            Some(Admission::Denied) => return Self::Rejected { action, status },
+            Some(Admission::Failed) => {
+                let message = status.message;
+                return Self::AdmissionFailed { action, message };
+            }
+            None => {}
+        }
         match status.code {
             401 => Self::Unauthorized { server },
-            403 if !by_admission => Self::Forbidden {
+            403 => Self::Forbidden {
                 action,
                 user: quoted_after(&status.message, "User "),
             },
@@ -62,9 +75,10 @@ impl Error {
                 server,
             },
             409 => Self::Conflict { action },
-            400 | 403 | 422 => Self::Rejected { action, status },
-            429 | 503 | 504 => Self::Busy {
+            400 | 422 => Self::Rejected { action, status },
+            code @ (429 | 503 | 504) => Self::Busy {
                 action: Box::new(action),
+                code,
                 retry_after: status
                     .details
                     .as_ref()
@@ -96,6 +110,36 @@ impl Error {
             server: server.to_owned(),
             cause,
         }
+    }
+}
+
+/// Whether there was no connection yet: the request has not left us.
+fn is_before_sending(error: &kube::Error) -> bool {
+    chain(error)
+        .find_map(find::<hyper_util::client::legacy::Error>)
+        .is_some_and(hyper_util::client::legacy::Error::is_connect)
+}
+
+/// How the writes of an object were stopped before they were stored.
+enum Admission {
+    /// A webhook or a policy says no.
+    Denied,
+    /// A webhook that has to be asked did not answer.
+    Failed,
+}
+
+/// Known by the API server's words alone: its Status has no field for it (k8s.io/apiserver,
+/// `pkg/admission/plugin/webhook/errors/statuserror.go`, `pkg/admission/plugin/policy/validating/dispatcher.go`,
+/// `pkg/admission/plugin/webhook/validating/dispatcher.go`).
+fn admission(message: &str) -> Option<Admission> {
+    let by_webhook = message.starts_with("admission webhook \"") && message.contains("\" denied the request");
+    let by_policy = message.contains("AdmissionPolicy '") && message.contains("' denied request");
+    if by_webhook || by_policy {
+        Some(Admission::Denied)
+    } else if message.starts_with("Internal error occurred: failed calling webhook ") {
+        Some(Admission::Failed)
+    } else {
+        None
     }
 }
 
@@ -141,7 +185,12 @@ fn quoted_after(message: &str, before: &str) -> Option<String> {
 mod tests {
     use std::io;
 
+    use hyper_util::{
+        client::legacy,
+        rt::{TokioExecutor, TokioIo},
+    };
     use kube::core::{Status, response::StatusDetails};
+    use tokio::{io::AsyncReadExt as _, net::UnixStream};
 
     use super::{Error, root_cause};
     use crate::cluster::{Action, KUBEADM_CONTROL_PLANE};
@@ -175,13 +224,28 @@ mod tests {
     }
 
     #[test]
-    fn a_webhook_that_says_403_is_no_missing_permission() {
-        let error = classify(status(
-            403,
-            "Forbidden",
-            "admission webhook \"w\" denied the request: no",
-        ));
-        assert!(matches!(error, Error::Rejected { .. }), "{error:?}");
+    fn a_refusal_by_admission_is_one_whatever_its_code() {
+        let webhook = "admission webhook \"w\" denied the request: no";
+        let silent = "admission webhook \"w\" denied the request without explanation";
+        let policy = "kubeadmcontrolplanes.controlplane.cluster.x-k8s.io \"c1\" is forbidden: \
+                      ValidatingAdmissionPolicy 'p' with binding 'b' denied request: failed expression: false";
+        for message in [webhook, silent, policy] {
+            for code in [0, 400, 401, 403, 404, 409, 422, 429, 500, 503, 504] {
+                let error = classify(status(code, "Whatever", message));
+                assert!(
+                    matches!(&error, Error::Rejected { status, .. } if status.message == message),
+                    "{code} {message}: {error:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_webhook_that_does_not_answer_refuses_nothing() {
+        let message = "Internal error occurred: failed calling webhook \"w\": failed to call webhook: Post \
+                       \"https://w/?timeout=5s\": admission webhook \"w\" denied the request: EOF";
+        let error = classify(status(500, "InternalError", message));
+        assert!(matches!(error, Error::AdmissionFailed { .. }), "{error:?}");
     }
 
     #[test]
@@ -196,10 +260,30 @@ mod tests {
         assert!(matches!(classify(kind), Error::NotServed { .. }));
     }
 
+    /// What the client library makes of a connector's outcome.
+    fn request_through(
+        connect: impl Fn() -> io::Result<UnixStream> + Clone + Send + Sync + 'static,
+    ) -> Error {
+        let connector =
+            tower::service_fn(move |_: http::Uri| std::future::ready(connect().map(TokioIo::new)));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let error = runtime.expect("a runtime").block_on(async {
+            let http = legacy::Client::builder(TokioExecutor::new()).build(connector);
+            let client = kube::Client::new(http, "default");
+            let request = http::Request::get("http://s/apis").body(Vec::new());
+            client.request_text(request.expect("a request")).await
+        });
+        classify(error.expect_err("fails"))
+    }
+
     #[test]
     fn no_connection_names_the_server() {
-        let refused = io::Error::new(io::ErrorKind::ConnectionRefused, "Connection refused");
-        let error = classify(kube::Error::Service(Box::new(refused)));
+        let error = request_through(|| {
+            Err(io::Error::new(
+                io::ErrorKind::ConnectionRefused,
+                "Connection refused",
+            ))
+        });
         assert_eq!(
             error.to_string(),
             "cannot reach the API server at https://s:6443/: connection refused"
@@ -208,11 +292,26 @@ mod tests {
 
     #[test]
     fn no_trust_is_told_from_no_connection() {
-        let tls = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
         // hyper-rustls wraps what tokio-rustls has wrapped.
-        let tls = io::Error::other(io::Error::other(tls));
-        let error = classify(kube::Error::Service(Box::new(tls)));
+        let error = request_through(|| {
+            let tls = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
+            Err(io::Error::other(io::Error::other(tls)))
+        });
         assert!(matches!(error, Error::Tls { .. }), "{error:?}");
+    }
+
+    #[test]
+    fn a_connection_that_breaks_is_no_answer() {
+        let error = request_through(|| {
+            let (ours, mut theirs) = UnixStream::pair()?;
+            tokio::spawn(async move { theirs.read_u8().await });
+            Ok(ours)
+        });
+        assert!(matches!(error, Error::NoAnswer { .. }), "{error:?}");
+
+        let tls = rustls::Error::AlertReceived(rustls::AlertDescription::InternalError);
+        let error = classify(kube::Error::Service(Box::new(io::Error::other(tls))));
+        assert!(matches!(error, Error::NoAnswer { .. }), "{error:?}");
     }
 
     #[test]

@@ -12,7 +12,10 @@ use kube::{
 };
 
 use super::{Action, Error, kubeconfig, proxy};
-use crate::{arguments::Global, terminal::Terminal};
+use crate::{
+    arguments::{Global, parse_namespace},
+    terminal::Terminal,
+};
 
 /// A server that does not complete a TCP and TLS handshake in this time is not there.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -57,10 +60,10 @@ impl Connection {
         config.read_timeout = global.request_timeout();
         config.reset_reader_on_write = true;
         let server = shown(&config.cluster_url);
-        let namespace = global
-            .namespace
-            .clone()
-            .unwrap_or_else(|| config.default_namespace.clone());
+        let namespace = match &global.namespace {
+            Some(namespace) => namespace.clone(),
+            None => namespace_of(&config)?,
+        };
         let client = Client::try_from(config).map_err(|error| Error::client(&error, &server))?;
         Ok(Self {
             client,
@@ -128,6 +131,14 @@ impl Connection {
     }
 }
 
+/// The context's or the pod's. It becomes a part of URLs, and nobody has looked at it yet.
+fn namespace_of(config: &Config) -> Result<String, Error> {
+    let namespace = &config.default_namespace;
+    parse_namespace(namespace).map_err(|why| Error::Configuration {
+        cause: format!("its namespace is {namespace:?}, but {why}"),
+    })
+}
+
 /// A URL without what may be secret in it: a user and a password, a query.
 fn shown(url: &http::Uri) -> String {
     let scheme = url.scheme_str().unwrap_or("https");
@@ -179,7 +190,22 @@ fn from_pod(global: &Global) -> Result<Config, Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::shown;
+    use kube::Config;
+
+    use super::{namespace_of, shown};
+
+    #[test]
+    fn a_context_cannot_lead_out_of_its_namespace() {
+        let mut config = Config::new("https://s".parse().expect("a URL"));
+        config.default_namespace = "team-a".to_owned();
+        assert_eq!(namespace_of(&config).expect("a namespace"), "team-a");
+        config.default_namespace = "..".to_owned();
+        assert_eq!(
+            namespace_of(&config).expect_err("none").to_string(),
+            "the cluster's configuration cannot be used: its namespace is \"..\", but a namespace has at most 63 \
+             lower case letters, digits and '-', and begins and ends with a letter or digit"
+        );
+    }
 
     #[test]
     fn a_url_is_shown_without_its_secrets() {

@@ -55,7 +55,7 @@ pub enum Error {
         /// Without the output of a credential plugin: that holds secrets.
         cause: String,
     },
-    /// No connection.
+    /// No connection: nothing was sent.
     #[error("cannot reach the API server at {server}: {cause}")]
     Unreachable {
         /// URL.
@@ -63,9 +63,19 @@ pub enum Error {
         /// The innermost cause.
         cause: String,
     },
-    /// No trust.
+    /// No trust: nothing was sent.
     #[error("cannot make a secure connection to {server}: {cause}")]
     Tls {
+        /// URL.
+        server: String,
+        /// The innermost cause.
+        cause: String,
+    },
+    /// The connection broke, or what came through it is no answer.
+    #[error("cannot {action}: no answer from {server}: {cause}")]
+    NoAnswer {
+        /// What was asked.
+        action: Box<Action>,
         /// URL.
         server: String,
         /// The innermost cause.
@@ -117,6 +127,14 @@ pub enum Error {
         /// What was asked.
         action: Action,
     },
+    /// Others have written each time between our read and our write.
+    #[error("cannot {goal}: others changed it at each of {attempts} attempts")]
+    Contended {
+        /// What is wanted: `scale c1-cp`.
+        goal: String,
+        /// How often we have tried.
+        attempts: usize,
+    },
     /// A write without an answer: it may have been made.
     #[error("it is not known whether the change was made")]
     OutcomeUnknown {
@@ -132,11 +150,21 @@ pub enum Error {
         /// The whole refusal.
         status: Box<Status>,
     },
+    /// A webhook that has to be asked before the server stores does not answer: nothing was written.
+    #[error("cannot {action}: {message}")]
+    AdmissionFailed {
+        /// What was asked.
+        action: Action,
+        /// The server's words.
+        message: String,
+    },
     /// 429, 503 or 504: later, perhaps.
     #[error("cannot {action}: the server is busy: {message}")]
     Busy {
         /// What was asked.
         action: Box<Action>,
+        /// HTTP status.
+        code: u16,
         /// The server's words.
         message: String,
         /// When to come back, if the server says so.
@@ -197,17 +225,28 @@ impl Error {
             Self::NotServed { product, .. } => {
                 format!("is this the right context? {product} is not installed there")
             }
+            Self::AdmissionFailed { .. } => {
+                "nothing was written: the webhook's server has to answer first; see: \
+                 kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations"
+                    .to_owned()
+            }
             Self::OutcomeUnknown { .. } => "look with: kubectl kcp status".to_owned(),
+            Self::Contended { .. } => "try again".to_owned(),
             Self::Conflict { .. } => "look at it again, and repeat the command".to_owned(),
             _ => return None,
         })
     }
 
-    /// Whether it may pass by itself: a server that restarts is away, refuses or is busy for a while.
+    /// Whether it may pass by itself: a server that restarts, or whose etcd elects a leader, is away, breaks off, fails
+    /// or is busy for a while.
     pub const fn may_pass(&self) -> bool {
         matches!(
             self,
-            Self::Unreachable { .. } | Self::Timeout { .. } | Self::Busy { .. }
+            Self::Unreachable { .. }
+                | Self::NoAnswer { .. }
+                | Self::Timeout { .. }
+                | Self::Busy { .. }
+                | Self::Answer { code: 500.., .. }
         )
     }
 
@@ -245,9 +284,30 @@ fn without_secrets(error: &KubeconfigError) -> String {
 
 #[cfg(test)]
 mod tests {
-    use kube::config::Kubeconfig;
+    use kube::{config::Kubeconfig, core::Status};
 
     use super::Error;
+    use crate::cluster::{Action, KUBEADM_CONTROL_PLANE};
+
+    #[test]
+    fn what_a_server_says_while_it_restarts_may_pass() {
+        for (code, may_pass) in [
+            (500, true),
+            (502, true),
+            (503, true),
+            (504, true),
+            (429, true),
+            (400, false),
+            (401, false),
+            (403, false),
+            (404, false),
+        ] {
+            let status = Status::failure("no", "Reason").with_code(code).boxed();
+            let action = Action::new("get", &KUBEADM_CONTROL_PLANE.at("v1beta2"));
+            let error = Error::request(kube::Error::Api(status), &action, "https://s");
+            assert_eq!(error.may_pass(), may_pass, "{code}: {error:?}");
+        }
+    }
 
     #[test]
     fn a_broken_kubeconfig_is_not_quoted() {

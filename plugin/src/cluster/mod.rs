@@ -8,9 +8,11 @@ mod error;
 mod kubeconfig;
 mod proxy;
 mod request;
+mod written;
 
 pub use action::Action;
 pub use connection::Connection;
 pub use discovery::{CLUSTER, KUBEADM_CONTROL_PLANE, Kind, MACHINE, Served};
 pub use error::Error;
 pub use request::Write;
+pub use written::Written;

@@ -1,6 +1,7 @@
 //! Requests for objects, decoded into types of our own: small ones for reading, plain JSON patches for writing.
 
 use http::Request as HttpRequest;
+use kcp_rules::syntax::is_dns1123_subdomain;
 use kube::{
     Resource as _,
     api::{DynamicObject, GetParams, ListParams, Patch, PatchParams},
@@ -9,7 +10,10 @@ use kube::{
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::{Action, Connection, Error};
+use super::{
+    Action, Connection, Error,
+    written::{Written, written},
+};
 
 /// Objects a page: kubectl's number.
 const PAGE: u32 = 500;
@@ -58,6 +62,7 @@ impl Connection {
         name: &str,
     ) -> Result<String, Error> {
         let action = Action::new("get", resource).in_namespace(namespace).named(name);
+        safe_in_url(&action)?;
         let requests = Request::new(DynamicObject::url_path(resource, Some(namespace)));
         self.read(&action, || async {
             let request = requests
@@ -117,13 +122,12 @@ impl Connection {
         }
     }
 
-    /// Patches one object and returns what the server made of it. Sent once: a patch whose outcome is unknown is not
-    /// sent again.
+    /// Patches one object. Sent once: whether to send it again is for the caller, who knows what it changes.
     ///
     /// # Errors
-    /// As [`Connection::call`]; [`Error::Conflict`] when the object has changed, [`Error::Rejected`] when the server
-    /// or a webhook refuses the patch.
-    pub async fn patch(&self, write: &Write<'_>) -> Result<Value, Error> {
+    /// As [`Connection::call`], when nothing is stored: [`Error::Rejected`] when the server or a webhook refuses the
+    /// patch.
+    pub async fn patch(&self, write: &Write<'_>) -> Result<Written, Error> {
         let Write {
             resource,
             namespace,
@@ -131,6 +135,7 @@ impl Connection {
             ..
         } = *write;
         let mut action = Action::new("patch", resource).in_namespace(namespace).named(name);
+        safe_in_url(&action)?;
         let parameters = PatchParams {
             dry_run: write.dry_run,
             field_manager: Some(write.field_manager.to_owned()),
@@ -145,11 +150,44 @@ impl Connection {
             }
             None => requests.patch(name, &parameters, &patch),
         };
-        self.call(&action, async {
+        let answer = self.call(&action, async {
             self.client
-                .request(request.map_err(kube::Error::BuildRequest)?)
+                .request::<Value>(request.map_err(kube::Error::BuildRequest)?)
                 .await
-        })
-        .await
+        });
+        written(answer.await, write.dry_run)
+    }
+}
+
+/// A name may come from another object, where nobody has looked at it: `..` would lead to another path.
+fn safe_in_url(action: &Action) -> Result<(), Error> {
+    let mut names = action.namespace.iter().chain(&action.name);
+    match names.find(|name| !is_dns1123_subdomain(name.as_bytes())) {
+        None => Ok(()),
+        Some(name) => Err(Error::Other {
+            cause: format!("{name:?} is no name of an object"),
+            action: action.clone(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::safe_in_url;
+    use crate::cluster::{Action, CLUSTER};
+
+    #[test]
+    fn no_name_leads_to_another_path() {
+        let get = |namespace: &str, name: &str| {
+            let action = Action::new("get", &CLUSTER.at("v1beta2"));
+            safe_in_url(&action.in_namespace(namespace).named(name)).map_err(|error| error.to_string())
+        };
+        assert_eq!(get("team-a", "c.1"), Ok(()));
+        assert_eq!(
+            get("team-a", "../../secrets/x"),
+            Err("cannot get clusters \"../../secrets/x\" in namespace \"team-a\": \"../../secrets/x\" is no name of \
+                 an object".to_owned())
+        );
+        assert!(get("..", "c1").is_err());
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use kcp_rules::view::Cluster;
 use kube::core::ApiResource;
 
 use super::{
@@ -91,20 +92,20 @@ impl<'c> Reader<'c> {
         ))
     }
 
-    /// Whether the Cluster of a control plane is paused.
+    /// The Cluster of a control plane; none when there is none.
     ///
     /// # Errors
-    /// When the Cluster cannot be read. One that does not exist is not paused.
-    pub async fn cluster_is_paused(&self, control_plane: &ControlPlane) -> Result<bool, Error> {
+    /// When it cannot be read.
+    pub async fn cluster(&self, control_plane: &ControlPlane) -> Result<Option<Cluster>, Error> {
         let Some(name) = &control_plane.cluster else {
-            return Ok(false);
+            return Ok(None);
         };
         let cluster = self
             .connection
             .get::<WireCluster>(&self.clusters, &control_plane.namespace, name);
         match cluster.await {
-            Ok(cluster) => Ok(cluster.paused()),
-            Err(Error::NotFound { .. }) => Ok(false),
+            Ok(cluster) => Ok(Some(cluster.into())),
+            Err(Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }

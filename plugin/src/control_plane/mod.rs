@@ -4,12 +4,10 @@
 //! - [`wire`]: objects as the API server sends them, in either API version
 //! - [`model`]: what we keep of them, the same for both versions
 //! - [`fetch`]: the reading
-//! - [`send`]: the writing
 
 pub mod condition;
 pub mod fetch;
 pub mod model;
-pub mod send;
 mod wire;
 
 #[cfg(test)]
@@ -18,7 +16,6 @@ pub(crate) mod example;
 pub use condition::{Condition, ConditionStatus, find};
 pub use fetch::Reader;
 pub use model::{ControlPlane, Machine, Snapshot};
-pub use send::{Outcome, send};
 
 /// Labels that Cluster API puts on every Machine of a control plane.
 pub mod label {

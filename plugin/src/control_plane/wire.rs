@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use kcp_rules::view::Cluster;
 use serde::Deserialize;
 
 use super::{
@@ -260,21 +261,34 @@ impl From<WireMachine> for Machine {
     }
 }
 
-/// A Cluster: whether it pauses what belongs to it.
 #[derive(Deserialize)]
 pub(super) struct WireCluster {
+    metadata: Metadata,
+    #[serde(default)]
     spec: ClusterSpec,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct ClusterSpec {
     #[serde(default)]
     paused: bool,
+    control_plane_ref: Option<ControlPlaneReference>,
 }
 
-impl WireCluster {
-    pub(super) const fn paused(&self) -> bool {
-        self.spec.paused
+#[derive(Deserialize)]
+struct ControlPlaneReference {
+    name: Option<String>,
+}
+
+impl From<WireCluster> for Cluster {
+    fn from(WireCluster { metadata, spec }: WireCluster) -> Self {
+        Self {
+            name: metadata.name,
+            paused: spec.paused,
+            deleting: metadata.deletion_timestamp.is_some(),
+            control_plane: spec.control_plane_ref.and_then(|reference| reference.name),
+        }
     }
 }
 
@@ -282,7 +296,31 @@ impl WireCluster {
 mod tests {
     use serde_json::json;
 
-    use super::{ControlPlane, Machine, WireControlPlane, WireMachine};
+    use super::{Cluster, ControlPlane, Machine, WireCluster, WireControlPlane, WireMachine};
+
+    #[test]
+    fn a_cluster_is_what_rules_see() {
+        let decode = |value| serde_json::from_value::<WireCluster>(value).map(Cluster::from);
+        let cluster = json!({
+            "metadata": {"name": "c1", "deletionTimestamp": "2026-08-21T10:00:00Z"},
+            "spec": {"paused": true, "controlPlaneRef": {"kind": "KubeadmControlPlane", "name": "c1-cp"}}
+        });
+        let seen = Cluster {
+            name: "c1".to_owned(),
+            paused: true,
+            deleting: true,
+            control_plane: Some("c1-cp".to_owned()),
+        };
+        assert_eq!(decode(cluster).expect("a Cluster"), seen);
+        let bare = Cluster {
+            name: "c1".to_owned(),
+            ..Cluster::default()
+        };
+        assert_eq!(
+            decode(json!({"metadata": {"name": "c1"}})).expect("a Cluster"),
+            bare
+        );
+    }
 
     #[test]
     fn both_versions_of_a_control_plane_say_the_same() {

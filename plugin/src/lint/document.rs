@@ -7,7 +7,7 @@ use serde::{
     de::{self, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::{Map, Number, Value};
-use serde_saphyr::{DuplicateKeyPolicy, Options, Spanned};
+use serde_saphyr::{DuplicateKeyPolicy, Options, Spanned, UserMessageFormatter};
 
 /// The most that a file may hold. A thousand large manifests are less.
 pub(super) const MAX_BYTES: u64 = 16 << 20;
@@ -57,7 +57,12 @@ pub(super) fn parse(mut text: &[u8]) -> Vec<Result<Located, SyntaxError>> {
                     .location()
                     .map(|location| location.line())
                     .filter(|line| *line > 0),
-                message: without_place(&error.without_snippet().to_string()).to_owned(),
+                message: without_place(
+                    &error
+                        .without_snippet()
+                        .render_with_formatter(&UserMessageFormatter),
+                )
+                .to_owned(),
             }),
         })
         .collect()
@@ -330,6 +335,14 @@ spec:
             let error = documents.into_iter().find_map(Result::err).unwrap();
             assert_eq!(error.line, Some(line), "{text}: {error}");
         }
+    }
+
+    /// The parser's own messages name its options.
+    #[test]
+    fn says_what_is_wrong_to_a_person() {
+        let documents = parse(b"kind: A\nkind: B\n");
+        let error = documents.into_iter().find_map(Result::err).unwrap();
+        assert_eq!(error.to_string(), "duplicate mapping key: kind not allowed here");
     }
 
     #[test]

@@ -2,17 +2,19 @@
 
 use std::{borrow::Cow, fmt};
 
-use kcp_rules::{Action, defaulting::Repair};
+use kcp_rules::{Action, Rule, defaulting::Repair};
 use serde::Serialize;
 
 /// One fault of one object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Finding {
-    /// The file, as it was named; `-` is stdin.
-    pub(super) file: String,
+    /// The file, as it was named; `-` is stdin. Absent for an object of a cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) file: Option<String>,
     /// Counted from one.
-    pub(super) line: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) line: Option<u64>,
     /// The object.
     pub(super) object: ObjectName,
     /// The path of the field, in the version that was written.
@@ -50,7 +52,7 @@ impl fmt::Display for ObjectName {
     }
 }
 
-/// Faults of a manifest that keep the admission rules from being asked, or would.
+/// Faults of a manifest that no admission rule is about: they keep the rules from being asked, or would.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OwnRule {
     /// A document does not say what it is.
@@ -59,6 +61,12 @@ pub(super) enum OwnRule {
     VersionUnserved,
     /// A field does not have the type that its kind gives it.
     Undecodable,
+    /// The object as it is cannot be read, so that the step from it cannot be judged.
+    OldUndecodable,
+    /// The object as it is, is written in another version: fields that moved look changed.
+    OldVersionOther,
+    /// An override that does not override.
+    OverrideIgnored,
 }
 
 impl OwnRule {
@@ -67,14 +75,19 @@ impl OwnRule {
         match self {
             Self::KindMissing => "kind-missing",
             Self::VersionUnserved => "api-version-unserved",
-            Self::Undecodable => "field-undecodable",
+            Self::Undecodable => "object-undecodable",
+            Self::OldUndecodable => "old-object-undecodable",
+            Self::OldVersionOther => "old-api-version-other",
+            Self::OverrideIgnored => "override-ignored",
         }
     }
 
     /// An object of a version without a server may be meant for a converter, so that is no denial.
     pub(super) const fn action(self) -> Action {
         match self {
-            Self::VersionUnserved => Action::Warn,
+            Self::VersionUnserved | Self::OldUndecodable | Self::OldVersionOther | Self::OverrideIgnored => {
+                Action::Warn
+            }
             Self::KindMissing | Self::Undecodable => Action::Deny,
         }
     }
@@ -87,6 +100,8 @@ pub(super) struct Fault {
     pub(super) field: Cow<'static, str>,
     /// Who found it.
     pub(super) rule: &'static str,
+    /// The admission rule that did, if one did.
+    pub(super) admission: Option<&'static Rule>,
     /// What follows.
     pub(super) action: Action,
     /// With the rule's id at its end.
@@ -100,6 +115,7 @@ impl Fault {
         Self {
             field: field.into(),
             rule: id,
+            admission: None,
             action: rule.action(),
             message: format!("{message} ({id})"),
         }
@@ -111,6 +127,7 @@ impl From<kcp_rules::Finding> for Fault {
         let message = finding.message().to_string();
         Self {
             rule: finding.rule.id,
+            admission: Some(finding.rule),
             action: finding.action,
             field: finding.fault.field,
             message,
@@ -123,6 +140,7 @@ impl From<Repair> for Fault {
         Self {
             field: repair.field.into(),
             rule: repair.rule,
+            admission: None,
             action: Action::Warn,
             message: repair.message,
         }

@@ -1,26 +1,33 @@
-//! `kubectl kcp lint`: manifests put to the admission rules, without a cluster.
+//! `kubectl kcp lint`: manifests put to the admission rules without a cluster, or the objects of a cluster.
 //!
 //! - [`source`]: the files
 //! - [`document`]: their documents, with the lines of each field
-//! - [`subject`]: which of them have rules
-//! - [`neighbours`]: the other documents, as the cluster that rules look at
+//! - [`fleet`]: the objects of a cluster
+//! - [`object`], [`subject`]: what was read, and what it is to us
+//! - [`given`]: all that was read, put before the rules
+//! - [`neighbours`]: the other objects, as the cluster that rules look at
+//! - [`update`]: what an API server makes of an update
 //! - [`judge`]: what the rules say
 //! - [`finding`], [`report`]: how that is told
 
 mod arguments;
 mod document;
 mod finding;
+mod fleet;
+mod given;
 mod judge;
 mod neighbours;
+mod object;
 mod report;
 mod source;
 mod subject;
 #[cfg(test)]
 mod tests;
+mod update;
 
-use std::{path::Path, thread};
+use std::thread;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use jiff::Timestamp;
 use kcp_rules::Configuration;
 use tokio::sync::oneshot;
@@ -29,34 +36,49 @@ pub use arguments::LintArguments;
 
 use crate::{session::Session, verdict::Verdict};
 use arguments::LintOutput;
-use document::Located;
-use judge::Court;
-use neighbours::Neighbours;
-use report::{Report, Unread};
+use given::Given;
+use report::{Place, Report};
+
+/// Where kubectl puts objects without a namespace that it is told nothing about.
+const NAMESPACE: &str = "default";
 
 /// Runs `lint`.
 ///
 /// # Errors
-/// When the result cannot be shown. A file that cannot be read is told beside the findings of the others.
+/// When a cluster cannot be read, or the result not be shown. A file that cannot be read is told beside the findings of
+/// the others.
 pub async fn run(arguments: LintArguments, session: &Session) -> anyhow::Result<Verdict> {
-    let LintArguments {
-        files,
-        recursive,
-        configuration,
-        output,
-    } = arguments;
+    let configuration = arguments.configuration.as_deref();
     let configuration = configuration
-        .as_deref()
         .map(source::configuration)
         .transpose()?
         .unwrap_or_default();
-    // On a thread of its own, which ends with the process: reading stdin or a pipe cannot be interrupted.
-    let (sender, receiver) = oneshot::channel();
-    thread::spawn(move || {
-        // Nobody waits any more once the user has interrupted.
-        let _ = sender.send(lint(&files, recursive, &configuration));
-    });
-    let report = receiver.await.context("cannot judge the manifests")?;
+    let output = arguments.output;
+    let report = if arguments.files.is_empty() {
+        let connection = fleet::connect(session).await?;
+        let namespace = (!arguments.all_namespaces).then_some(connection.namespace.as_str());
+        fleet::read(&connection, namespace)
+            .await?
+            .judge(&configuration, Timestamp::now())
+    } else {
+        ensure!(
+            !given::share_stdin(&arguments.files, &arguments.old),
+            "stdin can be read once: name a file for --filename or --old"
+        );
+        let namespace = session
+            .global
+            .namespace
+            .as_deref()
+            .unwrap_or(NAMESPACE)
+            .to_owned();
+        // On a thread of its own, which ends with the process: reading stdin or a pipe cannot be interrupted.
+        let (sender, receiver) = oneshot::channel();
+        thread::spawn(move || {
+            // Nobody waits any more once the user has interrupted.
+            let _ = sender.send(manifests(&arguments, &namespace, &configuration));
+        });
+        receiver.await.context("cannot judge the manifests")?
+    };
     for unread in report.errors() {
         session
             .terminal
@@ -70,72 +92,29 @@ pub async fn run(arguments: LintArguments, session: &Session) -> anyhow::Result<
     Ok(report.verdict())
 }
 
-fn lint(named: &[impl AsRef<Path>], recursive: bool, configuration: &Configuration) -> Report {
-    let mut given = Given::default();
-    for named in named {
-        match source::files(named.as_ref(), recursive) {
-            Ok(files) => files.iter().for_each(|file| given.read(file)),
-            Err(error) => given.report.unread(unread(&error)),
-        }
+/// What `-o json` prints of manifests, given as the names and the texts of files. No file is read.
+///
+/// # Errors
+/// When the document cannot be written.
+pub fn document(
+    files: &[(&str, &str)],
+    old: &[(&str, &str)],
+    configuration: &Configuration,
+    now: Timestamp,
+) -> serde_json::Result<String> {
+    let mut given = Given::new(NAMESPACE, Place::Files);
+    for (name, text) in old {
+        given.parse_old(name, text.as_bytes());
     }
+    for (name, text) in files {
+        given.parse(name, text.as_bytes());
+    }
+    given.judge(configuration, now).json()
+}
+
+fn manifests(arguments: &LintArguments, namespace: &str, configuration: &Configuration) -> Report {
+    let mut given = Given::new(namespace, Place::Files);
+    given.read_old(&arguments.old, arguments.recursive);
+    given.read(&arguments.files, arguments.recursive);
     given.judge(configuration, Timestamp::now())
-}
-
-/// What was given to `lint`: all of it is read before any of it is judged.
-#[derive(Debug, Default)]
-struct Given {
-    objects: Vec<(String, Located)>,
-    report: Report,
-}
-
-impl Given {
-    fn read(&mut self, file: &Path) {
-        self.report.file();
-        match source::read(file) {
-            Ok(content) => self.parse(&file.display().to_string(), &content),
-            Err(error) => self.report.unread(unread(&error)),
-        }
-    }
-
-    fn parse(&mut self, file: &str, content: &[u8]) {
-        for document in document::parse(content) {
-            match document {
-                Ok(document) => {
-                    let objects = judge::objects(document).into_iter();
-                    self.objects
-                        .extend(objects.map(|object| (file.to_owned(), object)));
-                }
-                Err(error) => self.report.unread(Unread {
-                    file: file.to_owned(),
-                    line: error.line,
-                    message: error.to_string(),
-                }),
-            }
-        }
-    }
-
-    fn judge(self, configuration: &Configuration, now: Timestamp) -> Report {
-        let Self { objects, mut report } = self;
-        let mut neighbours = Neighbours::default();
-        for (_, object) in &objects {
-            neighbours.add(object.to_json());
-        }
-        let court = Court {
-            configuration,
-            neighbours: &neighbours,
-            now,
-        };
-        for (file, object) in objects {
-            report.object(judge::judge(&file, object, &court));
-        }
-        report
-    }
-}
-
-fn unread(error: &source::SourceError) -> Unread {
-    Unread {
-        file: error.path().to_owned(),
-        line: None,
-        message: error.to_string(),
-    }
 }

@@ -6,12 +6,23 @@ use kcp_rules::Action;
 use owo_colors::OwoColorize as _;
 use serde::Serialize;
 
-use super::{finding::Finding, judge::Outcome};
+use super::finding::Finding;
 use crate::{
-    status::document::API_VERSION,
+    document::API_VERSION,
     terminal::{escape, style},
     verdict::Verdict,
 };
+
+/// What became of an object.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Outcome {
+    /// Its kind has rules, and these are their findings.
+    Judged(Vec<Finding>),
+    /// It does not say what it is: nothing could be judged.
+    Unknown(Vec<Finding>),
+    /// Its kind, which has no rules.
+    Skipped(String),
+}
 
 /// Everything that one run has found. `-o json` is this, as it stands.
 #[derive(Debug, Serialize)]
@@ -23,11 +34,25 @@ pub(super) struct Report {
     findings: Vec<Finding>,
     /// What could not be read.
     errors: Vec<Unread>,
+    #[serde(skip)]
+    place: Place,
     files: usize,
     objects: usize,
     judged: usize,
     /// How many objects of each kind have no rules.
     skipped: BTreeMap<String, usize>,
+    /// Kinds, as `plural.group`, that the cluster does not have.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_served: Vec<String>,
+}
+
+/// Where objects were read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In files.
+    Files,
+    /// In a cluster.
+    Cluster,
 }
 
 /// A file, or the rest of one, that could not be read.
@@ -52,22 +77,23 @@ impl Unread {
     }
 }
 
-impl Default for Report {
-    fn default() -> Self {
+impl Report {
+    /// Nothing found yet.
+    pub(super) fn new(place: Place) -> Self {
         Self {
             api_version: API_VERSION,
             kind: "LintReport",
             findings: Vec::new(),
             errors: Vec::new(),
+            place,
             files: 0,
             objects: 0,
             judged: 0,
             skipped: BTreeMap::new(),
+            not_served: Vec::new(),
         }
     }
-}
 
-impl Report {
     /// Counts a file.
     pub(super) fn file(&mut self) {
         self.files += 1;
@@ -84,6 +110,11 @@ impl Report {
             Outcome::Unknown(findings) => self.findings.extend(findings),
             Outcome::Skipped(kind) => *self.skipped.entry(kind).or_default() += 1,
         }
+    }
+
+    /// Notes a kind that the cluster does not have.
+    pub(super) fn not_served(&mut self, resource: String) {
+        self.not_served.push(resource);
     }
 
     /// Adds something that could not be read.
@@ -132,10 +163,19 @@ impl Report {
                 Action::Warn => "warning".style(style::WARN),
                 Action::Audit | Action::Off => "note".style(style::FAINT),
             };
-            let (file, object) = (escape(file), object.to_string());
-            let (object, field, message) = (escape(&object), escape(field), escape(message));
+            let place = match (file, line) {
+                (Some(file), Some(line)) => format!("{file}:{line}: "),
+                _ => String::new(),
+            };
+            let object = match &object.namespace {
+                // As kubectl takes it. A file's own namespaces are in the file.
+                Some(namespace) if file.is_none() => format!("{object} -n {namespace}"),
+                _ => object.to_string(),
+            };
+            let (place, object) = (escape(&place), escape(&object));
+            let (field, message) = (escape(field), escape(message));
             // Writing to a String cannot fail.
-            let _ = writeln!(text, "{file}:{line}: {action}: {object}: {field}: {message}");
+            let _ = writeln!(text, "{place}{action}: {object}: {field}: {message}");
         }
         text.push_str(&escape(&self.summary()));
         text.push('\n');
@@ -152,14 +192,12 @@ impl Report {
                 Action::Audit | Action::Off => "notice",
             };
             let message = format!("{}: {}: {}", finding.object, finding.field, finding.message);
-            let _ = writeln!(
-                text,
-                "::{command} file={},line={},title={}::{}",
-                github_property(&finding.file),
-                finding.line,
-                github_property(finding.rule),
-                github_data(&message),
-            );
+            let place = match (&finding.file, finding.line) {
+                (Some(file), Some(line)) => format!("file={},line={line},", github_property(file)),
+                _ => String::new(),
+            };
+            let (title, message) = (github_property(finding.rule), github_data(&message));
+            let _ = writeln!(text, "::{command} {place}title={title}::{message}");
         }
         for unread in &self.errors {
             let line = unread.line.map_or(String::new(), |line| format!(",line={line}"));
@@ -177,14 +215,14 @@ impl Report {
     }
 
     fn summary(&self) -> String {
-        let read = format!(
-            "{} in {}",
-            count(self.objects, "object"),
-            count(self.files, "file")
-        );
+        let place = match self.place {
+            Place::Cluster => "the cluster".to_owned(),
+            Place::Files => count(self.files, "file"),
+        };
+        let read = format!("{} in {place}", count(self.objects, "object"));
         let skipped: usize = self.skipped.values().sum();
         let mut text = if self.objects == 0 {
-            format!("nothing judged: no object in {}", count(self.files, "file"))
+            format!("nothing judged: no object in {place}")
         } else if self.judged == 0 {
             format!(
                 "nothing judged: {read}, none of them a KubeadmControlPlane, ClusterPool or \
@@ -204,6 +242,9 @@ impl Report {
                 "; {denials}, {}",
                 count(self.count(Action::Warn), "warning")
             );
+        }
+        if !self.not_served.is_empty() {
+            let _ = write!(text, "; not served: {}", self.not_served.join(", "));
         }
         if !self.errors.is_empty() {
             let _ = write!(text, "; {} not read to the end", count(self.errors.len(), "file"));

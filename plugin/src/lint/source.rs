@@ -7,11 +7,12 @@ use std::{
 };
 
 use kcp_rules::Configuration;
+use serde_saphyr::UserMessageFormatter;
 
 use super::document::MAX_BYTES;
 
 /// What `-f -` is called in findings.
-const STDIN: &str = "-";
+pub(super) const STDIN: &str = "-";
 
 /// Files that a folder is searched for: kubectl's extensions.
 const EXTENSIONS: [&str; 3] = ["json", "yaml", "yml"];
@@ -115,8 +116,13 @@ pub(super) fn configuration(file: &Path) -> Result<Configuration, ConfigurationF
         message,
     };
     let content = read(file).map_err(|error| fault(error.to_string()))?;
-    let configuration: Configuration =
-        serde_saphyr::from_slice(&content).map_err(|error| fault(error.to_string()))?;
+    let configuration: Configuration = serde_saphyr::from_slice(&content).map_err(|error| {
+        fault(
+            error
+                .without_snippet()
+                .render_with_formatter(&UserMessageFormatter),
+        )
+    })?;
     configuration.checked().map_err(|error| fault(error.to_string()))
 }
 

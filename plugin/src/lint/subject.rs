@@ -1,4 +1,4 @@
-//! Which of the kinds that have rules an object is.
+//! What an object is to `lint`.
 
 use serde_json::Value;
 
@@ -7,8 +7,48 @@ use super::{
     finding::{Fault, OwnRule},
 };
 
-/// A kind that has rules.
+/// What an object is to `lint`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Rules judge it.
+    Subject(Subject),
+    /// Rules look at it.
+    Machine,
+    /// Nothing.
+    Stranger,
+}
+
+impl Role {
+    /// Tells what an object is; what is wrong with how it says so goes to `faults`.
+    pub(super) fn of(object: &mut Located, faults: &mut Vec<Fault>) -> Self {
+        match Subject::of(object, faults) {
+            Some(subject) => Self::Subject(subject),
+            None if is_machine(object) => Self::Machine,
+            None => Self::Stranger,
+        }
+    }
+
+    /// The kind that rules judge.
+    pub(super) const fn subject(self) -> Option<Subject> {
+        match self {
+            Self::Subject(subject) => Some(subject),
+            Self::Machine | Self::Stranger => None,
+        }
+    }
+}
+
+fn is_machine(object: &Located) -> bool {
+    let group = object.text("apiVersion").and_then(group);
+    object.text("kind") == Some("Machine") && group == Some("cluster.x-k8s.io")
+}
+
+/// The group of an `apiVersion`; none for the core group.
+fn group(api_version: &str) -> Option<&str> {
+    api_version.split_once('/').map(|(group, _)| group)
+}
+
+/// A kind that has rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Subject {
     ControlPlane,
     Template,
@@ -68,7 +108,7 @@ impl Subject {
 
     /// Tells what an object is; none for a kind without rules. What does not say what it is, as the fragments in a
     /// document, is told by its fields, and completed so that it can be judged.
-    pub(super) fn of(object: &mut Located, faults: &mut Vec<Fault>) -> Option<Self> {
+    fn of(object: &mut Located, faults: &mut Vec<Fault>) -> Option<Self> {
         let subject = match object.text("kind") {
             Some(kind) => Self::ALL.into_iter().find(|subject| subject.kind() == kind)?,
             None => Self::by_fields(object, faults)?,
@@ -91,8 +131,6 @@ impl Subject {
             }
             // Another product may have a kind of the same name.
             Some(given) => {
-                let group =
-                    |api_version: &'_ str| api_version.split_once('/').map(|(group, _)| group.to_owned());
                 if group(given) != group(current) {
                     return None;
                 }

@@ -6,20 +6,30 @@ use std::{
 };
 
 use kcp_rules::{
-    Configuration, Scope,
-    case::{Base, Case, NOW, Row, Write},
+    Configuration,
+    case::{Base, Case, NOW, Row, V1BETA1, V1BETA2, Write},
     topics::{TOPICS, rules},
+    view::View,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{Given, Report, lint};
+use super::{
+    Given, LintArguments, NAMESPACE, Place, Report, judge::ABOUT_THE_MOMENT, manifests, subject::Subject,
+};
 use crate::{terminal::plain, verdict::Verdict};
 
 fn lint_yaml(text: &str) -> Report {
-    let mut given = Given::default();
-    given.report.file();
+    let mut given = Given::new(NAMESPACE, Place::Files);
     given.parse("manifest.yaml", text.as_bytes());
     given.judge(&Configuration::default(), NOW.parse().unwrap())
+}
+
+fn lint(files: Vec<PathBuf>) -> Report {
+    let arguments = LintArguments {
+        files,
+        ..LintArguments::default()
+    };
+    manifests(&arguments, NAMESPACE, &Configuration::default())
 }
 
 fn document(name: &str) -> PathBuf {
@@ -30,7 +40,7 @@ fn document(name: &str) -> PathBuf {
 
 /// The screen and the verdict for a sample of the design documents, the folder's name left out.
 fn screen(name: &str) -> (String, Verdict) {
-    let report = lint(&[document(name)], false, &Configuration::default());
+    let report = lint(vec![document(name)]);
     let mut text = String::new();
     for unread in report.errors() {
         writeln!(text, "error: {}", unread.sentence()).unwrap();
@@ -143,14 +153,10 @@ fn nothing_judged_is_said() {
 
 #[test]
 fn a_missing_file_leaves_the_verdict_open_and_the_others_judged() {
-    let report = lint(
-        &[
-            document("cluster-pool-inventory-pool.yaml"),
-            PathBuf::from("no-such.yaml"),
-        ],
-        false,
-        &Configuration::default(),
-    );
+    let report = lint(vec![
+        document("cluster-pool-inventory-pool.yaml"),
+        PathBuf::from("no-such.yaml"),
+    ]);
     assert_eq!(report.verdict(), Verdict::Undecided);
     assert!(
         report.text().contains("inventory-not-a-list"),
@@ -167,16 +173,11 @@ fn a_missing_file_leaves_the_verdict_open_and_the_others_judged() {
     );
 }
 
-/// The one fault that the mutating webhook repairs.
-const COMPLETED_BY_DEFAULTS: &str = "version-without-v";
+/// The faults that the mutating webhook repairs.
+const COMPLETED_BY_DEFAULTS: [&str; 2] = ["version-without-v", "replicas-dropped"];
 
-/// A file says nothing of the other objects of a cluster.
-fn looks_at_the_cluster(id: &str) -> bool {
-    rules().any(|rule| rule.id == id && rule.scope == Scope::Cluster)
-}
-
-/// On each example of each rule `lint` says exactly what admission says of the creation: what the validating webhook
-/// says of the object that the mutating one has completed.
+/// On each example of each rule `lint` says exactly what admission says of the write: what the validating webhook says
+/// of the object that the mutating one has completed.
 #[test]
 fn says_what_admission_says() {
     let mut judged = 0;
@@ -184,30 +185,248 @@ fn says_what_admission_says() {
     for row in rows {
         let Row { case, base } = row;
         let configured = case.configuration() != Configuration::default();
-        if !matches!(case.write, Write::Create(_)) || base == Base::Cluster || configured {
+        let written_by_somebody = case.writer.is_some() || case.field_manager.is_some();
+        let is_manifest = matches!(case.write, Write::Create(_) | Write::Update(..));
+        if !is_manifest || base == Base::Cluster || configured || written_by_somebody {
             continue;
         }
-        let report = lint_yaml(&serde_json::to_string_pretty(&row.new_object().unwrap()).unwrap());
-        let json: Value = serde_json::from_str(&report.json().unwrap()).unwrap();
-        let found: Vec<_> = json["findings"]
-            .as_array()
+        // Two files say nothing of the other objects of a cluster.
+        let case = &Case {
+            view: View::default,
+            ..*case
+        };
+        let row = Row { case, base };
+        let report = lint_update(row.old().unwrap().as_ref(), &row.new_object().unwrap());
+        let expected: Vec<_> = row
+            .judge()
             .unwrap()
-            .iter()
-            .map(|finding| {
-                (
-                    finding["rule"].as_str().unwrap(),
-                    finding["field"].as_str().unwrap(),
-                )
-            })
+            .into_iter()
+            .map(|finding| (finding.rule.id.to_owned(), finding.fault.field.into_owned()))
+            .filter(|(rule, _)| !COMPLETED_BY_DEFAULTS.contains(&rule.as_str()))
             .collect();
-        let expected: Vec<_> = case
-            .findings
-            .iter()
-            .copied()
-            .filter(|(rule, _)| *rule != COMPLETED_BY_DEFAULTS && !looks_at_the_cluster(rule))
-            .collect();
-        assert_eq!(found, expected, "{}", case.name);
+        assert_eq!(found(&report), expected, "{}", case.name);
         judged += 1;
     }
-    assert!(judged > 10, "{judged}");
+    assert!(judged > 100, "{judged}");
+}
+
+fn lint_update(old: Option<&Value>, new: &Value) -> Report {
+    let mut given = Given::new(NAMESPACE, Place::Files);
+    if let Some(old) = old {
+        given.parse_old("old.json", old.to_string().as_bytes());
+    }
+    given.parse("new.json", new.to_string().as_bytes());
+    given.judge(&Configuration::default(), NOW.parse().unwrap())
+}
+
+/// Rules and fields, in the report's order.
+fn found(report: &Report) -> Vec<(String, String)> {
+    let json: Value = serde_json::from_str(&report.json().unwrap()).unwrap();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let findings = json["findings"].as_array().unwrap();
+    findings
+        .iter()
+        .map(|finding| (text(&finding["rule"]), text(&finding["field"])))
+        .collect()
+}
+
+/// A valid control plane with other replicas.
+fn control_plane(replicas: i64) -> Value {
+    let mut object = Base::ControlPlane(V1BETA2).object();
+    object["spec"]["replicas"] = json!(replicas);
+    object
+}
+
+#[test]
+fn what_is_old_and_new_is_an_update() {
+    let mut dropped = control_plane(1);
+    dropped["spec"].as_object_mut().unwrap().remove("replicas");
+    let mut skipping = control_plane(3);
+    skipping["spec"]["version"] = json!("v1.36.0");
+    let mut elsewhere = control_plane(4);
+    elsewhere["metadata"]["namespace"] = json!("prod");
+    let mut in_default = control_plane(4);
+    in_default["metadata"]
+        .as_object_mut()
+        .unwrap()
+        .remove("namespace");
+    for (case, old, new, verdict, rules) in [
+        (
+            "created",
+            None,
+            control_plane(4),
+            Verdict::Negative,
+            vec!["replicas-even"],
+        ),
+        (
+            "at fault as before",
+            Some(control_plane(4)),
+            control_plane(4),
+            Verdict::Met,
+            vec!["replicas-even"],
+        ),
+        (
+            "the same object without its namespace",
+            Some(control_plane(4)),
+            in_default,
+            Verdict::Met,
+            vec!["replicas-even"],
+        ),
+        (
+            "an object of another namespace",
+            Some(control_plane(4)),
+            elsewhere,
+            Verdict::Negative,
+            vec!["replicas-even"],
+        ),
+        (
+            "replicas dropped",
+            Some(control_plane(3)),
+            dropped,
+            Verdict::Met,
+            vec![],
+        ),
+        (
+            "a step that is too long",
+            Some(control_plane(3)),
+            skipping,
+            Verdict::Negative,
+            vec!["version-skips-minor"],
+        ),
+    ] {
+        let report = lint_update(old.as_ref(), &new);
+        let found: Vec<_> = found(&report).into_iter().map(|(rule, _)| rule).collect();
+        assert_eq!(
+            (report.verdict(), found),
+            (verdict, rules.iter().map(|&rule| rule.to_owned()).collect()),
+            "{case}"
+        );
+    }
+}
+
+#[test]
+fn the_status_of_the_old_object_counts() {
+    let mut old = control_plane(3);
+    old["metadata"]["generation"] = json!(2);
+    old["status"] = json!({"observedGeneration": 2, "replicas": 3, "upToDateReplicas": 1});
+    let mut new = control_plane(5);
+    new["metadata"]["generation"] = json!(1);
+    assert_eq!(
+        found(&lint_update(Some(&old), &new)),
+        [("replicas-during-rollout".to_owned(), "spec.replicas".to_owned())]
+    );
+}
+
+#[test]
+fn an_object_that_is_being_deleted_is_left_alone() {
+    let mut old = control_plane(3);
+    old["metadata"]["deletionTimestamp"] = json!("2026-05-01T00:00:00Z");
+    assert_eq!(found(&lint_update(Some(&old), &control_plane(4))), []);
+}
+
+#[test]
+fn an_old_object_that_cannot_be_compared_is_said() {
+    let mut unreadable = control_plane(3);
+    unreadable["spec"]["replicas"] = json!("three");
+    let other_version = Base::ControlPlane(V1BETA1).object();
+    for (old, rule, field) in [
+        (unreadable, "old-object-undecodable", "spec.replicas"),
+        (other_version, "old-api-version-other", "apiVersion"),
+    ] {
+        let report = lint_update(Some(&old), &control_plane(4));
+        assert_eq!(
+            found(&report),
+            [
+                (rule.to_owned(), field.to_owned()),
+                ("replicas-even".to_owned(), "spec.replicas".to_owned())
+            ]
+        );
+    }
+}
+
+#[test]
+fn an_override_that_does_not_override_is_said() {
+    let mut object = control_plane(4);
+    object["metadata"]["annotations"] =
+        json!({"kubectl-kcp.dev/override-rules": "replicas-even=2026-05-01T00:00:00Z"});
+    let report = lint_update(None, &object);
+    insta::assert_snapshot!(plain(&report.text()));
+}
+
+/// The shape that the first proposal gives a control plane.
+#[test]
+fn the_fields_of_the_first_version_are_judged() {
+    let report = lint_yaml(
+        r#"
+apiVersion: cluster.x-k8s.io/v1alpha3
+kind: KubeadmControlPlane
+metadata: {name: a}
+spec:
+  replicas: 2
+  version: v1.34.2
+  infrastructureTemplate: {kind: AcmeMachineTemplate}
+  upgradeAfter: "2026-05-01T00:00:00Z"
+  kubeadmConfigSpec: {clusterConfiguration: {}, initConfiguration: {}, joinConfiguration: {}}
+"#,
+    );
+    insta::assert_snapshot!(plain(&report.text()));
+}
+
+fn fleet(objects: impl IntoIterator<Item = (Subject, Value)>) -> Report {
+    let mut given = Given::new(NAMESPACE, Place::Cluster);
+    for (subject, object) in objects {
+        given.list(subject, [object.to_string()]);
+    }
+    given.not_served("kubeadmcontrolplanetemplates.controlplane.cluster.x-k8s.io".to_owned());
+    given.judge(&Configuration::default(), NOW.parse().unwrap())
+}
+
+/// What an object is now, not what a write of it would set off, and not what cannot be changed any more.
+fn living_fleet() -> Report {
+    let mut even = control_plane(4);
+    even["metadata"]["namespace"] = json!("prod");
+    even["spec"]["rollout"]["after"] = json!("2026-05-01T00:00:00Z");
+    let mut deleting = control_plane(2);
+    deleting["metadata"]["deletionTimestamp"] = json!("2026-05-01T00:00:00Z");
+    let mut without_v = control_plane(3);
+    without_v["metadata"]["name"] = json!("without-v");
+    without_v["spec"]["version"] = json!("1.34.2");
+    let mut relative = Base::Customization.object();
+    relative["spec"]["installConfigPatches"] =
+        json!([{"op": "replace", "path": "metadata/name", "value": "a"}]);
+    let mut claimed = Base::ClusterDeployment.object();
+    claimed["spec"]["clusterPoolRef"]["claimName"] = json!("us");
+    let mut unreadable = Base::ClusterPool.object();
+    unreadable["metadata"]["name"] = json!("unreadable");
+    unreadable["spec"]["size"] = json!("many");
+    unreadable["spec"]["inventory"] = json!([{"name": "example"}]);
+    fleet([
+        (Subject::ControlPlane, even),
+        (Subject::ControlPlane, deleting),
+        (Subject::ControlPlane, without_v),
+        (Subject::ClusterPool, Base::ClusterPool.object()),
+        (Subject::ClusterPool, unreadable),
+        (Subject::Customization, relative),
+        (Subject::ClusterDeployment, claimed),
+    ])
+}
+
+#[test]
+fn text_of_a_living_fleet() {
+    insta::assert_snapshot!(plain(&living_fleet().text()));
+}
+
+#[test]
+fn json_of_a_living_fleet() {
+    insta::assert_snapshot!(living_fleet().json().unwrap());
+}
+
+#[test]
+fn github_annotations_of_a_living_fleet() {
+    insta::assert_snapshot!(living_fleet().github());
+}
+
+#[test]
+fn the_rule_about_the_moment_is_there() {
+    assert!(rules().any(|rule| rule.id == ABOUT_THE_MOMENT));
 }

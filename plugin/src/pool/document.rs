@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::model::Standing;
-use crate::status::document::API_VERSION;
+use crate::document::API_VERSION;
 
 /// How many entries a sentence names before it only counts.
 const NAMED: usize = 10;
@@ -279,7 +279,6 @@ fn none_free(pool: &PoolName, entries: &[EntryState]) -> String {
         ("referenced", "used by a cluster without a lease"),
         ("deleting", "being deleted"),
         ("missing", "missing"),
-        ("free", "taken by others again and again"),
     ];
     let mut separator = "";
     for (state, title) in states {

@@ -87,6 +87,12 @@ impl Entry {
         self.cluster_deployment() == Some(holder.cluster_deployment) && self.pool() == Some(holder.pool)
     }
 
+    /// Whether nothing has been written to the entry between two reads. A write under its resourceVersion may then
+    /// still be stored.
+    pub(super) fn is_unchanged_since(&self, earlier: &Self) -> bool {
+        self.metadata.resource_version == earlier.metadata.resource_version
+    }
+
     /// Whether the holder's lease is complete.
     pub(super) fn is_held_by(&self, holder: Holder<'_>) -> bool {
         self.is_reserved() && self.names(holder)

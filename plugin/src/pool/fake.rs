@@ -3,16 +3,14 @@
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, VecDeque},
+    time::Duration,
 };
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{
-    entry::Entry,
-    store::{Customizations, Written},
-};
-use crate::cluster::{Action, Error};
+use super::{entry::Entry, store::Customizations};
+use crate::cluster::{Action, Error, Written};
 
 /// What befalls a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +19,10 @@ pub(super) enum Fault {
     AnswerLost,
     /// Lost on its way.
     RequestLost,
+    /// Lost on its way, and then another is faster.
+    RequestLostThenOvertaken,
+    /// Arrives after its answer was given up, just before that many more requests.
+    ArrivesLate(usize),
     /// Another was faster: the entry is reserved for `them` just before.
     Overtaken,
     /// Somebody writes something else just before.
@@ -36,24 +38,34 @@ pub(super) struct Fake {
     entries: RefCell<BTreeMap<String, Value>>,
     version: Cell<u64>,
     faults: RefCell<VecDeque<Option<Fault>>>,
+    late: RefCell<Vec<Late>>,
     /// Seeds the order of events among tasks.
     random: Cell<u64>,
     /// Names, in the order of the writes.
     pub(super) writes: RefCell<Vec<String>>,
 }
 
+/// A write on its way.
+#[derive(Debug)]
+struct Late {
+    name: String,
+    patch: Value,
+    /// How many requests are served before it.
+    before: usize,
+}
+
 impl Fake {
     /// Free entries of these names.
-    pub(super) fn free(names: &[&str]) -> Self {
+    pub(super) fn free(names: &[impl AsRef<str>]) -> Self {
         let fake = Self::default();
         for name in names {
-            fake.put(name, &json!({}));
+            fake.put(name.as_ref(), &json!({}));
         }
         fake
     }
 
     /// The same, with tasks taking turns in an order of its own for each seed.
-    pub(super) fn shuffled(names: &[&str], seed: u64) -> Self {
+    pub(super) fn shuffled(names: &[impl AsRef<str>], seed: u64) -> Self {
         let fake = Self::free(names);
         fake.random.set(seed.wrapping_mul(2).wrapping_add(1));
         fake
@@ -84,6 +96,35 @@ impl Fake {
             .map(str::to_owned)
     }
 
+    /// Whose names these entries have.
+    pub(super) fn held_by(&self, holder: &str) -> Vec<String> {
+        let names: Vec<String> = self.entries.borrow().keys().cloned().collect();
+        let held = |name: &String| self.holder(name).as_deref() == Some(holder);
+        names.into_iter().filter(held).collect()
+    }
+
+    /// All writes that are on their way arrive.
+    pub(super) fn settle(&self) {
+        for Late { name, patch, .. } in self.late.take() {
+            self.store(&name, &patch);
+        }
+    }
+
+    /// What happens before a request is served: others get their turns, and late writes arrive.
+    async fn before_request(&self) {
+        self.let_others_go_first().await;
+        let (due, waiting) = self.late.take().into_iter().partition(|late| late.before == 0);
+        *self.late.borrow_mut() = waiting;
+        self.late
+            .borrow_mut()
+            .iter_mut()
+            .for_each(|late| late.before -= 1);
+        let due: Vec<Late> = due;
+        for Late { name, patch, .. } in due {
+            self.store(&name, &patch);
+        }
+    }
+
     async fn let_others_go_first(&self) {
         let state = self.random.get();
         if state == 0 {
@@ -101,11 +142,11 @@ impl Fake {
     fn store(&self, name: &str, patch: &Value) -> Written {
         let current = self.entries.borrow().get(name).cloned();
         let Some(current) = current else {
-            return Written::Refused;
+            return Written::Changed;
         };
         let version = &patch["metadata"]["resourceVersion"];
         if !version.is_null() && *version != current["metadata"]["resourceVersion"] {
-            return Written::Refused;
+            return Written::Changed;
         }
         let mut status = current["status"].clone();
         for (field, value) in patch["status"].as_object().unwrap() {
@@ -119,6 +160,18 @@ impl Fake {
     }
 }
 
+fn action() -> Action {
+    Action::new("patch", &super::store::CUSTOMIZATION.at("v1"))
+}
+
+fn lost() -> Error {
+    Error::NoAnswer {
+        action: Box::new(action()),
+        server: "https://s".to_owned(),
+        cause: "cut".to_owned(),
+    }
+}
+
 pub(super) fn reserved(holder: &str) -> Value {
     json!({"conditions": [{"type": "Available", "status": "False"}],
         "clusterDeploymentRef": {"name": holder}, "clusterPoolRef": {"name": "pool"}})
@@ -126,13 +179,13 @@ pub(super) fn reserved(holder: &str) -> Value {
 
 impl Customizations for Fake {
     async fn list(&self) -> Result<Vec<Entry>, Error> {
-        self.let_others_go_first().await;
+        self.before_request().await;
         let entries = self.entries.borrow().values().cloned().collect();
         Ok(serde_json::from_value(Value::Array(entries)).unwrap())
     }
 
     async fn get(&self, name: &str) -> Result<Option<Entry>, Error> {
-        self.let_others_go_first().await;
+        self.before_request().await;
         Ok(self
             .entries
             .borrow()
@@ -141,15 +194,27 @@ impl Customizations for Fake {
     }
 
     async fn write_status(&self, name: &str, patch: &Value) -> Result<Written, Error> {
-        self.let_others_go_first().await;
+        self.before_request().await;
         self.writes.borrow_mut().push(name.to_owned());
         let fault = self.faults.borrow_mut().pop_front().flatten();
         let written = match fault {
             None => self.store(name, patch),
-            Some(Fault::RequestLost) => Written::Unknown,
+            Some(Fault::RequestLost) => Written::Unknown(lost()),
+            Some(Fault::RequestLostThenOvertaken) => {
+                self.put(name, &reserved("them"));
+                Written::Unknown(lost())
+            }
             Some(Fault::AnswerLost) => {
                 self.store(name, patch);
-                Written::Unknown
+                Written::Unknown(lost())
+            }
+            Some(Fault::ArrivesLate(before)) => {
+                self.late.borrow_mut().push(Late {
+                    name: name.to_owned(),
+                    patch: patch.clone(),
+                    before,
+                });
+                Written::Unknown(lost())
             }
             Some(Fault::Overtaken) => {
                 self.put(name, &reserved("them"));
@@ -164,12 +229,18 @@ impl Customizations for Fake {
                 self.store(name, patch)
             }
             Some(Fault::Forbidden) => {
-                let action = Action::new("patch", &super::store::CUSTOMIZATION.at("v1"));
-                return Err(Error::Forbidden { action, user: None });
+                return Err(Error::Forbidden {
+                    action: action(),
+                    user: None,
+                });
             }
         };
         self.let_others_go_first().await;
         Ok(written)
+    }
+
+    async fn rest(&self, _: Duration) {
+        self.let_others_go_first().await;
     }
 
     fn now(&self) -> Timestamp {

@@ -18,7 +18,7 @@ mod store;
 
 pub use arguments::PoolArguments;
 
-use crate::{cluster::Error, session::Session, verdict::Verdict};
+use crate::{cluster::Error, document::text, session::Session, verdict::Verdict};
 use arguments::{LeaseArguments, LeaseName, LeaseOutput, PoolCommand, ReleaseArguments, ReleaseOutput};
 use document::{EntryState, PoolLease, PoolName, PoolRelease, Reason};
 use entry::Holder;
@@ -52,7 +52,7 @@ async fn run_lease(arguments: LeaseArguments, session: &Session) -> anyhow::Resu
     let result = take(&store, &connection.namespace, pool, cluster_deployment).await?;
     match (arguments.output, result.sentence()) {
         (Some(LeaseOutput::Json), _) => {
-            session.terminal.line(&serde_json::to_string_pretty(&result)?)?;
+            session.terminal.print(&text(&result)?)?;
         }
         (Some(LeaseOutput::Name), _) => {
             if let Some(name) = result.resource_name() {
@@ -178,7 +178,7 @@ async fn run_release(arguments: ReleaseArguments, session: &Session) -> anyhow::
     };
     let result = PoolRelease::new(name, cluster_deployment, &released);
     session.terminal.print(&match arguments.output {
-        Some(ReleaseOutput::Json) => format!("{}\n", serde_json::to_string_pretty(&result)?),
+        Some(ReleaseOutput::Json) => text(&result)?,
         Some(ReleaseOutput::Name) => result.resource_names(),
         None => result.sentences(),
     })?;

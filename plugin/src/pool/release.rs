@@ -1,14 +1,15 @@
 //! Giving back what a holder has.
 
-use anyhow::bail;
+use std::time::Duration;
 
-use super::{
-    entry::Holder,
-    store::{Customizations, Written},
-};
+use super::{entry::Holder, store::Customizations};
+use crate::cluster::{Error, Written};
 
 /// How often the entries are read anew after others have changed them.
 const MAX_ROUNDS: usize = 8;
+
+/// Before the entries are read anew after a write without an answer.
+const REST: Duration = Duration::from_millis(200);
 
 /// Gives back every entry that the holder has, whether the pool still names it or not, and returns their names.
 /// Another's are not touched.
@@ -18,7 +19,7 @@ const MAX_ROUNDS: usize = 8;
 pub(super) async fn release(
     customizations: &impl Customizations,
     holder: Holder<'_>,
-) -> anyhow::Result<Vec<String>> {
+) -> Result<Vec<String>, Error> {
     let mut released = Vec::new();
     for _ in 0..MAX_ROUNDS {
         let entries = customizations.list().await?;
@@ -31,11 +32,13 @@ pub(super) async fn release(
             let patch = entry.release(customizations.now());
             match customizations.write_status(entry.name(), &patch).await? {
                 Written::Stored => released.push(entry.name().to_owned()),
-                Written::Refused => settled = false,
-                // Read again, it is either free, then it was this write, or still ours.
-                Written::Unknown => {
+                Written::Changed => settled = false,
+                // Read again, it is either free, then it was this write, or still ours: then the next write settles it,
+                // because only one of the two can be stored.
+                Written::Unknown(_) => {
                     released.push(entry.name().to_owned());
                     settled = false;
+                    customizations.rest(REST).await;
                 }
             }
         }
@@ -45,10 +48,10 @@ pub(super) async fn release(
             return Ok(released);
         }
     }
-    bail!(
-        "cannot release: the customizations of {} keep changing",
-        holder.cluster_deployment
-    )
+    Err(Error::Contended {
+        goal: format!("release the customizations of {}", holder.cluster_deployment),
+        attempts: MAX_ROUNDS,
+    })
 }
 
 #[cfg(test)]

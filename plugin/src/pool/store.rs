@@ -1,5 +1,7 @@
 //! The pool and its customizations on the API server.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use kcp_rules::api::hive::{ClusterPoolReference, InventoryEntry};
 use serde::Deserialize;
@@ -9,7 +11,7 @@ use super::{
     entry::Entry,
     model::{Deployment, References},
 };
-use crate::cluster::{Connection, Error, Kind, Write};
+use crate::cluster::{Connection, Error, Kind, Write, Written};
 
 /// Hive's finalizer on each pool that it runs.
 const HIVE_FINALIZER: &str = "hive.openshift.io/clusters";
@@ -99,17 +101,6 @@ struct WireSpec {
     cluster_pool_ref: Option<ClusterPoolReference>,
 }
 
-/// What came of a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Written {
-    /// It is stored.
-    Stored,
-    /// The object had changed, or is gone: nothing is stored.
-    Refused,
-    /// Nobody knows: no answer, or none that tells.
-    Unknown,
-}
-
 /// The customizations of one namespace, as a lease reads and writes them.
 #[allow(async_fn_in_trait, reason = "used in this crate, on one thread")]
 pub(super) trait Customizations {
@@ -119,8 +110,13 @@ pub(super) trait Customizations {
     /// One of them, as it is now; none when there is no such.
     async fn get(&self, name: &str) -> Result<Option<Entry>, Error>;
 
-    /// Writes a status, once. An error is one that no other entry would escape.
+    /// Writes a status, once. One that is gone has changed. An error is one that no other entry would escape.
     async fn write_status(&self, name: &str, patch: &Value) -> Result<Written, Error>;
+
+    /// Gives the server time before it is asked again.
+    async fn rest(&self, delay: Duration) {
+        tokio::time::sleep(delay).await;
+    }
 
     /// The time.
     fn now(&self) -> Timestamp {
@@ -214,24 +210,9 @@ impl Customizations for Store<'_> {
             })
             .await;
         match written {
-            Ok(_) => Ok(Written::Stored),
-            Err(error) => outcome(&error).ok_or_else(|| of_hive(error)),
+            Err(Error::NotFound { .. }) => Ok(Written::Changed),
+            other => other.map_err(of_hive),
         }
-    }
-}
-
-/// What a failed write tells of its outcome; none when it was refused for what it asked, or by whom. An answer that was
-/// not understood, a server's own fault and a lost connection leave open whether it has stored.
-fn outcome(failure: &Error) -> Option<Written> {
-    match failure {
-        Error::Conflict { .. } | Error::NotFound { .. } => Some(Written::Refused),
-        Error::Timeout { .. }
-        | Error::Tls { .. }
-        | Error::Unreachable { .. }
-        | Error::Busy { .. }
-        | Error::Malformed { .. }
-        | Error::Answer { code: 500.., .. } => Some(Written::Unknown),
-        _ => None,
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use crate::arguments::{DryRun, parse_duration, parse_name};
+use crate::arguments::{DryRun, parse_control_plane, parse_duration};
 
 /// Replace all Machines of a control plane, or follow that.
 #[derive(Debug, Args)]
@@ -27,7 +27,7 @@ pub enum RolloutCommand {
 #[derive(Debug, Args)]
 pub struct StartArguments {
     /// Control plane whose Machines are replaced, as NAME or kcp/NAME
-    #[arg(value_parser = parse_name)]
+    #[arg(value_parser = parse_control_plane)]
     pub name: String,
 
     /// Change nothing: judge here (client), or also let the server judge (server)
@@ -43,7 +43,7 @@ pub struct StartArguments {
 #[derive(Debug, Args)]
 pub struct RolloutStatusArguments {
     /// Control plane to look at, as NAME or kcp/NAME
-    #[arg(value_parser = parse_name)]
+    #[arg(value_parser = parse_control_plane)]
     pub name: String,
 
     /// Follow until it is done, a line per change

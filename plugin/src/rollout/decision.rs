@@ -1,26 +1,14 @@
-//! Whether a rollout may start, and the patch that starts it.
+//! Whether a rollout may start, and what is written for it.
 
 use jiff::Timestamp;
 use kcp_rules::api::{DecodeError, control_plane::Shape};
 use serde_json::{Value, json};
 
-use crate::{control_plane::ControlPlane, judgement::judge_update};
-
-/// What to do.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Decision {
-    /// Not allowed, and why, a line each.
-    Refused(Vec<String>),
-    /// Send this.
-    Patch {
-        /// A merge patch under the resource version that was judged.
-        patch: Value,
-        /// The time in it.
-        after: Timestamp,
-        /// What the rules say without refusing it.
-        warnings: Vec<String>,
-    },
-}
+use crate::{
+    control_plane::ControlPlane,
+    edit::Decision,
+    judgement::{Surroundings, judge_update},
+};
 
 /// Decides on a control plane as the server wrote it, in the version of `api_version`.
 ///
@@ -29,28 +17,25 @@ pub enum Decision {
 pub fn decide(
     text: &str,
     control_plane: &ControlPlane,
-    cluster_is_paused: bool,
     api_version: &str,
-    now: Timestamp,
+    surroundings: Surroundings<'_>,
 ) -> Result<Decision, DecodeError> {
-    let mut why = obstacles(control_plane, cluster_is_paused, now);
+    let now = surroundings.now;
+    let mut why = obstacles(control_plane, surroundings.cluster_is_paused(), now);
     // Whole seconds: the API's times have no fraction.
     let after = Timestamp::from_second(now.as_second()).unwrap_or(now);
     let spec = match Shape::of(api_version) {
         Shape::V1Beta1 => json!({"rolloutAfter": after.to_string()}),
         Shape::V1Beta2 => json!({"rollout": {"after": after.to_string()}}),
     };
-    let judgement = judge_update(text, &patched(text, &spec)?)?;
+    let judgement = judge_update(text, &patched(text, &spec)?, surroundings)?;
     why.extend(judgement.denials);
     if !why.is_empty() {
         return Ok(Decision::Refused(why));
     }
-    Ok(Decision::Patch {
-        patch: json!({
-            "metadata": {"resourceVersion": control_plane.resource_version},
-            "spec": spec
-        }),
-        after,
+    Ok(Decision::Write {
+        spec,
+        subresource: None,
         warnings: judgement.warnings,
     })
 }
@@ -104,10 +89,13 @@ fn merge(target: &mut Value, patch: &Value) {
 
 #[cfg(test)]
 mod tests {
-    use kcp_rules::case::{Base, V1BETA1, V1BETA2};
+    use kcp_rules::{
+        case::{Base, V1BETA1, V1BETA2},
+        view::{Cluster, View},
+    };
     use serde_json::json;
 
-    use super::{Decision, decide};
+    use super::{Decision, Surroundings, decide};
     use crate::control_plane::{
         ConditionStatus::True,
         ControlPlane,
@@ -117,15 +105,20 @@ mod tests {
     fn decision(control_plane: &ControlPlane, cluster_is_paused: bool, version: &str) -> Decision {
         let object = Base::ControlPlane(if version == "v1beta1" { V1BETA1 } else { V1BETA2 }).object();
         let api_version = format!("controlplane.cluster.x-k8s.io/{version}");
-        let now = now() + jiff::SignedDuration::from_millis(700);
-        decide(
-            &object.to_string(),
-            control_plane,
-            cluster_is_paused,
-            &api_version,
-            now,
-        )
-        .expect("decodes")
+        let cluster = Cluster {
+            paused: cluster_is_paused,
+            ..Cluster::default()
+        };
+        let view = View {
+            cluster: Some(cluster).into(),
+            ..View::default()
+        };
+        let surroundings = Surroundings {
+            now: now() + jiff::SignedDuration::from_millis(700),
+            field_manager: "kubectl-kcp",
+            view: &view,
+        };
+        decide(&object.to_string(), control_plane, &api_version, surroundings).expect("decodes")
     }
 
     #[test]
@@ -136,10 +129,9 @@ mod tests {
             ("v1beta2", json!({"rollout": {"after": time}})),
             ("v1beta3", json!({"rollout": {"after": time}})),
         ] {
-            let patch = json!({"metadata": {"resourceVersion": "12"}, "spec": spec});
-            let expected = Decision::Patch {
-                patch,
-                after: now(),
+            let expected = Decision::Write {
+                spec,
+                subresource: None,
                 warnings: vec![],
             };
             assert_eq!(

@@ -1,6 +1,6 @@
 //! `kubectl kcp rollout`: have every Machine of a control plane replaced, and follow that.
 //!
-//! - [`decision`]: whether a rollout may start, and by which patch
+//! - [`decision`]: whether a rollout may start, and what is written for it
 //! - [`screen`]: the text
 
 pub mod decision;
@@ -10,21 +10,18 @@ mod arguments;
 
 use anyhow::Context as _;
 pub use arguments::{RolloutArguments, RolloutCommand, RolloutStatusArguments, StartArguments};
-use decision::{Decision, decide};
+use decision::decide;
 use jiff::Timestamp;
+use kcp_rules::view::View;
 
 use crate::{
-    arguments::DryRun,
-    cluster::Write,
-    control_plane::{ControlPlane, Outcome, Reader, send},
+    control_plane::{ControlPlane, Reader},
+    edit::{Edit, Outcome},
     follow::{Goal, Standing, follow},
-    judgement::rejection,
+    judgement::Surroundings,
     session::Session,
     verdict::Verdict,
 };
-
-/// As for `scale`.
-const ATTEMPTS: u32 = 5;
 
 /// Runs `rollout`.
 ///
@@ -39,66 +36,43 @@ pub async fn run(arguments: RolloutArguments, session: &Session) -> anyhow::Resu
     }
 }
 
-/// Reads, judges and writes; all anew when the object has changed in between.
 async fn start(
     arguments: &StartArguments,
     reader: &Reader<'_>,
     session: &Session,
 ) -> anyhow::Result<Verdict> {
-    let StartArguments { name, dry_run, .. } = arguments;
-    let namespace = &reader.connection.namespace;
-    let print = |text: String| session.terminal.print(&text).context("cannot write to stdout");
-    let mut attempt = 1;
-    loop {
-        let (text, control_plane) = reader.control_plane(namespace, name).await?;
-        let cluster_is_paused = reader.cluster_is_paused(&control_plane).await?;
-        let api_version = &reader.control_planes.api_version;
-        let now = Timestamp::now();
-        let (patch, after) = match decide(&text, &control_plane, cluster_is_paused, api_version, now)? {
-            Decision::Refused(why) => {
-                print(screen::refused(name, "kubectl kcp", &why))?;
-                return Ok(Verdict::Negative);
-            }
-            Decision::Patch {
-                patch,
-                after,
-                warnings,
-            } => {
-                for warning in warnings {
-                    session.terminal.note(&format!("warning: {warning}"));
-                }
-                (patch, after)
-            }
+    let StartArguments {
+        name,
+        dry_run,
+        field_manager,
+    } = arguments;
+    let edit = Edit {
+        name,
+        verb: "roll out",
+        dry_run: *dry_run,
+        field_manager,
+    };
+    let judge = async |text: &str, control_plane: &ControlPlane| {
+        let view = View {
+            cluster: reader.cluster(control_plane).await?.into(),
+            ..View::default()
         };
-        if *dry_run != Some(DryRun::Client) {
-            let write = Write {
-                resource: &reader.control_planes,
-                namespace,
-                name,
-                subresource: None,
-                patch: &patch,
-                field_manager: &arguments.field_manager,
-                dry_run: *dry_run == Some(DryRun::Server),
-            };
-            let landed = |now: &ControlPlane| now.rollout_after == Some(after);
-            match send(reader, &write, landed).await? {
-                Outcome::Written => {}
-                Outcome::Changed if attempt < ATTEMPTS => {
-                    attempt += 1;
-                    continue;
-                }
-                Outcome::Changed => {
-                    anyhow::bail!("{name} was changed by others at each of {ATTEMPTS} attempts")
-                }
-                Outcome::Rejected(status) => {
-                    print(screen::refused(name, "the server", &rejection(&status)))?;
-                    return Ok(Verdict::Negative);
-                }
-            }
-        }
-        print(screen::started(name, *dry_run))?;
-        return Ok(Verdict::Met);
-    }
+        let surroundings = Surroundings {
+            now: Timestamp::now(),
+            field_manager,
+            view: &view,
+        };
+        let api_version = &reader.control_planes.api_version;
+        Ok(decide(text, control_plane, api_version, surroundings)?)
+    };
+    let (_, outcome) = edit.make(reader, &session.terminal, judge).await?;
+    let (text, verdict) = match outcome {
+        Outcome::Made | Outcome::Unchanged => (screen::started(name, *dry_run), Verdict::Met),
+        Outcome::Refused(why) => (screen::refused(name, "kubectl kcp", &why), Verdict::Negative),
+        Outcome::Rejected(why) => (screen::refused(name, "the server", &why), Verdict::Negative),
+    };
+    session.terminal.print(&text).context("cannot write to stdout")?;
+    Ok(verdict)
 }
 
 async fn status(

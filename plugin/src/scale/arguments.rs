@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use clap::{Args, value_parser};
 
-use crate::arguments::{DryRun, parse_duration, parse_name};
+use crate::arguments::{DryRun, parse_control_plane, parse_duration};
 
 /// Change the number of Machines of a control plane.
 #[derive(Debug, Args)]
 pub struct ScaleArguments {
     /// Control plane to scale, as NAME or kcp/NAME
-    #[arg(value_parser = parse_name)]
+    #[arg(value_parser = parse_control_plane)]
     pub name: String,
 
     /// Number of Machines to have

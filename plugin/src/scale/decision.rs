@@ -1,37 +1,28 @@
-//! Whether a control plane may be scaled, and the patch that does it.
+//! Whether a control plane may be scaled, and what is written for it.
 
 use kcp_rules::api::DecodeError;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::{control_plane::ControlPlane, judgement::judge_scale};
-
-/// What to do.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Decision {
-    /// The spec asks for that number already.
-    Unchanged,
-    /// Not allowed, and why, a line each.
-    Refused(Vec<String>),
-    /// Send this.
-    Patch {
-        /// A merge patch under the resource version that was judged.
-        patch: Value,
-        /// None for the object itself.
-        subresource: Option<&'static str>,
-        /// What the rules say without refusing it.
-        warnings: Vec<String>,
-    },
-}
+use crate::{
+    control_plane::ControlPlane,
+    edit::Decision,
+    judgement::{Surroundings, judge_scale},
+};
 
 /// Decides on a control plane as the server wrote it.
 ///
 /// # Errors
 /// When the control plane does not have its kind's types.
-pub fn decide(text: &str, control_plane: &ControlPlane, replicas: i64) -> Result<Decision, DecodeError> {
+pub fn decide(
+    text: &str,
+    control_plane: &ControlPlane,
+    replicas: i64,
+    surroundings: Surroundings<'_>,
+) -> Result<Decision, DecodeError> {
     if control_plane.desired_replicas == Some(replicas) {
         return Ok(Decision::Unchanged);
     }
-    let mut judgement = judge_scale(text, replicas)?;
+    let mut judgement = judge_scale(text, replicas, surroundings)?;
     if control_plane.deleting_since.is_some() {
         judgement
             .denials
@@ -46,11 +37,8 @@ pub fn decide(text: &str, control_plane: &ControlPlane, replicas: i64) -> Result
     }
     // Without spec.replicas the API server has no scale to read and answers 500: then the object itself is patched.
     let subresource = control_plane.desired_replicas.map(|_| "scale");
-    Ok(Decision::Patch {
-        patch: json!({
-            "metadata": {"resourceVersion": control_plane.resource_version},
-            "spec": {"replicas": replicas}
-        }),
+    Ok(Decision::Write {
+        spec: json!({ "replicas": replicas }),
         subresource,
         warnings: judgement.warnings,
     })
@@ -58,17 +46,28 @@ pub fn decide(text: &str, control_plane: &ControlPlane, replicas: i64) -> Result
 
 #[cfg(test)]
 mod tests {
-    use kcp_rules::case::{Base, V1BETA2};
+    use kcp_rules::{
+        case::{Base, V1BETA2},
+        view::View,
+    };
     use serde_json::json;
 
-    use super::{Decision, decide};
-    use crate::control_plane::example::{healthy, minutes_ago};
+    use super::{Decision, Surroundings, decide};
+    use crate::control_plane::example::{healthy, minutes_ago, now};
 
     #[test]
-    fn decides_by_the_rules_and_writes_under_the_version_judged() {
+    fn decides_by_the_rules() {
         let object = Base::ControlPlane(V1BETA2).object().to_string();
         let three = healthy(3).control_plane;
-        let decide = |control_plane, replicas| decide(&object, control_plane, replicas).expect("decodes");
+        let view = View::default();
+        let surroundings = Surroundings {
+            now: now(),
+            field_manager: "kubectl-kcp",
+            view: &view,
+        };
+        let decide = |control_plane, replicas| {
+            decide(&object, control_plane, replicas, surroundings).expect("decodes")
+        };
 
         assert_eq!(decide(&three, 3), Decision::Unchanged);
         for refused in [-1, 0, 2, 4] {
@@ -78,11 +77,11 @@ mod tests {
                 "{refused}: {decision:?}"
             );
         }
-        let patch = json!({"metadata": {"resourceVersion": "12"}, "spec": {"replicas": 5}});
+        let spec = json!({"replicas": 5});
         assert_eq!(
             decide(&three, 5),
-            Decision::Patch {
-                patch: patch.clone(),
+            Decision::Write {
+                spec: spec.clone(),
                 subresource: Some("scale"),
                 warnings: vec![]
             }
@@ -92,8 +91,8 @@ mod tests {
         unset.desired_replicas = None;
         assert_eq!(
             decide(&unset, 5),
-            Decision::Patch {
-                patch,
+            Decision::Write {
+                spec,
                 subresource: None,
                 warnings: vec![]
             }
@@ -103,7 +102,7 @@ mod tests {
         paused.paused = true;
         let decision = decide(&paused, 5);
         assert!(
-            matches!(&decision, Decision::Patch { warnings, .. } if warnings.len() == 1),
+            matches!(&decision, Decision::Write { warnings, .. } if warnings.len() == 1),
             "{decision:?}"
         );
 

@@ -1,6 +1,6 @@
 //! `kubectl kcp scale`: a number of Machines, judged by the admission rules before it is written.
 //!
-//! - [`decision`]: whether, and by which patch
+//! - [`decision`]: whether, and what is written
 //! - [`screen`]: the text
 
 pub mod decision;
@@ -10,21 +10,19 @@ mod arguments;
 
 use anyhow::Context as _;
 pub use arguments::ScaleArguments;
-use decision::{Decision, decide};
+use decision::decide;
+use jiff::Timestamp;
+use kcp_rules::view::View;
 
 use crate::{
-    arguments::DryRun,
-    cluster::Write,
-    control_plane::{ControlPlane, Outcome, Reader, send},
+    cluster::Error,
+    control_plane::{ControlPlane, Reader},
+    edit::{Decision, Edit, Outcome},
     follow::{Goal, follow},
-    judgement::rejection,
+    judgement::Surroundings,
     session::Session,
     verdict::Verdict,
 };
-
-/// How often a control plane is read and judged anew when somebody else writes to it between our read and our write.
-/// Its controller writes the status several times a second at most, and only in bursts.
-const ATTEMPTS: u32 = 5;
 
 /// Runs `scale`.
 ///
@@ -56,7 +54,6 @@ pub async fn run(arguments: ScaleArguments, session: &Session) -> anyhow::Result
     Ok(verdict)
 }
 
-/// Reads, judges and writes; all anew when the object has changed in between.
 async fn scale(
     arguments: &ScaleArguments,
     reader: &Reader<'_>,
@@ -66,65 +63,62 @@ async fn scale(
         name,
         replicas,
         dry_run,
+        field_manager,
         ..
     } = arguments;
-    let namespace = &reader.connection.namespace;
-    let print = |text: String| session.terminal.print(&text).context("cannot write to stdout");
-    let mut attempt = 1;
-    loop {
-        let (text, control_plane) = reader.control_plane(namespace, name).await?;
-        let from = control_plane.desired_replicas;
-        let (patch, subresource) = match decide(&text, &control_plane, *replicas)? {
-            Decision::Unchanged => {
-                print(screen::unchanged(name, *replicas))?;
-                return Ok(Verdict::Met);
-            }
-            Decision::Refused(why) => {
-                print(screen::refused(name, from, *replicas, "the rules", &why))?;
-                return Ok(Verdict::Negative);
-            }
-            Decision::Patch {
-                patch,
-                subresource,
-                warnings,
-            } => {
-                for warning in warnings {
-                    session.terminal.note(&format!("warning: {warning}"));
-                }
-                (patch, subresource)
-            }
+    let edit = Edit {
+        name,
+        verb: "scale",
+        dry_run: *dry_run,
+        field_manager,
+    };
+    let judge = async |text: &str, control_plane: &ControlPlane| {
+        judge(reader, text, control_plane, *replicas, field_manager).await
+    };
+    let (before, outcome) = edit.make(reader, &session.terminal, judge).await?;
+    let from = before.desired_replicas;
+    let (text, verdict) = match outcome {
+        Outcome::Unchanged => (screen::unchanged(name, *replicas), Verdict::Met),
+        Outcome::Made => (screen::scaled(name, from, *replicas, *dry_run), Verdict::Met),
+        Outcome::Refused(why) => (
+            screen::refused(name, from, *replicas, "the rules", &why),
+            Verdict::Negative,
+        ),
+        Outcome::Rejected(why) => (
+            screen::refused(name, from, *replicas, "the server", &why),
+            Verdict::Negative,
+        ),
+    };
+    session.terminal.print(&text).context("cannot write to stdout")?;
+    Ok(verdict)
+}
+
+/// Decides, and reads the Cluster where the rules ask for it. Who may not read it is judged by the server alone.
+async fn judge(
+    reader: &Reader<'_>,
+    text: &str,
+    control_plane: &ControlPlane,
+    replicas: i64,
+    field_manager: &str,
+) -> anyhow::Result<Decision> {
+    let now = Timestamp::now();
+    let decide = |view: &View| {
+        let surroundings = Surroundings {
+            now,
+            field_manager,
+            view,
         };
-        if *dry_run != Some(DryRun::Client) {
-            session.terminal.on_interrupt(
-                "the scaling may have been accepted already; look with: kubectl kcp status".to_owned(),
-            );
-            let write = Write {
-                resource: &reader.control_planes,
-                namespace,
-                name,
-                subresource,
-                patch: &patch,
-                field_manager: &arguments.field_manager,
-                dry_run: *dry_run == Some(DryRun::Server),
-            };
-            let landed = |now: &ControlPlane| now.desired_replicas == Some(*replicas);
-            match send(reader, &write, landed).await? {
-                Outcome::Written => {}
-                Outcome::Changed if attempt < ATTEMPTS => {
-                    attempt += 1;
-                    continue;
-                }
-                Outcome::Changed => {
-                    anyhow::bail!("{name} was changed by others at each of {ATTEMPTS} attempts")
-                }
-                Outcome::Rejected(status) => {
-                    let why = rejection(&status);
-                    print(screen::refused(name, from, *replicas, "the server", &why))?;
-                    return Ok(Verdict::Negative);
-                }
-            }
-        }
-        print(screen::scaled(name, from, *replicas, *dry_run))?;
-        return Ok(Verdict::Met);
+        decide(text, control_plane, replicas, surroundings)
+    };
+    let mut view = View::default();
+    let decision = decide(&view)?;
+    if !view.wanted().cluster {
+        return Ok(decision);
     }
+    match reader.cluster(control_plane).await {
+        Ok(cluster) => view.cluster = cluster.into(),
+        Err(Error::Forbidden { .. }) => return Ok(decision),
+        Err(error) => return Err(error.into()),
+    }
+    Ok(decide(&view)?)
 }

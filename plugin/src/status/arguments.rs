@@ -2,13 +2,13 @@
 
 use clap::{Args, ValueEnum};
 
-use crate::arguments::parse_name;
+use crate::arguments::parse_control_plane;
 
 /// Show control planes, their Machines and what is wrong with them.
 #[derive(Debug, Args)]
 pub struct StatusArguments {
     /// Control plane to show, as NAME or kcp/NAME; all of the namespace when absent
-    #[arg(value_parser = parse_name, conflicts_with = "all_namespaces")]
+    #[arg(value_parser = parse_control_plane, conflicts_with = "all_namespaces")]
     pub name: Option<String>,
 
     /// Show the control planes of all namespaces

@@ -7,10 +7,10 @@ use super::{
     finding::Finding,
     health::{Assessment, Health},
 };
-use crate::control_plane::{Condition, Machine, Snapshot};
-
-/// The version of our documents.
-pub const API_VERSION: &str = "kubectl-kcp.dev/v1alpha1";
+use crate::{
+    control_plane::{Condition, Machine, Snapshot},
+    document::API_VERSION,
+};
 
 /// Several control planes.
 #[derive(Debug, Serialize)]

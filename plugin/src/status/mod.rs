@@ -20,6 +20,7 @@ use jiff::Timestamp;
 
 use crate::{
     control_plane::{Reader, Snapshot},
+    document::text,
     session::Session,
     verdict::Verdict,
 };
@@ -52,7 +53,7 @@ async fn one(
     let now = Timestamp::now();
     let assessment = assess(&snapshot, now);
     let text = match output {
-        Some(StatusOutput::Json) => json(&ControlPlaneStatus::of(&snapshot, &assessment))?,
+        Some(StatusOutput::Json) => text(&ControlPlaneStatus::of(&snapshot, &assessment))?,
         None => screen::one(&snapshot, &assessment, now),
     };
     Ok((text, assessment.health.verdict()))
@@ -74,15 +75,9 @@ async fn several(
         })
         .collect();
     let text = match output {
-        Some(StatusOutput::Json) => json(&ControlPlaneStatusList::of(&assessed))?,
+        Some(StatusOutput::Json) => text(&ControlPlaneStatusList::of(&assessed))?,
         None => screen::list(&assessed, namespace, now),
     };
     let verdicts = assessed.iter().map(|(_, assessment)| assessment.health.verdict());
     Ok((text, Verdict::worst(verdicts)))
-}
-
-fn json(document: &impl serde::Serialize) -> anyhow::Result<String> {
-    let mut text = serde_json::to_string_pretty(document)?;
-    text.push('\n');
-    Ok(text)
 }

@@ -45,15 +45,12 @@ struct Manager {
 }
 
 impl Managers {
-    /// A set that serves webhooks and touches no object.
-    pub fn for_admission(run: &Arc<Run>, assets: &Assets, api: &ApiServer) -> Result<Self> {
-        Self::prepare(
-            run,
-            assets,
-            api,
-            &format!("{}-admission", api.name()),
-            &format!("--watch-filter={NOTHING}"),
-        )
+    /// A set that serves webhooks and touches no object, with more flags.
+    pub fn for_admission(run: &Arc<Run>, assets: &Assets, api: &ApiServer, flags: &[&str]) -> Result<Self> {
+        let name = format!("{}-admission", api.name());
+        let nothing = format!("--watch-filter={NOTHING}");
+        let flags: Vec<&str> = flags.iter().copied().chain([nothing.as_str()]).collect();
+        Self::prepare(run, assets, api, &name, &flags)
     }
 
     /// A set that reconciles `namespace`, or everything when it is empty.
@@ -64,10 +61,10 @@ impl Managers {
         namespace: &str,
     ) -> Result<Self> {
         let name = if namespace.is_empty() { "all" } else { namespace };
-        Self::prepare(run, assets, api, name, &format!("--namespace={namespace}"))
+        Self::prepare(run, assets, api, name, &[&format!("--namespace={namespace}")])
     }
 
-    fn prepare(run: &Arc<Run>, assets: &Assets, api: &ApiServer, name: &str, scope: &str) -> Result<Self> {
+    fn prepare(run: &Arc<Run>, assets: &Assets, api: &ApiServer, name: &str, flags: &[&str]) -> Result<Self> {
         let certificates = api.folder().join("cluster-api").join(name);
         let loopback = std::net::Ipv4Addr::LOCALHOST.into();
         let subject = Subject {
@@ -92,9 +89,8 @@ impl Managers {
                 // At most one reconcile a second and object otherwise, which tests would spend waiting.
                 "--feature-gates=ReconcilerRateLimiting=false,ClusterTopology=true".to_owned(),
                 "-v=2".to_owned(),
-                scope.to_owned(),
             ];
-            arguments.extend(provider.flags.iter().map(|flag| (*flag).to_owned()));
+            arguments.extend(provider.flags.iter().chain(flags).map(|flag| (*flag).to_owned()));
             let log = format!("cluster-api-{name}-{}", provider.name);
             members.push(Manager {
                 provider,

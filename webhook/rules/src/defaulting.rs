@@ -61,6 +61,14 @@ pub enum PatchOperation {
     },
 }
 
+/// Puts a patch to an object, both of them JSON. None when the patch was made for another object.
+pub fn apply(object: &str, patch: &[PatchOperation]) -> Option<String> {
+    let mut object: Value = serde_json::from_str(object).ok()?;
+    let patch: json_patch::Patch = serde_json::from_value(serde_json::to_value(patch).ok()?).ok()?;
+    json_patch::patch(&mut object, &patch).ok()?;
+    Some(object.to_string())
+}
+
 /// Defaults for a `KubeadmControlPlane` (proposal, "And the following defaulting", and "Rollout strategy"):
 /// replicas, the version's `v`, and the rollout strategy.
 ///

@@ -1,15 +1,21 @@
 //! Kubernetes' syntax of names, label keys and label values (k8s.io/apimachinery, `pkg/api/validate/content`).
 
 /// RFC 1123 subdomain: dot-separated labels of lower-case letters, digits and `-`, each starting and ending with a
-/// letter or digit; 253 bytes at most.
+/// letter or digit; 253 bytes at most. Most names of objects are.
 pub fn is_dns1123_subdomain(name: &[u8]) -> bool {
+    name.len() <= 253 && name.split(|byte| *byte == b'.').all(is_label_of_any_length)
+}
+
+/// RFC 1123 label: a subdomain without dots; 63 bytes at most. Names of namespaces are.
+pub fn is_dns1123_label(name: &[u8]) -> bool {
+    name.len() <= 63 && is_label_of_any_length(name)
+}
+
+fn is_label_of_any_length(label: &[u8]) -> bool {
     let is_alphanumeric = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let is_label = |label: &[u8]| {
-        label.first().is_some_and(is_alphanumeric)
-            && label.last().is_some_and(is_alphanumeric)
-            && label.iter().all(|byte| is_alphanumeric(byte) || *byte == b'-')
-    };
-    name.len() <= 253 && name.split(|byte| *byte == b'.').all(is_label)
+    label.first().is_some_and(is_alphanumeric)
+        && label.last().is_some_and(is_alphanumeric)
+        && label.iter().all(|byte| is_alphanumeric(byte) || *byte == b'-')
 }
 
 /// What is wrong with the key of a label, an annotation or a taint: an optional subdomain and `/`, and a name.
@@ -75,6 +81,16 @@ mod tests {
             &"a".repeat(254),
         ] {
             assert!(!is_dns1123_subdomain(name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn labels() {
+        for name in ["a", "a-1", "1", &"a".repeat(63)] {
+            assert!(is_dns1123_label(name.as_bytes()), "{name}");
+        }
+        for name in ["", "A", "a.b", "-a", "a-", "..", &"a".repeat(64)] {
+            assert!(!is_dns1123_label(name.as_bytes()), "{name}");
         }
     }
 

@@ -6,17 +6,17 @@ use kcp_rules::{
         ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, DecodeError, KubeadmControlPlane,
         KubeadmControlPlaneTemplate, Metadata, decode,
     },
-    defaulting::{Defaulted, PatchOperation, default_control_plane, default_customization},
+    defaulting::{Defaulted, apply, default_control_plane, default_customization},
 };
 use serde::Deserialize;
-use serde_json::{Value, value::RawValue};
+use serde_json::value::RawValue;
 
 use super::{Admission, missing};
 use crate::{
     decision::Decision,
     limits::NAME_CHARS,
-    response::shorten,
     review::{Operation, Request},
+    shorten::shorten,
 };
 
 /// The group of control planes.
@@ -92,7 +92,7 @@ async fn delete<'a, T: Kind<'a>>(request: &Request<'a>, admission: &Admission) -
     }
 }
 
-/// A kind whose objects are completed before they are judged.
+/// How the objects of a kind are completed before they are judged.
 pub(super) trait Completed<'a>: Kind<'a> {
     /// Objects of this kind as they are decoded from a text of another life than the review's.
     type Of<'b>: Completed<'b>;
@@ -114,10 +114,18 @@ macro_rules! completed {
 
 completed!(KubeadmControlPlane, default_control_plane);
 completed!(ClusterDeploymentCustomization, default_customization);
+completed!(KubeadmControlPlaneTemplate, as_written);
+completed!(ClusterPool, as_written);
+completed!(ClusterDeployment, as_written);
 
-/// Completes an object, and refuses what is at fault in spite of that: of the validating webhooks that refuse, a
-/// person sees the one that answers first, and this one answers before them all. What cannot be read is let through:
-/// the schema or the validating webhook says better what is wrong with it.
+/// Nothing is filled in.
+fn as_written<T>(_: &Change<'_, T>) -> Defaulted {
+    Defaulted::default()
+}
+
+/// Completes an object, and refuses what is at fault in spite of that: this webhook answers before the schema, and
+/// before every validating webhook, of which a person sees the one that answers first. What cannot be read is let
+/// through: the schema or the validating webhook says better what is wrong with it.
 pub(super) fn mutate<'a, T: Completed<'a>>(request: &Request<'a>, admission: &Admission) -> Decision {
     let Some(object) = request.object else {
         return missing("object");
@@ -159,14 +167,14 @@ fn completed<'a, T: Completed<'a>>(
     let decision = if defaulted.operations.is_empty() {
         decision(request, change.new, admission.judge_alone(request, *change))
     } else {
-        let judged = patched(object, &defaulted.operations)
+        let judged = apply(object.get(), &defaulted.operations)
             .and_then(|text| judged_alone::<T::Of<'_>>(request, &text, old_object, admission));
         let Some(decision) = judged else {
             return Decision::allowed();
         };
         decision
     };
-    // The validating webhook warns: one of the two is enough.
+    // Of what is allowed, the validating webhook warns: one of the two is enough.
     decision
         .denial()
         .unwrap_or_else(|| Decision::completed(defaulted))
@@ -186,19 +194,13 @@ fn judged_alone<'b, T: Kind<'b>>(
     Some(decision(request, &new, admission.judge_alone(request, change)))
 }
 
-fn patched(object: &RawValue, patch: &[PatchOperation]) -> Option<String> {
-    let mut object: Value = serde_json::from_str(object.get()).ok()?;
-    let patch: json_patch::Patch = serde_json::from_value(serde_json::to_value(patch).ok()?).ok()?;
-    json_patch::patch(&mut object, &patch).ok()?;
-    Some(object.to_string())
-}
-
 async fn judged<'a, T: Kind<'a>>(
     request: &Request<'a>,
     change: Change<'_, T>,
     admission: &Admission,
 ) -> Decision {
-    let judgement = admission.judge(request, change).await;
+    let reads = admission.cluster.reads();
+    let judgement = admission.judge(request, change, &reads).await;
     decision(request, change.new, judgement)
 }
 

@@ -11,8 +11,8 @@ use crate::{
     cluster::ReadError,
     decision::{Decision, RefusalKind},
     limits::NAME_CHARS,
-    response::shorten,
     review::Request,
+    shorten::shorten,
 };
 
 const KIND: &str = "KubeadmControlPlane";
@@ -41,15 +41,19 @@ pub(super) async fn validate(request: &Request<'_>, admission: &Admission) -> De
         Ok(scale) => scale,
         Err(error) => return Decision::undecodable(object::CLUSTER_API, KIND, name, error),
     };
-    let read = admission
-        .cluster
+    let reads = admission.cluster.reads();
+    let read = reads
         .control_plane(&request.resource.version, &request.namespace, &request.name)
         .await;
-    let text = match read {
-        Ok(text) => text,
+    let answer = match read {
+        Ok(answer) => answer,
         Err(error) => return unreadable(&name, &error),
     };
-    let old: KubeadmControlPlane<'_> = match decode(&text) {
+    let text = match answer.as_text() {
+        Ok(text) => text,
+        Err(error) => return unreadable(&name, &ReadError::Unusable(error.to_string())),
+    };
+    let old: KubeadmControlPlane<'_> = match decode(text) {
         Ok(old) => old,
         Err(error) => return unreadable(&name, &ReadError::Unusable(error.to_string())),
     };
@@ -57,7 +61,7 @@ pub(super) async fn validate(request: &Request<'_>, admission: &Admission) -> De
         return Decision::allowed();
     }
     let new = old.scaled_to(scale.spec.replicas);
-    let judgement = admission.judge(request, Change::scale(&old, &new)).await;
+    let judgement = admission.judge(request, Change::scale(&old, &new), &reads).await;
     Decision::of(object::CLUSTER_API, KIND, || name, judgement)
 }
 
@@ -80,6 +84,7 @@ fn unreadable(name: &str, error: &ReadError) -> Decision {
         | ReadError::Failed(_)
         | ReadError::ClusterUnknown
         | ReadError::TooMany(_)
+        | ReadError::TooLarge
         | ReadError::Unusable(_) => RefusalKind::ServiceUnavailable,
     };
     Decision::refused(

@@ -1,5 +1,9 @@
+mod registration;
+mod verdicts;
+
 use base64::{Engine, engine::general_purpose::STANDARD};
 use insta::assert_snapshot;
+use kcp_rules::case::Base;
 use serde_json::{Value, json};
 
 use crate::testing::{ask, control_plane, review, router, screen};
@@ -43,34 +47,85 @@ async fn names_an_object_whose_name_is_yet_to_be_generated() {
     assert_eq!(response["status"]["details"]["name"], "cp-");
 }
 
+/// A review of a write to an object of another kind.
+fn review_of(group: &str, resource: &str, object: &Value, old_object: &Value) -> Value {
+    let operation = if old_object.is_null() { "CREATE" } else { "UPDATE" };
+    let mut review = review(operation, object, old_object);
+    review["request"]["resource"] = json!({"group": group, "version": "v1", "resource": resource});
+    review
+}
+
 #[tokio::test]
-async fn judges_the_kinds_of_hive() {
-    for (resource, base, pointer, bad, rule) in [
+async fn both_webhooks_judge_every_kind() {
+    const CLUSTER_API: &str = "controlplane.cluster.x-k8s.io";
+    const HIVE: &str = "hive.openshift.io";
+    let router = router();
+    for (group, resource, base, created, pointer, bad, rules) in [
         (
+            HIVE,
             "clusterpools",
-            kcp_rules::case::Base::ClusterPool,
+            Base::ClusterPool,
+            true,
             "/spec/inventory",
             json!([]),
             "inventory-empty",
         ),
         (
+            HIVE,
+            "clusterpools",
+            Base::ClusterPool,
+            true,
+            "/spec/inventory",
+            json!({"ClusterDeploymentCustomizations": [{"name": "foo"}, {"name": "bar"}]}),
+            "inventory-not-a-list",
+        ),
+        (
+            HIVE,
             "clusterdeploymentcustomizations",
-            kcp_rules::case::Base::Customization,
+            Base::Customization,
+            true,
             "/spec",
             json!({"installConfigPatches": [{"op": "change", "path": "/a"}]}),
             "patch-op-unknown",
         ),
+        (
+            HIVE,
+            "clusterdeployments",
+            Base::ClusterDeployment,
+            false,
+            "/spec/clusterPoolRef/poolName",
+            json!("other"),
+            "pool-ref-changed",
+        ),
+        (
+            CLUSTER_API,
+            "kubeadmcontrolplanetemplates",
+            Base::Template("v1beta2"),
+            false,
+            "/spec/template/spec/kubeadmConfigSpec",
+            json!({"files": [{"path": "/a", "content": "a"}]}),
+            "template-spec-immutable",
+        ),
     ] {
-        let mut review = review("CREATE", &base.object(), &Value::Null);
-        review["request"]["resource"] =
-            json!({"group": "hive.openshift.io", "version": "v1", "resource": resource});
-        let allowed = json!({"uid": "0f1e2d3c", "allowed": true});
-        assert_eq!(ask(&router(), "/validate", &review).await, allowed);
-        assert_eq!(ask(&router(), "/mutate", &review).await, allowed);
-        *review["request"]["object"].pointer_mut(pointer).unwrap() = bad;
-        let response = ask(&router(), "/validate", &review).await;
-        assert_eq!(response["auditAnnotations"], json!({"denied-by": rule}));
-        assert_eq!(response["status"]["code"], 422);
+        let good = base.object();
+        let old = if created { Value::Null } else { good.clone() };
+        let mut faulty = good.clone();
+        *faulty.pointer_mut(pointer).unwrap() = bad;
+        for path in ["/validate", "/mutate"] {
+            let response = ask(&router, path, &review_of(group, resource, &good, &old)).await;
+            assert_eq!(
+                response,
+                json!({"uid": "0f1e2d3c", "allowed": true}),
+                "{resource} to {path}"
+            );
+            let response = ask(&router, path, &review_of(group, resource, &faulty, &old)).await;
+            assert_eq!(
+                response["auditAnnotations"],
+                json!({ "denied-by": rules }),
+                "{resource} to {path}"
+            );
+            assert_eq!(response["status"]["code"], 422, "{resource} to {path}");
+        }
     }
 }
 
@@ -166,4 +221,49 @@ async fn patches_nothing_that_is_there() {
         .await,
         json!({"uid": "0f1e2d3c", "allowed": true})
     );
+}
+
+#[tokio::test]
+async fn warns_first_of_what_is_denied_otherwise() {
+    let mut old = Base::ClusterPool.object();
+    old["spec"]["inventory"] = json!([{"name": "foo"}, {"name": "foo"}]);
+    let mut new = old.clone();
+    new["spec"]["size"] = json!(7);
+    let response = ask(
+        &router(),
+        "/validate",
+        &review_of("hive.openshift.io", "clusterpools", &new, &old),
+    )
+    .await;
+    let warnings = response["warnings"].as_array().unwrap();
+    let rules: Vec<_> = warnings
+        .iter()
+        .map(|warning| warning.as_str().unwrap().rsplit(['(', ')']).nth(1).unwrap())
+        .collect();
+    // In the order of the table, the pool's size comes first.
+    assert_eq!(
+        rules,
+        [
+            "inventory-duplicate",
+            "size-above-inventory",
+            "running-count-not-size"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn whichever_webhook_denies_says_why_an_override_does_not_count() {
+    let mut object = control_plane();
+    object["spec"]["replicas"] = json!(4);
+    object["metadata"]["annotations"] =
+        json!({"kubectl-kcp.dev/override-rules": "replicas-evn=2126-06-01T13:00:00Z"});
+    for path in ["/mutate", "/validate"] {
+        let response = ask(&router(), path, &review("CREATE", &object, &Value::Null)).await;
+        assert_eq!(response["status"]["code"], 422, "{path}");
+        assert_eq!(
+            response["warnings"],
+            json!(["there is no rule \"replicas-evn\"; did you mean replicas-even?"]),
+            "{path}"
+        );
+    }
 }

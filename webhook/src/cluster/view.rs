@@ -2,16 +2,17 @@
 
 use std::fmt::Display;
 
-use jiff::{SignedDuration, Timestamp};
-use kcp_rules::view::{self, Part, View, Wanted};
-use serde::{
-    Deserialize,
-    de::{DeserializeOwned, IgnoredAny},
+use kcp_rules::view::{
+    self, Part, View, Wanted,
+    object::{ClusterObject, DeploymentObject, LeaseObject, MachineObject, Object, PoolObject},
 };
-use tokio::time::{self, Instant};
+use serde::{Deserialize, de::DeserializeOwned};
+use tokio::time;
 
-use super::{Cluster, Projection, ReadError, is_path_segment};
-use crate::limits::LIVE_READ;
+use super::{
+    LiveReads, Projection, ReadError, is_path_segment,
+    versions::{CLUSTER_API, CONTROL_PLANES},
+};
 
 /// A longer list is not read at all: what a rule says of half a list would be wrong, and memory is bounded.
 const LIST_LIMIT: usize = 500;
@@ -19,7 +20,6 @@ const LIST_LIMIT: usize = 500;
 /// Of workers one is enough to refuse, and a few to name.
 const A_FEW: usize = 3;
 
-const CLUSTER_API: &str = "cluster.x-k8s.io";
 const HIVE: &str = "hive.openshift.io/v1";
 const CONTROL_PLANE: &str = "cluster.x-k8s.io/control-plane";
 
@@ -77,50 +77,26 @@ impl<T> List<T> {
     }
 }
 
-#[derive(Deserialize)]
-struct Object<S = IgnoredAny, T = IgnoredAny> {
-    metadata: Metadata,
-    spec: Option<S>,
-    status: Option<T>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Metadata {
-    name: String,
-    creation_timestamp: Option<Timestamp>,
-    deletion_timestamp: Option<Timestamp>,
-}
-
-impl<S, T> Object<S, T> {
-    fn is_deleting(&self) -> bool {
-        self.metadata.deletion_timestamp.is_some()
-    }
-}
-
-impl Cluster {
-    /// Reads what is wanted, all at once, within a second. What cannot be read stays unknown.
+impl LiveReads<'_> {
+    /// Reads what is wanted, all at once. What cannot be read stays unknown.
     pub(crate) async fn view(&self, wanted: Wanted, subject: &Subject) -> View {
         let Subject { namespace, name, .. } = subject;
-        let reads = Reads {
-            deadline: Instant::now() + LIVE_READ,
-        };
         let (machines, cluster, workers, terminating, planes, pools, customizations, deployments, lease) = tokio::join!(
-            reads.part(wanted.machines, self.machines(subject)),
-            reads.part(wanted.cluster, self.cluster(subject)),
-            reads.part(wanted.worker_machines, self.worker_machines(subject)),
-            reads.part(
+            self.part(wanted.machines, self.machines(subject)),
+            self.part(wanted.cluster, self.cluster(subject)),
+            self.part(wanted.worker_machines, self.worker_machines(subject)),
+            self.part(
                 wanted.namespace_terminating,
                 self.namespace_terminating(namespace)
             ),
-            reads.part(wanted.control_planes, self.control_planes(namespace)),
-            reads.part(wanted.pools, self.pools(namespace, name)),
-            reads.part(wanted.customizations, self.customizations(namespace)),
-            reads.part(
+            self.part(wanted.control_planes, self.control_planes(namespace)),
+            self.part(wanted.pools, self.pools(namespace, name)),
+            self.part(wanted.customizations, self.customizations(namespace)),
+            self.part(
                 wanted.cluster_deployments,
                 self.cluster_deployments(namespace, name)
             ),
-            reads.part(wanted.lease, self.lease(namespace, name)),
+            self.part(wanted.lease, self.lease(namespace, name)),
         );
         View {
             machines,
@@ -136,57 +112,24 @@ impl Cluster {
     }
 
     async fn machines(&self, subject: &Subject) -> Result<Vec<view::Machine>, ReadError> {
-        #[derive(Deserialize)]
-        struct Spec {
-            version: Option<String>,
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Status {
-            node_ref: Option<Reference>,
-        }
         let cluster = subject.cluster()?;
         let selector = format!("cluster.x-k8s.io/cluster-name={cluster},{CONTROL_PLANE}");
         let path = format!("{}/machines", self.cluster_api_path(&subject.namespace).await?);
-        let machines: Vec<Object<Spec, Status>> = self.list(&path, &selector).await?;
-        let machine = |machine: Object<Spec, Status>| view::Machine {
-            deleting: machine.is_deleting(),
-            version: machine.spec.and_then(|spec| spec.version),
-            created: machine.metadata.creation_timestamp,
-            has_node: machine.status.is_some_and(|status| status.node_ref.is_some()),
-            name: machine.metadata.name,
-        };
-        Ok(machines.into_iter().map(machine).collect())
+        let machines: Vec<MachineObject> = self.list(&path, &selector).await?;
+        let own = machines
+            .into_iter()
+            .filter(|machine| machine.belongs_to(Some(&subject.name), Some(cluster)));
+        Ok(own.map(view::Machine::from).collect())
     }
 
     async fn cluster(&self, subject: &Subject) -> Result<Option<view::Cluster>, ReadError> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Spec {
-            #[serde(default)]
-            paused: bool,
-            control_plane_ref: Option<KindReference>,
-        }
         let name = subject.cluster()?;
         let path = format!(
             "{}/clusters/{name}",
             self.cluster_api_path(&subject.namespace).await?
         );
-        let Some(cluster) = optional(self.object::<Object<Spec>>(&path, Projection::Whole).await)? else {
-            return Ok(None);
-        };
-        let control_plane = cluster
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.control_plane_ref.as_ref());
-        Ok(Some(view::Cluster {
-            deleting: cluster.is_deleting(),
-            paused: cluster.spec.as_ref().is_some_and(|spec| spec.paused),
-            control_plane: control_plane
-                .filter(|reference| reference.kind == "KubeadmControlPlane")
-                .map(|reference| reference.name.clone()),
-            name: cluster.metadata.name,
-        }))
+        let cluster = optional(self.object::<ClusterObject>(&path, Projection::Whole).await)?;
+        Ok(cluster.map(view::Cluster::from))
     }
 
     /// Machines of the Cluster that are not its control plane's, and `MachinePool`s; where those are not served
@@ -220,36 +163,16 @@ impl Cluster {
     }
 
     async fn control_planes(&self, namespace: &str) -> Result<Vec<String>, ReadError> {
-        const GROUP: &str = "controlplane.cluster.x-k8s.io";
-        let version = self.version(GROUP).await?;
-        let path = format!("/apis/{GROUP}/{version}/namespaces/{namespace}/kubeadmcontrolplanes");
+        let version = self.version(CONTROL_PLANES).await?;
+        let path = format!("/apis/{CONTROL_PLANES}/{version}/namespaces/{namespace}/kubeadmcontrolplanes");
         self.names(&path).await
     }
 
     async fn pools(&self, namespace: &str, this: &str) -> Result<Vec<view::Pool>, ReadError> {
-        #[derive(Deserialize)]
-        struct Spec {
-            #[serde(default)]
-            inventory: Option<Vec<Reference>>,
-        }
         let path = format!("/apis/{HIVE}/namespaces/{namespace}/clusterpools");
-        let pools: Vec<Object<Spec>> = self.list(&path, "").await?;
-        let pool = |pool: Object<Spec>| view::Pool {
-            deleting: pool.is_deleting(),
-            inventory: pool
-                .spec
-                .and_then(|spec| spec.inventory)
-                .into_iter()
-                .flatten()
-                .map(|entry| entry.name)
-                .collect(),
-            name: pool.metadata.name,
-        };
-        Ok(pools
-            .into_iter()
-            .filter(|pool| pool.metadata.name != this)
-            .map(pool)
-            .collect())
+        let pools: Vec<PoolObject> = self.list(&path, "").await?;
+        let others = pools.into_iter().filter(|pool| pool.metadata.name != this);
+        Ok(others.map(view::Pool::from).collect())
     }
 
     async fn customizations(&self, namespace: &str) -> Result<Vec<String>, ReadError> {
@@ -263,64 +186,21 @@ impl Cluster {
         namespace: &str,
         name: &str,
     ) -> Result<Vec<view::ClusterDeployment>, ReadError> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Spec {
-            cluster_pool_ref: Option<PoolReference>,
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct PoolReference {
-            namespace: String,
-            pool_name: String,
-            claim_name: Option<String>,
-            cluster_deployment_customization: Option<Reference>,
-        }
         let deployments = self
-            .list::<Object<Spec>>(&format!("/apis/{HIVE}/clusterdeployments"), "")
+            .list::<DeploymentObject>(&format!("/apis/{HIVE}/clusterdeployments"), "")
             .await;
-        let deployments = optional(deployments)?.unwrap_or_default();
-        let deployments = deployments.into_iter().filter_map(|deployment| {
-            let deleting = deployment.is_deleting();
-            let reference = deployment.spec?.cluster_pool_ref?;
-            let customization = reference
-                .cluster_deployment_customization
-                .map(|customization| customization.name);
-            let concerns = reference.pool_name == name || customization.as_deref() == Some(name);
-            (reference.namespace == namespace && concerns).then(|| view::ClusterDeployment {
-                name: deployment.metadata.name,
-                pool: reference.pool_name,
-                claim: reference.claim_name.filter(|claim| !claim.is_empty()),
-                customization,
-                deleting,
-            })
-        });
-        Ok(deployments.collect())
+        let concerned = optional(deployments)?
+            .into_iter()
+            .flatten()
+            .filter(|deployment| deployment.concerns(namespace, name));
+        Ok(concerned.map(view::ClusterDeployment::from).collect())
     }
 
     async fn lease(&self, namespace: &str, customization: &str) -> Result<Option<view::Lease>, ReadError> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Spec {
-            holder_identity: Option<String>,
-            renew_time: Option<Timestamp>,
-            lease_duration_seconds: Option<i64>,
-        }
         let path =
             format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/kcp-pool-{customization}");
-        let Some(lease) = optional(self.object::<Object<Spec>>(&path, Projection::Whole).await)? else {
-            return Ok(None);
-        };
-        Ok(lease.spec.and_then(|spec| {
-            let duration = spec.lease_duration_seconds.map(SignedDuration::from_secs);
-            Some(view::Lease {
-                holder: spec.holder_identity.filter(|holder| !holder.is_empty())?,
-                expires: spec
-                    .renew_time
-                    .zip(duration)
-                    .and_then(|(at, lasts)| at.checked_add(lasts).ok()),
-            })
-        }))
+        let lease = optional(self.object::<LeaseObject>(&path, Projection::Whole).await)?;
+        Ok(lease.and_then(LeaseObject::held))
     }
 
     async fn cluster_api_path(&self, namespace: &str) -> Result<String, ReadError> {
@@ -351,50 +231,9 @@ impl Cluster {
     async fn metadata<T: DeserializeOwned>(&self, path: &str) -> Result<T, ReadError> {
         self.object(path, Projection::Metadata).await
     }
-
-    /// The version of a group to read: the newest that we know, else the server's own choice.
-    async fn version(&self, group: &str) -> Result<String, ReadError> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Group {
-            versions: Vec<Version>,
-            preferred_version: Version,
-        }
-        #[derive(Deserialize)]
-        struct Version {
-            version: String,
-        }
-        let found: Group = self.object(&format!("/apis/{group}"), Projection::Whole).await?;
-        let serves = |wanted: &&str| found.versions.iter().any(|served| served.version == **wanted);
-        Ok(["v1beta2", "v1beta1"]
-            .into_iter()
-            .find(|wanted| serves(wanted))
-            .map_or(found.preferred_version.version, str::to_owned))
-    }
-
-    async fn object<T: DeserializeOwned>(&self, path: &str, projection: Projection) -> Result<T, ReadError> {
-        let text = self.read(path, projection).await?;
-        serde_json::from_str(&text).map_err(|error| ReadError::Unusable(error.to_string()))
-    }
 }
 
-#[derive(Deserialize)]
-struct Reference {
-    name: String,
-}
-
-#[derive(Deserialize)]
-struct KindReference {
-    kind: String,
-    name: String,
-}
-
-/// Reads that end together.
-struct Reads {
-    deadline: Instant,
-}
-
-impl Reads {
+impl LiveReads<'_> {
     async fn part<T>(&self, wanted: bool, read: impl Future<Output = Result<T, ReadError>>) -> Part<T> {
         if !wanted {
             return Part::default();

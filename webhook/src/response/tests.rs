@@ -97,18 +97,22 @@ fn all_warnings_together_stay_below_what_the_api_server_takes() {
     assert!(bytes <= WARNINGS_BYTES, "{bytes}");
     let shown = warnings.len() - 1;
     assert_eq!(shown, 12);
-    assert_eq!(warnings[shown], "88 more warnings are not shown");
+    assert_eq!(warnings[shown], "88 more warnings: kubectl kcp lint shows them");
 }
 
 #[test]
-fn shortens_by_characters_and_only_what_is_too_long() {
-    for (text, limit, tail, expected) in [
-        ("abc", 3, "", "abc"),
-        ("abcd", 3, "", "ab…"),
-        ("\u{e4}\u{e4}\u{e4}\u{e4}", 3, "", "\u{e4}\u{e4}…"),
-        ("abcdefgh (id)", 10, " (id)", "abcd… (id)"),
-        ("", 0, "", ""),
-    ] {
-        assert_eq!(shorten(text, limit, tail), expected, "{text}");
-    }
+fn what_there_is_no_room_for_is_the_least_severe() {
+    let long = "x".repeat(200);
+    let mut decision = warned(&vec![long.as_str(); 100]);
+    decision.warned[0] = cause("first");
+    decision.notes = vec!["an override does not count".to_owned()];
+    let response = response(&decision);
+    let warnings = response["warnings"].as_array().unwrap();
+    assert_eq!(warnings[0], "an override does not count");
+    assert_eq!(warnings[1], "spec.field: first (field-fault)");
+    assert_eq!(
+        warnings.last().unwrap(),
+        "67 more warnings: kubectl kcp lint shows them"
+    );
+    assert_eq!(warnings.len(), 1 + 33 + 1);
 }

@@ -72,16 +72,30 @@ async fn closes_on_a_handshake_that_does_not_come() {
 }
 
 #[tokio::test]
-async fn closes_an_idle_connection_before_and_after_a_review() {
+async fn closes_a_connection_that_is_idle_after_a_review() {
     let server = Running::start(Limits {
         idle: SHORT,
         ..Limits::default()
     })
     .await;
-    server.connect().await.ends().await;
     let mut connection = server.connect().await;
     assert_eq!(connection.review().await, Answer::allowed(false));
     connection.ends().await;
+}
+
+#[tokio::test]
+async fn a_silent_connection_has_as_long_as_a_head_and_not_as_long_as_an_idle_one() {
+    let server = Running::start(Limits {
+        // Long enough for a review on a busy machine.
+        head: Duration::from_secs(1),
+        ..Limits::default()
+    })
+    .await;
+    let mut kept = server.connect().await;
+    assert_eq!(kept.review().await, Answer::allowed(false));
+    server.connect().await.ends().await;
+    // The first connection is older, and has been answered.
+    assert_eq!(kept.review().await, Answer::allowed(false));
 }
 
 #[tokio::test]

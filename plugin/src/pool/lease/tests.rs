@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeSet, rc::Rc};
 
-use proptest::prelude::{ProptestConfig, any, prop_assert, prop_assert_eq, proptest};
+use proptest::prelude::{
+    Just, ProptestConfig, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest,
+};
 use tokio::task::LocalSet;
 
 use super::{Outcome, lease};
@@ -68,7 +70,11 @@ fn what_befalls_the_first_write() {
         (Fault::Overtaken, ORDER[1], &ORDER[..2]),
         (Fault::Deleted, ORDER[1], &ORDER[..2]),
         (Fault::Touched, ORDER[1], &ORDER[..2]),
-        (Fault::RequestLost, ORDER[1], &ORDER[..2]),
+        (Fault::RequestLost, ORDER[0], &["b", "b"]),
+        (Fault::ArrivesLate(0), ORDER[0], &ORDER[..1]),
+        (Fault::ArrivesLate(1), ORDER[0], &["b", "b"]),
+        (Fault::ArrivesLate(2), ORDER[0], &["b", "b"]),
+        (Fault::RequestLostThenOvertaken, ORDER[1], &ORDER[..2]),
         (Fault::AnswerLost, ORDER[0], &ORDER[..1]),
     ] {
         let fake = Fake::free(&NAMES).with_faults(&[Some(fault)]);
@@ -85,10 +91,67 @@ fn all_refused_means_a_fresh_list_not_an_empty_pool() {
 }
 
 #[test]
-fn a_server_that_refuses_for_ever_ends_the_search() {
+fn entries_that_change_too_fast_are_no_empty_pool() {
     let fake = Fake::free(&["a"]).with_faults(&[Some(Fault::Touched); 100]);
-    assert!(matches!(lease_one(&fake, &["a"]).unwrap(), Outcome::Exhausted(_)));
+    let error = lease_one(&fake, &["a"]).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "cannot lease from the inventory of pool: others changed it at each of 32 attempts"
+    );
     assert_eq!(fake.writes.borrow().len(), super::MAX_ROUNDS);
+}
+
+#[test]
+fn a_write_that_may_be_stored_yet_keeps_other_entries_from_being_taken() {
+    for (name, faults) in [
+        ("none_arrives", [Some(Fault::RequestLost); 5]),
+        ("all_arrive_at_last", [Some(Fault::ArrivesLate(1000)); 5]),
+        ("refused_after_a_lost_answer", {
+            let late = Some(Fault::ArrivesLate(1000));
+            [late, Some(Fault::Forbidden), None, None, None]
+        }),
+    ] {
+        let fake = Fake::free(&NAMES).with_faults(&faults);
+        let error = lease_one(&fake, &NAMES).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "cannot tell whether b is leased; ask again to find out",
+            "{name}"
+        );
+        let sent: BTreeSet<_> = fake.writes.take().into_iter().collect();
+        assert_eq!(sent, BTreeSet::from(["b".to_owned()]), "{name}");
+        fake.settle();
+        assert!(fake.held_by("us").len() <= 1, "{name}");
+        let Outcome::Leased { customization, .. } = lease_one(&fake, &NAMES).unwrap() else {
+            panic!("{name}");
+        };
+        assert_eq!(fake.held_by("us"), [customization], "{name}");
+    }
+}
+
+#[test]
+fn a_version_that_has_passed_sets_the_search_free() {
+    let fake = Fake::free(&NAMES).with_faults(&[Some(Fault::ArrivesLate(1000)), Some(Fault::Overtaken)]);
+    assert_eq!(lease_one(&fake, &NAMES).unwrap(), leased(ORDER[1]));
+    fake.settle();
+    assert_eq!(fake.held_by("us"), [ORDER[1]]);
+}
+
+#[test]
+fn an_incomplete_lease_is_completed() {
+    for faults in [
+        &[][..],
+        &[Some(Fault::RequestLost)],
+        &[Some(Fault::ArrivesLate(1))],
+    ] {
+        let fake = Fake::free(&NAMES).with_faults(faults);
+        let mut unmarked = reserved("us");
+        unmarked["conditions"][0]["status"] = "True".into();
+        fake.put("c", &unmarked);
+        assert_eq!(lease_one(&fake, &NAMES).unwrap(), leased("c"), "{faults:?}");
+        assert_eq!(fake.status("c")["conditions"][0]["status"], "False");
+        assert_eq!(fake.held_by("us"), ["c"]);
+    }
 }
 
 #[test]
@@ -114,20 +177,21 @@ fn another_run_for_the_same_holder_was_faster() {
     assert_eq!(overtaken.as_deref(), Some("b"));
 }
 
-/// Many lessees at once, each with its turns in an order that the seed gives.
-fn race(seed: u64, lessees: &[String], entries: usize) -> (Rc<Fake>, Vec<Outcome>) {
-    let names: Vec<String> = (0..entries).map(|entry| format!("entry-{entry}")).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let fake = Rc::new(Fake::shuffled(&names, seed));
+fn entry_names(entries: usize) -> Vec<String> {
+    (0..entries).map(|entry| format!("entry-{entry}")).collect()
+}
+
+/// Many lessees at once.
+fn race(fake: Fake, lessees: &[String], entries: usize) -> (Rc<Fake>, Vec<anyhow::Result<Outcome>>) {
+    let fake = Rc::new(fake);
     let outcomes = block_on(LocalSet::new().run_until(async {
         let tasks: Vec<_> = lessees
             .iter()
             .map(|lessee| {
-                let (fake, lessee) = (Rc::clone(&fake), lessee.clone());
-                let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+                let (fake, lessee, names) = (Rc::clone(&fake), lessee.clone(), entry_names(entries));
                 tokio::task::spawn_local(async move {
                     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-                    lease(&*fake, &names, None, holder(&lessee)).await.unwrap()
+                    lease(&*fake, &names, None, holder(&lessee)).await
                 })
             })
             .collect();
@@ -138,6 +202,12 @@ fn race(seed: u64, lessees: &[String], entries: usize) -> (Rc<Fake>, Vec<Outcome
         outcomes
     }));
     (fake, outcomes)
+}
+
+/// Nothing befalls their writes; the seed gives the order of their turns.
+fn race_without_faults(seed: u64, lessees: &[String], entries: usize) -> (Rc<Fake>, Vec<Outcome>) {
+    let (fake, outcomes) = race(Fake::shuffled(&entry_names(entries), seed), lessees, entries);
+    (fake, outcomes.into_iter().map(Result::unwrap).collect())
 }
 
 fn entries_of(outcomes: &[Outcome]) -> Vec<&str> {
@@ -156,7 +226,7 @@ proptest! {
     #[test]
     fn twenty_lessees_and_eight_entries(seed in any::<u64>()) {
         let lessees: Vec<_> = (0..20).map(|lessee| format!("cluster-{lessee}")).collect();
-        let (fake, outcomes) = race(seed, &lessees, 8);
+        let (fake, outcomes) = race_without_faults(seed, &lessees, 8);
         let entries = entries_of(&outcomes);
         prop_assert_eq!(entries.len(), 8);
         prop_assert_eq!(entries.iter().collect::<BTreeSet<_>>().len(), 8);
@@ -174,7 +244,7 @@ proptest! {
     #[test]
     fn as_many_lessees_as_entries_all_get_one_with_few_writes(seed in any::<u64>()) {
         let lessees: Vec<_> = (0..64).map(|lessee| format!("cluster-{lessee}")).collect();
-        let (fake, outcomes) = race(seed, &lessees, 64);
+        let (fake, outcomes) = race_without_faults(seed, &lessees, 64);
         prop_assert_eq!(entries_of(&outcomes).into_iter().collect::<BTreeSet<_>>().len(), 64);
         let writes = fake.writes.borrow().len();
         prop_assert!(writes <= 128, "{} writes for 64 leases", writes);
@@ -182,25 +252,58 @@ proptest! {
 
     #[test]
     fn lessees_of_one_name_are_one_holder(seed in any::<u64>()) {
-        let (_, outcomes) = race(seed, &vec!["us".to_owned(); 5], 8);
+        let (_, outcomes) = race_without_faults(seed, &vec!["us".to_owned(); 5], 8);
         let entries = entries_of(&outcomes);
         prop_assert_eq!(entries.len(), 5);
         prop_assert_eq!(entries.into_iter().collect::<BTreeSet<_>>().len(), 1);
     }
 
-    /// Whatever befalls the writes: a lease that was told is stored, and all is free again after the releases.
+    /// Whatever befalls the writes, and whenever the late ones arrive: a holder never gets two entries, a lease that was
+    /// told is stored, and all is free again after the releases.
     #[test]
-    fn no_lease_is_told_that_is_not_stored(faults in proptest::collection::vec(0..5_usize, 0..12)) {
-        let kinds = [None, Some(Fault::AnswerLost), Some(Fault::RequestLost), Some(Fault::Touched), None];
-        let faults: Vec<_> = faults.into_iter().map(|fault| kinds[fault]).collect();
+    fn a_lease_is_stored_once_and_given_back(faults in proptest::collection::vec(fault(), 0..12)) {
         let fake = Fake::free(&NAMES).with_faults(&faults);
-        if let Outcome::Leased { customization, .. } = lease_one(&fake, &NAMES).unwrap() {
-            prop_assert_eq!(fake.holder(&customization), Some("us".to_owned()));
+        let outcome = lease_one(&fake, &NAMES);
+        fake.settle();
+        let held = fake.held_by("us");
+        match outcome {
+            Ok(Outcome::Leased { customization, .. }) => prop_assert_eq!(held, [customization]),
+            Ok(other) => prop_assert!(false, "{:?}", other),
+            Err(_) => prop_assert!(held.len() <= 1, "{:?}", held),
         }
-        if block_on(release(&fake, holder("us"))).is_ok() {
-            for name in NAMES {
-                prop_assert_eq!(fake.holder(name), None);
+        let released = block_on(release(&fake, holder("us")));
+        fake.settle();
+        if released.is_ok() {
+            prop_assert_eq!(fake.held_by("us"), Vec::<String>::new());
+        }
+    }
+
+    /// The same with others at the same entries.
+    #[test]
+    fn faults_among_many_lessees_leak_nothing(
+        seed in any::<u64>(),
+        faults in proptest::collection::vec(fault(), 0..40),
+    ) {
+        let lessees: Vec<_> = (0..8).map(|lessee| format!("cluster-{lessee}")).collect();
+        let (fake, outcomes) = race(Fake::shuffled(&entry_names(4), seed).with_faults(&faults), &lessees, 4);
+        fake.settle();
+        for (lessee, outcome) in lessees.iter().zip(&outcomes) {
+            let held = fake.held_by(lessee);
+            match outcome {
+                Ok(Outcome::Leased { customization, .. }) => prop_assert_eq!(&held, std::slice::from_ref(customization)),
+                Ok(_) => prop_assert_eq!(held, Vec::<String>::new()),
+                Err(_) => prop_assert!(held.len() <= 1, "{:?}", held),
             }
         }
     }
+}
+
+fn fault() -> impl Strategy<Value = Option<Fault>> {
+    prop_oneof![
+        2 => Just(None),
+        1 => Just(Some(Fault::AnswerLost)),
+        1 => Just(Some(Fault::RequestLost)),
+        1 => Just(Some(Fault::Touched)),
+        3 => (0..12_usize).prop_map(|before| Some(Fault::ArrivesLate(before))),
+    ]
 }

@@ -3,9 +3,12 @@
 use serde_json::json;
 
 use super::release;
-use crate::pool::{
-    entry::Holder,
-    fake::{Fake, Fault, reserved},
+use crate::{
+    cluster::Error,
+    pool::{
+        entry::Holder,
+        fake::{Fake, Fault, reserved},
+    },
 };
 
 const HOLDER: Holder<'_> = Holder {
@@ -13,7 +16,7 @@ const HOLDER: Holder<'_> = Holder {
     cluster_deployment: "us",
 };
 
-fn release_all(fake: &Fake) -> anyhow::Result<Vec<String>> {
+fn release_all(fake: &Fake) -> Result<Vec<String>, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(release(fake, HOLDER))
 }
@@ -66,6 +69,8 @@ fn what_befalls_the_write() {
         (Fault::Touched, &["b"][..], 2),
         (Fault::RequestLost, &["b"], 2),
         (Fault::AnswerLost, &["b"], 1),
+        (Fault::ArrivesLate(0), &["b"], 1),
+        (Fault::ArrivesLate(1), &["b"], 2),
         (Fault::Deleted, &[], 1),
         (Fault::Overtaken, &[], 1),
     ] {
@@ -80,6 +85,6 @@ fn an_entry_that_keeps_changing_ends_it() {
     let error = release_all(&held(&[Some(Fault::Touched); 100])).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "cannot release: the customizations of us keep changing"
+        "cannot release the customizations of us: others changed it at each of 8 attempts"
     );
 }

@@ -1,12 +1,8 @@
-//! What is read, and what a failed write tells.
+//! What is read.
 
-use std::time::Duration;
-
-use kube::core::Status;
 use serde_json::{Value, json};
 
-use super::{CUSTOMIZATION, Deployments, Pool, Written, outcome};
-use crate::cluster::{Action, Error};
+use super::{Deployments, Pool};
 
 fn pool(finalizers: &[&str], spec: &Value) -> Pool {
     serde_json::from_value(json!({"metadata": {"name": "p", "finalizers": finalizers}, "spec": spec}))
@@ -67,89 +63,4 @@ fn clusters_of_pools_of_other_namespaces_do_not_count() {
             .collect::<Vec<_>>(),
         ["a"]
     );
-}
-
-/// Contention is a changed or missing object, nothing else; and a refusal for what was asked, or by whom, is neither
-/// contention nor unknown.
-#[test]
-fn what_a_failed_write_tells() {
-    let action = || Action::new("patch", &CUSTOMIZATION.at("v1"));
-    let server = || "https://s".to_owned();
-    let cause = || "cut".to_owned();
-    let message = || "no".to_owned();
-    let answer = |code| Error::Answer {
-        action: action(),
-        code,
-        message: message(),
-    };
-    let malformed = serde_json::from_str::<u8>("{").unwrap_err();
-    for (error, expected) in [
-        (Error::Conflict { action: action() }, Some(Written::Refused)),
-        (Error::NotFound { action: action() }, Some(Written::Refused)),
-        (
-            Error::Timeout {
-                action: Box::new(action()),
-                server: server(),
-                after: Duration::ZERO,
-            },
-            Some(Written::Unknown),
-        ),
-        (
-            Error::Unreachable {
-                server: server(),
-                cause: cause(),
-            },
-            Some(Written::Unknown),
-        ),
-        (
-            Error::Tls {
-                server: server(),
-                cause: cause(),
-            },
-            Some(Written::Unknown),
-        ),
-        (
-            Error::Busy {
-                action: Box::new(action()),
-                message: message(),
-                retry_after: None,
-            },
-            Some(Written::Unknown),
-        ),
-        (
-            Error::Malformed {
-                action: action(),
-                source: malformed,
-            },
-            Some(Written::Unknown),
-        ),
-        (answer(500), Some(Written::Unknown)),
-        (answer(502), Some(Written::Unknown)),
-        (answer(415), None),
-        (
-            Error::Forbidden {
-                action: action(),
-                user: None,
-            },
-            None,
-        ),
-        (Error::Unauthorized { server: server() }, None),
-        (
-            Error::Rejected {
-                action: action(),
-                status: Status::failure("no", "Invalid").boxed(),
-            },
-            None,
-        ),
-        (
-            Error::NotServed {
-                resource: cause(),
-                product: "Hive",
-                server: server(),
-            },
-            None,
-        ),
-    ] {
-        assert_eq!(outcome(&error), expected, "{error:?}");
-    }
 }

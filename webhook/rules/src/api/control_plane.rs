@@ -71,6 +71,8 @@ pub struct KubeadmControlPlaneSpec<'a> {
     pub rollout_strategy: Option<RolloutStrategy<'a>>,
     /// v1beta1.
     pub rollout_after: Option<Text<'a>>,
+    /// v1alpha3: what later versions call `rolloutAfter`.
+    pub upgrade_after: Option<Text<'a>>,
     /// v1beta1.
     pub rollout_before: Option<RolloutBefore>,
     /// v1beta2.
@@ -181,10 +183,14 @@ impl KubeadmControlPlaneStatus<'_> {
 }
 
 impl<'a> KubeadmControlPlane<'a> {
-    /// `rollout.after` or `rolloutAfter`; the zero time means unset (2019 proposal, Cluster upgrade).
+    /// `rollout.after`, `rolloutAfter` or `upgradeAfter`; the zero time means unset (2019 proposal, Cluster upgrade).
     pub fn rollout_after(&self) -> Option<Timestamp> {
         let after = match self.shape() {
-            Shape::V1Beta1 => self.spec.rollout_after.as_ref(),
+            Shape::V1Beta1 => self
+                .spec
+                .rollout_after
+                .as_ref()
+                .or(self.spec.upgrade_after.as_ref()),
             Shape::V1Beta2 => self.spec.rollout.as_ref()?.after.as_ref(),
         };
         after?
@@ -196,6 +202,9 @@ impl<'a> KubeadmControlPlane<'a> {
     /// The path of the field that [`Self::rollout_after`] reads.
     pub fn rollout_after_path(&self) -> &'static str {
         match self.shape() {
+            Shape::V1Beta1 if self.spec.rollout_after.is_none() && self.spec.upgrade_after.is_some() => {
+                "spec.upgradeAfter"
+            }
             Shape::V1Beta1 => "spec.rolloutAfter",
             Shape::V1Beta2 => "spec.rollout.after",
         }

@@ -55,7 +55,7 @@ impl Base {
                         "name": "example"
                     }},
                     "kubeadmConfigSpec": {
-                        "clusterConfiguration": {},
+                        "clusterConfiguration": {"apiServer": {"certSANs": ["127.0.0.1"]}},
                         "initConfiguration": {"nodeRegistration": {"imagePullPolicy": "IfNotPresent"}},
                         "joinConfiguration": {"nodeRegistration": {"imagePullPolicy": "IfNotPresent"}}
                     },

@@ -34,6 +34,8 @@ pub enum Answer {
     Mutation,
     /// The definition's schema refuses it before a validating webhook is asked, or the object that it changes.
     Schema,
+    /// Cluster API's own webhook refuses what we, who may know less than a newer one, warn of.
+    ClusterApi,
     /// We warn.
     Warn,
     /// We refuse.
@@ -47,6 +49,7 @@ impl Answer {
             Self::Admitted => "admitted",
             Self::Mutation => "mutation",
             Self::Schema => "schema",
+            Self::ClusterApi => "cluster-api",
             Self::Warn => "warn",
             Self::Deny => "deny",
         }

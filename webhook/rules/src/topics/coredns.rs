@@ -4,7 +4,7 @@ use semver::Version;
 
 use crate::{
     api::KubeadmControlPlane,
-    case::Case,
+    case::{Answer, Case},
     change::Change,
     finding::{CauseReason, Fault, Faults, quoted},
     rule::{Action, Check, ON_UPDATE, Rule, Scope},
@@ -200,7 +200,8 @@ const CASES: &[Case] = &[
         OLD,
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"v1.99.0"}}}}}"#,
         &[("coredns-version-unknown", FIELD)],
-    ),
+    )
+    .answered(Answer::ClusterApi),
 ];
 
 #[cfg(test)]

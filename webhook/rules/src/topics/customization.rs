@@ -4,7 +4,7 @@ use serde::de::IgnoredAny;
 
 use crate::{
     api::{ClusterDeploymentCustomization, hive::PatchEntity},
-    case::Case,
+    case::{Answer, Case},
     change::Change,
     finding::{CauseReason, Fault, Faults, quoted},
     rule::{Action, Check, ON_WRITE, Rule, Scope},
@@ -330,7 +330,8 @@ const CASES: &[Case] = &[
         "rejects_the_documents_own_path",
         r#"{"spec":{"installConfigPatches":[{"op":"replace","path":"metadata/name","value":"foo"}]}}"#,
         &[("patch-path-invalid", "spec.installConfigPatches[0].path")],
-    ),
+    )
+    .answered(Answer::Mutation),
     Case::customization(
         "rejects_dotted_path",
         r#"{"spec":{"installConfigPatches":[{"op":"replace","path":"metadata.name","value":"foo"}]}}"#,

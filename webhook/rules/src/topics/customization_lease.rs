@@ -196,7 +196,7 @@ const CASES: &[Case] = &[
     Case::customization_delete("rejects_deletion_with_lease_for_good", LEASED, IN_USE)
         .seeing(|| view(None, Some(lease(None)), false)),
     Case::customization_delete("rejects_deletion_with_lease_for_a_while", LEASED, IN_USE)
-        .seeing(|| view(None, Some(lease(Some("2026-06-01T12:00:01Z"))), false)),
+        .seeing(|| view(None, Some(lease(Some("2026-06-01T12:10:00Z"))), false)),
     Case::customization_delete("warns_of_deletion_with_expired_lease", LEASED, IN_USE)
         .seeing(|| view(None, Some(lease(Some("2026-06-01T12:00:00Z"))), false)),
     Case::customization_delete("warns_of_deletion_of_one_that_nobody_holds", RESERVED, IN_USE)

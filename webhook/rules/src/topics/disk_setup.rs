@@ -2,7 +2,7 @@
 
 use crate::{
     api::ControlPlaneSpec,
-    case::Case,
+    case::{Case, V1BETA1, V1BETA2},
     change::Change,
     finding::{CauseReason, Fault, Faults},
     rule::{Action, Check, ON_WRITE, Rule, Scope},
@@ -61,7 +61,15 @@ const CASES: &[Case] = &[
         r#"{"spec":{"kubeadmConfigSpec":{"diskSetup":{"partitions":[
             {"device":"/dev/a","diskLayout":[{"percentage":60},{"percentage":40}]}]}}}}"#,
         &[],
-    ),
+    )
+    .of(V1BETA2),
+    Case::create(
+        "accepts_the_whole_disk_in_v1beta1",
+        r#"{"spec":{"kubeadmConfigSpec":{"diskSetup":{"partitions":[
+            {"device":"/dev/a","layout":true,"diskLayout":[{"percentage":60},{"percentage":40}]}]}}}}"#,
+        &[],
+    )
+    .of(V1BETA1),
     Case::create(
         "rejects_more_than_the_disk",
         SIXTY_TWICE,

@@ -5,7 +5,7 @@ use crate::{
         ControlPlaneSpec,
         machine_setup::{DiskSetup, Ignition},
     },
-    case::Case,
+    case::{Case, V1BETA1},
     change::Change,
     configuration::FeatureGates,
     finding::{CauseReason, Fault, Faults, quoted},
@@ -249,7 +249,8 @@ const CASES: &[Case] = &[
         "accepts_empty_ignition_configuration",
         r#"{"spec":{"kubeadmConfigSpec":{"ignition":{"containerLinuxConfig":{}}}}}"#,
         &[],
-    ),
+    )
+    .of(V1BETA1),
     Case::template(
         "rejects_ignition_of_template_without_the_gate",
         r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"format":"ignition"}}}}}"#,

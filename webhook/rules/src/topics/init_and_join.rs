@@ -171,7 +171,7 @@ const CASES: &[Case] = &[
             (MISSING, "spec.kubeadmConfigSpec.initConfiguration"),
             (MISSING, "spec.kubeadmConfigSpec.joinConfiguration"),
         ],
-    ),
+    ).of(V1BETA2),
     Case::update(
         "accepts_sections_that_were_missing",
         r#"{"spec":{"kubeadmConfigSpec":{"joinConfiguration":null}}}"#,

@@ -248,7 +248,7 @@ fn other_pool(inventory: &[&str], deleting: bool) -> View {
     };
     View {
         pools: vec![pool].into(),
-        ..View::default()
+        ..customizations(&["foo", "bar"])
     }
 }
 
@@ -258,7 +258,7 @@ const CASES: &[Case] = &[
         r#"{"spec":{"inventory":{"ClusterDeploymentCustomizations":[
             {"name":"foo-cluster-deployment-customization"},{"name":"bar-cluster-deployment-customization"}]}}}"#,
         &[("inventory-not-a-list", FIELD)],
-    ).answered(Answer::Schema),
+    ).answered(Answer::Deny),
     Case::pool(
         "rejects_duplicate_and_missing_name_in_the_documents_spelling",
         r#"{"spec":{"inventory":{"clusterDeploymentCustomizations":[
@@ -273,7 +273,7 @@ const CASES: &[Case] = &[
         "rejects_an_object_without_entries",
         r#"{"spec":{"inventory":{"name":"a"}}}"#,
         &[("inventory-not-a-list", FIELD)],
-    ).answered(Answer::Schema),
+    ).answered(Answer::Deny),
     Case::pool("accepts_customizations_that_exist", "{}", &[]).seeing(|| customizations(&["foo"])),
     Case::pool("accepts_entries_when_nothing_can_be_read", "{}", &[]),
     Case::pool(

@@ -2,7 +2,7 @@
 
 use crate::{
     api::ControlPlaneSpec,
-    case::{Case, V1BETA1, V1BETA2},
+    case::{Answer, Case, V1BETA1, V1BETA2},
     change::Change,
     finding::{CauseReason, Fault, Faults, quoted},
     go_template::{Piece, Unread, parse},
@@ -201,7 +201,7 @@ const CASES: &[Case] = &[
         "warns_of_random_that_cluster_api_does_not_find",
         r#"{"spec":{"machineNaming":{"template":"{{ .cluster.name }}-{{.random}}"}}}"#,
         &[(NOT_RANDOM, FIELD)],
-    ).of(V1BETA2),
+    ).of(V1BETA2).answered(Answer::ClusterApi),
     Case::create(
         "rejects_unknown_field",
         r#"{"spec":{"machineNaming":{"template":"{{ .cluster.namespace }}-{{ .random }}"}}}"#,

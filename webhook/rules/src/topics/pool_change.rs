@@ -167,6 +167,7 @@ fn clusters(clusters: &[(&str, &str, Option<&str>)]) -> View {
     };
     View {
         cluster_deployments: clusters.iter().map(cluster).collect::<Vec<_>>().into(),
+        customizations: ["foo", "bar"].map(str::to_owned).to_vec().into(),
         ..View::default()
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     api::KubeadmControlPlane,
-    case::Case,
+    case::{Answer, Case},
     change::Change,
     finding::{CauseReason, Fault, Faults},
     rule::{Action, Check, ON_UPDATE, ON_WRITE, Rule, Scope},
@@ -184,7 +184,8 @@ const CASES: &[Case] = &[
         r#"{"spec":{"replicas":3}}"#,
         r#"{"spec":{"replicas":null}}"#,
         &[("replicas-dropped", FIELD)],
-    ),
+    )
+    .answered(Answer::Mutation),
     Case::update(
         "accepts_dropped_replicas_of_one",
         r#"{"spec":{"replicas":1}}"#,

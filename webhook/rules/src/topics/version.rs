@@ -6,7 +6,7 @@ use semver::Version;
 
 use crate::{
     api::KubeadmControlPlane,
-    case::Case,
+    case::{Answer, Case},
     change::Change,
     finding::{CauseReason, Fault, Faults, quoted},
     rule::{Action, Check, ON_UPDATE, ON_WRITE, Rule, Scope},
@@ -57,7 +57,7 @@ const RULES: &[Rule] = &[
         summary: "the next minor version waits until the last one has rolled out",
         operations: ON_UPDATE,
         action: Action::Deny,
-        scope: Scope::Transition,
+        scope: Scope::Cluster,
         overridable: false,
         source: "Kubernetes version skew policy: Machines would be two minors apart",
         check: Check::ControlPlane(changes_too_early),
@@ -184,6 +184,10 @@ struct Step<'c> {
 }
 
 impl Step<'_> {
+    fn raises_minor(&self) -> bool {
+        minor(&self.to) > minor(&self.from)
+    }
+
     fn lowers_minor(&self) -> bool {
         minor(&self.to) < minor(&self.from)
     }
@@ -204,18 +208,12 @@ fn minor(version: &Version) -> (u64, u64) {
 }
 
 fn changes_too_early(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
-    let Some(step) = step(change) else { return };
-    let status = change.old.and_then(|old| old.status.as_ref());
-    let Some(lowest) = status.and_then(|status| status.version.as_deref()) else {
+    let Some(step) = step(change).filter(Step::raises_minor) else {
         return;
     };
-    let Ok(behind) = parse(lowest) else { return };
-    if minor(&step.to) > minor(&step.from) && minor(&behind) < minor(&step.from) {
+    if let Some(behind) = behind(change, &step.from) {
         faults.push(step.fault(
-            format!(
-                "the upgrade to {} is still rolling out: a Machine is at {lowest}",
-                step.old
-            ),
+            format!("the upgrade to {} is still rolling out: {behind}", step.old),
             format!(
                 "wait until every Machine is at {}: kubectl kcp rollout status {} --watch",
                 step.old,
@@ -223,6 +221,22 @@ fn changes_too_early(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut 
             ),
         ));
     }
+}
+
+/// What is below the minor version: by the status, else by a Machine, for a status lags behind.
+fn behind(change: &Change<'_, KubeadmControlPlane<'_>>, version: &Version) -> Option<String> {
+    let is_below =
+        |version_found: &str| parse(version_found).is_ok_and(|found| minor(&found) < minor(version));
+    let status = change.old.and_then(|old| old.status.as_ref());
+    let lowest = status.and_then(|status| status.version.as_deref());
+    if let Some(lowest) = lowest.filter(|lowest| is_below(lowest)) {
+        return Some(format!("a Machine is at {lowest}"));
+    }
+    let machines = change.context.view?.machines.get()?;
+    machines.iter().find_map(|machine| {
+        let found = machine.version.as_deref().filter(|found| is_below(found))?;
+        Some(format!("Machine {} is at {found}", machine.name))
+    })
 }
 
 /// The Machines that an update would leave above the target: `None` where Machines cannot be read.
@@ -320,7 +334,8 @@ const CASES: &[Case] = &[
         "rejects_no_v",
         r#"{"spec":{"version":"1.34.2"}}"#,
         &[("version-without-v", FIELD)],
-    ),
+    )
+    .answered(Answer::Mutation),
     Case::update(
         "accepts_next_minor",
         OLD,
@@ -358,6 +373,13 @@ const CASES: &[Case] = &[
         r#"{"spec":{"version":"v1.35.0"}}"#,
         &[("version-changes-too-early", FIELD)],
     ),
+    Case::update(
+        "rejects_next_minor_while_a_machine_is_behind",
+        r#"{"spec":{"version":"v1.34.2"},"status":{"version":"v1.34.2"}}"#,
+        r#"{"spec":{"version":"v1.35.0"}}"#,
+        &[("version-changes-too-early", FIELD)],
+    )
+    .seeing(joined),
     Case::update(
         "accepts_next_minor_once_rolled_out",
         r#"{"spec":{"version":"v1.34.2"},"status":{"version":"v1.34.2"}}"#,

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Limits,
+    limits::ANSWER_BYTES,
     testing::{api_server, ask, control_plane, post, router, router_with, scale_review, screen},
 };
 
@@ -162,6 +163,16 @@ async fn refuses_when_what_is_read_is_no_control_plane() {
     );
 }
 
+#[tokio::test]
+async fn refuses_when_what_is_read_is_too_large() {
+    let response = scale(json!("x".repeat(ANSWER_BYTES)), 3).await;
+    assert_eq!(
+        response["status"]["message"],
+        "scaling KubeadmControlPlane \"example\" cannot be judged without reading it: what the API server sends is \
+         larger than 16777216 bytes; none of it was looked at"
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn gives_the_api_server_one_second() {
     let client = api_server(|_| std::future::pending());
@@ -170,6 +181,38 @@ async fn gives_the_api_server_one_second() {
     let response = ask(&router, "/validate", &scale_review(3)).await;
     assert_eq!(before.elapsed().as_secs(), 1);
     assert_snapshot!(screen(&response));
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_reads_of_one_review_end_within_one_second() {
+    let mut rolling = control_plane();
+    rolling["metadata"]["labels"] = json!({"cluster.x-k8s.io/cluster-name": "edge"});
+    rolling["status"] = json!({"replicas": 3, "upToDateReplicas": 1});
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let seen = asked.clone();
+    let client = api_server(move |path| {
+        seen.lock().unwrap().push(path);
+        let rolling = rolling.clone();
+        async move {
+            tokio::time::sleep(std::time::Duration::from_millis(700)).await;
+            (200, rolling)
+        }
+    });
+    let router = router_with(Some(client), Limits::default());
+    let before = tokio::time::Instant::now();
+    let response = ask(&router, "/validate", &scale_review(5)).await;
+    assert_eq!(before.elapsed().as_millis(), 1000);
+    assert_eq!(
+        response["auditAnnotations"],
+        json!({"denied-by": "replicas-during-rollout"})
+    );
+    assert_eq!(
+        *asked.lock().unwrap(),
+        [
+            "/apis/controlplane.cluster.x-k8s.io/v1beta2/namespaces/default/kubeadmcontrolplanes/example",
+            "/apis/cluster.x-k8s.io"
+        ]
+    );
 }
 
 #[tokio::test]

@@ -51,10 +51,24 @@ fn answer(path: &str) -> (u16, Value) {
             200,
             object("prod", json!({"spec": {"finalizers": ["kubernetes"]}})),
         ),
-        path if path == format!("{CLUSTER_API}/machines") => list(&[object(
-            "m1",
-            json!({"spec": {"version": "v1.34.2"}, "status": {"nodeRef": {"name": "n1"}}}),
-        )]),
+        path if path == format!("{CLUSTER_API}/machines") => list(&[
+            object(
+                "m1",
+                json!({
+                    "metadata": {"ownerReferences": [
+                        {"kind": "KubeadmControlPlane", "name": "cp", "controller": true}
+                    ]},
+                    "spec": {"version": "v1.34.2"},
+                    "status": {"nodeRef": {"name": "n1"}}
+                }),
+            ),
+            object(
+                "of-another",
+                json!({"metadata": {"ownerReferences": [
+                    {"kind": "KubeadmControlPlane", "name": "before", "controller": true}
+                ]}}),
+            ),
+        ]),
         path if path == format!("{CLUSTER_API}/machinepools") => (
             200,
             json!({"kind": "PartialObjectMetadataList", "metadata": {}, "items": null}),
@@ -118,7 +132,7 @@ async fn read(cluster: Option<&str>) -> View {
     let client = api_server(|path| async move { answer(&path) });
     let reader = Cluster::new(Some(client), Arc::new(Metrics::new()));
     let subject = Subject::new("prod", "cp", cluster).unwrap();
-    Box::pin(reader.view(EVERYTHING, &subject)).await
+    Box::pin(reader.reads().view(EVERYTHING, &subject)).await
 }
 
 #[tokio::test]
@@ -139,7 +153,10 @@ async fn every_part_is_read_from_whole_objects() {
         control_plane: Some("cp".to_owned()),
     };
     assert_eq!(view.cluster.get(), Some(&Some(cluster)));
-    assert_eq!(view.worker_machines.get(), Some(&vec!["m1".to_owned()]));
+    assert_eq!(
+        view.worker_machines.get(),
+        Some(&vec!["m1".to_owned(), "of-another".to_owned()])
+    );
     assert_eq!(view.namespace_terminating.get(), Some(&false));
     assert_eq!(view.control_planes.get(), Some(&vec!["cp".to_owned()]));
     let pool = view::Pool {

@@ -3,6 +3,10 @@
 //! A rule asks for a part; one that is not filled answers "unknown" and remembers that it was asked for. So a caller
 //! judges with an empty view first, fills what was asked for, and judges again: each review reads what its rules need
 //! and nothing more, and no rule declares anything.
+//!
+//! - [`object`]: the objects that parts are made of
+
+pub mod object;
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 

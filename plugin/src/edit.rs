@@ -1,0 +1,217 @@
+//! A change of a control plane's spec: read, decided on, and written under the version that was read; all anew when
+//! others have written in between.
+
+use serde_json::{Value, json};
+
+use crate::{
+    arguments::DryRun,
+    cluster::{Error, Write, Written},
+    control_plane::{ControlPlane, Reader},
+    judgement::rejection,
+    terminal::Terminal,
+};
+
+/// How often a control plane is read and judged anew when somebody else writes to it between our read and our write.
+/// Its controller writes the status several times a second at most, and only in bursts.
+const ATTEMPTS: usize = 5;
+
+/// What to do with a control plane as it was read.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Decision {
+    /// Nothing: it is as wanted.
+    Unchanged,
+    /// Nothing: it is not allowed, and why, a line each.
+    Refused(Vec<String>),
+    /// Write.
+    Write {
+        /// The fields of the spec that are set.
+        spec: Value,
+        /// None for the object itself.
+        subresource: Option<&'static str>,
+        /// What the rules say without refusing it.
+        warnings: Vec<String>,
+    },
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was as wanted.
+    Unchanged,
+    /// Not sent, and why, a line each.
+    Refused(Vec<String>),
+    /// Refused by the server or a webhook, and why, a line each.
+    Rejected(Vec<String>),
+    /// It was made, or would be if this were no dry run.
+    Made,
+}
+
+/// A change that is wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct Edit<'e> {
+    /// Of which control plane.
+    pub name: &'e str,
+    /// What is done to it, in one word, for messages: `scale`.
+    pub verb: &'static str,
+    /// Where it ends, if it is to change nothing.
+    pub dry_run: Option<DryRun>,
+    /// Recorded by the server.
+    pub field_manager: &'e str,
+}
+
+impl Edit<'_> {
+    /// Makes the change that `decide` makes of a control plane, given as the server wrote it and as we understand it.
+    /// Returns how the control plane was when that was decided, and what came of it.
+    ///
+    /// # Errors
+    /// When nothing could be decided, or it is not known whether the change was made.
+    pub async fn make(
+        &self,
+        reader: &Reader<'_>,
+        terminal: &Terminal,
+        decide: impl AsyncFn(&str, &ControlPlane) -> anyhow::Result<Decision>,
+    ) -> anyhow::Result<(ControlPlane, Outcome)> {
+        let Self { name, verb, .. } = self;
+        let namespace = &reader.connection.namespace;
+        for _ in 0..ATTEMPTS {
+            let (text, control_plane) = reader.control_plane(namespace, name).await?;
+            let (spec, subresource) = match decide(&text, &control_plane).await? {
+                Decision::Unchanged => return Ok((control_plane, Outcome::Unchanged)),
+                Decision::Refused(why) => return Ok((control_plane, Outcome::Refused(why))),
+                Decision::Write {
+                    spec,
+                    subresource,
+                    warnings,
+                } => {
+                    for warning in warnings {
+                        terminal.note(&format!("warning: {warning}"));
+                    }
+                    (spec, subresource)
+                }
+            };
+            if self.dry_run == Some(DryRun::Client) {
+                return Ok((control_plane, Outcome::Made));
+            }
+            if self.dry_run.is_none() {
+                terminal.on_interrupt(format!(
+                    "the change may have been accepted already; look with: kubectl kcp status {name} -n {namespace}"
+                ));
+            }
+            let version = &control_plane.resource_version;
+            match self.write(reader, version, &spec, subresource).await {
+                Ok(Fate::Made) => return Ok((control_plane, Outcome::Made)),
+                Ok(Fate::Overtaken) => {}
+                Err(Error::Rejected { status, .. }) => {
+                    return Ok((control_plane, Outcome::Rejected(rejection(&status))));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Error::Contended {
+            goal: format!("{verb} {name}"),
+            attempts: ATTEMPTS,
+        }
+        .into())
+    }
+
+    /// Writes once. When the answer is lost the object is read back.
+    async fn write(
+        &self,
+        reader: &Reader<'_>,
+        version: &str,
+        spec: &Value,
+        subresource: Option<&str>,
+    ) -> Result<Fate, Error> {
+        let namespace = &reader.connection.namespace;
+        let write = Write {
+            resource: &reader.control_planes,
+            namespace,
+            name: self.name,
+            subresource,
+            patch: &json!({ "metadata": { "resourceVersion": version }, "spec": spec }),
+            field_manager: self.field_manager,
+            dry_run: self.dry_run == Some(DryRun::Server),
+        };
+        let lost = match reader.connection.patch(&write).await? {
+            Written::Stored => return Ok(Fate::Made),
+            Written::Changed => return Ok(Fate::Overtaken),
+            Written::Unknown(error) => error,
+        };
+        let fate = match reader.control_plane(namespace, self.name).await {
+            Ok((now, _)) => fate(&now, version, spec),
+            Err(Error::NotFound { .. }) => Some(Fate::Overtaken),
+            Err(_) => None,
+        };
+        fate.ok_or_else(|| Error::OutcomeUnknown {
+            source: Box::new(lost),
+        })
+    }
+}
+
+/// What became of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// It is in the object.
+    Made,
+    /// It is not, and never will be: the version that it was made under has passed.
+    Overtaken,
+}
+
+/// What an object that is read after a write under `version` tells of that write; none when it may be stored yet.
+fn fate(now: &str, version: &str, spec: &Value) -> Option<Fate> {
+    let now: Value = serde_json::from_str(now).ok()?;
+    if has(now.get("spec")?, spec) {
+        return Some(Fate::Made);
+    }
+    let current = now.pointer("/metadata/resourceVersion")?.as_str()?;
+    (current != version).then_some(Fate::Overtaken)
+}
+
+/// Whether an object has all that a merge patch without nulls sets.
+fn has(object: &Value, patch: &Value) -> bool {
+    match (object, patch) {
+        (Value::Object(object), Value::Object(patch)) => patch
+            .iter()
+            .all(|(name, patch)| object.get(name).is_some_and(|value| has(value, patch))),
+        (value, patch) => value == patch,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{Fate, fate};
+
+    #[test]
+    fn what_an_object_tells_of_a_write_without_an_answer() {
+        let object = |version: &str, after: Option<&str>| {
+            let rollout = json!({"strategy": {}, "after": after});
+            json!({"metadata": {"resourceVersion": version}, "spec": {"replicas": 3, "rollout": rollout}})
+                .to_string()
+        };
+        let wanted = json!({"rollout": {"after": "2026-08-21T12:00:00Z"}});
+        for (name, now, expected) in [
+            (
+                "stored",
+                object("13", Some("2026-08-21T12:00:00Z")),
+                Some(Fate::Made),
+            ),
+            (
+                "stored_and_changed_again",
+                object("15", Some("2026-08-21T12:00:00Z")),
+                Some(Fate::Made),
+            ),
+            ("not_yet", object("12", None), None),
+            ("overtaken", object("13", None), Some(Fate::Overtaken)),
+            (
+                "overtaken_by_the_same_field",
+                object("13", Some("2026-08-21T12:00:01Z")),
+                Some(Fate::Overtaken),
+            ),
+            ("no_object", "{}".to_owned(), None),
+        ] {
+            assert_eq!(fate(&now, "12", &wanted), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! `kubectl kcp lint --cluster`: what a living fleet would fail, before the webhook is installed.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use kcp_tests::api_server::ApiServer;
+use kcp_tests::cluster::Cluster;
+use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::{hive, manifests, wait};
+use serde_json::{Value, json};
+
+use crate::shared::with_management_cluster;
+
+/// A definition that is established may not be found by kubectl yet.
+const FOUND: Duration = Duration::from_secs(30);
+
+#[test]
+fn lists_what_a_cluster_without_the_webhook_would_fail() {
+    with_management_cluster(async |management| {
+        let api = hive_alone(management).await.unwrap();
+        let kubeconfig = api.kubeconfig().display().to_string();
+        let lint = |flags: &[&str]| {
+            let command = [
+                "kcp",
+                "lint",
+                "--cluster",
+                "-o",
+                "json",
+                "--kubeconfig",
+                &kubeconfig,
+            ];
+            let command: Vec<String> = command.iter().chain(flags).map(|&word| word.to_owned()).collect();
+            async move { management.kubectl().run(command).await.unwrap() }
+        };
+
+        let all = lint(&["-A"]).await;
+        assert_eq!(all.code, 1, "{all}");
+        let report: Value = serde_json::from_str(&all.stdout).unwrap();
+        assert_eq!(
+            found(&report),
+            [
+                ("one", "inventory-shared", "deny"),
+                ("two", "inventory-name-unknown", "warn"),
+                ("two", "inventory-shared", "deny"),
+                ("unready", "patch-path-invalid", "deny"),
+            ],
+            "{all}"
+        );
+        assert_eq!(report["judged"], 3, "{all}");
+        let not_served = report["notServed"].as_array().unwrap();
+        assert!(
+            not_served.contains(&json!("kubeadmcontrolplanes.controlplane.cluster.x-k8s.io")),
+            "{all}"
+        );
+
+        let elsewhere = lint(&["-n", "kube-system"]).await;
+        assert_eq!(elsewhere.code, 0, "{elsewhere}");
+    });
+}
+
+/// Object, rule and action of each finding, in order.
+fn found(report: &Value) -> Vec<(&str, &str, &str)> {
+    let findings = report.get("findings").and_then(Value::as_array);
+    let mut found: Vec<_> = findings
+        .into_iter()
+        .flatten()
+        .map(|finding| {
+            let text = |pointer: &str| {
+                finding
+                    .pointer(pointer)
+                    .and_then(Value::as_str)
+                    .unwrap_or_default()
+            };
+            (text("/object/name"), text("/rule"), text("/action"))
+        })
+        .collect();
+    found.sort_unstable();
+    found
+}
+
+/// A cluster with Hive's definitions, without Cluster API and without our webhook.
+async fn hive_alone(management: &ManagementCluster) -> Result<ApiServer> {
+    let api = management.another_api_server("lint").await?;
+    hive::install_definitions(api.client()).await?;
+    manifests::definitions_served(api.client()).await?;
+    let kubeconfig = api.kubeconfig().display().to_string();
+    let pool = |name: &str, inventory: Value| {
+        json!({
+            "apiVersion": "hive.openshift.io/v1",
+            "kind": "ClusterPool",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {
+                "baseDomain": "example.com",
+                "imageSetRef": {"name": "release"},
+                "platform": {"none": {}},
+                "size": 1,
+                "inventory": inventory,
+            },
+        })
+    };
+    let customization = json!({
+        "apiVersion": "hive.openshift.io/v1",
+        "kind": "ClusterDeploymentCustomization",
+        "metadata": {"name": "unready", "namespace": "default"},
+        "spec": {"installConfigPatches": [{"op": "replace", "path": "metadata/name", "value": "a"}]},
+    });
+    let items = [
+        pool("one", json!([{"name": "unready"}])),
+        pool("two", json!([{"name": "unready"}, {"name": "absent"}])),
+        customization,
+    ];
+    let file = management.run().folder().join("lint.json");
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+    fs::write(&file, serde_json::to_vec(&list)?).context("writing the objects")?;
+    let file = file.display().to_string();
+    let apply = ["apply", "--kubeconfig", &kubeconfig, "-f", &file];
+    wait::until("the objects are created", FOUND, || async {
+        management.kubectl().succeed(apply).await.map(drop)
+    })
+    .await?;
+    Ok(api)
+}
+
+#[test]
+fn a_missing_permission_is_named() {
+    with_management_cluster(async |management| {
+        let lint = management
+            .kubectl()
+            .run(["kcp", "lint", "--cluster", "-n", "default", "--as", "nobody"])
+            .await
+            .unwrap();
+        assert_eq!(lint.code, 2, "{lint}");
+        assert_eq!(
+            lint.stderr.lines().next(),
+            Some("error: cannot list clusters in namespace \"default\": forbidden for user \"nobody\""),
+            "{lint}"
+        );
+    });
+}
+
+#[test]
+fn a_cluster_of_the_fleet_is_judged_beside_its_neighbours() {
+    with_management_cluster(async |management| {
+        beside_its_neighbours(management).await.unwrap();
+    });
+}
+
+async fn beside_its_neighbours(management: &ManagementCluster) -> Result<()> {
+    management.create_namespace("lint").await?;
+    Cluster::create(management.client(), "lint", "one", 3, "v1.34.2").await?;
+    // Nothing judges a Cluster when it is written.
+    let stray = json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2",
+        "kind": "Cluster",
+        "metadata": {"name": "stray", "namespace": "lint"},
+        "spec": {"controlPlaneRef": {
+            "apiGroup": "controlplane.cluster.x-k8s.io",
+            "kind": "KubeadmControlPlane",
+            "name": "two",
+        }},
+    });
+    let file = management.run().folder().join("lint-stray.json");
+    fs::write(&file, serde_json::to_vec(&stray)?).context("writing the Cluster")?;
+    let kubectl = management.kubectl();
+    kubectl
+        .succeed(["apply", "-f", &file.display().to_string()])
+        .await?;
+
+    let lint = kubectl
+        .run(["kcp", "lint", "--cluster", "-n", "lint", "-o", "json"])
+        .await?;
+    let report: Value = serde_json::from_str(&lint.stdout).with_context(|| format!("{lint}"))?;
+    let expected = [
+        ("one", "kubeadm-section-missing", "warn"),
+        ("one", "kubeadm-section-missing", "warn"),
+        ("stray", "control-plane-ref-unknown", "deny"),
+    ];
+    ensure!(found(&report) == expected && lint.code == 1, "{lint}");
+    ensure!(
+        report.get("judged") == Some(&json!(3)) && report.get("notServed").is_none(),
+        "{lint}"
+    );
+    Ok(())
+}

@@ -1,0 +1,243 @@
+//! An API server with every definition and webhook, no controller, and a writer whom no webhook judges.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use kcp_rules::Configuration;
+use kcp_rules::case::{Base, Case, V1BETA2, Write};
+use kcp_rules::topics::TOPICS;
+use kcp_tests::addresses::free_port;
+use kcp_tests::cluster_api_alone::ClusterApiAlone;
+use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::pki::Subject;
+use kcp_tests::process::Process;
+use kcp_tests::{manifests, products, wait};
+use kube::Client;
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+
+use super::answer::Answered;
+use super::request::{Request, Verb, path_of};
+
+/// Puts objects there that webhooks would refuse.
+pub(super) const SEEDER: &str = "seeder";
+
+/// A namespace's label: which of our servers judges what is written to it.
+const JUDGED_BY: &str = "test.kubectl-kcp.dev/judged-by";
+
+/// An API server sees a changed webhook configuration within a second or two.
+const REGISTRATION: Duration = Duration::from_secs(30);
+
+/// Cluster API's gates that rows need; one that is closed denies what our rules do not.
+const FEATURE_GATES: &str =
+    "--feature-gates=ClusterTopology=true,KubeadmBootstrapFormatIgnition=true,MachineTaintPropagation=true";
+
+/// The API server and everything that answers for it.
+pub(super) struct Ground {
+    cluster: ClusterApiAlone,
+    /// Names of the servers without API access, by the configuration that they have.
+    blind: BTreeMap<String, String>,
+    servers: Vec<Process>,
+}
+
+impl Ground {
+    pub(super) async fn start(management: &ManagementCluster) -> Result<Self> {
+        let cluster = management.another_with_managers("rows", &[FEATURE_GATES]).await?;
+        let mut ground = Self {
+            cluster,
+            blind: BTreeMap::new(),
+            servers: Vec::new(),
+        };
+        ground.spare_the_seeder().await?;
+        ground.serve(management, "sighted", None).await?;
+        for case in TOPICS.iter().flat_map(|topic| topic.cases) {
+            let configuration = document(&case.configuration());
+            if !ground.blind.contains_key(&configuration) {
+                let name = format!("blind-{}", ground.blind.len());
+                ground.serve(management, &name, Some(&configuration)).await?;
+                ground.blind.insert(configuration, name);
+            }
+        }
+        for name in ground.blind.values().map(String::as_str).chain(["sighted"]) {
+            ground.judged(name).await?;
+        }
+        Ok(ground)
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        self.cluster.client()
+    }
+
+    /// The namespace of a row, judged by a server that sees as much of the cluster as the row does. A scale cannot be
+    /// judged without reading the control plane.
+    pub(super) async fn namespace(&self, name: &str, case: &Case, sees: bool) -> Result<()> {
+        let sighted = sees || matches!(case.write, Write::Scale(..));
+        let judge = if sighted {
+            "sighted"
+        } else {
+            self.blind
+                .get(&document(&case.configuration()))
+                .context("no server has the configuration of the row")?
+        };
+        self.create_namespace(name, judge).await
+    }
+
+    async fn create_namespace(&self, name: &str, judge: &str) -> Result<()> {
+        let namespace = json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {JUDGED_BY: judge}},
+        });
+        let request = Request::new(Verb::Create, "/api/v1/namespaces").body(namespace);
+        self.send(request).await?.succeeded()?;
+        Ok(())
+    }
+
+    pub(super) async fn send(&self, request: Request<'_>) -> Result<Answered> {
+        request.send(self.client()).await
+    }
+
+    async fn spare_the_seeder(&self) -> Result<()> {
+        for resource in ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"] {
+            let path = format!("/apis/admissionregistration.k8s.io/v1/{resource}");
+            let list = self.send(Request::new(Verb::Get, &path)).await?.body;
+            for mut configuration in list["items"].as_array().cloned().unwrap_or_default() {
+                restrict(&mut configuration, None);
+                let name = configuration["metadata"]["name"].as_str().context("no name")?;
+                let path = format!("{path}/{name}");
+                let request = Request::new(Verb::Replace, &path).body(configuration);
+                self.send(request).await?.succeeded()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts a server of ours; without a configuration it can read the cluster.
+    async fn serve(&mut self, management: &ManagementCluster, name: &str, blind: Option<&str>) -> Result<()> {
+        let folder = self.cluster.api().folder().join(name);
+        std::fs::create_dir_all(&folder)?;
+        let subject = Subject {
+            common_name: "kcp-webhook",
+            addresses: &[Ipv4Addr::LOCALHOST.into()],
+            ..Subject::default()
+        };
+        let serving = self.cluster.api().authority().issue(&folder, "tls", &subject)?;
+        let port = free_port()?;
+        let mut arguments = vec![
+            "serve".to_owned(),
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--secure-port={port}"),
+            format!("--health-port={}", free_port()?),
+            format!("--tls-cert-file={}", serving.certificate.display()),
+            format!("--tls-private-key-file={}", serving.key.display()),
+        ];
+        arguments.push(match blind {
+            Some(configuration) => {
+                let file = folder.join("configuration.yaml");
+                std::fs::write(&file, configuration)?;
+                format!("--configuration={}", file.display())
+            }
+            None => format!("--kubeconfig={}", self.cluster.api().kubeconfig().display()),
+        });
+        let program = products::under_test("kcp-webhook")?;
+        let nothing: &[(&str, &str)] = &[];
+        let log = format!("rows-kcp-webhook-{name}");
+        self.servers.push(Process::start(
+            management.run(),
+            &log,
+            &program,
+            arguments,
+            nothing,
+        )?);
+        for configuration in shipped_configurations(management).await? {
+            let mut configuration: DynamicObject = serde_json::from_value(configuration)?;
+            manifests::redirect_webhooks(&mut configuration, |path| {
+                manifests::local_client_config(port, path, self.cluster.api().authority().certificate())
+            })?;
+            // Still before Cluster API's, whose begin with capi.
+            configuration.metadata.name = Some(format!("admission.{name}.kubectl-kcp.dev"));
+            let mut configuration = serde_json::to_value(configuration)?;
+            restrict(&mut configuration, Some(name));
+            manifests::create_webhooks(self.client(), &serde_json::from_value(configuration)?).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until a server of ours judges everybody but the seeder, and the seeder is spared by Cluster API too.
+    async fn judged(&self, by: &str) -> Result<()> {
+        let namespace = format!("judged-by-{by}");
+        self.create_namespace(&namespace, by).await?;
+        let mut faulty = Base::ControlPlane(V1BETA2).object();
+        faulty["metadata"]["namespace"] = json!(namespace);
+        faulty["spec"]["replicas"] = json!(2);
+        let path = path_of(&faulty)?;
+        wait::until(&format!("{by} judges"), REGISTRATION, || async {
+            let create = || Request::new(Verb::Create, &path).body(faulty.clone()).dry_run();
+            let judged = self.send(create()).await?;
+            ensure!(
+                judged.finds("replicas-even"),
+                "the denial came from somewhere else: {judged:?}"
+            );
+            self.send(create().by(SEEDER)).await?.succeeded()?;
+            Ok(())
+        })
+        .await
+    }
+}
+
+/// Our webhook configurations as they are shipped.
+async fn shipped_configurations(management: &ManagementCluster) -> Result<Vec<Value>> {
+    let base: PathBuf = products::workspace().join(Path::new("manifests/base"));
+    let base = management
+        .kubectl()
+        .succeed(["kustomize", &base.display().to_string()])
+        .await?;
+    let mut objects = manifests::parse(&base.stdout)?;
+    objects.retain(|object| {
+        object["kind"]
+            .as_str()
+            .is_some_and(|kind| kind.ends_with("WebhookConfiguration"))
+    });
+    if objects.is_empty() {
+        bail!("manifests/base has no webhook configuration");
+    }
+    Ok(objects)
+}
+
+/// Spares the seeder, and all namespaces but those that `by` judges.
+fn restrict(configuration: &mut Value, by: Option<&str>) {
+    for webhook in configuration["webhooks"].as_array_mut().into_iter().flatten() {
+        append(
+            &mut webhook["matchConditions"],
+            json!({"name": "spares-the-seeder", "expression": format!("request.userInfo.username != '{SEEDER}'")}),
+        );
+        if let Some(by) = by {
+            append(
+                &mut webhook["namespaceSelector"]["matchExpressions"],
+                json!({"key": JUDGED_BY, "operator": "In", "values": [by]}),
+            );
+        }
+    }
+}
+
+fn append(list: &mut Value, element: Value) {
+    match list {
+        Value::Array(elements) => elements.push(element),
+        other => *other = json!([element]),
+    }
+}
+
+/// A configuration as the file that a server reads; JSON is YAML.
+fn document(configuration: &Configuration) -> String {
+    json!({
+        "apiVersion": kcp_rules::configuration::API_VERSION,
+        "kind": kcp_rules::configuration::KIND,
+        "rules": configuration.rules,
+        "featureGates": {
+            "ignition": configuration.feature_gates.ignition,
+            "machineTaints": configuration.feature_gates.machine_taints,
+        },
+    })
+    .to_string()
+}

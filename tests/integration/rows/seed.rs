@@ -1,0 +1,128 @@
+//! Puts objects there, past all webhooks.
+
+use anyhow::{Context as _, Result};
+use jiff::{Timestamp, ToSpan as _};
+use kcp_rules::case::NOW;
+use serde_json::{Value, json};
+
+use super::ground::{Ground, SEEDER};
+use super::request::{Request, Verb, path_of};
+
+/// Keeps an object that is being deleted.
+const FINALIZER: &str = "test.kubectl-kcp.dev/kept";
+
+/// Puts an object there as it is, with its status and on its way out if it is. Returns it as stored.
+pub(super) async fn seed(ground: &Ground, mut object: Value) -> Result<Value> {
+    let collection = path_of(&object)?;
+    let path = format!(
+        "{collection}/{}",
+        object["metadata"]["name"].as_str().context("no name")?
+    );
+    let deleting = take(&mut object, "deletionTimestamp").is_some();
+    let generation = take(&mut object, "generation").and_then(|generation| generation.as_i64());
+    let mut status = object.as_object_mut().and_then(|object| object.remove("status"));
+    let behind = generation
+        .zip(
+            status
+                .as_ref()
+                .and_then(|status| status["observedGeneration"].as_i64()),
+        )
+        .map(|(generation, observed)| generation - observed);
+    if deleting {
+        object["metadata"]["finalizers"] = json!([FINALIZER]);
+    }
+    let write = |verb, path: &str, body: Value| {
+        let path = path.to_owned();
+        async move {
+            let request = Request::new(verb, &path).body(body).by(SEEDER);
+            Ok::<_, anyhow::Error>(ground.send(request).await?.succeeded()?)
+        }
+    };
+    let mut stored = write(Verb::Create, &collection, object.clone()).await?;
+    // A status that lags behind needs a generation to lag behind.
+    for step in 0..behind.unwrap_or(0) {
+        let mut next = stored.clone();
+        next["spec"]["version"] = json!(format!("v1.30.{step}"));
+        let mut back = write(Verb::Replace, &path, next).await?;
+        back["spec"] = object["spec"].clone();
+        stored = write(Verb::Replace, &path, back).await?;
+    }
+    if let Some(status) = &mut status {
+        if let Some(behind) = behind {
+            let now = stored["metadata"]["generation"]
+                .as_i64()
+                .context("no generation")?;
+            status["observedGeneration"] = json!(now - behind);
+        }
+        stored["status"] = status.clone();
+        stored = write(Verb::Replace, &format!("{path}/status"), stored).await?;
+    }
+    if deleting {
+        stored = write(Verb::Delete, &path, Value::Null).await?;
+    }
+    Ok(stored)
+}
+
+fn take(object: &mut Value, name: &str) -> Option<Value> {
+    object["metadata"].as_object_mut()?.remove(name)
+}
+
+/// Where and when a row is sent. Rows live in `default` and at [`NOW`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place<'n> {
+    namespace: &'n str,
+    /// Since [`NOW`].
+    seconds: i64,
+}
+
+impl<'n> Place<'n> {
+    pub(super) fn now_in(namespace: &'n str) -> Self {
+        let then = NOW.parse::<Timestamp>().map_or(0, Timestamp::as_second);
+        Self {
+            namespace,
+            seconds: Timestamp::now().as_second() - then,
+        }
+    }
+
+    /// An object of the row as it is here and now.
+    pub(super) fn of(self, mut object: Value) -> Value {
+        translate(&mut object, self.namespace, self.seconds);
+        object
+    }
+}
+
+fn translate(value: &mut Value, namespace: &str, seconds: i64) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match (name.as_str(), value.as_str()) {
+                    ("namespace", Some("default")) => *value = json!(namespace),
+                    ("namespace", Some(other)) if !other.starts_with("row-") => {
+                        *value = json!(format!("{namespace}-{other}"));
+                    }
+                    _ => translate(value, namespace, seconds),
+                }
+            }
+        }
+        Value::Array(elements) => {
+            for element in elements {
+                translate(element, namespace, seconds);
+            }
+        }
+        Value::String(text) => {
+            // The zero time means "unset" and has no date.
+            if let Some(time) = text.parse::<Timestamp>().ok().filter(|time| time.as_second() > 0)
+                && let Ok(time) = time.checked_add(seconds.seconds())
+            {
+                // Kubernetes has two types of times, and each reads its own form alone.
+                let form = if text.contains('.') {
+                    "%Y-%m-%dT%H:%M:%S%.6fZ"
+                } else {
+                    "%Y-%m-%dT%H:%M:%SZ"
+                };
+                *text = time.strftime(form).to_string();
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}

@@ -1,0 +1,74 @@
+//! Sends a row: first the objects that are there, past all webhooks, then the write itself, which changes nothing.
+
+use anyhow::{Context as _, Result};
+use kcp_rules::case::{Answer, Base, Row, Write};
+use serde_json::json;
+
+use super::answer::Answered;
+use super::ground::Ground;
+use super::request::{Request, Verb, path_of};
+use super::seed::{Place, seed};
+use super::world;
+
+/// Sends a row in a namespace of its own.
+pub(super) async fn send(ground: &Ground, namespace: &str, row: Row<'_>) -> Result<Answered> {
+    let case = row.case;
+    let place = Place::now_in(namespace);
+    let mut world = world::of(&(case.view)(), namespace, row.base);
+    ground.namespace(namespace, case, world.sees).await?;
+    if row.base == Base::ClusterDeployment {
+        ground
+            .namespace(&format!("{namespace}-example-1"), case, world.sees)
+            .await?;
+    }
+    for object in world.objects.drain(..) {
+        seed(ground, place.of(object))
+            .await
+            .context("what the row sees")?;
+    }
+    let old = match row.old()? {
+        Some(old) => match seed(ground, place.of(world.labelled(old))).await {
+            Ok(stored) => Some(stored),
+            Err(refused) if case.answer == Some(Answer::Schema) => return refused.downcast(),
+            Err(refused) => return Err(refused.context("the object as it is")),
+        },
+        None => None,
+    };
+    if world.terminating {
+        let path = format!("/api/v1/namespaces/{namespace}");
+        ground
+            .send(Request::new(Verb::Delete, &path))
+            .await?
+            .succeeded()?;
+    }
+    let new = place.of(world.labelled(row.new_object()?));
+    let collection = path_of(&new)?;
+    let path = format!(
+        "{collection}/{}",
+        new["metadata"]["name"].as_str().context("no name")?
+    );
+    let scale = format!("{path}/scale");
+    let request = match (case.write, old) {
+        (Write::Update(..), Some(old)) => {
+            let mut new = new;
+            new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
+            Request::new(Verb::Replace, &path).body(new)
+        }
+        (Write::Scale(_, replicas), Some(old)) => Request::new(Verb::Replace, &scale).body(json!({
+            "apiVersion": "autoscaling/v1",
+            "kind": "Scale",
+            "metadata": {"name": old["metadata"]["name"], "namespace": old["metadata"]["namespace"]},
+            "spec": {"replicas": replicas},
+        })),
+        (Write::Delete(_), _) => Request::new(Verb::Delete, &path),
+        _ => Request::new(Verb::Create, &collection).body(new),
+    };
+    let mut request = request.dry_run();
+    if let Some(writer) = case.writer {
+        request = request.by(writer);
+    }
+    if let Some(manager) = case.field_manager {
+        request = request.field_manager(manager);
+    }
+    ground.send(request).await
+}

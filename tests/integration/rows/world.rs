@@ -1,0 +1,182 @@
+//! The other objects that a row sees, as objects.
+
+use kcp_rules::case::Base;
+use kcp_rules::view::{self, View};
+use serde_json::{Value, json};
+
+/// What there is besides the object of the row.
+#[derive(Debug, Default)]
+pub(super) struct World {
+    /// Whether the row knows anything of it.
+    pub(super) sees: bool,
+    /// In the order in which they are made.
+    pub(super) objects: Vec<Value>,
+    /// The namespace is on its way out.
+    pub(super) terminating: bool,
+    cluster: Option<String>,
+}
+
+impl World {
+    /// The object of the row as a member of the Cluster that the row sees.
+    pub(super) fn labelled(&self, mut object: Value) -> Value {
+        if let Some(cluster) = &self.cluster {
+            object["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"] = json!(cluster);
+        }
+        object
+    }
+}
+
+/// The name of a Cluster that a row speaks of without naming it.
+const CLUSTER: &str = "example";
+
+/// The world of a view.
+pub(super) fn of(view: &View, namespace: &str, base: Base) -> World {
+    let mut world = World::default();
+    let of_cluster_api = matches!(base, Base::ControlPlane(_));
+    let mut add = |known: Option<Vec<Value>>| {
+        world.sees |= known.is_some();
+        world.objects.extend(known.into_iter().flatten());
+    };
+    add(view.machines.get().map(|machines| {
+        machines
+            .iter()
+            .enumerate()
+            .map(|(number, it)| machine(number, it))
+            .collect()
+    }));
+    add(view
+        .worker_machines
+        .get()
+        .map(|workers| workers.iter().map(|name| worker(name)).collect()));
+    add(view.cluster.get().map(|it| it.iter().map(cluster).collect()));
+    add(view.control_planes.get().map(|names| {
+        names
+            .iter()
+            .map(|name| named(Base::ControlPlane("v1beta2"), name))
+            .collect()
+    }));
+    add(view.pools.get().map(|pools| pools.iter().map(pool).collect()));
+    add(view.customizations.get().map(|names| {
+        names
+            .iter()
+            .map(|name| named(Base::Customization, name))
+            .collect()
+    }));
+    add(view.cluster_deployments.get().map(|deployments| {
+        deployments
+            .iter()
+            .flat_map(|it| deployment(it, namespace))
+            .collect()
+    }));
+    add(view.lease.get().map(|it| it.iter().map(lease).collect()));
+    world.sees |= view.namespace_terminating.get().is_some();
+    world.terminating = view.namespace_terminating.get() == Some(&true);
+    let seen = view.cluster.get().and_then(Option::as_ref);
+    world.cluster =
+        (world.sees && of_cluster_api).then(|| seen.map_or(CLUSTER, |cluster| &cluster.name).to_owned());
+    world
+}
+
+fn named(base: Base, name: &str) -> Value {
+    let mut object = base.object();
+    object["metadata"]["name"] = json!(name);
+    object
+}
+
+/// `deletionTimestamp` says that it is on its way out; the time itself is the server's.
+fn deleting(mut object: Value, deleting: bool) -> Value {
+    if deleting {
+        object["metadata"]["deletionTimestamp"] = json!(kcp_rules::case::NOW);
+    }
+    object
+}
+
+fn machine(number: usize, machine: &view::Machine) -> Value {
+    let name = if machine.name.is_empty() {
+        format!("machine-{number}")
+    } else {
+        machine.name.clone()
+    };
+    let mut object = worker(&name);
+    object["metadata"]["labels"]["cluster.x-k8s.io/control-plane"] = json!("");
+    if let Some(version) = &machine.version {
+        object["spec"]["version"] = json!(version);
+    }
+    if machine.has_node {
+        object["status"] = json!({"nodeRef": {"name": name}});
+    }
+    deleting(object, machine.deleting)
+}
+
+fn worker(name: &str) -> Value {
+    json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2",
+        "kind": "Machine",
+        "metadata": {
+            "name": name, "namespace": "default", "labels": {"cluster.x-k8s.io/cluster-name": CLUSTER},
+        },
+        "spec": {
+            "clusterName": CLUSTER,
+            "bootstrap": {"dataSecretName": name},
+            "infrastructureRef": {
+                "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "StandInMachine", "name": name,
+            },
+        },
+    })
+}
+
+fn cluster(cluster: &view::Cluster) -> Value {
+    let mut object = named(Base::Cluster, &cluster.name);
+    if let Some(name) = &cluster.control_plane {
+        object["spec"]["controlPlaneRef"]["name"] = json!(name);
+    }
+    if cluster.paused {
+        object["spec"]["paused"] = json!(true);
+    }
+    deleting(object, cluster.deleting)
+}
+
+fn pool(pool: &view::Pool) -> Value {
+    let mut object = named(Base::ClusterPool, &pool.name);
+    object["spec"]["inventory"] = pool.inventory.iter().map(|name| json!({"name": name})).collect();
+    deleting(object, pool.deleting)
+}
+
+/// A `ClusterDeployment` and the namespace of its name.
+fn deployment(deployment: &view::ClusterDeployment, namespace: &str) -> Vec<Value> {
+    let mut object = named(Base::ClusterDeployment, &deployment.name);
+    object["metadata"]["namespace"] = json!(deployment.name);
+    let reference = &mut object["spec"]["clusterPoolRef"];
+    reference["poolName"] = json!(deployment.pool);
+    match &deployment.customization {
+        Some(name) => reference["clusterDeploymentCustomization"] = json!({"name": name}),
+        None => {
+            reference
+                .as_object_mut()
+                .map(|fields| fields.remove("clusterDeploymentCustomization"));
+        }
+    }
+    if let Some(claim) = &deployment.claim {
+        reference["claimName"] = json!(claim);
+    }
+    let home = json!({
+        "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": format!("{namespace}-{}", deployment.name)},
+    });
+    vec![home, deleting(object, deployment.deleting)]
+}
+
+fn lease(lease: &view::Lease) -> Value {
+    const SECONDS: i64 = 60;
+    let mut spec = json!({"holderIdentity": lease.holder});
+    if let Some(expires) = lease.expires {
+        let renewed = expires - jiff::SignedDuration::from_secs(SECONDS);
+        spec["renewTime"] = json!(format!("{renewed:.6}"));
+        spec["leaseDurationSeconds"] = json!(SECONDS);
+    }
+    json!({
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "kcp-pool-example", "namespace": "default"},
+        "spec": spec,
+    })
+}

@@ -1,0 +1,118 @@
+//! Reviews as API servers send them: with managed fields, and objects that a rule reads a part of.
+
+use kcp_rules::case::{Base, V1BETA2};
+use serde_json::{Value, json};
+
+/// A review.
+pub(crate) struct Body {
+    pub(crate) name: &'static str,
+    /// The `AdmissionReview`.
+    pub(crate) text: String,
+    /// Head and body of the request.
+    pub(crate) request: Vec<u8>,
+    /// How many are sent in a turn.
+    pub(crate) reviews: usize,
+}
+
+pub(crate) fn all() -> [Body; 3] {
+    [create(), update_16k(), update_300k()]
+}
+
+/// A creation of 2.5 KB.
+pub(crate) fn create() -> Body {
+    let object = control_plane(0);
+    body("review-create-2k", 3000, &review("CREATE", &object, None))
+}
+
+/// An update of 16 KB.
+pub(crate) fn update_16k() -> Body {
+    update("review-update-16k", 2000, 5_600)
+}
+
+/// An update of 300 KB.
+fn update_300k() -> Body {
+    update("review-update-300k", 300, 147_000)
+}
+
+fn update(name: &'static str, reviews: usize, file_bytes: usize) -> Body {
+    let old = control_plane(file_bytes);
+    let mut new = old.clone();
+    new["spec"]["version"] = json!("v1.34.3");
+    body(name, reviews, &review("UPDATE", &new, Some(&old)))
+}
+
+fn body(name: &'static str, reviews: usize, review: &Value) -> Body {
+    let text = review.to_string();
+    let head = format!(
+        "POST /validate?timeout=5s HTTP/1.1\r\nhost: localhost\r\nuser-agent: kube-apiserver-admission\r\n\
+         accept: application/json, */*\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        text.len()
+    );
+    let request = [head.as_bytes(), text.as_bytes()].concat();
+    Body {
+        name,
+        text,
+        request,
+        reviews,
+    }
+}
+
+fn review(operation: &str, object: &Value, old_object: Option<&Value>) -> Value {
+    let kind = json!({"group": "controlplane.cluster.x-k8s.io", "version": "v1beta2", "kind": "KubeadmControlPlane"});
+    let resource = json!({
+        "group": "controlplane.cluster.x-k8s.io", "version": "v1beta2", "resource": "kubeadmcontrolplanes",
+    });
+    json!({
+        "kind": "AdmissionReview",
+        "apiVersion": "admission.k8s.io/v1",
+        "request": {
+            "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+            "kind": kind, "resource": resource, "requestKind": kind, "requestResource": resource,
+            "name": "example", "namespace": "default", "operation": operation,
+            "userInfo": {"username": "admin", "groups": ["system:masters", "system:authenticated"]},
+            "object": object, "oldObject": old_object, "dryRun": false,
+            "options": {"kind": "UpdateOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "kubectl-client-side-apply"},
+        },
+    })
+}
+
+/// A control plane whose files hold so many bytes.
+fn control_plane(file_bytes: usize) -> Value {
+    const FILE: usize = 2_000;
+    let mut object = Base::ControlPlane(V1BETA2).object();
+    object["metadata"] = json!({
+        "name": "example", "namespace": "default", "uid": "b8ce9d4c-1ea1-4a0b-9fd7-6a5f5b8f4a51",
+        "resourceVersion": "41237", "generation": 4, "creationTimestamp": "2026-05-01T00:00:00Z",
+        "labels": {"cluster.x-k8s.io/cluster-name": "example"},
+        "finalizers": ["kubeadm.controlplane.cluster.x-k8s.io"],
+        "ownerReferences": [{
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "example", "controller": true,
+            "blockOwnerDeletion": true, "uid": "0f4b7f1c-6d4a-4a78-95cf-3b9a9c1d7e55",
+        }],
+        "managedFields": [{
+            "manager": "kubectl-client-side-apply", "operation": "Update", "time": "2026-05-01T00:00:00Z",
+            "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:spec": {".": {}, "f:kubeadmConfigSpec": {".": {}, "f:clusterConfiguration": {}},
+                "f:machineTemplate": {".": {}, "f:spec": {}}, "f:replicas": {}, "f:rollout": {}, "f:version": {}}},
+        }],
+    });
+    let line = "net.ipv4.conf.all.forwarding = 1\\n# what a machine needs before kubeadm runs\n";
+    let files: Vec<Value> = (0..file_bytes.div_ceil(FILE))
+        .map(|number| {
+            let content: String = line.chars().cycle().take(FILE.min(file_bytes)).collect();
+            json!({"path": format!("/etc/example/{number}.conf"), "owner": "root:root", "permissions": "0644", "content": content})
+        })
+        .collect();
+    if !files.is_empty() {
+        object["spec"]["kubeadmConfigSpec"]["files"] = json!(files);
+    }
+    object["status"] = json!({
+        "observedGeneration": 4, "replicas": 3, "readyReplicas": 3, "availableReplicas": 3, "upToDateReplicas": 3,
+        "version": "v1.34.2", "initialization": {"controlPlaneInitialized": true},
+        "conditions": [
+            {"type": "Available", "status": "True", "reason": "Available", "message": "", "lastTransitionTime": "2026-05-01T00:00:00Z"},
+            {"type": "RollingOut", "status": "False", "reason": "NotRollingOut", "message": "", "lastTransitionTime": "2026-05-01T00:00:00Z"},
+        ],
+    });
+    object
+}

@@ -1,0 +1,63 @@
+//! Instructions for each review, as callgrind counts them: twice, and only the difference counts, for it has no start
+//! in it.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+use crate::{
+    bodies::Body,
+    client::Client,
+    server::{Certificates, Program, Server, free_port},
+};
+
+/// A server under callgrind is some fifty times as slow.
+const START: Duration = Duration::from_secs(120);
+
+/// How many reviews the two runs have.
+const RUNS: [usize; 2] = [20, 120];
+
+/// None where there is no valgrind.
+pub(crate) fn per_review(program: Program, body: &Body, certificates: &Certificates) -> Result<Option<u64>> {
+    if std::process::Command::new("valgrind")
+        .arg("--version")
+        .output()
+        .is_err()
+    {
+        return Ok(None);
+    }
+    let [few, many] = RUNS;
+    let (less, more) = (
+        counted(program, body, certificates, few)?,
+        counted(program, body, certificates, many)?,
+    );
+    Ok(Some(more.saturating_sub(less) / (many - few) as u64))
+}
+
+fn counted(program: Program, body: &Body, certificates: &Certificates, reviews: usize) -> Result<u64> {
+    let folder = tempfile::tempdir()?;
+    let out = folder.path().join("callgrind.out");
+    let under = [
+        "valgrind".to_owned(),
+        "--quiet".to_owned(),
+        "--tool=callgrind".to_owned(),
+        format!("--callgrind-out-file={}", out.display()),
+    ];
+    let port = free_port()?;
+    let server = Server::run(program, port, &under, &program.command_line(port, certificates))?;
+    let mut client = Client::connect_as_soon_as(port, certificates, START)?;
+    for _ in 0..reviews {
+        client.ask(body)?;
+    }
+    drop(client);
+    server.end()?;
+    let text = std::fs::read_to_string(&out).context("reading what callgrind counted")?;
+    let totals = text
+        .lines()
+        .find_map(|line| line.strip_prefix("totals: ").or(line.strip_prefix("summary: ")));
+    totals
+        .context("callgrind counted nothing")?
+        .trim()
+        .parse()
+        .context("reading callgrind's totals")
+}

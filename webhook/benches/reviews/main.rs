@@ -1,0 +1,196 @@
+//! What a review costs the server, beside two bare servers that do less: `make bench`.
+//!
+//! HTTP/1.1 with keep-alive over TLS 1.3, server and client on a core each; the servers take turns, so that a machine
+//! whose speed drifts moves no ratio.
+//!
+//! - [`bodies`]: the reviews
+//! - [`client`]: sends them
+//! - [`server`]: a server and what it has used
+//! - [`figures`]: medians and quantiles
+//! - [`instructions`]: the same cost as a count, which no other load moves
+
+#![expect(
+    clippy::indexing_slicing,
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a benchmark: it may panic, and its numbers are small"
+)]
+
+mod bodies;
+mod client;
+mod figures;
+mod instructions;
+mod server;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result};
+use serde_json::{Map, Value, json};
+
+use bodies::Body;
+use client::Client;
+use figures::{median, quantile};
+use server::{Certificates, Program, Server};
+
+/// How often each server takes its turn.
+const ROUNDS: usize = 5;
+
+/// Reviews of a turn that are not counted.
+const WARM_UP: usize = 200;
+
+/// How often a server is started to see how soon it answers.
+const STARTS: usize = 20;
+
+/// One turn of one server.
+#[derive(Default)]
+struct Turn {
+    /// Microseconds of CPU time for each review.
+    cpu: f64,
+    /// Microseconds from the first byte sent to the last received.
+    latencies: Vec<f64>,
+}
+
+fn main() -> Result<()> {
+    // Cargo asks benchmarks without a harness for their list too.
+    if std::env::args().any(|argument| argument == "--list") {
+        return Ok(());
+    }
+    client::stay_on_core(server::CLIENT_CORE)?;
+    let certificates = Certificates::issue()?;
+    let mut results = Vec::new();
+    for body in bodies::all() {
+        results.push(measured(&body, &certificates)?);
+    }
+    results.push(start(&certificates)?);
+    results.push(memory(&certificates)?);
+    let report = json!({"machine": machine(), "results": results});
+    let text = serde_json::to_string_pretty(&report)?;
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/bench.json");
+    fs::write(&file, &text).with_context(|| format!("writing {}", file.display()))?;
+    show(&text);
+    Ok(())
+}
+
+fn measured(body: &Body, certificates: &Certificates) -> Result<Value> {
+    let mut turns: BTreeMap<Program, Vec<Turn>> = BTreeMap::new();
+    let servers: Vec<_> = Program::ALL
+        .into_iter()
+        .map(|program| Server::start(program, certificates))
+        .collect::<Result<_>>()?;
+    for _ in 0..ROUNDS {
+        for server in &servers {
+            turns
+                .entry(server.program())
+                .or_default()
+                .push(turn(server, body, certificates)?);
+        }
+    }
+    let cpu = |program| -> Vec<f64> { turns[&program].iter().map(|turn| turn.cpu).collect() };
+    let ratio = |to: Program| {
+        let pairs = cpu(Program::Ours).into_iter().zip(cpu(to));
+        median(&pairs.map(|(ours, theirs)| ours / theirs).collect::<Vec<_>>())
+    };
+    let mut figures = Map::from_iter([
+        ("name".to_owned(), json!(body.name)),
+        ("bytes".to_owned(), json!(body.text.len())),
+        ("cpu_us".to_owned(), rounded(median(&cpu(Program::Ours)))),
+        (
+            "cpu_ratio_to_constant".to_owned(),
+            rounded(ratio(Program::ConstantAnswer)),
+        ),
+        (
+            "cpu_ratio_to_decode".to_owned(),
+            rounded(ratio(Program::SameDecode)),
+        ),
+    ]);
+    for (program, turns) in &turns {
+        let latencies: Vec<f64> = turns.iter().flat_map(|turn| &turn.latencies).copied().collect();
+        let counted = instructions::per_review(*program, body, certificates)?;
+        figures.insert(
+            program.key().to_owned(),
+            json!({
+                "cpu_us": rounded(median(&cpu(*program))),
+                "p50_us": rounded(quantile(&latencies, 0.5)),
+                "p99_us": rounded(quantile(&latencies, 0.99)),
+                "instructions": counted,
+            }),
+        );
+    }
+    Ok(Value::Object(figures))
+}
+
+fn turn(server: &Server, body: &Body, certificates: &Certificates) -> Result<Turn> {
+    let mut client = Client::connect(server.port(), certificates)?;
+    for _ in 0..WARM_UP {
+        client.ask(body)?;
+    }
+    let before = server.cpu_time()?;
+    let mut latencies = Vec::with_capacity(body.reviews);
+    for _ in 0..body.reviews {
+        let asked = Instant::now();
+        client.ask(body)?;
+        latencies.push(asked.elapsed().as_secs_f64() * 1e6);
+    }
+    let spent = server.cpu_time()?.saturating_sub(before);
+    Ok(Turn {
+        cpu: spent.as_secs_f64() * 1e6 / body.reviews as f64,
+        latencies,
+    })
+}
+
+/// How soon a server answers its first review after it was executed.
+fn start(certificates: &Certificates) -> Result<Value> {
+    let body = bodies::create();
+    let mut waits = Vec::new();
+    for _ in 0..STARTS {
+        let executed = Instant::now();
+        let server = Server::execute(Program::Ours, certificates)?;
+        let mut client = Client::connect_as_soon_as(server.port(), certificates, Duration::from_secs(10))?;
+        client.ask(&body)?;
+        waits.push(executed.elapsed().as_secs_f64() * 1e3);
+    }
+    Ok(json!({"name": "start", "exec_to_first_answer_ms": rounded(median(&waits))}))
+}
+
+/// Resident memory that is not shared: without load, and at its most under 16 KB reviews.
+fn memory(certificates: &Certificates) -> Result<Value> {
+    let server = Server::start(Program::Ours, certificates)?;
+    let idle = server.anonymous_mib()?;
+    let body = bodies::update_16k();
+    let mut client = Client::connect(server.port(), certificates)?;
+    let mut peak = idle;
+    for review in 0..body.reviews {
+        client.ask(&body)?;
+        if review.is_multiple_of(100) {
+            peak = peak.max(server.anonymous_mib()?);
+        }
+    }
+    Ok(
+        json!({"name": "memory", "idle_mib": rounded(idle), "peak_mib": rounded(peak), "peak_rss_mib": rounded(server.peak_mib()?)}),
+    )
+}
+
+fn machine() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = text
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    format!("{cores} cores, {}", model.map_or("unknown", |(_, model)| model))
+}
+
+/// Three digits behind the point are more than any run repeats.
+fn rounded(value: f64) -> Value {
+    json!((value * 1000.0).round() / 1000.0)
+}
+
+#[expect(clippy::print_stdout, reason = "a benchmark's result")]
+fn show(text: &str) {
+    println!("{text}");
+}

@@ -1,0 +1,191 @@
+//! A server under measurement: how it is started, and what the kernel says that it used.
+
+use std::{
+    fs,
+    net::{Ipv4Addr, TcpListener},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result};
+use rustls::pki_types::CertificateDer;
+use tempfile::TempDir;
+
+use crate::client::Client;
+
+/// Where servers run.
+const SERVER_CORE: &str = "0";
+/// Where the client runs.
+pub(crate) const CLIENT_CORE: &str = "1";
+
+/// A server that nobody can wait for longer has failed.
+const START: Duration = Duration::from_secs(60);
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Program {
+    Ours,
+    ConstantAnswer,
+    SameDecode,
+}
+
+impl Program {
+    pub(crate) const ALL: [Self; 3] = [Self::Ours, Self::ConstantAnswer, Self::SameDecode];
+
+    /// As the report names it.
+    pub(crate) const fn key(self) -> &'static str {
+        match self {
+            Self::Ours => "ours",
+            Self::ConstantAnswer => "constant_answer",
+            Self::SameDecode => "same_decode",
+        }
+    }
+
+    /// The program and its arguments.
+    pub(crate) fn command_line(self, port: u16, certificates: &Certificates) -> Vec<String> {
+        let ours = Path::new(env!("CARGO_BIN_EXE_kcp-webhook"));
+        let example = |name: &str| ours.with_file_name("examples").join(name).display().to_string();
+        let bare = |name: &str| {
+            vec![
+                example(name),
+                port.to_string(),
+                certificates.certificate.display().to_string(),
+                certificates.key.display().to_string(),
+            ]
+        };
+        match self {
+            Self::Ours => vec![
+                ours.display().to_string(),
+                "serve".to_owned(),
+                "--bind-address=127.0.0.1".to_owned(),
+                format!("--secure-port={port}"),
+                "--health-port=0".to_owned(),
+                format!("--tls-cert-file={}", certificates.certificate.display()),
+                format!("--tls-private-key-file={}", certificates.key.display()),
+            ],
+            Self::ConstantAnswer => bare("constant-answer"),
+            Self::SameDecode => bare("same-decode"),
+        }
+    }
+}
+
+/// What servers show and clients trust.
+pub(crate) struct Certificates {
+    certificate: PathBuf,
+    key: PathBuf,
+    pub(crate) trusted: CertificateDer<'static>,
+    _folder: TempDir,
+}
+
+impl Certificates {
+    pub(crate) fn issue() -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let issued = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
+        let (certificate, key) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
+        fs::write(&certificate, issued.cert.pem())?;
+        fs::write(&key, issued.signing_key.serialize_pem())?;
+        Ok(Self {
+            certificate,
+            key,
+            trusted: issued.cert.der().clone(),
+            _folder: folder,
+        })
+    }
+}
+
+/// A server that runs until it is dropped.
+pub(crate) struct Server {
+    program: Program,
+    port: u16,
+    child: Child,
+}
+
+impl Server {
+    /// Starts a server and waits until it accepts connections.
+    pub(crate) fn start(program: Program, certificates: &Certificates) -> Result<Self> {
+        let server = Self::execute(program, certificates)?;
+        Client::connect_as_soon_as(server.port, certificates, START)?;
+        Ok(server)
+    }
+
+    /// Starts a server.
+    pub(crate) fn execute(program: Program, certificates: &Certificates) -> Result<Self> {
+        let port = free_port()?;
+        Self::run(program, port, &[], &program.command_line(port, certificates))
+    }
+
+    /// Starts a server under another program.
+    pub(crate) fn run(program: Program, port: u16, under: &[String], command: &[String]) -> Result<Self> {
+        let child = Command::new("taskset")
+            .args(["-c", SERVER_CORE])
+            .args(under)
+            .args(command)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("starting a server under taskset")?;
+        Ok(Self { program, port, child })
+    }
+
+    pub(crate) fn program(&self) -> Program {
+        self.program
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Asks it to end and waits until it has.
+    pub(crate) fn end(mut self) -> Result<()> {
+        let pid = self.child.id().to_string();
+        Command::new("kill")
+            .args(["-TERM", &pid])
+            .status()
+            .context("ending a server")?;
+        self.child.wait().context("waiting for a server")?;
+        Ok(())
+    }
+
+    /// CPU time of all its threads so far, in nanoseconds of the scheduler's own account.
+    pub(crate) fn cpu_time(&self) -> Result<Duration> {
+        let mut total = 0;
+        for thread in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            let text = fs::read_to_string(thread?.path().join("schedstat"))?;
+            let spent = text.split(' ').next().context("an empty schedstat")?;
+            total += spent.parse::<u64>().context("reading schedstat")?;
+        }
+        Ok(Duration::from_nanos(total))
+    }
+
+    /// Resident memory that no file is behind.
+    pub(crate) fn anonymous_mib(&self) -> Result<f64> {
+        self.status_mib("RssAnon:")
+    }
+
+    /// The most that was ever resident.
+    pub(crate) fn peak_mib(&self) -> Result<f64> {
+        self.status_mib("VmHWM:")
+    }
+
+    fn status_mib(&self, name: &str) -> Result<f64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let kib = line
+            .and_then(|line| line.split_whitespace().next())
+            .context("no such status")?;
+        Ok(kib.parse::<f64>()? / 1024.0)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _gone = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+pub(crate) fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}

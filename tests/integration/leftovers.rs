@@ -37,6 +37,7 @@ fn killed_supervisor_takes_its_program_along() {
         let mut supervise = Command::new(env!("CARGO_BIN_EXE_supervise"));
         let supervise = supervise.args(["--", "sh", "-c", "echo started; exec sleep 600"]);
         let (mut killed, _) = start(supervise, &id).await.unwrap();
+        assert!(marked(&id).await.unwrap().contains("sleep 600"));
         killed.kill().await.unwrap();
         gone(&id).await.unwrap();
     });
@@ -51,6 +52,7 @@ fn closed_lifeline_ends_the_whole_group() {
         let (mut asker, _) = start(supervise.args(["--", "sh", "-c", script]), &id)
             .await
             .unwrap();
+        assert!(marked(&id).await.unwrap().contains("sleep 600"));
         drop(asker.stdin.take());
         gone(&id).await.unwrap();
         assert_eq!(asker.wait().await.unwrap().code(), Some(128 + 9));

@@ -74,7 +74,7 @@ impl Process {
             .stderr(output)
             .spawn()
             .with_context(|| format!("starting {name} ({})", program.display()))?;
-        run.started();
+        run.started(name);
         let lifeline = supervisor.stdin.take();
         Ok(Self {
             run: run.clone(),
@@ -139,7 +139,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         drop(self.lifeline.take());
         if let Some(supervisor) = self.supervisor.take() {
-            self.run.ends(supervisor);
+            self.run.ends(&self.name, supervisor);
         }
     }
 }

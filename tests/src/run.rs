@@ -4,8 +4,7 @@ use std::fs::{self, File};
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{env, io, mem, process};
 
@@ -32,10 +31,10 @@ pub struct Run {
     folder: PathBuf,
     /// Locked as long as this process lives, however it ends: an unlocked folder is an ended run's.
     _lock: File,
-    /// Supervisors that were told to end and have not been waited for.
-    ending: Mutex<Vec<Child>>,
-    /// Supervisors that were started and have not been waited for.
-    running: AtomicUsize,
+    /// Supervisors that were told to end and have not been waited for, with the names of their programs.
+    ending: Mutex<Vec<(String, Child)>>,
+    /// Names of programs that were started and whose supervisors have not been waited for.
+    running: Mutex<Vec<String>>,
 }
 
 impl Run {
@@ -56,7 +55,7 @@ impl Run {
             folder,
             _lock: lock,
             ending: Mutex::default(),
-            running: AtomicUsize::new(0),
+            running: Mutex::default(),
         }))
     }
 
@@ -91,28 +90,35 @@ impl Run {
         )))
     }
 
-    pub(crate) fn started(&self) {
-        self.running.fetch_add(1, Ordering::SeqCst);
+    pub(crate) fn started(&self, name: &str) {
+        locked(&self.running).push(name.to_owned());
     }
 
     /// Takes over a supervisor whose lifeline is closed.
-    pub(crate) fn ends(&self, supervisor: Child) {
-        self.ending
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(supervisor);
+    pub(crate) fn ends(&self, name: &str, supervisor: Child) {
+        locked(&self.ending).push((name.to_owned(), supervisor));
     }
 
     /// Waits until all programs of this run have ended, once nobody holds on to them any more.
     pub async fn ended(&self) -> Result<()> {
-        wait::until("all programs of this run have ended", END, || async {
-            let ending = mem::take(&mut *self.ending.lock().unwrap_or_else(PoisonError::into_inner));
-            for mut supervisor in ending {
-                supervisor.wait().await.context("waiting for a supervisor")?;
-                self.running.fetch_sub(1, Ordering::SeqCst);
+        self.ended_within(END).await
+    }
+
+    async fn ended_within(&self, limit: Duration) -> Result<()> {
+        wait::until("all programs of this run have ended", limit, || async {
+            let ending = mem::take(&mut *locked(&self.ending));
+            for (name, mut supervisor) in ending {
+                supervisor
+                    .wait()
+                    .await
+                    .with_context(|| format!("waiting for {name}"))?;
+                let mut running = locked(&self.running);
+                if let Some(place) = running.iter().position(|running| *running == name) {
+                    running.swap_remove(place);
+                }
             }
-            let running = self.running.load(Ordering::SeqCst);
-            ensure!(running == 0, "{running} are running");
+            let running = locked(&self.running);
+            ensure!(running.is_empty(), "still running: {}", running.join(", "));
             Ok(())
         })
         .await
@@ -123,6 +129,10 @@ impl Run {
         // What cannot be removed now, a later run removes.
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A log file with a timestamp on each line.
@@ -175,5 +185,26 @@ fn remove_ended_runs() {
     let surplus = ended.len().saturating_sub(KEPT);
     for (_, folder) in ended.into_iter().take(surplus) {
         let _ = fs::remove_dir_all(folder);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::Run;
+
+    #[tokio::test]
+    async fn names_what_has_not_ended() {
+        let run = Run::begin().unwrap();
+        run.ended_within(Duration::ZERO).await.unwrap();
+        run.started("etcd");
+        run.started("management-apiserver");
+        let error = format!("{:#}", run.ended_within(Duration::ZERO).await.unwrap_err());
+        run.forget();
+        assert_eq!(
+            error,
+            "waited 0 s until all programs of this run have ended: still running: etcd, management-apiserver"
+        );
     }
 }

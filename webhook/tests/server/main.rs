@@ -8,6 +8,7 @@
 
 mod client;
 mod connections;
+mod memory;
 mod process;
 mod reload;
 mod running;

@@ -122,8 +122,8 @@ impl Admission {
         }
     }
 
-    /// Puts a change to the rules. What they ask for of the cluster is read, and they are asked again: most reviews
-    /// need nothing.
+    /// Puts a change to the rules. What they ask for of the cluster is read, and they are asked again, once: see
+    /// [`kcp_rules::view`]. Most reviews need nothing.
     async fn judge<T: Judged>(
         &self,
         request: &Request<'_>,

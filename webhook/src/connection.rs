@@ -53,6 +53,8 @@ where
             // Ours tell a slow head from an idle connection; hyper's own has one deadline for both.
             .header_read_timeout(None)
             .max_buf_size(READ_BUFFER_BYTES)
+            // A client that sends no more still reads: what it has sent whole is answered.
+            .half_close(true)
             .serve_connection(TokioIo::new(timed), service)
     );
     tokio::select! {

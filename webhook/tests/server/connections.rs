@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use kcp_webhook::Limits;
-use tokio::{io::AsyncReadExt, net::TcpStream};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
 
 use crate::{
     client::{Answer, Connection, REVIEW, soon},
@@ -243,4 +246,37 @@ async fn plain_http_gets_no_answer() {
         .await;
     _ = soon(stream.read_to_end(&mut bytes)).await;
     assert!(!String::from_utf8_lossy(&bytes).contains("HTTP"), "{bytes:?}");
+}
+
+#[tokio::test]
+async fn a_half_closed_connection_is_closed_without_harm() {
+    let server = Running::start(Limits {
+        reviews: 1,
+        ..Limits::default()
+    })
+    .await;
+    // In the midst of a head, of a body, and after a whole review.
+    let head = "POST /validate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+    let length = REVIEW.len();
+    for (sent, code) in [
+        (head.to_owned(), None),
+        (
+            format!("{head}Content-Length: {length}\r\n\r\n{}", &REVIEW[..20]),
+            Some(400),
+        ),
+        (
+            format!("{head}Content-Length: {length}\r\n\r\n{REVIEW}"),
+            Some(200),
+        ),
+    ] {
+        let mut connection = server.connect().await;
+        connection.send(&sent).await;
+        soon(connection.0.shutdown()).await.unwrap();
+        if let Some(code) = code {
+            assert_eq!(connection.answer().await.code, code, "{sent}");
+        }
+        connection.ends().await;
+    }
+    server.until_metric("kcp_webhook_connections", "0").await;
+    assert_eq!(server.connect().await.review().await, Answer::allowed(false));
 }

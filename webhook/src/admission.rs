@@ -2,6 +2,7 @@
 
 mod object;
 mod scale;
+mod values;
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use crate::{
     configuration::CurrentConfiguration,
     decision::{Decision, RefusalKind},
     hook::Hook,
-    limits::QUOTED_CHARS,
+    limits::{QUOTED_CHARS, VALUES},
     review::{Operation, Request},
     shorten::shorten,
 };
@@ -80,6 +81,14 @@ impl Admission {
         let Some(target) = Target::of(request) else {
             return not_ours(request);
         };
+        let objects = [request.object, request.old_object];
+        if objects
+            .into_iter()
+            .flatten()
+            .any(|object| values::too_many(object.get()))
+        {
+            return too_large(request);
+        }
         match (hook, target) {
             (_, Target::Status) => Decision::allowed(),
             _ if request.operation == Operation::Connect => Decision::allowed(),
@@ -113,8 +122,8 @@ impl Admission {
         }
     }
 
-    /// Puts a change to the rules. What they ask for of the cluster is read, and they are asked again: most reviews
-    /// need nothing.
+    /// Puts a change to the rules. What they ask for of the cluster is read, and they are asked again, once: see
+    /// [`kcp_rules::view`]. Most reviews need nothing.
     async fn judge<T: Judged>(
         &self,
         request: &Request<'_>,
@@ -189,6 +198,17 @@ fn not_ours(request: &Request<'_>) -> Decision {
             "kcp-webhook does not judge {}; take the resource out of the rules of its webhook configuration",
             shorten(&asked, QUOTED_CHARS, "")
         ),
+    )
+}
+
+/// What is too large to be judged can still be deleted.
+fn too_large(request: &Request<'_>) -> Decision {
+    if request.operation == Operation::Delete {
+        return Decision::allowed();
+    }
+    Decision::refused(
+        RefusalKind::TooLarge,
+        format!("the object has more than {VALUES} values, and is not judged; split it into smaller ones"),
     )
 }
 

@@ -55,6 +55,8 @@ where
             // A client that has sent all that it will is still owed its answer.
             .half_close(true)
             .max_buf_size(READ_BUFFER_BYTES)
+            // A client that sends no more still reads: what it has sent whole is answered.
+            .half_close(true)
             .serve_connection(TokioIo::new(timed), service)
     );
     tokio::select! {

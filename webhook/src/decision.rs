@@ -72,6 +72,8 @@ pub(crate) enum RefusalKind {
     BadRequest,
     /// What the review is about is not there.
     NotFound,
+    /// The object is larger than what is judged.
+    TooLarge,
     /// What is needed cannot be had now.
     ServiceUnavailable,
 }
@@ -81,6 +83,7 @@ impl RefusalKind {
         match self {
             Self::BadRequest => 400,
             Self::NotFound => 404,
+            Self::TooLarge => 413,
             Self::ServiceUnavailable => 503,
         }
     }
@@ -89,6 +92,7 @@ impl RefusalKind {
         match self {
             Self::BadRequest => "BadRequest",
             Self::NotFound => "NotFound",
+            Self::TooLarge => "RequestEntityTooLarge",
             Self::ServiceUnavailable => "ServiceUnavailable",
         }
     }

@@ -1,11 +1,19 @@
-//! What one client, and all clients together, may take. Memory is bounded by these numbers alone: buffered bodies by
-//! [`Limits::buffered_bytes`], the rest by [`Limits::connections`] times [`READ_BUFFER_BYTES`].
+//! What one client, and all clients together, may take.
+//!
+//! Memory is bounded by these numbers, and measured to stay below the limit that the manifests set: 64 MiB of bodies
+//! ([`Limits::buffered_bytes`]), 32 MiB of answers ([`ANSWERS_BYTES`]), 100 KiB for each of 512 connections (a full
+//! [`READ_BUFFER_BYTES`], and TLS), 17 MiB for the program, and what one review takes while it is judged, one at a time
+//! ([`VALUES`]).
 
 use std::time::Duration;
 
 /// The largest head of a request, and the largest piece of a body, in bytes. A request with a larger head is
 /// answered with 431.
 pub(crate) const READ_BUFFER_BYTES: usize = 64 * 1024;
+
+/// The most values in an object: fields, entries of lists, and the lists and objects themselves. Objects of thousands
+/// are rare; one of the largest size could have a million and a half, and take gigabytes to judge.
+pub(crate) const VALUES: usize = 50_000;
 
 /// The longest text that an error of a decoder adds to our sentence, in characters: it quotes what was sent.
 pub(crate) const QUOTED_CHARS: usize = 300;

@@ -1,15 +1,15 @@
 //! What is counted. Names are controller-runtime's where it counts the same, so that its dashboards fit.
 
+mod in_flight;
+
 use std::fmt;
 
-use hyper::StatusCode;
 use kcp_rules::{Action, topics};
 use prometheus_client::{
     encoding::{EncodeLabelSet, text},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::{Registry, Unit},
 };
-use tokio::time::Instant;
 
 use crate::{
     decision::{Decision, Outcome, UNDECODABLE},
@@ -202,18 +202,6 @@ impl Metrics {
         }));
     }
 
-    /// Counts a request from here to the end of the returned guard.
-    pub(crate) fn begin(&self, hook: Hook) -> InFlight<'_> {
-        let webhook = hook.path();
-        self.in_flight.get_or_create(&OfHook { webhook }).inc();
-        InFlight {
-            metrics: self,
-            webhook,
-            started: Instant::now(),
-            code: None,
-        }
-    }
-
     /// Counts what was decided.
     pub(crate) fn decided(&self, hook: Hook, decision: &Decision) {
         let label = match &decision.outcome {
@@ -271,41 +259,5 @@ const fn decision_of(action: Action) -> &'static str {
         Action::Warn => "warn",
         Action::Audit => "audit",
         Action::Off => "off",
-    }
-}
-
-/// A request being answered. Dropped without [`InFlight::end`], its client has gone away: the request is counted out
-/// and in no code.
-pub(crate) struct InFlight<'m> {
-    metrics: &'m Metrics,
-    webhook: &'static str,
-    started: Instant,
-    code: Option<StatusCode>,
-}
-
-impl InFlight<'_> {
-    /// The request has been answered.
-    pub(crate) fn end(mut self, code: StatusCode) {
-        self.code = Some(code);
-    }
-}
-
-impl Drop for InFlight<'_> {
-    fn drop(&mut self) {
-        let webhook = self.webhook;
-        self.metrics.in_flight.get_or_create(&OfHook { webhook }).dec();
-        if let Some(code) = self.code {
-            self.metrics
-                .requests
-                .get_or_create(&OfHookAndCode {
-                    webhook,
-                    code: code.as_u16(),
-                })
-                .inc();
-            self.metrics
-                .latency
-                .get_or_create(&OfHook { webhook })
-                .observe(self.started.elapsed().as_secs_f64());
-        }
     }
 }

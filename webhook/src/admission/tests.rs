@@ -6,7 +6,10 @@ use insta::assert_snapshot;
 use kcp_rules::case::Base;
 use serde_json::{Value, json};
 
-use crate::testing::{ask, control_plane, review, router, screen};
+use crate::{
+    limits::VALUES,
+    testing::{ask, control_plane, review, router, screen},
+};
 
 #[tokio::test]
 async fn denies_with_every_cause() {
@@ -265,5 +268,31 @@ async fn whichever_webhook_denies_says_why_an_override_does_not_count() {
             json!(["there is no rule \"replicas-evn\"; did you mean replicas-even?"]),
             "{path}"
         );
+    }
+}
+
+#[tokio::test]
+async fn refuses_an_object_of_too_many_values_and_lets_it_be_deleted() {
+    let mut large = control_plane();
+    large["spec"]["kubeadmConfigSpec"]["files"] = json!(vec![json!({}); VALUES]);
+    for path in ["/mutate", "/validate"] {
+        for (new, old) in [
+            (&large, &Value::Null),
+            (&large, &control_plane()),
+            (&control_plane(), &large),
+        ] {
+            let operation = if old.is_null() { "CREATE" } else { "UPDATE" };
+            let response = ask(&router(), path, &review(operation, new, old)).await;
+            assert_eq!(
+                response["status"],
+                json!({
+                    "status": "Failure", "code": 413, "reason": "RequestEntityTooLarge",
+                    "message": "the object has more than 50000 values, and is not judged; split it into smaller ones"
+                }),
+                "{operation} to {path}"
+            );
+        }
+        let response = ask(&router(), path, &review("DELETE", &Value::Null, &large)).await;
+        assert_eq!(response, json!({"uid": "0f1e2d3c", "allowed": true}), "{path}");
     }
 }

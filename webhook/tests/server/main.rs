@@ -9,6 +9,7 @@
 mod client;
 mod connections;
 mod faulty_clients;
+mod memory;
 mod process;
 mod reload;
 mod running;

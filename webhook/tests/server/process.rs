@@ -15,7 +15,7 @@ fn webhook() -> Command {
     command
 }
 
-fn serve(certificates: &Certificates, port: u16) -> Command {
+pub(crate) fn serve(certificates: &Certificates, port: u16) -> Command {
     let mut command = webhook();
     command
         .args(["serve", "--bind-address=127.0.0.1", "--health-port=0"])
@@ -44,18 +44,32 @@ fn fails(command: &mut Command) -> String {
 }
 
 /// A server that has begun to serve, ended with the test.
-struct Serving {
+pub(crate) struct Serving {
     child: Child,
     log: BufReader<ChildStderr>,
+    started: String,
 }
 
 impl Serving {
-    fn start(command: &mut Command) -> Self {
+    pub(crate) fn start(command: &mut Command) -> Self {
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let log = BufReader::new(child.stderr.take().unwrap());
-        let mut serving = Self { child, log };
-        serving.until("serving");
+        let mut serving = Self {
+            child,
+            log,
+            started: String::new(),
+        };
+        serving.started = serving.until("serving");
         serving
+    }
+
+    /// The line of the log that says where it serves.
+    pub(crate) fn started(&self) -> &str {
+        &self.started
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// The next line of the log that holds `text`.

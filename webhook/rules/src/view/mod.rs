@@ -1,8 +1,11 @@
 //! The other objects that rules look at, each part of which may be unknown.
 //!
 //! A rule asks for a part; one that is not filled answers "unknown" and remembers that it was asked for. So a caller
-//! judges with an empty view first, fills what was asked for, and judges again: each review reads what its rules need
-//! and nothing more, and no rule declares anything.
+//! judges with an empty view first, fills what [`View::wanted`] says, and judges again: each review reads what its rules
+//! need and nothing more, and no rule declares anything.
+//!
+//! The second judgement is the last. So a rule asks for every part that it may need before it looks into one: a part
+//! that is wanted only in view of another stays unknown.
 //!
 //! - [`object`]: the objects that parts are made of
 

@@ -279,4 +279,6 @@ fn the_deployment_starts_a_server_and_lets_it_end() {
     assert_eq!(manifest("service")["spec"]["ports"][0]["targetPort"], "webhook");
     let grace = Duration::from_secs(pod["terminationGracePeriodSeconds"].as_u64().unwrap());
     assert!(grace > arguments.shutdown_delay + arguments.drain_timeout);
+    // As tests/server/memory.rs measures.
+    assert_eq!(container["resources"]["limits"]["memory"], "256Mi");
 }

@@ -1,0 +1,94 @@
+//! What clients can make the server hold, measured on the binary.
+
+use std::{fs, net::SocketAddr};
+
+use kcp_rules::case::Base;
+use serde_json::json;
+
+use crate::{
+    client::connect,
+    process::{Serving, serve},
+    running::Certificates,
+};
+
+/// The memory limit of `manifests/base/deployment.yaml`, in bytes.
+const LIMIT: usize = 256 * MIB;
+
+const MIB: usize = 1024 * 1024;
+
+/// As many as the server takes.
+const CONNECTIONS: usize = 512;
+
+/// Bodies of the largest size that all fit what bodies may hold together.
+const BODIES: usize = 8;
+
+/// The most that a process has held at one time, in bytes (proc(5), `VmHWM`).
+fn peak(process: u32) -> usize {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .unwrap();
+    let kib: usize = line.trim().trim_end_matches(" kB").parse().unwrap();
+    kib * 1024
+}
+
+/// As many files as an object may have values, with a fault in each.
+const FILES: usize = 49_000 / 2;
+
+/// A review that takes much to judge: decoded, a value takes many times the bytes of its text.
+fn costly_review() -> String {
+    let mut object = Base::ControlPlane("v1beta2").object();
+    object["spec"]["kubeadmConfigSpec"]["files"] = json!(vec![json!({}); FILES]);
+    let resource = json!({
+        "group": "controlplane.cluster.x-k8s.io", "version": "v1beta2", "resource": "kubeadmcontrolplanes"
+    });
+    let review = json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {"uid": "7", "resource": resource, "operation": "CREATE", "object": object}
+    });
+    review.to_string()
+}
+
+#[tokio::test]
+async fn clients_that_send_all_they_may_fit_the_memory_limit() {
+    let certificates = Certificates::new();
+    let mut command = serve(&certificates, 0);
+    let serving = Serving::start(command.arg("--log-format=json"));
+    let event: serde_json::Value = serde_json::from_str(serving.started()).unwrap();
+    let address: SocketAddr = event["secure"].as_str().unwrap().parse().unwrap();
+    let idle = peak(serving.id());
+
+    let ca = certificates.path("ca.crt");
+    let mut connections = Vec::new();
+    for number in 0..CONNECTIONS {
+        let mut connection = connect(address, &ca, &["http/1.1"]).await.unwrap();
+        if number < BODIES {
+            connection.send_head("/validate", 7 * MIB).await;
+            connection.send(&" ".repeat(7 * MIB - 1)).await;
+        } else {
+            connection
+                .send(&format!(
+                    "POST /validate HTTP/1.1\r\nX: {}",
+                    "x".repeat(60 * 1024)
+                ))
+                .await;
+        }
+        connections.push(connection);
+    }
+    let full = peak(serving.id());
+    assert!(full > BODIES * 7 * MIB, "the bodies were not held: {full}");
+    let mut last = connections.pop().unwrap();
+    drop(last);
+    let review = costly_review();
+    last = connect(address, &ca, &["http/1.1"]).await.unwrap();
+    last.send_head("/validate", review.len()).await;
+    last.send(&review).await;
+    let answer = last.answer().await;
+    assert_eq!(answer.code, 200);
+    assert!(answer.body.contains("more warnings"), "{:.300}", answer.body);
+    let judged = peak(serving.id());
+    println!("idle {idle}, full {full}, while judging {judged} bytes");
+    assert!(judged < LIMIT, "{judged}");
+}

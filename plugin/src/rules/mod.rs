@@ -35,6 +35,6 @@ fn explained(arguments: &ExplainArguments) -> anyhow::Result<String> {
     };
     match rules().find(|rule| rule.id == id) {
         Some(rule) => Ok(explain::text(rule)),
-        None => bail!("no rule is called {id:?}; kubectl kcp rules lists them"),
+        None => bail!("no rule is called {id:?}; list them with: kubectl kcp rules"),
     }
 }

@@ -221,6 +221,9 @@ impl Error {
             Self::NotFound { action } if action.resource.starts_with("kubeadmcontrolplanes") => {
                 "list the control planes of all namespaces with: kubectl kcp status -A".to_owned()
             }
+            Self::NotFound { action } if action.resource.starts_with("clusterpools") => {
+                "list the cluster pools of all namespaces with: kubectl get clusterpools.hive.openshift.io -A".to_owned()
+            }
             Self::NotServed { resource, .. } if resource.starts_with('/') => {
                 "is this the right address? what answers there is no Kubernetes API server".to_owned()
             }
@@ -304,6 +307,30 @@ mod tests {
                 Some(hint)
             );
         }
+    }
+
+    #[test]
+    fn what_is_not_found_can_be_listed() {
+        let hint = |resource: &str| {
+            let action = Action {
+                verb: "get",
+                resource: resource.to_owned(),
+                namespace: Some("d".to_owned()),
+                name: Some("x".to_owned()),
+            };
+            Error::NotFound { action }.hint()
+        };
+        assert_eq!(
+            hint("kubeadmcontrolplanes.controlplane.cluster.x-k8s.io").as_deref(),
+            Some("list the control planes of all namespaces with: kubectl kcp status -A")
+        );
+        assert_eq!(
+            hint("clusterpools.hive.openshift.io").as_deref(),
+            Some(
+                "list the cluster pools of all namespaces with: kubectl get clusterpools.hive.openshift.io -A"
+            )
+        );
+        assert_eq!(hint("clusters.cluster.x-k8s.io"), None);
     }
 
     #[test]

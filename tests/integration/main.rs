@@ -4,7 +4,9 @@
 //! own.
 
 mod cluster_rules;
+mod configuration;
 mod documents;
+mod fleet;
 mod flows;
 mod leftovers;
 mod lint;

@@ -8,9 +8,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use http::Request;
 use kube::Client;
+use serde_json::{Map, Value};
 
 use crate::addresses::free_port;
 use crate::assets::Assets;
+use crate::audit::AuditLog;
 use crate::kubeconfig::{self, User};
 use crate::pki::{self, Authority, Subject};
 use crate::process::Process;
@@ -61,6 +63,7 @@ pub struct ApiServer {
     url: String,
     folder: PathBuf,
     authority: Authority,
+    audit: AuditLog,
     _process: Process,
 }
 
@@ -94,9 +97,10 @@ impl ApiServer {
         let (signing_key, verification_key) = (folder.join("sa.key"), folder.join("sa.pub"));
         pki::write_signing_keys(&signing_key, &verification_key)?;
 
+        let audit = AuditLog::prepare(&folder)?;
         let port = free_port()?;
         let url = format!("https://127.0.0.1:{port}");
-        let arguments = [
+        let mut arguments = vec![
             format!("--etcd-servers={}", etcd.url),
             format!("--etcd-prefix=/{name}"),
             format!("--secure-port={port}"),
@@ -112,6 +116,7 @@ impl ApiServer {
             format!("--service-account-signing-key-file={}", signing_key.display()),
             "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
         ];
+        arguments.extend(audit.arguments());
         let log = format!("{name}-apiserver");
         let program = assets.program("kube-apiserver");
         let mut process = Process::start(run, &log, &program, arguments, NO_ENVIRONMENT)?;
@@ -127,6 +132,7 @@ impl ApiServer {
             url,
             folder,
             authority,
+            audit,
             _process: process,
         })
     }
@@ -154,6 +160,16 @@ impl ApiServer {
     /// Signs for the API server and for every webhook that it calls.
     pub fn authority(&self) -> &Authority {
         &self.authority
+    }
+
+    /// What webhooks noted in the audit log on each such write of an object that we judge, oldest first.
+    pub fn audit_annotations(
+        &self,
+        verb: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Vec<Map<String, Value>>> {
+        self.audit.annotations(verb, namespace, name)
     }
 
     /// Writes a kubeconfig with a token for the management cluster.

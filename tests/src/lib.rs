@@ -8,6 +8,7 @@ pub mod addresses;
 pub mod admission;
 pub mod api_server;
 pub mod assets;
+mod audit;
 pub mod cluster;
 pub mod cluster_api;
 pub mod cluster_api_alone;

@@ -69,6 +69,11 @@ impl ManagementCluster {
         &self.admission
     }
 
+    /// The API server.
+    pub fn api(&self) -> &ApiServer {
+        self.cluster.api()
+    }
+
     /// The run that this belongs to.
     pub fn run(&self) -> &Arc<Run> {
         &self.run

@@ -190,12 +190,9 @@ impl Decision {
         }
     }
 
-    /// The denial by rules alone, if it is one.
+    /// Itself, warnings and all, if rules deny.
     pub(crate) fn denial(self) -> Option<Self> {
-        matches!(self.outcome, Outcome::Invalid(_)).then(|| Self {
-            outcome: self.outcome,
-            ..Self::default()
-        })
+        matches!(self.outcome, Outcome::Invalid(_)).then_some(self)
     }
 
     /// All causes, with what followed from each.

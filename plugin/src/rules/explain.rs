@@ -1,14 +1,16 @@
 //! One rule, with its own test rows as examples.
 
-use std::fmt::Write as _;
+use std::{cmp::Reverse, collections::BTreeSet, fmt::Write as _, mem::discriminant};
 
 use kcp_rules::{
     Action, Finding, Rule, Scope,
-    case::{Case, Write},
+    case::{Base, Case, Write},
+    configuration::KIND,
     overrides,
     topics::TOPICS,
 };
 use owo_colors::OwoColorize as _;
+use serde_json::Value;
 
 use super::list::operations;
 use crate::terminal::escape;
@@ -28,24 +30,27 @@ pub(super) fn text(rule: &Rule) -> String {
     fact("looks at", looks_at(rule.scope));
     fact("finding", follows(rule.action));
     fact("source", rule.source);
-    if rule.overridable {
-        fact(
-            "override",
-            &format!(
-                "annotate {}: {}=<RFC 3339 time, at most 24 h ahead>",
-                overrides::ANNOTATION,
-                rule.id
-            ),
-        );
+    fact("override", &override_of(rule));
+    fact(
+        "configure",
+        &format!(
+            "{KIND} of the server and of lint: rules: {{{}: deny|warn|audit|off}}",
+            rule.id
+        ),
+    );
+    let Some(rejected) = rejected(rule) else {
+        return text;
+    };
+    if let Some(accepted) = accepted(rule, &rejected) {
+        fact("accepted", &shown(accepted.case));
     }
-    if let Some((accepted, _)) = example(rule, <[Finding]>::is_empty) {
-        fact("accepted", &shown(accepted));
-    }
-    if let Some((rejected, findings)) = example(rule, |findings| concerns(findings, rule)) {
-        fact("rejected", &shown(rejected));
-        for finding in findings.iter().filter(|finding| finding.rule.id == rule.id) {
-            fact("says", &format!("{}: {}", finding.fault.field, finding.message()));
-        }
+    let denied = rejected
+        .findings
+        .iter()
+        .any(|finding| finding.action == Action::Deny);
+    fact(if denied { "rejected" } else { "warned" }, &shown(rejected.case));
+    for finding in &rejected.findings {
+        fact("says", &format!("{}: {}", finding.fault.field, finding.message()));
     }
     text
 }
@@ -67,33 +72,116 @@ const fn follows(action: Action) -> &'static str {
     }
 }
 
-/// The first row of the rule's topic that all rules together speak of as wanted.
-fn example(rule: &Rule, wanted: impl Fn(&[Finding]) -> bool) -> Option<(&'static Case, Vec<Finding>)> {
+fn override_of(rule: &Rule) -> String {
+    if rule.overridable {
+        format!(
+            "annotate {}: {}=<RFC 3339 time, at most 24 h ahead>",
+            overrides::ANNOTATION,
+            rule.id
+        )
+    } else {
+        "not by an annotation".to_owned()
+    }
+}
+
+/// A row of the rule's topic, and what the rule says of it.
+struct Example {
+    case: &'static Case,
+    base: Base,
+    findings: Vec<Finding>,
+}
+
+/// Each case of the rule's topic on its first base, with what all rules say of it.
+fn examples(rule: &Rule) -> impl Iterator<Item = Example> {
     let topic = TOPICS
         .iter()
-        .find(|topic| topic.rules.iter().any(|of_topic| of_topic.id == rule.id))?;
-    topic.cases.iter().find_map(|case| {
-        let findings = case.rows().next()?.judge().ok()?;
-        wanted(&findings).then_some((case, findings))
+        .find(|topic| topic.rules.iter().any(|of_topic| of_topic.id == rule.id));
+    topic
+        .into_iter()
+        .flat_map(|topic| topic.cases)
+        .filter_map(|case| {
+            let row = case.rows().next()?;
+            Some(Example {
+                case,
+                base: row.base,
+                findings: row.judge().ok()?,
+            })
+        })
+}
+
+/// The first that the rule speaks of; what other rules say of it is left out.
+fn rejected(rule: &Rule) -> Option<Example> {
+    examples(rule).find_map(|mut example| {
+        example.findings.retain(|finding| finding.rule.id == rule.id);
+        (!example.findings.is_empty()).then_some(example)
     })
 }
 
-fn concerns(findings: &[Finding], rule: &Rule) -> bool {
-    findings.iter().any(|finding| finding.rule.id == rule.id)
+/// Of those that no rule speaks of, one as near as can be to the one rejected: the same kind, the same operation, and
+/// the same fields.
+fn accepted(rule: &Rule, rejected: &Example) -> Option<Example> {
+    let fields = |example: &Example| fields(example.case);
+    let meant = fields(rejected);
+    let accepted = examples(rule).filter(|example| example.findings.is_empty());
+    // Of equals `max_by_key` takes the last, and the first rows of a table are the plainest.
+    let accepted: Vec<_> = accepted.collect();
+    accepted.into_iter().rev().max_by_key(|example| {
+        let given = fields(example);
+        (
+            discriminant(&example.base) == discriminant(&rejected.base),
+            example.case.operation() == rejected.case.operation(),
+            given.intersection(&meant).count(),
+            Reverse(given.difference(&meant).count()),
+        )
+    })
 }
 
-/// A row as merge patches on a valid object.
-fn shown(case: &Case) -> String {
+/// The fields that a case writes, as JSON pointers.
+fn fields(case: &Case) -> BTreeSet<String> {
+    let mut fields = BTreeSet::new();
     match case.write {
-        Write::Create(patch) => format!("create {}", short(patch)),
-        Write::Update(old, new) => format!("update {} to {}", short(old), short(new)),
-        Write::Scale(old, replicas) => format!("scale {} to {replicas}", short(old)),
-        Write::Delete(object) => format!("delete {}", short(object)),
+        Write::Create(patch) | Write::Delete(patch) => collect(patch, &mut fields),
+        Write::Update(old, new) => {
+            collect(old, &mut fields);
+            collect(new, &mut fields);
+        }
+        Write::Scale(old, _) => collect(old, &mut fields),
+    }
+    fields
+}
+
+fn collect(patch: &str, fields: &mut BTreeSet<String>) {
+    fn below(value: &Value, path: &str, fields: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(members) => {
+                for (name, value) in members {
+                    below(value, &format!("{path}/{name}"), fields);
+                }
+            }
+            Value::Array(items) => items.iter().for_each(|item| below(item, path, fields)),
+            _ => {
+                fields.insert(path.to_owned());
+            }
+        }
+    }
+    below(&serde_json::from_str(patch).unwrap_or_default(), "", fields);
+}
+
+/// What a row is about, and the row as merge patches on a valid object. What is known of the cluster stands in the
+/// name alone.
+fn shown(case: &Case) -> String {
+    let about = case.name.split_once('_').map_or(case.name, |(_, about)| about);
+    let about = about.strip_prefix("of_").unwrap_or(about).replace('_', " ");
+    match case.write {
+        Write::Create(patch) => format!("{about}: create {}", short(patch)),
+        Write::Update(old, new) => format!("{about}: update {} to {}", short(old), short(new)),
+        Write::Scale(old, replicas) => format!("{about}: scale {} to {replicas}", short(old)),
+        Write::Delete(object) => format!("{about}: delete {}", short(object)),
     }
 }
 
 fn short(patch: &str) -> String {
-    let one_line: String = patch.split_whitespace().collect();
+    let one_line: String = patch.lines().map(str::trim).collect();
     let mut characters = one_line.chars();
     let shown: String = characters.by_ref().take(LONGEST_EXAMPLE).collect();
     if characters.next().is_some() {
@@ -107,8 +195,32 @@ fn short(patch: &str) -> String {
 mod tests {
     use kcp_rules::topics::rules;
 
-    use super::text;
+    use super::{accepted, rejected, short, text};
     use crate::terminal::plain;
+
+    #[test]
+    fn the_accepted_example_is_near_the_rejected_one() {
+        for (id, near) in [
+            ("version-skips-minor", "accepts_next_minor"),
+            ("control-plane-in-use", "accepts_deletion_without_workers"),
+            ("max-surge-zero-below-three", "accepts_max_surge_0_with_three"),
+        ] {
+            let rule = rules().find(|rule| rule.id == id).unwrap();
+            let rejected = rejected(rule).unwrap();
+            let accepted = accepted(rule, &rejected).unwrap();
+            assert!(
+                accepted.case.name.starts_with(near),
+                "{id}: {}",
+                accepted.case.name
+            );
+            assert_eq!(accepted.case.operation(), rejected.case.operation(), "{id}");
+        }
+    }
+
+    #[test]
+    fn an_example_is_one_line_and_keeps_its_spaces() {
+        assert_eq!(short("{\"a b\":\n   1}"), "{\"a b\":1}");
+    }
 
     #[test]
     fn an_explanation() {
@@ -120,9 +232,23 @@ mod tests {
     fn every_rule_has_an_accepted_and_a_rejected_example() {
         for rule in rules() {
             let text = plain(&text(rule));
-            for fact in ["  judges ", "  source ", "  accepted ", "  rejected ", "  says "] {
+            for fact in [
+                "  judges ",
+                "  looks at ",
+                "  finding ",
+                "  source ",
+                "  override ",
+                "  configure ",
+                "  accepted ",
+                "  says ",
+            ] {
                 assert!(text.contains(fact), "{}: no{fact}in\n{text}", rule.id);
             }
+            assert!(
+                text.contains("  rejected ") || text.contains("  warned "),
+                "{}: nothing is rejected in\n{text}",
+                rule.id
+            );
             assert!(
                 text.len() < 4096,
                 "{} is explained in {} bytes",

@@ -191,23 +191,20 @@ fn apply_overrides<T: Judged>(change: &Change<'_, T>, judgement: &mut Judgement)
     for entry in overrides::parse(value, now) {
         match entry {
             Ok(entry) => {
-                let matching = judgement
+                let denials = judgement
                     .findings
                     .iter_mut()
-                    .filter(|finding| finding.rule.id == entry.rule);
-                for finding in matching.filter(|finding| finding.action == Action::Deny) {
-                    if finding.rule.overridable {
-                        finding.action = Action::Warn;
-                        finding.softened = Some(Softening::Overridden { until: entry.until });
-                    } else {
-                        judgement
-                            .ignored_overrides
-                            .push(format!("{} cannot be overridden", entry.rule));
-                    }
+                    .filter(|finding| finding.action == Action::Deny && finding.rule.id == entry.rule.id);
+                for finding in denials {
+                    finding.action = Action::Warn;
+                    finding.softened = Some(Softening::Overridden { until: entry.until });
                 }
             }
             Err(error) => {
-                if error.rule().is_none_or(|rule| denied(rule, &judgement.findings)) {
+                if error
+                    .rule_outside_its_time()
+                    .is_none_or(|rule| denied(rule, &judgement.findings))
+                {
                     judgement.ignored_overrides.push(error.to_string());
                 }
             }

@@ -3,6 +3,8 @@
 use jiff::{SignedDuration, Timestamp};
 use thiserror::Error;
 
+use crate::{rule::Rule, topics};
+
 /// `<rule id>=<RFC 3339 until>`, comma separated.
 pub const ANNOTATION: &str = "kubectl-kcp.dev/override-rules";
 
@@ -10,10 +12,10 @@ pub const ANNOTATION: &str = "kubectl-kcp.dev/override-rules";
 pub const LONGEST: SignedDuration = SignedDuration::from_hours(24);
 
 /// One entry of the annotation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Override<'a> {
+#[derive(Clone, Copy, Debug)]
+pub struct Override {
     /// The rule that it is for.
-    pub rule: &'a str,
+    pub rule: &'static Rule,
     /// When it ends.
     pub until: Timestamp,
 }
@@ -24,11 +26,25 @@ pub enum OverrideError<'a> {
     /// Not `<rule id>=<RFC 3339>`.
     #[error("{0:?} is not <rule id>=<RFC 3339 time>")]
     Malformed(&'a str),
+    /// No rule has this id.
+    #[error("there is no rule {id:?}{}", nearest.map(|id| format!("; did you mean {id}?")).unwrap_or_default())]
+    Unknown {
+        /// The id found.
+        id: &'a str,
+        /// The id that it is nearest to.
+        nearest: Option<&'static str>,
+    },
+    /// The rule is none that can be overridden.
+    #[error("{rule} cannot be overridden")]
+    NotOverridable {
+        /// The rule.
+        rule: &'static str,
+    },
     /// In the past.
     #[error("{rule} ended {until}")]
     Expired {
         /// The rule.
-        rule: &'a str,
+        rule: &'static str,
         /// When it ended.
         until: Timestamp,
     },
@@ -36,38 +52,62 @@ pub enum OverrideError<'a> {
     #[error("{rule} ends {until}, more than 24 h ahead")]
     TooLong {
         /// The rule.
-        rule: &'a str,
+        rule: &'static str,
         /// When it would end.
         until: Timestamp,
     },
 }
 
-impl<'a> OverrideError<'a> {
-    /// The rule that it was meant for, where that can be read.
-    pub const fn rule(&self) -> Option<&'a str> {
+impl OverrideError<'_> {
+    /// The rule that it would have been for, where nothing is wrong with it but its time. Once its time is over an
+    /// override may well be left where it is.
+    pub const fn rule_outside_its_time(&self) -> Option<&'static str> {
         match self {
-            Self::Malformed(_) => None,
+            Self::Malformed(_) | Self::Unknown { .. } | Self::NotOverridable { .. } => None,
             Self::Expired { rule, .. } | Self::TooLong { rule, .. } => Some(rule),
         }
     }
 }
 
 /// Reads the annotation's value, entry by entry.
-pub fn parse(value: &str, now: Timestamp) -> impl Iterator<Item = Result<Override<'_>, OverrideError<'_>>> {
+pub fn parse(value: &str, now: Timestamp) -> impl Iterator<Item = Result<Override, OverrideError<'_>>> {
     value
         .split(',')
         .map(str::trim)
         .filter(|entry| !entry.is_empty())
-        .map(move |entry| {
-            let malformed = OverrideError::Malformed(entry);
-            let (rule, until) = entry.split_once('=').ok_or(malformed.clone())?;
-            let (rule, until): (_, Timestamp) = (rule.trim(), until.trim().parse().map_err(|_| malformed)?);
-            if until <= now {
-                Err(OverrideError::Expired { rule, until })
-            } else if until.duration_since(now) > LONGEST {
-                Err(OverrideError::TooLong { rule, until })
-            } else {
-                Ok(Override { rule, until })
-            }
-        })
+        .map(move |entry| read(entry, now))
+}
+
+fn read(entry: &str, now: Timestamp) -> Result<Override, OverrideError<'_>> {
+    let malformed = || OverrideError::Malformed(entry);
+    let (id, until) = entry.split_once('=').ok_or_else(malformed)?;
+    let id = id.trim();
+    let until: Timestamp = until.trim().parse().map_err(|_| malformed())?;
+    let Some(rule) = topics::rules().find(|rule| rule.id == id) else {
+        return Err(OverrideError::Unknown {
+            id,
+            nearest: nearest(id),
+        });
+    };
+    let found = rule.id;
+    if !rule.overridable {
+        Err(OverrideError::NotOverridable { rule: found })
+    } else if until <= now {
+        Err(OverrideError::Expired { rule: found, until })
+    } else if until.duration_since(now) > LONGEST {
+        Err(OverrideError::TooLong { rule: found, until })
+    } else {
+        Ok(Override { rule, until })
+    }
+}
+
+/// The rule id that is nearest to a mistyped one, unless it is nearer to none than to nonsense.
+fn nearest(id: &str) -> Option<&'static str> {
+    /// The share of an id that must be right.
+    const ALIKE: f64 = 0.6;
+    topics::rules()
+        .map(|rule| (strsim::normalized_damerau_levenshtein(rule.id, id), rule.id))
+        .filter(|(alike, _)| *alike >= ALIKE)
+        .max_by(|(one, _), (other, _)| one.total_cmp(other))
+        .map(|(_, id)| id)
 }

@@ -215,6 +215,45 @@ fn an_override_is_for_its_own_rule() {
 }
 
 #[test]
+fn an_override_that_can_never_count_is_told_even_when_nothing_is_denied() {
+    for (annotation, why) in [
+        (
+            "replicas-even=2026-06-01T13:00:00Z",
+            Some("replicas-even cannot be overridden"),
+        ),
+        (
+            "replicas-even=2026-06-01T11:00:00Z",
+            Some("replicas-even cannot be overridden"),
+        ),
+        (
+            "version-lowerd-unverified=2026-06-01T13:00:00Z",
+            Some("there is no rule \"version-lowerd-unverified\"; did you mean version-lowered-unverified?"),
+        ),
+        (
+            "replica-evne=2026-06-01T11:00:00Z",
+            Some("there is no rule \"replica-evne\"; did you mean replicas-even?"),
+        ),
+        ("all=2026-06-01T13:00:00Z", Some("there is no rule \"all\"")),
+        ("=2026-06-01T13:00:00Z", Some("there is no rule \"\"")),
+        (
+            "version-lowered-unverified=tomorrow",
+            Some("\"version-lowered-unverified=tomorrow\" is not <rule id>=<RFC 3339 time>"),
+        ),
+        // These did count, or will, once something is denied.
+        ("version-lowered-unverified=2026-06-01T11:00:00Z", None),
+        ("version-lowered-unverified=2026-06-02T13:00:00Z", None),
+        (" , version-lowered-unverified=2026-06-01T13:00:00Z,", None),
+    ] {
+        let new = control_plane(|object| {
+            object["metadata"]["annotations"] = json!({ "kubectl-kcp.dev/override-rules": annotation });
+        });
+        let judgement = update(&control_plane(|_| ()), &new);
+        assert_eq!(outcome(&judgement), [], "{annotation}");
+        assert_eq!(judgement.ignored_overrides, Vec::from_iter(why), "{annotation}");
+    }
+}
+
+#[test]
 fn a_rule_that_cannot_be_overridden_says_so() {
     let new = control_plane(|object| {
         object["spec"]["replicas"] = json!(4);

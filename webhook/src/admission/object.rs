@@ -174,7 +174,7 @@ fn completed<'a, T: Completed<'a>>(
         };
         decision
     };
-    // The validating webhook warns: one of the two is enough.
+    // Of what is allowed, the validating webhook warns: one of the two is enough.
     decision
         .denial()
         .unwrap_or_else(|| Decision::completed(defaulted))

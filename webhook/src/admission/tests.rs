@@ -1,3 +1,4 @@
+mod registration;
 mod verdicts;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -248,4 +249,21 @@ async fn warns_first_of_what_is_denied_otherwise() {
             "running-count-not-size"
         ]
     );
+}
+
+#[tokio::test]
+async fn whichever_webhook_denies_says_why_an_override_does_not_count() {
+    let mut object = control_plane();
+    object["spec"]["replicas"] = json!(4);
+    object["metadata"]["annotations"] =
+        json!({"kubectl-kcp.dev/override-rules": "replicas-evn=2126-06-01T13:00:00Z"});
+    for path in ["/mutate", "/validate"] {
+        let response = ask(&router(), path, &review("CREATE", &object, &Value::Null)).await;
+        assert_eq!(response["status"]["code"], 422, "{path}");
+        assert_eq!(
+            response["warnings"],
+            json!(["there is no rule \"replicas-evn\"; did you mean replicas-even?"]),
+            "{path}"
+        );
+    }
 }

@@ -8,6 +8,7 @@
 
 mod client;
 mod connections;
+mod faulty_clients;
 mod process;
 mod reload;
 mod running;

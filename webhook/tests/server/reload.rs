@@ -1,8 +1,18 @@
 //! The key pair is replaced under a running server.
 
-use std::fs;
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
 
 use kcp_webhook::Limits;
+use tokio::{
+    sync::watch,
+    task::{JoinSet, yield_now},
+};
 
 use crate::{
     client::{Answer, soon},
@@ -19,21 +29,25 @@ async fn shown(server: &Running) -> Option<Vec<u8>> {
     Some(session.peer_certificates()?.first()?.to_vec())
 }
 
+/// As [`shown`]; until a reload, the authority there is now does not vouch for what is shown.
+async fn shown_once_trusted(server: &Running) -> Vec<u8> {
+    soon(async {
+        loop {
+            if let Some(shown) = shown(server).await {
+                break shown;
+            }
+        }
+    })
+    .await
+}
+
 #[tokio::test]
 async fn new_connections_get_the_new_pair_and_old_ones_live_on() {
     let server = Running::start(Limits::default()).await;
     let mut old = server.connect().await;
     let before = shown(&server).await.unwrap();
     server.certificates.issue();
-    let after = soon(async {
-        loop {
-            // Until the reload, the new authority does not vouch for what is shown.
-            if let Some(after) = shown(&server).await {
-                break after;
-            }
-        }
-    })
-    .await;
+    let after = shown_once_trusted(&server).await;
     assert_ne!(before, after);
     assert_eq!(old.review().await, Answer::allowed(false));
     assert_eq!(server.connect().await.review().await, Answer::allowed(false));
@@ -48,4 +62,43 @@ async fn a_bad_pair_changes_nothing() {
     assert_eq!(shown(&server).await.unwrap(), before);
     assert_eq!(server.metric(READS).await, "1");
     assert_eq!(server.probe("/readyz").await.code, 200);
+}
+
+#[tokio::test]
+async fn no_review_is_lost_while_pairs_are_replaced() {
+    const CLIENTS: usize = 4;
+    const PAIRS: usize = 5;
+    const REVIEWS_PER_PAIR: usize = 25;
+    let server = Running::start(Limits::default()).await;
+    let (stop, stopped) = watch::channel(false);
+    let answered = Arc::new(AtomicUsize::new(0));
+    let mut clients = JoinSet::new();
+    for _ in 0..CLIENTS {
+        let mut connection = server.connect().await;
+        let (stopped, answered) = (stopped.clone(), answered.clone());
+        clients.spawn(async move {
+            while !*stopped.borrow() {
+                assert_eq!(connection.review().await, Answer::allowed(false));
+                answered.fetch_add(1, Relaxed);
+            }
+        });
+    }
+    for pair in 1..=PAIRS {
+        let before = shown_once_trusted(&server).await;
+        server.certificates.issue();
+        assert_ne!(shown_once_trusted(&server).await, before, "pair {pair}");
+        assert_eq!(server.connect().await.review().await, Answer::allowed(false));
+        soon(async {
+            while answered.load(Relaxed) < pair * REVIEWS_PER_PAIR {
+                yield_now().await;
+            }
+        })
+        .await;
+    }
+    stop.send_replace(true);
+    soon(clients.join_all()).await;
+    let counted = server
+        .metric(r#"controller_runtime_webhook_requests_total{webhook="/validate",code="200"}"#)
+        .await;
+    assert_eq!(counted, (answered.load(Relaxed) + PAIRS).to_string());
 }

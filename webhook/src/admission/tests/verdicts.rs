@@ -360,7 +360,7 @@ fn runtime() -> Runtime {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1024))]
+    #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
     fn lint_says_what_the_server_says(asked in asked()) {

@@ -1,0 +1,92 @@
+//! The audit log of an API server: what was written to the objects that we judge, and what webhooks noted on it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+/// Who did what to which object, and nothing about anything else.
+const RULES: &str = "\
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+  verbs: [create, update, patch, delete]
+  resources:
+  - group: controlplane.cluster.x-k8s.io
+  - group: hive.openshift.io
+- level: None
+";
+
+/// Where an API server writes it.
+pub(crate) struct AuditLog {
+    log: PathBuf,
+    rules: PathBuf,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Event {
+    verb: String,
+    object_ref: ObjectRef,
+    #[serde(default)]
+    annotations: Map<String, Value>,
+}
+
+#[derive(Deserialize)]
+struct ObjectRef {
+    #[serde(default)]
+    namespace: String,
+    #[serde(default)]
+    name: String,
+}
+
+impl AuditLog {
+    /// Prepares it in a folder.
+    pub(crate) fn prepare(folder: &Path) -> Result<Self> {
+        let rules = folder.join("audit-policy.yaml");
+        fs::write(&rules, RULES).with_context(|| format!("writing {}", rules.display()))?;
+        Ok(Self {
+            log: folder.join("audit.log"),
+            rules,
+        })
+    }
+
+    /// Flags of kube-apiserver. An event is written before its request is answered.
+    pub(crate) fn arguments(&self) -> [String; 3] {
+        [
+            format!("--audit-policy-file={}", self.rules.display()),
+            format!("--audit-log-path={}", self.log.display()),
+            "--audit-log-mode=blocking-strict".to_owned(),
+        ]
+    }
+
+    /// What webhooks noted on each such write, oldest first.
+    pub(crate) fn annotations(
+        &self,
+        verb: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Vec<Map<String, Value>>> {
+        let text =
+            fs::read_to_string(&self.log).with_context(|| format!("reading {}", self.log.display()))?;
+        let mut found = Vec::new();
+        // The last line may be in the making.
+        for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
+            let event: Event = serde_json::from_str(line).with_context(|| format!("reading {line}"))?;
+            let object = &event.object_ref;
+            if (
+                event.verb.as_str(),
+                object.namespace.as_str(),
+                object.name.as_str(),
+            ) == (verb, namespace, name)
+            {
+                found.push(event.annotations);
+            }
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,231 @@
+//! Input that no API server sends. Each has an answer, and none is a fault of ours.
+
+use std::iter;
+
+use kcp_rules::case::Base;
+use serde_json::{Value, json};
+
+use crate::testing::{control_plane, post, review, router};
+
+/// 400 and a sentence of plain text, for there is no uid to answer with.
+const SENTENCE: &str = "sentence";
+/// A refusal with the uid.
+const NO_REVIEW: &str = "no review";
+const ALLOWED: &str = "allowed";
+
+/// How a body is answered; for a denial of an object whose fields do not have the types of its kind, the field.
+async fn answer(path: &str, body: String) -> String {
+    let (code, text) = post(&router(), path, body).await;
+    let Ok(answer) = serde_json::from_str::<Value>(&text) else {
+        assert_eq!(code, 400, "{text}");
+        assert!(text.ends_with('\n') && text.lines().count() == 1, "{text}");
+        return SENTENCE.to_owned();
+    };
+    assert_eq!(code, 200, "{text}");
+    let response = &answer["response"];
+    assert_eq!(response["uid"], "7", "{text}");
+    if response["allowed"] == json!(true) {
+        return ALLOWED.to_owned();
+    }
+    let status = &response["status"];
+    if status["code"] == 400 {
+        return NO_REVIEW.to_owned();
+    }
+    assert_eq!(status["code"], 422, "{text}");
+    assert_eq!(
+        response["auditAnnotations"]["denied-by"], "object-undecodable",
+        "{text}"
+    );
+    status["details"]["causes"][0]["field"]
+        .as_str()
+        .unwrap()
+        .to_owned()
+}
+
+/// A review of an update, its uid first as the API server writes it, and with `raw` in the place of a value.
+fn update_with(pointer: &str, raw: &str) -> String {
+    let mut review = review("UPDATE", &control_plane(), &control_plane());
+    review["request"]["uid"] = json!("7");
+    *review.pointer_mut(pointer).unwrap() = json!("PLACE");
+    let mut request = review["request"].take();
+    let uid = request.as_object_mut().unwrap().remove("uid").unwrap();
+    let request = request.to_string().replacen('{', &format!("{{\"uid\":{uid},"), 1);
+    review["request"] = json!("REQUEST");
+    let text = review.to_string().replace("\"REQUEST\"", &request);
+    text.replace("\"PLACE\"", raw)
+}
+
+#[tokio::test]
+async fn nesting_without_end_is_answered() {
+    const DEPTH: usize = 100_000;
+    let closed = format!("{}{}", "[".repeat(DEPTH), "]".repeat(DEPTH));
+    let (open, open_objects) = ("[".repeat(DEPTH), "{\"a\":".repeat(DEPTH));
+    for body in [&closed, &open, &open_objects] {
+        assert_eq!(answer("/validate", body.clone()).await, SENTENCE);
+    }
+    for (pointer, when_closed) in [
+        ("/request/uid", SENTENCE),
+        ("/request/name", NO_REVIEW),
+        ("/request/userInfo", NO_REVIEW),
+        ("/request/options", NO_REVIEW),
+        ("/request/oldObject", ALLOWED),
+        ("/request/object", "[0]"),
+        ("/request/object/metadata", "metadata[0]"),
+        ("/request/object/spec", "spec[0]"),
+        ("/request/object/spec/version", "spec.version"),
+    ] {
+        for path in ["/validate", "/mutate"] {
+            let expected = match when_closed {
+                SENTENCE | NO_REVIEW | ALLOWED => when_closed,
+                // Left to the validating webhook.
+                _ if path == "/mutate" => ALLOWED,
+                field => field,
+            };
+            let body = update_with(pointer, &closed);
+            assert_eq!(answer(path, body).await, expected, "{pointer} to {path}");
+            for open in [&open, &open_objects] {
+                let expected = if pointer == "/request/uid" {
+                    SENTENCE
+                } else {
+                    NO_REVIEW
+                };
+                let body = update_with(pointer, open);
+                assert_eq!(answer(path, body).await, expected, "{pointer} to {path}, open");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn values_that_no_field_holds_are_answered() {
+    let digits = "9".repeat(1000);
+    let numbers = [
+        "1e400",
+        "1e5",
+        "0.5",
+        "9223372036854775808",
+        "-9223372036854775809",
+        &digits,
+    ];
+    let strings = [r#""\ud800""#, r#""\udc00""#, r#""\ud800\ud800""#, r#""three""#];
+    for raw in numbers.into_iter().chain(strings) {
+        for (pointer, validated, mutated) in [
+            ("/request/object/spec/replicas", "spec.replicas", ALLOWED),
+            ("/request/options", NO_REVIEW, NO_REVIEW),
+            // No rule reads it.
+            ("/request/object/kind", ALLOWED, ALLOWED),
+            ("/request/dryRun", ALLOWED, ALLOWED),
+        ] {
+            let body = update_with(pointer, raw);
+            assert_eq!(
+                answer("/validate", body.clone()).await,
+                validated,
+                "{pointer}: {raw}"
+            );
+            assert_eq!(answer("/mutate", body).await, mutated, "{pointer}: {raw}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_field_that_stands_twice_is_not_guessed_at() {
+    let good = update_with("/request/dryRun", "false");
+    for (field, twice, validated, mutated) in [
+        ("request", "null", SENTENCE, SENTENCE),
+        ("object", "null", NO_REVIEW, NO_REVIEW),
+        ("operation", "\"DELETE\"", NO_REVIEW, NO_REVIEW),
+        ("replicas", "4", "spec", ALLOWED),
+    ] {
+        let field = format!("\"{field}\":");
+        let body = good.replace(&field, &format!("{field}{twice},{field}"));
+        assert_eq!(answer("/validate", body.clone()).await, validated, "{field}");
+        assert_eq!(answer("/mutate", body).await, mutated, "{field}");
+    }
+}
+
+#[tokio::test]
+async fn bytes_around_a_review_are_answered() {
+    let good = update_with("/request/dryRun", "false");
+    for (name, body, expected) in [
+        ("alone", good.clone(), ALLOWED),
+        ("white space", format!("\n {good}\r\n\t"), ALLOWED),
+        ("byte order mark", format!("\u{feff}{good}"), SENTENCE),
+        ("zero bytes", "\0".repeat(1000), SENTENCE),
+        ("blanks", " ".repeat(1000), SENTENCE),
+        ("something after it", format!("{good}x"), NO_REVIEW),
+        ("another after it", format!("{good}{good}"), NO_REVIEW),
+    ] {
+        assert_eq!(answer("/validate", body).await, expected, "{name}");
+    }
+}
+
+/// The places of all values within one, itself included.
+fn pointers(value: &Value) -> Vec<String> {
+    let below: Vec<(String, &Value)> = match value {
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(key, value)| (key.replace('/', "~1"), value))
+            .collect(),
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .map(|(index, value)| (index.to_string(), value))
+            .collect(),
+        _ => Vec::new(),
+    };
+    let below = below.into_iter().flat_map(|(key, value)| {
+        pointers(value)
+            .into_iter()
+            .map(move |rest| format!("/{key}{rest}"))
+    });
+    iter::once(String::new()).chain(below).collect()
+}
+
+/// Go's JSON takes null for any field: it is as good as absent, or of the wrong type, and never a fault of ours.
+#[tokio::test]
+async fn null_for_any_field_is_answered() {
+    const CLUSTER_API: &str = "controlplane.cluster.x-k8s.io";
+    const HIVE: &str = "hive.openshift.io";
+    let mut asked = 0;
+    for (base, group, resource) in [
+        (Base::ControlPlane("v1beta1"), CLUSTER_API, "kubeadmcontrolplanes"),
+        (Base::ControlPlane("v1beta2"), CLUSTER_API, "kubeadmcontrolplanes"),
+        (
+            Base::Template("v1beta2"),
+            CLUSTER_API,
+            "kubeadmcontrolplanetemplates",
+        ),
+        (Base::ClusterPool, HIVE, "clusterpools"),
+        (Base::Customization, HIVE, "clusterdeploymentcustomizations"),
+        (Base::ClusterDeployment, HIVE, "clusterdeployments"),
+    ] {
+        let mut whole = review("UPDATE", &base.object(), &base.object());
+        whole["request"]["uid"] = json!("7");
+        whole["request"]["resource"] =
+            json!({"group": group, "version": base.version(), "resource": resource});
+        for pointer in pointers(&whole) {
+            let mut review = whole.clone();
+            *review.pointer_mut(&pointer).unwrap() = Value::Null;
+            for path in ["/validate", "/mutate"] {
+                let (code, text) = post(&router(), path, review.to_string()).await;
+                asked += 1;
+                if ["", "/request", "/request/uid"].contains(&&*pointer) {
+                    assert_eq!(code, 400, "{pointer} to {path}");
+                    continue;
+                }
+                assert_eq!(code, 200, "{pointer} to {path}: {text}");
+                let answer: Value = serde_json::from_str(&text).unwrap();
+                let response = &answer["response"];
+                assert_eq!(response["uid"], "7", "{pointer} to {path}");
+                let answered = response["status"]["code"].as_u64();
+                assert!(
+                    matches!(answered, None | Some(400 | 422)),
+                    "{pointer} to {path}: {text}"
+                );
+                let of_object = pointer.starts_with("/request/object/");
+                assert!(!of_object || answered != Some(400), "{pointer} to {path}: {text}");
+            }
+        }
+    }
+    assert!(asked > 300, "{asked}");
+}

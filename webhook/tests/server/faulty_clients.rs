@@ -1,0 +1,133 @@
+//! Clients that break off, do not read, or do not speak HTTP as they should.
+
+use std::time::Duration;
+
+use kcp_webhook::Limits;
+use tokio::io::AsyncWriteExt;
+
+use crate::{
+    client::{Answer, REVIEW, soon},
+    running::Running,
+};
+
+const IN_FLIGHT: &str = r#"controller_runtime_webhook_requests_in_flight{webhook="/validate"}"#;
+
+/// The answer to a body that does not come whole.
+fn broken() -> Answer {
+    Answer {
+        code: 400,
+        closes: false,
+        body: "the body cannot be read: error reading a body from connection\n".to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_only_closes_its_sending_side_is_answered() {
+    let server = Running::start(Limits::default()).await;
+    let mut connection = server.connect().await;
+    connection.send_head("/validate", REVIEW.len()).await;
+    connection.send(REVIEW).await;
+    soon(connection.0.shutdown()).await.unwrap();
+    assert_eq!(connection.answer().await, Answer::allowed(false));
+    connection.ends().await;
+}
+
+#[tokio::test]
+async fn half_a_review_is_given_up_when_no_more_can_come() {
+    let server = Running::start(Limits::default()).await;
+    let mut connection = server.connect().await;
+    connection.send_head("/validate", REVIEW.len()).await;
+    connection.send(&REVIEW[..20]).await;
+    server.until_metric(IN_FLIGHT, "1").await;
+    soon(connection.0.shutdown()).await.unwrap();
+    assert_eq!(connection.answer().await, broken());
+    connection.ends().await;
+    assert_eq!(server.metric(IN_FLIGHT).await, "0");
+}
+
+#[tokio::test]
+async fn a_client_that_reads_no_answer_is_left() {
+    // Of a megabyte each: together more than the kernel holds for both sides.
+    const SENT: usize = 64;
+    let server = Running::start(Limits {
+        idle: Duration::from_millis(50),
+        ..Limits::default()
+    })
+    .await;
+    let mut connection = server.connect().await;
+    server.until_metric("kcp_webhook_connections", "1").await;
+    let long = REVIEW.replace("\"7\"", &format!("\"{}\"", "7".repeat(1024 * 1024)));
+    let head = format!(
+        "POST /validate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        long.len()
+    );
+    let flood = async {
+        for _ in 0..SENT {
+            connection.0.write_all(head.as_bytes()).await?;
+            connection.0.write_all(long.as_bytes()).await?;
+        }
+        std::io::Result::Ok(())
+    };
+    // The server takes no more while its answers are not taken, and then closes.
+    assert!(soon(flood).await.is_err());
+    server.until_metric("kcp_webhook_connections", "0").await;
+}
+
+#[tokio::test]
+async fn what_is_no_http_is_refused_and_closed() {
+    const JSON: &str = "POST /validate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n";
+    let server = Running::start(Limits::default()).await;
+    let refused = |code| Answer {
+        code,
+        closes: true,
+        body: String::new(),
+    };
+    for (sent, expected) in [
+        ("nonsense\r\n\r\n".to_owned(), refused(400)),
+        ("POST /validate\r\n\r\n".to_owned(), refused(400)),
+        ("POST /validate HTTP/3.0\r\n\r\n".to_owned(), refused(400)),
+        (format!("{JSON}A : b\r\n\r\n"), refused(400)),
+        (format!("{JSON}A: \0\r\n\r\n"), refused(400)),
+        (format!("{JSON}Content-Length: -1\r\n\r\n"), refused(400)),
+        (
+            format!("{JSON}Content-Length: 2\r\nContent-Length: 3\r\n\r\n{{}}"),
+            refused(400),
+        ),
+        (format!("{JSON}Transfer-Encoding: gzip\r\n\r\n"), refused(400)),
+        (format!("{JSON}{}\r\n", "A: b\r\n".repeat(101)), refused(431)),
+        (
+            format!("{JSON}Transfer-Encoding: chunked\r\n\r\nZZ\r\n{{}}"),
+            broken(),
+        ),
+        (
+            format!("{JSON}Transfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFFF\r\n"),
+            broken(),
+        ),
+    ] {
+        let mut connection = server.connect().await;
+        connection.send(&sent).await;
+        assert_eq!(connection.answer().await, expected, "{sent:?}");
+        connection.ends().await;
+    }
+    // Not even a sentence would be understood.
+    let mut connection = server.connect().await;
+    connection.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
+    connection.ends().await;
+    assert_eq!(server.connect().await.review().await, Answer::allowed(false));
+}
+
+/// A body with two lengths would be one review to us and another to whatever stands between.
+#[tokio::test]
+async fn a_body_with_two_lengths_ends_its_connection() {
+    let server = Running::start(Limits::default()).await;
+    let mut connection = server.connect().await;
+    connection
+        .send(&format!(
+            "POST /validate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\
+             Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{REVIEW}\r\n0\r\n\r\n",
+            REVIEW.len()
+        ))
+        .await;
+    assert_eq!(connection.answer().await, Answer::allowed(true));
+    connection.ends().await;
+}

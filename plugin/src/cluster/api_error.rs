@@ -164,8 +164,12 @@ fn find<'e, E: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> Optio
 }
 
 /// The innermost error's message: the outer ones only say that there is an inner one.
-fn root_cause(error: &(dyn StdError + 'static)) -> String {
-    let message = chain(error).last().map(ToString::to_string).unwrap_or_default();
+pub(super) fn root_cause(error: &(dyn StdError + 'static)) -> String {
+    let mut message = chain(error).last().map(ToString::to_string).unwrap_or_default();
+    // What the number of an operating system's error means has just been said.
+    if let Some(number) = message.rfind(" (os error ") {
+        message.truncate(number);
+    }
     // Lower case, as everything after a colon, unless it begins with an abbreviation.
     let mut characters = message.chars();
     match (characters.next(), characters.next()) {
@@ -260,6 +264,26 @@ mod tests {
         assert!(matches!(classify(kind), Error::NotServed { .. }));
     }
 
+    #[test]
+    fn a_server_of_another_kind_is_told() {
+        let action = Action {
+            verb: "get",
+            resource: "/apis".to_owned(),
+            namespace: None,
+            name: None,
+        };
+        let error = Error::request(
+            status(404, "Failed to parse error data", "nothing"),
+            &action,
+            "http://s",
+        );
+        assert_eq!(error.to_string(), "http://s does not serve /apis");
+        assert_eq!(
+            error.hint().as_deref(),
+            Some("is this the right address? what answers there is no Kubernetes API server")
+        );
+    }
+
     /// What the client library makes of a connector's outcome.
     fn request_through(
         connect: impl Fn() -> io::Result<UnixStream> + Clone + Send + Sync + 'static,
@@ -318,5 +342,13 @@ mod tests {
     fn the_cause_begins_in_lower_case() {
         assert_eq!(root_cause(&io::Error::other("No route")), "no route");
         assert_eq!(root_cause(&io::Error::other("TLS alert")), "TLS alert");
+    }
+
+    #[test]
+    fn the_cause_has_no_number() {
+        assert_eq!(
+            root_cause(&io::Error::from_raw_os_error(2)),
+            "no such file or directory"
+        );
     }
 }

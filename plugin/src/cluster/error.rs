@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use kube::{config::KubeconfigError, core::Status};
 use thiserror::Error as ThisError;
 
-use super::Action;
+use super::{Action, api_error::root_cause};
 
 /// A failure to find, reach or use a cluster.
 #[derive(Debug, ThisError)]
@@ -204,9 +204,8 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::NoKubeconfig { .. } => "name one with --kubeconfig or $KUBECONFIG".to_owned(),
-            Self::NotInKubeconfig { kind: "context", .. } | Self::NoCurrentContext => {
-                "list the contexts with: kubectl config get-contexts".to_owned()
-            }
+            Self::NoCurrentContext => "choose one with --context; list them with: kubectl config get-contexts".to_owned(),
+            Self::NotInKubeconfig { kind, .. } => format!("list the {kind}s with: kubectl config get-{kind}s"),
             Self::Unreachable { .. } => {
                 "is the server up, and is this the right context? see: kubectl config current-context".to_owned()
             }
@@ -221,6 +220,12 @@ impl Error {
             Self::Forbidden { action, .. } => format!("check with: {}", action.can_i()),
             Self::NotFound { action } if action.resource.starts_with("kubeadmcontrolplanes") => {
                 "list the control planes of all namespaces with: kubectl kcp status -A".to_owned()
+            }
+            Self::NotFound { action } if action.resource.starts_with("clusterpools") => {
+                "list the cluster pools of all namespaces with: kubectl get clusterpools.hive.openshift.io -A".to_owned()
+            }
+            Self::NotServed { resource, .. } if resource.starts_with('/') => {
+                "is this the right address? what answers there is no Kubernetes API server".to_owned()
             }
             Self::NotServed { product, .. } => {
                 format!("is this the right context? {product} is not installed there")
@@ -277,7 +282,7 @@ fn without_secrets(error: &KubeconfigError) -> String {
             ),
             None => "not a valid kubeconfig".to_owned(),
         },
-        KubeconfigError::ReadConfig(error, _) => error.to_string(),
+        KubeconfigError::ReadConfig(error, _) => root_cause(error),
         other => other.to_string(),
     }
 }
@@ -288,6 +293,45 @@ mod tests {
 
     use super::Error;
     use crate::cluster::{Action, KUBEADM_CONTROL_PLANE};
+
+    #[test]
+    fn what_is_not_in_the_kubeconfig_can_be_listed() {
+        for (kind, hint) in [
+            ("context", "list the contexts with: kubectl config get-contexts"),
+            ("cluster", "list the clusters with: kubectl config get-clusters"),
+            ("user", "list the users with: kubectl config get-users"),
+        ] {
+            let name = "x".to_owned();
+            assert_eq!(
+                Error::NotInKubeconfig { kind, name }.hint().as_deref(),
+                Some(hint)
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_not_found_can_be_listed() {
+        let hint = |resource: &str| {
+            let action = Action {
+                verb: "get",
+                resource: resource.to_owned(),
+                namespace: Some("d".to_owned()),
+                name: Some("x".to_owned()),
+            };
+            Error::NotFound { action }.hint()
+        };
+        assert_eq!(
+            hint("kubeadmcontrolplanes.controlplane.cluster.x-k8s.io").as_deref(),
+            Some("list the control planes of all namespaces with: kubectl kcp status -A")
+        );
+        assert_eq!(
+            hint("clusterpools.hive.openshift.io").as_deref(),
+            Some(
+                "list the cluster pools of all namespaces with: kubectl get clusterpools.hive.openshift.io -A"
+            )
+        );
+        assert_eq!(hint("clusters.cluster.x-k8s.io"), None);
+    }
 
     #[test]
     fn what_a_server_says_while_it_restarts_may_pass() {

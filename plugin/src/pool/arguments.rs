@@ -6,6 +6,7 @@ use crate::arguments::{parse_cluster_pool, parse_object_name};
 
 /// Lease and release the customizations of a cluster pool.
 #[derive(Debug, Args)]
+#[command(subcommand_value_name = "lease|release")]
 pub struct PoolArguments {
     /// What to do.
     #[command(subcommand)]

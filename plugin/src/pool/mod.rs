@@ -4,11 +4,12 @@
 //! - [`entry`]: one customization, and the patches that take and give it back
 //! - [`model`]: what is free, and the order of choice
 //! - [`lease`], [`release`]: the writes
-//! - [`document`]: how the result is told
+//! - [`document`], [`entry_state`]: how the result is told
 
 mod arguments;
 mod document;
 mod entry;
+mod entry_state;
 #[cfg(test)]
 mod fake;
 mod lease;
@@ -20,8 +21,9 @@ pub use arguments::PoolArguments;
 
 use crate::{cluster::Error, document::text, session::Session, verdict::Verdict};
 use arguments::{LeaseArguments, LeaseName, LeaseOutput, PoolCommand, ReleaseArguments, ReleaseOutput};
-use document::{EntryState, PoolLease, PoolName, PoolRelease, Reason};
+use document::{PoolLease, PoolRelease, Reason};
 use entry::Holder;
+use entry_state::{EntryState, PoolName};
 use lease::Outcome;
 use store::{Deployments, Pool, Store};
 

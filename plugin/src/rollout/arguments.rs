@@ -8,6 +8,7 @@ use crate::arguments::{DryRun, parse_control_plane, parse_duration};
 
 /// Replace all Machines of a control plane, or follow that.
 #[derive(Debug, Args)]
+#[command(subcommand_value_name = "start|status")]
 pub struct RolloutArguments {
     /// What to do.
     #[command(subcommand)]

@@ -36,7 +36,7 @@ fn explained(arguments: &ExplainArguments) -> anyhow::Result<String> {
     match rules().find(|rule| rule.id == id) {
         Some(rule) => Ok(explain::text(rule)),
         None => match near(id).as_slice() {
-            [] => bail!("no rule is called {id:?}; kubectl kcp rules lists them"),
+            [] => bail!("no rule is called {id:?}; list them with: kubectl kcp rules"),
             near => bail!("no rule is called {id:?}; did you mean {}?", near.join(", ")),
         },
     }

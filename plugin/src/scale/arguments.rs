@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::{Args, value_parser};
+use clap::Args;
 
 use crate::arguments::{DryRun, parse_control_plane, parse_duration};
 
@@ -14,9 +14,7 @@ pub struct ScaleArguments {
     pub name: String,
 
     /// Number of Machines to have
-    // The API's type is a 32 bit integer; whether the number makes sense is for the rules to say.
-    #[arg(long, value_name = "N", allow_negative_numbers = true,
-          value_parser = value_parser!(i64).range(i64::from(i32::MIN)..=i64::from(i32::MAX)))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_replicas)]
     pub replicas: i64,
 
     /// Follow until it is done, at most this long [default when given without a value: 15m]
@@ -31,4 +29,36 @@ pub struct ScaleArguments {
     /// Name under which the server records the change
     #[arg(long, value_name = "NAME", default_value = "kubectl-kcp")]
     pub field_manager: String,
+}
+
+/// Whether the number makes sense is for the rules to say.
+fn parse_replicas(text: &str) -> Result<i64, String> {
+    // The API's type has 32 bits.
+    match text.parse::<i32>() {
+        Ok(replicas) if replicas >= 0 => Ok(replicas.into()),
+        _ => Err(format!(
+            "expected a whole number of Machines, from 0 to {}",
+            i32::MAX
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_replicas;
+
+    #[test]
+    fn accepts_numbers_that_the_api_can_hold() {
+        for (text, replicas) in [("0", 0), ("3", 3), ("2147483647", 2_147_483_647)] {
+            assert_eq!(parse_replicas(text), Ok(replicas), "{text}");
+        }
+    }
+
+    #[test]
+    fn rejects_anything_else() {
+        let error = "expected a whole number of Machines, from 0 to 2147483647".to_owned();
+        for text in ["-1", "2147483648", "99999999999999999999", "1.5", "abc", ""] {
+            assert_eq!(parse_replicas(text), Err(error.clone()), "{text}");
+        }
+    }
 }

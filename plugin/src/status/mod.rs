@@ -1,10 +1,12 @@
 //! `kubectl kcp status`: control planes, their Machines, what is wrong with them, and a verdict.
 //!
 //! - [`health`]: the verdict, from conditions and counts
+//! - [`condition_health`], [`machine_health`]: what it rests on
 //! - [`finding`]: one thing that is wrong
 //! - [`document`]: the JSON
 //! - [`screen`]: the text
 
+mod condition_health;
 pub mod document;
 pub mod finding;
 pub mod health;

@@ -1,0 +1,144 @@
+//! Every `kubectl kcp …` that a message, a hint or the README tells a user to run is one that the plugin understands.
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "clippy knows tests by their attribute, and these helpers have none"
+)]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use clap::Parser as _;
+use kubectl_kcp::command::Arguments;
+
+const COMMAND: &str = "kubectl kcp ";
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The text after each `kubectl kcp `, up to what cannot be part of a command line.
+fn commands(text: &str, ends: &[&str]) -> Vec<String> {
+    text.split(COMMAND)
+        .skip(1)
+        .map(|rest| {
+            let end = ends.iter().filter_map(|end| rest.find(end)).min();
+            rest[..end.unwrap_or(rest.len())].trim_end().to_owned()
+        })
+        .collect()
+}
+
+/// The code of a file without its tests and comments, each string in one line.
+fn code(text: &str) -> String {
+    let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+    let code: Vec<&str> = code
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .collect();
+    let mut joined = String::new();
+    for part in code.join("\n").split("\\\n") {
+        joined.push_str(part.trim_start());
+    }
+    joined
+}
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") && !path.ends_with("tests.rs") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// A word with 1 in place of `{name}`, `NAME` and `N`: 1 is a name, a number, a time and a file.
+fn filled(word: &str) -> String {
+    let mut filled = String::new();
+    let mut rest = word;
+    while let Some((before, after)) = rest.split_once('{') {
+        filled += before;
+        filled += "1";
+        rest = after.split_once('}').map_or("", |(_, after)| after);
+    }
+    filled += rest;
+    let (flag, value) = match filled.split_once('=') {
+        Some((flag, value)) => (format!("{flag}="), value.to_owned()),
+        None => (String::new(), filled),
+    };
+    let is_placeholder = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_uppercase());
+    format!("{flag}{}", if is_placeholder { "1" } else { &value })
+}
+
+fn understood(command: &str) -> Result<(), String> {
+    let words = command
+        .split_whitespace()
+        .map(|word| filled(word.trim_matches('"')));
+    match Arguments::try_parse_from(["kubectl kcp".to_owned()].into_iter().chain(words)) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!("{COMMAND}{command}\n{error}")),
+    }
+}
+
+/// All of them are understood, and there are some.
+fn assert_understood(commands: &[String]) {
+    assert!(!commands.is_empty());
+    let faults: Vec<String> = commands
+        .iter()
+        .filter_map(|command| understood(command).err())
+        .collect();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn of_the_plugin() {
+    let files = sources(&workspace().join("plugin/src"));
+    let found: Vec<String> = files
+        .iter()
+        .flat_map(|file| commands(&code(&read(file)), &["\"", "`", ";", "\n"]))
+        .collect();
+    assert_understood(&found);
+}
+
+#[test]
+fn of_the_rules() {
+    let messages = read(&workspace().join("webhook/rules/tests/snapshots/table__messages.snap"));
+    assert_understood(&commands(&messages, &["`", ";", " (", "\n"]));
+}
+
+#[test]
+fn of_the_readme() {
+    let readme = read(&workspace().join("README.md"));
+    let screens: Vec<&str> = readme
+        .lines()
+        .filter(|line| line.starts_with("$ ") && !line.contains("--help"))
+        .collect();
+    assert_understood(&commands(
+        &screens.join("\n"),
+        &[" |", " &", " >", " #", ";", "\n"],
+    ));
+}
+
+#[test]
+fn placeholders_are_filled() {
+    for (word, expected) in [
+        ("{name}", "1"),
+        ("--replicas", "--replicas"),
+        ("N", "1"),
+        ("--cluster=NAME", "--cluster=1"),
+        ("{a}/{b}", "1/1"),
+        ("status", "status"),
+    ] {
+        assert_eq!(filled(word), expected, "{word}");
+    }
+}

@@ -77,11 +77,11 @@ fn other(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
         reason: CauseReason::Invalid,
         value: None,
         detail: format!(
-            "Cluster {} has controlPlaneRef {meant:?}: nothing reconciles this one",
+            "Cluster {} names {meant:?}: nothing reconciles this",
             cluster.name
         )
         .into(),
-        remedy: "name this control plane there".into(),
+        remedy: "name it there".into(),
     });
 }
 

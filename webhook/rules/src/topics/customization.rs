@@ -172,7 +172,7 @@ fn value_ignored(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults
             field: format!("{path}.value").into(),
             reason: CauseReason::Forbidden,
             value: None,
-            detail: "valueJSON wins, and value is ignored".into(),
+            detail: "valueJSON wins, value is ignored".into(),
             remedy: "keep one of them".into(),
         });
     }

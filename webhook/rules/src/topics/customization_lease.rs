@@ -53,8 +53,8 @@ fn changed(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut
         field: "spec".into(),
         reason: CauseReason::Forbidden,
         value: None,
-        detail: format!("leased{}: the change counts from its next lease on", by(lease)).into(),
-        remedy: "replace that cluster to give it the new patches".into(),
+        detail: format!("leased{}: the next lease gets this", by(lease)).into(),
+        remedy: "replace the cluster to patch it".into(),
     });
 }
 
@@ -116,11 +116,8 @@ fn in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut 
     } else if let (Some(status), Some(_), Some(_)) = (&customization.status, clusters, lease)
         && status.is_leased()
     {
-        let detail = format!(
-            "its lease{} was never released, and the holder is gone",
-            by(status)
-        );
-        let remedy = "see that its names and addresses are free before you use them again".to_owned();
+        let detail = format!("its lease{} was never released", by(status));
+        let remedy = "see that its names and addresses are free".to_owned();
         faults.push_at_most(Action::Warn, fault(detail, remedy));
     }
 }

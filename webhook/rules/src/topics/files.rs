@@ -101,8 +101,8 @@ fn content_missing(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fault
                 field: change.new.kubeadm_path(format_args!("files[{index}].content")),
                 reason: CauseReason::Required,
                 value: None,
-                detail: format!("{} will be empty", name(file)).into(),
-                remedy: "set content or contentFrom unless an empty file is meant".into(),
+                detail: format!("{} is empty", name(file)).into(),
+                remedy: "set content unless meant".into(),
             });
         }
     }

@@ -191,8 +191,8 @@ fn name_unknown(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
             field: format!("{FIELD}[{index}].name").into(),
             reason: CauseReason::NotFound,
             value: Some(quoted(&entry.name)),
-            detail: "no such customization".into(),
-            remedy: "create it, or name another: the entry makes no cluster until then".into(),
+            detail: "no such customization, so no cluster".into(),
+            remedy: "create it".into(),
         });
     }
 }

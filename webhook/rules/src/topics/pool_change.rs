@@ -49,23 +49,20 @@ fn version_changed(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
     let Some(first) = changed.first() else { return };
     let stale = match unclaimed(change).map(Iterator::count) {
         Some(0) => return,
-        Some(1) => "1 unclaimed cluster becomes stale and is replaced".to_owned(),
-        Some(count) => format!("{count} unclaimed clusters become stale and are replaced"),
-        None => "unclaimed clusters become stale and are replaced".to_owned(),
+        Some(1) => "1 unclaimed cluster is replaced as stale".to_owned(),
+        Some(count) => format!("{count} unclaimed clusters are replaced as stale"),
+        None => "unclaimed clusters are replaced as stale".to_owned(),
     };
     let others = match changed.get(1..) {
         Some([]) | None => String::new(),
-        Some(others) => format!(", as does that of {}", others.join(", ")),
+        Some(others) => format!(", and {},", others.join(", ")),
     };
     faults.push(Fault {
         field: format!("spec.{first}").into(),
         reason: CauseReason::Forbidden,
         value: None,
         detail: stale.into(),
-        remedy: format!(
-            "leave {first} as it was to keep them: its change makes another pool version{others}"
-        )
-        .into(),
+        remedy: format!("leave it{others} to keep them").into(),
     });
 }
 
@@ -118,7 +115,7 @@ fn entry_removed(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
         return;
     }
     let detail = match unclaimed(change) {
-        None => "unclaimed clusters made with the removed entries will be deleted".to_owned(),
+        None => "unclaimed clusters made with them are deleted".to_owned(),
         Some(unclaimed) => {
             let made_with_removed = |cluster: &&ClusterDeployment| {
                 cluster
@@ -148,7 +145,7 @@ fn entry_removed(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
         reason: CauseReason::Forbidden,
         value: None,
         detail: detail.into(),
-        remedy: "leave their entries in to keep them".into(),
+        remedy: "keep their entries".into(),
     });
 }
 

@@ -165,17 +165,12 @@ fn above_inventory(field: &'static str, given: i32, spec: &ClusterPoolSpec) -> O
         .ok()?
         .checked_sub(entries)
         .filter(|missing| *missing > 0)?;
-    let entry = |count| if count == 1 { "entry" } else { "entries" };
     Some(Fault {
         field: field.into(),
         reason: CauseReason::Invalid,
         value: Some(given.to_string()),
-        detail: format!("the inventory has {entries} {}", entry(entries)).into(),
-        remedy: format!(
-            "add {missing} {}, or set {entries}: a cluster takes an entry until it is gone, claimed or not",
-            entry(missing)
-        )
-        .into(),
+        detail: format!("the inventory has entries for {entries}").into(),
+        remedy: format!("add {missing}, or set {entries}").into(),
     })
 }
 
@@ -204,7 +199,7 @@ fn max_size_below_size(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults
             reason: CauseReason::Invalid,
             value: Some(max_size.to_string()),
             detail: format!("size is {size}, and never reached").into(),
-            remedy: "raise maxSize, which counts claimed clusters too, or lower size".into(),
+            remedy: "raise maxSize, or lower size".into(),
         });
     }
 }
@@ -218,16 +213,8 @@ fn running_count_not_size(change: &Change<'_, ClusterPool<'_>>, faults: &mut Fau
             field: "spec.runningCount".into(),
             reason: CauseReason::Invalid,
             value: Some(running.to_string()),
-            detail: format!(
-                "size is {}, and on {platform} Hive then ignores the pool",
-                spec.size
-            )
-            .into(),
-            remedy: format!(
-                "set {}: clusters cannot hibernate there, and no condition tells",
-                spec.size
-            )
-            .into(),
+            detail: format!("on {platform} Hive ignores a pool not all running").into(),
+            remedy: format!("set {}", spec.size).into(),
         });
     }
 }

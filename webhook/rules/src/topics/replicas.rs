@@ -119,8 +119,8 @@ fn above_seven(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults
             field: FIELD.into(),
             reason: CauseReason::Invalid,
             value: Some(replicas.to_string()),
-            detail: "every write waits for a majority of the etcd members".into(),
-            remedy: "seven members at most, or external etcd".into(),
+            detail: "writes wait for most members".into(),
+            remedy: "set 7 at most, or external etcd".into(),
         });
     }
 }

@@ -142,18 +142,9 @@ fn after_past(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults)
             .count()
     });
     let (detail, remedy) = match older {
-        Some(0) => (
-            "it has passed, and every Machine is newer: no effect".into(),
-            "name a time to come",
-        ),
-        Some(older) => (
-            format!("it has passed: a rollout of {older} Machines starts now"),
-            "name a time to come for a later one",
-        ),
-        None => (
-            "it has passed: Machines older than it are replaced now".into(),
-            "name a time to come for a later one",
-        ),
+        Some(0) => ("no Machine is older".into(), "set a later one"),
+        Some(older) => (format!("replaces {older} Machines now"), "set a later one"),
+        None => ("replaces older Machines".into(), "set a later one"),
     };
     faults.push(Fault {
         field: change.new.rollout_after_path().into(),

@@ -278,8 +278,8 @@ fn reverted(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     };
     if above(change, &step.to).is_some_and(|above| above.iter().all(|machine| !machine.has_node)) {
         faults.push(step.fault(
-            format!("goes back from {}, which no Machine has joined at", step.old),
-            "check that this is meant",
+            format!("below {}, which no Machine runs", step.old),
+            "see that it is meant",
         ));
     }
 }
@@ -288,8 +288,8 @@ fn patch_lowered(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faul
     let Some(step) = step(change) else { return };
     if minor(&step.to) == minor(&step.from) && step.to.patch < step.from.patch {
         faults.push(step.fault(
-            format!("goes back from {} and replaces every Machine", step.old),
-            "check that this is meant",
+            format!("below {}, replaces every Machine", step.old),
+            "see that it is meant",
         ));
     }
 }

@@ -17,6 +17,8 @@ use kcp_rules::{
     view::View,
 };
 
+use serde_json::value::RawValue;
+
 use crate::{
     cluster::{Cluster, LiveReads, Subject},
     configuration::CurrentConfiguration,
@@ -81,17 +83,14 @@ impl Admission {
         let Some(target) = Target::of(request) else {
             return not_ours(request);
         };
-        let objects = [request.object, request.old_object];
-        if objects
-            .into_iter()
-            .flatten()
-            .any(|object| values::too_many(object.get()))
-        {
-            return too_large(request);
+        if target == Target::Status || request.operation == Operation::Connect {
+            return Decision::allowed();
+        }
+        if let Some(decision) = too_large(request) {
+            return decision;
         }
         match (hook, target) {
             (_, Target::Status) => Decision::allowed(),
-            _ if request.operation == Operation::Connect => Decision::allowed(),
             (Hook::Mutate, _) if request.operation == Operation::Delete => Decision::allowed(),
             (Hook::Mutate, Target::ControlPlane) => object::mutate::<KubeadmControlPlane<'_>>(request, self),
             (Hook::Mutate, Target::Customization) => {
@@ -201,15 +200,25 @@ fn not_ours(request: &Request<'_>) -> Decision {
     )
 }
 
-/// What is too large to be judged can still be deleted.
-fn too_large(request: &Request<'_>) -> Decision {
-    if request.operation == Operation::Delete {
-        return Decision::allowed();
+/// An object that is too large to be judged is refused; one that is so already can be made smaller, and be deleted.
+fn too_large(request: &Request<'_>) -> Option<Decision> {
+    let is_too_large =
+        |object: Option<&RawValue>| object.is_some_and(|object| values::too_many(object.get()));
+    if is_too_large(request.object) {
+        return Some(Decision::refused(
+            RefusalKind::TooLarge,
+            format!(
+                "the object has more than {VALUES} values, and is not judged; split it into smaller ones"
+            ),
+        ));
     }
-    Decision::refused(
-        RefusalKind::TooLarge,
-        format!("the object has more than {VALUES} values, and is not judged; split it into smaller ones"),
-    )
+    is_too_large(request.old_object).then(|| {
+        let mut allowed = Decision::allowed();
+        allowed.notes.push(format!(
+            "the object had more than {VALUES} values, and its change was not judged"
+        ));
+        allowed
+    })
 }
 
 fn missing(field: &str) -> Decision {

@@ -430,3 +430,41 @@ fn github_annotations_of_a_living_fleet() {
 fn the_rule_about_the_moment_is_there() {
     assert!(rules().any(|rule| rule.id == ABOUT_THE_MOMENT));
 }
+
+fn samples(folder: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../manifests/samples")
+        .join(folder);
+    let files = super::source::files(&folder, false).unwrap();
+    assert!(files.len() > 3, "{files:?}");
+    files
+}
+
+#[test]
+fn each_bad_sample_has_one_fault_and_says_what_it_is() {
+    for sample in samples("bad") {
+        let report = lint(vec![sample.clone()]);
+        let found = found(&report);
+        assert_eq!(
+            (report.verdict(), found.len()),
+            (Verdict::Negative, 1),
+            "{sample:?}: {found:?}"
+        );
+        let text = std::fs::read_to_string(&sample).unwrap();
+        assert!(text.starts_with("# "), "{sample:?} does not say what it shows");
+    }
+}
+
+#[test]
+fn good_samples_have_no_fault() {
+    for sample in samples("good") {
+        let report = lint(vec![sample.clone()]);
+        assert_eq!(
+            (report.verdict(), found(&report)),
+            (Verdict::Met, vec![]),
+            "{sample:?}"
+        );
+        let text = std::fs::read_to_string(&sample).unwrap();
+        assert!(text.starts_with("# "), "{sample:?} does not say what it shows");
+    }
+}

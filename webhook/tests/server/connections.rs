@@ -3,10 +3,7 @@
 use std::time::Duration;
 
 use kcp_webhook::Limits;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-};
+use tokio::{io::AsyncReadExt, net::TcpStream};
 
 use crate::{
     client::{Answer, Connection, REVIEW, soon},

@@ -134,8 +134,10 @@ async fn overridden(management: &ManagementCluster) -> Result<()> {
     let until = until.strftime("%Y-%m-%dT%H:%M:%SZ");
     let annotations = json!({"kubectl-kcp.dev/override-rules": format!("replicas-with-upgrade={until}")});
     let passed = patch(json!({"metadata": {"annotations": annotations}, "spec": both})).await?;
-    let warning = "Warning: spec.replicas: Forbidden: 5: this write scales from 3 and changes version too, and each \
-        alone m… (replicas-with-upgrade)\n";
+    let warning = format!(
+        "Warning: spec.replicas: overridden until {until}: Forbidden: 5: this write scales from 3 an… \
+         (replicas-with-upgrade)\n"
+    );
     ensure!(
         passed.code == 0 && passed.stderr == warning,
         "{passed}\nexpected:\n{warning}"

@@ -8,7 +8,7 @@ mod explain;
 mod list;
 
 use anyhow::bail;
-use kcp_rules::topics::rules;
+use kcp_rules::topics::{rules, similar};
 
 pub use arguments::RulesArguments;
 
@@ -35,45 +35,9 @@ fn explained(arguments: &ExplainArguments) -> anyhow::Result<String> {
     };
     match rules().find(|rule| rule.id == id) {
         Some(rule) => Ok(explain::text(rule)),
-        None => match near(id).as_slice() {
+        None => match similar(id).as_slice() {
             [] => bail!("no rule is called {id:?}; list them with: kubectl kcp rules"),
-            near => bail!("no rule is called {id:?}; did you mean {}?", near.join(", ")),
+            similar => bail!("no rule is called {id:?}; did you mean {}?", similar.join(", ")),
         },
-    }
-}
-
-/// The ids that may be meant, nearest first.
-fn near(id: &str) -> Vec<&'static str> {
-    const SHOWN: usize = 3;
-    /// As clap has it for flags.
-    const SIMILAR: f64 = 0.7;
-    let mut similar: Vec<_> = rules()
-        .map(|rule| (strsim::jaro_winkler(rule.id, id), rule.id))
-        .filter(|(similarity, known)| *similarity > SIMILAR || known.contains(id))
-        .collect();
-    similar.sort_by(|(a, _), (b, _)| b.total_cmp(a));
-    similar.into_iter().take(SHOWN).map(|(_, id)| id).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::near;
-
-    #[test]
-    fn wrong_ids_suggest_near_ones() {
-        for (id, suggested) in [
-            ("replica-even", &["replicas-even"][..]),
-            ("max-surge", &["max-surge-unsupported"]),
-            ("inventory", &["inventory-empty"]),
-            ("even", &["replicas-even"]),
-            ("zzz", &[]),
-        ] {
-            let near = near(id);
-            assert!(
-                suggested.iter().all(|suggested| near.contains(suggested))
-                    && near.is_empty() == suggested.is_empty(),
-                "{id}: {near:?}"
-            );
-        }
     }
 }

@@ -147,6 +147,9 @@ impl fmt::Display for Message<'_> {
             remedy,
             ..
         } = &self.0.fault;
+        if let Some(Softening::Overridden { until }) = self.0.softened {
+            write!(f, "overridden until {until}: ")?;
+        }
         f.write_str(reason.prefix())?;
         if let Some(value) = value {
             write!(f, ": {value}")?;

@@ -86,7 +86,7 @@ fn read(entry: &str, now: Timestamp) -> Result<Override, OverrideError<'_>> {
     let Some(rule) = topics::rules().find(|rule| rule.id == id) else {
         return Err(OverrideError::Unknown {
             id,
-            nearest: nearest(id),
+            nearest: topics::similar(id).first().copied(),
         });
     };
     let found = rule.id;
@@ -99,15 +99,4 @@ fn read(entry: &str, now: Timestamp) -> Result<Override, OverrideError<'_>> {
     } else {
         Ok(Override { rule, until })
     }
-}
-
-/// The rule id that is nearest to a mistyped one, unless it is nearer to none than to nonsense.
-fn nearest(id: &str) -> Option<&'static str> {
-    /// The share of an id that must be right.
-    const ALIKE: f64 = 0.6;
-    topics::rules()
-        .map(|rule| (strsim::normalized_damerau_levenshtein(rule.id, id), rule.id))
-        .filter(|(alike, _)| *alike >= ALIKE)
-        .max_by(|(one, _), (other, _)| one.total_cmp(other))
-        .map(|(_, id)| id)
 }

@@ -82,3 +82,39 @@ pub static TOPICS: &[Topic] = &[
 pub fn rules() -> impl Iterator<Item = &'static Rule> {
     TOPICS.iter().flat_map(|topic| topic.rules)
 }
+
+/// The ids that a mistyped one may stand for, nearest first, and a few at most.
+pub fn similar(id: &str) -> Vec<&'static str> {
+    const A_FEW: usize = 3;
+    /// As clap has it for flags.
+    const SIMILAR: f64 = 0.7;
+    let mut similar: Vec<_> = rules()
+        .map(|rule| (strsim::jaro_winkler(rule.id, id), rule.id))
+        .filter(|(similarity, known)| *similarity > SIMILAR || !id.is_empty() && known.contains(id))
+        .collect();
+    similar.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+    similar.into_iter().take(A_FEW).map(|(_, id)| id).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::similar;
+
+    #[test]
+    fn wrong_ids_suggest_near_ones() {
+        for (id, suggested) in [
+            ("replica-even", &["replicas-even"][..]),
+            ("max-surge", &["max-surge-unsupported"]),
+            ("inventory", &["inventory-empty"]),
+            ("even", &["replicas-even"]),
+            ("zzz", &[]),
+        ] {
+            let found = similar(id);
+            assert!(
+                suggested.iter().all(|suggested| found.contains(suggested))
+                    && found.is_empty() == suggested.is_empty(),
+                "{id}: {found:?}"
+            );
+        }
+    }
+}

@@ -8,7 +8,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use kcp_rules::{Configuration, configuration::ConfigurationError};
+use kcp_rules::{Configuration, configuration::ConfigurationError, topics};
 use thiserror::Error;
 use tokio::time::{self, MissedTickBehavior};
 use tracing::{info, warn};
@@ -156,7 +156,7 @@ fn parse(path: &Path, content: &[u8]) -> Result<Configuration, ConfigurationFile
             error: error.to_string(),
         })?;
     configuration
-        .checked()
+        .checked(topics::is_rule)
         .map_err(|error| ConfigurationFileError::Invalid {
             path: path.to_owned(),
             error,

@@ -8,8 +8,10 @@ use kcp_rules::{
         Cluster, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane,
         KubeadmControlPlaneTemplate, decode,
     },
-    case::{Base, Case, NOW, Row, Write},
-    judge, topics,
+    case::{Base, Case, NOW, Write},
+    judge,
+    row::Row,
+    topics,
     view::{View, Wanted},
 };
 

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use kcp_rules::Configuration;
+use kcp_rules::{Configuration, topics};
 use serde_saphyr::UserMessageFormatter;
 
 use super::document::MAX_BYTES;
@@ -123,7 +123,9 @@ pub(super) fn configuration(file: &Path) -> Result<Configuration, ConfigurationF
                 .render_with_formatter(&UserMessageFormatter),
         )
     })?;
-    configuration.checked().map_err(|error| fault(error.to_string()))
+    configuration
+        .checked(topics::is_rule)
+        .map_err(|error| fault(error.to_string()))
 }
 
 /// A configuration file that cannot be used.

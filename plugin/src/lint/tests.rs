@@ -7,7 +7,8 @@ use std::{
 
 use kcp_rules::{
     Configuration,
-    case::{Base, Case, NOW, Row, V1BETA1, V1BETA2, Write},
+    case::{Base, Case, NOW, V1BETA1, V1BETA2, Write},
+    row::Row,
     topics::{TOPICS, rules},
     view::View,
 };

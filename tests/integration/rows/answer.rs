@@ -5,9 +5,10 @@ use std::error::Error;
 use std::fmt;
 
 use anyhow::{Result, ensure};
+use kcp_rules::Action;
 use kcp_rules::Scope;
-use kcp_rules::case::{Answer, Base, Row};
-use kcp_rules::rule::Action;
+use kcp_rules::case::{Answer, Base};
+use kcp_rules::row::Row;
 use kcp_rules::topics::rules;
 use serde_json::Value;
 

@@ -1,7 +1,8 @@
 //! Sends a row: first the objects that are there, past all webhooks, then the write itself, which changes nothing.
 
 use anyhow::{Context as _, Result};
-use kcp_rules::case::{Answer, Base, Row, Write};
+use kcp_rules::case::{Answer, Base, Write};
+use kcp_rules::row::Row;
 use serde_json::json;
 
 use super::answer::Answered;

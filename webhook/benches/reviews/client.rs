@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context as _, Result, bail, ensure};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, pki_types::ServerName};
 
-use crate::{bodies::Body, server::Certificates};
+use crate::{bodies::Body, certificates::Certificates};
 
 /// Nothing here takes longer, except what never ends.
 const TIMEOUT: Duration = Duration::from_secs(60);

@@ -7,8 +7,9 @@ use anyhow::{Context as _, Result};
 
 use crate::{
     bodies::Body,
+    certificates::Certificates,
     client::Client,
-    server::{Certificates, Program, Server, free_port},
+    server::{Program, Server, free_port},
 };
 
 /// A server under callgrind is some fifty times as slow.

@@ -5,6 +5,7 @@
 //!
 //! - [`bodies`]: the reviews
 //! - [`client`]: sends them
+//! - [`certificates`]: what it trusts
 //! - [`server`]: a server and what it has used
 //! - [`figures`]: medians and quantiles
 //! - [`instructions`]: the same cost as a count, which no other load moves
@@ -18,6 +19,7 @@
 )]
 
 mod bodies;
+mod certificates;
 mod client;
 mod figures;
 mod instructions;
@@ -34,9 +36,10 @@ use anyhow::{Context as _, Result};
 use serde_json::{Map, Value, json};
 
 use bodies::Body;
+use certificates::Certificates;
 use client::Client;
 use figures::{median, quantile};
-use server::{Certificates, Program, Server};
+use server::{Program, Server};
 
 /// How often each server takes its turn.
 const ROUNDS: usize = 5;

@@ -3,16 +3,13 @@
 use std::{
     fs,
     net::{Ipv4Addr, TcpListener},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
     time::Duration,
 };
 
+use crate::{certificates::Certificates, client::Client};
 use anyhow::{Context as _, Result};
-use rustls::pki_types::CertificateDer;
-use tempfile::TempDir;
-
-use crate::client::Client;
 
 /// Where servers run.
 const SERVER_CORE: &str = "0";
@@ -67,30 +64,6 @@ impl Program {
             Self::ConstantAnswer => bare("constant-answer"),
             Self::SameDecode => bare("same-decode"),
         }
-    }
-}
-
-/// What servers show and clients trust.
-pub(crate) struct Certificates {
-    certificate: PathBuf,
-    key: PathBuf,
-    pub(crate) trusted: CertificateDer<'static>,
-    _folder: TempDir,
-}
-
-impl Certificates {
-    pub(crate) fn issue() -> Result<Self> {
-        let folder = tempfile::tempdir()?;
-        let issued = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
-        let (certificate, key) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
-        fs::write(&certificate, issued.cert.pem())?;
-        fs::write(&key, issued.signing_key.serialize_pem())?;
-        Ok(Self {
-            certificate,
-            key,
-            trusted: issued.cert.der().clone(),
-            _folder: folder,
-        })
     }
 }
 

@@ -5,10 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use thiserror::Error;
 
-use crate::{
-    rule::{Action, Rule},
-    topics,
-};
+use crate::{action::Action, feature_gates::FeatureGates, rule::Rule};
 
 /// `apiVersion` of a configuration file.
 pub const API_VERSION: &str = "kubectl-kcp.dev/v1alpha1";
@@ -31,16 +28,6 @@ pub struct Configuration {
     pub feature_gates: FeatureGates,
 }
 
-/// Feature gates of Cluster API that a rule depends on, with Cluster API's defaults.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
-pub struct FeatureGates {
-    /// `KubeadmBootstrapFormatIgnition`, off by default.
-    pub ignition: bool,
-    /// `MachineTaintPropagation`, off by default.
-    pub machine_taints: bool,
-}
-
 /// A configuration that cannot be used.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum ConfigurationError {
@@ -61,22 +48,18 @@ pub enum ConfigurationError {
 }
 
 impl Configuration {
-    /// Checks what decoding cannot.
+    /// Checks what decoding cannot, given which ids rules have.
     ///
     /// # Errors
     /// [`ConfigurationError`] for another kind of document or an unknown rule.
-    pub fn checked(self) -> Result<Self, ConfigurationError> {
+    pub fn checked(self, is_rule: impl Fn(&str) -> bool) -> Result<Self, ConfigurationError> {
         if self.api_version != API_VERSION || self.kind != KIND {
             return Err(ConfigurationError::Kind {
                 found_version: self.api_version,
                 found_kind: self.kind,
             });
         }
-        match self
-            .rules
-            .keys()
-            .find(|id| !topics::rules().any(|rule| rule.id == id.as_str()))
-        {
+        match self.rules.keys().find(|id| !is_rule(id)) {
             Some(id) => Err(ConfigurationError::UnknownRule { id: id.clone() }),
             None => Ok(self),
         }

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use crate::{configuration::FeatureGates, view::View};
+use crate::{feature_gates::FeatureGates, view::View};
 
 /// What surrounds a change. All of it may be unknown: `lint` knows no writer, a server without API access no cluster.
 #[derive(Clone, Copy, Debug, Default)]

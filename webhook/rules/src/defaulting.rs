@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::{
     api::{ClusterDeploymentCustomization, KubeadmControlPlane, control_plane::Shape},
     change::{Change, Operation},
-    finding::quoted,
+    fault::quoted,
     topics::{customization, version},
 };
 

@@ -1,106 +1,10 @@
 //! What a rule says.
 
-use std::{borrow::Cow, fmt};
+use std::fmt;
 
 use jiff::Timestamp;
 
-use crate::rule::{Action, Rule};
-
-/// The kind of a fault, exactly Kubernetes' field error types
-/// (k8s.io/apimachinery, `pkg/util/validation/field/errors.go`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CauseReason {
-    /// A field must be there and is not.
-    Required,
-    /// A field must not have this value.
-    Invalid,
-    /// A field takes one of a few values, and this is none of them.
-    NotSupported,
-    /// A field may have this value, but not now or not together with another.
-    Forbidden,
-    /// A field names something that does not exist.
-    NotFound,
-    /// A value stands twice in a list that must not repeat.
-    Duplicate,
-    /// A value is longer than it may be.
-    TooLong,
-}
-
-impl CauseReason {
-    /// `causes[].reason` of a Status.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Required => "FieldValueRequired",
-            Self::Invalid => "FieldValueInvalid",
-            Self::NotSupported => "FieldValueNotSupported",
-            Self::Forbidden => "FieldValueForbidden",
-            Self::NotFound => "FieldValueNotFound",
-            Self::Duplicate => "FieldValueDuplicate",
-            Self::TooLong => "FieldValueTooLong",
-        }
-    }
-
-    const fn prefix(self) -> &'static str {
-        match self {
-            Self::Required => "Required value",
-            Self::Invalid => "Invalid value",
-            Self::NotSupported => "Unsupported value",
-            Self::Forbidden => "Forbidden",
-            Self::NotFound => "Not found",
-            Self::Duplicate => "Duplicate value",
-            Self::TooLong => "Too long",
-        }
-    }
-}
-
-/// One fault of an object, as a rule reports it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// The path of the field, in the version that was written: `spec.inventory[1].name`.
-    pub field: Cow<'static, str>,
-    /// The kind of the fault.
-    pub reason: CauseReason,
-    /// The value found, as JSON; none where there is no value to show.
-    pub value: Option<String>,
-    /// What is wrong, without a full stop.
-    pub detail: Cow<'static, str>,
-    /// What to do about it, in the imperative, without a full stop.
-    pub remedy: Cow<'static, str>,
-}
-
-/// A text found, as a message shows it: quoted, and no more of it than a person reads.
-pub fn quoted(text: &str) -> String {
-    const SHOWN: usize = 64;
-    match text.char_indices().nth(SHOWN) {
-        None => format!("{text:?}"),
-        Some((end, _)) => format!(
-            "{:?}... ({} bytes)",
-            text.get(..end).unwrap_or_default(),
-            text.len()
-        ),
-    }
-}
-
-/// Collects the faults that one rule finds.
-#[derive(Debug, Default)]
-pub struct Faults(Vec<(Fault, Action)>);
-
-impl Faults {
-    /// Adds one, from which the rule's own action follows.
-    pub fn push(&mut self, fault: Fault) {
-        self.push_at_most(Action::Deny, fault);
-    }
-
-    /// Adds one from which no more than `action` follows, whatever the rule's own is.
-    pub fn push_at_most(&mut self, action: Action, fault: Fault) {
-        self.0.push((fault, action));
-    }
-
-    /// All of them, in the order found, with the most that follows from each.
-    pub fn into_vec(self) -> Vec<(Fault, Action)> {
-        self.0
-    }
-}
+use crate::{action::Action, fault::Fault, rule::Rule};
 
 /// Why a finding is a warning where its rule denies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

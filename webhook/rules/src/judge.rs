@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::{
+    action::Action,
     api::{
         Cluster, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane,
         KubeadmControlPlaneTemplate, Metadata,
@@ -10,9 +11,10 @@ use crate::{
     change::Change,
     configuration::Configuration,
     context::Context,
-    finding::{Fault, Faults, Finding, Softening},
+    fault::{Fault, Faults},
+    finding::{Finding, Softening},
     overrides,
-    rule::{Action, Check, Rule, Scope},
+    rule::{Check, Rule, Scope},
     topics,
 };
 

@@ -1,29 +1,16 @@
 //! What a rule is.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::{
+    action::Action,
     api::{
         Cluster, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, ControlPlaneSpec,
         KubeadmControlPlane, KubeadmControlPlaneTemplate,
     },
     change::{Change, Operation},
-    finding::Faults,
+    fault::Faults,
 };
-
-/// What follows from a finding, the mildest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Action {
-    /// The rule is not applied.
-    Off,
-    /// The write is admitted; the finding is recorded in the audit log.
-    Audit,
-    /// The write is admitted with a warning.
-    Warn,
-    /// The write is refused.
-    Deny,
-}
 
 /// What a rule looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -5,7 +5,8 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use kcp_rules::{
-    case::{Answer, Base, CONTROL_PLANES, Case, Row, TEMPLATES, V1BETA1, Write},
+    case::{Answer, Base, CONTROL_PLANES, Case, TEMPLATES, V1BETA1, Write},
+    row::Row,
     topics::TOPICS,
 };
 use serde_json::{Map, Value};

@@ -13,7 +13,7 @@ use kcp_rules::{
     api::{ClusterPool, KubeadmControlPlane, decode},
     case::{Base, NOW, V1BETA2},
     configuration::ConfigurationError,
-    judge,
+    judge, topics,
 };
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ fn configuration(rules: Value) -> Configuration {
         json!({"apiVersion": "kubectl-kcp.dev/v1alpha1", "kind": "AdmissionConfiguration", "rules": rules});
     serde_json::from_value::<Configuration>(document)
         .unwrap()
-        .checked()
+        .checked(topics::is_rule)
         .unwrap()
 }
 
@@ -83,7 +83,7 @@ fn configuration_refuses_unknown_rules_and_kinds() {
         let document = json!({"apiVersion": "kubectl-kcp.dev/v1alpha1", "kind": kind, "rules": rules});
         serde_json::from_value::<Configuration>(document)
             .unwrap()
-            .checked()
+            .checked(topics::is_rule)
     };
     assert_eq!(
         document("AdmissionConfiguration", "replicas-odd"),

@@ -16,7 +16,7 @@ use kcp_rules::{
         KubeadmControlPlaneTemplate, decode,
     },
     case::{Base, NOW, V1BETA1, V1BETA2},
-    configuration::FeatureGates,
+    feature_gates::FeatureGates,
     judge,
     view::{self, View},
 };

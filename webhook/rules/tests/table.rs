@@ -17,7 +17,8 @@ use std::{
 };
 
 use kcp_rules::{
-    case::{Base, Case, Row, V1BETA1},
+    case::{Base, Case, V1BETA1},
+    row::Row,
     rule::Check,
     topics::{TOPICS, rules},
 };

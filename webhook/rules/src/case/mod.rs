@@ -3,17 +3,14 @@
 //! An example is a merge patch (RFC 7386) on one valid object, and exactly what all rules say of the outcome: a
 //! finding that is not listed is a fault of the rules as much as one that is missing.
 
+mod answer;
 mod base;
-mod row;
 
+pub use answer::Answer;
 pub use base::{Base, CONTROL_PLANES, TEMPLATES, V1BETA1, V1BETA2};
-pub use row::{Answer, CaseError, Row};
 
 use crate::{
-    change::Operation,
-    configuration::{Configuration, FeatureGates},
-    rule::Action,
-    view::View,
+    action::Action, change::Operation, configuration::Configuration, feature_gates::FeatureGates, view::View,
 };
 
 /// When cases are judged.
@@ -231,11 +228,6 @@ impl Case {
     pub const fn answered(mut self, answer: Answer) -> Self {
         self.answer = Some(answer);
         self
-    }
-
-    /// The case on each of its bases.
-    pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
-        self.bases.iter().map(|&base| Row { case: self, base })
     }
 
     /// The configuration that it is judged with.

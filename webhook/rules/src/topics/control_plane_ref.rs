@@ -1,11 +1,12 @@
 //! `Cluster.spec.controlPlaneRef` and the control plane that it means.
 
 use crate::{
+    action::Action,
     api::{Cluster, KubeadmControlPlane},
     case::Case,
     change::Change,
-    finding::{CauseReason, Fault, Faults},
-    rule::{Action, Check, ON_WRITE, Rule, Scope},
+    fault::{CauseReason, Fault, Faults},
+    rule::{Check, ON_WRITE, Rule, Scope},
     topics::Topic,
     view::{self, View},
 };

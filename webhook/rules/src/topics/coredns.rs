@@ -3,11 +3,12 @@
 use semver::Version;
 
 use crate::{
+    action::Action,
     api::KubeadmControlPlane,
     case::{Answer, Case},
     change::Change,
-    finding::{CauseReason, Fault, Faults, quoted},
-    rule::{Action, Check, ON_UPDATE, Rule, Scope},
+    fault::{CauseReason, Fault, Faults, quoted},
+    rule::{Check, ON_UPDATE, Rule, Scope},
     topics::{
         Topic,
         images::{dns_tag, version},

@@ -3,11 +3,12 @@
 use serde::de::IgnoredAny;
 
 use crate::{
+    action::Action,
     api::{ClusterDeploymentCustomization, hive::PatchEntity},
     case::{Answer, Case},
     change::Change,
-    finding::{CauseReason, Fault, Faults, quoted},
-    rule::{Action, Check, ON_WRITE, Rule, Scope},
+    fault::{CauseReason, Fault, Faults, quoted},
+    rule::{Check, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
 

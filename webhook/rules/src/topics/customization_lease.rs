@@ -3,11 +3,12 @@
 use jiff::Timestamp;
 
 use crate::{
+    action::Action,
     api::{ClusterDeploymentCustomization, hive::ClusterDeploymentCustomizationStatus},
     case::{Answer, Case},
     change::Change,
-    finding::{CauseReason, Fault, Faults, quoted},
-    rule::{Action, Check, ON_DELETE, ON_UPDATE, Rule, Scope},
+    fault::{CauseReason, Fault, Faults, quoted},
+    rule::{Check, ON_DELETE, ON_UPDATE, Rule, Scope},
     topics::Topic,
     view::{ClusterDeployment, Lease, View},
 };

@@ -1,11 +1,12 @@
 //! Deletion of a control plane that worker Machines still need.
 
 use crate::{
+    action::Action,
     api::KubeadmControlPlane,
     case::Case,
     change::Change,
-    finding::{CauseReason, Fault, Faults},
-    rule::{Action, Check, ON_DELETE, Rule, Scope},
+    fault::{CauseReason, Fault, Faults},
+    rule::{Check, ON_DELETE, Rule, Scope},
     topics::Topic,
     view::{Cluster, View},
 };

@@ -1,11 +1,12 @@
 //! The disks that are partitioned on a Machine before kubeadm runs.
 
 use crate::{
+    action::Action,
     api::ControlPlaneSpec,
     case::{Case, V1BETA1, V1BETA2},
     change::Change,
-    finding::{CauseReason, Fault, Faults},
-    rule::{Action, Check, ON_WRITE, Rule, Scope},
+    fault::{CauseReason, Fault, Faults},
+    rule::{Check, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
 

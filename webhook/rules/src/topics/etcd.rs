@@ -1,11 +1,12 @@
 //! Stacked or external etcd.
 
 use crate::{
+    action::Action,
     api::{ControlPlaneSpec, KubeadmControlPlane, kubeadm_config::KubeadmConfigSpec},
     case::Case,
     change::Change,
-    finding::{CauseReason, Fault, Faults},
-    rule::{Action, Check, ON_UPDATE, ON_WRITE, Rule, Scope},
+    fault::{CauseReason, Fault, Faults},
+    rule::{Check, ON_UPDATE, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
 

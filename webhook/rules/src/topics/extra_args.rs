@@ -3,14 +3,15 @@
 use std::collections::HashSet;
 
 use crate::{
+    action::Action,
     api::{
         ControlPlaneSpec,
         kubeadm_config::{Component, ExtraArgs, NodeRegistration},
     },
     case::{Case, V1BETA1, V1BETA2},
     change::Change,
-    finding::{CauseReason, Fault, Faults, quoted},
-    rule::{Action, Check, ON_WRITE, Rule, Scope},
+    fault::{CauseReason, Fault, Faults, quoted},
+    rule::{Check, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
 

@@ -1,11 +1,12 @@
 //! Names that other names are made from.
 
 use crate::{
+    action::Action,
     api::{ClusterDeploymentCustomization, ClusterPool, Metadata},
     case::Case,
     change::Change,
-    finding::{CauseReason, Fault, Faults, quoted},
-    rule::{Action, Check, ON_CREATE, Rule, Scope},
+    fault::{CauseReason, Fault, Faults, quoted},
+    rule::{Check, ON_CREATE, Rule, Scope},
     topics::Topic,
 };
 

@@ -1,15 +1,16 @@
 //! Machines that are set up by Ignition instead of cloud-init.
 
 use crate::{
+    action::Action,
     api::{
         ControlPlaneSpec,
         machine_setup::{DiskSetup, Ignition},
     },
     case::{Case, V1BETA1},
     change::Change,
-    configuration::FeatureGates,
-    finding::{CauseReason, Fault, Faults, quoted},
-    rule::{Action, Check, ON_WRITE, Rule, Scope},
+    fault::{CauseReason, Fault, Faults, quoted},
+    feature_gates::FeatureGates,
+    rule::{Check, ON_WRITE, Rule, Scope},
     topics::{Topic, files::files, users},
 };
 

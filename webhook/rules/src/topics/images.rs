@@ -3,14 +3,15 @@
 use semver::Version;
 
 use crate::{
+    action::Action,
     api::{
         ControlPlaneSpec, Text,
         kubeadm_config::{Dns, LocalEtcd},
     },
     case::Case,
     change::Change,
-    finding::{CauseReason, Fault, Faults, quoted},
-    rule::{Action, Check, ON_WRITE, Rule, Scope},
+    fault::{CauseReason, Fault, Faults, quoted},
+    rule::{Check, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
 

@@ -6,14 +6,15 @@
 use std::fmt;
 
 use crate::{
+    action::Action,
     api::{
         KubeadmControlPlane, Text, Verbatim,
         kubeadm_config::{ClusterConfiguration, KubeadmConfigSpec},
     },
     case::{Case, V1BETA1},
     change::Change,
-    finding::{CauseReason, Fault, Faults, quoted},
-    rule::{Action, Check, ON_UPDATE, Rule, Scope},
+    fault::{CauseReason, Fault, Faults, quoted},
+    rule::{Check, ON_UPDATE, Rule, Scope},
     topics::Topic,
 };
 

@@ -1,11 +1,12 @@
 //! The template that infrastructure Machines are cloned from.
 
 use crate::{
+    action::Action,
     api::{KubeadmControlPlane, control_plane::Shape, machine_template::InfrastructureRef},
     case::{Case, V1BETA1, V1BETA2},
     change::Change,
-    finding::{CauseReason, Fault, Faults, quoted},
-    rule::{Action, Check, ON_WRITE, Rule, Scope},
+    fault::{CauseReason, Fault, Faults, quoted},
+    rule::{Check, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
 

@@ -1,6 +1,7 @@
 //! What kubeadm is told on init and on join.
 
 use crate::{
+    action::Action,
     api::{
         ControlPlaneSpec, KubeadmControlPlane,
         control_plane::Shape,
@@ -8,8 +9,8 @@ use crate::{
     },
     case::{Case, V1BETA2},
     change::Change,
-    finding::{CauseReason, Fault, Faults},
-    rule::{Action, Check, ON_WRITE, Rule, Scope},
+    fault::{CauseReason, Fault, Faults},
+    rule::{Check, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
 

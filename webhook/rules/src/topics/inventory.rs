@@ -3,14 +3,15 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::{
+    action::Action,
     api::{
         ClusterPool,
         hive::{Inventory, InventoryEntry},
     },
     case::{Answer, Case},
     change::{Change, Operation},
-    finding::{CauseReason, Fault, Faults, quoted},
-    rule::{Action, Check, ON_WRITE, Rule, Scope},
+    fault::{CauseReason, Fault, Faults, quoted},
+    rule::{Check, ON_WRITE, Rule, Scope},
     topics::Topic,
     view::{Pool, View},
 };

@@ -1,11 +1,12 @@
 //! Labels and annotations that are put on Machines, and by templates on control planes.
 
 use crate::{
+    action::Action,
     api::ControlPlaneSpec,
     case::Case,
     change::Change,
-    finding::{CauseReason, Fault, Faults, quoted},
-    rule::{Action, Check, ON_WRITE, Rule, Scope},
+    fault::{CauseReason, Fault, Faults, quoted},
+    rule::{Check, ON_WRITE, Rule, Scope},
     syntax::{key_fault, label_value_fault},
     topics::Topic,
 };

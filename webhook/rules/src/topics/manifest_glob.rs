@@ -1,11 +1,12 @@
 //! Which of the installer's manifests a customization patches: a glob in the syntax of Go's `filepath.Match`.
 
 use crate::{
+    action::Action,
     api::ClusterDeploymentCustomization,
     case::Case,
     change::Change,
-    finding::{CauseReason, Fault, Faults, quoted},
-    rule::{Action, Check, ON_WRITE, Rule, Scope},
+    fault::{CauseReason, Fault, Faults, quoted},
+    rule::{Check, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
 

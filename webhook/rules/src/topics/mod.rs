@@ -83,6 +83,11 @@ pub fn rules() -> impl Iterator<Item = &'static Rule> {
     TOPICS.iter().flat_map(|topic| topic.rules)
 }
 
+/// Whether a rule has this id.
+pub fn is_rule(id: &str) -> bool {
+    rules().any(|rule| rule.id == id)
+}
+
 /// The ids that a mistyped one may stand for, nearest first, and a few at most.
 pub fn similar(id: &str) -> Vec<&'static str> {
     const A_FEW: usize = 3;

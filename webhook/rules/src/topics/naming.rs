@@ -1,12 +1,13 @@
 //! The template of Machines' names.
 
 use crate::{
+    action::Action,
     api::ControlPlaneSpec,
     case::{Answer, Case, V1BETA1, V1BETA2},
     change::Change,
-    finding::{CauseReason, Fault, Faults, quoted},
+    fault::{CauseReason, Fault, Faults, quoted},
     go_template::{Piece, Unread, parse},
-    rule::{Action, Check, ON_WRITE, Rule, Scope},
+    rule::{Check, ON_WRITE, Rule, Scope},
     syntax::is_dns1123_subdomain,
     topics::Topic,
 };

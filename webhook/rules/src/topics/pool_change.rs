@@ -3,12 +3,13 @@
 use std::collections::HashSet;
 
 use crate::{
+    action::Action,
     api::{ClusterPool, hive::ClusterPoolSpec},
     case::Case,
     change::Change,
-    finding::{CauseReason, Fault, Faults},
+    fault::{CauseReason, Fault, Faults},
     pool_version::pool_version,
-    rule::{Action, Check, ON_UPDATE, Rule, Scope},
+    rule::{Check, ON_UPDATE, Rule, Scope},
     topics::Topic,
     view::{ClusterDeployment, View},
 };

@@ -1,11 +1,12 @@
 //! The pool that a cluster was made for.
 
 use crate::{
+    action::Action,
     api::{ClusterDeployment, hive::ClusterPoolReference},
     case::Case,
     change::Change,
-    finding::{CauseReason, Fault, Faults, quoted},
-    rule::{Action, Check, ON_CREATE, ON_UPDATE, Rule, Scope},
+    fault::{CauseReason, Fault, Faults, quoted},
+    rule::{Check, ON_CREATE, ON_UPDATE, Rule, Scope},
     topics::Topic,
 };
 

@@ -3,11 +3,12 @@
 use std::collections::HashSet;
 
 use crate::{
+    action::Action,
     api::{ClusterPool, hive::ClusterPoolSpec},
     case::Case,
     change::Change,
-    finding::{CauseReason, Fault, Faults, quoted},
-    rule::{Action, Check, ON_WRITE, Rule, Scope},
+    fault::{CauseReason, Fault, Faults, quoted},
+    rule::{Check, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
 

@@ -1,11 +1,12 @@
 //! How many Machines a control plane has.
 
 use crate::{
+    action::Action,
     api::KubeadmControlPlane,
     case::{Answer, Case},
     change::Change,
-    finding::{CauseReason, Fault, Faults},
-    rule::{Action, Check, ON_UPDATE, ON_WRITE, Rule, Scope},
+    fault::{CauseReason, Fault, Faults},
+    rule::{Check, ON_UPDATE, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
 

@@ -1,11 +1,12 @@
 //! How Machines are replaced.
 
 use crate::{
+    action::Action,
     api::{ControlPlaneSpec, KubeadmControlPlane},
     case::{Case, V1BETA1, V1BETA2},
     change::{Change, Subresource},
-    finding::{CauseReason, Fault, Faults, quoted},
-    rule::{Action, Check, ON_WRITE, Rule, Scope},
+    fault::{CauseReason, Fault, Faults, quoted},
+    rule::{Check, ON_WRITE, Rule, Scope},
     topics::Topic,
     view::{Machine, View},
 };

@@ -1,11 +1,12 @@
 //! Scale and upgrade, never together (2019 proposal, Scale Up and Scale Down).
 
 use crate::{
+    action::Action,
     api::KubeadmControlPlane,
     case::{Case, V1BETA1, V1BETA2},
     change::Change,
-    finding::{CauseReason, Fault, Faults},
-    rule::{Action, Check, ON_UPDATE, Rule, Scope},
+    fault::{CauseReason, Fault, Faults},
+    rule::{Check, ON_UPDATE, Rule, Scope},
     topics::Topic,
     view::{Cluster, View},
 };

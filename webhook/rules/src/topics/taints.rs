@@ -3,12 +3,13 @@
 use std::{borrow::Cow, collections::HashSet};
 
 use crate::{
+    action::Action,
     api::{ControlPlaneSpec, Text},
     case::{Case, V1BETA1, V1BETA2},
     change::Change,
-    configuration::FeatureGates,
-    finding::{CauseReason, Fault, Faults, quoted},
-    rule::{Action, Check, ON_WRITE, Rule, Scope},
+    fault::{CauseReason, Fault, Faults, quoted},
+    feature_gates::FeatureGates,
+    rule::{Check, ON_WRITE, Rule, Scope},
     syntax::key_fault,
     topics::Topic,
 };

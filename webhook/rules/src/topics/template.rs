@@ -1,11 +1,12 @@
 //! Templates of control planes, which do not change.
 
 use crate::{
+    action::Action,
     api::{KubeadmControlPlaneTemplate, Verbatim},
     case::{Case, V1BETA1, V1BETA2},
     change::Change,
-    finding::{CauseReason, Fault, Faults},
-    rule::{Action, Check, ON_UPDATE, Rule, Scope},
+    fault::{CauseReason, Fault, Faults},
+    rule::{Check, ON_UPDATE, Rule, Scope},
     topics::Topic,
 };
 

@@ -1,11 +1,12 @@
 //! The users that are added on a Machine before kubeadm runs. Their passwords are never shown.
 
 use crate::{
+    action::Action,
     api::{ControlPlaneSpec, machine_setup::User},
     case::Case,
     change::Change,
-    finding::{CauseReason, Fault, Faults, quoted},
-    rule::{Action, Check, ON_WRITE, Rule, Scope},
+    fault::{CauseReason, Fault, Faults, quoted},
+    rule::{Check, ON_WRITE, Rule, Scope},
     topics::{Topic, files},
 };
 

@@ -5,11 +5,12 @@ use std::borrow::Cow;
 use semver::Version;
 
 use crate::{
+    action::Action,
     api::KubeadmControlPlane,
     case::{Answer, Case},
     change::Change,
-    finding::{CauseReason, Fault, Faults, quoted},
-    rule::{Action, Check, ON_UPDATE, ON_WRITE, Rule, Scope},
+    fault::{CauseReason, Fault, Faults, quoted},
+    rule::{Check, ON_UPDATE, ON_WRITE, Rule, Scope},
     topics::Topic,
     view::{Machine, View},
 };

@@ -3,17 +3,17 @@
 use serde_json::{Value, json};
 use thiserror::Error;
 
-use super::{Base, Case, NOW, Write};
 use crate::{
+    action::Action,
     api::{
         Cluster, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, DecodeError,
         KubeadmControlPlane, KubeadmControlPlaneTemplate, decode,
     },
+    case::{Answer, Base, Case, NOW, Write},
     change::Change,
     context::Context,
     finding::Finding,
     judge::{Judged, judge},
-    rule::Action,
 };
 
 /// A case on one of its bases.
@@ -25,37 +25,6 @@ pub struct Row<'c> {
     pub base: Base,
 }
 
-/// Who answers a write at an API server that has this webhook, Cluster API's webhooks and its definitions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// Nobody has an objection.
-    Admitted,
-    /// Our defaults mend it before it is judged.
-    Mutation,
-    /// The definition's schema refuses it before a validating webhook is asked, or the object that it changes.
-    Schema,
-    /// Cluster API's own webhook refuses what we, who may know less than a newer one, warn of.
-    ClusterApi,
-    /// We warn.
-    Warn,
-    /// We refuse.
-    Deny,
-}
-
-impl Answer {
-    /// As tables spell it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Admitted => "admitted",
-            Self::Mutation => "mutation",
-            Self::Schema => "schema",
-            Self::ClusterApi => "cluster-api",
-            Self::Warn => "warn",
-            Self::Deny => "deny",
-        }
-    }
-}
-
 /// A case that is none.
 #[derive(Debug, Error)]
 pub enum CaseError {
@@ -65,6 +34,13 @@ pub enum CaseError {
     /// A patch makes an object that does not have its kind's types.
     #[error("the object of the case does not decode: {0}")]
     Object(#[from] DecodeError),
+}
+
+impl Case {
+    /// The case on each of its bases.
+    pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
+        self.bases.iter().map(|&base| Row { case: self, base })
+    }
 }
 
 impl Row<'_> {

@@ -1,0 +1,17 @@
+//! What follows from a finding.
+
+use serde::{Deserialize, Serialize};
+
+/// What follows from a finding, the mildest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Action {
+    /// The rule is not applied.
+    Off,
+    /// The write is admitted; the finding is recorded in the audit log.
+    Audit,
+    /// The write is admitted with a warning.
+    Warn,
+    /// The write is refused.
+    Deny,
+}

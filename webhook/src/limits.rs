@@ -27,9 +27,11 @@ pub(crate) const CAUSES: usize = 50;
 /// The longest message of one cause, in characters.
 pub(crate) const CAUSE_CHARS: usize = 1024;
 
-/// The longest warning, in characters: what fits a line of a terminal or two. The API server cuts warnings at 256
-/// once those of a request exceed [`WARNINGS_BYTES`] (k8s.io/apiserver, `pkg/endpoints/filters/warning.go`).
-pub(crate) const WARNING_CHARS: usize = 120;
+/// The longest warning, in characters. Rules that warn say it in 120, which fits a line of a terminal or two; what would be
+/// a refusal if it were not overridden or there before is worded as one, with what to do at its end. The API server cuts
+/// warnings at 256 once those of a request exceed [`WARNINGS_BYTES`] (k8s.io/apiserver,
+/// `pkg/endpoints/filters/warning.go`).
+pub(crate) const WARNING_CHARS: usize = 256;
 
 /// All warnings of one review together, in bytes. The API server counts characters, and drops what is beyond as many.
 pub(crate) const WARNINGS_BYTES: usize = 4096;

@@ -67,10 +67,11 @@ pub(super) fn expected(row: Row<'_>) -> Result<Expected> {
             Expected::Denied(named(denials))
         }
         answer => Expected::Admitted {
-            warnings: if answer == Answer::Warn {
-                named(of(Action::Warn))
-            } else {
-                Findings::new()
+            warnings: match (answer, row.base) {
+                (Answer::Warn, _) => named(of(Action::Warn)),
+                // What is written otherwise than it was asked for is told.
+                (Answer::Mutation, Base::Customization) => named(findings.iter().collect()),
+                _ => Findings::new(),
             },
             mended: if answer == Answer::Mutation {
                 let sent = row.new_object()?;

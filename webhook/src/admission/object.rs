@@ -124,14 +124,16 @@ fn as_written<T>(_: &Change<'_, T>) -> Defaulted {
 }
 
 /// Completes an object, and refuses what is at fault in spite of that: this webhook answers before the schema, and
-/// before every validating webhook, of which a person sees the one that answers first. What cannot be read is let
-/// through: the schema or the validating webhook says better what is wrong with it.
+/// before every validating webhook, of which a person sees the one that answers first. An update that cannot be read is
+/// let through: what is there may be as unreadable, and the validating webhook tells the one from the other.
 pub(super) fn mutate<'a, T: Completed<'a>>(request: &Request<'a>, admission: &Admission) -> Decision {
     let Some(object) = request.object else {
         return missing("object");
     };
-    let Ok(new) = decode::<T>(object.get()) else {
-        return Decision::allowed();
+    let new = match decode::<T>(object.get()) {
+        Ok(new) => new,
+        Err(error) if request.operation == Operation::Create => return undecodable::<T>(request, error),
+        Err(_) => return Decision::allowed(),
     };
     if request.operation == Operation::Create {
         return completed(request, object, None, &Change::create(&new), admission);

@@ -84,16 +84,16 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     }
 }
 
-/// A string of which nothing is kept but whether it is empty: what may be secret cannot end up in a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A string of which nothing is kept but its length: what may be secret cannot end up in a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Withheld {
-    empty: bool,
+    bytes: usize,
 }
 
 impl Withheld {
     /// Whether there is nothing in it.
     pub fn is_empty(self) -> bool {
-        self.empty
+        self.bytes == 0
     }
 }
 
@@ -109,9 +109,7 @@ impl<'de> Deserialize<'de> for Withheld {
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(Withheld {
-                    empty: text.is_empty(),
-                })
+                Ok(Withheld { bytes: text.len() })
             }
         }
 

@@ -2,6 +2,7 @@
 
 use std::{fmt, ops::Deref};
 
+use jiff::SignedDuration;
 use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::{Value, value::RawValue};
 
@@ -97,6 +98,33 @@ const FORMER_DEFAULTS: &[(&str, &str, &str)] = &[
     ("rolloutStrategy", "type", "RollingUpdate"),
 ];
 
+/// Fields of v1beta1 that v1beta2 does not have, by parent and name: where v1beta2 is stored, the old object never has
+/// them (Cluster API, `webhooks/conversion`). Parents are those of `spec.kubeadmConfigSpec` on its own, and in a template.
+const FORGOTTEN: &[(&str, &str)] = &[
+    ("", "useExperimentalRetryJoin"),
+    ("kubeadmConfigSpec", "useExperimentalRetryJoin"),
+    ("clusterConfiguration", "networking"),
+    ("clusterConfiguration", "kubernetesVersion"),
+    ("clusterConfiguration", "clusterName"),
+];
+
+/// Fields of v1beta1 that v1beta2 has in seconds: `90s` comes back as `1m30s`.
+const DURATIONS: &[&str] = &[
+    "timeoutForControlPlane",
+    "nodeDrainTimeout",
+    "nodeVolumeDetachTimeout",
+    "nodeDeletionTimeout",
+    "ttl",
+    "timeout",
+    "retryPeriod",
+    "minHealthyPeriod",
+];
+
+fn seconds(duration: &str) -> Option<Value> {
+    let duration: SignedDuration = duration.parse().ok()?;
+    Some(duration.as_secs().into())
+}
+
 fn meaning(text: &str) -> Option<Value> {
     let mut value = serde_json::from_str(text).ok()?;
     remove_unset("", &mut value);
@@ -107,10 +135,16 @@ fn meaning(text: &str) -> Option<Value> {
 fn remove_unset(name: &str, value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            for (field, value) in fields.iter_mut() {
+            fields.retain(|field, value| {
                 remove_unset(field, value);
-            }
-            fields.retain(|field, value| !is_unset(name, field, value));
+                if let Value::String(text) = value
+                    && DURATIONS.contains(&field.as_str())
+                    && let Some(seconds) = seconds(text)
+                {
+                    *value = seconds;
+                }
+                !is_unset(name, field, value) && !FORGOTTEN.contains(&(name, field))
+            });
         }
         Value::Array(values) => values.iter_mut().for_each(|value| remove_unset(name, value)),
         _ => {}
@@ -178,6 +212,15 @@ mod tests {
                 r#"{ "verbosity": 4 }"#,
             ),
             (r#"{"ntp":{"servers":[]},"verbosity":null}"#, "{}"),
+            (
+                r#"{"useExperimentalRetryJoin":true,"clusterConfiguration":{"networking":{"podSubnet":"10.0.0.0/8"},
+                    "apiServer":{"timeoutForControlPlane":"1.5m"}}}"#,
+                r#"{"clusterConfiguration":{"apiServer":{"timeoutForControlPlane":"1m30s"}}}"#,
+            ),
+            (
+                r#"{"initConfiguration":{"bootstrapTokens":[{"token":"a","ttl":"24h"}]}}"#,
+                r#"{"initConfiguration":{"bootstrapTokens":[{"token":"a","ttl":"24h0m0s"}]}}"#,
+            ),
             (
                 r#"{"joinConfiguration":{"nodeRegistration":{"imagePullPolicy":"IfNotPresent"}}}"#,
                 r#"{"joinConfiguration":{}}"#,

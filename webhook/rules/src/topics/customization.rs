@@ -151,15 +151,18 @@ fn value_json_invalid(change: &Change<'_, ClusterDeploymentCustomization<'_>>, f
     for (path, patch) in patches(change.new) {
         let Some(text) = value_json(patch) else { continue };
         if let Err(error) = serde_json::from_str::<IgnoredAny>(text) {
-            faults.push(Fault {
-                field: format!("{path}.valueJSON").into(),
-                reason: CauseReason::Invalid,
-                // It may be a secret of the install-config.
-                value: None,
-                detail: format!("not exactly one JSON value: {error}").into(),
-                remedy: "write one JSON value, strings in double quotes, or use value for a plain string"
-                    .into(),
-            });
+            faults.push_unshown(
+                text,
+                Fault {
+                    field: format!("{path}.valueJSON").into(),
+                    reason: CauseReason::Invalid,
+                    // It may be a secret of the install-config.
+                    value: None,
+                    detail: format!("not exactly one JSON value: {error}").into(),
+                    remedy: "write one JSON value, strings in double quotes, or use value for a plain string"
+                        .into(),
+                },
+            );
         }
     }
 }
@@ -168,14 +171,17 @@ fn value_ignored(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults
     let both = |patch: &PatchEntity| {
         value_json(patch).is_some() && patch.value.as_ref().is_some_and(|value| !value.is_empty())
     };
-    for (path, _) in patches(change.new).filter(|(_, patch)| both(patch)) {
-        faults.push(Fault {
-            field: format!("{path}.value").into(),
-            reason: CauseReason::Forbidden,
-            value: None,
-            detail: "valueJSON wins, value is ignored".into(),
-            remedy: "keep one of them".into(),
-        });
+    for (path, patch) in patches(change.new).filter(|(_, patch)| both(patch)) {
+        faults.push_unshown(
+            (&patch.value, &patch.value_json),
+            Fault {
+                field: format!("{path}.value").into(),
+                reason: CauseReason::Forbidden,
+                value: None,
+                detail: "valueJSON wins, value is ignored".into(),
+                remedy: "keep one of them".into(),
+            },
+        );
     }
 }
 

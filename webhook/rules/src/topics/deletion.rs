@@ -63,7 +63,8 @@ fn in_use(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
             )
             .into(),
             remedy: format!(
-                "delete the Cluster instead, which removes workers first: kubectl delete cluster {name}"
+                "delete the Cluster instead, which removes workers first: kubectl delete cluster {name}{}",
+                control_plane.metadata.namespace_flag()
             )
             .into(),
         });

@@ -82,15 +82,18 @@ fn has_content(file: &File<'_>) -> bool {
 fn content_conflict(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     for (index, file) in files(change.new) {
         if has_content(file) && file.content_from.is_some() {
-            faults.push(Fault {
-                field: change
-                    .new
-                    .kubeadm_path(format_args!("files[{index}].contentFrom")),
-                reason: CauseReason::Forbidden,
-                value: None,
-                detail: format!("{} has content too, and only one can be written", name(file)).into(),
-                remedy: "remove content to use the Secret, or contentFrom to use what stands here".into(),
-            });
+            faults.push_unshown(
+                (file.content, &file.content_from),
+                Fault {
+                    field: change
+                        .new
+                        .kubeadm_path(format_args!("files[{index}].contentFrom")),
+                    reason: CauseReason::Forbidden,
+                    value: None,
+                    detail: format!("{} has content too, and only one can be written", name(file)).into(),
+                    remedy: "remove content to use the Secret, or contentFrom to use what stands here".into(),
+                },
+            );
         }
     }
 }

@@ -219,6 +219,12 @@ const CASES: &[Case] = &[
         &[("glob-outside", FIRST), ("glob-outside", SECOND)],
     ),
     Case::customization("rejects_absolute", globs!("/etc/*"), &[("glob-outside", FIRST)]),
+    Case::customization(
+        "warns_of_absolute_in_hives_copy",
+        globs!("/etc/*"),
+        &[("glob-outside", FIRST)],
+    )
+    .by("system:serviceaccount:hive:hive-controllers"),
 ];
 
 #[cfg(test)]

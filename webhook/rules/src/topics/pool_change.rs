@@ -157,6 +157,7 @@ const fn word(count: usize) -> &'static str {
 /// Clusters of the pool: name, customization, claim.
 fn clusters(clusters: &[(&str, &str, Option<&str>)]) -> View {
     let cluster = |&(name, customization, claim): &(&str, &str, Option<&str>)| ClusterDeployment {
+        namespace: name.to_owned(),
         name: name.to_owned(),
         pool: "example".to_owned(),
         claim: claim.map(str::to_owned),

@@ -5,6 +5,7 @@ use crate::{
     api::{ControlPlaneSpec, KubeadmControlPlane},
     case::{Case, V1BETA1, V1BETA2},
     change::{Change, Subresource},
+    context::TOPOLOGY_MANAGER,
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_WRITE, Rule, Scope},
     topics::Topic,
@@ -142,17 +143,18 @@ fn after_past(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults)
             .filter(|machine| machine.created.is_some_and(|created| created < after))
             .count()
     });
-    let (detail, remedy) = match older {
-        Some(0) => ("no Machine is older".into(), "set a later one"),
-        Some(older) => (format!("replaces {older} Machines now"), "set a later one"),
-        None => ("replaces older Machines".into(), "set a later one"),
+    let detail = match older {
+        Some(0) => "no Machine is older".to_owned(),
+        Some(1) => "replaces one Machine now".to_owned(),
+        Some(older) => format!("replaces {older} Machines now"),
+        None => "replaces older Machines".to_owned(),
     };
     faults.push(Fault {
         field: change.new.rollout_after_path().into(),
         reason: CauseReason::Invalid,
         value: Some(format!("\"{after}\"")),
         detail: detail.into(),
-        remedy: remedy.into(),
+        remedy: "set a later one".into(),
     });
 }
 
@@ -240,6 +242,21 @@ const CASES: &[Case] = &[
         r#"{"spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":"50%"}}}}}"#,
         &[("max-surge-unsupported", V1BETA2_MAX_SURGE)],
     ).of(V1BETA2),
+    Case::create(
+        "warns_of_max_surge_percentage_in_what_is_moved",
+        r#"{"metadata":{"ownerReferences":[{"apiVersion":"cluster.x-k8s.io/v1beta2","kind":"Cluster","name":"example","uid":"u"}]},
+            "spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":"50%"}}}}}"#,
+        &[("max-surge-unsupported", V1BETA2_MAX_SURGE)],
+    )
+    .of(V1BETA2),
+    Case::create(
+        "rejects_max_surge_percentage_of_the_topology_controller",
+        r#"{"metadata":{"ownerReferences":[{"apiVersion":"cluster.x-k8s.io/v1beta2","kind":"Cluster","name":"example","uid":"u"}]},
+            "spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":"50%"}}}}}"#,
+        &[("max-surge-unsupported", V1BETA2_MAX_SURGE)],
+    )
+    .managed_by(TOPOLOGY_MANAGER)
+    .of(V1BETA2),
     Case::create(
         "rejects_max_surge_word",
         r#"{"spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":"abc"}}}}}"#,

@@ -54,13 +54,16 @@ pub fn name(user: &User<'_>) -> String {
 fn passwd_conflict(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     for (index, user) in users(change.new) {
         if user.passwd.is_some_and(|passwd| !passwd.is_empty()) && user.passwd_from.is_some() {
-            faults.push(Fault {
-                field: change.new.kubeadm_path(format_args!("users[{index}].passwdFrom")),
-                reason: CauseReason::Forbidden,
-                value: None,
-                detail: format!("{} has passwd too, and only one can be the password", name(user)).into(),
-                remedy: "remove passwd to use the Secret, which keeps the hash out of this object".into(),
-            });
+            faults.push_unshown(
+                (user.passwd, &user.passwd_from),
+                Fault {
+                    field: change.new.kubeadm_path(format_args!("users[{index}].passwdFrom")),
+                    reason: CauseReason::Forbidden,
+                    value: None,
+                    detail: format!("{} has passwd too, and only one can be the password", name(user)).into(),
+                    remedy: "remove passwd to use the Secret, which keeps the hash out of this object".into(),
+                },
+            );
         }
     }
 }

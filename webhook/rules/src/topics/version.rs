@@ -216,9 +216,10 @@ fn changes_too_early(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut 
         faults.push(step.fault(
             format!("the upgrade to {} is still rolling out: {behind}", step.old),
             format!(
-                "wait until every Machine is at {}: kubectl kcp rollout status {} --watch",
+                "wait until every Machine is at {}: kubectl kcp rollout status {} --watch{}",
                 step.old,
-                change.new.metadata.name.as_deref().unwrap_or("NAME")
+                change.new.metadata.name.as_deref().unwrap_or("NAME"),
+                change.new.metadata.namespace_flag()
             ),
         ));
     }

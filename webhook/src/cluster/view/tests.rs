@@ -167,6 +167,7 @@ async fn every_part_is_read_from_whole_objects() {
     assert_eq!(view.pools.get(), Some(&vec![pool]));
     assert_eq!(view.customizations.get(), Some(&vec!["foo".to_owned()]));
     let deployment = view::ClusterDeployment {
+        namespace: "prod".to_owned(),
         name: "c1".to_owned(),
         pool: "cp".to_owned(),
         claim: None,

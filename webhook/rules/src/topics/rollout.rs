@@ -4,6 +4,7 @@ use crate::{
     action::Action,
     api::{ControlPlaneSpec, KubeadmControlPlane},
     case::{Case, V1BETA1, V1BETA2},
+    cel::{Cel, Without},
     change::{Change, Subresource},
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_WRITE, Rule, Scope},
@@ -28,6 +29,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "KubeadmControlPlane proposal, Rollout strategy",
         check: Check::ControlPlaneSpec(type_unsupported),
+        cel: Cel::Faults(include_str!("cel/rollout-type-unsupported.cel")),
     },
     Rule {
         id: "max-surge-unsupported",
@@ -38,6 +40,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "KubeadmControlPlane proposal, Rollout strategy: an absolute number 1 or 0",
         check: Check::ControlPlaneSpec(max_surge_unsupported),
+        cel: Cel::Faults(include_str!("cel/max-surge-unsupported.cel")),
     },
     Rule {
         id: "max-surge-zero-below-three",
@@ -48,6 +51,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "KubeadmControlPlane proposal, Rolling update strategy: replica count is >= 3",
         check: Check::ControlPlane(max_surge_zero_below_three),
+        cel: Cel::Faults(include_str!("cel/max-surge-zero-below-three.cel")),
     },
     Rule {
         id: "rollout-after-past",
@@ -58,6 +62,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "KubeadmControlPlane proposal, rollout: set rolloutAfter to now for an immediate rollout",
         check: Check::ControlPlane(after_past),
+        cel: Cel::Without(Without::OtherObjects),
     },
 ];
 

@@ -62,7 +62,8 @@ fn every_row_is_judged_alike_by_the_policies_alone() {
             }
         }
         assert!(wrong.is_empty(), "{} rows:\n{}", wrong.len(), wrong.join("\n"));
-        let (policed, others): (Vec<_>, Vec<_>) = rules().partition(|rule| rule.cel.without().is_none());
+        let (policed, others): (Vec<&Rule>, Vec<&Rule>) =
+            rules().partition(|rule| rule.cel.without().is_none());
         let unfound = policed.iter().filter(|rule| !found_by.contains_key(rule.id));
         let unfound: Vec<_> = unfound.map(|rule| rule.id).collect();
         assert!(unfound.is_empty(), "no row reaches the policies of {unfound:?}");

@@ -30,7 +30,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "RFC 6902, section 4",
         check: Check::Customization(op_unknown),
-        cel: Cel::Faults(include_str!("cel/patch-op-unknown.cel")),
+        cel: Cel::Without(Without::Schema),
     },
     Rule {
         id: "patch-path-invalid",

@@ -268,6 +268,14 @@ const CASES: &[Case] = &[
         ],
     ),
     Case::pool(
+        "rejects_negative_limit_of_which_the_definition_says_nothing",
+        r#"{"spec":{"maxSize":-2,"maxConcurrent":-3}}"#,
+        &[
+            ("limits-negative", "spec.maxSize"),
+            ("limits-negative", "spec.maxConcurrent"),
+        ],
+    ),
+    Case::pool(
         "accepts_any_size_without_inventory",
         r#"{"spec":{"size":9,"runningCount":9,"maxSize":20,"inventory":null}}"#,
         &[],

@@ -29,7 +29,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "KubeadmControlPlane proposal, Rollout strategy",
         check: Check::ControlPlaneSpec(type_unsupported),
-        cel: Cel::Faults(include_str!("cel/rollout-type-unsupported.cel")),
+        cel: Cel::Without(Without::Schema),
     },
     Rule {
         id: "max-surge-unsupported",

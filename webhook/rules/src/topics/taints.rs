@@ -65,7 +65,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "CRD of KubeadmControlPlane: taints are a map by key and effect",
         check: Check::ControlPlaneSpec(duplicate),
-        cel: Cel::Faults(include_str!("cel/taint-duplicate.cel")),
+        cel: Cel::Without(Without::Schema),
     },
 ];
 
@@ -188,6 +188,18 @@ const CASES: &[Case] = &[
             (RESERVED, "spec.machineTemplate.spec.taints[2].key"),
             (RESERVED, "spec.machineTemplate.spec.taints[3].key"),
             (RESERVED, "spec.machineTemplate.spec.taints[4].key"),
+        ],
+    )
+    .gated(GATE).of(V1BETA2),
+    Case::create(
+        "rejects_reserved_taints_beside_others",
+        r#"{"spec":{"machineTemplate":{"spec":{"taints":[
+            {"key":"example.com/a","effect":"NoSchedule","propagation":"Always"},
+            {"key":"node.kubernetes.io/not-ready","effect":"NoSchedule","propagation":"Always"},
+            {"key":"node-role.kubernetes.io/master","effect":"NoSchedule","propagation":"Always"}]}}}}"#,
+        &[
+            (RESERVED, "spec.machineTemplate.spec.taints[1].key"),
+            (RESERVED, "spec.machineTemplate.spec.taints[2].key"),
         ],
     )
     .gated(GATE).of(V1BETA2),

@@ -11,7 +11,7 @@ use kcp_rules::case::{Answer, Base, Case, V1BETA1, V1BETA2, Write};
 use kcp_rules::cel::{Cel, Without};
 use kcp_rules::row::Row;
 use kcp_rules::topics::{TOPICS, rules};
-use kcp_rules::{Action, Finding, Rule};
+use kcp_rules::{Action, Configuration, Finding, Rule, overrides};
 use kcp_tests::cluster_api_alone::ClusterApiAlone;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::{manifests, wait};
@@ -62,6 +62,7 @@ fn every_row_is_judged_alike_by_the_policies_alone() {
             }
         }
         assert!(wrong.is_empty(), "{} rows:\n{}", wrong.len(), wrong.join("\n"));
+        ground.overrides_pass().await.unwrap();
         let (policed, others): (Vec<&Rule>, Vec<&Rule>) =
             rules().partition(|rule| rule.cel.without().is_none());
         let unfound = policed.iter().filter(|rule| !found_by.contains_key(rule.id));
@@ -106,6 +107,46 @@ impl Ground {
             judged(ground.cluster.client(), name).await?;
         }
         Ok(ground)
+    }
+
+    /// An annotation that names a rule lets a write pass it, and no other rule.
+    async fn overrides_pass(&self) -> Result<()> {
+        let judge = self.judges.get(&document(&Configuration::default()));
+        let judge = judge.context("no policies have the default configuration")?;
+        let namespace = "overrides";
+        create_namespace(self.cluster.client(), namespace, judge).await?;
+        let mut object = Base::ControlPlane(V1BETA2).object();
+        object["metadata"]["namespace"] = json!(namespace);
+        object["spec"]["kubeadmConfigSpec"]["format"] = json!("ignition");
+        let path = path_of(&object)?;
+        for (annotation, replicas, denied_by) in [
+            (
+                "taints-gate-off=2026-06-01T12:00:00Z",
+                3,
+                Some("ignition-gate-off"),
+            ),
+            (
+                "taints-gate-off=2026-06-01T12:00:00Z, ignition-gate-off=2026-06-01T12:00:00Z",
+                3,
+                None,
+            ),
+            (
+                "ignition-gate-off=2026-06-01T12:00:00Z, replicas-even=2026-06-01T12:00:00Z",
+                2,
+                Some("replicas-even"),
+            ),
+        ] {
+            object["metadata"]["annotations"] = json!({overrides::ANNOTATION: annotation});
+            object["spec"]["replicas"] = json!(replicas);
+            let create = Request::new(Verb::Create, &path).body(object.clone()).dry_run();
+            let answered = create.send(self.cluster.client()).await?;
+            let found = denial(&answered).and_then(rule_of);
+            ensure!(
+                found.as_deref() == denied_by && answered.is_success() == denied_by.is_none(),
+                "{annotation}: {answered:?}"
+            );
+        }
+        Ok(())
     }
 
     fn judge(&self, case: &Case) -> Result<&str> {

@@ -282,7 +282,7 @@ impl Subject {
     }
 
     /// The faults that a write brings. What an object rule said of the old object already is none: of faults that say
-    /// the same there must be more than before. Paths are not compared, as in [`crate::judge`].
+    /// the same, as many are passed over as there were. Paths are not compared, as in [`crate::judge`].
     fn new_faults(&self, rule: &Rule, faults: &str) -> String {
         let faults = indented(faults);
         if rule.scope != Scope::Object {
@@ -303,9 +303,10 @@ impl Subject {
             ""
         };
         format!(
-            "{unless}[variables.{judged}.map({it},\n{faults}\n)]\n.map(found, size(found) == 1 ? found[0] \
-             : found[0].filter(it,\n  found[0].filter(same, same.fault == it.fault).size() \
-             > found[1].filter(same, same.fault == it.fault).size()))[0]"
+            "{unless}[variables.{judged}.map({it},\n{faults}\n)]\n\
+             .map(found, size(found) == 1 ? found[0] : found[0].transformList(index, it,\n  \
+             found[0].transformList(other, same, other <= index && same.fault == it.fault, same).size()\n  \
+             > found[1].filter(same, same.fault == it.fault).size(), it))[0]"
         )
     }
 }

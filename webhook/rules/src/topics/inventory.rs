@@ -337,4 +337,21 @@ const CASES: &[Case] = &[
             ("inventory-duplicate", "spec.inventory[3].name"),
         ],
     ),
+    Case::pool_update(
+        "warns_of_repetition_that_was_there",
+        TWICE,
+        r#"{"spec":{"maxConcurrent":1}}"#,
+        &[("inventory-duplicate", "spec.inventory[1].name")],
+    ),
+    Case::pool_update(
+        "rejects_one_repetition_more",
+        TWICE,
+        r#"{"spec":{"inventory":[{"name":"a"},{"name":"a"},{"name":"a"}]}}"#,
+        &[
+            ("inventory-duplicate", "spec.inventory[1].name"),
+            ("inventory-duplicate", "spec.inventory[2].name"),
+        ],
+    ),
 ];
+
+const TWICE: &str = r#"{"spec":{"inventory":[{"name":"a"},{"name":"a"}]}}"#;

@@ -61,7 +61,7 @@ for valid whenever it ends. It does not warn of what was at fault before.";
 /// Formats of `rules export`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExportFormat {
-    /// ValidatingAdmissionPolicies and their bindings, as YAML
+    /// Validating admission policies and their bindings, as YAML
     Vap,
 }
 

@@ -34,7 +34,6 @@ const WORDED_OTHERWISE: &[(&str, Option<&str>)] = &[
 ];
 
 #[test]
-#[expect(clippy::print_stdout, reason = "the list is part of the outcome")]
 fn every_row_is_judged_alike_by_the_policies_alone() {
     with_management_cluster(async |management| {
         let ground = Arc::new(Ground::start(management).await.unwrap());

@@ -5,6 +5,8 @@
 //! exempts with the same expressions. Of the ratchet a policy knows that what was at fault before does not deny; it has
 //! no clock, so that it takes an override for valid whenever it ends.
 
+mod subject;
+
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
@@ -19,6 +21,7 @@ use crate::{
     rule::{Check, Rule, Scope},
     topics,
 };
+use subject::{Condition, SUBJECTS, Subject};
 
 /// What the names of our policies end with.
 pub const DOMAIN: &str = "kubectl-kcp.dev";
@@ -28,127 +31,6 @@ pub const API_VERSION: &str = "admissionregistration.k8s.io/v1";
 
 /// The namespaces that no rule of ours is asked about.
 pub const EXEMPT_NAMESPACES: &[&str] = &["kube-system", "kcp-webhook-system"];
-
-/// A match condition: its name and its expression.
-type Condition = (&'static str, &'static str);
-
-/// A controller must always be able to finish: what is being deleted passes.
-const NOT_BEING_DELETED: Condition = ("not-being-deleted", "!has(object.metadata.deletionTimestamp)");
-const SPEC_CHANGES: Condition = (
-    "spec-changes",
-    "request.operation == 'CREATE' || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec",
-);
-const POOL_REFERENCE_CHANGES: Condition = (
-    "pool-reference-changes",
-    "has(object.spec) && (request.operation == 'CREATE' || !has(oldObject.spec) \
-     ? has(object.spec.clusterPoolRef) \
-     : has(object.spec.clusterPoolRef) != has(oldObject.spec.clusterPoolRef) \
-     || has(object.spec.clusterPoolRef) && object.spec.clusterPoolRef != oldObject.spec.clusterPoolRef)",
-);
-/// v1beta1 has policies of its own.
-const NOT_V1BETA1: Condition = ("not-v1beta1", "request.requestResource.version != 'v1beta1'");
-
-/// What a policy is about.
-#[derive(Clone, Copy, Debug)]
-struct Subject {
-    kind: &'static str,
-    group: &'static str,
-    version: &'static str,
-    /// The plural, and the subresource where it is one.
-    resource: &'static str,
-    operations: &'static [Operation],
-    shape: Shape,
-    /// Whether a write in another version is converted and judged too.
-    equivalent: bool,
-    failure_policy: &'static str,
-    conditions: &'static [Condition],
-    /// The list of what object rules judge: the object, and on an update the old one behind it.
-    judged: &'static str,
-    /// The same for rules that templates have too, and where `spec` stands.
-    specs: Option<(&'static str, &'static str)>,
-}
-
-const ON_WRITE: &[Operation] = &[Operation::Create, Operation::Update];
-const OBJECTS: &str = "request.operation == 'CREATE' ? [object] : [object, oldObject]";
-
-const CONTROL_PLANE: Subject = Subject {
-    kind: "KubeadmControlPlane",
-    group: "controlplane.cluster.x-k8s.io",
-    version: "v1beta2",
-    resource: "kubeadmcontrolplanes",
-    operations: ON_WRITE,
-    shape: Shape::V1Beta2,
-    equivalent: true,
-    failure_policy: "Fail",
-    conditions: &[NOT_BEING_DELETED, SPEC_CHANGES, NOT_V1BETA1],
-    judged: OBJECTS,
-    specs: Some(("spec", "variables.judged.map(it, it.spec)")),
-};
-
-const TEMPLATE: Subject = Subject {
-    kind: "KubeadmControlPlaneTemplate",
-    resource: "kubeadmcontrolplanetemplates",
-    specs: Some((
-        "spec.template.spec",
-        // The spec of a template may be left out.
-        "variables.judged.map(it, dyn(it).spec.?template.?spec.orValue({}))",
-    )),
-    ..CONTROL_PLANE
-};
-
-const POOL: Subject = Subject {
-    kind: "ClusterPool",
-    group: "hive.openshift.io",
-    version: "v1",
-    resource: "clusterpools",
-    failure_policy: "Ignore",
-    conditions: &[NOT_BEING_DELETED, SPEC_CHANGES],
-    specs: None,
-    ..CONTROL_PLANE
-};
-
-const SUBJECTS: &[Subject] = &[
-    CONTROL_PLANE,
-    Subject {
-        conditions: &[NOT_BEING_DELETED, SPEC_CHANGES],
-        ..of_v1beta1(CONTROL_PLANE)
-    },
-    Subject {
-        resource: "kubeadmcontrolplanes/scale",
-        operations: &[Operation::Update],
-        conditions: &[],
-        // A Scale leaves 0 out.
-        judged: "[object, oldObject].map(it, {'spec': {'replicas': it.spec.?replicas.orValue(0)}})",
-        specs: None,
-        ..CONTROL_PLANE
-    },
-    TEMPLATE,
-    Subject {
-        conditions: &[NOT_BEING_DELETED, SPEC_CHANGES],
-        ..of_v1beta1(TEMPLATE)
-    },
-    POOL,
-    Subject {
-        kind: "ClusterDeploymentCustomization",
-        resource: "clusterdeploymentcustomizations",
-        ..POOL
-    },
-    Subject {
-        kind: "ClusterDeployment",
-        resource: "clusterdeployments",
-        conditions: &[NOT_BEING_DELETED, POOL_REFERENCE_CHANGES],
-        ..POOL
-    },
-];
-
-const fn of_v1beta1(subject: Subject) -> Subject {
-    Subject {
-        version: "v1beta1",
-        shape: Shape::V1Beta1,
-        equivalent: false,
-        ..subject
-    }
-}
 
 /// All policies, each with its binding behind it, as objects. Rules that are off are left out.
 pub fn objects(configuration: &Configuration) -> Vec<Value> {
@@ -227,7 +109,7 @@ impl Subject {
         let mut variables = self.common_variables(configuration);
         variables.extend(rules.iter().filter_map(|rule| {
             let faults = rule.cel.faults(self.shape)?;
-            let faults = self.new_faults(rule, &faults);
+            let faults = new_faults(rule, &faults);
             Some(json!({"name": variable(rule), "expression": faults}))
         }));
         let validations: Vec<_> = rules.iter().map(|rule| validation(rule)).collect();
@@ -280,35 +162,35 @@ impl Subject {
         }
         variables
     }
+}
 
-    /// The faults that a write brings. What an object rule said of the old object already is none: of faults that say
-    /// the same, as many are passed over as there were. Paths are not compared, as in [`crate::judge`].
-    fn new_faults(&self, rule: &Rule, faults: &str) -> String {
-        let faults = indented(faults);
-        if rule.scope != Scope::Object {
-            return if rule.operations.contains(&Operation::Create) {
-                faults
-            } else {
-                format!("request.operation != 'UPDATE' ? [] :\n{faults}")
-            };
-        }
-        let (judged, it) = match rule.check {
-            Check::ControlPlaneSpec(_) => ("specs", "spec"),
-            _ => ("judged", "self"),
-        };
-        let on_create_alone = !rule.operations.contains(&Operation::Update);
-        let unless = if on_create_alone {
-            "request.operation != 'CREATE' ? [] :\n"
+/// The faults that a write brings. What an object rule said of the old object already is none: of faults that say
+/// the same, as many are passed over as there were. Paths are not compared, as in [`crate::judge`].
+fn new_faults(rule: &Rule, faults: &str) -> String {
+    let faults = indented(faults);
+    if rule.scope != Scope::Object {
+        return if rule.operations.contains(&Operation::Create) {
+            faults
         } else {
-            ""
+            format!("request.operation != 'UPDATE' ? [] :\n{faults}")
         };
-        format!(
-            "{unless}[variables.{judged}.map({it},\n{faults}\n)]\n\
-             .map(found, size(found) == 1 ? found[0] : found[0].transformList(index, it,\n  \
-             found[0].transformList(other, same, other <= index && same.fault == it.fault, same).size()\n  \
-             > found[1].filter(same, same.fault == it.fault).size(), it))[0]"
-        )
     }
+    let (judged, it) = match rule.check {
+        Check::ControlPlaneSpec(_) => ("specs", "spec"),
+        _ => ("judged", "self"),
+    };
+    let on_create_alone = !rule.operations.contains(&Operation::Update);
+    let unless = if on_create_alone {
+        "request.operation != 'CREATE' ? [] :\n"
+    } else {
+        ""
+    };
+    format!(
+        "{unless}[variables.{judged}.map({it},\n{faults}\n)]\n\
+         .map(found, size(found) == 1 ? found[0] : found[0].transformList(index, it,\n  \
+         found[0].transformList(other, same, other <= index && same.fault == it.fault, same).size()\n  \
+         > found[1].filter(same, same.fault == it.fault).size(), it))[0]"
+    )
 }
 
 fn indented(text: &str) -> String {

@@ -52,8 +52,7 @@ pub struct ExportArguments {
 }
 
 const EXPORT: &str = "\
-A second layer beside the webhook, for Kubernetes 1.35 or newer:
-  kubectl kcp rules export --format vap | kubectl apply -f -
+A second layer beside the webhook, for Kubernetes 1.35 or newer. Pipe it into: kubectl apply -f -
 
 The first lines name the rules that are not in it, each with the reason. A policy has no clock: it takes an override \
 for valid whenever it ends. It does not warn of what was at fault before.";

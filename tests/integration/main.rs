@@ -13,6 +13,7 @@ mod lint;
 mod management_cluster;
 mod objects;
 mod plugin;
+mod policy_types;
 mod remediation;
 mod rows;
 mod samples;

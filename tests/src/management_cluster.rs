@@ -6,12 +6,13 @@ use anyhow::Result;
 use kube::Client;
 
 use crate::admission::Admission;
-use crate::api_server::{ApiServer, Etcd};
+use crate::api_server::{ApiServer, Etcd, NO_ENVIRONMENT};
 use crate::assets::Assets;
 use crate::cluster_api::{Controllers, Scope};
 use crate::cluster_api_alone::ClusterApiAlone;
 use crate::kubectl::Kubectl;
 use crate::machines::Machines;
+use crate::process::Process;
 use crate::products;
 use crate::run::Run;
 
@@ -125,5 +126,19 @@ impl ManagementCluster {
     /// The same with managers of its own, which look up what they look up in it, and get more flags.
     pub async fn another_with_managers(&self, name: &str, flags: &[&str]) -> Result<ClusterApiAlone> {
         ClusterApiAlone::start(&self.run, &self.assets, &self.etcd, name, flags).await
+    }
+
+    /// Type-checks the `ValidatingAdmissionPolicy`s of an API server and writes what it finds into their status, as long as
+    /// it is not dropped.
+    pub fn type_check_policies(&self, api: &ApiServer) -> Result<Process> {
+        let log = format!("{}-policy-status", api.name());
+        let kubeconfig = format!("--kubeconfig={}", api.kubeconfig().display());
+        Process::start(
+            &self.run,
+            &log,
+            &self.assets.program("policy-status"),
+            [kubeconfig],
+            NO_ENVIRONMENT,
+        )
     }
 }

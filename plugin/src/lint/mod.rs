@@ -33,6 +33,7 @@ use kcp_rules::Configuration;
 use tokio::sync::oneshot;
 
 pub use arguments::LintArguments;
+pub(crate) use source::configuration;
 
 use crate::{session::Session, verdict::Verdict};
 use arguments::LintOutput;

@@ -110,7 +110,7 @@ fn content(reader: impl Read) -> io::Result<Option<Vec<u8>>> {
 }
 
 /// Reads an `AdmissionConfiguration`.
-pub(super) fn configuration(file: &Path) -> Result<Configuration, ConfigurationFileError> {
+pub(crate) fn configuration(file: &Path) -> Result<Configuration, ConfigurationFileError> {
     let fault = |message: String| ConfigurationFileError {
         path: file.display().to_string(),
         message,
@@ -131,7 +131,7 @@ pub(super) fn configuration(file: &Path) -> Result<Configuration, ConfigurationF
 /// A configuration file that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot use the configuration {path}: {message}")]
-pub(super) struct ConfigurationFileError {
+pub(crate) struct ConfigurationFileError {
     path: String,
     message: String,
 }

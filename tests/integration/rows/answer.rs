@@ -122,7 +122,7 @@ impl Answered {
         }
     }
 
-    fn is_success(&self) -> bool {
+    pub(super) fn is_success(&self) -> bool {
         (200..300).contains(&self.code)
     }
 
@@ -203,7 +203,7 @@ fn pointer(field: &str) -> String {
 }
 
 /// The rule that a message ends with.
-fn rule_of(message: &str) -> Option<String> {
+pub(super) fn rule_of(message: &str) -> Option<String> {
     let id = message.strip_suffix(')')?.rsplit_once('(')?.1;
     rules().any(|rule| rule.id == id).then(|| id.to_owned())
 }

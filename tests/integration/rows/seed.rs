@@ -3,16 +3,17 @@
 use anyhow::{Context as _, Result};
 use jiff::{Timestamp, ToSpan as _};
 use kcp_rules::case::NOW;
+use kube::Client;
 use serde_json::{Value, json};
 
-use super::ground::{Ground, SEEDER};
+use super::ground::SEEDER;
 use super::request::{Request, Verb, path_of};
 
 /// Keeps an object that is being deleted.
 const FINALIZER: &str = "test.kubectl-kcp.dev/kept";
 
 /// Puts an object there as it is, with its status and on its way out if it is. Returns it as stored.
-pub(super) async fn seed(ground: &Ground, mut object: Value) -> Result<Value> {
+pub(super) async fn seed(client: &Client, mut object: Value) -> Result<Value> {
     let collection = path_of(&object)?;
     let path = format!(
         "{collection}/{}",
@@ -35,7 +36,7 @@ pub(super) async fn seed(ground: &Ground, mut object: Value) -> Result<Value> {
         let path = path.to_owned();
         async move {
             let request = Request::new(verb, &path).body(body).by(SEEDER);
-            Ok::<_, anyhow::Error>(ground.send(request).await?.succeeded()?)
+            Ok::<_, anyhow::Error>(request.send(client).await?.succeeded()?)
         }
     };
     let mut stored = write(Verb::Create, &collection, object.clone()).await?;

@@ -6,6 +6,7 @@ use crate::{
     action::Action,
     api::{ClusterDeploymentCustomization, hive::PatchEntity},
     case::{Answer, Case},
+    cel::{Cel, Without},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_WRITE, Rule, Scope},
@@ -29,6 +30,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "RFC 6902, section 4",
         check: Check::Customization(op_unknown),
+        cel: Cel::Without(Without::Schema),
     },
     Rule {
         id: "patch-path-invalid",
@@ -39,6 +41,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "RFC 6901, section 3",
         check: Check::Customization(path_invalid),
+        cel: Cel::Faults(include_str!("cel/patch-path-invalid.cel")),
     },
     Rule {
         id: "patch-from-missing",
@@ -49,6 +52,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "RFC 6902, sections 4.4 and 4.5",
         check: Check::Customization(from_missing),
+        cel: Cel::Faults(include_str!("cel/patch-from-missing.cel")),
     },
     Rule {
         id: "patch-from-invalid",
@@ -59,6 +63,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "RFC 6901, section 3; RFC 6902, section 4.4",
         check: Check::Customization(from_invalid),
+        cel: Cel::Faults(include_str!("cel/patch-from-invalid.cel")),
     },
     Rule {
         id: "patch-value-json-invalid",
@@ -69,6 +74,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Hive pastes valueJSON into the patch as it stands",
         check: Check::Customization(value_json_invalid),
+        cel: Cel::Without(Without::Grammar),
     },
     Rule {
         id: "patch-value-ignored",
@@ -79,6 +85,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Hive, PatchEntity: valueJSON wins if it is set",
         check: Check::Customization(value_ignored),
+        cel: Cel::Faults(include_str!("cel/patch-value-ignored.cel")),
     },
 ];
 

@@ -6,6 +6,7 @@ use crate::{
     action::Action,
     api::{ClusterDeploymentCustomization, hive::ClusterDeploymentCustomizationStatus},
     case::{Answer, Case},
+    cel::{Cel, Without},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_DELETE, ON_UPDATE, Rule, Scope},
@@ -31,6 +32,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Hive, clusterpool_controller.go: patches are applied once, when the cluster is made",
         check: Check::Customization(changed),
+        cel: Cel::Faults(include_str!("cel/spec-changed-while-leased.cel")),
     },
     Rule {
         id: "customization-in-use",
@@ -41,6 +43,7 @@ const RULES: &[Rule] = &[
         overridable: true,
         source: "ClusterPool inventory, Maintaining the lease of the ClusterDeploymentCustomization",
         check: Check::Customization(in_use),
+        cel: Cel::Without(Without::OtherObjects),
     },
 ];
 

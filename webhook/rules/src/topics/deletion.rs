@@ -4,6 +4,7 @@ use crate::{
     action::Action,
     api::KubeadmControlPlane,
     case::Case,
+    cel::{Cel, Without},
     change::Change,
     fault::{CauseReason, Fault, Faults},
     rule::{Check, ON_DELETE, Rule, Scope},
@@ -27,6 +28,7 @@ const RULES: &[Rule] = &[Rule {
     overridable: true,
     source: "KubeadmControlPlane proposal, Delete: blocked until all the worker nodes are deleted",
     check: Check::ControlPlane(in_use),
+    cel: Cel::Without(Without::OtherObjects),
 }];
 
 /// Set by `clusterctl move` on what it has copied elsewhere and is about to delete here.

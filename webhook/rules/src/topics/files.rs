@@ -9,6 +9,7 @@ use crate::{
         machine_setup::{File, SecretSource},
     },
     case::Case,
+    cel::{Cel, Without},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_WRITE, Rule, Scope},
@@ -32,6 +33,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateFiles",
         check: Check::ControlPlaneSpec(content_conflict),
+        cel: Cel::Faults(include_str!("cel/file-content-conflict.cel")),
     },
     Rule {
         id: "file-content-missing",
@@ -42,6 +44,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "KubeadmConfig, spec.files: content and contentFrom are both optional",
         check: Check::ControlPlaneSpec(content_missing),
+        cel: Cel::Faults(include_str!("cel/file-content-missing.cel")),
     },
     Rule {
         id: "file-secret-incomplete",
@@ -52,6 +55,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateFiles",
         check: Check::ControlPlaneSpec(secret_incomplete),
+        cel: Cel::Without(Without::Schema),
     },
     Rule {
         id: "file-path-duplicate",
@@ -62,6 +66,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateFiles",
         check: Check::ControlPlaneSpec(path_duplicate),
+        cel: Cel::Faults(include_str!("cel/file-path-duplicate.cel")),
     },
 ];
 

@@ -12,6 +12,7 @@ use crate::{
         kubeadm_config::{ClusterConfiguration, KubeadmConfigSpec},
     },
     case::{Answer, Case, V1BETA1},
+    cel::{Cel, Without},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_UPDATE, Rule, Scope},
@@ -35,6 +36,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: the paths that its allow list leaves out",
         check: Check::ControlPlane(cluster_configuration_immutable),
+        cel: Cel::Faults(include_str!("cel/cluster-configuration-immutable.cel")),
     },
     Rule {
         id: "kubeadm-section-removed",
@@ -45,6 +47,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "KubeadmControlPlane proposal, Create: all three stanzas should be specified",
         check: Check::ControlPlane(section_removed),
+        cel: Cel::Faults(include_str!("cel/kubeadm-section-removed.cel")),
     },
     Rule {
         id: "kubeadm-config-frozen",
@@ -55,6 +58,7 @@ const RULES: &[Rule] = &[
         overridable: true,
         source: "2019 proposal, Upgrade: kubeadmConfigSpec is immutable; Cluster API has since opened it",
         check: Check::ControlPlane(config_frozen),
+        cel: Cel::Without(Without::Normalized),
     },
 ];
 

@@ -4,6 +4,7 @@ use crate::{
     action::Action,
     api::{ControlPlaneSpec, KubeadmControlPlane},
     case::{Case, V1BETA1, V1BETA2},
+    cel::{Cel, Without},
     change::{Change, Subresource},
     context::TOPOLOGY_MANAGER,
     fault::{CauseReason, Fault, Faults, quoted},
@@ -29,6 +30,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "KubeadmControlPlane proposal, Rollout strategy",
         check: Check::ControlPlaneSpec(type_unsupported),
+        cel: Cel::Without(Without::Schema),
     },
     Rule {
         id: "max-surge-unsupported",
@@ -39,6 +41,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "KubeadmControlPlane proposal, Rollout strategy: an absolute number 1 or 0",
         check: Check::ControlPlaneSpec(max_surge_unsupported),
+        cel: Cel::Faults(include_str!("cel/max-surge-unsupported.cel")),
     },
     Rule {
         id: "max-surge-zero-below-three",
@@ -49,6 +52,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "KubeadmControlPlane proposal, Rolling update strategy: replica count is >= 3",
         check: Check::ControlPlane(max_surge_zero_below_three),
+        cel: Cel::Faults(include_str!("cel/max-surge-zero-below-three.cel")),
     },
     Rule {
         id: "rollout-after-past",
@@ -59,6 +63,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "KubeadmControlPlane proposal, rollout: set rolloutAfter to now for an immediate rollout",
         check: Check::ControlPlane(after_past),
+        cel: Cel::Without(Without::OtherObjects),
     },
 ];
 

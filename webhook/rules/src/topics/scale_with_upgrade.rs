@@ -4,6 +4,7 @@ use crate::{
     action::Action,
     api::KubeadmControlPlane,
     case::{Case, V1BETA1, V1BETA2},
+    cel::{Cel, Without},
     change::Change,
     context::TOPOLOGY_MANAGER,
     fault::{CauseReason, Fault, Faults},
@@ -29,6 +30,7 @@ const RULES: &[Rule] = &[
         overridable: true,
         source: "2019 proposal, Scale Up: not in conjunction with an upgrade, enforced by a validation webhook",
         check: Check::ControlPlane(with_upgrade),
+        cel: Cel::Without(Without::OtherObjects),
     },
     Rule {
         id: "replicas-during-rollout",
@@ -39,6 +41,7 @@ const RULES: &[Rule] = &[
         overridable: true,
         source: "2019 proposal, Scale Up and Scale Down: not in conjunction with an upgrade operation",
         check: Check::ControlPlane(during_rollout),
+        cel: Cel::Without(Without::OtherObjects),
     },
 ];
 

@@ -4,6 +4,7 @@ use crate::{
     action::Action,
     api::{ControlPlaneSpec, machine_setup::User},
     case::Case,
+    cel::{Cel, Without},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_WRITE, Rule, Scope},
@@ -27,6 +28,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateUsers",
         check: Check::ControlPlaneSpec(passwd_conflict),
+        cel: Cel::Faults(include_str!("cel/user-passwd-conflict.cel")),
     },
     Rule {
         id: "user-secret-incomplete",
@@ -37,6 +39,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateUsers",
         check: Check::ControlPlaneSpec(secret_incomplete),
+        cel: Cel::Without(Without::Schema),
     },
 ];
 

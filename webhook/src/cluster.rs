@@ -1,9 +1,22 @@
-//! Live reads, for what a review does not carry.
+//! What a review does not carry: objects that are kept and watched, and live reads for all else.
+//!
+//! - `view`: fills the view that rules asked for
+//! - `list`: live reads of lists
+//! - `versions`: in which version a group is read
+//! - `watch`: keeps the caches up to date
+//! - `kinds`: which kinds are watched, and what is kept of them
+//! - `events`: what the API server sends of them
+//! - `cache`: what is known of one kind
 
+mod cache;
+mod events;
+mod kinds;
+mod list;
 mod versions;
 mod view;
+mod watch;
 
-use std::{env, path::Path, sync::Arc};
+use std::{env, path::Path, sync::Arc, time::Duration};
 
 use hyper::{Request, StatusCode, header};
 use kube::{
@@ -19,7 +32,7 @@ use tokio::{
     time::{self, Instant},
 };
 
-use self::versions::Versions;
+use self::{kinds::Caches, versions::Versions};
 use crate::{
     body::{self, Unread, Whole},
     limits::{ANSWER_BYTES, ANSWERS_BYTES, LIVE_READS, NAME_CHARS, QUOTED_CHARS},
@@ -27,7 +40,11 @@ use crate::{
     shorten::shorten,
 };
 
-pub(crate) use self::view::Subject;
+pub(crate) use self::{
+    cache::State,
+    view::{Source, Subject},
+    watch::keep_up,
+};
 
 /// API access that was asked for and cannot be had.
 #[derive(Debug, Error)]
@@ -42,6 +59,7 @@ pub struct AccessError {
 pub(crate) struct Cluster {
     client: Option<Client>,
     versions: Arc<Versions>,
+    caches: Arc<Caches>,
     /// Of the bytes that all answers may hold, those that are free.
     held: Arc<Semaphore>,
     metrics: Arc<Metrics>,
@@ -98,6 +116,13 @@ impl Projection {
             Self::Metadata => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
         }
     }
+
+    const fn accept_of_watch(self) -> &'static str {
+        match self {
+            Self::Whole => "application/json",
+            Self::Metadata => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+        }
+    }
 }
 
 impl ReadError {
@@ -121,6 +146,7 @@ impl Cluster {
         Self {
             client,
             versions: Arc::default(),
+            caches: Arc::default(),
             held: Arc::new(Semaphore::new(ANSWERS_BYTES)),
             metrics,
         }
@@ -156,10 +182,32 @@ impl Cluster {
 
     /// Reads for one review, from now on.
     pub(crate) fn reads(&self) -> LiveReads<'_> {
+        self.reads_within(LIVE_READS)
+    }
+
+    fn reads_within(&self, limit: Duration) -> LiveReads<'_> {
         LiveReads {
             cluster: self,
-            deadline: Instant::now() + LIVE_READS,
+            deadline: Instant::now() + limit,
         }
+    }
+
+    /// How far the cache of each kind is, and how many objects it holds.
+    pub(crate) fn caches(&self) -> [(&'static str, State, usize); 4] {
+        self.caches.states()
+    }
+
+    /// A control plane as it was at a resource version, as JSON in a version of the reviewer's choice; none if it is
+    /// not that one which is kept.
+    pub(crate) fn control_plane_at(
+        &self,
+        version: &str,
+        namespace: &str,
+        name: &str,
+        resource_version: &str,
+    ) -> Option<Arc<str>> {
+        let kept = self.caches.control_planes.get_in(version, namespace, name)?;
+        (&*kept.resource_version == resource_version).then_some(kept.text)
     }
 }
 

@@ -44,6 +44,18 @@ pub(crate) const ANSWER_BYTES: usize = 16 * MIB;
 /// Bytes of all answers to live reads being held at one time.
 pub(crate) const ANSWERS_BYTES: usize = 32 * MIB;
 
+/// Objects of a list that are sent at one time.
+pub(crate) const PAGE_OBJECTS: usize = 500;
+
+/// The most objects of a kind that are kept: names of some 50 bytes each. Of more none is, and each review reads live.
+pub(crate) const KEPT_OBJECTS: usize = 50_000;
+
+/// Bytes of all control planes being kept: those beyond are read live when they are scaled.
+pub(crate) const KEPT_BYTES: usize = 4 * MIB;
+
+/// The most objects of a list that is read live: what fits the second that a review has.
+pub(crate) const LISTED_OBJECTS: usize = 5000;
+
 const MIB: usize = 1024 * 1024;
 
 /// What clients may take.

@@ -206,7 +206,7 @@ impl Cluster {
         name: &str,
         resource_version: &str,
     ) -> Option<Arc<str>> {
-        let kept = self.caches.control_planes.get_in(version, namespace, name)?;
+        let kept = self.caches.control_planes.last_seen(version, namespace, name)?;
         (&*kept.resource_version == resource_version).then_some(kept.text)
     }
 }

@@ -92,9 +92,10 @@ impl<T: Kept> Cache<T> {
         }
     }
 
-    /// One object, if it was read in this version of the API.
-    pub(crate) fn get_in(&self, version: &str, namespace: &str, name: &str) -> Option<T> {
-        let contents = self.known().filter(|contents| contents.version == version)?;
+    /// One object as it was last seen, if it was read in this version of the API; whether there is a newer one is not
+    /// said.
+    pub(crate) fn last_seen(&self, version: &str, namespace: &str, name: &str) -> Option<T> {
+        let contents = Some(self.contents()).filter(|contents| contents.version == version)?;
         contents.objects.get(namespace)?.get(name)?.clone()
     }
 

@@ -155,6 +155,9 @@ impl LiveReads<'_> {
                 &parts
             ),
         );
+        let mut unread = parts.unread.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // In an order of their own, and not that of the answers.
+        unread.sort();
         Filled {
             view: View {
                 machines,
@@ -168,7 +171,7 @@ impl LiveReads<'_> {
                 lease,
             },
             from_caches: parts.from_caches.into_inner(),
-            unread: parts.unread.into_inner().unwrap_or_else(PoisonError::into_inner),
+            unread,
         }
     }
 

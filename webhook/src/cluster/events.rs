@@ -1,7 +1,10 @@
 //! What an API server sends: pages of a list, and the lines of a watch.
 
+use std::fmt;
+
 use http_body_util::BodyExt;
-use kube::{client::Body, core::Status};
+use hyper::body::{Body, Bytes};
+use kube::core::Status;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -84,8 +87,8 @@ pub(super) fn unusable(error: &serde_json::Error) -> ReadError {
 }
 
 /// The lines of a body.
-pub(super) struct Lines {
-    body: Body,
+pub(super) struct Lines<B> {
+    body: B,
     buffer: Vec<u8>,
     /// Bytes of the buffer that have been given out.
     given: usize,
@@ -93,8 +96,11 @@ pub(super) struct Lines {
     searched: usize,
 }
 
-impl Lines {
-    pub(super) const fn new(body: Body) -> Self {
+impl<B> Lines<B>
+where
+    B: Body<Data = Bytes, Error: fmt::Display> + Unpin,
+{
+    pub(super) const fn new(body: B) -> Self {
         Self {
             body,
             buffer: Vec::new(),

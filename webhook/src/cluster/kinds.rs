@@ -79,6 +79,32 @@ impl Caches {
     }
 }
 
+#[cfg(test)]
+impl Caches {
+    /// As if these objects had been listed.
+    pub(crate) fn fill(&self, objects: &[serde_json::Value]) {
+        fill(&self.control_planes, "v1beta2", "KubeadmControlPlane", objects);
+        fill(&self.clusters, "v1beta2", "Cluster", objects);
+        fill(&self.pools, "v1", "ClusterPool", objects);
+        fill(
+            &self.customizations,
+            "v1",
+            "ClusterDeploymentCustomization",
+            objects,
+        );
+    }
+}
+
+#[cfg(test)]
+fn fill<T: Kept>(cache: &Cache<T>, version: &str, kind: &str, objects: &[serde_json::Value]) {
+    cache.clear(version);
+    for object in objects.iter().filter(|object| object["kind"] == kind) {
+        let text = |field: &str| object["metadata"][field].as_str().unwrap();
+        cache.put(text("namespace"), text("name"), &object.to_string());
+    }
+    cache.set(State::Synced);
+}
+
 impl Kept for view::Cluster {
     fn read(object: &str) -> serde_json::Result<Self> {
         serde_json::from_str::<ClusterObject>(object).map(Self::from)

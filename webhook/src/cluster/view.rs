@@ -13,8 +13,9 @@ use serde::de::DeserializeOwned;
 use tokio::time;
 
 use super::{
-    LiveReads, Projection, ReadError, is_path_segment,
+    LiveReads, Projection, ReadError,
     list::List,
+    subject::Subject,
     versions::{CLUSTER_API, CONTROL_PLANES, HIVE},
 };
 
@@ -22,36 +23,6 @@ use super::{
 const A_FEW: usize = 3;
 
 const CONTROL_PLANE: &str = "cluster.x-k8s.io/control-plane";
-
-/// The object that is judged. Its names are put into paths and selectors, and are what Kubernetes allows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Subject {
-    namespace: String,
-    name: String,
-    /// The Cluster it belongs to, for Cluster API's kinds.
-    cluster: Option<String>,
-}
-
-impl Subject {
-    /// None when a name is none that Kubernetes allows: the review's body says what it likes.
-    pub(crate) fn new(namespace: &str, name: &str, cluster: Option<&str>) -> Option<Self> {
-        // A name that is yet to be generated is empty, and no rule looks for what goes with it.
-        let name_given = Some(name).filter(|name| !name.is_empty());
-        let allowed = [Some(namespace), name_given, cluster]
-            .into_iter()
-            .flatten()
-            .all(is_path_segment);
-        allowed.then(|| Self {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            cluster: cluster.map(str::to_owned),
-        })
-    }
-
-    fn cluster(&self) -> Result<&str, ReadError> {
-        self.cluster.as_deref().ok_or(ReadError::ClusterUnknown)
-    }
-}
 
 /// Where a view comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -212,7 +212,7 @@ impl<T: Kept> Watch<T> {
         }
     }
 
-    async fn open(&self, version: &str, seen: &str) -> Result<Lines, ReadError> {
+    async fn open(&self, version: &str, seen: &str) -> Result<Lines<Body>, ReadError> {
         let client = self.cluster.client.as_ref().ok_or(ReadError::NoAccess)?;
         let query = form_urlencoded::Serializer::new(String::new())
             .append_pair("watch", "true")

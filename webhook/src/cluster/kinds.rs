@@ -115,6 +115,11 @@ impl Kept for view::Pool {
     fn read(object: &str) -> serde_json::Result<Self> {
         serde_json::from_str::<PoolObject>(object).map(Self::from)
     }
+
+    fn bytes(&self) -> usize {
+        let entries = self.inventory.iter();
+        entries.map(|name| size_of::<String>() + name.len()).sum()
+    }
 }
 
 /// The name alone, by which a cache keeps every object anyway.

@@ -59,8 +59,8 @@ fn a_kept_control_plane_has_all_that_rules_read() {
 #[test]
 fn a_control_plane_that_cannot_be_pruned_is_not_kept() {
     for text in [
-        "[]",
-        r#"{"metadata": []}"#,
+        "7",
+        r#"{"metadata": 7}"#,
         r#"{"metadata": {"annotations": null}}"#,
     ] {
         assert!(KeptControlPlane::read(text).is_err(), "{text}");

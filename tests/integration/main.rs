@@ -4,6 +4,7 @@
 //! own.
 
 mod cluster_rules;
+mod cluster_view;
 mod configuration;
 mod documents;
 mod fleet;

@@ -8,7 +8,7 @@ use kube::Client;
 use crate::admission::Admission;
 use crate::api_server::{ApiServer, Etcd, NO_ENVIRONMENT};
 use crate::assets::Assets;
-use crate::cluster_api::{Controllers, Scope};
+use crate::cluster_api::{self, Controllers, Scope};
 use crate::cluster_api_alone::ClusterApiAlone;
 use crate::kubectl::Kubectl;
 use crate::machines::Machines;
@@ -115,6 +115,14 @@ impl ManagementCluster {
     /// Another API server on the same etcd with nothing installed, for a test that changes what all share.
     pub async fn another_api_server(&self, name: &str) -> Result<ApiServer> {
         ApiServer::start(&self.run, &self.assets, &self.etcd, name).await
+    }
+
+    /// The same with some of Cluster API's definitions, by plural, and nothing that runs: see
+    /// [`cluster_api::install_unconverted`].
+    pub async fn another_with_definitions(&self, name: &str, plurals: &[&str]) -> Result<ApiServer> {
+        let api = self.another_api_server(name).await?;
+        cluster_api::install_unconverted(api.client(), &self.assets, plurals).await?;
+        Ok(api)
     }
 
     /// Another API server on the same etcd with Cluster API installed and nothing of ours, see

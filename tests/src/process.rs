@@ -90,6 +90,16 @@ impl Process {
         &self.log
     }
 
+    /// The program's process id.
+    pub fn id(&self) -> Result<u32> {
+        let supervisor = self.supervisor.as_ref().and_then(Child::id);
+        let supervisor = supervisor.with_context(|| format!("{} has ended", self.name))?;
+        let file = format!("/proc/{supervisor}/task/{supervisor}/children");
+        let children = fs::read_to_string(&file).with_context(|| format!("reading {file}"))?;
+        let child = children.split_whitespace().next().and_then(|id| id.parse().ok());
+        child.with_context(|| format!("{} has not started", self.name))
+    }
+
     /// Whether the program still runs.
     pub fn is_running(&mut self) -> bool {
         self.supervisor

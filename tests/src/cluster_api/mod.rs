@@ -76,6 +76,12 @@ pub async fn install_definitions(client: &Client, assets: &Assets, managers: &Ma
     definitions::install(client, assets, managers).await
 }
 
+/// Creates definitions as they are generated, each by its plural, in the one version that is stored: nobody is needed
+/// to convert.
+pub(crate) async fn install_unconverted(client: &Client, assets: &Assets, plurals: &[&str]) -> Result<()> {
+    definitions::install_unconverted(client, assets, plurals).await
+}
+
 /// Registers the webhooks that `managers` serve.
 pub async fn install_webhooks(api: &ApiServer, assets: &Assets, managers: &Managers) -> Result<()> {
     webhooks::install(api.client(), assets, managers).await

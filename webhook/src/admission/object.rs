@@ -202,8 +202,8 @@ async fn judged<'a, T: Kind<'a>>(
     admission: &Admission,
 ) -> Decision {
     let reads = admission.cluster.reads();
-    let judgement = admission.judge(request, change, &reads).await;
-    decision(request, change.new, judgement)
+    let seen = admission.judge(request, change, &reads).await;
+    seen.decision(T::GROUP, T::KIND, || name(request, change.new.metadata()))
 }
 
 fn decision<'a, T: Kind<'a>>(request: &Request<'_>, object: &T, judgement: Judgement) -> Decision {

@@ -9,14 +9,12 @@ use kcp_rules::{
     Configuration,
     case::{Base, Case, NOW, V1BETA1, V1BETA2, Write},
     row::Row,
-    topics::{TOPICS, rules},
+    topics::TOPICS,
     view::View,
 };
 use serde_json::{Value, json};
 
-use super::{
-    Given, LintArguments, NAMESPACE, Place, Report, judge::ABOUT_THE_MOMENT, manifests, subject::Subject,
-};
+use super::{Given, LintArguments, NAMESPACE, Place, Report, manifests, subject::Subject};
 use crate::{terminal::plain, verdict::Verdict};
 
 fn lint_yaml(text: &str) -> Report {
@@ -425,11 +423,6 @@ fn json_of_a_living_fleet() {
 #[test]
 fn github_annotations_of_a_living_fleet() {
     insta::assert_snapshot!(living_fleet().github());
-}
-
-#[test]
-fn the_rule_about_the_moment_is_there() {
-    assert!(rules().any(|rule| rule.id == ABOUT_THE_MOMENT));
 }
 
 fn samples(folder: &str) -> Vec<PathBuf> {

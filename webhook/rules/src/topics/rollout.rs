@@ -18,6 +18,9 @@ pub const TOPIC: Topic = Topic {
     cases: CASES,
 };
 
+/// The id of the rule on what a write sets off now: it says nothing of an object that is there.
+pub const AFTER_PAST: &str = "rollout-after-past";
+
 const RULES: &[Rule] = &[
     Rule {
         id: "rollout-type-unsupported",
@@ -50,7 +53,7 @@ const RULES: &[Rule] = &[
         check: Check::ControlPlane(max_surge_zero_below_three),
     },
     Rule {
-        id: "rollout-after-past",
+        id: AFTER_PAST,
         summary: "a rollout time in the past starts a rollout now, or has no effect",
         operations: ON_WRITE,
         action: Action::Warn,

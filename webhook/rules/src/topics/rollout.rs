@@ -20,6 +20,9 @@ pub const TOPIC: Topic = Topic {
     cases: CASES,
 };
 
+/// The id of the rule on what a write sets off now: it says nothing of an object that is there.
+pub const AFTER_PAST: &str = "rollout-after-past";
+
 const RULES: &[Rule] = &[
     Rule {
         id: "rollout-type-unsupported",
@@ -55,7 +58,7 @@ const RULES: &[Rule] = &[
         cel: Cel::Faults(include_str!("cel/max-surge-zero-below-three.cel")),
     },
     Rule {
-        id: "rollout-after-past",
+        id: AFTER_PAST,
         summary: "a rollout time in the past starts a rollout now, or has no effect",
         operations: ON_WRITE,
         action: Action::Warn,

@@ -5,6 +5,7 @@
 
 mod cluster_rules;
 mod configuration;
+mod converted;
 mod documents;
 mod fleet;
 mod flows;

@@ -6,6 +6,7 @@
 mod cluster_rules;
 mod cluster_view;
 mod configuration;
+mod converted;
 mod documents;
 mod fleet;
 mod flows;

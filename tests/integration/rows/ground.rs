@@ -10,6 +10,7 @@ use kcp_rules::Configuration;
 use kcp_rules::case::{Base, Case, V1BETA2, Write};
 use kcp_rules::topics::TOPICS;
 use kcp_tests::addresses::free_port;
+use kcp_tests::cluster_api::FEATURE_GATES;
 use kcp_tests::cluster_api_alone::ClusterApiAlone;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::pki::Subject;
@@ -30,10 +31,6 @@ pub(super) const JUDGED_BY: &str = "test.kubectl-kcp.dev/judged-by";
 
 /// An API server sees a changed webhook configuration within a second or two.
 pub(super) const REGISTRATION: Duration = Duration::from_secs(30);
-
-/// Cluster API's gates that rows need; one that is closed denies what our rules do not.
-const FEATURE_GATES: &str =
-    "--feature-gates=ClusterTopology=true,KubeadmBootstrapFormatIgnition=true,MachineTaintPropagation=true";
 
 /// The API server and everything that answers for it.
 pub(super) struct Ground {

@@ -24,6 +24,10 @@ use crate::assets::Assets;
 /// What `clusterctl init` puts on all that it installs; `clusterctl move` moves objects of no other definitions.
 pub(crate) const CLUSTERCTL_LABEL: &str = "clusterctl.cluster.x-k8s.io";
 
+/// The managers' flag that opens the gates without which some fields of control planes may not be set.
+pub const FEATURE_GATES: &str =
+    "--feature-gates=ClusterTopology=true,KubeadmBootstrapFormatIgnition=true,MachineTaintPropagation=true";
+
 /// One of Cluster API's three parts, called a provider there.
 struct Provider {
     /// Names processes and logs.

@@ -27,7 +27,7 @@ mod update;
 
 use std::thread;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, anyhow, ensure};
 use jiff::Timestamp;
 use kcp_rules::Configuration;
 use tokio::sync::oneshot;
@@ -83,6 +83,10 @@ pub async fn run(arguments: LintArguments, session: &Session) -> anyhow::Result<
         session
             .terminal
             .error(&anyhow::Error::msg(unread.sentence()), None);
+    }
+    if report.is_empty() {
+        let error = anyhow!("no object to judge in {}", report.files());
+        session.terminal.error(&error, None);
     }
     session.terminal.print(&match output {
         LintOutput::Text => report.text(),

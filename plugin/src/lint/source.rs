@@ -80,14 +80,16 @@ fn search(folder: &Path, recursive: bool, found: &mut Vec<PathBuf>) -> Result<()
             if recursive {
                 search(&path, recursive, found)?;
             }
-        } else if path
-            .extension()
-            .is_some_and(|extension| EXTENSIONS.iter().any(|known| extension == *known))
-        {
+        } else if is_manifest(&path) && !path.is_dir() {
             found.push(path);
         }
     }
     Ok(())
+}
+
+fn is_manifest(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|extension| EXTENSIONS.iter().any(|known| extension == *known))
 }
 
 /// A file's content.
@@ -138,7 +140,11 @@ pub(super) struct ConfigurationFileError {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, io, path::Path};
+    use std::{
+        fs,
+        io::{self, Read as _},
+        path::Path,
+    };
 
     use super::{MAX_BYTES, SourceError, content, files, read};
 
@@ -166,6 +172,25 @@ mod tests {
     }
 
     #[test]
+    #[cfg(unix)]
+    fn a_link_to_a_folder_is_no_manifest() {
+        use std::os::unix::fs::symlink;
+
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        fs::create_dir(root.join("deep")).unwrap();
+        fs::write(root.join("a.yaml"), "").unwrap();
+        symlink("deep", root.join("folder.yaml")).unwrap();
+        symlink("a.yaml", root.join("linked.yaml")).unwrap();
+        symlink("nowhere", root.join("lost.yaml")).unwrap();
+        // One that leads nowhere is left to say so when it is read.
+        let expected = ["a.yaml", "linked.yaml", "lost.yaml"].map(|name| root.join(name));
+        for recursive in [false, true] {
+            assert_eq!(files(root, recursive).unwrap(), expected);
+        }
+    }
+
+    #[test]
     fn an_absent_file_is_named() {
         let named = Path::new("no/such/file.yaml");
         assert_eq!(files(named, false).unwrap(), [named]);
@@ -184,6 +209,4 @@ mod tests {
         );
         assert!(content(io::repeat(b' ')).unwrap().is_none());
     }
-
-    use std::io::Read as _;
 }

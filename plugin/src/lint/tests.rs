@@ -151,6 +151,16 @@ fn nothing_judged_is_said() {
 }
 
 #[test]
+fn no_object_at_all_leaves_the_verdict_open() {
+    for text in ["", "# nothing\n---\n"] {
+        let report = lint_yaml(text);
+        assert_eq!(report.verdict(), Verdict::Undecided, "{text:?}");
+        assert_eq!(report.text(), "nothing judged: no object in 1 file\n", "{text:?}");
+    }
+    assert_eq!(fleet([]).verdict(), Verdict::Met);
+}
+
+#[test]
 fn a_missing_file_leaves_the_verdict_open_and_the_others_judged() {
     let report = lint(vec![
         document("cluster-pool-inventory-pool.yaml"),
@@ -340,6 +350,12 @@ fn an_old_object_that_cannot_be_compared_is_said() {
                 ("replicas-even".to_owned(), "spec.replicas".to_owned())
             ]
         );
+        assert_eq!(report.verdict(), Verdict::Undecided);
+
+        let report = lint_update(Some(&old), &control_plane(3));
+        assert_eq!(report.verdict(), Verdict::Undecided);
+        let summary = "1 object in 1 file: 1 judged, 0 skipped; 0 denials, 1 warning; 1 change not judged";
+        assert_eq!(report.text().lines().last(), Some(summary));
     }
 }
 

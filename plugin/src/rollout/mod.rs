@@ -16,7 +16,7 @@ use kcp_rules::view::View;
 
 use crate::{
     control_plane::{ControlPlane, Reader},
-    edit::{Edit, Outcome},
+    edit::{Edit, Edited, Outcome},
     follow::{Goal, Standing, follow},
     judgement::Surroundings,
     session::Session,
@@ -65,7 +65,12 @@ async fn start(
         let api_version = &reader.control_planes.api_version;
         Ok(decide(text, control_plane, api_version, surroundings)?)
     };
-    let (_, outcome) = edit.make(reader, &session.terminal, judge).await?;
+    let Edited {
+        warnings, outcome, ..
+    } = edit.make(reader, &session.terminal, judge).await?;
+    for warning in &warnings {
+        session.terminal.warning(warning);
+    }
     let (text, verdict) = match outcome {
         Outcome::Made | Outcome::Unchanged => (screen::started(name, *dry_run), Verdict::Met),
         Outcome::Refused(why) => (screen::refused(name, "kubectl kcp", &why), Verdict::Negative),

@@ -17,7 +17,7 @@ use kcp_rules::view::View;
 use crate::{
     cluster::Error,
     control_plane::{ControlPlane, Reader},
-    edit::{Decision, Edit, Outcome},
+    edit::{Decision, Edit, Edited, Outcome},
     follow::{Goal, follow},
     judgement::Surroundings,
     session::Session,
@@ -75,7 +75,14 @@ async fn scale(
     let judge = async |text: &str, control_plane: &ControlPlane| {
         judge(reader, text, control_plane, *replicas, field_manager).await
     };
-    let (before, outcome) = edit.make(reader, &session.terminal, judge).await?;
+    let Edited {
+        before,
+        warnings,
+        outcome,
+    } = edit.make(reader, &session.terminal, judge).await?;
+    for warning in &warnings {
+        session.terminal.warning(warning);
+    }
     let from = before.desired_replicas;
     let (text, verdict) = match outcome {
         Outcome::Unchanged => (screen::unchanged(name, *replicas), Verdict::Met),

@@ -83,6 +83,11 @@ impl Terminal {
         self.stderr(&escape(text));
     }
 
+    /// Writes a line to stderr on what the result leaves open, or on what comes of it.
+    pub fn warning(&self, text: &str) {
+        self.note(&format!("warning: {text}"));
+    }
+
     fn stderr(&self, line: &str) {
         self.around_spinner(|| {
             // When stderr is gone there is nobody left to tell.

@@ -34,7 +34,7 @@ use tokio::sync::oneshot;
 
 pub use arguments::LintArguments;
 
-use crate::{session::Session, verdict::Verdict};
+use crate::{configuration, session::Session, verdict::Verdict};
 use arguments::LintOutput;
 use given::Given;
 use report::{Place, Report};
@@ -50,7 +50,7 @@ const NAMESPACE: &str = "default";
 pub async fn run(arguments: LintArguments, session: &Session) -> anyhow::Result<Verdict> {
     let configuration = arguments.configuration.as_deref();
     let configuration = configuration
-        .map(source::configuration)
+        .map(configuration::read)
         .transpose()?
         .unwrap_or_default();
     let output = arguments.output;

@@ -20,8 +20,8 @@ const ATTEMPTS: usize = 5;
 pub enum Decision {
     /// Nothing: it is as wanted.
     Unchanged,
-    /// Nothing: it is not allowed, and why, a line each.
-    Refused(Vec<String>),
+    /// Nothing: it is not allowed.
+    Refused(Refusal),
     /// Write.
     Write {
         /// The fields of the spec that are set.
@@ -33,13 +33,43 @@ pub enum Decision {
     },
 }
 
+/// Why a change is not sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// A line each.
+    pub why: Vec<String>,
+    /// Whether a rule is among what refuses: a configuration can have it do something else.
+    pub by_rules: bool,
+}
+
+impl Refusal {
+    /// Who refuses, given whether the server's configuration is known.
+    pub const fn by(&self, is_configured: bool) -> &'static str {
+        match (self.by_rules, is_configured) {
+            (true, false) => "the rules, judged by the default configuration",
+            (true, true) => "the rules",
+            (false, _) => "kubectl kcp",
+        }
+    }
+
+    /// What to try next, given whether the server's configuration is known.
+    pub const fn hint(&self, is_configured: bool) -> Option<&'static str> {
+        match (self.by_rules, is_configured) {
+            (true, false) => {
+                Some("if the server is configured otherwise, name its file with --configuration")
+            }
+            _ => None,
+        }
+    }
+}
+
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It was as wanted.
     Unchanged,
-    /// Not sent, and why, a line each.
-    Refused(Vec<String>),
+    /// Not sent.
+    Refused(Refusal),
     /// Refused by the server or a webhook, and why, a line each.
     Rejected(Vec<String>),
     /// It was made, or would be if this were no dry run.
@@ -94,7 +124,7 @@ impl Edit<'_> {
             };
             let (spec, subresource, warnings) = match decision {
                 Decision::Unchanged => return Ok(edited(Outcome::Unchanged, Vec::new())),
-                Decision::Refused(why) => return Ok(edited(Outcome::Refused(why), Vec::new())),
+                Decision::Refused(refusal) => return Ok(edited(Outcome::Refused(refusal), Vec::new())),
                 Decision::Write {
                     spec,
                     subresource,
@@ -200,7 +230,7 @@ mod tests {
     use kcp_rules::case::{Base, V1BETA2};
     use serde_json::json;
 
-    use super::{Decision, Edit, Edited, Fate, Outcome, fate};
+    use super::{Decision, Edit, Edited, Fate, Outcome, Refusal, fate};
     use crate::{
         arguments::global::ColorWhen,
         cluster::{Connection, canned::failure},
@@ -244,6 +274,29 @@ mod tests {
             })
         };
         edit.make(&reader, &Terminal::new(ColorWhen::Never), decide).await
+    }
+
+    #[test]
+    fn a_refusal_says_whose_rules_it_is_by() {
+        let hint = "if the server is configured otherwise, name its file with --configuration";
+        for (by_rules, is_configured, by, expected) in [
+            (
+                true,
+                false,
+                "the rules, judged by the default configuration",
+                Some(hint),
+            ),
+            (true, true, "the rules", None),
+            (false, false, "kubectl kcp", None),
+            (false, true, "kubectl kcp", None),
+        ] {
+            let refusal = Refusal {
+                why: Vec::new(),
+                by_rules,
+            };
+            assert_eq!(refusal.by(is_configured), by);
+            assert_eq!(refusal.hint(is_configured), expected);
+        }
     }
 
     #[test]

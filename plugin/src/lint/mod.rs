@@ -33,9 +33,8 @@ use kcp_rules::Configuration;
 use tokio::sync::oneshot;
 
 pub use arguments::LintArguments;
-pub(crate) use source::configuration;
 
-use crate::{session::Session, verdict::Verdict};
+use crate::{configuration, session::Session, verdict::Verdict};
 use arguments::LintOutput;
 use given::Given;
 use report::{Place, Report};
@@ -51,7 +50,7 @@ const NAMESPACE: &str = "default";
 pub async fn run(arguments: LintArguments, session: &Session) -> anyhow::Result<Verdict> {
     let configuration = arguments.configuration.as_deref();
     let configuration = configuration
-        .map(source::configuration)
+        .map(configuration::read)
         .transpose()?
         .unwrap_or_default();
     let output = arguments.output;

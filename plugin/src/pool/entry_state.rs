@@ -133,13 +133,13 @@ impl EntryState {
 
 /// `pool d/p has no free entry of 3: held: a by x, b by y; missing: c`.
 pub(super) fn none_free(pool: &PoolName, entries: &[EntryState]) -> String {
+    type Is = fn(&Standing) -> bool;
     let mut text = format!(
         "pool {}/{} has no free entry of {}: ",
         pool.namespace,
         pool.name,
         entries.len()
     );
-    type Is = fn(&Standing) -> bool;
     let groups: [(Is, &str); 4] = [
         (|standing| matches!(standing, Standing::Held { .. }), "held"),
         (

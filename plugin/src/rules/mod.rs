@@ -14,7 +14,7 @@ use kcp_rules::topics::{rules, similar};
 
 pub use arguments::RulesArguments;
 
-use crate::{lint, session::Session, verdict::Verdict};
+use crate::{configuration, session::Session, verdict::Verdict};
 use arguments::{ExplainArguments, ExportArguments, ExportFormat, RulesCommand, RulesOutput};
 
 /// Runs `rules`.
@@ -48,7 +48,7 @@ fn explained(arguments: &ExplainArguments) -> anyhow::Result<String> {
 fn exported(arguments: &ExportArguments) -> anyhow::Result<String> {
     let configuration = arguments.configuration.as_deref();
     let configuration = configuration
-        .map(lint::configuration)
+        .map(configuration::read)
         .transpose()?
         .unwrap_or_default();
     match arguments.format {

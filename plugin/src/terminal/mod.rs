@@ -74,8 +74,13 @@ impl Terminal {
             escape(&format!("{error:#}"))
         ));
         if let Some(hint) = hint {
-            self.stderr(&format!("{} {}", "hint:".cyan().bold(), escape(hint)));
+            self.hint(hint);
         }
+    }
+
+    /// Writes what to try next to stderr.
+    pub fn hint(&self, text: &str) {
+        self.stderr(&format!("{} {}", "hint:".cyan().bold(), escape(text)));
     }
 
     /// Writes a line to stderr: a remark that is not part of the result.

@@ -219,15 +219,15 @@ const COPIED: &str = "request.operation == 'CREATE' \
 
 fn validation(rule: &Rule, action: Action) -> Value {
     let (id, variable) = (rule.id, variable(rule));
-    let mut passes = format!("variables.{variable}.size() == 0");
+    let mut passes = vec![format!("variables.{variable}.size() == 0")];
     if rule.scope == Scope::Object && action == Action::Deny {
-        passes += " || variables.copied";
+        passes.push("variables.copied".to_owned());
     }
     if rule.overridable {
-        passes += &format!(" || '{id}' in variables.overridden");
+        passes.push(format!("'{id}' in variables.overridden"));
     }
     json!({
-        "expression": passes,
+        "expression": passes.join(" || "),
         "messageExpression":
             format!("variables.{variable}.map(it, it.field + ': ' + it.fault + ' ({id})').join('; ')"),
         // For when the other is longer than an API server takes.

@@ -98,9 +98,11 @@ const FORMER_DEFAULTS: &[(&str, &str, &str)] = &[
     ("rolloutStrategy", "type", "RollingUpdate"),
 ];
 
-/// Fields of v1beta1 that v1beta2 does not have, by parent and name: where v1beta2 is stored, the old object never has
-/// them (Cluster API, `webhooks/conversion`). Parents are those of `spec.kubeadmConfigSpec` on its own, and in a template.
+/// Fields that a server does not give back as they were written, by parent and name. Those of v1beta1 that v1beta2 does
+/// not have: where v1beta2 is stored, the old object never has them (Cluster API, `webhooks/conversion`). And a quantity,
+/// which has many spellings. Parents are those of `spec.kubeadmConfigSpec` on its own, and in a template.
 const FORGOTTEN: &[(&str, &str)] = &[
+    ("resourceFieldRef", "divisor"),
     ("", "useExperimentalRetryJoin"),
     ("kubeadmConfigSpec", "useExperimentalRetryJoin"),
     ("clusterConfiguration", "networking"),

@@ -10,6 +10,7 @@ mod fleet;
 mod flows;
 mod leftovers;
 mod lint;
+mod load;
 mod management_cluster;
 mod objects;
 mod plugin;

@@ -1,4 +1,5 @@
-//! A `ConfigMap` as a kubelet mounts it: each file is a link into `..data`, which is a link that is replaced at once.
+//! A `ConfigMap` or `Secret` as a kubelet mounts it: each file is a link into `..data`, which is a link that is replaced
+//! at once.
 //!
 //! As `pkg/volume/util/atomic_writer.go` of Kubernetes does it.
 
@@ -11,35 +12,44 @@ use anyhow::{Context as _, Result};
 const DATA: &str = "..data";
 const NEW_DATA: &str = "..data_tmp";
 
-/// A mounted `ConfigMap`.
+/// A mounted `ConfigMap` or `Secret`.
 #[derive(Debug)]
-pub struct ConfigMapVolume {
+pub struct Volume {
     folder: PathBuf,
 }
 
-impl ConfigMapVolume {
-    pub(super) const fn at(folder: PathBuf) -> Self {
+impl Volume {
+    pub(crate) const fn at(folder: PathBuf) -> Self {
         Self { folder }
     }
 
-    /// Replaces the content of the `ConfigMap`, which has this one key.
-    pub fn replace(&self, key: &str, value: &str) -> Result<()> {
-        self.try_replace(key, value)
+    /// Where the file of a key is.
+    pub(crate) fn file(&self, key: &str) -> PathBuf {
+        self.folder.join(key)
+    }
+
+    /// Replaces the content, which is of the same keys each time.
+    pub fn replace(&self, entries: &[(&str, &str)]) -> Result<()> {
+        self.try_replace(entries)
             .with_context(|| format!("replacing the content of {}", self.folder.display()))
     }
 
-    fn try_replace(&self, key: &str, value: &str) -> Result<()> {
+    fn try_replace(&self, entries: &[(&str, &str)]) -> Result<()> {
         let old = fs::read_link(self.folder.join(DATA)).ok();
         let new = format!("..{}", jiff::Timestamp::now().strftime("%Y_%m_%d_%H_%M_%S.%N"));
         let content = self.folder.join(&new);
         fs::create_dir_all(&content)?;
-        fs::write(content.join(key), value)?;
+        for (key, value) in entries {
+            fs::write(content.join(key), value)?;
+        }
         symlink(&new, self.folder.join(NEW_DATA))?;
         fs::rename(self.folder.join(NEW_DATA), self.folder.join(DATA))?;
         if let Some(old) = old {
             fs::remove_dir_all(self.folder.join(old))?;
         } else {
-            symlink(PathBuf::from(DATA).join(key), self.folder.join(key))?;
+            for (key, _) in entries {
+                symlink(PathBuf::from(DATA).join(key), self.file(key))?;
+            }
         }
         Ok(())
     }
@@ -49,19 +59,22 @@ impl ConfigMapVolume {
 mod tests {
     use std::fs;
 
-    use super::ConfigMapVolume;
+    use super::Volume;
 
     #[test]
-    fn replaces_what_the_link_of_the_key_leads_to() {
-        let folder = std::env::temp_dir().join(format!("kcp-config-map-{:x}", crate::run::random()));
-        let volume = ConfigMapVolume::at(folder.clone());
-        let key = folder.join("key.yaml");
+    fn replaces_what_the_links_of_the_keys_lead_to() {
+        let folder = std::env::temp_dir().join(format!("kcp-volume-{:x}", crate::run::random()));
+        let volume = Volume::at(folder.clone());
         for value in ["first", "second"] {
-            volume.replace("key.yaml", value).unwrap();
-            assert_eq!(fs::read_to_string(&key).unwrap(), value);
-            assert_eq!(fs::read_link(&key).unwrap().to_str(), Some("..data/key.yaml"));
-            // The link of the key, the link of the data, and the data.
-            assert_eq!(fs::read_dir(&folder).unwrap().count(), 3);
+            volume.replace(&[("a", value), ("b", "same")]).unwrap();
+            assert_eq!(fs::read_to_string(volume.file("a")).unwrap(), value);
+            assert_eq!(fs::read_to_string(volume.file("b")).unwrap(), "same");
+            assert_eq!(
+                fs::read_link(volume.file("a")).unwrap().to_str(),
+                Some("..data/a")
+            );
+            // The links of the keys, the link of the data, and the data.
+            assert_eq!(fs::read_dir(&folder).unwrap().count(), 4);
         }
         fs::remove_dir_all(folder).unwrap();
     }

@@ -18,3 +18,4 @@ mod remediation;
 mod rows;
 mod samples;
 mod shared;
+mod unasked;

@@ -120,11 +120,21 @@ impl Process {
 
     /// Pulls the plug: the program gets no chance to say goodbye.
     pub async fn kill(&mut self) -> Result<()> {
-        if let Some(lifeline) = &mut self.lifeline {
-            // A program that ended by itself has closed the pipe, and there is nothing left to kill.
-            let _ = lifeline.write_all(b"KILL\n").await;
-        }
+        self.tell(b"KILL\n").await;
         self.wait().await.map(drop)
+    }
+
+    /// Asks the program to end, and waits for as long as it takes: how it ended.
+    pub async fn terminate(&mut self) -> Result<String> {
+        self.tell(b"TERM\n").await;
+        self.wait().await
+    }
+
+    async fn tell(&mut self, line: &[u8]) {
+        if let Some(lifeline) = &mut self.lifeline {
+            // A program that ended by itself has closed the pipe, and there is nothing left to signal.
+            let _ = lifeline.write_all(line).await;
+        }
     }
 
     /// Asks the program to end and waits until it and its children have; see `supervise` for how long.

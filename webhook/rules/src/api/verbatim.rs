@@ -2,7 +2,7 @@
 
 use std::{fmt, ops::Deref};
 
-use serde::{Deserialize, Deserializer, de::Error};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, value::RawValue};
 
 /// A value with the text that it was decoded from. Two are equal when their texts mean the same: see
@@ -81,7 +81,7 @@ impl<T: fmt::Debug> fmt::Debug for Verbatim<'_, T> {
 impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for Verbatim<'a, T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = <&'de RawValue>::deserialize(deserializer)?.get();
-        let value = super::decode(text).map_err(D::Error::custom)?;
+        let value = super::decode(text).map_err(|error| error.within())?;
         Ok(Self { text, value })
     }
 }

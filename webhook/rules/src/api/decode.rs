@@ -21,10 +21,11 @@ impl DecodeError {
     fn new(field: String, error: &serde_json::Error) -> Self {
         let fault = fault(error);
         if let Some((within, fault)) = Nested::parts(&fault) {
-            return Self {
-                field: join(&field, within),
+            let within = Self {
+                field: within.to_owned(),
                 fault: fault.to_owned(),
             };
+            return within.below(&field);
         }
         // The decoder names a missing field in its message, and only the parent in its path.
         let missing = fault
@@ -39,6 +40,14 @@ impl DecodeError {
                 field: join(&field, missing),
                 fault: Self::MISSING.to_owned(),
             },
+        }
+    }
+
+    /// The same of a document that is a part of another: what stands at `field`.
+    pub(super) fn below(self, field: &str) -> Self {
+        Self {
+            field: join(field, &self.field),
+            fault: self.fault,
         }
     }
 

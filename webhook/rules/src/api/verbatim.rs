@@ -1,17 +1,27 @@
 //! A value together with the JSON text that it was decoded from, to compare the fields that nobody reads, too.
 
-use std::{fmt, ops::Deref};
+use std::{fmt, ops::Deref, sync::Arc};
 
 use jiff::SignedDuration;
-use serde::{Deserialize, Deserializer, de::Error};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, value::RawValue};
+
+use super::{DecodeError, decode};
 
 /// A value with the text that it was decoded from. Two are equal when their texts mean the same: see
 /// [`Verbatim::differences`].
-#[derive(Clone)]
 pub struct Verbatim<'a, T> {
     text: &'a str,
-    value: T,
+    value: Arc<T>,
+}
+
+impl<T> Clone for Verbatim<'_, T> {
+    fn clone(&self) -> Self {
+        Self {
+            text: self.text,
+            value: self.value.clone(),
+        }
+    }
 }
 
 /// How two values differ.
@@ -35,6 +45,20 @@ impl<'a, T> Verbatim<'a, T> {
             }
         }
         Differences(found)
+    }
+}
+
+impl<'a, T: Deserialize<'a>> Verbatim<'a, T> {
+    /// Decodes a value, unless it is the other's text.
+    pub(super) fn decode_beside(other: Option<&Self>, text: &'a RawValue) -> Result<Self, DecodeError> {
+        let text = text.get();
+        match other {
+            Some(other) if other.text == text => Ok(other.clone()),
+            _ => Ok(Self {
+                text,
+                value: Arc::new(decode(text)?),
+            }),
+        }
     }
 }
 
@@ -82,8 +106,11 @@ impl<T: fmt::Debug> fmt::Debug for Verbatim<'_, T> {
 impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for Verbatim<'a, T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = <&'de RawValue>::deserialize(deserializer)?.get();
-        let value = super::decode(text).map_err(D::Error::custom)?;
-        Ok(Self { text, value })
+        let value = decode(text).map_err(|error| error.within())?;
+        Ok(Self {
+            text,
+            value: Arc::new(value),
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::entry_state::{EntryState, Name, PoolName, none_free};
-use crate::document::API_VERSION;
+use crate::{cluster::Error, document::API_VERSION};
 
 /// The result of `pool lease`, as `-o json` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -28,6 +28,9 @@ pub(super) struct PoolLease {
     /// How things stand with each entry, when none is free.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     entries: Vec<EntryState>,
+    /// What was not looked at, a sentence each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
 }
 
 /// Why there is no lease.
@@ -105,7 +108,22 @@ impl PoolLease {
             reason: None,
             message: None,
             entries: Vec::new(),
+            warnings: Vec::new(),
         }
+    }
+
+    /// The same, leased without knowing of the clusters that were made before: with why they could not be read.
+    pub(super) fn without_deployments(mut self, why: &Error) -> Self {
+        if let Some(Name { name }) = &self.customization {
+            let question = format!("whether a cluster already uses {name}");
+            self.warnings.push(not_looked_at(&question, why));
+        }
+        self
+    }
+
+    /// What was not looked at.
+    pub(super) fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// `RESOURCE/NAME` of the leased customization.
@@ -174,6 +192,11 @@ impl PoolRelease {
             text + &resource_name(name) + " released\n"
         })
     }
+}
+
+fn not_looked_at(question: &str, why: &Error) -> String {
+    let hint = why.hint().map_or(String::new(), |hint| format!("; {hint}"));
+    format!("{why}: {question} was not looked at{hint}")
 }
 
 fn resource_name(Name { name }: &Name) -> String {

@@ -52,6 +52,9 @@ async fn run_lease(arguments: LeaseArguments, session: &Session) -> anyhow::Resu
         connection.namespace
     ));
     let result = take(&store, &connection.namespace, pool, cluster_deployment).await?;
+    for warning in result.warnings() {
+        session.terminal.warning(warning);
+    }
     match (arguments.output, result.sentence()) {
         (Some(LeaseOutput::Json), _) => {
             session.terminal.print(&text(&result)?)?;
@@ -80,7 +83,11 @@ async fn take(
     cluster_deployment: &str,
 ) -> anyhow::Result<PoolLease> {
     let pool = store.pool(pool_name).await?;
-    let deployments = store.deployments().await?;
+    let deployments = match store.deployments().await {
+        // Clusters are in namespaces of their own, and a lessee may have rights in the pool's alone.
+        Err(error @ Error::Forbidden { .. }) => Err(error),
+        deployments => Ok(deployments?),
+    };
     let name = PoolName {
         namespace: namespace.to_owned(),
         name: pool_name.to_owned(),
@@ -89,35 +96,37 @@ async fn take(
         pool: pool_name,
         cluster_deployment,
     };
-    if let Some((reason, message)) = obstacle(store, &pool, deployments.as_ref(), holder).await? {
+    if let Some((reason, message)) = obstacle(store, &pool, deployments.as_ref().ok(), holder).await? {
         return Ok(PoolLease::refused(name, cluster_deployment, reason, message));
     }
-    let references = deployments.as_ref().map(Deployments::by_customization);
-    Ok(
-        match lease::lease(store, &pool.inventory(), references.as_ref(), holder).await? {
-            Outcome::Leased {
-                customization,
-                already,
-            } => PoolLease::leased(name, cluster_deployment, &customization, already),
-            Outcome::Exhausted(standings) => {
-                let entries = standings
-                    .into_iter()
-                    .map(|(name, standing)| EntryState::new(name, standing));
-                PoolLease::exhausted(name, cluster_deployment, entries.collect())
-            }
-            Outcome::Bound {
-                customization,
-                standing,
-            } => {
-                let state = EntryState::new(customization, standing);
-                let message = format!(
-                    "ClusterDeployment {cluster_deployment} was made with {}, and gets no other",
-                    state.described(pool_name)
-                );
-                PoolLease::refused(name, cluster_deployment, Reason::Blocked, message)
-            }
-        },
-    )
+    let references = deployments.as_ref().ok().map(Deployments::by_customization);
+    let lease = match lease::lease(store, &pool.inventory(), references.as_ref(), holder).await? {
+        Outcome::Leased {
+            customization,
+            already,
+        } => PoolLease::leased(name, cluster_deployment, &customization, already),
+        Outcome::Exhausted(standings) => {
+            let entries = standings
+                .into_iter()
+                .map(|(name, standing)| EntryState::new(name, standing));
+            PoolLease::exhausted(name, cluster_deployment, entries.collect())
+        }
+        Outcome::Bound {
+            customization,
+            standing,
+        } => {
+            let state = EntryState::new(customization, standing);
+            let message = format!(
+                "ClusterDeployment {cluster_deployment} was made with {}, and gets no other",
+                state.described(pool_name)
+            );
+            PoolLease::refused(name, cluster_deployment, Reason::Blocked, message)
+        }
+    };
+    Ok(match deployments {
+        Ok(_) => lease,
+        Err(why) => lease.without_deployments(&why),
+    })
 }
 
 /// What keeps a lease from being taken at all.
@@ -186,3 +195,6 @@ async fn run_release(arguments: ReleaseArguments, session: &Session) -> anyhow::
     })?;
     Ok(Verdict::Met)
 }
+
+#[cfg(test)]
+mod tests;

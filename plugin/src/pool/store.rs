@@ -146,15 +146,15 @@ impl<'c> Store<'c> {
             .map_err(of_hive)
     }
 
-    /// The clusters that were made for pools of this namespace; none when we may not know.
-    pub(super) async fn deployments(&self) -> Result<Option<Deployments>, Error> {
+    /// The clusters that were made for pools of this namespace. Where there is no such kind, none were.
+    pub(super) async fn deployments(&self) -> Result<Deployments, Error> {
         match self
             .connection
             .list::<WireDeployment>(&CLUSTER_DEPLOYMENT.at("v1"), None, None)
             .await
         {
-            Ok(deployments) => Ok(Some(Deployments::of(&self.connection.namespace, deployments))),
-            Err(Error::Forbidden { .. } | Error::NotServed { .. }) => Ok(None),
+            Ok(deployments) => Ok(Deployments::of(&self.connection.namespace, deployments)),
+            Err(Error::NotServed { .. }) => Ok(Deployments::default()),
             Err(error) => Err(error),
         }
     }

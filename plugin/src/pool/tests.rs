@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{store::Store, take};
+use super::{give_back, store::Store, take};
 use crate::cluster::{Connection, canned::failure};
 
 const PATH: &str = "/apis/hive.openshift.io/v1";
@@ -19,7 +19,9 @@ fn connection(entry_status: &Value, deployments: &(u16, Value)) -> Connection {
                 let spec = json!({"inventory": [{"name": "a"}]});
                 (200, json!({"metadata": {"name": "p"}, "spec": spec}))
             }
-            (&Method::GET, "/clusterdeployments") => deployments.clone(),
+            (&Method::GET, "/clusterdeployments" | "/namespaces/us/clusterdeployments/us") => {
+                deployments.clone()
+            }
             (&Method::GET, "/namespaces/d/clusterdeploymentcustomizations") => {
                 (200, json!({"items": [entry]}))
             }
@@ -84,4 +86,75 @@ fn a_lease_goes_by_the_clusters_there_are() {
     let used = lease(&made_with_a(&json!({"name": "them", "namespace": "them"})));
     assert_eq!(used["reason"], "exhausted");
     assert_eq!(used["entries"][0]["state"], "referenced");
+}
+
+/// What `us` gives back of `a`, which it holds, by what is known of clusters.
+fn release(deployments: &(u16, Value)) -> Value {
+    run(async || {
+        let connection = connection(
+            &json!({"clusterDeploymentRef": {"name": "us"}, "clusterPoolRef": {"name": "p"}}),
+            deployments,
+        );
+        let store = Store::new(&connection, "kubectl-kcp");
+        serde_json::to_value(give_back(&store, "d", "p", "us").await.unwrap()).unwrap()
+    })
+}
+
+#[test]
+fn what_a_cluster_is_made_with_is_not_given_back() {
+    let finalizers = json!(["hive.openshift.io/deprovision"]);
+    let deleted = "2026-11-21T05:00:00Z";
+    let alive = json!({"name": "us", "namespace": "n", "finalizers": finalizers});
+    let mut deprovisioning = alive.clone();
+    deprovisioning["deletionTimestamp"] = json!(deleted);
+    for (metadata, message) in [
+        (
+            alive,
+            "ClusterDeployment us was made with a and is there; delete it first: \
+             kubectl delete clusterdeployments.hive.openshift.io us -n n",
+        ),
+        (
+            deprovisioning,
+            "ClusterDeployment us was made with a and is being taken down; Hive gives it back when that is done: \
+             kubectl wait --for=delete --timeout=1h clusterdeployments.hive.openshift.io/us -n n",
+        ),
+    ] {
+        let release = release(&made_with_a(&metadata));
+        assert_eq!(release["customizations"], json!([]));
+        assert_eq!(release["reason"], "blocked");
+        assert_eq!(release["message"], message);
+    }
+}
+
+#[test]
+fn what_no_cluster_needs_is_given_back() {
+    let over = json!({
+        "name": "us", "namespace": "us", "finalizers": ["other"], "deletionTimestamp": "2026-11-21T05:00:00Z",
+    });
+    let none = (200, json!({"items": []}));
+    let another = json!({"name": "them", "namespace": "them"});
+    for deployments in [none, made_with_a(&over), made_with_a(&another)] {
+        let release = release(&deployments);
+        assert_eq!(
+            release["customizations"],
+            json!([{"name": "a"}]),
+            "{deployments:?}"
+        );
+        assert_eq!(release.get("reason"), None, "{deployments:?}");
+        assert_eq!(release.get("warnings"), None, "{deployments:?}");
+    }
+}
+
+#[test]
+fn a_release_says_that_the_cluster_could_not_be_read() {
+    let release = release(&forbidden());
+    assert_eq!(release["customizations"], json!([{"name": "a"}]));
+    assert_eq!(
+        release["warnings"],
+        json!([
+            "cannot get clusterdeployments \"us\" in namespace \"us\": forbidden for user \"ci\": whether the cluster \
+             still uses a was not looked at; check with: kubectl auth can-i get clusterdeployments.hive.openshift.io \
+             -n us"
+        ])
+    );
 }

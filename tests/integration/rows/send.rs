@@ -11,10 +11,10 @@ use super::request::{Request, Verb, path_of};
 use super::seed::{Place, seed};
 use super::world;
 
-/// Sends a row in a namespace of its own.
-pub(super) async fn send(ground: &Ground, namespace: &str, row: Row<'_>) -> Result<Answered> {
+/// Sends a row to a place of its own.
+pub(super) async fn send(ground: &Ground, place: Place<'_>, row: Row<'_>) -> Result<Answered> {
     let case = row.case;
-    let place = Place::now_in(namespace);
+    let namespace = place.namespace;
     let mut world = world::of(&(case.view)(), namespace, row.base);
     ground.namespace(namespace, case, world.sees).await?;
     if row.base == Base::ClusterDeployment {
@@ -30,7 +30,7 @@ pub(super) async fn send(ground: &Ground, namespace: &str, row: Row<'_>) -> Resu
     let old = match row.old()? {
         Some(old) => match seed(ground, place.of(world.labelled(old))).await {
             Ok(stored) => Some(stored),
-            Err(refused) if case.answer == Some(Answer::Schema) => return refused.downcast(),
+            Err(refused) if matches!(case.answer, Some(Answer::Schema(_))) => return refused.downcast(),
             Err(refused) => return Err(refused.context("the object as it is")),
         },
         None => None,

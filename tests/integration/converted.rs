@@ -54,7 +54,7 @@ async fn refused_by_ours(management: &ManagementCluster) -> Result<Vec<String>> 
     let admission = cluster.install_ours().await?;
     admission
         .configuration()
-        .replace("configuration.yaml", OUR_GATES)?;
+        .replace(&[("configuration.yaml", OUR_GATES)])?;
     wait::until("the gates are open", RELOAD, async || {
         let dry_run = ["-n", NAMESPACE, "--dry-run=server"];
         let created = write(kubectl, "create", &control_planes()?, &dry_run).await?;

@@ -71,7 +71,7 @@ fn take(object: &mut Value, name: &str) -> Option<Value> {
 /// Where and when a row is sent. Rows live in `default` and at [`NOW`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'n> {
-    namespace: &'n str,
+    pub(super) namespace: &'n str,
     /// Since [`NOW`].
     seconds: i64,
 }
@@ -89,6 +89,23 @@ impl<'n> Place<'n> {
     pub(super) fn of(self, mut object: Value) -> Value {
         translate(&mut object, self.namespace, self.seconds);
         object
+    }
+
+    /// What was said of it here and now, as it is said of the row.
+    pub(super) fn back(self, told: &str) -> String {
+        let told = told
+            .replace(&format!("{}-", self.namespace), "")
+            .replace(self.namespace, "default");
+        let of_time = |character: char| character.is_ascii_digit() || "-:TZ".contains(character);
+        let words = told.split_inclusive(|character| !of_time(character));
+        words
+            .map(|word| {
+                let time = word.trim_end_matches(|character| !of_time(character) || character == ':');
+                let then = time.parse::<Timestamp>().ok();
+                let then = then.and_then(|then| then.checked_sub(self.seconds.seconds()).ok());
+                then.map_or_else(|| word.to_owned(), |then| word.replace(time, &then.to_string()))
+            })
+            .collect()
     }
 }
 

@@ -12,15 +12,15 @@ use super::request::{Request, Verb, path_of};
 use super::seed::{Place, seed};
 use super::world;
 
-/// Sends a row in a namespace of its own. `judge` says who judges it, given whether the row sees anything.
+/// Sends a row to a place of its own. `judge` says who judges it, given whether the row sees anything.
 pub(super) async fn send<'j>(
     client: &Client,
-    namespace: &str,
+    place: Place<'_>,
     row: Row<'_>,
     judge: impl FnOnce(bool) -> Result<&'j str>,
 ) -> Result<Answered> {
     let case = row.case;
-    let place = Place::now_in(namespace);
+    let namespace = place.namespace;
     let mut world = world::of(&(case.view)(), namespace, row.base);
     let judge = judge(world.sees)?;
     create_namespace(client, namespace, judge).await?;
@@ -35,7 +35,7 @@ pub(super) async fn send<'j>(
     let old = match row.old()? {
         Some(old) => match seed(client, place.of(world.labelled(old))).await {
             Ok(stored) => Some(stored),
-            Err(refused) if case.answer == Some(Answer::Schema) => return refused.downcast(),
+            Err(refused) if matches!(case.answer, Some(Answer::Schema(_))) => return refused.downcast(),
             Err(refused) => return Err(refused.context("the object as it is")),
         },
         None => None,

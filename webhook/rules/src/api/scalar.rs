@@ -204,12 +204,7 @@ mod tests {
 
     #[test]
     fn of_a_withheld_string_only_its_length_is_kept() {
-        for (text, bytes) in [
-            (r#""""#, 0),
-            (r#" "" "#, 0),
-            (r#"" ""#, 1),
-            (r#""\n\u00e9""#, 8),
-        ] {
+        for (text, bytes) in [(r#""""#, 0), (r#" "" "#, 0), (r#"" ""#, 1), (r#""\n\u00e9""#, 8)] {
             assert_eq!(decode::<Withheld>(text), Ok(Withheld { bytes }), "{text}");
         }
     }

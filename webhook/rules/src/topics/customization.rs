@@ -345,7 +345,7 @@ const CASES: &[Case] = &[
         r#"{"spec":{"installConfigPatches":[{"op":"replace","path":"metadata/name","value":"foo"}]}}"#,
         &[("patch-path-invalid", "spec.installConfigPatches[0].path")],
     )
-    .answered(Answer::Mutation),
+    .answered(Answer::Mutation(r#""/metadata/name""#)),
     Case::customization(
         "rejects_dotted_path",
         r#"{"spec":{"installConfigPatches":[{"op":"replace","path":"metadata.name","value":"foo"}]}}"#,

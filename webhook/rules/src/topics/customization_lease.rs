@@ -201,7 +201,13 @@ const CASES: &[Case] = &[
         r#"{"status":{"conditions":[{"lastProbeTime":"2020-11-05T14:49:26Z","status":false,"type":"Available"}]}}"#,
         PATCH,
         &[],
-    ).answered(Answer::Schema),
+    ).answered(Answer::Schema(&[
+        "status.conditions[0].lastProbeTime",
+        "status.conditions[0].lastTransitionTime",
+        "status.conditions[0].message",
+        "status.conditions[0].reason",
+        "status.conditions[0].status",
+    ])),
     Case::customization_delete("rejects_deletion_with_cluster", LEASED, IN_USE)
         .seeing(|| view(Some("us"), None, false)),
     Case::customization_delete(

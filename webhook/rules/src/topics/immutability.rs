@@ -312,7 +312,11 @@ const CASES: &[Case] = &[
         &[],
     )
     .of(V1BETA1)
-    .answered(Answer::Schema),
+    .answered(Answer::Schema(&[
+        "spec.kubeadmConfigSpec.clusterConfiguration.certificatesDir",
+        "spec.kubeadmConfigSpec.clusterConfiguration.clusterName",
+        "spec.kubeadmConfigSpec.clusterConfiguration.controlPlaneEndpoint",
+    ])),
     Case::update(
         "rejects_other_names_in_v1beta1",
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"clusterName":"a","kubernetesVersion":"v1.34.2"}}}}"#,

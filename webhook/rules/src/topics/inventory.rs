@@ -276,7 +276,7 @@ const CASES: &[Case] = &[
             ("inventory-name-empty", "spec.inventory[1].name"),
             ("inventory-duplicate", "spec.inventory[5].name"),
         ],
-    ).answered(Answer::Schema),
+    ).answered(Answer::Schema(&["spec.inventory.clusterDeploymentCustomizations"])),
     Case::pool(
         "rejects_an_object_without_entries",
         r#"{"spec":{"inventory":{"name":"a"}}}"#,

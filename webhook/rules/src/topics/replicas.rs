@@ -191,7 +191,7 @@ const CASES: &[Case] = &[
         r#"{"spec":{"replicas":null}}"#,
         &[("replicas-dropped", FIELD)],
     )
-    .answered(Answer::Mutation),
+    .answered(Answer::Mutation("3")),
     Case::update(
         "accepts_dropped_replicas_of_one",
         r#"{"spec":{"replicas":1}}"#,

@@ -198,8 +198,8 @@ const STALE: &str = r#"{"metadata":{"generation":5},"spec":{"replicas":3,"versio
 const PAUSED_ROLLING: &str = r#"{"metadata":{"generation":4,"annotations":{"cluster.x-k8s.io/paused":""}},
     "spec":{"replicas":3},"status":{"observedGeneration":4,"replicas":4,"upToDateReplicas":1}}"#;
 const ROLLING_V1BETA1: &str = r#"{"metadata":{"generation":4},"spec":{"replicas":3,"version":"v1.34.2"},
-    "status":{"observedGeneration":4,"replicas":3,"v1beta2":{"conditions":[{"type":"RollingOut","status":"True",
-    "reason":"RollingOut","message":"","lastTransitionTime":"2026-06-01T11:00:00Z"}]}}}"#;
+    "status":{"observedGeneration":4,"replicas":3,"updatedReplicas":3,"v1beta2":{"conditions":[{"type":"RollingOut",
+    "status":"True","reason":"RollingOut","message":"","lastTransitionTime":"2026-06-01T11:00:00Z"}]}}}"#;
 const FIVE: &str = r#"{"spec":{"replicas":5}}"#;
 const FIVE_UPGRADED: &str = r#"{"spec":{"replicas":5,"version":"v1.34.3"}}"#;
 

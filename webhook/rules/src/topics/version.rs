@@ -346,7 +346,7 @@ const CASES: &[Case] = &[
         r#"{"spec":{"version":"1.34.2"}}"#,
         &[("version-without-v", FIELD)],
     )
-    .answered(Answer::Mutation),
+    .answered(Answer::Mutation(r#""v1.34.2""#)),
     Case::update(
         "accepts_next_minor",
         OLD,

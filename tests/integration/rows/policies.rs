@@ -143,7 +143,7 @@ impl Ground {
             let answered = create.send(self.cluster.client()).await?;
             let found = denial(&answered).and_then(rule_of);
             ensure!(
-                found.as_deref() == denied_by && answered.is_success() == denied_by.is_none(),
+                found == denied_by && answered.is_success() == denied_by.is_none(),
                 "{annotation}: {answered:?}"
             );
         }

@@ -6,6 +6,7 @@
 mod cluster_rules;
 mod configuration;
 mod converted;
+mod deletion;
 mod documents;
 mod fleet;
 mod flows;

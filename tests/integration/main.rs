@@ -7,6 +7,7 @@ mod cluster_rules;
 mod cluster_view;
 mod configuration;
 mod converted;
+mod deletion;
 mod documents;
 mod fleet;
 mod flows;

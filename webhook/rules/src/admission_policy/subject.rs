@@ -6,7 +6,10 @@ use crate::{api::control_plane::Shape, change::Operation};
 pub(super) type Condition = (&'static str, &'static str);
 
 /// A controller must always be able to finish: what is being deleted passes.
-const NOT_BEING_DELETED: Condition = ("not-being-deleted", "!has(object.metadata.deletionTimestamp)");
+const NOT_BEING_DELETED: Condition = (
+    "not-being-deleted",
+    "request.operation == 'CREATE' || !has(oldObject.metadata.deletionTimestamp)",
+);
 const SPEC_CHANGES: Condition = (
     "spec-changes",
     "request.operation == 'CREATE' || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec",

@@ -54,6 +54,8 @@ where
         http1::Builder::new()
             // Ours tell a slow head from an idle connection; hyper's own has one deadline for both.
             .header_read_timeout(None)
+            // A client that has sent all that it will is still owed its answer.
+            .half_close(true)
             .max_buf_size(READ_BUFFER_BYTES)
             .serve_connection(TokioIo::new(timed), service)
     );

@@ -117,6 +117,15 @@ impl Process {
         self.wait().await.map(drop)
     }
 
+    /// Freezes the program: its ports accept connections, and nobody answers. It ends like any other.
+    pub async fn freeze(&mut self) -> Result<()> {
+        let lifeline = self.lifeline.as_mut().context("the program has ended")?;
+        lifeline
+            .write_all(b"STOP\n")
+            .await
+            .with_context(|| format!("freezing {}", self.name))
+    }
+
     /// Asks the program to end and waits until it and its children have; see `supervise` for how long.
     pub async fn stop(mut self) -> Result<()> {
         drop(self.lifeline.take());

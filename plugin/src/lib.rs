@@ -8,6 +8,7 @@
 //! - [`session`]: what every command is given: the global flags and the terminal
 //! - [`cluster`]: the connection to a management cluster, and what can go wrong with it
 //! - [`control_plane`]: control planes and their Machines as read from a cluster
+//! - [`workload`]: the workload cluster behind a control plane, and the way to its pods
 //! - [`judgement`]: the admission rules, put to a change before it is written
 //! - [`file`], [`configuration`]: files that the user names, and the server's configuration in one
 //! - [`edit`]: reading, judging and writing a control plane, anew when others have written in between
@@ -40,6 +41,7 @@ pub mod session;
 pub mod status;
 pub mod terminal;
 pub mod verdict;
+pub mod workload;
 
 use arguments::invocation;
 use command::{Arguments, Command};

@@ -9,6 +9,7 @@ mod configuration;
 mod converted;
 mod deletion;
 mod documents;
+mod etcd;
 mod fleet;
 mod flows;
 mod leftovers;

@@ -1,0 +1,227 @@
+//! One member, one stream: opening it, and the calls over it.
+
+mod stream;
+
+use std::future::Future;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tonic::transport::{self, Channel};
+use tonic::{Response, Status as Answered};
+use tower::service_fn;
+
+use self::stream::{Breakage, Watched};
+use crate::answer::{Alarm, Member, Members, Status};
+use crate::endpoint::Endpoint;
+use crate::error::{Call, Error, HandshakeError, Step};
+use crate::rpc::etcdserverpb as wire;
+use crate::rpc::etcdserverpb::cluster_client::ClusterClient;
+use crate::rpc::etcdserverpb::kv_client::KvClient;
+use crate::rpc::etcdserverpb::maintenance_client::MaintenanceClient;
+use crate::trust::Tls;
+
+/// The largest answer that is read: etcd's own limit of a request, 1.5 MiB, with room around it.
+const MAX_ANSWER_BYTES: usize = 2 * 1024 * 1024;
+
+/// The largest headers that are read, an error's message among them.
+const MAX_HEADER_BYTES: u32 = 16 * 1024;
+
+/// How long a member may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    /// For a stream.
+    pub dial: Duration,
+    /// For TLS and HTTP/2 over it.
+    pub handshake: Duration,
+    /// For one answer.
+    pub call: Duration,
+}
+
+/// What the handshake showed of the member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Server {
+    /// Whether its certificate is for one of the endpoint's names. Its chain has been verified in any case.
+    pub names_member: bool,
+    /// When its certificate expires, in seconds since 1970. None when that cannot be read.
+    pub certificate_not_after: Option<i64>,
+}
+
+/// A connection to one member. It is not opened anew when it breaks; dropping it closes it.
+#[derive(Debug)]
+pub struct Connection {
+    channel: Channel,
+    breakage: Breakage,
+    server: Server,
+    call_timeout: Duration,
+}
+
+impl Connection {
+    /// Opens a stream, and TLS and HTTP/2 over it.
+    ///
+    /// # Errors
+    /// [`Error::Dial`], [`Error::Handshake`], [`Error::Deadline`].
+    pub async fn open(endpoint: &Endpoint, tls: &Tls, timeouts: Timeouts) -> Result<Self, Error> {
+        let stream = within(Step::Dial, timeouts.dial, endpoint.dial())
+            .await?
+            .map_err(Error::Dial)?;
+        let (config, seen) = tls
+            .configure(endpoint.names())
+            .map_err(|error| Error::Handshake(HandshakeError::from_tls(&error)))?;
+        let handshake = async {
+            // Not sent, and verified by our own verifier.
+            let name = ServerName::try_from("etcd").map_err(io::Error::other)?;
+            TlsConnector::from(Arc::new(config)).connect(name, stream).await
+        };
+        let stream = within(Step::Handshake, timeouts.handshake, handshake)
+            .await?
+            .map_err(|error| Error::Handshake(HandshakeError::from_io(&error)))?;
+        let (stream, breakage) = Watched::new(stream);
+        let channel = within(Step::Handshake, timeouts.handshake, channel(stream))
+            .await?
+            .map_err(|error| Error::Handshake(HandshakeError::Protocol(error.to_string())))?;
+        let certificate = seen.certificate();
+        Ok(Self {
+            channel,
+            breakage,
+            server: Server {
+                names_member: certificate.is_some_and(|certificate| certificate.names_member),
+                certificate_not_after: certificate.and_then(|certificate| certificate.not_after),
+            },
+            call_timeout: timeouts.call,
+        })
+    }
+
+    /// What the handshake showed of the member.
+    pub fn server(&self) -> Server {
+        self.server
+    }
+
+    /// What the member says of itself. Answered from its own state, without a leader too.
+    ///
+    /// # Errors
+    /// As every call: [`Error::Deadline`], [`Error::Broken`], [`Error::Refused`], [`Error::Nonsense`], and
+    /// [`Error::Handshake`] for a client certificate that the member does not accept.
+    pub async fn status(&self) -> Result<Status, Error> {
+        let mut client = self.maintenance();
+        let request = client.status(wire::StatusRequest {});
+        self.call(Call::Status, request).await.map(Status::from)
+    }
+
+    /// The members as this member knows them (not linearizable): from its own state, without a leader too. A member
+    /// that is cut off answers what it last heard.
+    pub async fn members(&self) -> Result<Members, Error> {
+        let mut client = self.cluster();
+        let request = client.member_list(wire::MemberListRequest { linearizable: false });
+        self.call(Call::MemberList, request).await.map(Members::from)
+    }
+
+    /// The alarms of all members. This goes through raft: without quorum there is no answer.
+    pub async fn alarms(&self) -> Result<Vec<Alarm>, Error> {
+        let mut client = self.maintenance();
+        let request = client.alarm(wire::AlarmRequest::default());
+        let answer = self.call(Call::Alarm, request).await?;
+        Ok(answer.alarms.into_iter().map(Alarm::from).collect())
+    }
+
+    /// Adds a member that does not vote, to be started at `peer_urls`.
+    pub async fn add_learner(&self, peer_urls: Vec<String>) -> Result<Member, Error> {
+        let mut client = self.cluster();
+        let request = client.member_add(wire::MemberAddRequest {
+            peer_ur_ls: peer_urls,
+            is_learner: true,
+        });
+        let answer = self.call(Call::MemberAdd, request).await?;
+        answer.member.map(Member::from).ok_or_else(|| Error::Nonsense {
+            call: Call::MemberAdd,
+            message: "the new member is missing".to_owned(),
+        })
+    }
+
+    /// Gives a learner its vote. etcd refuses as long as the learner lags behind.
+    pub async fn promote(&self, id: u64) -> Result<(), Error> {
+        let mut client = self.cluster();
+        let request = client.member_promote(wire::MemberPromoteRequest { id });
+        self.call(Call::MemberPromote, request).await.map(drop)
+    }
+
+    /// Removes a member.
+    pub async fn remove(&self, id: u64) -> Result<(), Error> {
+        let mut client = self.cluster();
+        let request = client.member_remove(wire::MemberRemoveRequest { id });
+        self.call(Call::MemberRemove, request).await.map(drop)
+    }
+
+    /// Hands leadership to another voter. Only the leader does it.
+    pub async fn move_leader(&self, target_id: u64) -> Result<(), Error> {
+        let mut client = self.maintenance();
+        let request = client.move_leader(wire::MoveLeaderRequest { target_id });
+        self.call(Call::MoveLeader, request).await.map(drop)
+    }
+
+    /// The value of a key, as the cluster agrees on it.
+    pub async fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        let mut client = self.kv();
+        let request = client.range(wire::RangeRequest { key: key.to_vec() });
+        let answer = self.call(Call::Range, request).await?;
+        Ok(answer.kvs.into_iter().next().map(|pair| pair.value))
+    }
+
+    /// Stores a value under a key.
+    pub async fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        let mut client = self.kv();
+        let request = client.put(wire::PutRequest {
+            key: key.to_vec(),
+            value: value.to_vec(),
+        });
+        self.call(Call::Put, request).await.map(drop)
+    }
+
+    async fn call<T>(
+        &self,
+        call: Call,
+        request: impl Future<Output = Result<Response<T>, Answered>>,
+    ) -> Result<T, Error> {
+        within(Step::Call(call), self.call_timeout, request)
+            .await?
+            .map(Response::into_inner)
+            .map_err(|status| Error::from_answer(call, &status, self.breakage.cause()))
+    }
+
+    fn maintenance(&self) -> MaintenanceClient<Channel> {
+        MaintenanceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
+    }
+
+    fn cluster(&self) -> ClusterClient<Channel> {
+        ClusterClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
+    }
+
+    fn kv(&self) -> KvClient<Channel> {
+        KvClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
+    }
+}
+
+async fn within<T>(step: Step, limit: Duration, what: impl Future<Output = T>) -> Result<T, Error> {
+    timeout(limit, what)
+        .await
+        .map_err(|_| Error::Deadline { step, after: limit })
+}
+
+/// HTTP/2 over a stream that is there already. tonic would open another when this one breaks, and gets none.
+async fn channel(stream: Watched) -> Result<Channel, transport::Error> {
+    let stream = Arc::new(Mutex::new(Some(TokioIo::new(stream))));
+    let connector = service_fn(move |_: http::Uri| {
+        let stream = stream.lock().unwrap_or_else(PoisonError::into_inner).take();
+        async {
+            stream.ok_or_else(|| io::Error::new(io::ErrorKind::NotConnected, "the connection has ended"))
+        }
+    });
+    transport::Endpoint::from_static("http://etcd")
+        .http2_max_header_list_size(MAX_HEADER_BYTES)
+        .connect_with_connector(connector)
+        .await
+}

@@ -1,0 +1,175 @@
+//! As whom we come: a client certificate that was given to us, or one that we mint.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use rcgen::{
+    CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair, KeyUsagePurpose,
+    PublicKeyData,
+};
+use rustls::crypto::ring::sign::any_supported_type;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::sign::{CertifiedKey, Signer};
+use rustls::{InconsistentKeys, SignatureScheme};
+use time::OffsetDateTime;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+use zeroize::Zeroizing;
+
+use crate::credentials::{CredentialError, certificates, private_key};
+
+/// How long a minted certificate is good for: one command.
+pub const MINTED_VALIDITY: Duration = Duration::from_secs(10 * 60);
+
+/// How far a member's clock may be behind ours.
+const CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
+
+/// Seen in etcd's logs and nowhere else: kubeadm's etcd has no users, and asks only who issued a certificate. For that
+/// reason there is no group either: `system:masters` would mean nothing here and much elsewhere.
+const COMMON_NAME: &str = "kubectl-kcp";
+
+/// A certificate chain and its key, in memory only.
+#[derive(Clone)]
+pub struct ClientCertificate(pub(crate) Arc<CertifiedKey>);
+
+impl fmt::Debug for ClientCertificate {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("ClientCertificate")
+    }
+}
+
+impl ClientCertificate {
+    /// The pair of two PEM files. A key in PKCS#1, SEC1 or PKCS#8.
+    ///
+    /// # Errors
+    /// When either cannot be read, or they are not a pair.
+    pub fn given(certificate: &[u8], key: &[u8]) -> Result<Self, CredentialError> {
+        Self::pair(certificates(certificate)?, &*private_key(key)?)
+    }
+
+    /// A new certificate from etcd's authority, with a new key, from five minutes before `now` until
+    /// [`MINTED_VALIDITY`] after it.
+    ///
+    /// `certificate` may be a bundle, as during a rotation: the certificate that `key` belongs to issues.
+    ///
+    /// # Errors
+    /// When either cannot be read, or they are not a pair.
+    pub fn minted(certificate: &[u8], key: &[u8], now: SystemTime) -> Result<Self, CredentialError> {
+        let authorities = certificates(certificate)?;
+        let (authority, signer) = AuthorityKey::new(&authorities, &*private_key(key)?)?;
+        let issuer = Issuer::from_ca_cert_der(authority, signer).map_err(refused)?;
+
+        let mut parameters = CertificateParams::default();
+        let (from, until) = validity(now).ok_or(CredentialError::Clock)?;
+        parameters.not_before = from;
+        parameters.not_after = until;
+        parameters.distinguished_name = DistinguishedName::new();
+        parameters
+            .distinguished_name
+            .push(DnType::CommonName, COMMON_NAME);
+        parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let own = KeyPair::generate().map_err(refused)?;
+        let certificate = parameters.signed_by(&own, &issuer).map_err(refused)?;
+        let key = Zeroizing::new(PrivateKeyDer::from(PrivatePkcs8KeyDer::from(own.serialize_der())));
+        Self::pair(vec![certificate.der().clone()], &key)
+    }
+
+    fn pair(chain: Vec<CertificateDer<'static>>, key: &PrivateKeyDer<'_>) -> Result<Self, CredentialError> {
+        let key = any_supported_type(key).map_err(|_| CredentialError::UnsupportedKey)?;
+        let pair = CertifiedKey::new(chain, key);
+        match pair.keys_match() {
+            Ok(()) | Err(rustls::Error::InconsistentKeys(InconsistentKeys::Unknown)) => {
+                Ok(Self(Arc::new(pair)))
+            }
+            Err(rustls::Error::InconsistentKeys(_)) => Err(CredentialError::KeyOfAnother),
+            Err(_) => Err(CredentialError::BadCertificate),
+        }
+    }
+}
+
+fn validity(now: SystemTime) -> Option<(OffsetDateTime, OffsetDateTime)> {
+    let at = |time: SystemTime| {
+        let since_1970 = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+        OffsetDateTime::from_unix_timestamp(i64::try_from(since_1970.as_secs()).ok()?).ok()
+    };
+    Some((
+        at(now.checked_sub(CLOCK_SKEW)?)?,
+        at(now.checked_add(MINTED_VALIDITY)?)?,
+    ))
+}
+
+fn refused(error: rcgen::Error) -> CredentialError {
+    match error {
+        rcgen::Error::CouldNotParseCertificate => CredentialError::BadCertificate,
+        other => CredentialError::Refused(other.to_string()),
+    }
+}
+
+/// An authority's key as rustls reads it: rcgen's own reader, over ring, knows PKCS#8 only.
+struct AuthorityKey {
+    signer: Box<dyn Signer>,
+    algorithm: &'static rcgen::SignatureAlgorithm,
+    public: Vec<u8>,
+}
+
+/// What kubeadm and Cluster API may have made an authority's key of.
+const ALGORITHMS: [(SignatureScheme, &rcgen::SignatureAlgorithm); 4] = [
+    (SignatureScheme::RSA_PKCS1_SHA256, &rcgen::PKCS_RSA_SHA256),
+    (
+        SignatureScheme::ECDSA_NISTP256_SHA256,
+        &rcgen::PKCS_ECDSA_P256_SHA256,
+    ),
+    (
+        SignatureScheme::ECDSA_NISTP384_SHA384,
+        &rcgen::PKCS_ECDSA_P384_SHA384,
+    ),
+    (SignatureScheme::ED25519, &rcgen::PKCS_ED25519),
+];
+
+impl AuthorityKey {
+    /// The key, and the certificate among `authorities` that it belongs to.
+    fn new<'a>(
+        authorities: &'a [CertificateDer<'static>],
+        key: &PrivateKeyDer<'_>,
+    ) -> Result<(&'a CertificateDer<'static>, Self), CredentialError> {
+        let key = any_supported_type(key).map_err(|_| CredentialError::UnsupportedKey)?;
+        let expected = key.public_key().ok_or(CredentialError::UnsupportedKey)?;
+        let (signer, algorithm) = ALGORITHMS
+            .iter()
+            .find_map(|(scheme, algorithm)| Some((key.choose_scheme(&[*scheme])?, *algorithm)))
+            .ok_or(CredentialError::UnsupportedKey)?;
+        for authority in authorities {
+            let (_, parsed) =
+                X509Certificate::from_der(authority).map_err(|_| CredentialError::BadCertificate)?;
+            if parsed.public_key().raw == expected.as_ref() {
+                let public = parsed.public_key().subject_public_key.data.to_vec();
+                let key = Self {
+                    signer,
+                    algorithm,
+                    public,
+                };
+                return Ok((authority, key));
+            }
+        }
+        Err(CredentialError::KeyOfAnother)
+    }
+}
+
+impl PublicKeyData for AuthorityKey {
+    fn der_bytes(&self) -> &[u8] {
+        &self.public
+    }
+
+    fn algorithm(&self) -> &'static rcgen::SignatureAlgorithm {
+        self.algorithm
+    }
+}
+
+impl rcgen::SigningKey for AuthorityKey {
+    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, rcgen::Error> {
+        self.signer
+            .sign(message)
+            .map_err(|_| rcgen::Error::RemoteKeyError)
+    }
+}

@@ -1,0 +1,33 @@
+//! A small etcd client: what a control plane's members say of themselves, each asked for itself.
+//!
+//! A question travels: [`Endpoint`] (how to reach a member, over whatever stream) -> [`Tls`] (whom to trust, as whom to
+//! come) -> [`Connection`] (one member, one stream) -> a call -> plain data. Nothing here judges an answer.
+//!
+//! - [`Endpoint`], [`Dial`]: the way to a member; [`Tcp`] is the plain one
+//! - [`Tls`], [`Trust`], [`ClientCertificate`]: certificates, a minted one included
+//! - [`Connection`]: the calls, and what went wrong with them: [`Error`], [`HandshakeError`]
+//! - [`survey()`]: every member's own view, at once
+//!
+//! Messages are generated from `proto`, a minimal copy of etcd's definitions, and checked in: tonic over prost.
+//! Weighed against it (2026-11): the crate etcd-client, whose build script needs `protoc`, which neither users nor fresh
+//! machines have, and which brings its own way to dial and to verify; etcd's JSON gateway, which an operator can switch
+//! off (`--enable-grpc-gateway=false`).
+
+mod answer;
+mod connection;
+mod credentials;
+mod endpoint;
+mod error;
+mod identity;
+mod rpc;
+mod survey;
+mod trust;
+
+pub use answer::{Alarm, AlarmKind, Member, Members, Status};
+pub use connection::{Connection, Server, Timeouts};
+pub use credentials::CredentialError;
+pub use endpoint::{BoxedStream, Dial, Dialing, Endpoint, Stream, Tcp};
+pub use error::{Call, Error, HandshakeError, Step};
+pub use identity::{ClientCertificate, MINTED_VALIDITY};
+pub use survey::{Report, survey};
+pub use trust::{Tls, Trust};

@@ -1,0 +1,177 @@
+//! Whom we trust: a member whose certificate is etcd's authority's.
+
+use std::sync::{Arc, OnceLock};
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::sign::SingleCertAndKey;
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use crate::credentials::{CredentialError, certificates};
+use crate::identity::ClientCertificate;
+
+/// The authorities that may have issued a member's certificate.
+#[derive(Debug, Clone)]
+pub struct Trust(Arc<WebPkiServerVerifier>);
+
+impl Trust {
+    /// Trusts the authorities of a PEM bundle and no others.
+    ///
+    /// # Errors
+    /// When there is none, or one cannot be read.
+    pub fn new(authorities: &[u8]) -> Result<Self, CredentialError> {
+        let mut roots = RootCertStore::empty();
+        for authority in certificates(authorities)? {
+            roots
+                .add(authority)
+                .map_err(|_| CredentialError::BadCertificate)?;
+        }
+        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider())
+            .build()
+            .map(Self)
+            .map_err(|error| CredentialError::Refused(error.to_string()))
+    }
+}
+
+/// What a connection's TLS is made of.
+#[derive(Debug, Clone)]
+pub struct Tls {
+    trust: Trust,
+    client: ClientCertificate,
+}
+
+impl Tls {
+    /// Trusts `trust`, and comes as `client`.
+    pub fn new(trust: Trust, client: ClientCertificate) -> Self {
+        Self { trust, client }
+    }
+
+    /// A configuration for one connection, and what it will have seen of the member's certificate.
+    pub(crate) fn configure(&self, names: &[String]) -> Result<(ClientConfig, Arc<Seen>), rustls::Error> {
+        let seen = Arc::new(Seen::default());
+        let verifier = Verifier {
+            chain: self.trust.0.clone(),
+            // What is no name at all, no certificate can be for.
+            names: names
+                .iter()
+                .filter_map(|name| ServerName::try_from(name.clone()).ok())
+                .collect(),
+            seen: seen.clone(),
+        };
+        let mut config = ClientConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
+            .with_client_cert_resolver(Arc::new(SingleCertAndKey::from(self.client.0.clone())));
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        // etcd has one certificate, and the names to try may be several.
+        config.enable_sni = false;
+        Ok((config, seen))
+    }
+}
+
+/// What verifying a member's certificate has shown.
+#[derive(Debug, Default)]
+pub(crate) struct Seen(OnceLock<ServingCertificate>);
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ServingCertificate {
+    pub(crate) names_member: bool,
+    /// Seconds since 1970.
+    pub(crate) not_after: Option<i64>,
+}
+
+impl Seen {
+    pub(crate) fn certificate(&self) -> Option<ServingCertificate> {
+        self.0.get().copied()
+    }
+}
+
+/// Verifies chain and name, and lets pass a certificate of which only the name is wrong.
+///
+/// Over a port-forward the API server has chosen the pod, and Cluster API itself verifies the chain alone: a
+/// certificate for another name is worth a note and no refusal.
+#[derive(Debug)]
+struct Verifier {
+    chain: Arc<WebPkiServerVerifier>,
+    names: Vec<ServerName<'static>>,
+    seen: Arc<Seen>,
+}
+
+/// For members without a name: the chain is verified before the name is looked at.
+const NO_NAME: &str = "localhost";
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let verify = |name: &ServerName<'_>| {
+            self.chain
+                .verify_server_cert(end_entity, intermediates, name, ocsp_response, now)
+        };
+        let no_name = [
+            ServerName::try_from(NO_NAME).map_err(|_| CertificateError::ApplicationVerificationFailure)?
+        ];
+        let names = if self.names.is_empty() {
+            &no_name[..]
+        } else {
+            &self.names[..]
+        };
+        let mut names_member = false;
+        for name in names {
+            match verify(name) {
+                Ok(_) => {
+                    names_member = !self.names.is_empty();
+                    break;
+                }
+                Err(rustls::Error::InvalidCertificate(
+                    CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+                )) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let not_after = X509Certificate::from_der(end_entity)
+            .ok()
+            .map(|(_, certificate)| certificate.validity().not_after.timestamp());
+        // A connection shakes hands once.
+        let _ = self.seen.0.set(ServingCertificate {
+            names_member,
+            not_after,
+        });
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.chain.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.chain.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.chain.supported_verify_schemes()
+    }
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}

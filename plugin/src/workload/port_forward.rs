@@ -1,0 +1,101 @@
+//! A way to a pod's port: through the API server and the node's kubelet, over a WebSocket.
+
+use std::{
+    future::Future,
+    io,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use k8s_openapi::api::core::v1::Pod;
+use kcp_etcd::{BoxedStream, Dial, Dialing};
+use kube::{Api, Client, api::Portforwarder};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+
+/// A port of a pod. Each stream is a port-forward of its own: one that hangs costs the others nothing.
+pub struct PortForward {
+    pods: Api<Pod>,
+    pod: String,
+    port: u16,
+}
+
+impl PortForward {
+    /// A port of `namespace/pod`. Opening it needs `get` and `create` on `pods/portforward`.
+    pub fn new(client: Client, namespace: &str, pod: &str, port: u16) -> Self {
+        Self {
+            pods: Api::namespaced(client, namespace),
+            pod: pod.to_owned(),
+            port,
+        }
+    }
+}
+
+impl Dial for PortForward {
+    fn dial(&self) -> Dialing<'_> {
+        Box::pin(async {
+            let forwarder = self.pods.portforward(&self.pod, &[self.port]).await;
+            let mut forwarder = forwarder.map_err(io::Error::other)?;
+            let absent = || io::Error::other("the API server forwards no such port");
+            let stream = forwarder.take_stream(self.port).ok_or_else(absent)?;
+            let failure = forwarder.take_error(self.port).ok_or_else(absent)?;
+            Ok(Box::new(Forwarded {
+                stream,
+                failure: Some(Box::pin(failure)),
+                forwarder,
+            }) as BoxedStream)
+        })
+    }
+}
+
+/// The error channel: a message, or nothing when the forward has ended.
+type Failure = Pin<Box<dyn Future<Output = Option<String>> + Send>>;
+
+/// A stream that ends with the error that the kubelet reports: the data alone would never end.
+struct Forwarded {
+    stream: DuplexStream,
+    /// None once it has resolved.
+    failure: Option<Failure>,
+    forwarder: Portforwarder,
+}
+
+impl Drop for Forwarded {
+    fn drop(&mut self) {
+        // Its task would go on without us.
+        self.forwarder.abort();
+    }
+}
+
+impl AsyncRead for Forwarded {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if let Poll::Ready(outcome) = Pin::new(&mut this.stream).poll_read(context, buffer) {
+            return Poll::Ready(outcome);
+        }
+        if let Some(failure) = &mut this.failure
+            && let Poll::Ready(message) = failure.as_mut().poll(context)
+        {
+            this.failure = None;
+            let message = message.unwrap_or_else(|| "the port-forward has ended".to_owned());
+            return Poll::Ready(Err(io::Error::other(message)));
+        }
+        Poll::Pending
+    }
+}
+
+impl AsyncWrite for Forwarded {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+    }
+}

@@ -6,6 +6,7 @@
 mod cluster_rules;
 mod configuration;
 mod documents;
+mod faults;
 mod fleet;
 mod flows;
 mod leftovers;

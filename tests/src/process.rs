@@ -110,11 +110,26 @@ impl Process {
 
     /// Pulls the plug: the program gets no chance to say goodbye.
     pub async fn kill(&mut self) -> Result<()> {
-        if let Some(lifeline) = &mut self.lifeline {
-            // A program that ended by itself has closed the pipe, and there is nothing left to kill.
-            let _ = lifeline.write_all(b"KILL\n").await;
-        }
+        self.tell("KILL").await;
         self.wait().await.map(drop)
+    }
+
+    /// Lets the program stand still: its connections stay open, and nothing comes of them.
+    pub async fn freeze(&mut self) {
+        self.tell("STOP").await;
+    }
+
+    /// Lets a program go on that was frozen.
+    pub async fn thaw(&mut self) {
+        self.tell("CONT").await;
+    }
+
+    /// Has the supervisor send a signal.
+    async fn tell(&mut self, signal: &str) {
+        if let Some(lifeline) = &mut self.lifeline {
+            // A program that ended by itself has closed the pipe, and there is nothing left to signal.
+            let _ = lifeline.write_all(format!("{signal}\n").as_bytes()).await;
+        }
     }
 
     /// Asks the program to end and waits until it and its children have; see `supervise` for how long.

@@ -2,7 +2,8 @@
 //!
 //! Standard input is the lifeline: a pipe whose other end the asker holds. When it closes, because the asker
 //! closed it or died of any cause (kill -9 included), the program's whole process group is ended: TERM, a
-//! moment, KILL. A line `KILL` ends the group at once, which is how a test pulls the plug of a machine.
+//! moment, KILL. A line that names a signal sends it to the group at once: `KILL`, which is how a test pulls the plug
+//! of a machine, `STOP` and `CONT`.
 //!
 //! The program is in a process group of its own, so Ctrl-C in a terminal reaches the asker alone. Should this
 //! supervisor be killed itself, the kernel kills the program: its parent-death signal is set between fork and
@@ -67,8 +68,8 @@ fn become_program(mut arguments: impl Iterator<Item = OsString>) -> Result<u8> {
 }
 
 enum Event {
-    /// The asker wants the group killed without notice.
-    Kill,
+    /// The asker wants this to happen to the group without notice.
+    Signal(Signal),
     /// The lifeline closed.
     Abandoned,
     /// The program ended; its process group may still have members.
@@ -98,11 +99,14 @@ fn supervise(command: Vec<OsString>) -> Result<u8> {
     });
     thread::spawn(move || {
         for line in io::stdin().lock().lines() {
-            match line.as_deref() {
-                Ok("KILL") => events.send(Event::Kill)?,
-                Ok(_) => {}
+            let signal = match line.as_deref() {
+                Ok("KILL") => Signal::KILL,
+                Ok("STOP") => Signal::STOP,
+                Ok("CONT") => Signal::CONT,
+                Ok(_) => continue,
                 Err(_) => break,
-            }
+            };
+            events.send(Event::Signal(signal))?;
         }
         events.send(Event::Abandoned)
     });
@@ -115,7 +119,7 @@ fn supervise(command: Vec<OsString>) -> Result<u8> {
                 signal(group, Signal::TERM)?;
                 deadline = Some(Instant::now() + GRACE);
             }
-            Ok(Event::Kill) => signal(group, Signal::KILL)?,
+            Ok(Event::Signal(named)) => signal(group, named)?,
             Err(RecvTimeoutError::Timeout) => {
                 signal(group, Signal::KILL)?;
                 deadline = None;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result, ensure};
 
@@ -9,6 +10,10 @@ use super::kubelet;
 use super::member::{Founding, Member, initial_cluster};
 use super::workload_cluster::WorkloadCluster;
 use crate::etcd::{Alarm, EtcdClient};
+use crate::wait;
+
+/// Seconds, after other members have come and gone.
+const REMOVAL: Duration = Duration::from_secs(30);
 
 /// Something that goes wrong with a machine's etcd member, or is mended again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,7 +186,11 @@ impl WorkloadCluster {
             Fault::Disarm => self.etcd().await?.disarm().await,
             Fault::Remove => {
                 let id = self.member_id(machine).await?;
-                self.etcd().await?.remove(&id).await
+                // etcd refuses while it thinks that too few others have started.
+                wait::until("etcd removes the member", REMOVAL, || async {
+                    self.etcd().await?.remove(&id).await
+                })
+                .await
             }
             Fault::Stray => self.join_member(machine).await.map(drop),
             Fault::HoldPromotions => {

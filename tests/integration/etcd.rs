@@ -289,7 +289,7 @@ async fn three_members(run: &Arc<Run>) -> Result<()> {
     ensure!(members.open(1).await?.alarms().await?.is_empty(), "an alarm");
 
     let known = members.open(2).await?;
-    members.process(2)?.freeze().await?;
+    members.process(2)?.freeze().await;
     wait::until("the last one knows of no leader", LIMIT, async || {
         let status = members.open(1).await?.status().await?;
         ensure!(status.leader.is_none(), "{status:?}");

@@ -10,6 +10,7 @@ mod converted;
 mod deletion;
 mod documents;
 mod etcd;
+mod faults;
 mod fleet;
 mod flows;
 mod leftovers;

@@ -3,12 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use k8s_openapi::api::core::v1::Pod;
 use kcp_tests::cluster::Cluster;
-use kcp_tests::machines::WorkloadCluster;
+use kcp_tests::machines::fault::Fault;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::{resources, wait};
-use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
@@ -18,9 +16,6 @@ const NAMESPACE: &str = "remediation";
 
 /// Three machines from nothing, or one replaced; a fifth of it on an idle machine.
 const LIMIT: Duration = Duration::from_secs(150);
-
-/// A workload API server whose etcd has lost its leader answers again after an election.
-const ELECTION: Duration = Duration::from_secs(30);
 
 #[test]
 fn replaces_a_machine_that_lost_its_etcd_member() {
@@ -36,8 +31,7 @@ async fn replace_a_machine(management: &ManagementCluster) -> Result<()> {
 
     cluster.check_health().await?;
     let workload = management.machines().cluster(NAMESPACE, "edge").await?;
-    workload.kill_member(victim).await?;
-    report_not_ready(&workload, victim).await?;
+    workload.inflict(Fault::Kill, victim).await?;
     let machines = resources::machines(management.client(), NAMESPACE);
     let remediate = json!({"metadata": {"annotations": {"cluster.x-k8s.io/remediate-machine": ""}}});
     machines
@@ -58,25 +52,4 @@ async fn replace_a_machine(management: &ManagementCluster) -> Result<()> {
     let survivors = before.iter().filter(|machine| after.contains(machine)).count();
     ensure!(survivors == 2, "{before:?} became {after:?}");
     cluster.delete().await
-}
-
-/// Says what a kubelet would find out: the static pod is not ready any more.
-async fn report_not_ready(workload: &WorkloadCluster, machine: &str) -> Result<()> {
-    let pods: Api<Pod> = Api::namespaced(workload.client()?.clone(), "kube-system");
-    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    let status = json!({"status": {"conditions": [{
-        "type": "Ready", "status": "False", "reason": "ContainersNotReady", "lastTransitionTime": now,
-    }]}});
-    wait::until(
-        "the workload cluster accepts the pod's status",
-        ELECTION,
-        || async {
-            let pod = format!("etcd-{machine}");
-            let patched = pods
-                .patch_status(&pod, &PatchParams::default(), &Patch::Strategic(&status))
-                .await;
-            patched.context("patching the pod's status").map(drop)
-        },
-    )
-    .await
 }

@@ -7,8 +7,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 use http::Request;
 use http_body_util::BodyExt as _;
 use kube::Client;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::kubeconfig::{self, User};
@@ -36,6 +36,33 @@ pub struct Member {
     /// Where other members reach it.
     #[serde(rename = "peerURLs", default)]
     pub peer_urls: Vec<String>,
+    /// Whether it does not vote yet.
+    #[serde(rename = "isLearner", default)]
+    pub is_learner: bool,
+}
+
+/// What a member says of itself.
+#[derive(Debug, Deserialize)]
+pub struct Status {
+    /// Who says so.
+    pub header: Header,
+    /// The leader's id; `0` while there is none.
+    #[serde(default = "nobody")]
+    pub leader: String,
+}
+
+/// Who answers.
+#[derive(Debug, Deserialize)]
+pub struct Header {
+    /// The cluster that the member is in.
+    pub cluster_id: String,
+    /// The member.
+    pub member_id: String,
+}
+
+/// The JSON gateway leaves out what is zero.
+fn nobody() -> String {
+    "0".to_owned()
 }
 
 /// The answer to adding a member.
@@ -45,6 +72,29 @@ pub struct MemberAdded {
     pub member: Member,
     /// All, with the new one.
     pub members: Vec<Member>,
+}
+
+/// What a member warns of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Alarm {
+    /// Nothing: all alarms, in a question.
+    #[default]
+    None,
+    /// Its database has reached its quota.
+    NoSpace,
+    /// Its data differ from the others'.
+    Corrupt,
+}
+
+/// An alarm of a member.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+pub struct RaisedAlarm {
+    /// The member's id.
+    #[serde(rename = "memberID")]
+    pub member: String,
+    /// What it warns of.
+    pub alarm: Alarm,
 }
 
 impl EtcdClient {
@@ -58,10 +108,13 @@ impl EtcdClient {
 
     /// Succeeds once the member knows a leader.
     pub async fn has_leader(&self) -> Result<()> {
-        let status: Value = self.call("maintenance/status", &json!({})).await?;
-        let leader = status.get("leader").and_then(Value::as_str).unwrap_or("0");
-        ensure!(leader != "0", "no leader is elected");
+        ensure!(self.status().await?.leader != "0", "no leader is elected");
         Ok(())
+    }
+
+    /// What the member says of itself.
+    pub async fn status(&self) -> Result<Status> {
+        self.call("maintenance/status", &json!({})).await
     }
 
     /// Adds a member that does not vote, as kubeadm does first.
@@ -78,6 +131,63 @@ impl EtcdClient {
         self.call::<Value>("cluster/member/promote", &json!({"ID": id}))
             .await
             .map(drop)
+    }
+
+    /// All members as the cluster agrees on them, those that have not started included.
+    pub async fn members(&self) -> Result<Vec<Member>> {
+        self.list_members(true).await
+    }
+
+    /// All members as this one knows them.
+    pub async fn known_members(&self) -> Result<Vec<Member>> {
+        self.list_members(false).await
+    }
+
+    async fn list_members(&self, linearizable: bool) -> Result<Vec<Member>> {
+        #[derive(Deserialize)]
+        struct Answer {
+            members: Vec<Member>,
+        }
+        let answer: Answer = self
+            .call("cluster/member/list", &json!({ "linearizable": linearizable }))
+            .await?;
+        Ok(answer.members)
+    }
+
+    /// Takes a member out of the cluster; its process ends.
+    pub async fn remove(&self, id: &str) -> Result<()> {
+        self.call::<Value>("cluster/member/remove", &json!({"ID": id}))
+            .await
+            .map(drop)
+    }
+
+    /// Raises an alarm of a member.
+    pub async fn raise(&self, alarm: Alarm, member: &str) -> Result<()> {
+        self.alarm("ACTIVATE", alarm, member).await.map(drop)
+    }
+
+    /// Ends all alarms.
+    pub async fn disarm(&self) -> Result<()> {
+        for raised in self.alarm("GET", Alarm::None, "0").await? {
+            self.alarm("DEACTIVATE", raised.alarm, &raised.member).await?;
+        }
+        Ok(())
+    }
+
+    /// The alarms of all members.
+    pub async fn alarms(&self) -> Result<Vec<RaisedAlarm>> {
+        self.alarm("GET", Alarm::None, "0").await
+    }
+
+    async fn alarm(&self, action: &str, alarm: Alarm, member: &str) -> Result<Vec<RaisedAlarm>> {
+        #[derive(Deserialize)]
+        struct Answer {
+            #[serde(default)]
+            alarms: Vec<RaisedAlarm>,
+        }
+        let request = json!({"action": action, "memberID": member, "alarm": alarm});
+        let answer: Answer = self.call("maintenance/alarm", &request).await?;
+        Ok(answer.alarms)
     }
 
     async fn call<T: DeserializeOwned>(&self, method: &str, body: &Value) -> Result<T> {

@@ -106,6 +106,15 @@ impl Cluster {
         Ok(())
     }
 
+    /// Has Cluster API leave the cluster alone, or go on.
+    pub async fn pause(&self, paused: bool) -> Result<()> {
+        let patch = json!({"spec": {"paused": paused}});
+        let patched = resources::clusters(&self.client, &self.namespace)
+            .patch(&self.name, &PatchParams::default(), &Patch::Merge(&patch))
+            .await;
+        patched.context("pausing the Cluster").map(drop)
+    }
+
     /// Names of the control plane's Machines that are not being deleted, oldest first.
     pub async fn machines(&self) -> Result<Vec<String>> {
         let mut machines = self.all_machines().await?;

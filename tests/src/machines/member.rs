@@ -1,13 +1,16 @@
 //! A machine's etcd member, with the certificates and flags that kubeadm gives it.
 
+use std::fs;
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
+use super::peer_network::{Uplink, host_name, peer_url};
 use super::workload_cluster::{LOOPBACK, WorkloadCluster};
-use crate::api_server::NO_ENVIRONMENT;
-use crate::etcd::{CLIENT_PORT, METRICS_PORT, PEER_PORT};
+use crate::etcd::{self, CLIENT_PORT, METRICS_PORT, PEER_PORT};
 use crate::pki::Subject;
 use crate::process::Process;
 use crate::wait;
@@ -26,6 +29,15 @@ pub(super) struct Member {
     /// False as long as it is a learner.
     pub(super) votes: bool,
     pub(super) process: Process,
+    _uplink: Uplink,
+}
+
+/// Which etcd cluster a member starts in.
+pub(super) enum Founding {
+    /// One of its own.
+    Alone,
+    /// One that has these members, as `--initial-cluster` lists them.
+    Joining(String),
 }
 
 impl WorkloadCluster {
@@ -33,20 +45,13 @@ impl WorkloadCluster {
     pub(super) async fn start_first_member(&self, machine: &str) -> Result<Ipv4Addr> {
         let mut members = self.members.lock().await;
         let number = Self::free_number(&members)?;
+        let mut member = self.start_member(machine, number, &Founding::Alone).await?;
+        member.votes = true;
         let address = self.addresses.machine(number);
-        let alone = format!("{machine}={}", peer_url(address));
-        let mut process = self.start_etcd(machine, address, &alone, "new")?;
         let etcd = self.etcd_at(address).await?;
         let what = format!("the first etcd member of {} leads", self.name);
-        wait::until_served(&what, START, &mut process, || etcd.has_leader()).await?;
-        members.insert(
-            machine.to_owned(),
-            Member {
-                number,
-                votes: true,
-                process,
-            },
-        );
+        wait::until_served(&what, START, &mut member.process, || etcd.has_leader()).await?;
+        members.insert(machine.to_owned(), member);
         Ok(address)
     }
 
@@ -54,28 +59,14 @@ impl WorkloadCluster {
     /// machine's address.
     pub(super) async fn join_member(&self, machine: &str) -> Result<Ipv4Addr> {
         let number = Self::free_number(&*self.members.lock().await)?;
-        let address = self.addresses.machine(number);
         let added = wait::until("etcd accepts another member", JOIN, || async {
-            self.etcd().await?.add_learner(&peer_url(address)).await
+            self.etcd().await?.add_learner(&peer_url(machine)).await
         })
         .await?;
-        // A member that has not started has no name yet: that is this one.
-        let members = added.members.iter().filter_map(|member| {
-            let name = if member.name.is_empty() {
-                machine
-            } else {
-                &member.name
-            };
-            Some(format!("{name}={}", member.peer_urls.first()?))
-        });
-        let members = members.collect::<Vec<_>>().join(",");
-        let process = self.start_etcd(machine, address, &members, "existing")?;
-        let member = Member {
-            number,
-            votes: false,
-            process,
-        };
+        let founding = Founding::Joining(initial_cluster(&added.members, machine));
+        let member = self.start_member(machine, number, &founding).await?;
         self.members.lock().await.insert(machine.to_owned(), member);
+        self.promotion_allowed().await?;
         let id = &added.member.id;
         wait::until("etcd promotes the learner", JOIN, || async {
             self.etcd().await?.promote(id).await
@@ -84,15 +75,23 @@ impl WorkloadCluster {
         if let Some(member) = self.members.lock().await.get_mut(machine) {
             member.votes = true;
         }
-        Ok(address)
+        Ok(self.addresses.machine(number))
     }
 
-    fn start_etcd(&self, machine: &str, address: Ipv4Addr, members: &str, state: &str) -> Result<Process> {
+    /// Starts a member's process. What it stored before, it goes on with.
+    pub(super) async fn start_member(
+        &self,
+        machine: &str,
+        number: u8,
+        founding: &Founding,
+    ) -> Result<Member> {
+        let address = self.addresses.machine(number);
+        let uplink = self.peer_network.connect(machine, address).await?;
         let certificates = self.certificates()?;
         let folder = self.folder.join(machine);
         let subject = Subject {
             common_name: machine,
-            names: &[machine, "localhost"],
+            names: &[machine, &host_name(machine), "localhost"],
             addresses: &[IpAddr::V4(address), LOOPBACK],
             ..Subject::default()
         };
@@ -100,13 +99,17 @@ impl WorkloadCluster {
         let peer = certificates.etcd_authority.issue(&folder, "peer", &subject)?;
         let authority = certificates.etcd_authority_file.display();
         let clients = format!("https://{address}:{CLIENT_PORT}");
-        let peers = peer_url(address);
+        let peers = peer_url(machine);
+        let (members, state) = match founding {
+            Founding::Alone => (format!("{machine}={peers}"), "new"),
+            Founding::Joining(members) => (members.clone(), "existing"),
+        };
         let arguments = [
             format!("--name={machine}"),
-            format!("--data-dir={}", folder.join("data").display()),
+            format!("--data-dir={}", data(&folder).display()),
             format!("--listen-client-urls={clients}"),
             format!("--advertise-client-urls={clients}"),
-            format!("--listen-peer-urls={peers}"),
+            format!("--listen-peer-urls=https://{address}:{PEER_PORT}"),
             format!("--initial-advertise-peer-urls={peers}"),
             format!("--listen-metrics-urls=http://{address}:{METRICS_PORT}"),
             format!("--initial-cluster={members}"),
@@ -124,13 +127,13 @@ impl WorkloadCluster {
             "--log-level=warn".to_owned(),
         ];
         let log = format!("{}-etcd-{machine}", self.name);
-        Process::start(
-            &self.run,
-            &log,
-            &self.assets.program("etcd"),
-            arguments,
-            NO_ENVIRONMENT,
-        )
+        let program = self.assets.program("etcd");
+        Ok(Member {
+            number,
+            votes: false,
+            process: Process::start(&self.run, &log, &program, arguments, &uplink.environment())?,
+            _uplink: uplink,
+        })
     }
 
     /// Ends a machine's member, if it has one, and removes what it stored.
@@ -139,13 +142,39 @@ impl WorkloadCluster {
         let mut members = self.members.lock().await;
         if let Some(member) = members.remove(machine) {
             member.process.stop().await?;
-            let folder = self.folder.join(machine);
-            std::fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))?;
+            remove(&self.folder.join(machine))?;
         }
         Ok(())
     }
+
+    /// Removes what a member stored, which must not run.
+    pub(super) fn remove_data(&self, machine: &str) -> Result<()> {
+        remove(&data(&self.folder.join(machine)))
+    }
 }
 
-fn peer_url(address: Ipv4Addr) -> String {
-    format!("https://{address}:{PEER_PORT}")
+/// What a member that joins is told of the members that there are, itself among them.
+pub(super) fn initial_cluster(members: &[etcd::Member], joining: &str) -> String {
+    // A member that has not started has no name yet: that is the one.
+    let members = members.iter().filter_map(|member| {
+        let name = if member.name.is_empty() {
+            joining
+        } else {
+            &member.name
+        };
+        Some(format!("{name}={}", member.peer_urls.first()?))
+    });
+    members.collect::<Vec<_>>().join(",")
+}
+
+fn data(folder: &Path) -> PathBuf {
+    folder.join("data")
+}
+
+fn remove(folder: &Path) -> Result<()> {
+    match fs::remove_dir_all(folder) {
+        // A member that could not join has stored nothing.
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        removed => removed.with_context(|| format!("removing {}", folder.display())),
+    }
 }

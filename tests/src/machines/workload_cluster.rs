@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use kube::Client;
-use tokio::sync::{Mutex, OnceCell};
+use tokio::sync::{Mutex, OnceCell, watch};
 
 use super::bootstrap_data::BootstrapData;
 use super::member::Member;
+use super::peer_network::PeerNetwork;
 use crate::addresses::{MachineAddresses, free_port};
 use crate::assets::Assets;
 use crate::etcd::{CLIENT_PORT, EtcdClient};
@@ -27,6 +28,9 @@ pub struct WorkloadCluster {
     pub(super) addresses: MachineAddresses,
     pub(super) api_port: u16,
     pub(super) members: Mutex<BTreeMap<String, Member>>,
+    pub(super) peer_network: Arc<PeerNetwork>,
+    /// Whether a learner that is in sync is promoted.
+    pub(super) promotes: watch::Sender<bool>,
     /// From the first machine's bootstrap data.
     pub(super) certificates: OnceCell<Certificates>,
     /// From the first machine's boot.
@@ -63,6 +67,8 @@ impl WorkloadCluster {
             addresses: MachineAddresses::find(CLIENT_PORT)?,
             api_port: free_port()?,
             members: Mutex::default(),
+            peer_network: Arc::default(),
+            promotes: watch::Sender::new(true),
             certificates: OnceCell::new(),
             services: OnceCell::new(),
         })
@@ -75,15 +81,6 @@ impl WorkloadCluster {
             .get()
             .context("the workload cluster has no machine yet")?
             .client)
-    }
-
-    /// Kills a machine's etcd member, as a machine that loses power does. Nobody is told.
-    pub async fn kill_member(&self, machine: &str) -> Result<()> {
-        let mut members = self.members.lock().await;
-        let member = members
-            .get_mut(machine)
-            .with_context(|| format!("no machine {machine}"))?;
-        member.process.kill().await
     }
 
     pub(super) fn certificates(&self) -> Result<&Certificates> {

@@ -1,0 +1,201 @@
+//! What the stand-in machines can be made to suffer, each seen in what etcd and the workload cluster's API server say.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kcp_tests::cluster::Cluster;
+use kcp_tests::etcd::{Alarm, EtcdClient, Member, RaisedAlarm};
+use kcp_tests::machines::WorkloadCluster;
+use kcp_tests::machines::fault::Fault;
+use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::wait;
+use kube::Api;
+use tokio::time::timeout;
+
+use crate::shared::with_controllers;
+
+const NAMESPACE: &str = "faults";
+
+/// Three machines from nothing; a fifth of it on an idle machine.
+const LIMIT: Duration = Duration::from_secs(150);
+
+/// Elections, and members that join: seconds.
+const SOON: Duration = Duration::from_secs(45);
+
+/// Longer than a member takes that answers.
+const ANSWER: Duration = Duration::from_secs(3);
+
+#[test]
+fn every_fault_shows() {
+    with_controllers(NAMESPACE, inflict_all);
+}
+
+async fn inflict_all(management: &ManagementCluster) -> Result<()> {
+    let cluster = Cluster::create(management.client(), NAMESPACE, "edge", 3, "v1.34.2").await?;
+    cluster.settled(3, LIMIT).await?;
+    // Cluster API would mend some of them before we have looked.
+    cluster.pause(true).await?;
+    let machines = cluster.machines().await?;
+    let [first, second, third] = machines.as_slice() else {
+        bail!("the Machines are {machines:?}");
+    };
+    let workload = management.machines().cluster(NAMESPACE, "edge").await?;
+    let healthy = workload.etcd_of(first).await?;
+
+    freezes_and_thaws(&workload, second).await?;
+    is_cut_off_and_reconnected(&workload, &healthy, second).await?;
+    runs_out_of_space(&workload, &healthy, second).await?;
+    pod_is_not_ready(&workload, second).await?;
+    is_killed_and_restarted(&workload, second).await?;
+    stray_stays_a_learner(&workload, &healthy).await?;
+    is_wiped(&workload, third).await?;
+    splits_off(&workload, &healthy, third).await?;
+    is_removed(&workload, &healthy, third).await?;
+
+    cluster.pause(false).await?;
+    cluster.delete().await
+}
+
+async fn freezes_and_thaws(workload: &WorkloadCluster, machine: &str) -> Result<()> {
+    workload.inflict(Fault::Freeze, machine).await?;
+    let etcd = workload.etcd_of(machine).await?;
+    wait::until("the frozen member is silent", SOON, || async {
+        ensure!(timeout(ANSWER, etcd.status()).await.is_err(), "it answers");
+        Ok(())
+    })
+    .await?;
+    workload.inflict(Fault::Thaw, machine).await?;
+    has_leader(workload, machine).await
+}
+
+async fn is_cut_off_and_reconnected(
+    workload: &WorkloadCluster,
+    healthy: &EtcdClient,
+    machine: &str,
+) -> Result<()> {
+    workload.inflict(Fault::CutOff, machine).await?;
+    let etcd = workload.etcd_of(machine).await?;
+    wait::until("the member that is cut off has no leader", SOON, || async {
+        let status = timeout(ANSWER, etcd.status()).await.context("no answer")??;
+        ensure!(status.leader == "0", "it follows {}", status.leader);
+        Ok(())
+    })
+    .await?;
+    wait::until("its peers have a leader", SOON, || healthy.has_leader()).await?;
+    // It still knows the others, and answers what it can answer alone.
+    ensure!(names(&etcd.known_members().await?).len() == 3);
+    workload.inflict(Fault::Reconnect, machine).await?;
+    has_leader(workload, machine).await
+}
+
+async fn runs_out_of_space(workload: &WorkloadCluster, healthy: &EtcdClient, machine: &str) -> Result<()> {
+    workload.inflict(Fault::NoSpace, machine).await?;
+    let raised = healthy.alarms().await?;
+    let member = workload.etcd_of(machine).await?.status().await?.header.member_id;
+    let expected = RaisedAlarm {
+        member,
+        alarm: Alarm::NoSpace,
+    };
+    ensure!(raised == [expected], "the alarms are {raised:?}");
+    workload.inflict(Fault::Disarm, machine).await?;
+    let left = healthy.alarms().await?;
+    ensure!(left.is_empty(), "the alarms are {left:?}");
+    Ok(())
+}
+
+async fn pod_is_not_ready(workload: &WorkloadCluster, machine: &str) -> Result<()> {
+    workload.inflict(Fault::PodNotReady, machine).await?;
+    ensure!(pod_ready(workload, machine).await? == "False");
+    workload.etcd_of(machine).await?.has_leader().await?;
+    workload.inflict(Fault::PodReady, machine).await?;
+    ensure!(pod_ready(workload, machine).await? == "True");
+    Ok(())
+}
+
+async fn is_killed_and_restarted(workload: &WorkloadCluster, machine: &str) -> Result<()> {
+    workload.inflict(Fault::Kill, machine).await?;
+    let etcd = workload.etcd_of(machine).await?;
+    ensure!(etcd.status().await.is_err(), "it answers");
+    ensure!(pod_ready(workload, machine).await? == "False");
+    workload.inflict(Fault::Restart, machine).await?;
+    has_leader(workload, machine).await?;
+    ensure!(pod_ready(workload, machine).await? == "True");
+    Ok(())
+}
+
+async fn stray_stays_a_learner(workload: &WorkloadCluster, healthy: &EtcdClient) -> Result<()> {
+    const NAME: &str = "stray";
+    workload.inflict(Fault::HoldPromotions, NAME).await?;
+    let joins = workload.inflict(Fault::Stray, NAME);
+    let seen = async {
+        wait::until("the stray is a learner", SOON, || async {
+            let members = healthy.members().await?;
+            let stray = members.iter().find(|member| member.name == NAME);
+            ensure!(stray.context("no such member")?.is_learner, "it votes");
+            Ok(())
+        })
+        .await?;
+        workload.inflict(Fault::Promote, NAME).await
+    };
+    tokio::try_join!(joins, seen)?;
+    let members = healthy.members().await?;
+    ensure!(members.len() == 4 && members.iter().all(|member| !member.is_learner));
+    workload.inflict(Fault::Remove, NAME).await?;
+    ensure!(!names(&healthy.members().await?).contains(&NAME.to_owned()));
+    Ok(())
+}
+
+/// etcd gives such a member up: it hears of entries that it has promised to have.
+async fn is_wiped(workload: &WorkloadCluster, machine: &str) -> Result<()> {
+    workload.inflict(Fault::Wipe, machine).await?;
+    let etcd = workload.etcd_of(machine).await?;
+    wait::until("the wiped member has ended", SOON, || async {
+        ensure!(etcd.status().await.is_err(), "it answers");
+        Ok(())
+    })
+    .await
+}
+
+async fn splits_off(workload: &WorkloadCluster, healthy: &EtcdClient, machine: &str) -> Result<()> {
+    workload.inflict(Fault::Split, machine).await?;
+    has_leader(workload, machine).await?;
+    let etcd = workload.etcd_of(machine).await?;
+    let (own, others) = (etcd.status().await?, healthy.status().await?);
+    ensure!(own.header.cluster_id != others.header.cluster_id);
+    ensure!(names(&etcd.known_members().await?) == [machine]);
+    ensure!(names(&healthy.known_members().await?).len() == 3);
+    Ok(())
+}
+
+async fn is_removed(workload: &WorkloadCluster, healthy: &EtcdClient, machine: &str) -> Result<()> {
+    workload.inflict(Fault::Remove, machine).await?;
+    let left = names(&healthy.members().await?);
+    ensure!(left.len() == 2 && !left.contains(&machine.to_owned()), "{left:?}");
+    Ok(())
+}
+
+async fn has_leader(workload: &WorkloadCluster, machine: &str) -> Result<()> {
+    let etcd = workload.etcd_of(machine).await?;
+    wait::until(&format!("{machine} has a leader"), SOON, || async {
+        timeout(ANSWER, etcd.has_leader()).await.context("no answer")?
+    })
+    .await
+}
+
+async fn pod_ready(workload: &WorkloadCluster, machine: &str) -> Result<String> {
+    let pods: Api<Pod> = Api::namespaced(workload.client()?.clone(), "kube-system");
+    let pod = pods.get(&format!("etcd-{machine}")).await?;
+    let conditions = pod
+        .status
+        .and_then(|status| status.conditions)
+        .unwrap_or_default();
+    let ready = conditions
+        .into_iter()
+        .find(|condition| condition.type_ == "Ready");
+    Ok(ready.context("no condition Ready")?.status)
+}
+
+fn names(members: &[Member]) -> Vec<String> {
+    members.iter().map(|member| member.name.clone()).collect()
+}

@@ -1,0 +1,265 @@
+//! What can go wrong with a machine. Each is a method, and has a name for `fault`, which people run.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::{Context as _, Error, Result, ensure};
+
+use super::kubelet;
+use super::member::{Founding, Member, initial_cluster};
+use super::workload_cluster::WorkloadCluster;
+use crate::etcd::{Alarm, EtcdClient};
+use crate::wait;
+
+/// Seconds, after other members have come and gone.
+const REMOVAL: Duration = Duration::from_secs(30);
+
+/// Something that goes wrong with a machine's etcd member, or is mended again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Its process is killed, and its kubelet says so.
+    Kill,
+    /// What was killed is started again.
+    Restart,
+    /// Its process stands still: it accepts connections and answers none.
+    Freeze,
+    /// What was frozen goes on.
+    Thaw,
+    /// It and its peers do not reach each other; clients reach it.
+    CutOff,
+    /// What was cut off is connected again.
+    Reconnect,
+    /// It loses what it stored, and is started again.
+    Wipe,
+    /// It loses what it stored, and founds an etcd cluster of its own.
+    Split,
+    /// It has no space left.
+    NoSpace,
+    /// No member has an alarm any more.
+    Disarm,
+    /// It is removed from etcd, and its Machine stays.
+    Remove,
+    /// A member that is no Machine's joins under this name.
+    Stray,
+    /// Machines that join from now on stay learners; the machine named does not matter.
+    HoldPromotions,
+    /// Learners are promoted again.
+    Promote,
+    /// Its static pod is not ready, while etcd runs.
+    PodNotReady,
+    /// Its static pod is ready again.
+    PodReady,
+}
+
+impl Fault {
+    /// All, with the name and what happens.
+    pub const ALL: [(Self, &str, &str); 16] = [
+        (
+            Self::Kill,
+            "kill",
+            "the etcd member is killed, and its pod is not ready",
+        ),
+        (
+            Self::Restart,
+            "restart",
+            "the member that was killed runs again, and its pod is ready",
+        ),
+        (
+            Self::Freeze,
+            "freeze",
+            "the member accepts connections and answers none",
+        ),
+        (Self::Thaw, "thaw", "the member that was frozen goes on"),
+        (
+            Self::CutOff,
+            "cut-off",
+            "the member and its peers do not reach each other; clients reach it",
+        ),
+        (
+            Self::Reconnect,
+            "reconnect",
+            "the member that was cut off is connected again",
+        ),
+        (
+            Self::Wipe,
+            "wipe",
+            "the member loses its data and is started again",
+        ),
+        (
+            Self::Split,
+            "split",
+            "the member loses its data and founds an etcd cluster of its own",
+        ),
+        (Self::NoSpace, "no-space", "the member raises the alarm NOSPACE"),
+        (Self::Disarm, "disarm", "no member has an alarm any more"),
+        (
+            Self::Remove,
+            "remove",
+            "the member is removed from etcd, and the Machine stays",
+        ),
+        (
+            Self::Stray,
+            "stray",
+            "a member of that name joins that belongs to no Machine",
+        ),
+        (
+            Self::HoldPromotions,
+            "hold-promotions",
+            "members that join stay learners",
+        ),
+        (Self::Promote, "promote", "learners are promoted again"),
+        (
+            Self::PodNotReady,
+            "pod-not-ready",
+            "the member's static pod is not ready, and the member runs",
+        ),
+        (
+            Self::PodReady,
+            "pod-ready",
+            "the member's static pod is ready again",
+        ),
+    ];
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = Self::ALL.iter().find(|(fault, _, _)| fault == self);
+        formatter.write_str(named.map_or("", |(_, name, _)| name))
+    }
+}
+
+impl FromStr for Fault {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        let named = Self::ALL.iter().find(|(_, known, _)| *known == name);
+        Ok(named.with_context(|| format!("no fault is named {name}"))?.0)
+    }
+}
+
+impl WorkloadCluster {
+    /// Lets something go wrong with a machine's etcd member, or mends it.
+    pub async fn inflict(&self, fault: Fault, machine: &str) -> Result<()> {
+        match fault {
+            Fault::Kill => {
+                self.kill_member(machine).await?;
+                kubelet::report_etcd(self.client()?, machine, false).await
+            }
+            Fault::Restart => {
+                self.restart_member(machine, &Founding::Joining(String::new()))
+                    .await?;
+                kubelet::report_etcd(self.client()?, machine, true).await
+            }
+            Fault::Freeze => {
+                self.on_member(machine, async |member| member.process.freeze().await)
+                    .await
+            }
+            Fault::Thaw => {
+                self.on_member(machine, async |member| member.process.thaw().await)
+                    .await
+            }
+            Fault::CutOff => {
+                self.on_member(machine, async |_| self.peer_network.cut_off(machine))
+                    .await
+            }
+            Fault::Reconnect => {
+                self.on_member(machine, async |_| self.peer_network.reconnect(machine))
+                    .await
+            }
+            Fault::Wipe => {
+                let members = self.etcd().await?.members().await?;
+                self.kill_member(machine).await?;
+                self.remove_data(machine)?;
+                let founding = Founding::Joining(initial_cluster(&members, machine));
+                self.restart_member(machine, &founding).await
+            }
+            Fault::Split => {
+                self.kill_member(machine).await?;
+                self.remove_data(machine)?;
+                self.restart_member(machine, &Founding::Alone).await
+            }
+            Fault::NoSpace => {
+                let id = self.member_id(machine).await?;
+                self.etcd().await?.raise(Alarm::NoSpace, &id).await
+            }
+            Fault::Disarm => self.etcd().await?.disarm().await,
+            Fault::Remove => {
+                let id = self.member_id(machine).await?;
+                // etcd refuses while it thinks that too few others have started.
+                wait::until("etcd removes the member", REMOVAL, || async {
+                    self.etcd().await?.remove(&id).await
+                })
+                .await
+            }
+            Fault::Stray => self.join_member(machine).await.map(drop),
+            Fault::HoldPromotions => {
+                self.promotes.send_replace(false);
+                Ok(())
+            }
+            Fault::Promote => {
+                self.promotes.send_replace(true);
+                Ok(())
+            }
+            Fault::PodNotReady => kubelet::report_etcd(self.client()?, machine, false).await,
+            Fault::PodReady => kubelet::report_etcd(self.client()?, machine, true).await,
+        }
+    }
+
+    /// Kills a machine's etcd member, as a machine that loses power does. Nobody is told.
+    pub async fn kill_member(&self, machine: &str) -> Result<()> {
+        self.on_member(machine, async |member| member.process.kill().await)
+            .await?
+    }
+
+    /// A client for a machine's member, whatever state that is in.
+    pub async fn etcd_of(&self, machine: &str) -> Result<EtcdClient> {
+        let number = self.on_member(machine, async |member| member.number).await?;
+        self.etcd_at(self.addresses.machine(number)).await
+    }
+
+    /// Resolves once learners are promoted.
+    pub(super) async fn promotion_allowed(&self) -> Result<()> {
+        let mut promotes = self.promotes.subscribe();
+        promotes.wait_for(|promotes| *promotes).await?;
+        Ok(())
+    }
+
+    async fn restart_member(&self, machine: &str, founding: &Founding) -> Result<()> {
+        let mut members = self.members.lock().await;
+        let member = members.get_mut(machine);
+        let member = member.with_context(|| format!("{} has no machine {machine}", self.name))?;
+        ensure!(!member.process.is_running(), "{machine}'s member runs");
+        let (number, votes) = (member.number, member.votes);
+        let mut member = self.start_member(machine, number, founding).await?;
+        member.votes = votes;
+        members.insert(machine.to_owned(), member);
+        Ok(())
+    }
+
+    async fn on_member<T>(&self, machine: &str, act: impl AsyncFnOnce(&mut Member) -> T) -> Result<T> {
+        let mut members = self.members.lock().await;
+        let member = members.get_mut(machine);
+        let member = member.with_context(|| format!("{} has no machine {machine}", self.name))?;
+        Ok(act(member).await)
+    }
+
+    async fn member_id(&self, machine: &str) -> Result<String> {
+        let members = self.etcd().await?.members().await?;
+        let named = members.into_iter().find(|member| member.name == machine);
+        Ok(named.with_context(|| format!("etcd has no member {machine}"))?.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Fault;
+
+    #[test]
+    fn every_fault_is_known_by_its_name() {
+        for (fault, name, _) in Fault::ALL {
+            assert_eq!(name.parse::<Fault>().unwrap(), fault);
+            assert_eq!(fault.to_string(), name);
+        }
+    }
+}

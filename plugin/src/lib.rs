@@ -9,6 +9,7 @@
 //! - [`control_plane`]: control planes and their Machines as read from a cluster
 //! - [`judgement`]: the admission rules, put to a change before it is written
 //! - [`follow`]: staying with a control plane until a change is done
+//! - [`plan`]: what the controller will do, step by step
 //! - [`status`], [`scale`], [`rollout`], [`pool`], [`lint`], [`rules`]: the commands
 //! - [`terminal`]: how results and errors are shown
 //! - [`verdict`]: what a command decided, and its exit code
@@ -23,6 +24,7 @@ pub mod control_plane;
 pub mod follow;
 pub mod judgement;
 pub mod lint;
+pub mod plan;
 pub mod pool;
 pub mod rollout;
 pub mod rules;

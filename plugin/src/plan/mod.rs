@@ -9,7 +9,9 @@
 //! - [`failure_domain`], [`deletion_order`]: where the next Machine comes from and goes to
 //! - [`remediation`]: which Machine is replaced because it is unhealthy
 //! - [`state`]: a control plane between two steps
+//! - [`step`], [`course`]: the steps one after another
 
+pub mod course;
 pub mod deletion_order;
 pub mod failure_domain;
 pub mod observed;
@@ -17,6 +19,9 @@ pub mod quorum;
 pub mod remediation;
 pub mod spec;
 pub mod state;
+pub mod step;
 
 #[cfg(test)]
 pub(crate) mod example;
+#[cfg(test)]
+mod properties;

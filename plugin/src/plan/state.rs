@@ -298,6 +298,10 @@ impl State {
         self.replicas.retain(|replica| replica.name != name);
         if let Some(members) = &mut self.members {
             members.retain(|member| member.machine.as_deref() != Some(name));
+            // etcd has gone with its last Machine.
+            if self.replicas.is_empty() {
+                members.clear();
+            }
         }
     }
 

@@ -385,7 +385,7 @@ mod tests {
                 starting: 0,
             },
         };
-        let last = |machine: &str| NoPlan::LastMachine {
+        let only = |machine: &str| NoPlan::LastMachine {
             machine: machine.to_owned(),
         };
         for (machines, replicas, max_surge, expected) in [
@@ -393,19 +393,19 @@ mod tests {
             ("m1e", 3, 1, lost(1, 1)),
             ("m1 m2e", 3, 1, lost(2, 1)),
             ("m1 m2 m3", 0, 1, NoPlan::NoReplicas),
-            ("m1!", 1, 0, last("m1")),
-            ("m1! m2! m3!", 1, 0, last("m3")),
-            ("m1x", 1, 1, last("m1")),
-            ("m1x m2x m3x", 3, 1, last("m1")),
+            ("m1!", 1, 0, only("m1")),
+            ("m1! m2! m3!", 1, 0, only("m3")),
+            ("m1x", 1, 1, only("m1")),
+            ("m1x m2x m3x", 3, 1, only("m1")),
         ] {
             let plan = plan(state(machines), &spec_of(replicas, max_surge));
             assert_eq!(plan, Err(expected), "{machines} to {replicas}, surge {max_surge}");
         }
 
-        let mut for_ever = spec();
-        for_ever.certificates_expiry_days = Some(400);
+        let mut expiring = spec();
+        expiring.certificates_expiry_days = Some(400);
         assert_eq!(
-            plan(state("m1 m2 m3"), &for_ever),
+            plan(state("m1 m2 m3"), &expiring),
             Err(NoPlan::Endless {
                 expiry_days: 400,
                 validity_days: 365

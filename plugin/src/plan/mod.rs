@@ -13,7 +13,10 @@
 
 pub mod course;
 pub mod deletion_order;
+pub mod difference;
+pub mod effect;
 pub mod failure_domain;
+pub mod kubeadm_config;
 pub mod observed;
 pub mod quorum;
 pub mod remediation;

@@ -94,6 +94,7 @@ const EFFECTS: &[(&str, Effect)] = &[
     ("spec.machineTemplate.spec.infrastructureRef", Effect::Rollout),
     ("spec.machineTemplate.spec.readinessGates", Effect::InPlace),
     ("spec.machineTemplate.spec.taints", Effect::InPlace),
+    ("spec.machineTemplate.taints", Effect::InPlace),
     ("spec.remediation", Effect::Controller),
     ("spec.remediationStrategy", Effect::Controller),
     ("spec.replicas", Effect::Scale),

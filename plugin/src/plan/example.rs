@@ -4,11 +4,12 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::{
-    observed::ConfigSpec,
+    observed::{Bootstrap, Cluster, ConfigSpec, Etcd, Infrastructure, Machine, Observed},
     quorum::Member,
     spec::{RemediationLimits, Spec, TemplateRef},
     state::{Deletion, Fault, HealthCheck, Replica, State},
 };
+use crate::control_plane::{self, example};
 
 /// Names of failure domains, apart by blanks.
 pub(crate) fn declared(names: &str) -> Vec<String> {
@@ -118,5 +119,44 @@ pub(crate) fn config(fields: serde_json::Value) -> ConfigSpec {
     ConfigSpec {
         version: "v1beta2".to_owned(),
         fields,
+    }
+}
+
+/// A Machine that is as the spec asks, so many hours old.
+pub(crate) fn machine(name: &str, failure_domain: &str, hours: i64) -> Machine {
+    Machine {
+        machine: control_plane::Machine {
+            created: Some(example::minutes_ago(hours * 60)),
+            failure_domain: Some(failure_domain.to_owned()),
+            ..example::machine(name)
+        },
+        infrastructure: Infrastructure::ClonedFrom(template("t1")),
+        bootstrap: Bootstrap::Config(config(json!({
+            "clusterConfiguration": {"featureGates": {"ControlPlaneKubeletLocalMode": true}},
+            "joinConfiguration": {"controlPlane": {}, "nodeRegistration": {"name": "n"}},
+        }))),
+        ..Machine::default()
+    }
+}
+
+/// Three Machines, one in each of three failure domains, with nothing wrong and nothing to do.
+pub(crate) fn observed() -> Observed {
+    Observed {
+        control_plane: example::healthy(3).control_plane,
+        spec: spec(),
+        remediation_in_progress: None,
+        cluster: Cluster {
+            failure_domains: declared("a b c"),
+            infrastructure_ready: true,
+            has_endpoint: true,
+            has_kubeconfig: Some(true),
+            ..Cluster::default()
+        },
+        machines: vec![
+            machine("m1", "a", 5),
+            machine("m2", "b", 4),
+            machine("m3", "c", 3),
+        ],
+        etcd: Etcd::Unread,
     }
 }

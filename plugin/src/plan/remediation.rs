@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::{
     quorum::Change,
     spec::RemediationLimits,
-    state::{HealthCheck, Replica, State},
+    state::{COMPONENT_CONDITIONS, HealthCheck, LABELS, Replica, State},
 };
 
 /// What remediation comes to.
@@ -90,23 +90,19 @@ pub fn outlook(state: &State, terms: Terms<'_>) -> Option<Outlook> {
 
 /// The most broken first: marked, without a node, then by the conditions that do not hold.
 fn order(replica: &Replica) -> impl Ord {
-    let faults = CONDITIONS.map(|condition| !replica.has_fault(condition));
+    let conditions = COMPONENT_CONDITIONS
+        .iter()
+        .map(|(condition, _)| *condition)
+        .chain([LABELS]);
+    let sound: Vec<bool> = conditions
+        .map(|condition| !replica.has_fault(condition))
+        .collect();
     (
         replica.health != HealthCheck::AwaitsRemediationFirst,
         replica.node.is_some(),
-        faults,
+        sound,
     )
 }
-
-/// In the order in which the controller looks at them.
-const CONDITIONS: [&str; 6] = [
-    "EtcdMemberHealthy",
-    "EtcdPodHealthy",
-    "APIServerPodHealthy",
-    "ControllerManagerPodHealthy",
-    "SchedulerPodHealthy",
-    "NodeKubeadmLabelsAndTaintsSet",
-];
 
 fn obstacle(state: &State, first: &Replica, terms: Terms<'_>) -> Option<Obstacle> {
     if first.is_deleting() {

@@ -9,18 +9,18 @@ use super::{
     quorum::{Change, Member, Votes},
 };
 
-/// Conditions of a Machine that say whether its components work.
-const COMPONENTS: &[&str] = &[
-    "APIServerPodHealthy",
-    "ControllerManagerPodHealthy",
-    "SchedulerPodHealthy",
+/// Conditions of a Machine that the controller goes by, and whether they are about an etcd that runs on it; in the order
+/// in which remediation looks at them.
+pub const COMPONENT_CONDITIONS: &[(&str, bool)] = &[
+    (ETCD_MEMBER, true),
+    ("EtcdPodHealthy", true),
+    ("APIServerPodHealthy", false),
+    ("ControllerManagerPodHealthy", false),
+    ("SchedulerPodHealthy", false),
 ];
-/// The same, for an etcd that runs on the Machine.
-const ETCD_POD: &str = "EtcdPodHealthy";
-/// Whether the Machine's member of etcd does its work.
 const ETCD_MEMBER: &str = "EtcdMemberHealthy";
-/// Set on the node by kubeadm; decides which of two Machines is remediated first.
-const LABELS: &str = "NodeKubeadmLabelsAndTaintsSet";
+/// Of labels and taints that kubeadm sets on the node: only for which of two Machines is remediated first.
+pub const LABELS: &str = "NodeKubeadmLabelsAndTaintsSet";
 
 /// A Machine, as far as decisions look at it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -170,11 +170,10 @@ fn health(machine: &Machine) -> HealthCheck {
 
 /// The conditions that matter of a Machine.
 fn conditions(stacked: bool) -> impl Iterator<Item = &'static str> {
-    let etcd = stacked.then_some([ETCD_MEMBER, ETCD_POD]);
-    etcd.into_iter()
-        .flatten()
-        .chain(COMPONENTS.iter().copied())
-        .chain([LABELS])
+    let components = COMPONENT_CONDITIONS
+        .iter()
+        .filter(move |(_, of_etcd)| stacked || !of_etcd);
+    components.map(|(condition, _)| *condition).chain([LABELS])
 }
 
 impl State {

@@ -25,8 +25,8 @@ pub struct Step {
     pub purpose: Purpose,
     /// The Machines, or for [`Purpose::RemoveMember`] the members, that it may be about.
     pub names: Vec<String>,
-    /// Whether it is about one of them, at random; else about all.
-    pub at_random: bool,
+    /// Whether it is about all of them, or about one.
+    pub choice: Choice,
     /// Where they may stand; none stands for no failure domain.
     pub failure_domains: Vec<Option<String>>,
     /// Why there.
@@ -39,6 +39,18 @@ pub struct Step {
     pub replicas: usize,
     /// What etcd can stand; none when it runs elsewhere.
     pub votes: Option<StepVotes>,
+}
+
+/// How what a step is about comes to be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Choice {
+    /// It is about all that it names.
+    None,
+    /// It is about one, by what was chosen at random before.
+    ByEarlier,
+    /// It is about one, chosen at random.
+    AtRandom,
 }
 
 /// Votes around a step.
@@ -110,6 +122,8 @@ pub fn course(start: State, surroundings: Surroundings<'_>) -> Result<Vec<Step>,
 
 struct Way {
     before: Option<Votes>,
+    /// Whether the controller chooses between this and others from the same state.
+    is_chosen: bool,
     outcome: Outcome,
 }
 
@@ -124,7 +138,12 @@ fn ways(
         let before = state.votes(Change::Unchanged);
         let outcomes = step::next(state, surroundings)?;
         has_ended |= outcomes.is_empty();
-        ways.extend(outcomes.into_iter().map(|outcome| Way { before, outcome }));
+        let is_chosen = outcomes.len() > 1;
+        ways.extend(outcomes.into_iter().map(|outcome| Way {
+            before,
+            is_chosen,
+            outcome,
+        }));
     }
     // States that came of random choices hardly ever differ in more than names.
     let kind = |way: &Way| (way.outcome.action, way.outcome.purpose);
@@ -153,7 +172,13 @@ fn step_of(ways: &[Way], may_differ: bool) -> Step {
         action: first.map_or(Action::Wait, |first| first.action),
         purpose: first.map_or(Purpose::Recover, |first| first.purpose),
         names: names.into_iter().cloned().collect(),
-        at_random: sets.len() > 1,
+        choice: if ways.iter().any(|way| way.is_chosen) {
+            Choice::AtRandom
+        } else if sets.len() > 1 || failure_domains.len() > 1 {
+            Choice::ByEarlier
+        } else {
+            Choice::None
+        },
         failure_domains: failure_domains.into_iter().cloned().collect(),
         why: outcomes().map(|outcome| outcome.why).max().unwrap_or(Why::Given),
         group: first.and_then(|first| first.group),
@@ -165,7 +190,7 @@ fn step_of(ways: &[Way], may_differ: bool) -> Step {
 
 #[cfg(test)]
 mod tests {
-    use super::{Action, NoPlan, Step, Surroundings, course};
+    use super::{Action, Choice, NoPlan, Step, Surroundings, course};
     use crate::{
         control_plane::example::now,
         plan::{
@@ -211,7 +236,11 @@ mod tests {
             .collect();
         let (sign, names) = match step.action {
             Action::Create => ("+", domains.join("|")),
-            Action::Delete => ("-", step.names.join(if step.at_random { "|" } else { "," })),
+            Action::Delete => (
+                "-",
+                step.names
+                    .join(if step.choice == Choice::None { "," } else { "|" }),
+            ),
             Action::Wait => ("?", step.names.join(",")),
         };
         let votes = step.votes.map_or_else(String::new, |votes| {

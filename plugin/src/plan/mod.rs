@@ -14,6 +14,7 @@
 pub mod course;
 pub mod deletion_order;
 pub mod difference;
+pub mod document;
 pub mod effect;
 pub mod failure_domain;
 pub mod kubeadm_config;
@@ -23,9 +24,11 @@ pub mod preflight;
 pub mod quorum;
 pub mod remediation;
 pub mod rollout_reason;
+pub mod screen;
 pub mod spec;
 pub mod state;
 pub mod step;
+pub mod wording;
 
 #[cfg(test)]
 pub(crate) mod example;

@@ -13,6 +13,7 @@
 //! - [`file`], [`configuration`]: files that the user names, and the server's configuration in one
 //! - [`edit`]: reading, judging and writing a control plane, anew when others have written in between
 //! - [`follow`]: staying with a control plane until a change is done
+//! - [`plan`]: what the controller will do, step by step
 //! - [`status`], [`scale`], [`rollout`], [`pool`], [`lint`], [`rules`]: the commands
 //! - [`document`]: what their JSON documents have in common
 //! - [`terminal`]: how results and errors are shown
@@ -33,6 +34,7 @@ pub mod file;
 pub mod follow;
 pub mod judgement;
 pub mod lint;
+pub mod plan;
 pub mod pool;
 pub mod rollout;
 pub mod rules;

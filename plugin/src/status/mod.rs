@@ -10,8 +10,11 @@ mod condition_health;
 pub mod document;
 pub mod finding;
 pub mod health;
+pub mod inspection;
 mod machine_health;
 pub mod screen;
+
+pub mod observed;
 
 mod arguments;
 

@@ -1,0 +1,28 @@
+//! What the three sources said of a control plane at one time: plain data, each part of which may be missing with a
+//! reason.
+//!
+//! - [`reading`]: a part that was read, left out, or could not be read
+//! - [`management`]: the management cluster
+//! - [`workload`]: the workload cluster's API server
+//! - [`etcd`]: etcd, each member by itself
+
+pub mod etcd;
+pub mod management;
+pub mod reading;
+pub mod workload;
+
+pub use etcd::EtcdSurvey;
+pub use management::Management;
+pub use reading::{Failure, Reading};
+pub use workload::Workload;
+
+/// A control plane and what surrounds it, at one time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observed {
+    /// The management cluster.
+    pub management: Management,
+    /// The workload cluster.
+    pub workload: Reading<Workload>,
+    /// etcd.
+    pub etcd: Reading<EtcdSurvey>,
+}

@@ -1,0 +1,85 @@
+//! A part that was read, left out, or could not be read.
+
+/// A part of what there is to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reading<T> {
+    /// As it is.
+    Read(T),
+    /// Left out, because a flag says so.
+    Excluded {
+        /// The flag: `--no-etcd`.
+        flag: &'static str,
+    },
+    /// Nobody could have read it yet: the cluster has no control plane that has come up.
+    NotYet,
+    /// It runs where this program may not come: an external etcd that this machine cannot reach. Does not decide.
+    OutOfReach(Failure),
+    /// It was asked for, and not given.
+    Failed(Failure),
+}
+
+/// Why a part could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Failure {
+    /// What was asked: `Secret/edge-kubeconfig`, `Node`, `etcd member edge-n1`.
+    pub object: String,
+    /// What went wrong, on one line, without secrets.
+    pub message: String,
+    /// What to do about it, where we know.
+    pub hint: Option<String>,
+    /// The permission that is missing, where that is it.
+    pub forbidden: Option<Forbidden>,
+}
+
+/// A permission that is missing.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Forbidden {
+    /// `get`, `list`, `create`.
+    pub verb: String,
+    /// `secrets`, `pods/portforward`, `machines.cluster.x-k8s.io`.
+    pub resource: String,
+    /// None for all of them, and for resources without one.
+    pub namespace: Option<String>,
+    /// Whether the workload cluster refused it, not the management cluster.
+    pub in_workload_cluster: bool,
+}
+
+impl<T> Reading<T> {
+    /// What was read.
+    pub const fn read(&self) -> Option<&T> {
+        match self {
+            Self::Read(part) => Some(part),
+            Self::Excluded { .. } | Self::NotYet | Self::OutOfReach(_) | Self::Failed(_) => None,
+        }
+    }
+
+    /// The failure of what was asked for.
+    pub const fn failure(&self) -> Option<&Failure> {
+        match self {
+            Self::Failed(failure) => Some(failure),
+            Self::Read(_) | Self::Excluded { .. } | Self::NotYet | Self::OutOfReach(_) => None,
+        }
+    }
+
+    /// The same reading of a part of it.
+    pub fn part<'r, P>(&'r self, part: impl FnOnce(&'r T) -> &'r Reading<P>) -> Reading<&'r P> {
+        match self {
+            Self::Read(whole) => part(whole).as_ref(),
+            Self::Excluded { flag } => Reading::Excluded { flag },
+            Self::NotYet => Reading::NotYet,
+            Self::OutOfReach(failure) => Reading::OutOfReach(failure.clone()),
+            Self::Failed(failure) => Reading::Failed(failure.clone()),
+        }
+    }
+
+    /// The same, borrowed.
+    pub fn as_ref(&self) -> Reading<&T> {
+        match self {
+            Self::Read(part) => Reading::Read(part),
+            Self::Excluded { flag } => Reading::Excluded { flag },
+            Self::NotYet => Reading::NotYet,
+            Self::OutOfReach(failure) => Reading::OutOfReach(failure.clone()),
+            Self::Failed(failure) => Reading::Failed(failure.clone()),
+        }
+    }
+}

@@ -9,7 +9,14 @@
 //! - [`failure_domain`], [`deletion_order`]: where the next Machine comes from and goes to
 //! - [`remediation`]: which Machine is replaced because it is unhealthy
 //! - [`state`]: a control plane between two steps
+//! - [`rollout_reason`], [`kubeadm_config`], [`difference`]: which Machines are out of date, and why
+//! - [`preflight`]: what keeps the controller from the first step
 //! - [`step`], [`course`]: the steps one after another
+//! - [`outlook`]: all of it, for what is asked
+//! - [`effect`]: what a change of each field does
+//! - [`document`], [`screen`], [`wording`]: the JSON and the text
+//!
+//! `status` uses [`observed`], [`rollout_reason`], [`preflight`], [`remediation`] and [`quorum`].
 
 pub mod course;
 pub mod deletion_order;

@@ -4,6 +4,7 @@
 //! Cluster API v1.14 (`controlplane/kubeadm`), without in-place updates of Machines, which are behind a gate there.
 //!
 //! - [`observed`]: the facts a plan is made from
+//! - [`fetch`]: reading them
 //! - [`spec`]: what a control plane asks for, and changes of it
 //! - [`quorum`]: what etcd can stand
 //! - [`failure_domain`], [`deletion_order`]: where the next Machine comes from and goes to
@@ -24,6 +25,7 @@ pub mod difference;
 pub mod document;
 pub mod effect;
 pub mod failure_domain;
+pub mod fetch;
 pub mod kubeadm_config;
 pub mod observed;
 pub mod outlook;
@@ -35,6 +37,7 @@ pub mod screen;
 pub mod spec;
 pub mod state;
 pub mod step;
+mod wire;
 pub mod wording;
 
 #[cfg(test)]

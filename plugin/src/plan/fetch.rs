@@ -7,7 +7,6 @@ use std::{
 };
 
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use super::{
     observed::{Bootstrap, Cluster, ConfigSpec, Etcd, Infrastructure, Observed},
@@ -174,9 +173,7 @@ impl Reads<'_> {
         let action = Action::new("get", resource).named(name);
         let read = self.reader.connection.get_text(resource, self.namespace, name);
         let text = self.within(action.clone(), read).await?;
-        let decoded =
-            serde_json::from_str::<Value>(&text).and_then(|object| PlannedControlPlane::decode(&object));
-        match decoded {
+        match serde_json::from_str(&text) {
             Ok(planned) => Ok((text, planned)),
             Err(source) => Err(Error::Malformed {
                 action: action.in_namespace(self.namespace),

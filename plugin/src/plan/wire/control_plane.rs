@@ -16,19 +16,19 @@ use crate::{
 const REMEDIATION_IN_PROGRESS: &str = "controlplane.cluster.x-k8s.io/remediation-in-progress";
 
 /// A control plane with what it asks for.
+#[derive(Deserialize)]
+#[serde(try_from = "Value")]
 pub(in crate::plan) struct PlannedControlPlane {
     pub(in crate::plan) control_plane: ControlPlane,
     pub(in crate::plan) spec: Spec,
     pub(in crate::plan) remediation_in_progress: Option<Remediation>,
 }
 
-impl PlannedControlPlane {
-    /// From the object.
-    ///
-    /// # Errors
-    /// When it does not have its kind's types.
-    pub(in crate::plan) fn decode(object: &Value) -> serde_json::Result<Self> {
-        let control_plane = ControlPlane::deserialize(object)?;
+impl TryFrom<Value> for PlannedControlPlane {
+    type Error = serde_json::Error;
+
+    fn try_from(object: Value) -> serde_json::Result<Self> {
+        let control_plane = ControlPlane::deserialize(&object)?;
         let wire = WireControlPlane::deserialize(object)?;
         Ok(Self {
             remediation_in_progress: wire.metadata.remediation(REMEDIATION_IN_PROGRESS),
@@ -203,7 +203,9 @@ mod tests {
     };
 
     fn spec_of(object: &Value) -> Spec {
-        PlannedControlPlane::decode(object).expect("decodes").spec
+        PlannedControlPlane::try_from(object.clone())
+            .expect("decodes")
+            .spec
     }
 
     #[test]
@@ -273,7 +275,7 @@ mod tests {
     fn a_remediation_in_progress_is_noted_in_an_annotation() {
         let object = json!({"apiVersion": "g/v1beta2", "spec": {}, "metadata": {"name": "c", "annotations": {
             "controlplane.cluster.x-k8s.io/remediation-in-progress": r#"{"machine":"m1"}"#}}});
-        let planned = PlannedControlPlane::decode(&object).expect("decodes");
+        let planned = PlannedControlPlane::try_from(object).expect("decodes");
         assert_eq!(planned.remediation_in_progress.expect("a note").machine, "m1");
     }
 }

@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    arguments::Global, lint::LintArguments, pool::PoolArguments, rollout::RolloutArguments,
-    rules::RulesArguments, scale::ScaleArguments, status::StatusArguments,
+    arguments::Global, lint::LintArguments, plan::PlanArguments, pool::PoolArguments,
+    rollout::RolloutArguments, rules::RulesArguments, scale::ScaleArguments, status::StatusArguments,
 };
 
 /// Health, scale and rollout of Cluster API control planes, leases on cluster pools.
@@ -30,6 +30,8 @@ const EXIT_CODES: &str = "Exit codes:
 pub enum Command {
     /// Show control planes, their Machines and what is wrong with them
     Status(StatusArguments),
+    /// Say what the controller will do to a control plane, and what keeps it from doing so
+    Plan(PlanArguments),
     /// Change the number of Machines of a control plane
     Scale(ScaleArguments),
     /// Replace all Machines of a control plane, or follow that

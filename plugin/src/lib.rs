@@ -13,8 +13,7 @@
 //! - [`file`], [`configuration`]: files that the user names, and the server's configuration in one
 //! - [`edit`]: reading, judging and writing a control plane, anew when others have written in between
 //! - [`follow`]: staying with a control plane until a change is done
-//! - [`plan`]: what the controller will do, step by step
-//! - [`status`], [`scale`], [`rollout`], [`pool`], [`lint`], [`rules`]: the commands
+//! - [`status`], [`plan`], [`scale`], [`rollout`], [`pool`], [`lint`], [`rules`]: the commands
 //! - [`document`]: what their JSON documents have in common
 //! - [`terminal`]: how results and errors are shown
 //! - [`verdict`]: what a command decided, and its exit code
@@ -101,6 +100,7 @@ async fn run(command: Command, session: &Session) -> Verdict {
 async fn dispatch(command: Command, session: &Session) -> anyhow::Result<Verdict> {
     match command {
         Command::Status(arguments) => status::run(arguments, session).await,
+        Command::Plan(arguments) => plan::run(arguments, session).await,
         Command::Scale(arguments) => scale::run(arguments, session).await,
         Command::Rollout(arguments) => rollout::run(arguments, session).await,
         Command::Pool(arguments) => pool::run(arguments, session).await,

@@ -22,7 +22,7 @@ use crate::document::API_VERSION;
 /// A plan.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ControlPlanePlan {
+pub struct PlanDocument {
     api_version: &'static str,
     kind: &'static str,
     metadata: ObjectName,
@@ -155,14 +155,14 @@ impl Standing {
     }
 }
 
-impl ControlPlanePlan {
+impl PlanDocument {
     /// The document of a plan.
     pub fn of(plan: &Plan) -> Self {
         let hint = |blocker: &Blocker| blocker.hint(&plan.namespace, &plan.name);
         let is_counted = plan.steps().iter().any(|step| step.votes.is_some());
         Self {
             api_version: API_VERSION,
-            kind: "ControlPlanePlan",
+            kind: "Plan",
             metadata: ObjectName {
                 name: plan.name.clone(),
                 namespace: plan.namespace.clone(),
@@ -267,14 +267,14 @@ impl EtcdAround {
 
 #[cfg(test)]
 mod tests {
-    use super::ControlPlanePlan;
+    use super::PlanDocument;
     use crate::plan::{
         outlook::Plan,
         screen::tests::{blocked, no_plan, version_change},
     };
 
     fn document(plan: &Plan) -> String {
-        serde_json::to_string_pretty(&ControlPlanePlan::of(plan)).expect("serializes")
+        serde_json::to_string_pretty(&PlanDocument::of(plan)).expect("serializes")
     }
 
     #[test]

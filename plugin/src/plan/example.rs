@@ -106,6 +106,27 @@ pub(crate) fn spec() -> Spec {
     }
 }
 
+impl Spec {
+    /// The spec with another number of Machines.
+    pub(crate) fn with_replicas(self, replicas: usize) -> Self {
+        Self { replicas, ..self }
+    }
+
+    /// The spec with another Kubernetes version.
+    pub(crate) fn with_version(self, version: &str) -> Self {
+        let version = version.to_owned();
+        Self { version, ..self }
+    }
+
+    /// The spec with every Machine of before `now` to be replaced.
+    pub(crate) fn restarted(self, now: Timestamp) -> Self {
+        Self {
+            rollout_after: Some(now),
+            ..self
+        }
+    }
+}
+
 /// A template that infrastructure Machines are cloned from.
 pub(crate) fn template(name: &str) -> TemplateRef {
     TemplateRef {

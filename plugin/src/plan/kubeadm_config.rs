@@ -9,6 +9,8 @@ use super::{difference::differences, observed::ConfigSpec};
 
 /// Fields that are empty and yet say something: no taints, as against kubeadm's own.
 const MEANT_EMPTY: &[&str] = &["taints"];
+/// Arguments of programs. v1beta1 has them by name: an argument without a value is one all the same.
+const ARGUMENTS: &[&str] = &["extraArgs", "kubeletExtraArgs"];
 /// Fields that Cluster API puts into a Machine's configuration itself, that act on the workload cluster as a whole, that
 /// only the next Machine uses, or that v1beta2 no longer has.
 const NOT_COMPARED: &[&str] = &[
@@ -156,12 +158,16 @@ fn remove(document: &mut Value, pointer: &str) {
 fn prune(value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            fields.values_mut().for_each(prune);
+            for (key, value) in fields.iter_mut() {
+                if !(value.is_object() && ARGUMENTS.contains(&key.as_str())) {
+                    prune(value);
+                }
+            }
             fields.retain(|key, value| match value {
                 Value::Null => false,
                 Value::Object(fields) => !fields.is_empty(),
                 Value::Array(list) => !list.is_empty() || MEANT_EMPTY.contains(&key.as_str()),
-                // An argument without a value is one all the same.
+                // Of an argument, as v1beta2 has it.
                 Value::String(text) => !text.is_empty() || key == "value",
                 Value::Bool(_) | Value::Number(_) => true,
             });
@@ -265,6 +271,18 @@ mod tests {
                 json!({"joinConfiguration": join(json!({"kubeletExtraArgs": [{"name": "a", "value": "1"}]}))}),
                 json!({"joinConfiguration": {"nodeRegistration": {"kubeletExtraArgs": [{"name": "a", "value": "2"}]}}}),
                 vec!["joinConfiguration.nodeRegistration.kubeletExtraArgs[0].value"],
+            ),
+            (
+                "argument_without_value_in_v1beta1",
+                json!({"joinConfiguration": join(json!({}))}),
+                json!({"joinConfiguration": {"nodeRegistration": {"kubeletExtraArgs": {"a": ""}}}}),
+                vec!["joinConfiguration.nodeRegistration.kubeletExtraArgs.a"],
+            ),
+            (
+                "no_arguments_in_v1beta1",
+                json!({"joinConfiguration": join(json!({}))}),
+                json!({"joinConfiguration": {"nodeRegistration": {"kubeletExtraArgs": {}}}}),
+                vec![],
             ),
         ] {
             assert_eq!(paths(machine, asked), expected, "{name}");

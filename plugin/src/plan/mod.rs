@@ -1,22 +1,34 @@
-//! What Cluster API's controller will do to a control plane, step by step, and what keeps it from the first step.
+//! `kubectl kcp plan`: what Cluster API's controller will do to a control plane, step by step, and what keeps it from the
+//! first step.
 //!
-//! Everything here is pure: facts in, a plan out. The decisions are those of the kubeadm control plane controller of
+//! All but [`fetch`] is pure: facts in, a plan out. The decisions are those of the kubeadm control plane controller of
 //! Cluster API v1.14 (`controlplane/kubeadm`), without in-place updates of Machines, which are behind a gate there.
 //!
 //! - [`observed`]: the facts a plan is made from
-//! - [`spec`]: what a control plane asks for, and changes of it
+//! - [`fetch`]: reading them
+//! - [`spec`]: what a control plane asks for
+//! - [`ask`]: what a change asks for, and whether the admission rules refuse that
 //! - [`quorum`]: what etcd can stand
 //! - [`failure_domain`], [`deletion_order`]: where the next Machine comes from and goes to
 //! - [`remediation`]: which Machine is replaced because it is unhealthy
 //! - [`state`]: a control plane between two steps
+//! - [`rollout_reason`], [`kubeadm_config`], [`difference`]: which Machines are out of date, and why
+//! - [`preflight`]: what keeps the controller from the first step
 //! - [`step`], [`course`]: the steps one after another
+//! - [`outlook`]: all of it, for what is asked
+//! - [`effect`]: what a change of each field does
+//! - [`document`], [`screen`], [`wording`]: the JSON and the text
+//!
+//! `status` uses [`observed`], [`rollout_reason`], [`preflight`], [`remediation`] and [`quorum`].
 
+pub mod ask;
 pub mod course;
 pub mod deletion_order;
 pub mod difference;
 pub mod document;
 pub mod effect;
 pub mod failure_domain;
+pub mod fetch;
 pub mod kubeadm_config;
 pub mod observed;
 pub mod outlook;
@@ -28,9 +40,90 @@ pub mod screen;
 pub mod spec;
 pub mod state;
 pub mod step;
+mod wire;
 pub mod wording;
+
+mod arguments;
 
 #[cfg(test)]
 pub(crate) mod example;
 #[cfg(test)]
 mod properties;
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+pub use arguments::PlanArguments;
+use arguments::PlanOutput;
+use ask::{Change, ask};
+use document::{PlanDocument, Standing};
+use fetch::{Fetched, Unread, fetch};
+use jiff::Timestamp;
+use kcp_rules::view::View;
+
+use crate::{
+    configuration, control_plane::Reader, document::text, judgement::Surroundings, session::Session,
+    verdict::Verdict,
+};
+
+/// The longest that one read may take.
+const READ_LIMIT: Duration = Duration::from_secs(10);
+
+/// Under which name the rules are told that the change would be made.
+const FIELD_MANAGER: &str = "kubectl-kcp";
+
+/// Runs `plan`.
+///
+/// # Errors
+/// When nothing could be decided, or the outcome not be written.
+pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let configuration = arguments.configuration.as_deref();
+    let configuration = configuration.map(configuration::read).transpose()?;
+    let connection = session.connect().await?;
+    let reader = Reader::discover(&connection).await?;
+    let fetched = Box::pin(fetch(&reader, &connection.namespace, &arguments.name, READ_LIMIT)).await?;
+    let Fetched {
+        object,
+        observed,
+        unread,
+    } = fetched;
+    // Each part decides about the steps.
+    if let Some(Unread { error, .. }) = unread.into_iter().next() {
+        return Err(error.into());
+    }
+    let change = Change {
+        replicas: arguments.replicas,
+        version: arguments.version,
+        restart: arguments.restart,
+    };
+    let view = if change == Change::default() {
+        View::default()
+    } else {
+        View {
+            cluster: reader.cluster(&observed.control_plane).await?.into(),
+            ..View::default()
+        }
+    };
+    let now = Timestamp::now();
+    let surroundings = Surroundings {
+        now,
+        field_manager: FIELD_MANAGER,
+        view: &view,
+        configuration: configuration.as_ref(),
+    };
+    let api_version = &reader.control_planes.api_version;
+    let (asked, warnings) = ask(&object, &change, api_version, surroundings)?;
+    for warning in &warnings {
+        session.terminal.warning(warning);
+    }
+    let plan = outlook::plan(&observed, &asked, now);
+    let shown = match arguments.output {
+        Some(PlanOutput::Json) => text(&PlanDocument::of(&plan))?,
+        None => screen::screen(&plan),
+    };
+    session.terminal.print(&shown).context("cannot write to stdout")?;
+    Ok(match Standing::of(&plan) {
+        Standing::NothingToDo | Standing::Clear => Verdict::Met,
+        Standing::Blocked | Standing::NoPlan => Verdict::Negative,
+    })
+}

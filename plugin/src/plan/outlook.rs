@@ -21,6 +21,8 @@ pub struct Asked {
     pub spec: Spec,
     /// The fields that change for it; empty where what is pending anyhow is asked for.
     pub changes: Vec<Change>,
+    /// Why the admission rules refuse it, a line each; empty where they do not.
+    pub denials: Vec<String>,
 }
 
 /// What a change comes to.
@@ -89,6 +91,10 @@ pub fn plan(observed: &Observed, asked: &Asked, now: Timestamp) -> Plan {
     let remediation = remediation::outlook(&state, terms);
     let steps = if observed.control_plane.deleting_since.is_some() {
         Err(NoPlan::BeingDeleted)
+    } else if !asked.denials.is_empty() {
+        Err(NoPlan::Refused {
+            why: asked.denials.clone(),
+        })
     } else {
         course(
             state,
@@ -166,6 +172,7 @@ mod tests {
             &Asked {
                 spec,
                 changes: vec![],
+                denials: vec![],
             },
             now(),
         )
@@ -245,5 +252,17 @@ mod tests {
         let mut observed = observed();
         observed.control_plane.deleting_since = Some(minutes_ago(1));
         assert_eq!(of(&observed, spec()).steps, Err(NoPlan::BeingDeleted));
+    }
+
+    #[test]
+    fn what_the_rules_refuse_has_no_plan() {
+        let why = vec!["spec.replicas: 4 is even (replicas-even)".to_owned()];
+        let asked = Asked {
+            spec: spec().with_replicas(4),
+            changes: vec![],
+            denials: why.clone(),
+        };
+        let plan = plan(&observed(), &asked, now());
+        assert_eq!(plan.steps, Err(NoPlan::Refused { why }));
     }
 }

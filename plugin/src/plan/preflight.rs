@@ -254,6 +254,7 @@ mod tests {
         let asked = Asked {
             spec,
             changes: vec![],
+            denials: vec![],
         };
         let plan = plan(observed, &asked, crate::control_plane::example::now());
         let steps = plan.steps.expect("there is a plan");

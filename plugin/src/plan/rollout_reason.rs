@@ -307,7 +307,7 @@ mod tests {
             (
                 "version",
                 &|_| {},
-                spec().with_version("1.35.0"),
+                spec().with_version("v1.35.0"),
                 &[Reason::Version {
                     machine: "v1.34.1".to_owned(),
                     asked: "v1.35.0".to_owned(),

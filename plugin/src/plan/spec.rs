@@ -59,26 +59,12 @@ impl Default for RemediationLimits {
     }
 }
 
+/// A Kubernetes version with its leading `v`, given or not, as Cluster API's own webhook has it.
+pub fn with_leading_v(version: &str) -> String {
+    format!("v{}", version.strip_prefix('v').unwrap_or(version))
+}
+
 impl Spec {
-    /// The spec with another number of Machines.
-    pub fn with_replicas(self, replicas: usize) -> Self {
-        Self { replicas, ..self }
-    }
-
-    /// The spec with another Kubernetes version, the leading `v` given or not, as Cluster API's own webhook has it.
-    pub fn with_version(self, version: &str) -> Self {
-        let version = format!("v{}", version.strip_prefix('v').unwrap_or(version));
-        Self { version, ..self }
-    }
-
-    /// The spec with every Machine of before `now` to be replaced, as `rollout start` writes it.
-    pub fn restarted(self, now: Timestamp) -> Self {
-        Self {
-            rollout_after: Some(now),
-            ..self
-        }
-    }
-
     /// How long a certificate of a new Machine lasts, in days.
     pub fn certificate_validity_days(&self) -> i64 {
         self.config
@@ -106,12 +92,6 @@ mod tests {
     use serde_json::json;
 
     use crate::plan::example::spec;
-
-    #[test]
-    fn a_version_gets_its_leading_v() {
-        assert_eq!(spec().with_version("1.35.0").version, "v1.35.0");
-        assert_eq!(spec().with_version("v1.35.0").version, "v1.35.0");
-    }
 
     #[test]
     fn certificates_that_expire_before_they_are_new_roll_out_for_ever() {

@@ -79,6 +79,11 @@ pub struct Outcome {
 pub enum NoPlan {
     /// The control plane is being deleted.
     BeingDeleted,
+    /// The admission rules refuse what is asked for.
+    Refused {
+        /// A line each.
+        why: Vec<String>,
+    },
     /// No Machines are asked for, which Cluster API does not allow.
     NoReplicas,
     /// etcd has no quorum: a person has to bring it back.

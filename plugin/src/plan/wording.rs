@@ -129,6 +129,7 @@ pub fn stretches(stretches: &[Stretch]) -> Vec<String> {
 pub fn no_plan(no_plan: &NoPlan) -> String {
     match no_plan {
         NoPlan::BeingDeleted => "the control plane is being deleted".to_owned(),
+        NoPlan::Refused { why } => format!("the rules refuse it: {}", why.join("; ")),
         NoPlan::NoReplicas => "no Machines are asked for: replicas is 0".to_owned(),
         NoPlan::QuorumLost { votes } => format!(
             "etcd has no quorum: {} of {} voting members are healthy, {} are needed",
@@ -162,7 +163,7 @@ pub const fn no_plan_hint(no_plan: &NoPlan) -> Option<&'static str> {
         NoPlan::LastMachine { .. } => Some("set maxSurge to 1, or ask for more Machines"),
         NoPlan::Endless { .. } => Some("lower certificatesExpiryDays"),
         NoPlan::NoReplicas => Some("to delete the cluster, delete its Cluster"),
-        NoPlan::BeingDeleted | NoPlan::Stuck { .. } => None,
+        NoPlan::BeingDeleted | NoPlan::Refused { .. } | NoPlan::Stuck { .. } => None,
     }
 }
 

@@ -22,12 +22,7 @@ pub fn decide(
 ) -> Result<Decision, DecodeError> {
     let now = surroundings.now;
     let mut why = obstacles(control_plane, surroundings.cluster_is_paused(), now);
-    // Whole seconds: the API's times have no fraction.
-    let after = Timestamp::from_second(now.as_second()).unwrap_or(now);
-    let spec = match Shape::of(api_version) {
-        Shape::V1Beta1 => json!({"rolloutAfter": after.to_string()}),
-        Shape::V1Beta2 => json!({"rollout": {"after": after.to_string()}}),
-    };
+    let spec = restart(api_version, now);
     let judgement = judge_update(text, &patched(text, &spec)?, surroundings)?;
     let by_rules = !judgement.denials.is_empty();
     why.extend(judgement.denials);
@@ -39,6 +34,16 @@ pub fn decide(
         subresource: None,
         warnings: judgement.warnings,
     })
+}
+
+/// The fields of a spec that have every Machine replaced that is there now.
+pub fn restart(api_version: &str, now: Timestamp) -> Value {
+    // Whole seconds: the API's times have no fraction.
+    let after = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    match Shape::of(api_version) {
+        Shape::V1Beta1 => json!({"rolloutAfter": after.to_string()}),
+        Shape::V1Beta2 => json!({"rollout": {"after": after.to_string()}}),
+    }
 }
 
 fn obstacles(control_plane: &ControlPlane, cluster_is_paused: bool, now: Timestamp) -> Vec<String> {
@@ -77,7 +82,7 @@ fn patched(text: &str, spec: &Value) -> Result<String, DecodeError> {
 }
 
 /// RFC 7386 without the removal of fields.
-fn merge(target: &mut Value, patch: &Value) {
+pub fn merge(target: &mut Value, patch: &Value) {
     match (target, patch) {
         (Value::Object(target), Value::Object(patch)) => {
             for (key, value) in patch {

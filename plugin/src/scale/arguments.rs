@@ -36,7 +36,7 @@ pub struct ScaleArguments {
 }
 
 /// Whether the number makes sense is for the rules to say.
-fn parse_replicas(text: &str) -> Result<i64, String> {
+pub(crate) fn parse_replicas(text: &str) -> Result<i64, String> {
     // The API's type has 32 bits.
     match text.parse::<i32>() {
         Ok(replicas) if replicas >= 0 => Ok(replicas.into()),

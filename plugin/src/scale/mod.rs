@@ -10,6 +10,7 @@ mod arguments;
 
 use anyhow::Context as _;
 pub use arguments::ScaleArguments;
+pub(crate) use arguments::parse_replicas;
 use decision::decide;
 use jiff::Timestamp;
 use kcp_rules::{Configuration, api::DecodeError, view::View};

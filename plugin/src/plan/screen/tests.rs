@@ -26,6 +26,7 @@ fn of(observed: &Observed, spec: Spec, changes: &[(&str, Effect)]) -> Plan {
         &Asked {
             spec,
             changes: changes.collect(),
+            denials: vec![],
         },
         now(),
     )

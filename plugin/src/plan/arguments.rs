@@ -1,0 +1,42 @@
+//! Arguments of `kubectl kcp plan`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use crate::{arguments::parse_control_plane, scale::parse_replicas};
+
+/// Say what the controller will do to a control plane, step by step, and what keeps it from the first step.
+#[derive(Debug, Args)]
+pub struct PlanArguments {
+    /// Control plane to plan for, as NAME or kcp/NAME
+    #[arg(value_parser = parse_control_plane)]
+    pub name: String,
+
+    /// Plan for this number of Machines
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_replicas)]
+    pub replicas: Option<i64>,
+
+    /// Plan for this Kubernetes version
+    #[arg(long, value_name = "VERSION")]
+    pub version: Option<String>,
+
+    /// Plan for the replacement of every Machine, as by rollout start
+    #[arg(long)]
+    pub restart: bool,
+
+    /// What follows from each rule: the server's own AdmissionConfiguration
+    #[arg(long, value_name = "FILE")]
+    pub configuration: Option<PathBuf>,
+
+    /// Output format [default: text for people]
+    #[arg(short, long, value_name = "FORMAT", value_enum)]
+    pub output: Option<PlanOutput>,
+}
+
+/// Output formats of `plan`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PlanOutput {
+    /// A JSON document
+    Json,
+}

@@ -39,6 +39,15 @@ pub const MACHINE: Kind = Kind {
     product: "Cluster API",
 };
 
+/// `KubeadmConfig`.
+pub const KUBEADM_CONFIG: Kind = Kind {
+    group: "bootstrap.cluster.x-k8s.io",
+    kind: "KubeadmConfig",
+    plural: "kubeadmconfigs",
+    versions: &["v1beta2", "v1beta1"],
+    product: "Cluster API's kubeadm bootstrap provider",
+};
+
 /// `Cluster`.
 pub const CLUSTER: Kind = Kind {
     group: "cluster.x-k8s.io",
@@ -109,18 +118,7 @@ impl Served {
     /// # Errors
     /// [`Error::NotServed`] when the cluster does not have the kind's group.
     pub fn resource(&self, kind: &Kind) -> Result<ApiResource, Error> {
-        let group = self.groups.iter().find(|group| group.name == kind.group);
-        let versions: Vec<&str> = group
-            .map(|group| {
-                // The server lists its versions best first, and says which it prefers beside the list.
-                let preferred = group.preferred_version.iter();
-                preferred
-                    .chain(&group.versions)
-                    .map(|version| version.version.as_str())
-                    .collect()
-            })
-            .unwrap_or_default();
-        match kind.choose(&versions) {
+        match kind.choose(&self.versions(kind.group)) {
             Some(version) => Ok(kind.at(version)),
             None => Err(Error::NotServed {
                 resource: format!("{}.{}", kind.plural, kind.group),
@@ -128,6 +126,36 @@ impl Served {
                 server: self.server.clone(),
             }),
         }
+    }
+
+    /// A kind of which we know no more than that another object refers to it, in the version that the server prefers.
+    /// Its plural is the kind's in lower case, as Cluster API's contract for providers has it.
+    ///
+    /// # Errors
+    /// [`Error::NotServed`] when the cluster does not have the kind's group.
+    pub fn referenced(&self, group: &str, kind: &str) -> Result<ApiResource, Error> {
+        let resource = |version| ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+        self.versions(group)
+            .first()
+            .map(|version| resource(version))
+            .ok_or_else(|| {
+                let resource = format!("{}.{group}", resource("").plural);
+                Error::NotServed {
+                    product: product_of(&resource),
+                    resource,
+                    server: self.server.clone(),
+                }
+            })
+    }
+
+    /// The versions of a group, best first.
+    fn versions(&self, group: &str) -> Vec<&str> {
+        let group = self.groups.iter().find(|other| other.name == group);
+        let versions = group.into_iter().flat_map(|group| {
+            // The server lists its versions best first, and says which it prefers beside the list.
+            group.preferred_version.iter().chain(&group.versions)
+        });
+        versions.map(|version| version.version.as_str()).collect()
     }
 }
 

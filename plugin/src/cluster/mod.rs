@@ -14,7 +14,7 @@ mod written;
 
 pub use action::Action;
 pub use connection::Connection;
-pub use discovery::{CLUSTER, KUBEADM_CONTROL_PLANE, Kind, MACHINE, Served};
+pub use discovery::{CLUSTER, KUBEADM_CONFIG, KUBEADM_CONTROL_PLANE, Kind, MACHINE, Served};
 pub use error::Error;
 pub use request::Write;
 pub use written::Written;

@@ -37,6 +37,9 @@ pub struct Write<'w> {
     pub dry_run: bool,
 }
 
+/// Makes the request for one page.
+type PageRequest = fn(&Request, &ListParams) -> Result<HttpRequest<Vec<u8>>, kube::core::request::Error>;
+
 #[derive(Deserialize)]
 struct Page<T> {
     #[serde(default)]
@@ -100,6 +103,30 @@ impl Connection {
         namespace: Option<&str>,
         selector: Option<&str>,
     ) -> Result<Vec<T>, Error> {
+        self.pages(resource, namespace, selector, Request::list).await
+    }
+
+    /// The same of their metadata: the server sends nothing else.
+    ///
+    /// # Errors
+    /// As [`Connection::read`].
+    pub async fn list_metadata<T: DeserializeOwned>(
+        &self,
+        resource: &ApiResource,
+        namespace: Option<&str>,
+        selector: Option<&str>,
+    ) -> Result<Vec<T>, Error> {
+        self.pages(resource, namespace, selector, Request::list_metadata)
+            .await
+    }
+
+    async fn pages<T: DeserializeOwned>(
+        &self,
+        resource: &ApiResource,
+        namespace: Option<&str>,
+        selector: Option<&str>,
+        page: PageRequest,
+    ) -> Result<Vec<T>, Error> {
         let mut action = Action::new("list", resource);
         action.namespace = namespace.map(str::to_owned);
         let requests = Request::new(DynamicObject::url_path(resource, namespace));
@@ -107,15 +134,17 @@ impl Connection {
         parameters.label_selector = selector.map(str::to_owned);
         let mut items = Vec::new();
         loop {
-            let page: Page<T> = self
+            let Page {
+                items: more,
+                metadata,
+            } = self
                 .read(&action, || async {
-                    let request: HttpRequest<Vec<u8>> =
-                        requests.list(&parameters).map_err(kube::Error::BuildRequest)?;
-                    self.client.request(request).await
+                    let request = page(&requests, &parameters).map_err(kube::Error::BuildRequest)?;
+                    self.client.request::<Page<T>>(request).await
                 })
                 .await?;
-            items.extend(page.items);
-            match page.metadata.next.filter(|next| !next.is_empty()) {
+            items.extend(more);
+            match metadata.next.filter(|next| !next.is_empty()) {
                 Some(next) => parameters.continue_token = Some(next),
                 None => return Ok(items),
             }

@@ -16,10 +16,14 @@ use crate::cluster::{Action, CLUSTER, Connection, Error, KUBEADM_CONTROL_PLANE, 
 pub struct Reader<'c> {
     /// The cluster.
     pub connection: &'c Connection,
+    /// What it serves.
+    pub served: Served,
     /// `KubeadmControlPlane` in the version to use.
     pub control_planes: ApiResource,
-    machines: ApiResource,
-    clusters: ApiResource,
+    /// `Machine` in the version to use.
+    pub machines: ApiResource,
+    /// `Cluster` in the version to use.
+    pub clusters: ApiResource,
 }
 
 impl<'c> Reader<'c> {
@@ -34,6 +38,7 @@ impl<'c> Reader<'c> {
             control_planes: served.resource(&KUBEADM_CONTROL_PLANE)?,
             machines: served.resource(&MACHINE)?,
             clusters: served.resource(&CLUSTER)?,
+            served,
         })
     }
 

@@ -1,11 +1,17 @@
 //! What we keep of control planes and Machines, the same for both API versions.
 
 use jiff::Timestamp;
+use serde::Deserialize;
 
-use super::{Condition, condition::find};
+use super::{
+    Condition,
+    condition::find,
+    wire::{WireControlPlane, WireMachine},
+};
 
 /// A `KubeadmControlPlane`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "WireControlPlane")]
 pub struct ControlPlane {
     /// Name.
     pub name: String,
@@ -54,7 +60,8 @@ pub struct ControlPlane {
 }
 
 /// A Machine of a control plane.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "WireMachine")]
 pub struct Machine {
     /// Name.
     pub name: String,

@@ -37,7 +37,7 @@ pub mod screen;
 pub mod spec;
 pub mod state;
 pub mod step;
-mod wire;
+pub(crate) mod wire;
 pub mod wording;
 
 #[cfg(test)]

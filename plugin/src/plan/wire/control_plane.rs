@@ -16,10 +16,10 @@ use crate::{
 const REMEDIATION_IN_PROGRESS: &str = "controlplane.cluster.x-k8s.io/remediation-in-progress";
 
 /// A control plane with what it asks for.
-pub(in crate::plan) struct PlannedControlPlane {
-    pub(in crate::plan) control_plane: ControlPlane,
-    pub(in crate::plan) spec: Spec,
-    pub(in crate::plan) remediation_in_progress: Option<Remediation>,
+pub(crate) struct PlannedControlPlane {
+    pub(crate) control_plane: ControlPlane,
+    pub(crate) spec: Spec,
+    pub(crate) remediation_in_progress: Option<Remediation>,
 }
 
 impl PlannedControlPlane {
@@ -27,9 +27,9 @@ impl PlannedControlPlane {
     ///
     /// # Errors
     /// When it does not have its kind's types.
-    pub(in crate::plan) fn decode(object: &Value) -> serde_json::Result<Self> {
-        let control_plane = ControlPlane::deserialize(object)?;
-        let wire = WireControlPlane::deserialize(object)?;
+    pub(crate) fn decode(object: &str) -> serde_json::Result<Self> {
+        let control_plane: ControlPlane = serde_json::from_str(object)?;
+        let wire: WireControlPlane = serde_json::from_str(object)?;
         Ok(Self {
             remediation_in_progress: wire.metadata.remediation(REMEDIATION_IN_PROGRESS),
             spec: spec(wire, control_plane.rollout_after),
@@ -203,7 +203,9 @@ mod tests {
     };
 
     fn spec_of(object: &Value) -> Spec {
-        PlannedControlPlane::decode(object).expect("decodes").spec
+        PlannedControlPlane::decode(&object.to_string())
+            .expect("decodes")
+            .spec
     }
 
     #[test]
@@ -273,7 +275,7 @@ mod tests {
     fn a_remediation_in_progress_is_noted_in_an_annotation() {
         let object = json!({"apiVersion": "g/v1beta2", "spec": {}, "metadata": {"name": "c", "annotations": {
             "controlplane.cluster.x-k8s.io/remediation-in-progress": r#"{"machine":"m1"}"#}}});
-        let planned = PlannedControlPlane::decode(&object).expect("decodes");
+        let planned = PlannedControlPlane::decode(&object.to_string()).expect("decodes");
         assert_eq!(planned.remediation_in_progress.expect("a note").machine, "m1");
     }
 }

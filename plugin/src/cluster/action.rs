@@ -34,6 +34,16 @@ impl Action {
         }
     }
 
+    /// A request for a path that is no resource.
+    pub fn path(verb: &'static str, path: &str) -> Self {
+        Self {
+            verb,
+            resource: path.to_owned(),
+            namespace: None,
+            name: None,
+        }
+    }
+
     /// In one namespace.
     pub fn in_namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into());
@@ -111,12 +121,7 @@ mod tests {
 
     #[test]
     fn says_what_where() {
-        let discover = Action {
-            verb: "get",
-            resource: "/apis".to_owned(),
-            namespace: None,
-            name: None,
-        };
+        let discover = Action::path("get", "/apis");
         assert_eq!(discover.to_string(), "get /apis");
         assert_eq!(discover.can_i(), "kubectl auth can-i get /apis");
 

@@ -48,6 +48,24 @@ pub const KUBEADM_CONFIG: Kind = Kind {
     product: "Cluster API's kubeadm bootstrap provider",
 };
 
+/// `MachineHealthCheck`.
+pub const MACHINE_HEALTH_CHECK: Kind = Kind {
+    group: "cluster.x-k8s.io",
+    kind: "MachineHealthCheck",
+    plural: "machinehealthchecks",
+    versions: &["v1beta2", "v1beta1"],
+    product: "Cluster API",
+};
+
+/// `Secret`. Every cluster has it.
+pub const SECRET: Kind = Kind {
+    group: "",
+    kind: "Secret",
+    plural: "secrets",
+    versions: &["v1"],
+    product: "Kubernetes",
+};
+
 /// `Cluster`.
 pub const CLUSTER: Kind = Kind {
     group: "cluster.x-k8s.io",
@@ -98,12 +116,7 @@ impl Served {
     /// # Errors
     /// When the cluster does not answer.
     pub async fn discover(connection: &Connection) -> Result<Self, Error> {
-        let action = Action {
-            verb: "get",
-            resource: "/apis".to_owned(),
-            namespace: None,
-            name: None,
-        };
+        let action = Action::path("get", "/apis");
         let list = connection
             .read(&action, || connection.client.list_api_groups())
             .await?;

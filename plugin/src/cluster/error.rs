@@ -121,6 +121,16 @@ pub enum Error {
         /// URL.
         server: String,
     },
+    /// A Cluster that refers to no control plane of the kind that we know.
+    #[error("cluster {cluster:?} in namespace {namespace:?} {}", kind.as_ref().map_or_else(|| "refers to no control plane".to_owned(), |kind| format!("has a {kind}, not a KubeadmControlPlane")))]
+    NoControlPlane {
+        /// Its name.
+        cluster: String,
+        /// Its namespace.
+        namespace: String,
+        /// What it refers to instead.
+        kind: Option<String>,
+    },
     /// 409: the object has changed since it was read.
     #[error("cannot {action}: it was changed meanwhile")]
     Conflict {

@@ -8,13 +8,17 @@ mod connection;
 mod discovery;
 mod error;
 mod kubeconfig;
+mod limit;
 mod proxy;
 mod request;
 mod written;
 
 pub use action::Action;
 pub use connection::Connection;
-pub use discovery::{CLUSTER, KUBEADM_CONFIG, KUBEADM_CONTROL_PLANE, Kind, MACHINE, Served};
+pub use discovery::{
+    CLUSTER, KUBEADM_CONFIG, KUBEADM_CONTROL_PLANE, Kind, MACHINE, MACHINE_HEALTH_CHECK, SECRET, Served,
+};
 pub use error::Error;
+pub use limit::ReadLimit;
 pub use request::Write;
 pub use written::Written;

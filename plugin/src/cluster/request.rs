@@ -93,6 +93,28 @@ impl Connection {
         })
     }
 
+    /// Reads one object's metadata: the server sends nothing else.
+    ///
+    /// # Errors
+    /// As [`Connection::get`].
+    pub async fn get_metadata<T: DeserializeOwned>(
+        &self,
+        resource: &ApiResource,
+        namespace: &str,
+        name: &str,
+    ) -> Result<T, Error> {
+        let action = Action::new("get", resource).in_namespace(namespace).named(name);
+        safe_in_url(&action)?;
+        let requests = Request::new(DynamicObject::url_path(resource, Some(namespace)));
+        self.read(&action, || async {
+            let request = requests
+                .get_metadata(name, &GetParams::default())
+                .map_err(kube::Error::BuildRequest)?;
+            self.client.request(request).await
+        })
+        .await
+    }
+
     /// Reads all objects of a namespace, or of all of them, that match a label selector; page by page.
     ///
     /// # Errors

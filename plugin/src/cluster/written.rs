@@ -48,6 +48,7 @@ const fn leaves_open(error: &Error) -> bool {
         | Error::Forbidden { .. }
         | Error::NotFound { .. }
         | Error::NotServed { .. }
+        | Error::NoControlPlane { .. }
         | Error::Conflict { .. }
         | Error::Contended { .. }
         | Error::OutcomeUnknown { .. }

@@ -7,14 +7,15 @@ use std::{
 };
 
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 
 use super::{
-    observed::{Bootstrap, Cluster, ConfigSpec, Etcd, Infrastructure, Observed},
+    observed::{Bootstrap, Cluster, ConfigSpec, Etcd, Infrastructure, Machine, Observed},
     wire::{PlannedControlPlane, PlannedMachine, Reference, WireCluster, WireConfig, WireInfrastructure},
 };
 use crate::{
-    cluster::{Action, Error, KUBEADM_CONFIG},
-    control_plane::{Reader, label},
+    cluster::{Action, CLUSTER, Error, KUBEADM_CONFIG, Kind, MACHINE, ReadLimit},
+    control_plane::{ControlPlane, Reader, label},
 };
 
 /// What was read of a control plane.
@@ -22,6 +23,10 @@ use crate::{
 pub struct Fetched {
     /// The control plane as the server wrote it.
     pub object: String,
+    /// Its Cluster as the server wrote it; none where it has none, or that could not be read.
+    pub cluster_object: Option<String>,
+    /// The Machines as the server wrote them, others' with the labels of this control plane's among them.
+    pub machine_objects: Vec<Box<RawValue>>,
     /// What a plan is made from. Etcd's members are not read.
     pub observed: Observed,
     /// What could not be read.
@@ -33,6 +38,8 @@ pub struct Fetched {
 pub struct Unread {
     /// Which.
     pub part: Part,
+    /// `Kind` of what was asked for.
+    pub kind: String,
     /// Why.
     pub error: Error,
 }
@@ -42,6 +49,8 @@ pub struct Unread {
 pub enum Part {
     /// [`Observed::cluster`]: it is taken for ready, without failure domains.
     Cluster,
+    /// [`Observed::machines`]: there is none.
+    Machines,
     /// The bootstrap configurations: all are [`Bootstrap::Missing`].
     Bootstrap,
     /// Infrastructure Machines of one kind: they are [`Infrastructure::Missing`].
@@ -61,157 +70,160 @@ pub async fn fetch(
     let reads = Reads {
         reader,
         namespace,
-        limit,
+        limit: ReadLimit::each(limit),
     };
     let (object, planned) = reads.control_plane(name).await?;
-    let PlannedControlPlane {
-        control_plane,
-        spec,
-        remediation_in_progress,
-    } = planned;
-    let mut observed = Observed {
-        etcd: if control_plane.external_etcd {
-            Etcd::External
-        } else {
-            Etcd::Unread
-        },
-        control_plane,
-        spec,
-        remediation_in_progress,
-        cluster: Cluster::default(),
-        machines: Vec::new(),
-    };
-    let mut unread = Vec::new();
-    // Not linked to a Cluster yet: it cannot have Machines.
-    if let Some(cluster) = observed.control_plane.cluster.clone() {
-        let selector = format!("{}={cluster},{}", label::CLUSTER_NAME, label::CONTROL_PLANE);
-        let (cluster, machines, configs) = tokio::join!(
-            Box::pin(reads.cluster(&cluster)),
-            Box::pin(reads.machines(&selector)),
-            Box::pin(reads.configs(&selector))
-        );
-        let mut machines = machines?;
-        machines.retain(|planned| observed.control_plane.has(&planned.machine.machine));
-        let infrastructure = reads.infrastructure(&machines, &selector, &mut unread).await;
-        observed.cluster = cluster.unwrap_or_else(|error| {
-            unread.push(Unread {
-                part: Part::Cluster,
-                error,
-            });
-            Cluster {
-                infrastructure_ready: true,
-                has_endpoint: true,
-                ..Cluster::default()
-            }
-        });
-        let configs = configs.unwrap_or_else(|error| {
-            unread.push(Unread {
-                part: Part::Bootstrap,
-                error,
-            });
-            BTreeMap::new()
-        });
-        observed.machines = machines
-            .into_iter()
-            .map(|planned| joined(planned, &configs, &infrastructure))
-            .collect();
-        observed
-            .machines
-            .sort_by(|a, b| a.machine.name.cmp(&b.machine.name));
+    let mut fetched = reads.surroundings(object, planned).await;
+    let machines = fetched
+        .unread
+        .iter()
+        .position(|unread| unread.part == Part::Machines);
+    match machines {
+        Some(machines) => Err(fetched.unread.swap_remove(machines).error),
+        None => Ok(fetched),
     }
-    Ok(Fetched {
-        object,
-        observed,
-        unread,
-    })
 }
 
-/// Gives a Machine what it refers to.
-fn joined(
-    planned: PlannedMachine,
-    configs: &BTreeMap<String, ConfigSpec>,
-    infrastructure: &BTreeMap<Reference, Infrastructure>,
-) -> super::observed::Machine {
-    let mut machine = planned.machine;
-    machine.bootstrap = match planned.config.filter(|config| !config.name.is_empty()) {
-        None => Bootstrap::Unreferenced,
-        Some(reference) => configs
-            .get(&reference.name)
-            .map_or(Bootstrap::Missing, |config| Bootstrap::Config(config.clone())),
-    };
-    machine.infrastructure = planned
-        .infrastructure
-        .and_then(|reference| infrastructure.get(&reference).cloned())
-        .unwrap_or_default();
-    machine
+/// The reads of one namespace.
+#[derive(Clone, Copy)]
+pub(crate) struct Reads<'r> {
+    pub(crate) reader: &'r Reader<'r>,
+    pub(crate) namespace: &'r str,
+    pub(crate) limit: ReadLimit,
 }
 
-struct Reads<'r> {
-    reader: &'r Reader<'r>,
-    namespace: &'r str,
-    limit: Duration,
+/// Machines as the server wrote them, and those of a control plane with what they were made from.
+struct Machines {
+    objects: Vec<Box<RawValue>>,
+    planned: Vec<PlannedMachine>,
+    infrastructure: BTreeMap<Reference, Infrastructure>,
+    unread: Vec<Unread>,
 }
 
 impl Reads<'_> {
+    /// A control plane as the server wrote it, and what it asks for.
+    ///
+    /// # Errors
+    /// When it is not there or cannot be read.
+    pub(crate) async fn control_plane(&self, name: &str) -> Result<(String, PlannedControlPlane), Error> {
+        let resource = &self.reader.control_planes;
+        let action = Action::new("get", resource)
+            .in_namespace(self.namespace)
+            .named(name);
+        let read = self.reader.connection.get_text(resource, self.namespace, name);
+        let text = self.within(&action, read).await?;
+        match PlannedControlPlane::decode(&text) {
+            Ok(planned) => Ok((text, planned)),
+            Err(source) => Err(Error::Malformed { action, source }),
+        }
+    }
+
+    /// Reads what surrounds a control plane. What cannot be read is named in [`Fetched::unread`].
+    pub(crate) async fn surroundings(&self, object: String, planned: PlannedControlPlane) -> Fetched {
+        let mut fetched = Fetched {
+            object,
+            cluster_object: None,
+            machine_objects: Vec::new(),
+            observed: planned.into(),
+            unread: Vec::new(),
+        };
+        let control_plane = &fetched.observed.control_plane;
+        // Not linked to a Cluster yet: it cannot have Machines.
+        let Some(cluster) = control_plane.cluster.clone() else {
+            return fetched;
+        };
+        let selector = format!("{}={cluster},{}", label::CLUSTER_NAME, label::CONTROL_PLANE);
+        let (cluster, machines, configs) = tokio::join!(
+            Box::pin(self.cluster(&cluster)),
+            Box::pin(self.machines(&selector, control_plane)),
+            Box::pin(self.configs(&selector))
+        );
+        let mut unread = |part, kind: &Kind, error| {
+            let kind = kind.kind.to_owned();
+            fetched.unread.push(Unread { part, kind, error });
+        };
+        match cluster {
+            Ok((object, cluster)) => {
+                fetched.cluster_object = Some(object);
+                fetched.observed.cluster = cluster;
+            }
+            Err(error) => {
+                unread(Part::Cluster, &CLUSTER, error);
+                fetched.observed.cluster = Cluster::unread();
+            }
+        }
+        let configs = configs.unwrap_or_else(|error| {
+            unread(Part::Bootstrap, &KUBEADM_CONFIG, error);
+            BTreeMap::new()
+        });
+        match machines {
+            Ok(machines) => {
+                fetched.unread.extend(machines.unread);
+                fetched.machine_objects = machines.objects;
+                let planned = machines.planned.into_iter();
+                let of_plan = planned.map(|planned| joined(planned, &configs, &machines.infrastructure));
+                fetched.observed.machines = of_plan.collect();
+                let by_name = |machine: &Machine| machine.machine.name.clone();
+                fetched.observed.machines.sort_by_cached_key(by_name);
+            }
+            Err(error) => unread(Part::Machines, &MACHINE, error),
+        }
+        fetched
+    }
+
     async fn within<T>(
         &self,
-        action: Action,
+        action: &Action,
         read: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        match tokio::time::timeout(self.limit, read).await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(Error::Timeout {
-                action: Box::new(action.in_namespace(self.namespace)),
-                server: self.reader.connection.server.clone(),
-                after: self.limit,
-            }),
-        }
+        self.reader.connection.within(self.limit, action, read).await
     }
 
-    async fn control_plane(&self, name: &str) -> Result<(String, PlannedControlPlane), Error> {
-        let resource = &self.reader.control_planes;
-        let action = Action::new("get", resource).named(name);
-        let read = self.reader.connection.get_text(resource, self.namespace, name);
-        let text = self.within(action.clone(), read).await?;
-        match serde_json::from_str(&text) {
-            Ok(planned) => Ok((text, planned)),
-            Err(source) => Err(Error::Malformed {
-                action: action.in_namespace(self.namespace),
-                source,
-            }),
-        }
-    }
-
-    async fn cluster(&self, name: &str) -> Result<Cluster, Error> {
+    async fn cluster(&self, name: &str) -> Result<(String, Cluster), Error> {
         let resource = &self.reader.clusters;
-        let read = self
-            .reader
-            .connection
-            .get::<WireCluster>(resource, self.namespace, name);
-        let cluster = self
-            .within(Action::new("get", resource).named(name), read)
-            .await?;
-        Ok(cluster.into())
+        let action = Action::new("get", resource)
+            .in_namespace(self.namespace)
+            .named(name);
+        let read = self.reader.connection.get_text(resource, self.namespace, name);
+        let text = self.within(&action, read).await?;
+        match serde_json::from_str::<WireCluster>(&text) {
+            Ok(cluster) => Ok((text, cluster.into())),
+            Err(source) => Err(Error::Malformed { action, source }),
+        }
     }
 
-    async fn machines(&self, selector: &str) -> Result<Vec<PlannedMachine>, Error> {
+    async fn machines(&self, selector: &str, control_plane: &ControlPlane) -> Result<Machines, Error> {
         let resource = &self.reader.machines;
-        let read = self
-            .reader
-            .connection
-            .list(resource, Some(self.namespace), Some(selector));
-        self.within(Action::new("list", resource), read).await
+        let action = Action::new("list", resource).in_namespace(self.namespace);
+        let read =
+            self.reader
+                .connection
+                .list::<Box<RawValue>>(resource, Some(self.namespace), Some(selector));
+        let objects = self.within(&action, read).await?;
+        let decoded = objects.iter().map(|object| PlannedMachine::decode(object.get()));
+        let mut planned = decoded
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|source| Error::Malformed { action, source })?;
+        planned.retain(|planned| control_plane.has(&planned.machine.machine));
+        let mut unread = Vec::new();
+        let infrastructure = self.infrastructure(&planned, selector, &mut unread).await;
+        Ok(Machines {
+            objects,
+            planned,
+            infrastructure,
+            unread,
+        })
     }
 
     /// The specs of bootstrap configurations, by name.
     async fn configs(&self, selector: &str) -> Result<BTreeMap<String, ConfigSpec>, Error> {
         let resource = self.reader.served.resource(&KUBEADM_CONFIG)?;
+        let action = Action::new("list", &resource).in_namespace(self.namespace);
         let read = self
             .reader
             .connection
             .list::<WireConfig>(&resource, Some(self.namespace), Some(selector));
-        let configs = self.within(Action::new("list", &resource), read).await?;
-        let configs = configs.into_iter();
+        let configs = self.within(&action, read).await?.into_iter();
         Ok(configs.map(|config| config.named(&resource.version)).collect())
     }
 
@@ -244,6 +256,7 @@ impl Reads<'_> {
                 }
                 Err(error) => unread.push(Unread {
                     part: Part::Infrastructure,
+                    kind: kind.to_owned(),
                     error,
                 }),
             }
@@ -258,23 +271,68 @@ impl Reads<'_> {
         selector: &str,
     ) -> Result<Vec<T>, Error> {
         let resource = self.reader.served.referenced(group, kind)?;
+        let action = Action::new("list", &resource).in_namespace(self.namespace);
         let read = self
             .reader
             .connection
             .list_metadata(&resource, Some(self.namespace), Some(selector));
-        self.within(Action::new("list", &resource), read).await
+        self.within(&action, read).await
+    }
+}
+
+/// Gives a Machine what it refers to.
+fn joined(
+    planned: PlannedMachine,
+    configs: &BTreeMap<String, ConfigSpec>,
+    infrastructure: &BTreeMap<Reference, Infrastructure>,
+) -> Machine {
+    let mut machine = planned.machine;
+    machine.bootstrap = match planned.config.filter(|config| !config.name.is_empty()) {
+        None => Bootstrap::Unreferenced,
+        Some(reference) => configs
+            .get(&reference.name)
+            .map_or(Bootstrap::Missing, |config| Bootstrap::Config(config.clone())),
+    };
+    machine.infrastructure = planned
+        .infrastructure
+        .and_then(|reference| infrastructure.get(&reference).cloned())
+        .unwrap_or_default();
+    machine
+}
+
+impl From<PlannedControlPlane> for Observed {
+    /// Before anything else was read.
+    fn from(
+        PlannedControlPlane {
+            control_plane,
+            spec,
+            remediation_in_progress,
+        }: PlannedControlPlane,
+    ) -> Self {
+        Self {
+            etcd: if control_plane.external_etcd {
+                Etcd::External
+            } else {
+                Etcd::Unread
+            },
+            control_plane,
+            spec,
+            remediation_in_progress,
+            cluster: Cluster::default(),
+            machines: Vec::new(),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{future::pending, time::Duration};
+    use std::time::Duration;
 
     use serde_json::{Value, json};
 
-    use super::{Fetched, Part, Reads, fetch};
+    use super::{Fetched, Part, fetch};
     use crate::{
-        cluster::{Action, Connection, Error, canned::failure},
+        cluster::{Connection, Error, canned::failure},
         control_plane::Reader,
         plan::{
             example::template,
@@ -416,23 +474,5 @@ mod tests {
             let error = run(fetched(path)).expect_err(path);
             assert!(matches!(error, Error::Forbidden { .. }), "{error:?}");
         }
-    }
-    #[test]
-    fn a_read_that_does_not_end_is_given_up() {
-        let error = run(async {
-            let connection = Connection::canned(|_, _| (200, groups()));
-            let reader = Reader::discover(&connection).await?;
-            let reads = Reads {
-                reader: &reader,
-                namespace: "d",
-                limit: Duration::ZERO,
-            };
-            let action = Action::new("list", &reader.machines);
-            reads.within(action, pending::<Result<(), Error>>()).await
-        });
-        assert_eq!(
-            error.expect_err("no answer").to_string(),
-            "cannot list machines in namespace \"d\": no answer from https://s within 0s"
-        );
     }
 }

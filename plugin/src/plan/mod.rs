@@ -40,7 +40,7 @@ pub mod screen;
 pub mod spec;
 pub mod state;
 pub mod step;
-mod wire;
+pub(crate) mod wire;
 pub mod wording;
 
 mod arguments;

@@ -118,6 +118,17 @@ pub struct Cluster {
     pub topology_upgrade_step: Option<String>,
 }
 
+impl Cluster {
+    /// One that could not be read: it is taken for ready, without failure domains.
+    pub(crate) fn unread() -> Self {
+        Self {
+            infrastructure_ready: true,
+            has_endpoint: true,
+            ..Self::default()
+        }
+    }
+}
+
 /// What is known of etcd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Etcd {

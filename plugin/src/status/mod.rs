@@ -15,6 +15,7 @@ mod machine_health;
 pub mod screen;
 
 pub mod observed;
+pub mod read;
 
 mod arguments;
 
@@ -24,6 +25,7 @@ use arguments::StatusOutput;
 use jiff::Timestamp;
 
 use crate::{
+    cluster::ReadLimit,
     control_plane::{Reader, Snapshot},
     document::text,
     session::Session,
@@ -38,12 +40,13 @@ use health::{Assessment, assess};
 /// When the cluster cannot be read or the result not be written.
 pub async fn run(arguments: StatusArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
-    let reader = Reader::discover(&connection).await?;
+    let limit = read::limit_of_list(read::DEFAULT_TIMEOUT);
+    let reader = read::discover(&connection, limit).await?;
     let (text, verdict) = if let Some(name) = &arguments.name {
         one(&reader, name, arguments.output).await?
     } else {
         let namespace = (!arguments.all_namespaces).then_some(connection.namespace.as_str());
-        several(&reader, namespace, arguments.output).await?
+        several(&reader, namespace, limit, arguments.output).await?
     };
     session.terminal.print(&text).context("cannot write to stdout")?;
     Ok(verdict)
@@ -68,13 +71,23 @@ async fn one(
 async fn several(
     reader: &Reader<'_>,
     namespace: Option<&str>,
+    limit: ReadLimit,
     output: Option<StatusOutput>,
 ) -> anyhow::Result<(String, Verdict)> {
-    let snapshots = reader.snapshots(namespace).await?;
+    let listed = read::list(reader, namespace, limit).await?;
     let now = Timestamp::now();
-    let assessed: Vec<(Snapshot, Assessment)> = snapshots
+    let assessed: Vec<(Snapshot, Assessment)> = listed
         .into_iter()
-        .map(|snapshot| {
+        .map(|management| {
+            let observed = management.control_plane;
+            let snapshot = Snapshot {
+                control_plane: observed.control_plane,
+                machines: observed
+                    .machines
+                    .into_iter()
+                    .map(|machine| machine.machine)
+                    .collect(),
+            };
             let assessment = assess(&snapshot, now);
             (snapshot, assessment)
         })

@@ -11,7 +11,7 @@ const UPGRADE_STEP: &str = "topology.internal.cluster.x-k8s.io/upgrade-step";
 
 /// A Cluster.
 #[derive(Deserialize)]
-pub(in crate::plan) struct WireCluster {
+pub(crate) struct WireCluster {
     metadata: Metadata,
     #[serde(default)]
     spec: ClusterSpec,

@@ -16,20 +16,20 @@ use crate::{
 const REMEDIATION_IN_PROGRESS: &str = "controlplane.cluster.x-k8s.io/remediation-in-progress";
 
 /// A control plane with what it asks for.
-#[derive(Deserialize)]
-#[serde(try_from = "Value")]
-pub(in crate::plan) struct PlannedControlPlane {
-    pub(in crate::plan) control_plane: ControlPlane,
-    pub(in crate::plan) spec: Spec,
-    pub(in crate::plan) remediation_in_progress: Option<Remediation>,
+pub(crate) struct PlannedControlPlane {
+    pub(crate) control_plane: ControlPlane,
+    pub(crate) spec: Spec,
+    pub(crate) remediation_in_progress: Option<Remediation>,
 }
 
-impl TryFrom<Value> for PlannedControlPlane {
-    type Error = serde_json::Error;
-
-    fn try_from(object: Value) -> serde_json::Result<Self> {
-        let control_plane = ControlPlane::deserialize(&object)?;
-        let wire = WireControlPlane::deserialize(object)?;
+impl PlannedControlPlane {
+    /// From the object.
+    ///
+    /// # Errors
+    /// When it does not have its kind's types.
+    pub(crate) fn decode(object: &str) -> serde_json::Result<Self> {
+        let control_plane: ControlPlane = serde_json::from_str(object)?;
+        let wire: WireControlPlane = serde_json::from_str(object)?;
         Ok(Self {
             remediation_in_progress: wire.metadata.remediation(REMEDIATION_IN_PROGRESS),
             spec: spec(wire, control_plane.rollout_after),
@@ -203,7 +203,7 @@ mod tests {
     };
 
     fn spec_of(object: &Value) -> Spec {
-        PlannedControlPlane::try_from(object.clone())
+        PlannedControlPlane::decode(&object.to_string())
             .expect("decodes")
             .spec
     }
@@ -275,7 +275,7 @@ mod tests {
     fn a_remediation_in_progress_is_noted_in_an_annotation() {
         let object = json!({"apiVersion": "g/v1beta2", "spec": {}, "metadata": {"name": "c", "annotations": {
             "controlplane.cluster.x-k8s.io/remediation-in-progress": r#"{"machine":"m1"}"#}}});
-        let planned = PlannedControlPlane::try_from(object).expect("decodes");
+        let planned = PlannedControlPlane::decode(&object.to_string()).expect("decodes");
         assert_eq!(planned.remediation_in_progress.expect("a note").machine, "m1");
     }
 }

@@ -5,12 +5,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Metadata, Reference};
-use crate::{
-    control_plane,
-    plan::{
-        observed::{ConfigSpec, Infrastructure, Machine},
-        spec::TemplateRef,
-    },
+use crate::plan::{
+    observed::{ConfigSpec, Infrastructure, Machine},
+    spec::TemplateRef,
 };
 
 const DELETE_MACHINE: &str = "cluster.x-k8s.io/delete-machine";
@@ -25,13 +22,11 @@ const CLONED_FROM_GROUP_KIND: &str = "cluster.x-k8s.io/cloned-from-groupkind";
 const UPDATE_MACHINE: &str = "UpdateMachine";
 
 /// A Machine and what it refers to.
-#[derive(Deserialize)]
-#[serde(try_from = "Value")]
-pub(in crate::plan) struct PlannedMachine {
+pub(crate) struct PlannedMachine {
     /// Without its infrastructure and its bootstrap configuration.
-    pub(in crate::plan) machine: Machine,
-    pub(in crate::plan) config: Option<Reference>,
-    pub(in crate::plan) infrastructure: Option<Reference>,
+    pub(crate) machine: Machine,
+    pub(crate) config: Option<Reference>,
+    pub(crate) infrastructure: Option<Reference>,
 }
 
 #[derive(Deserialize)]
@@ -61,15 +56,17 @@ struct MachineStatus {
     certificates_expiry_date: Option<Timestamp>,
 }
 
-impl TryFrom<Value> for PlannedMachine {
-    type Error = serde_json::Error;
-
-    fn try_from(object: Value) -> serde_json::Result<Self> {
+impl PlannedMachine {
+    /// From the object.
+    ///
+    /// # Errors
+    /// When it does not have its kind's types.
+    pub(crate) fn decode(object: &str) -> serde_json::Result<Self> {
         let WireMachine {
             metadata,
             spec,
             status,
-        } = WireMachine::deserialize(&object)?;
+        } = serde_json::from_str(object)?;
         let hooks = metadata.annotations.get(PENDING_HOOKS);
         let has_hook = hooks.is_some_and(|hooks| hooks.split(',').any(|hook| hook == UPDATE_MACHINE));
         Ok(Self {
@@ -79,7 +76,7 @@ impl TryFrom<Value> for PlannedMachine {
                 updating_in_place: metadata.has(UPDATE_IN_PROGRESS) || has_hook,
                 remediation_for: metadata.remediation(REMEDIATION_FOR),
                 certificates_expire: status.certificates_expiry_date,
-                machine: control_plane::Machine::deserialize(object)?,
+                machine: serde_json::from_str(object)?,
                 ..Machine::default()
             },
             config: spec.bootstrap.and_then(|bootstrap| bootstrap.config_ref),
@@ -90,7 +87,7 @@ impl TryFrom<Value> for PlannedMachine {
 
 /// A `KubeadmConfig`.
 #[derive(Deserialize)]
-pub(in crate::plan) struct WireConfig {
+pub(crate) struct WireConfig {
     metadata: Metadata,
     #[serde(default)]
     spec: Value,
@@ -98,7 +95,7 @@ pub(in crate::plan) struct WireConfig {
 
 impl WireConfig {
     /// Its name and its spec, read in this API version.
-    pub(in crate::plan) fn named(self, version: &str) -> (String, ConfigSpec) {
+    pub(crate) fn named(self, version: &str) -> (String, ConfigSpec) {
         let config = ConfigSpec {
             version: version.to_owned(),
             fields: self.spec,
@@ -109,13 +106,13 @@ impl WireConfig {
 
 /// Metadata of an infrastructure Machine.
 #[derive(Deserialize)]
-pub(in crate::plan) struct WireInfrastructure {
+pub(crate) struct WireInfrastructure {
     metadata: Metadata,
 }
 
 impl WireInfrastructure {
     /// Its name, and what it was cloned from.
-    pub(in crate::plan) fn named(self) -> (String, Infrastructure) {
+    pub(crate) fn named(self) -> (String, Infrastructure) {
         let Metadata {
             name,
             mut annotations,
@@ -140,8 +137,8 @@ mod tests {
         observed::{Infrastructure, Remediation},
     };
 
-    fn machine(object: Value) -> PlannedMachine {
-        serde_json::from_value(object).expect("decodes")
+    fn machine(object: &Value) -> PlannedMachine {
+        PlannedMachine::decode(&object.to_string()).expect("decodes")
     }
 
     #[test]
@@ -159,7 +156,7 @@ mod tests {
             reference
         };
         let of = |group: fn(&str) -> Value| {
-            machine(json!({"metadata": metadata, "status": status, "spec": {
+            machine(&json!({"metadata": metadata, "status": status, "spec": {
                 "bootstrap": {"configRef": reference(group("bootstrap.cluster.x-k8s.io"), "KubeadmConfig")},
                 "infrastructureRef": reference(group("infrastructure.cluster.x-k8s.io"), "DockerMachine")}}))
         };
@@ -207,7 +204,7 @@ mod tests {
             ),
         ] {
             let planned =
-                machine(json!({"metadata": {"name": "m1", "annotations": annotations}, "spec": {}}));
+                machine(&json!({"metadata": {"name": "m1", "annotations": annotations}, "spec": {}}));
             assert_eq!(planned.machine.updating_in_place, expected, "{annotations}");
         }
     }

@@ -15,9 +15,9 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::{observed::Remediation, spec::TemplateRef};
-pub(super) use cluster::WireCluster;
-pub(super) use control_plane::PlannedControlPlane;
-pub(super) use machine::{PlannedMachine, WireConfig, WireInfrastructure};
+pub(crate) use cluster::WireCluster;
+pub(crate) use control_plane::PlannedControlPlane;
+pub(crate) use machine::{PlannedMachine, WireConfig, WireInfrastructure};
 
 #[derive(Default, Deserialize)]
 struct Metadata {
@@ -60,19 +60,19 @@ impl Metadata {
 /// A reference to an object of the same namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Reference {
+pub(crate) struct Reference {
     /// v1beta2.
     api_group: Option<String>,
     /// v1beta1.
     api_version: Option<String>,
     #[serde(default)]
-    pub(super) kind: String,
+    pub(crate) kind: String,
     #[serde(default)]
-    pub(super) name: String,
+    pub(crate) name: String,
 }
 
 impl Reference {
-    pub(super) fn group(&self) -> &str {
+    pub(crate) fn group(&self) -> &str {
         let group = self
             .api_version
             .as_deref()

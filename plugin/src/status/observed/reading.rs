@@ -72,6 +72,17 @@ impl<T> Reading<T> {
         }
     }
 
+    /// The same reading of what is made of it.
+    pub fn map<P>(self, made: impl FnOnce(T) -> P) -> Reading<P> {
+        match self {
+            Self::Read(part) => Reading::Read(made(part)),
+            Self::Excluded { flag } => Reading::Excluded { flag },
+            Self::NotYet => Reading::NotYet,
+            Self::OutOfReach(failure) => Reading::OutOfReach(failure),
+            Self::Failed(failure) => Reading::Failed(failure),
+        }
+    }
+
     /// The same, borrowed.
     pub fn as_ref(&self) -> Reading<&T> {
         match self {

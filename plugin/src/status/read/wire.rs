@@ -1,0 +1,396 @@
+//! What `status` looks at in objects as the API server sends them, beside what plans look at. The fields of v1beta1 and
+//! v1beta2 stand side by side: each object has one or the other.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::core::{Selector, SelectorExt as _};
+use serde::Deserialize;
+
+use crate::{
+    control_plane::{Condition, PAUSED_ANNOTATION, find},
+    status::observed::management::{ClusterLink, Deletion},
+};
+
+/// What a Machine's deletion waits for is in annotations that begin so: `{before which step}.{this}/{hook}`.
+const DELETION_HOOKS: [&str; 2] = [
+    "pre-drain.delete.hook.machine.cluster.x-k8s.io",
+    "pre-terminate.delete.hook.machine.cluster.x-k8s.io",
+];
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    name: String,
+    #[serde(default)]
+    namespace: String,
+    deletion_timestamp: Option<Timestamp>,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+    #[serde(default)]
+    finalizers: Vec<String>,
+    #[serde(default)]
+    owner_references: Vec<OwnerReference>,
+}
+
+#[derive(Deserialize)]
+struct OwnerReference {
+    #[serde(default)]
+    controller: bool,
+}
+
+#[derive(Default, Deserialize)]
+struct Status {
+    conditions: Option<Vec<Condition>>,
+    /// v1beta1.
+    v1beta2: Option<Later>,
+}
+
+/// What an object served as v1beta1 already has of v1beta2.
+#[derive(Deserialize)]
+struct Later {
+    conditions: Option<Vec<Condition>>,
+}
+
+impl Status {
+    fn conditions(self) -> Vec<Condition> {
+        let later = self.v1beta2.and_then(|later| later.conditions);
+        later.or(self.conditions).unwrap_or_default()
+    }
+}
+
+/// What ties a Machine to others, and what keeps it.
+#[derive(Debug, Deserialize)]
+#[serde(from = "WireMachine")]
+pub(super) struct MachineTies {
+    pub(super) name: String,
+    pub(super) labels: BTreeMap<String, String>,
+    /// Whether it has an owner that answers for it.
+    pub(super) is_owned: bool,
+    /// Set while it is being deleted.
+    pub(super) deletion: Option<Deletion>,
+}
+
+#[derive(Deserialize)]
+struct WireMachine {
+    metadata: Metadata,
+    #[serde(default)]
+    status: Status,
+}
+
+impl From<WireMachine> for MachineTies {
+    fn from(WireMachine { metadata, status }: WireMachine) -> Self {
+        let deletion = metadata.deletion_timestamp.map(|since| Deletion {
+            machine: metadata.name.clone(),
+            since,
+            waits_for: waits_for(&metadata, &status.conditions()),
+        });
+        Self {
+            name: metadata.name,
+            labels: metadata.labels,
+            is_owned: metadata.owner_references.iter().any(|owner| owner.controller),
+            deletion,
+        }
+    }
+}
+
+fn waits_for(metadata: &Metadata, conditions: &[Condition]) -> Vec<String> {
+    let is_hook = |annotation: &&String| DELETION_HOOKS.iter().any(|hook| annotation.starts_with(hook));
+    let hooks = metadata.annotations.keys().filter(is_hook);
+    let says = find(conditions, "Deleting").filter(|condition| condition.is_true());
+    hooks
+        .map(|hook| format!("deletion hook {hook}"))
+        .chain(metadata.finalizers.iter().map(|name| format!("finalizer {name}")))
+        .chain(says.map(Condition::one_line))
+        .collect()
+}
+
+/// A Cluster's reference to its control plane, and where the Cluster is.
+#[derive(Debug, Deserialize)]
+#[serde(from = "WireCluster")]
+pub(super) struct NamedLink {
+    pub(super) namespace: String,
+    pub(super) link: ClusterLink,
+}
+
+#[derive(Deserialize)]
+struct WireCluster {
+    metadata: Metadata,
+    #[serde(default)]
+    spec: ClusterSpec,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ClusterSpec {
+    control_plane_ref: Option<ControlPlaneReference>,
+    control_plane_endpoint: Option<Endpoint>,
+}
+
+#[derive(Deserialize)]
+struct ControlPlaneReference {
+    kind: Option<String>,
+    name: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Endpoint {
+    #[serde(default)]
+    host: String,
+    #[serde(default)]
+    port: i64,
+}
+
+impl Endpoint {
+    /// With brackets around an IPv6 address.
+    fn host_and_port(&self) -> String {
+        let Self { host, port } = self;
+        if host.contains(':') {
+            format!("[{host}]:{port}")
+        } else {
+            format!("{host}:{port}")
+        }
+    }
+}
+
+impl From<WireCluster> for NamedLink {
+    fn from(WireCluster { metadata, spec }: WireCluster) -> Self {
+        let (kind, name) = spec
+            .control_plane_ref
+            .map_or((None, None), |reference| (reference.kind, reference.name));
+        let endpoint = spec
+            .control_plane_endpoint
+            .filter(|endpoint| !endpoint.host.is_empty());
+        Self {
+            namespace: metadata.namespace,
+            link: ClusterLink {
+                name: metadata.name,
+                control_plane_kind: kind,
+                control_plane_name: name,
+                endpoint: endpoint.map(|endpoint| endpoint.host_and_port()),
+            },
+        }
+    }
+}
+
+/// A `MachineHealthCheck`, before it is held against Machines.
+#[derive(Debug, Deserialize)]
+#[serde(from = "WireHealthCheck")]
+pub(super) struct MachineHealthCheck {
+    pub(super) namespace: String,
+    pub(super) cluster: String,
+    pub(super) name: String,
+    pub(super) paused: bool,
+    pub(super) remediation_allowed: Option<bool>,
+    /// None where it cannot be understood: it selects nothing then, as for its controller.
+    selector: Option<Selector>,
+}
+
+#[derive(Deserialize)]
+struct WireHealthCheck {
+    metadata: Metadata,
+    spec: HealthCheckSpec,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct HealthCheckSpec {
+    #[serde(default)]
+    cluster_name: String,
+    #[serde(default)]
+    selector: LabelSelector,
+}
+
+impl From<WireHealthCheck> for MachineHealthCheck {
+    fn from(
+        WireHealthCheck {
+            metadata,
+            spec,
+            status,
+        }: WireHealthCheck,
+    ) -> Self {
+        let conditions = status.conditions();
+        let allowed = find(&conditions, "RemediationAllowed");
+        Self {
+            paused: metadata.annotations.contains_key(PAUSED_ANNOTATION),
+            namespace: metadata.namespace,
+            name: metadata.name,
+            cluster: spec.cluster_name,
+            remediation_allowed: allowed.and_then(|condition| {
+                match (condition.is_true(), condition.is_false()) {
+                    (false, false) => None,
+                    (is_true, _) => Some(is_true),
+                }
+            }),
+            selector: spec.selector.try_into().ok(),
+        }
+    }
+}
+
+impl MachineHealthCheck {
+    /// Whether it looks after a Machine of its Cluster with such labels.
+    pub(super) fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.selector
+            .as_ref()
+            .is_some_and(|selector| selector.matches(labels))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::{Value, json};
+
+    use super::{ClusterLink, Deletion, MachineHealthCheck, MachineTies, NamedLink};
+
+    fn ties(object: Value) -> MachineTies {
+        serde_json::from_value(object).expect("a Machine")
+    }
+
+    #[test]
+    fn both_versions_of_a_machine_tell_what_its_deletion_waits_for() {
+        let metadata = json!({
+            "name": "m1", "deletionTimestamp": "2026-08-21T10:00:00Z",
+            "finalizers": ["machine.cluster.x-k8s.io"],
+            "annotations": {
+                "a": "b",
+                "pre-drain.delete.hook.machine.cluster.x-k8s.io/backup": "",
+                "pre-terminate.delete.hook.machine.cluster.x-k8s.io/kcp-cleanup": "",
+            },
+        });
+        let deleting = json!([{"type": "Deleting", "status": "True", "reason": "DrainingNode",
+            "message": "Drain not completed yet:\n* Pods d/p: cannot evict"}]);
+        let expected = Deletion {
+            machine: "m1".to_owned(),
+            since: "2026-08-21T10:00:00Z".parse().expect("a time"),
+            waits_for: [
+                "deletion hook pre-drain.delete.hook.machine.cluster.x-k8s.io/backup",
+                "deletion hook pre-terminate.delete.hook.machine.cluster.x-k8s.io/kcp-cleanup",
+                "finalizer machine.cluster.x-k8s.io",
+                "Drain not completed yet: Pods d/p: cannot evict",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
+        };
+        for status in [
+            json!({"conditions": deleting}),
+            json!({"conditions": [{"type": "Ready", "status": "False"}], "v1beta2": {"conditions": deleting}}),
+        ] {
+            let ties = ties(json!({"metadata": metadata, "status": status}));
+            assert_eq!(ties.deletion, Some(expected.clone()), "{status}");
+        }
+    }
+
+    #[test]
+    fn a_machine_that_stays_waits_for_nothing() {
+        let ties = ties(json!({
+            "metadata": {"name": "m1", "finalizers": ["machine.cluster.x-k8s.io"]},
+            "status": {"conditions": [{"type": "Deleting", "status": "False", "reason": "NotDeleting"}]},
+        }));
+        assert_eq!(ties.deletion, None);
+    }
+
+    #[test]
+    fn a_machine_is_owned_by_who_answers_for_it() {
+        let owner = |controller: Value| {
+            let owners = json!([{"kind": "KubeadmControlPlane", "name": "c1-cp", "controller": controller}]);
+            ties(json!({"metadata": {"name": "m1", "ownerReferences": owners}})).is_owned
+        };
+        assert!(owner(json!(true)));
+        assert!(!owner(json!(false)));
+        // Cluster API's Cluster is an owner of each Machine, and answers for none.
+        let of_cluster =
+            json!({"metadata": {"name": "m1", "ownerReferences": [{"kind": "Cluster", "name": "c1"}]}});
+        assert!(!ties(of_cluster).is_owned);
+    }
+
+    #[test]
+    fn a_cluster_tells_its_control_plane_and_its_endpoint() {
+        let link = |spec: Value| -> ClusterLink {
+            let object = json!({"metadata": {"name": "c1"}, "spec": spec});
+            serde_json::from_value::<NamedLink>(object)
+                .expect("a Cluster")
+                .link
+        };
+        let bare = ClusterLink {
+            name: "c1".to_owned(),
+            ..ClusterLink::default()
+        };
+        assert_eq!(
+            link(json!({"controlPlaneEndpoint": {"host": "", "port": 0}})),
+            bare
+        );
+        assert_eq!(
+            link(
+                json!({"controlPlaneRef": {"kind": "KubeadmControlPlane", "name": "c1-cp"},
+                "controlPlaneEndpoint": {"host": "fd00::1", "port": 6443}})
+            ),
+            ClusterLink {
+                control_plane_kind: Some("KubeadmControlPlane".to_owned()),
+                control_plane_name: Some("c1-cp".to_owned()),
+                endpoint: Some("[fd00::1]:6443".to_owned()),
+                ..bare
+            }
+        );
+    }
+
+    fn health_check(object: Value) -> MachineHealthCheck {
+        serde_json::from_value(object).expect("a MachineHealthCheck")
+    }
+
+    #[test]
+    fn both_versions_of_a_health_check_say_the_same() {
+        let metadata = json!({"name": "h", "annotations": {"cluster.x-k8s.io/paused": ""}});
+        let spec = json!({"clusterName": "c1", "selector": {}});
+        let of = |status: Value| health_check(json!({"metadata": metadata, "spec": spec, "status": status}));
+        for (status, allowed) in [("True", Some(true)), ("False", Some(false)), ("Unknown", None)] {
+            let conditions = json!([{"type": "RemediationAllowed", "status": status}]);
+            for status in [
+                json!({"conditions": conditions}),
+                json!({"conditions": [], "v1beta2": {"conditions": conditions}}),
+            ] {
+                assert_eq!(of(status.clone()).remediation_allowed, allowed, "{status}");
+            }
+        }
+        let silent = of(json!({}));
+        assert_eq!((silent.remediation_allowed, silent.paused), (None, true));
+    }
+
+    #[test]
+    fn a_health_check_selects_as_its_controller_does() {
+        let control_plane = "cluster.x-k8s.io/control-plane";
+        let labels: BTreeMap<String, String> = [(control_plane, ""), ("tier", "gold")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into();
+        for (selector, selected) in [
+            (json!({}), true),
+            (json!({"matchLabels": {control_plane: ""}}), true),
+            (
+                json!({"matchLabels": {control_plane: "", "tier": "silver"}}),
+                false,
+            ),
+            (
+                json!({"matchExpressions": [{"key": "tier", "operator": "In", "values": ["gold"]}]}),
+                true,
+            ),
+            (
+                json!({"matchExpressions": [{"key": control_plane, "operator": "DoesNotExist"}]}),
+                false,
+            ),
+            (
+                json!({"matchExpressions": [{"key": "tier", "operator": "Resembles"}]}),
+                false,
+            ),
+        ] {
+            let spec = json!({"clusterName": "c1", "selector": selector});
+            let check = health_check(json!({"metadata": {"name": "h"}, "spec": spec}));
+            assert_eq!(check.selects(&labels), selected, "{selector}");
+        }
+    }
+}

@@ -17,7 +17,7 @@ use super::{
     step::{Action, NoPlan, Purpose},
     wording,
 };
-use crate::status::document::API_VERSION;
+use crate::document::API_VERSION;
 
 /// A plan.
 #[derive(Debug, Serialize)]

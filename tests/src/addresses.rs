@@ -62,7 +62,7 @@ impl MachineAddresses {
     }
 
     /// The addresses of all machines that there may ever be.
-    pub fn all(self) -> impl Iterator<Item = Ipv4Addr> {
+    fn all(self) -> impl Iterator<Item = Ipv4Addr> {
         (1..=Self::COUNT).map(move |number| self.machine(number))
     }
 }

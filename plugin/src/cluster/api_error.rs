@@ -18,7 +18,7 @@ impl Error {
     }
 
     /// A request that failed.
-    pub(super) fn request(error: kube::Error, action: &Action, server: &str) -> Self {
+    pub(crate) fn request(error: kube::Error, action: &Action, server: &str) -> Self {
         let server = server.to_owned();
         let action = action.clone();
         match error {

@@ -75,6 +75,15 @@ impl Connection {
         })
     }
 
+    /// The same with another cluster: its client, and its URL for messages.
+    pub fn with(&self, client: Client, server: String) -> Self {
+        Self {
+            client,
+            server,
+            ..self.clone()
+        }
+    }
+
     /// Makes one request, within `--request-timeout`.
     ///
     /// # Errors
@@ -140,7 +149,7 @@ fn namespace_of(config: &Config) -> Result<String, Error> {
 }
 
 /// A URL without what may be secret in it: a user and a password, a query.
-fn shown(url: &http::Uri) -> String {
+pub(crate) fn shown(url: &http::Uri) -> String {
     let scheme = url.scheme_str().unwrap_or("https");
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
     let path = url.path().trim_end_matches('/');

@@ -15,6 +15,7 @@ mod written;
 
 pub use action::Action;
 pub use connection::Connection;
+pub(crate) use connection::shown;
 pub use discovery::{
     CLUSTER, KUBEADM_CONFIG, KUBEADM_CONTROL_PLANE, Kind, MACHINE, MACHINE_HEALTH_CHECK, SECRET, Served,
 };

@@ -5,9 +5,13 @@
 
 use std::time::Duration;
 
+use kube::client::ClientBuilder;
 use kube::config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use thiserror::Error;
+
+use super::{ServingCertificate, answer_limit::limited};
+use crate::cluster::shown;
 
 /// The largest that a Secret's value can be: the API server's limit.
 const MAX_BYTES: usize = 1024 * 1024;
@@ -41,17 +45,42 @@ pub enum KubeconfigFault {
     Inconsistent,
 }
 
-/// A client for the cluster that `kubeconfig` describes. Nothing is sent yet. Each request gives up when the server is
-/// silent for `timeout`; writes are never repeated.
+/// A workload cluster's API server.
+#[derive(Clone)]
+pub struct ApiServer {
+    /// For its requests. Answers are read up to their [`AnswerLimit`](super::AnswerLimit).
+    pub client: Client,
+    /// `https://host:port`, without what may be secret in it.
+    pub url: String,
+    /// What it serves with.
+    pub certificate: ServingCertificate,
+}
+
+/// A client for the cluster that `kubeconfig` describes; as [`api_server`].
 ///
 /// # Errors
-/// With the Secret's name and key, whatever is wrong with its value.
+/// As [`api_server`].
 pub async fn client(
     secret: &str,
     key: &str,
     kubeconfig: &[u8],
     timeout: Duration,
 ) -> Result<Client, KubeconfigError> {
+    let server = api_server(secret, key, kubeconfig, timeout).await?;
+    Ok(server.client)
+}
+
+/// The API server of the cluster that `kubeconfig` describes. Nothing is sent yet. Each request gives up when the server
+/// is silent for `timeout`; none is repeated.
+///
+/// # Errors
+/// With the Secret's name and key, whatever is wrong with its value.
+pub async fn api_server(
+    secret: &str,
+    key: &str,
+    kubeconfig: &[u8],
+    timeout: Duration,
+) -> Result<ApiServer, KubeconfigError> {
     let error = |fault| KubeconfigError {
         secret: secret.to_owned(),
         key: key.to_owned(),
@@ -66,7 +95,18 @@ pub async fn client(
     config.connect_timeout = Some(timeout);
     config.read_timeout = Some(timeout);
     config.write_timeout = Some(timeout);
-    Client::try_from(config).map_err(|_| inconsistent())
+    let url = shown(&config.cluster_url);
+    let certificate = ServingCertificate {
+        name: config.tls_server_name.clone(),
+        proxy: config.proxy_url.clone(),
+        ..ServingCertificate::of(config.cluster_url.clone())
+    };
+    let builder = ClientBuilder::try_from(config).map_err(|_| inconsistent())?;
+    Ok(ApiServer {
+        client: limited(builder),
+        url,
+        certificate,
+    })
 }
 
 fn parse(bytes: &[u8]) -> Result<Kubeconfig, KubeconfigFault> {

@@ -1,7 +1,21 @@
 //! The workload cluster behind a control plane: reaching its API server and, through that, its pods.
+//!
+//! - [`Secret`]: what the management cluster keeps for it
+//! - [`ApiServer`]: its API server, from a kubeconfig; [`ServingCertificate`]: as whom that one serves
+//! - [`AnswerLimit`]: how much of an answer is read
+//! - [`Objects`]: reads that end, whatever the server is like
+//! - [`PortForward`]: the way to a pod's port
 
+mod answer_limit;
 mod kubeconfig;
+mod objects;
 mod port_forward;
+mod secret;
+mod serving_certificate;
 
-pub use kubeconfig::{KubeconfigError, KubeconfigFault, client};
+pub use answer_limit::AnswerLimit;
+pub use kubeconfig::{ApiServer, KubeconfigError, KubeconfigFault, api_server, client};
+pub use objects::Objects;
 pub use port_forward::PortForward;
+pub use secret::Secret;
+pub use serving_certificate::{ServingCertificate, ServingCertificateError};

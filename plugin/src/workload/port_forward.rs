@@ -72,17 +72,25 @@ impl AsyncRead for Forwarded {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if let Poll::Ready(outcome) = Pin::new(&mut this.stream).poll_read(context, buffer) {
-            return Poll::Ready(outcome);
+        let filled = buffer.filled().len();
+        let outcome = Pin::new(&mut this.stream).poll_read(context, buffer);
+        let has_ended = outcome.is_ready() && buffer.filled().len() == filled;
+        if outcome.is_ready() && !has_ended {
+            return outcome;
         }
+        // The kubelet's message comes before the end of the data, and both may be there by now.
         if let Some(failure) = &mut this.failure
             && let Poll::Ready(message) = failure.as_mut().poll(context)
         {
             this.failure = None;
-            let message = message.unwrap_or_else(|| "the port-forward has ended".to_owned());
-            return Poll::Ready(Err(io::Error::other(message)));
+            if let Some(message) = message {
+                return Poll::Ready(Err(io::Error::other(message)));
+            }
+            if !has_ended {
+                return Poll::Ready(Err(io::Error::other("the port-forward has ended")));
+            }
         }
-        Poll::Pending
+        outcome
     }
 }
 

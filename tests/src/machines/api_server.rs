@@ -1,5 +1,5 @@
 //! A workload cluster's API server. There is one, not one a machine: it costs 250 MB and seconds of two cores.
-//! It knows every address that a member may ever have, so it survives the machine that it booted with.
+//! It reaches etcd by an [`EtcdRoute`](super::etcd_route::EtcdRoute), so it survives the machine that it booted with.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +9,6 @@ use kube::Client;
 
 use super::workload_cluster::{LOOPBACK, WorkloadCluster};
 use crate::api_server::{NO_ENVIRONMENT, ready};
-use crate::etcd::CLIENT_PORT;
 use crate::kubeconfig::{self, User};
 use crate::pki::Subject;
 use crate::process::Process;
@@ -46,13 +45,8 @@ impl WorkloadCluster {
                 ..Subject::default()
             },
         )?;
-        let etcd: Vec<_> = self
-            .addresses
-            .all()
-            .map(|address| format!("https://{address}:{CLIENT_PORT}"))
-            .collect();
         let arguments = [
-            format!("--etcd-servers={}", etcd.join(",")),
+            format!("--etcd-servers={}", self.etcd_route.url()),
             format!("--etcd-cafile={}", certificates.etcd_authority_file.display()),
             format!(
                 "--etcd-certfile={}",

@@ -147,37 +147,48 @@ impl WorkloadCluster {
                 kubelet::report_etcd(self.client()?, machine, false).await
             }
             Fault::Restart => {
-                self.restart_member(machine, &Founding::Joining(String::new()))
-                    .await?;
+                let founding = Founding::Joining(String::new());
+                let number = self.restart_member(machine, &founding).await?;
+                self.answering(number).await?;
+                self.recovers(machine).await?;
                 kubelet::report_etcd(self.client()?, machine, true).await
             }
             Fault::Freeze => {
-                self.on_member(machine, async |member| member.process.freeze().await)
-                    .await
+                self.on_member(machine, async |member| {
+                    self.etcd_route.withdraw(member.number);
+                    member.process.freeze().await;
+                })
+                .await
             }
             Fault::Thaw => {
                 self.on_member(machine, async |member| member.process.thaw().await)
-                    .await
+                    .await?;
+                self.recovers(machine).await
             }
             Fault::CutOff => {
-                self.on_member(machine, async |_| self.peer_network.cut_off(machine))
-                    .await
+                self.on_member(machine, async |member| {
+                    self.etcd_route.withdraw(member.number);
+                    self.peer_network.cut_off(member.number);
+                })
+                .await
             }
             Fault::Reconnect => {
-                self.on_member(machine, async |_| self.peer_network.reconnect(machine))
-                    .await
+                self.on_member(machine, async |member| self.peer_network.reconnect(member.number))
+                    .await?;
+                self.recovers(machine).await
             }
             Fault::Wipe => {
                 let members = self.etcd().await?.members().await?;
                 self.kill_member(machine).await?;
                 self.remove_data(machine)?;
                 let founding = Founding::Joining(initial_cluster(&members, machine));
-                self.restart_member(machine, &founding).await
+                self.restart_member(machine, &founding).await.map(drop)
             }
             Fault::Split => {
                 self.kill_member(machine).await?;
                 self.remove_data(machine)?;
-                self.restart_member(machine, &Founding::Alone).await
+                self.restart_member(machine, &Founding::Alone).await?;
+                self.on_member(machine, async |member| member.votes = false).await
             }
             Fault::NoSpace => {
                 let id = self.member_id(machine).await?;
@@ -186,6 +197,8 @@ impl WorkloadCluster {
             Fault::Disarm => self.etcd().await?.disarm().await,
             Fault::Remove => {
                 let id = self.member_id(machine).await?;
+                self.on_member(machine, async |member| self.etcd_route.withdraw(member.number))
+                    .await?;
                 // etcd refuses while it thinks that too few others have started.
                 wait::until("etcd removes the member", REMOVAL, || async {
                     self.etcd().await?.remove(&id).await
@@ -208,8 +221,11 @@ impl WorkloadCluster {
 
     /// Kills a machine's etcd member, as a machine that loses power does. Nobody is told.
     pub async fn kill_member(&self, machine: &str) -> Result<()> {
-        self.on_member(machine, async |member| member.process.kill().await)
-            .await?
+        self.on_member(machine, async |member| {
+            self.etcd_route.withdraw(member.number);
+            member.process.kill().await
+        })
+        .await?
     }
 
     /// A client for a machine's member, whatever state that is in.
@@ -225,7 +241,18 @@ impl WorkloadCluster {
         Ok(())
     }
 
-    async fn restart_member(&self, machine: &str, founding: &Founding) -> Result<()> {
+    /// The API server may ask the member again, if it could before.
+    async fn recovers(&self, machine: &str) -> Result<()> {
+        self.on_member(machine, async |member| {
+            if member.votes {
+                let address = self.addresses.machine(member.number);
+                self.etcd_route.offer(member.number, address);
+            }
+        })
+        .await
+    }
+
+    async fn restart_member(&self, machine: &str, founding: &Founding) -> Result<u8> {
         let mut members = self.members.lock().await;
         let member = members.get_mut(machine);
         let member = member.with_context(|| format!("{} has no machine {machine}", self.name))?;
@@ -234,7 +261,7 @@ impl WorkloadCluster {
         let mut member = self.start_member(machine, number, founding).await?;
         member.votes = votes;
         members.insert(machine.to_owned(), member);
-        Ok(())
+        Ok(number)
     }
 
     async fn on_member<T>(&self, machine: &str, act: impl AsyncFnOnce(&mut Member) -> T) -> Result<T> {

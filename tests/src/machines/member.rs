@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-use super::peer_network::{Uplink, host_name, peer_url};
+use super::peer_network::{Uplink, peer_address, peer_url};
 use super::workload_cluster::{LOOPBACK, WorkloadCluster};
 use crate::etcd::{self, CLIENT_PORT, METRICS_PORT, PEER_PORT};
 use crate::pki::Subject;
@@ -51,6 +51,7 @@ impl WorkloadCluster {
         let etcd = self.etcd_at(address).await?;
         let what = format!("the first etcd member of {} leads", self.name);
         wait::until_served(&what, START, &mut member.process, || etcd.has_leader()).await?;
+        self.etcd_route.offer(number, address);
         members.insert(machine.to_owned(), member);
         Ok(address)
     }
@@ -60,7 +61,7 @@ impl WorkloadCluster {
     pub(super) async fn join_member(&self, machine: &str) -> Result<Ipv4Addr> {
         let number = Self::free_number(&*self.members.lock().await)?;
         let added = wait::until("etcd accepts another member", JOIN, || async {
-            self.etcd().await?.add_learner(&peer_url(machine)).await
+            self.etcd().await?.add_learner(&peer_url(number)).await
         })
         .await?;
         let founding = Founding::Joining(initial_cluster(&added.members, machine));
@@ -72,10 +73,24 @@ impl WorkloadCluster {
             self.etcd().await?.promote(id).await
         })
         .await?;
+        let address = self.answering(number).await?;
         if let Some(member) = self.members.lock().await.get_mut(machine) {
             member.votes = true;
+            self.etcd_route.offer(number, address);
         }
-        Ok(self.addresses.machine(number))
+        Ok(address)
+    }
+
+    /// Waits until a member serves clients, as a kubelet does before it says that the pod is ready. Seven seconds for one
+    /// that joins: it publishes its name first, loses the message over the snapshot that it is sent, and tries again
+    /// (`server/etcdserver/server.go`).
+    pub(super) async fn answering(&self, number: u8) -> Result<Ipv4Addr> {
+        let address = self.addresses.machine(number);
+        wait::until("the etcd member answers", JOIN, || async {
+            self.etcd_at(address).await?.status().await
+        })
+        .await?;
+        Ok(address)
     }
 
     /// Starts a member's process. What it stored before, it goes on with.
@@ -86,20 +101,20 @@ impl WorkloadCluster {
         founding: &Founding,
     ) -> Result<Member> {
         let address = self.addresses.machine(number);
-        let uplink = self.peer_network.connect(machine, address).await?;
+        let uplink = self.peer_network.connect(number, address).await?;
         let certificates = self.certificates()?;
         let folder = self.folder.join(machine);
         let subject = Subject {
             common_name: machine,
-            names: &[machine, &host_name(machine), "localhost"],
-            addresses: &[IpAddr::V4(address), LOOPBACK],
+            names: &[machine, "localhost"],
+            addresses: &[IpAddr::V4(address), IpAddr::V4(peer_address(number)), LOOPBACK],
             ..Subject::default()
         };
         let server = certificates.etcd_authority.issue(&folder, "server", &subject)?;
         let peer = certificates.etcd_authority.issue(&folder, "peer", &subject)?;
         let authority = certificates.etcd_authority_file.display();
         let clients = format!("https://{address}:{CLIENT_PORT}");
-        let peers = peer_url(machine);
+        let peers = peer_url(number);
         let (members, state) = match founding {
             Founding::Alone => (format!("{machine}={peers}"), "new"),
             Founding::Joining(members) => (members.clone(), "existing"),
@@ -141,7 +156,9 @@ impl WorkloadCluster {
         // Its address stays taken until its process is gone.
         let mut members = self.members.lock().await;
         if let Some(member) = members.remove(machine) {
+            self.etcd_route.withdraw(member.number);
             member.process.stop().await?;
+            self.peer_network.reconnect(member.number);
             remove(&self.folder.join(machine))?;
         }
         Ok(())

@@ -9,6 +9,7 @@ mod api_server;
 mod boot;
 mod bootstrap_data;
 pub mod definitions;
+mod etcd_route;
 pub mod fault;
 mod kubelet;
 mod kwok;

@@ -5,11 +5,12 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use kube::Client;
 use tokio::sync::{Mutex, OnceCell, watch};
 
 use super::bootstrap_data::BootstrapData;
+use super::etcd_route::EtcdRoute;
 use super::member::Member;
 use super::peer_network::PeerNetwork;
 use crate::addresses::{MachineAddresses, free_port};
@@ -29,6 +30,7 @@ pub struct WorkloadCluster {
     pub(super) api_port: u16,
     pub(super) members: Mutex<BTreeMap<String, Member>>,
     pub(super) peer_network: Arc<PeerNetwork>,
+    pub(super) etcd_route: EtcdRoute,
     /// Whether a learner that is in sync is promoted.
     pub(super) promotes: watch::Sender<bool>,
     /// From the first machine's bootstrap data.
@@ -68,6 +70,7 @@ impl WorkloadCluster {
             api_port: free_port()?,
             members: Mutex::default(),
             peer_network: Arc::default(),
+            etcd_route: EtcdRoute::new()?,
             promotes: watch::Sender::new(true),
             certificates: OnceCell::new(),
             services: OnceCell::new(),
@@ -97,15 +100,11 @@ impl WorkloadCluster {
             .with_context(|| format!("all {} addresses are taken", MachineAddresses::COUNT))
     }
 
-    /// A client for a member that runs and votes.
+    /// A client for a member that votes and that nothing was done to.
     pub(super) async fn etcd(&self) -> Result<EtcdClient> {
-        let mut members = self.members.lock().await;
-        for member in members.values_mut().filter(|member| member.votes) {
-            if member.process.is_running() {
-                return self.etcd_at(self.addresses.machine(member.number)).await;
-            }
-        }
-        bail!("no etcd member of {} runs", self.name)
+        let member = self.etcd_route.member();
+        self.etcd_at(member.with_context(|| format!("no etcd member of {} is well", self.name))?)
+            .await
     }
 
     pub(super) async fn etcd_at(&self, address: Ipv4Addr) -> Result<EtcdClient> {

@@ -1,9 +1,12 @@
 //! What etcd says, each member by itself.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use kcp_etcd::{Alarm, Members, Status};
 
 use super::Failure;
+use crate::plan::observed as plan;
 
 /// Every member that was asked, and what it said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,4 +54,221 @@ pub enum Alarms {
     FromStatus,
     /// There is a leader, and it did not answer.
     Failed(Failure),
+}
+
+impl EtcdSurvey {
+    /// The members as a plan takes them: those on the list that most of those asked have, of equal ones that of who is
+    /// furthest ahead.
+    pub fn members(&self) -> plan::Etcd {
+        if !self.stacked {
+            return plan::Etcd::External;
+        }
+        let Some((status, list)) = self.widest_known() else {
+            return plan::Etcd::Unread;
+        };
+        let leader = status.and_then(|status| status.leader);
+        let alarmed = self.alarmed();
+        plan::Etcd::Members(
+            list.members
+                .iter()
+                .map(|member| plan::EtcdMember {
+                    name: member.name.clone(),
+                    is_learner: member.is_learner,
+                    has_alarm: alarmed.contains(&member.id),
+                    is_leader: leader == Some(member.id),
+                })
+                .collect(),
+        )
+    }
+
+    fn widest_known(&self) -> Option<(Option<&Status>, &Members)> {
+        let answers = || self.asked.iter().filter_map(|asked| asked.answer.as_ref().ok());
+        answers()
+            .filter_map(|answer| Some((answer.status.as_ref().ok(), answer.members.as_ref().ok()?)))
+            .max_by_key(|(status, list)| {
+                let same =
+                    answers().filter(|other| other.members.as_ref().is_ok_and(|members| members == *list));
+                let ahead =
+                    status.map(|status| (status.leader.is_some(), status.raft_term, status.raft_index));
+                (same.count(), ahead)
+            })
+    }
+
+    /// Members with an alarm, by id: what all agree on, or what each that answered finds wrong.
+    fn alarmed(&self) -> BTreeSet<u64> {
+        if let Alarms::Listed(alarms) = &self.alarms {
+            return alarms.iter().map(|alarm| alarm.member_id).collect();
+        }
+        self.asked
+            .iter()
+            .filter_map(|asked| asked.answer.as_ref().ok()?.status.as_ref().ok())
+            .flat_map(|status| &status.errors)
+            .filter_map(|error| alarmed_member(error))
+            .collect()
+    }
+}
+
+/// `memberID:123 alarm:NOSPACE`: how a status words an alarm (etcd, `api/etcdserverpb`, `AlarmMember`).
+fn alarmed_member(error: &str) -> Option<u64> {
+    let mut words = error.split_whitespace();
+    let id = words.find_map(|word| word.strip_prefix("memberID:"))?;
+    words
+        .any(|word| word.starts_with("alarm:"))
+        .then(|| id.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use kcp_etcd::{Alarm, AlarmKind, Member, Members, Status};
+
+    use super::{Alarms, Answer, Asked, EtcdSurvey, Failure};
+    use crate::plan::observed::{Etcd, EtcdMember};
+
+    /// What member `id` answers that knows these members, by number, and this leader.
+    fn asked(id: u64, known: &[u64], leader: Option<u64>, raft_index: u64, errors: &[&str]) -> Asked {
+        Asked {
+            name: format!("n{id}"),
+            machine: None,
+            answer: Ok(Answer {
+                status: Ok(Status {
+                    cluster_id: 1,
+                    member_id: id,
+                    version: "3.6.8".to_owned(),
+                    db_size: 0,
+                    db_size_in_use: 0,
+                    db_size_quota: None,
+                    leader,
+                    raft_index,
+                    raft_term: 2,
+                    raft_applied_index: raft_index,
+                    errors: errors.iter().map(ToString::to_string).collect(),
+                    is_learner: false,
+                }),
+                members: Ok(Members {
+                    cluster_id: 1,
+                    members: known.iter().map(|id| member(*id)).collect(),
+                }),
+                is_named: true,
+                certificate_expires: None,
+            }),
+        }
+    }
+
+    fn member(id: u64) -> Member {
+        Member {
+            id,
+            name: format!("n{id}"),
+            peer_urls: Vec::new(),
+            client_urls: Vec::new(),
+            is_learner: id == 9,
+        }
+    }
+
+    fn silent(name: &str) -> Asked {
+        Asked {
+            name: name.to_owned(),
+            machine: None,
+            answer: Err(Failure {
+                object: format!("etcd member {name}"),
+                message: "Status: no answer within 1 s".to_owned(),
+                hint: None,
+                forbidden: None,
+            }),
+        }
+    }
+
+    fn survey(asked: Vec<Asked>, alarms: Alarms) -> EtcdSurvey {
+        EtcdSurvey {
+            stacked: true,
+            asked,
+            alarms,
+            used_ca_key: true,
+        }
+    }
+
+    /// Names, each with `*` for the leader, `!` for an alarm, `~` for a learner.
+    fn shown(etcd: &Etcd) -> String {
+        let mark = |is: bool, mark: &'static str| if is { mark } else { "" };
+        match etcd {
+            Etcd::External => "external".to_owned(),
+            Etcd::Unread => "unread".to_owned(),
+            Etcd::Members(members) => {
+                let shown = members.iter().map(|member: &EtcdMember| {
+                    let marks = [
+                        mark(member.is_leader, "*"),
+                        mark(member.has_alarm, "!"),
+                        mark(member.is_learner, "~"),
+                    ];
+                    member.name.clone() + &marks.concat()
+                });
+                shown.collect::<Vec<_>>().join(" ")
+            }
+        }
+    }
+
+    #[test]
+    fn the_list_that_most_have_is_the_list() {
+        let no_space = || {
+            Alarms::Listed(vec![Alarm {
+                member_id: 2,
+                kind: AlarmKind::NoSpace,
+            }])
+        };
+        let all = &[1, 2, 3];
+        for (survey, members) in [
+            (
+                survey(
+                    vec![
+                        asked(1, all, Some(1), 7, &[]),
+                        asked(2, all, Some(1), 7, &[]),
+                        silent("n3"),
+                    ],
+                    no_space(),
+                ),
+                "n1* n2! n3",
+            ),
+            // One that is cut off knows an old list.
+            (
+                survey(
+                    vec![
+                        asked(1, &[1, 2], None, 9, &[]),
+                        asked(2, &[2, 3, 9], Some(3), 7, &[]),
+                        asked(3, &[2, 3, 9], Some(3), 7, &[]),
+                    ],
+                    Alarms::Listed(Vec::new()),
+                ),
+                "n2 n3* n9~",
+            ),
+            (
+                survey(
+                    vec![asked(1, &[1], None, 9, &[]), asked(2, &[1, 2], Some(2), 7, &[])],
+                    Alarms::Listed(Vec::new()),
+                ),
+                "n1 n2*",
+            ),
+            (
+                survey(
+                    vec![asked(
+                        1,
+                        all,
+                        None,
+                        7,
+                        &["etcdserver: no leader", "memberID:3 alarm:CORRUPT "],
+                    )],
+                    Alarms::FromStatus,
+                ),
+                "n1 n2 n3!",
+            ),
+            (survey(vec![silent("n1")], Alarms::FromStatus), "unread"),
+            (
+                EtcdSurvey {
+                    stacked: false,
+                    ..survey(vec![asked(1, all, Some(1), 7, &[])], no_space())
+                },
+                "external",
+            ),
+        ] {
+            assert_eq!(shown(&survey.members()), members);
+        }
+    }
 }

@@ -41,7 +41,7 @@ pub(super) fn of_all(kind: &Kind, error: &Error) -> Failure {
 }
 
 /// A server's words may have several.
-fn one_line(text: &str) -> String {
+pub(super) fn one_line(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ")
 }

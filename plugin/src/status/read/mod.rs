@@ -4,20 +4,28 @@
 //! - [`management`]: the management cluster about one control plane
 //! - [`list`]: about all of a namespace, or of all namespaces
 //! - [`deep`]: several control planes one by one, some at a time
+//! - [`workload_and_etcd`]: the workload cluster ([`workload`]), and [`etcd`] through it, by way of Secrets ([`secret`])
+//! - [`time_limits`]: how the time that a command has is shared out
 //! - [`wire`]: objects as the API server sends them
 //! - [`failure`]: what an error means to somebody who reads a report
 
 mod deep;
+mod etcd;
 mod failure;
 mod list;
 mod management;
+mod secret;
+mod time_limits;
 mod wire;
+mod workload;
+mod workload_and_etcd;
 
 use std::time::{Duration, Instant};
 
 pub use deep::each;
 pub use list::list;
 pub use management::{control_plane_of, management};
+pub use workload_and_etcd::{Excluded, Target, workload_and_etcd};
 
 use crate::{
     cluster::{Action, Connection, Error, ReadLimit},

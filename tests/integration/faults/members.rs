@@ -1,60 +1,32 @@
-//! What the stand-in machines can be made to suffer, each seen in what etcd and the workload cluster's API server say.
+//! What happens to an etcd member, seen in what etcd and the workload cluster's API server say.
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
-use kcp_tests::cluster::Cluster;
 use kcp_tests::etcd::{Alarm, EtcdClient, Member, RaisedAlarm};
 use kcp_tests::machines::WorkloadCluster;
 use kcp_tests::machines::fault::Fault;
-use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::wait;
 use kube::Api;
 use tokio::time::timeout;
 
-use crate::shared::with_controllers;
-
-const NAMESPACE: &str = "faults";
-
-/// Three machines from nothing; a fifth of it on an idle machine.
-const LIMIT: Duration = Duration::from_secs(150);
-
-/// Elections, and members that join: seconds.
-const SOON: Duration = Duration::from_secs(45);
+use super::SOON;
 
 /// Longer than a member takes that answers.
 const ANSWER: Duration = Duration::from_secs(3);
 
-#[test]
-fn every_fault_shows() {
-    with_controllers(NAMESPACE, inflict_all);
-}
-
-async fn inflict_all(management: &ManagementCluster) -> Result<()> {
-    let cluster = Cluster::create(management.client(), NAMESPACE, "edge", 3, "v1.34.2").await?;
-    cluster.settled(3, LIMIT).await?;
-    // Cluster API would mend some of them before we have looked.
-    cluster.pause(true).await?;
-    let machines = cluster.machines().await?;
-    let [first, second, third] = machines.as_slice() else {
-        bail!("the Machines are {machines:?}");
-    };
-    let workload = management.machines().cluster(NAMESPACE, "edge").await?;
+pub(super) async fn suffer(workload: &WorkloadCluster, [first, second, third]: [&str; 3]) -> Result<()> {
     let healthy = workload.etcd_of(first).await?;
-
-    freezes_and_thaws(&workload, second).await?;
-    is_cut_off_and_reconnected(&workload, &healthy, second).await?;
-    runs_out_of_space(&workload, &healthy, second).await?;
-    pod_is_not_ready(&workload, second).await?;
-    is_killed_and_restarted(&workload, second).await?;
-    stray_stays_a_learner(&workload, &healthy).await?;
-    is_wiped(&workload, third).await?;
-    splits_off(&workload, &healthy, third).await?;
-    is_removed(&workload, &healthy, third).await?;
-
-    cluster.pause(false).await?;
-    cluster.delete().await
+    freezes_and_thaws(workload, second).await?;
+    is_cut_off_and_reconnected(workload, &healthy, second).await?;
+    runs_out_of_space(workload, &healthy, second).await?;
+    pod_is_not_ready(workload, second).await?;
+    is_killed_and_restarted(workload, second).await?;
+    stray_stays_a_learner(workload, &healthy).await?;
+    is_wiped(workload, third).await?;
+    splits_off(workload, &healthy, third).await?;
+    is_removed(workload, &healthy, third).await
 }
 
 async fn freezes_and_thaws(workload: &WorkloadCluster, machine: &str) -> Result<()> {

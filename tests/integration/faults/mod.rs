@@ -1,0 +1,47 @@
+//! What a workload cluster can be made to suffer, each fault seen from outside of what made it. One workload cluster for
+//! all: three machines cost more time than everything that happens to them.
+
+mod members;
+mod port_forward;
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use kcp_tests::cluster::Cluster;
+use kcp_tests::management_cluster::ManagementCluster;
+
+use crate::shared::with_controllers;
+
+const NAMESPACE: &str = "faults";
+
+/// Of the cluster.
+const NAME: &str = "edge";
+
+/// Three machines from nothing; a fifth of it on an idle machine.
+const LIMIT: Duration = Duration::from_secs(150);
+
+/// Elections, and members that join: seconds.
+const SOON: Duration = Duration::from_secs(45);
+
+#[test]
+fn every_fault_shows() {
+    with_controllers(NAMESPACE, inflict_all);
+}
+
+async fn inflict_all(management: &ManagementCluster) -> Result<()> {
+    let cluster = Cluster::create(management.client(), NAMESPACE, NAME, 3, "v1.34.2").await?;
+    cluster.settled(3, LIMIT).await?;
+    // Cluster API would mend some of them before we have looked.
+    cluster.pause(true).await?;
+    let machines = cluster.machines().await?;
+    let [first, second, third] = machines.as_slice() else {
+        bail!("the Machines are {machines:?}");
+    };
+    let workload = management.machines().cluster(NAMESPACE, NAME).await?;
+
+    port_forward::reaches(management, &workload, [first, second, third]).await?;
+    members::suffer(&workload, [first, second, third]).await?;
+
+    cluster.pause(false).await?;
+    cluster.delete().await
+}

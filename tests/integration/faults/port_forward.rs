@@ -1,0 +1,153 @@
+//! The way of `kubectl kcp` to a member: the Secrets that Cluster API keeps for the cluster, a port-forward to the
+//! member's pod, and a client certificate of etcd's own authority.
+
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use k8s_openapi::api::core::v1::Secret;
+use kcp_etcd::{ClientCertificate, Connection, Endpoint, Error, Tcp, Timeouts, Tls, Trust};
+use kcp_tests::addresses::free_port;
+use kcp_tests::assets::Assets;
+use kcp_tests::etcd::CLIENT_PORT;
+use kcp_tests::machines::WorkloadCluster;
+use kcp_tests::machines::fault::Fault;
+use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::process::Process;
+use kcp_tests::wait;
+use kube::core::Status;
+use kube::{Api, Client};
+use kubectl_kcp::workload::{self, PortForward};
+
+use super::{NAME, NAMESPACE, SOON};
+
+const TIMEOUTS: Timeouts = Timeouts {
+    dial: Duration::from_secs(2),
+    handshake: Duration::from_secs(2),
+    call: Duration::from_secs(3),
+};
+
+/// What Cluster API's Secrets give.
+struct Access {
+    client: Client,
+    tls: Tls,
+}
+
+impl Access {
+    async fn read(client: &Client) -> Result<Self> {
+        let kubeconfig = secret(client, "kubeconfig", "value").await?;
+        let name = format!("{NAMESPACE}/{NAME}-kubeconfig");
+        let authority = secret(client, "etcd", "tls.crt").await?;
+        let key = secret(client, "etcd", "tls.key").await?;
+        let certificate = ClientCertificate::minted(&authority, &key, SystemTime::now())?;
+        Ok(Self {
+            client: workload::client(&name, "value", &kubeconfig, TIMEOUTS.call).await?,
+            tls: Tls::new(Trust::new(&authority)?, certificate),
+        })
+    }
+
+    async fn open(&self, machine: &str) -> Result<Connection, Error> {
+        let pod = format!("etcd-{machine}");
+        let forward = PortForward::new(self.client.clone(), "kube-system", &pod, CLIENT_PORT);
+        Connection::open(&Endpoint::new(forward, [machine]), &self.tls, TIMEOUTS).await
+    }
+}
+
+/// Every member; and a member that is ill tells its illness from that of the way to it, and hides no other.
+pub(super) async fn reaches(
+    management: &ManagementCluster,
+    workload: &WorkloadCluster,
+    machines: [&str; 3],
+) -> Result<()> {
+    let access = Access::read(management.client()).await?;
+    for machine in machines {
+        is_that_member(&access.open(machine).await?, workload, machine).await?;
+    }
+    let [_, victim, other] = machines;
+    reaches_with_kubectl(management, workload, &access, victim).await?;
+
+    workload.inflict(Fault::Freeze, victim).await?;
+    let frozen = refusal(&access, victim).await?;
+    ensure!(frozen == "TLS handshake: no answer within 2 s", "{frozen}");
+    access.open(other).await?.status().await?;
+    workload.inflict(Fault::Thaw, victim).await?;
+    access.open(victim).await?.status().await?;
+
+    workload.inflict(Fault::Kill, victim).await?;
+    let killed = refusal(&access, victim).await?;
+    let kubelet = "no TLS connection: the connection was closed: error forwarding port 2379 to pod ";
+    ensure!(
+        killed.starts_with(kubelet) && killed.ends_with(":2379: connect: connection refused"),
+        "{killed}"
+    );
+    workload.inflict(Fault::Restart, victim).await?;
+    is_that_member(&access.open(victim).await?, workload, victim).await?;
+
+    match access.open("absent").await {
+        Err(Error::Dial(error)) => {
+            let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
+            let not_found = |status: &Status| status.is_not_found();
+            ensure!(
+                matches!(cause, Some(kube::Error::Api(status)) if not_found(status)),
+                "{error:?}"
+            );
+        }
+        other => bail!("{other:?}"),
+    }
+    Ok(())
+}
+
+/// Why there is no connection to a machine's member.
+async fn refusal(access: &Access, machine: &str) -> Result<String> {
+    match access.open(machine).await {
+        Ok(connection) => bail!("{machine} answers: {:?}", connection.status().await),
+        Err(error) => Ok(error.to_string()),
+    }
+}
+
+/// By the ids that the member itself tells a client that comes directly.
+async fn is_that_member(connection: &Connection, workload: &WorkloadCluster, machine: &str) -> Result<()> {
+    ensure!(connection.server().names_member, "{:?}", connection.server());
+    let status = connection.status().await?;
+    let directly = workload.etcd_of(machine).await?.status().await?.header;
+    ensure!(
+        status.member_id.to_string() == directly.member_id
+            && status.cluster_id.to_string() == directly.cluster_id,
+        "{status:?} is not of {directly:?}"
+    );
+    Ok(())
+}
+
+async fn reaches_with_kubectl(
+    management: &ManagementCluster,
+    workload: &WorkloadCluster,
+    access: &Access,
+    machine: &str,
+) -> Result<()> {
+    let port = free_port()?;
+    let arguments = [
+        format!("--kubeconfig={}", workload.kubeconfig().display()),
+        "--namespace=kube-system".to_owned(),
+        "port-forward".to_owned(),
+        format!("pod/etcd-{machine}"),
+        format!("{port}:{CLIENT_PORT}"),
+    ];
+    let kubectl = Assets::locate()?.program("kubectl");
+    let name = format!("{NAMESPACE}-port-forward");
+    let mut process = Process::start::<_, &str>(management.run(), &name, &kubectl, arguments, &[])?;
+    let endpoint = Endpoint::new(Tcp(format!("127.0.0.1:{port}")), [machine]);
+    let connection = wait::until_served("kubectl forwards the port", SOON, &mut process, async || {
+        Ok(Connection::open(&endpoint, &access.tls, TIMEOUTS).await?)
+    })
+    .await?;
+    is_that_member(&connection, workload, machine).await?;
+    process.stop().await
+}
+
+async fn secret(client: &Client, purpose: &str, key: &str) -> Result<Vec<u8>> {
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
+    let secret = secrets.get(&format!("{NAME}-{purpose}")).await?;
+    let value = secret.data.and_then(|mut data| data.remove(key));
+    Ok(value
+        .with_context(|| format!("Secret {NAME}-{purpose} has no key {key}"))?
+        .0)
+}

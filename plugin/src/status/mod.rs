@@ -1,35 +1,42 @@
 //! `kubectl kcp status`: control planes, their Machines, what is wrong with them, and a verdict.
 //!
-//! - [`health`]: the verdict, from conditions and counts
-//! - [`condition_health`], [`machine_health`]: what it rests on
-//! - [`finding`]: one thing that is wrong
-//! - [`document`]: the JSON
-//! - [`screen`]: the text
+//! - [`observed`]: what was read, [`inspection`]: what is decided
+//! - [`report`]: what is printed, in which format; [`screen`]: the text; [`document`]: the JSON and YAML
+//! - [`watch`]: staying with it
+//! - [`health`], [`condition_health`], [`machine_health`], [`finding`], [`by_conditions`]: the verdict from conditions
+//!   and counts alone, and how it is printed
 
+pub mod by_conditions;
 mod condition_health;
 pub mod document;
 pub mod finding;
 pub mod health;
 pub mod inspection;
 mod machine_health;
-pub mod screen;
-
 pub mod observed;
+pub mod report;
+pub mod screen;
+pub mod watch;
+
+#[cfg(test)]
+mod example;
+#[cfg(test)]
+mod schema;
 
 mod arguments;
 
 use anyhow::Context as _;
-pub use arguments::StatusArguments;
-use arguments::StatusOutput;
+pub use arguments::{StatusArguments, StatusOutput};
 use jiff::Timestamp;
 
 use crate::{
+    arguments::ControlPlaneName,
     control_plane::{Reader, Snapshot},
     document::text,
     session::Session,
     verdict::Verdict,
 };
-use document::{ControlPlaneStatus, ControlPlaneStatusList};
+use by_conditions::document::{ControlPlaneStatus, ControlPlaneStatusList};
 use health::{Assessment, assess};
 
 /// Runs `status`.
@@ -39,12 +46,13 @@ use health::{Assessment, assess};
 pub async fn run(arguments: StatusArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
     let reader = Reader::discover(&connection).await?;
-    let (text, verdict) = if let Some(name) = &arguments.name {
-        one(&reader, name, arguments.output).await?
-    } else {
-        let namespace = (!arguments.all_namespaces).then_some(connection.namespace.as_str());
-        several(&reader, namespace, arguments.output).await?
-    };
+    let (text, verdict) =
+        if let Some(ControlPlaneName::Own(name) | ControlPlaneName::OfCluster(name)) = &arguments.name {
+            one(&reader, name, arguments.output).await?
+        } else {
+            let namespace = (!arguments.all_namespaces).then_some(connection.namespace.as_str());
+            several(&reader, namespace, arguments.output).await?
+        };
     session.terminal.print(&text).context("cannot write to stdout")?;
     Ok(verdict)
 }
@@ -59,7 +67,7 @@ async fn one(
     let assessment = assess(&snapshot, now);
     let text = match output {
         Some(StatusOutput::Json) => text(&ControlPlaneStatus::of(&snapshot, &assessment))?,
-        None => screen::one(&snapshot, &assessment, now),
+        _ => by_conditions::screen::one(&snapshot, &assessment, now),
     };
     Ok((text, assessment.health.verdict()))
 }
@@ -81,7 +89,7 @@ async fn several(
         .collect();
     let text = match output {
         Some(StatusOutput::Json) => text(&ControlPlaneStatusList::of(&assessed))?,
-        None => screen::list(&assessed, namespace, now),
+        _ => by_conditions::screen::list(&assessed, namespace, now),
     };
     let verdicts = assessed.iter().map(|(_, assessment)| assessment.health.verdict());
     Ok((text, Verdict::worst(verdicts)))

@@ -11,4 +11,7 @@ pub mod name;
 pub use dry_run::DryRun;
 pub use duration::parse_duration;
 pub use global::Global;
-pub use name::{parse_cluster_pool, parse_control_plane, parse_namespace, parse_object_name};
+pub use name::{
+    ControlPlaneName, parse_cluster_pool, parse_control_plane, parse_control_plane_of_cluster,
+    parse_namespace, parse_object_name,
+};

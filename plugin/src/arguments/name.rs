@@ -7,7 +7,7 @@ struct NamedKind {
     /// In messages.
     title: &'static str,
     /// What to write instead of another kind.
-    example: &'static str,
+    spellings: &'static str,
     group: &'static str,
     /// Singular, plural and short name.
     names: [&'static str; 3],
@@ -16,7 +16,7 @@ struct NamedKind {
 /// Cluster API gives it the short name `kcp`.
 const CONTROL_PLANE: NamedKind = NamedKind {
     title: "a control plane",
-    example: "kcp/NAME",
+    spellings: "NAME or kcp/NAME",
     group: "controlplane.cluster.x-k8s.io",
     names: ["kubeadmcontrolplane", "kubeadmcontrolplanes", "kcp"],
 };
@@ -24,26 +24,57 @@ const CONTROL_PLANE: NamedKind = NamedKind {
 /// Hive gives it the short name `cp`.
 const CLUSTER_POOL: NamedKind = NamedKind {
     title: "a cluster pool",
-    example: "clusterpool/NAME",
+    spellings: "NAME or clusterpool/NAME",
     group: "hive.openshift.io",
     names: ["clusterpool", "clusterpools", "cp"],
 };
+
+/// The same, where its Cluster does as well.
+const CONTROL_PLANE_OR_CLUSTER: NamedKind = NamedKind {
+    title: "a control plane or a cluster",
+    spellings: "NAME, kcp/NAME or cluster/NAME",
+    ..CONTROL_PLANE
+};
+
+/// Cluster API gives it the short name `cl`.
+const CLUSTER: NamedKind = NamedKind {
+    title: "a cluster",
+    spellings: "NAME or cluster/NAME",
+    group: "cluster.x-k8s.io",
+    names: ["cluster", "clusters", "cl"],
+};
+
+/// What a control plane is named by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ControlPlaneName {
+    /// Its own name.
+    Own(String),
+    /// The name of its Cluster.
+    OfCluster(String),
+}
 
 impl NamedKind {
     fn parse(&self, text: &str) -> Result<String, String> {
         let Some((kind, name)) = text.split_once('/') else {
             return parse_object_name(text);
         };
+        if self.is_named(kind) {
+            return parse_object_name(name);
+        }
+        let Self { title, spellings, .. } = self;
+        Err(format!(
+            "{} is not {title}: write {spellings}",
+            kind.to_ascii_lowercase()
+        ))
+    }
+
+    fn is_named(&self, kind: &str) -> bool {
         let kind = kind.to_ascii_lowercase();
         let plain = kind
             .strip_suffix(self.group)
             .and_then(|kind| kind.strip_suffix('.'))
             .unwrap_or(&kind);
-        if self.names.contains(&plain) {
-            return parse_object_name(name);
-        }
-        let Self { title, example, .. } = self;
-        Err(format!("{kind} is not {title}: write NAME or {example}"))
+        self.names.contains(&plain)
     }
 }
 
@@ -53,6 +84,18 @@ impl NamedKind {
 /// One sentence on what is wrong.
 pub fn parse_control_plane(text: &str) -> Result<String, String> {
     CONTROL_PLANE.parse(text)
+}
+
+/// Parses the name of a control plane as [`parse_control_plane`] does, or that of its Cluster: `cluster/NAME`.
+///
+/// # Errors
+/// One sentence on what is wrong.
+pub fn parse_control_plane_of_cluster(text: &str) -> Result<ControlPlaneName, String> {
+    let named = text.split_once('/').filter(|(kind, _)| CLUSTER.is_named(kind));
+    if let Some((_, name)) = named {
+        return parse_object_name(name).map(ControlPlaneName::OfCluster);
+    }
+    CONTROL_PLANE_OR_CLUSTER.parse(text).map(ControlPlaneName::Own)
 }
 
 /// Parses the name of a cluster pool: `NAME`, `cp/NAME`, `clusterpool/NAME`, the group after a dot or not.
@@ -94,7 +137,10 @@ pub fn parse_namespace(text: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{parse_cluster_pool, parse_control_plane, parse_namespace};
+    use super::{
+        ControlPlaneName, parse_cluster_pool, parse_control_plane, parse_control_plane_of_cluster,
+        parse_namespace,
+    };
 
     #[test]
     fn accepts_a_name_with_or_without_its_kind() {
@@ -116,6 +162,23 @@ mod tests {
         ] {
             assert_eq!(parse_cluster_pool(text).as_deref(), Ok("p.1"), "{text}");
         }
+    }
+
+    #[test]
+    fn accepts_a_control_plane_by_its_cluster() {
+        for text in ["cluster/edge", "cl/edge", "Clusters.cluster.x-k8s.io/edge"] {
+            let name = ControlPlaneName::OfCluster("edge".to_owned());
+            assert_eq!(parse_control_plane_of_cluster(text), Ok(name), "{text}");
+        }
+        for text in ["edge", "kcp/edge"] {
+            let name = ControlPlaneName::Own("edge".to_owned());
+            assert_eq!(parse_control_plane_of_cluster(text), Ok(name), "{text}");
+        }
+        assert_eq!(
+            parse_control_plane_of_cluster("Pod/edge"),
+            Err("pod is not a control plane or a cluster: write NAME, kcp/NAME or cluster/NAME".to_owned())
+        );
+        assert!(parse_control_plane_of_cluster("cluster/..").is_err());
     }
 
     #[test]

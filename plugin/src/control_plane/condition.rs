@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// A condition. Of v1beta1's own kind too: what that has beyond these fields is not needed.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
     /// `Available`, `EtcdClusterHealthy`, …
@@ -25,6 +26,7 @@ pub struct Condition {
 
 /// Whether a condition holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum ConditionStatus {
     /// It does.
     True,

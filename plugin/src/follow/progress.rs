@@ -8,16 +8,7 @@ pub fn changes(before: Option<&Snapshot>, after: &Snapshot) -> Vec<String> {
     let Some(before) = before else {
         return vec![counts];
     };
-    let mut events = Vec::new();
-    for machine in &after.machines {
-        let known = before.machines.iter().find(|known| known.name == machine.name);
-        events.extend(machine_events(known, machine));
-    }
-    for machine in &before.machines {
-        if !after.machines.iter().any(|left| left.name == machine.name) {
-            events.push(format!("Machine {} is gone", machine.name));
-        }
-    }
+    let events = machine_changes(&before.machines, &after.machines);
     if events.is_empty() && self::counts(before) != counts {
         return vec![counts];
     }
@@ -25,6 +16,26 @@ pub fn changes(before: Option<&Snapshot>, after: &Snapshot) -> Vec<String> {
         .into_iter()
         .map(|event| format!("{counts}  {event}"))
         .collect()
+}
+
+/// What has become of each Machine.
+pub fn machine_changes<'m>(
+    before: impl IntoIterator<Item = &'m Machine>,
+    after: impl IntoIterator<Item = &'m Machine>,
+) -> Vec<String> {
+    let before: Vec<&Machine> = before.into_iter().collect();
+    let after: Vec<&Machine> = after.into_iter().collect();
+    let mut events = Vec::new();
+    for machine in &after {
+        let known = before.iter().find(|known| known.name == machine.name);
+        events.extend(machine_events(known.copied(), machine));
+    }
+    for machine in &before {
+        if !after.iter().any(|left| left.name == machine.name) {
+            events.push(format!("Machine {} is gone", machine.name));
+        }
+    }
+    events
 }
 
 fn counts(Snapshot { control_plane, .. }: &Snapshot) -> String {

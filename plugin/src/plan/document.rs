@@ -85,7 +85,8 @@ struct SpecSummary {
 
 /// Something with the words for it.
 #[derive(Debug, Serialize)]
-struct Told<T> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Told<T> {
     #[serde(flatten)]
     what: T,
     text: String,
@@ -135,8 +136,9 @@ struct EtcdAround {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-struct EtcdVotes {
+pub(crate) struct EtcdVotes {
     #[serde(flatten)]
     votes: Votes,
     quorum: usize,
@@ -198,7 +200,7 @@ impl PlanDocument {
 }
 
 impl<T> Told<T> {
-    const fn new(what: T, text: String, hint: Option<String>) -> Self {
+    pub(crate) const fn new(what: T, text: String, hint: Option<String>) -> Self {
         Self { what, text, hint }
     }
 }
@@ -250,17 +252,22 @@ impl StepDocument {
     }
 }
 
-impl EtcdAround {
-    fn of(votes: StepVotes) -> Self {
-        let told = |votes: Votes| EtcdVotes {
+impl EtcdVotes {
+    pub(crate) const fn of(votes: Votes) -> Self {
+        Self {
             votes,
             quorum: votes.quorum(),
             may_fail: votes.may_fail(),
-        };
+        }
+    }
+}
+
+impl EtcdAround {
+    fn of(votes: StepVotes) -> Self {
         Self {
-            before: told(votes.before),
-            meanwhile: told(votes.meanwhile),
-            after: told(votes.after),
+            before: EtcdVotes::of(votes.before),
+            meanwhile: EtcdVotes::of(votes.meanwhile),
+            after: EtcdVotes::of(votes.after),
         }
     }
 }

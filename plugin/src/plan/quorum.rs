@@ -27,6 +27,7 @@ impl Member {
 
 /// Votes in etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Votes {
     /// Members that vote.

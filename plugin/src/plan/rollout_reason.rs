@@ -28,6 +28,7 @@ pub struct Verdict {
 
 /// Why a Machine is to be replaced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", tag = "reason")]
 pub enum Reason {
     /// Its certificates expire soon.
@@ -68,6 +69,7 @@ pub enum Reason {
 
 /// What is missing to judge a Machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", tag = "gap")]
 pub enum Gap {
     /// Its infrastructure Machine is gone.

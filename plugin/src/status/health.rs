@@ -22,6 +22,7 @@ const BLOCKED_AFTER: Duration = Duration::from_secs(30 * 60);
 
 /// The verdict on one control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum Health {
     /// Nothing is wrong; a change may be under way.
     Healthy,

@@ -1,9 +1,14 @@
 //! What is decided about a control plane: each check, the verdict, and what may be done now.
 
+use std::cmp::Reverse;
+
 use serde::Serialize;
 
 use super::health::Health;
-use crate::plan::{quorum::Votes, rollout_reason};
+use crate::{
+    control_plane::Machine,
+    plan::{quorum::Votes, rollout_reason},
+};
 
 /// What an inspection came to.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +29,7 @@ pub struct Inspection {
 
 /// What a verdict rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Basis {
     /// The management cluster, the workload cluster and etcd.
@@ -47,6 +53,7 @@ pub struct Checked {
 
 /// What a check found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Outcome {
     /// As it should be.
@@ -65,6 +72,7 @@ pub enum Outcome {
 
 /// One thing that a check found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
     /// How much it weighs.
@@ -80,6 +88,7 @@ pub struct Finding {
 
 /// What may be done now, as the controller's preflight has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Preflight {
     /// One Machine more.
@@ -94,6 +103,7 @@ pub struct Preflight {
 
 /// Whether the remediation of one Machine may go on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Remediation {
     /// Which.
@@ -105,6 +115,7 @@ pub struct Remediation {
 
 /// Whether something may be done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Permission {
     /// None where it cannot be told.
@@ -115,6 +126,7 @@ pub struct Permission {
 
 /// What keeps something from being done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Blocker {
     /// The check that found it.
@@ -123,4 +135,40 @@ pub struct Blocker {
     pub objects: Vec<String>,
     /// What is so, on one line.
     pub message: String,
+}
+
+impl Inspection {
+    /// Every finding with its check, the heaviest first, else in the checks' order.
+    pub fn findings(&self) -> Vec<(&Checked, &Finding)> {
+        let checks = self.checks.iter();
+        let mut all: Vec<(&Checked, &Finding)> = checks
+            .flat_map(|checked| checked.findings.iter().map(move |finding| (checked, finding)))
+            .collect();
+        all.sort_by_key(|(_, finding)| Reverse(finding.outcome));
+        all
+    }
+
+    /// Whether a Machine is as the spec asks; none where nobody can say.
+    pub fn is_up_to_date(&self, machine: &Machine) -> Option<bool> {
+        let mut verdicts = self.up_to_date.iter();
+        let judged = verdicts.find(|verdict| verdict.machine == machine.name);
+        judged.map_or_else(
+            || machine.up_to_date(),
+            |verdict| Some(verdict.reasons.is_empty()),
+        )
+    }
+}
+
+impl Outcome {
+    /// As on the screen and in JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Skipped => "skipped",
+            Self::Info => "info",
+            Self::Warn => "warn",
+            Self::Unknown => "unknown",
+            Self::Fail => "fail",
+        }
+    }
 }

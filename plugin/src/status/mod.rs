@@ -1,101 +1,61 @@
-//! `kubectl kcp status`: control planes, their Machines, what is wrong with them, and a verdict.
+//! `kubectl kcp status`: a control plane as it really is, down to each member of etcd, and a verdict.
 //!
-//! - [`health`]: the verdict, from conditions and counts
-//! - [`condition_health`], [`machine_health`]: what it rests on
-//! - [`finding`]: one thing that is wrong
-//! - [`document`]: the JSON
-//! - [`screen`]: the text
+//! - [`read`] -> [`observed`]: what the management cluster, the workload cluster and etcd say
+//! - [`checks`], [`preflight`], [`inspect`](inspect()) -> [`inspection`]: what is decided about it
+//! - [`screen`], [`document`], [`report`]: how it is told
+//! - [`look`]: reads, then decides; [`watch`]: again and again
 
-mod condition_health;
+pub mod checks;
 pub mod document;
-pub mod finding;
 pub mod health;
+mod inspect;
 pub mod inspection;
-mod machine_health;
-pub mod screen;
-
+mod look;
 pub mod observed;
+mod preflight;
 pub mod read;
+pub mod report;
+pub mod screen;
+pub mod watch;
+
+#[cfg(test)]
+mod example;
+#[cfg(test)]
+mod schema;
 
 mod arguments;
 
-use anyhow::Context as _;
-pub use arguments::StatusArguments;
-use arguments::StatusOutput;
+use anyhow::{Context as _, bail};
+pub use arguments::{StatusArguments, StatusOutput};
+pub use inspect::inspect;
 use jiff::Timestamp;
 
-use crate::{
-    cluster::ReadLimit,
-    control_plane::{Reader, Snapshot},
-    document::text,
-    session::Session,
-    verdict::Verdict,
-};
-use document::{ControlPlaneStatus, ControlPlaneStatusList};
-use health::{Assessment, assess};
+use crate::{session::Session, terminal::Terminal, verdict::Verdict};
+use look::look;
 
 /// Runs `status`.
 ///
 /// # Errors
 /// When the cluster cannot be read or the result not be written.
 pub async fn run(arguments: StatusArguments, session: &Session) -> anyhow::Result<Verdict> {
+    if let Some(contradiction) = arguments.contradiction() {
+        bail!(contradiction);
+    }
     let connection = session.connect().await?;
-    let limit = read::limit_of_list(read::DEFAULT_TIMEOUT);
-    let reader = read::discover(&connection, limit).await?;
-    let (text, verdict) = if let Some(name) = &arguments.name {
-        one(&reader, name, arguments.output).await?
-    } else {
-        let namespace = (!arguments.all_namespaces).then_some(connection.namespace.as_str());
-        several(&reader, namespace, limit, arguments.output).await?
-    };
-    session.terminal.print(&text).context("cannot write to stdout")?;
-    Ok(verdict)
-}
-
-async fn one(
-    reader: &Reader<'_>,
-    name: &str,
-    output: Option<StatusOutput>,
-) -> anyhow::Result<(String, Verdict)> {
-    let snapshot = reader.snapshot(&reader.connection.namespace, name).await?;
-    let now = Timestamp::now();
-    let assessment = assess(&snapshot, now);
-    let text = match output {
-        Some(StatusOutput::Json) => text(&ControlPlaneStatus::of(&snapshot, &assessment))?,
-        None => screen::one(&snapshot, &assessment, now),
-    };
-    Ok((text, assessment.health.verdict()))
-}
-
-/// `namespace` is none for all of them.
-async fn several(
-    reader: &Reader<'_>,
-    namespace: Option<&str>,
-    limit: ReadLimit,
-    output: Option<StatusOutput>,
-) -> anyhow::Result<(String, Verdict)> {
-    let listed = read::list(reader, namespace, limit).await?;
-    let now = Timestamp::now();
-    let assessed: Vec<(Snapshot, Assessment)> = listed
-        .into_iter()
-        .map(|management| {
-            let observed = management.control_plane;
-            let snapshot = Snapshot {
-                control_plane: observed.control_plane,
-                machines: observed
-                    .machines
-                    .into_iter()
-                    .map(|machine| machine.machine)
-                    .collect(),
-            };
-            let assessment = assess(&snapshot, now);
-            (snapshot, assessment)
+    if arguments.watch {
+        let is_wide = arguments.output == Some(StatusOutput::Wide);
+        return watch::watch(&session.terminal, is_wide, async || {
+            look(&connection, &arguments, &session.terminal).await
         })
-        .collect();
-    let text = match output {
-        Some(StatusOutput::Json) => text(&ControlPlaneStatusList::of(&assessed))?,
-        None => screen::list(&assessed, namespace, now),
-    };
-    let verdicts = assessed.iter().map(|(_, assessment)| assessment.health.verdict());
-    Ok((text, Verdict::worst(verdicts)))
+        .await;
+    }
+    let subject = look(&connection, &arguments, &session.terminal).await?;
+    let width = Terminal::size().map(|size| size.width);
+    let text = subject.report(arguments.output, Timestamp::now(), width)?;
+    session.terminal.print(&text).context("cannot write to stdout")?;
+    let verdicts = subject
+        .inspected()
+        .iter()
+        .map(|inspected| inspected.inspection.health.verdict());
+    Ok(Verdict::worst(verdicts))
 }

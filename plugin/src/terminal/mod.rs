@@ -11,14 +11,18 @@ use std::{
 use anstream::{AutoStream, ColorChoice};
 
 pub mod escape;
+pub mod frame;
 pub mod style;
 pub mod table;
+pub mod width;
 
 pub use escape::{escape, escape_lines};
+pub use frame::Size;
 use indicatif::{ProgressBar, ProgressFinish};
 use owo_colors::OwoColorize as _;
 
 use crate::arguments::global::ColorWhen;
+use frame::frame;
 
 /// stdout and stderr. Clones are the same terminal.
 #[derive(Clone, Debug)]
@@ -64,6 +68,36 @@ impl Terminal {
     /// When stdout cannot be written to.
     pub fn line(&self, text: &str) -> io::Result<()> {
         self.print(&format!("{text}\n"))
+    }
+
+    /// The size of the terminal that stdout is; none when it is something else.
+    pub fn size() -> Option<Size> {
+        let (width, height) = terminal_size::terminal_size_of(io::stdout())?;
+        Some(Size {
+            width: width.0.into(),
+            height: height.0.into(),
+        })
+    }
+
+    /// Draws a screen over the one before it. `is_first` is whether there is none before it.
+    ///
+    /// # Errors
+    /// When stdout cannot be written to.
+    pub fn draw(&self, screen: &str, size: Size, is_first: bool) -> io::Result<()> {
+        // A stream that takes colours out would take the cursor's moves with them.
+        let choice = match self.color {
+            ColorChoice::Auto => AutoStream::choice(&io::stdout()),
+            choice => choice,
+        };
+        let bytes = if choice == ColorChoice::Never {
+            frame(&anstream::adapter::strip_str(screen).to_string(), size, is_first)
+        } else {
+            frame(screen, size, is_first)
+        };
+        self.around_spinner(|| {
+            let mut stdout = io::stdout().lock();
+            ignore_closed_pipe(stdout.write_all(bytes.as_bytes()).and_then(|()| stdout.flush()))
+        })
     }
 
     /// Writes an error, its causes and what to try next to stderr, a line each.

@@ -1,18 +1,81 @@
-//! kubectl-style tables: columns padded with blanks, three between them, no borders.
+//! kubectl-style tables: columns padded with blanks, no borders. Within a number of cells, columns move closer, then go,
+//! then are shortened.
 
-use std::fmt::Write as _;
+use std::{borrow::Cow, fmt::Write as _};
 
 use owo_colors::{OwoColorize as _, Style};
 
-use super::escape;
+use super::{
+    escape,
+    width::{cut, shorten, width, wrap},
+};
 
 const GAP: usize = 3;
+/// Where there is no room for more.
+const NARROW_GAP: usize = 2;
+/// Cells that are left of a name at least.
+const SHORTEST_NAME: usize = 9;
+/// Cells that the rest of a line has at least.
+const SHORTEST_REST: usize = 20;
+
+/// A column.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    title: &'static str,
+    /// The highest goes first; none stays.
+    expendable: Option<u8>,
+    is_name: bool,
+    is_wide: bool,
+    stays_blank: bool,
+}
+
+impl Column {
+    /// A column that is left out only when it is blank throughout.
+    pub const fn new(title: &'static str) -> Self {
+        Self {
+            title,
+            expendable: None,
+            is_name: false,
+            is_wide: false,
+            stays_blank: false,
+        }
+    }
+
+    /// The same column; it may go for want of room, the one with the highest number first.
+    pub const fn expendable(mut self, order: u8) -> Self {
+        self.expendable = Some(order);
+        self
+    }
+
+    /// The same column; its cells may be shortened for want of room.
+    pub const fn name(mut self) -> Self {
+        self.is_name = true;
+        self
+    }
+
+    /// The same column, for wide tables only.
+    pub const fn wide(mut self) -> Self {
+        self.is_wide = true;
+        self
+    }
+}
 
 /// One cell. Its text is escaped.
 #[derive(Clone, Debug)]
 pub struct Cell {
     text: String,
     style: Style,
+    extent: Extent,
+}
+
+/// How far a cell goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    Column,
+    /// To the end of the line, and on below.
+    Rest,
+    /// To the end of the line, and no further.
+    RestOfLine,
 }
 
 impl Cell {
@@ -21,7 +84,20 @@ impl Cell {
         Self {
             text: escape(text.as_ref()).into_owned(),
             style,
+            extent: Extent::Column,
         }
+    }
+
+    /// The same cell, as the last of its row: it goes on to the end of the line, and below where it does not fit.
+    pub fn rest(mut self) -> Self {
+        self.extent = Extent::Rest;
+        self
+    }
+
+    /// The same cell, as the last of its row: it goes on to the end of the line, and is cut there.
+    pub fn rest_of_line(mut self) -> Self {
+        self.extent = Extent::RestOfLine;
+        self
     }
 }
 
@@ -34,15 +110,35 @@ impl<T: AsRef<str>> From<T> for Cell {
 /// A table, row by row. A row shorter than the header leaves its last columns blank.
 #[derive(Clone, Debug)]
 pub struct Table {
+    columns: Vec<Column>,
     rows: Vec<Vec<Cell>>,
     indent: usize,
 }
 
+/// A column as it is shown.
+struct Shown {
+    /// In the rows.
+    index: usize,
+    width: usize,
+    expendable: Option<u8>,
+    is_name: bool,
+}
+
 impl Table {
-    /// A table with a header.
-    pub fn new(header: &[&str]) -> Self {
+    /// A table with a header; no column goes.
+    pub fn new(header: &[&'static str]) -> Self {
+        let columns = header.iter().map(|title| Column {
+            stays_blank: true,
+            ..Column::new(title)
+        });
+        Self::of(columns)
+    }
+
+    /// A table of columns.
+    pub fn of(columns: impl IntoIterator<Item = Column>) -> Self {
         Self {
-            rows: vec![header.iter().map(Cell::from).collect()],
+            columns: columns.into_iter().collect(),
+            rows: Vec::new(),
             indent: 0,
         }
     }
@@ -60,37 +156,124 @@ impl Table {
 
     /// The table as text, a line break after every row.
     pub fn render(&self) -> String {
-        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..columns)
-            .map(|column| {
-                let cells = self.rows.iter().filter_map(|row| row.get(column));
-                cells.map(|cell| cell.text.chars().count()).max().unwrap_or(0)
-            })
+        self.render_within(None, false)
+    }
+
+    /// The table within a number of cells; none for no limit. `wide` is whether columns for wide tables are wanted.
+    pub fn render_within(&self, limit: Option<usize>, wide: bool) -> String {
+        let mut shown = self.shown(wide);
+        let room = limit.map(|limit| limit.saturating_sub(self.indent));
+        let gap = room.map_or(GAP, |room| fit(&mut shown, room));
+        let header: Vec<Cell> = self
+            .columns
+            .iter()
+            .map(|column| Cell::from(column.title))
             .collect();
         let mut text = String::new();
-        for row in &self.rows {
-            let mut line = " ".repeat(self.indent);
-            // Blanks owed to the columns so far; paid by the next cell, so that no line ends in blanks.
-            let mut pending = 0;
-            for (cell, width) in row.iter().zip(&widths) {
-                if !cell.text.is_empty() {
-                    line.push_str(&" ".repeat(pending));
-                    pending = 0;
-                    // Writing to a String cannot fail.
-                    let _ = write!(line, "{}", cell.text.style(cell.style));
+        for row in [&header].into_iter().chain(&self.rows) {
+            let line = line(row, &shown, gap, room);
+            for line in line {
+                if !line.is_empty() {
+                    text.push_str(&" ".repeat(self.indent));
+                    text.push_str(&line);
                 }
-                pending += width - cell.text.chars().count() + GAP;
+                text.push('\n');
             }
-            text.push_str(&line);
-            text.push('\n');
         }
         text
     }
+
+    fn shown(&self, wide: bool) -> Vec<Shown> {
+        let columns = self.columns.iter().enumerate();
+        let wanted = columns.filter(|(_, column)| wide || !column.is_wide);
+        let shown = wanted.filter_map(|(index, column)| {
+            let mut cells = self.rows.iter().filter_map(|row| row.get(index));
+            let is_blank = !column.stays_blank && cells.clone().all(|cell| cell.text.is_empty());
+            let is_last = index + 1 == self.columns.len();
+            let widths = cells.by_ref().map(|cell| match cell.extent {
+                Extent::Column => width(&cell.text),
+                Extent::Rest | Extent::RestOfLine if is_last => width(&cell.text).min(SHORTEST_REST),
+                Extent::Rest | Extent::RestOfLine => 0,
+            });
+            let widest = widths.max();
+            (!is_blank).then(|| Shown {
+                index,
+                width: width(column.title).max(widest.unwrap_or(0)),
+                expendable: column.expendable,
+                is_name: column.is_name,
+            })
+        });
+        shown.collect()
+    }
+}
+
+fn total(shown: &[Shown], gap: usize) -> usize {
+    let widths: usize = shown.iter().map(|column| column.width).sum();
+    widths + gap * shown.len().saturating_sub(1)
+}
+
+/// Makes columns fit as far as they can, and says how far apart they are.
+fn fit(shown: &mut Vec<Shown>, room: usize) -> usize {
+    if total(shown, GAP) <= room {
+        return GAP;
+    }
+    while total(shown, NARROW_GAP) > room {
+        let expendable = shown.iter().filter_map(|column| column.expendable).max();
+        if expendable.is_some() {
+            shown.retain(|column| column.expendable != expendable);
+            continue;
+        }
+        let names = shown.iter_mut().filter(|column| column.is_name);
+        let widest = names.max_by_key(|column| column.width);
+        match widest.filter(|column| column.width > SHORTEST_NAME) {
+            Some(column) => column.width -= 1,
+            None => break,
+        }
+    }
+    NARROW_GAP
+}
+
+fn line(row: &[Cell], shown: &[Shown], gap: usize, room: Option<usize>) -> Vec<String> {
+    let mut line = String::new();
+    let mut below = Vec::new();
+    // Blanks owed to the columns so far; paid by the next cell, so that no line ends in blanks.
+    let mut pending = 0;
+    let mut start = 0;
+    for column in shown {
+        let Some(cell) = row.get(column.index) else {
+            break;
+        };
+        let rest = room.map(|room| room.saturating_sub(start).max(SHORTEST_REST));
+        let mut text: Cow<'_, str> = Cow::Borrowed(&cell.text);
+        match (cell.extent, rest) {
+            (Extent::Column, _) if column.is_name => text = shorten(&cell.text, column.width),
+            (Extent::RestOfLine, Some(rest)) => text = cut(&cell.text, rest),
+            (Extent::Rest, Some(rest)) => {
+                let mut lines = wrap(&cell.text, rest).into_iter();
+                text = Cow::Owned(lines.next().unwrap_or_default());
+                let indented = |line: String| format!("{}{}", " ".repeat(start), line.style(cell.style));
+                below.extend(lines.map(indented));
+            }
+            _ => {}
+        }
+        if !text.is_empty() {
+            line.push_str(&" ".repeat(pending));
+            pending = 0;
+            // Writing to a String cannot fail.
+            let _ = write!(line, "{}", text.style(cell.style));
+        }
+        if cell.extent != Extent::Column {
+            break;
+        }
+        pending += column.width.saturating_sub(width(&text)) + gap;
+        start += column.width + gap;
+    }
+    [line].into_iter().chain(below).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Cell, Table};
+    use super::{Cell, Column, Table};
     use crate::terminal::{plain, style};
 
     #[test]
@@ -117,5 +300,82 @@ c             True
         let mut table = Table::new(&["NAME"]).indented(2);
         table.row([Cell::from("a\u{1b}[2Jb")]);
         assert_eq!(plain(&table.render()), "  NAME\n  a\\u{1b}[2Jb\n");
+    }
+
+    fn machines() -> Table {
+        let mut table = Table::of([
+            Column::new("MACHINE").name(),
+            Column::new("READY"),
+            Column::new("DOMAIN"),
+            Column::new("AGE").expendable(1),
+            Column::new("PHASE").expendable(2),
+            Column::new("IMAGE").wide(),
+        ]);
+        table.row(["edge-control-plane-x7k2p", "yes", "", "12d", "Running", "i1"].map(Cell::from));
+        table.row([
+            Cell::from("edge-b"),
+            Cell::from("not since the node went away").rest(),
+        ]);
+        table
+    }
+
+    #[test]
+    fn makes_room() {
+        for (limit, expected) in [
+            (
+                Some(50),
+                "\
+MACHINE                    READY   AGE   PHASE
+edge-control-plane-x7k2p   yes     12d   Running
+edge-b                     not since the node went
+                           away
+",
+            ),
+            (
+                Some(36),
+                "\
+MACHINE                   READY  AGE
+edge-control-plane-x7k2p  yes    12d
+edge-b                    not since the node
+                          went away
+",
+            ),
+            (
+                Some(24),
+                "\
+MACHINE            READY
+edge-con…ne-x7k2p  yes
+edge-b             not since the node
+                   went away
+",
+            ),
+        ] {
+            assert_eq!(
+                plain(&machines().render_within(limit, false)),
+                expected,
+                "{limit:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_wide_table_has_every_column() {
+        let expected = "\
+MACHINE                    READY   AGE   PHASE     IMAGE
+edge-control-plane-x7k2p   yes     12d   Running   i1
+edge-b                     not since the node went away
+";
+        assert_eq!(plain(&machines().render_within(None, true)), expected);
+    }
+
+    #[test]
+    fn the_rest_of_a_line_may_be_cut() {
+        let mut table = Table::of([Column::new("NAME"), Column::new("WHAT")]);
+        let what = "etcd has no quorum, and more besides";
+        table.row([Cell::from("a"), Cell::from(what).rest_of_line()]);
+        assert_eq!(
+            plain(&table.render_within(Some(30), false)),
+            "NAME   WHAT\na      etcd has no quorum, an…\n"
+        );
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 use owo_colors::{OwoColorize as _, Style};
 
-use super::{
+use crate::status::{
     finding::{Finding, Severity},
     health::{Assessment, Health},
     machine_health::age,
@@ -214,4 +214,4 @@ const fn severity_style(severity: Severity) -> Style {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+pub(in crate::status) mod tests;

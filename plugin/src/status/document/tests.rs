@@ -1,0 +1,94 @@
+use serde_json::Value;
+
+use super::{ControlPlaneStatus, ControlPlaneStatusList};
+use crate::status::{example, schema::faults};
+
+fn document(example: &example::Example) -> Value {
+    serde_json::to_value(ControlPlaneStatus::of(&example.observed, &example.inspection)).expect("serializes")
+}
+
+#[test]
+fn documents() {
+    for (name, example) in example::all() {
+        let text = serde_json::to_string_pretty(&document(&example)).expect("serializes");
+        insta::assert_snapshot!(name, text);
+    }
+}
+
+#[test]
+fn every_document_is_as_its_schema_says() {
+    let schema = serde_json::to_value(schemars::schema_for!(ControlPlaneStatus)).expect("serializes");
+    for (name, example) in example::all() {
+        assert_eq!(
+            faults(&schema, &document(&example)),
+            Vec::<String>::new(),
+            "{name}"
+        );
+    }
+    let schema = serde_json::to_value(schemars::schema_for!(ControlPlaneStatusList)).expect("serializes");
+    let examples = example::all();
+    let pairs = examples
+        .iter()
+        .map(|(_, example)| (&example.observed, &example.inspection));
+    let list = serde_json::to_value(ControlPlaneStatusList::of(pairs)).expect("serializes");
+    assert_eq!(faults(&schema, &list), Vec::<String>::new());
+}
+
+#[test]
+fn scripts_find_what_they_found_before() {
+    let example = example::member_dead();
+    let list = ControlPlaneStatusList::of([(&example.observed, &example.inspection)]);
+    let list = serde_json::to_value(list).expect("serializes");
+    for (pointer, value) in [
+        ("/apiVersion", "kubectl-kcp.dev/v1alpha1"),
+        ("/kind", "ControlPlaneStatusList"),
+        ("/items/0/kind", "ControlPlaneStatus"),
+        ("/items/0/metadata/name", "edge"),
+        ("/items/0/metadata/namespace", "default"),
+        ("/items/0/verdict", "Degraded"),
+        ("/items/0/findings/0/severity", "fail"),
+        ("/items/0/findings/0/object", "KubeadmControlPlane/edge"),
+        ("/items/0/findings/0/id", "etcd-tolerance"),
+    ] {
+        assert_eq!(
+            list.pointer(pointer).and_then(Value::as_str),
+            Some(value),
+            "{pointer}"
+        );
+    }
+}
+
+#[test]
+fn no_control_plane_is_an_empty_list() {
+    let document = serde_json::to_string(&ControlPlaneStatusList::of([])).expect("serializes");
+    assert_eq!(
+        document,
+        r#"{"apiVersion":"kubectl-kcp.dev/v1alpha1","kind":"ControlPlaneStatusList","items":[]}"#
+    );
+}
+
+#[test]
+fn the_schemas_are_checked_in() {
+    let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("schema");
+    for (name, schema) in [
+        (
+            "controlplanestatus.json",
+            schemars::schema_for!(ControlPlaneStatus),
+        ),
+        (
+            "controlplanestatuslist.json",
+            schemars::schema_for!(ControlPlaneStatusList),
+        ),
+    ] {
+        let path = directory.join(name);
+        let text = serde_json::to_string_pretty(&schema).expect("serializes") + "\n";
+        if std::env::var_os("UPDATE_SCHEMA").is_some() {
+            std::fs::write(&path, &text).expect("writes");
+        }
+        let checked_in = std::fs::read_to_string(&path).expect("reads");
+        assert!(
+            checked_in == text,
+            "{name} has drifted: run this test with UPDATE_SCHEMA=1"
+        );
+    }
+}

@@ -1,0 +1,146 @@
+//! The Machines by failure domain, and why those that are outdated are.
+
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+use owo_colors::{OwoColorize as _, Style};
+
+use super::{Layout, age};
+use crate::{
+    plan::{observed::Machine, rollout_reason::Verdict, screen::grouped},
+    status::{inspection::Inspection, observed::Observed},
+    terminal::{
+        style::{BAD, GOOD, WARN},
+        table::{Cell, Column, Table},
+    },
+};
+
+const COLUMNS: &[Column] = &[
+    Column::new("DOMAIN").name(),
+    Column::new("MACHINE").name(),
+    Column::new("NODE").name(),
+    Column::new("VERSION"),
+    Column::new("READY"),
+    Column::new("UP TO DATE"),
+    Column::new("PODS"),
+    Column::new("AGE").expendable(1),
+    Column::new("PHASE").wide(),
+    Column::new("KUBELET").wide(),
+];
+
+pub(super) fn machines(
+    observed: &Observed,
+    inspection: &Inspection,
+    now: Timestamp,
+    layout: Layout,
+) -> String {
+    let mut machines: Vec<&Machine> = observed.management.control_plane.machines.iter().collect();
+    if machines.is_empty() {
+        return "No Machines.\n".to_owned();
+    }
+    let is_outdated = |machine: &Machine| inspection.is_up_to_date(&machine.machine) == Some(false);
+    machines.sort_by_key(|machine| {
+        let Machine { machine: own, .. } = machine;
+        let domain = &own.failure_domain;
+        (
+            domain.is_none(),
+            domain.clone(),
+            !is_outdated(machine),
+            own.name.clone(),
+        )
+    });
+    let has_domains = machines
+        .iter()
+        .any(|machine| machine.machine.failure_domain.is_some());
+    let mut table = Table::of(COLUMNS.iter().copied());
+    let mut before = None;
+    for machine in machines {
+        let domain = machine.machine.failure_domain.as_deref();
+        let shown = if before == Some(domain) || !has_domains {
+            ""
+        } else {
+            domain.unwrap_or("(none)")
+        };
+        before = Some(domain);
+        let up_to_date = inspection.is_up_to_date(&machine.machine);
+        table.row(row(observed, machine, shown, up_to_date, now));
+    }
+    table.render_within(layout.limit(), layout.is_wide) + &outdated(&inspection.up_to_date, layout)
+}
+
+fn row(
+    observed: &Observed,
+    Machine { machine, .. }: &Machine,
+    domain: &str,
+    up_to_date: Option<bool>,
+    now: Timestamp,
+) -> Vec<Cell> {
+    let ready = match machine.deleting_since {
+        Some(since) => Cell::styled(format!("deleting {}", age(Some(since), now)), WARN),
+        None => yes_or_no(machine.ready(), BAD),
+    };
+    vec![
+        Cell::from(domain),
+        Cell::from(&machine.name),
+        Cell::from(machine.node.as_deref().unwrap_or("-")),
+        Cell::from(machine.version.as_deref().unwrap_or("-")),
+        ready,
+        yes_or_no(up_to_date, WARN),
+        pods(observed, machine.node.as_deref()),
+        Cell::from(age(machine.created, now)),
+        Cell::from(machine.phase.as_deref().unwrap_or("-")),
+        Cell::from(kubelet(observed, machine.node.as_deref())),
+    ]
+}
+
+fn yes_or_no(value: Option<bool>, style_of_no: Style) -> Cell {
+    match value {
+        Some(true) => Cell::styled("yes", GOOD),
+        Some(false) => Cell::styled("no", style_of_no),
+        None => Cell::from("?"),
+    }
+}
+
+/// Static pods that are ready, of those that kubeadm runs; blank where they were not read.
+fn pods(observed: &Observed, node: Option<&str>) -> Cell {
+    let pods = observed
+        .workload
+        .read()
+        .and_then(|workload| workload.static_pods.read());
+    let (Some(pods), Some(node)) = (pods, node) else {
+        return Cell::from("");
+    };
+    let ready = pods.iter().filter(|pod| pod.node == node && pod.ready).count();
+    let external = observed.management.control_plane.control_plane.external_etcd;
+    let wanted = if external { 3 } else { 4 };
+    let style = if ready < wanted { BAD } else { Style::new() };
+    Cell::styled(format!("{ready}/{wanted}"), style)
+}
+
+fn kubelet<'o>(observed: &'o Observed, node: Option<&str>) -> &'o str {
+    let nodes = observed
+        .workload
+        .read()
+        .and_then(|workload| workload.nodes.read());
+    let found = nodes.and_then(|nodes| nodes.iter().find(|other| Some(other.name.as_str()) == node));
+    found.map_or("", |node| &node.kubelet_version)
+}
+
+const OUTDATED: &str = "outdated:";
+
+fn outdated(verdicts: &[Verdict], layout: Layout) -> String {
+    let said = verdicts.iter().flat_map(|verdict| {
+        let reasons = verdict.reasons.iter();
+        reasons.map(|reason| (reason.message(), verdict.machine.as_str()))
+    });
+    let mut text = String::new();
+    for (reason, machines) in grouped(said) {
+        let mut label = OUTDATED.style(WARN).to_string();
+        for line in layout.lines(&format!("{machines}: {reason}"), OUTDATED.len() + 1) {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{label} {line}");
+            label = " ".repeat(OUTDATED.len());
+        }
+    }
+    text
+}

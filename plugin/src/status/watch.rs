@@ -1,0 +1,188 @@
+//! Staying with control planes: in place on a terminal, a line for each change elsewhere.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use jiff::{Timestamp, tz::TimeZone};
+use owo_colors::OwoColorize as _;
+use tokio::time::sleep;
+
+use super::{
+    report::{Inspected, Subject},
+    screen::{Layout, changes::changes},
+};
+use crate::{
+    terminal::{Size, Terminal, escape, style::FAINT},
+    verdict::Verdict,
+};
+
+/// From the end of one look to the next. A look asks every member of etcd: more often would be a load.
+const INTERVAL: Duration = Duration::from_secs(2);
+
+/// Shows control planes until the process is interrupted. `read` is one look. A look that fails is told, and the next
+/// one made, except for the first.
+///
+/// # Errors
+/// When the first look fails, or the result cannot be written.
+pub async fn watch(
+    terminal: &Terminal,
+    is_wide: bool,
+    mut read: impl AsyncFnMut() -> anyhow::Result<Subject>,
+) -> anyhow::Result<Verdict> {
+    let mut last: Option<Subject> = None;
+    let mut is_first = true;
+    loop {
+        let look = read().await;
+        let now = Timestamp::now();
+        let (subject, trouble) = match (look, last.take()) {
+            (Ok(subject), before) => {
+                if Terminal::size().is_none() {
+                    for line in lines(before.as_ref(), &subject) {
+                        let line = format!("{}  {}", clock(now), escape(&line));
+                        terminal.line(&line).context("cannot write to stdout")?;
+                    }
+                }
+                (subject, None)
+            }
+            (Err(error), None) => return Err(error),
+            (Err(error), Some(before)) => (before, Some(format!("{error:#}"))),
+        };
+        if let Some(size) = Terminal::size() {
+            let text = frame_text(&subject, now, size, is_wide, trouble.as_deref());
+            terminal
+                .draw(&text, size, is_first)
+                .context("cannot write to stdout")?;
+        } else if let Some(trouble) = &trouble {
+            terminal.note(&format!("{trouble}; trying again"));
+        }
+        is_first = false;
+        last = Some(subject);
+        sleep(INTERVAL).await;
+    }
+}
+
+fn clock(at: Timestamp) -> String {
+    at.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string()
+}
+
+/// The screen below a line that says when it was, and what is wrong with looking.
+fn frame_text(subject: &Subject, now: Timestamp, size: Size, is_wide: bool, trouble: Option<&str>) -> String {
+    let layout = Layout {
+        width: Some(size.width),
+        is_wide,
+    };
+    let trouble = trouble.map_or_else(String::new, |trouble| {
+        format!(": as before, for {}", escape(trouble))
+    });
+    let heading = format!("{}{trouble}", clock(now));
+    let screen = subject.screen(now, layout);
+    format!(
+        "{}\n{}",
+        heading.style(FAINT),
+        screen.within(size.lines().saturating_sub(1))
+    )
+}
+
+/// What has changed, a line each; with several control planes each line names its own.
+fn lines(before: Option<&Subject>, after: &Subject) -> Vec<String> {
+    let old = before.map_or(&[][..], Subject::inspected);
+    let new = after.inspected();
+    let is_several = matches!(after, Subject::Several { .. });
+    let mut lines = Vec::new();
+    for inspected in new {
+        let same = old.iter().find(|old| name(old) == name(inspected));
+        let changes = changes(
+            same.map(|same| (&same.observed, &same.inspection)),
+            (&inspected.observed, &inspected.inspection),
+        );
+        let prefix = if is_several {
+            format!("{}: ", name(inspected))
+        } else {
+            String::new()
+        };
+        lines.extend(changes.into_iter().map(|change| format!("{prefix}{change}")));
+    }
+    let gone = old
+        .iter()
+        .filter(|old| !new.iter().any(|new| name(new) == name(old)));
+    lines.extend(gone.map(|old| format!("{}: gone", name(old))));
+    lines
+}
+
+fn name(inspected: &Inspected) -> String {
+    let control_plane = &inspected.observed.management.control_plane.control_plane;
+    format!("{}/{}", control_plane.namespace, control_plane.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Subject, frame_text, lines};
+    use crate::{
+        control_plane::example::now,
+        status::{
+            example::{Example, healthy, member_dead},
+            report::Inspected,
+        },
+        terminal::{Size, plain},
+    };
+
+    fn inspected(example: Example) -> Inspected {
+        Inspected {
+            observed: example.observed,
+            inspection: example.inspection,
+        }
+    }
+
+    fn several(inspected: Vec<Inspected>) -> Subject {
+        Subject::Several {
+            namespace: None,
+            inspected,
+        }
+    }
+
+    #[test]
+    fn each_line_names_its_control_plane_where_there_are_several() {
+        let mut other = inspected(healthy());
+        other.observed.management.control_plane.control_plane.name = "other".to_owned();
+        let before = several(vec![inspected(healthy()), other]);
+        assert_eq!(
+            lines(None, &before),
+            ["default/edge: Healthy", "default/other: Healthy"]
+        );
+        assert_eq!(lines(Some(&before), &before), Vec::<String>::new());
+        let after = several(vec![inspected(healthy())]);
+        assert_eq!(lines(Some(&before), &after), ["default/other: gone"]);
+    }
+
+    #[test]
+    fn one_control_plane_needs_no_name() {
+        let before = Subject::One(Box::new(inspected(healthy())));
+        let after = Subject::One(Box::new(inspected(member_dead())));
+        let lines = lines(Some(&before), &after);
+        assert_eq!(
+            lines.first().map(String::as_str),
+            Some("Healthy -> Degraded: 3 wrong")
+        );
+    }
+
+    #[test]
+    fn a_frame_has_no_more_lines_than_the_terminal() {
+        let subject = Subject::One(Box::new(inspected(member_dead())));
+        for height in 3..60 {
+            let size = Size { width: 80, height };
+            let text = plain(&frame_text(
+                &subject,
+                now(),
+                size,
+                false,
+                Some("no\u{1b} connection"),
+            ));
+            assert!(text.lines().count() < height, "{height}:\n{text}");
+            let heading = text.lines().next().unwrap_or_default();
+            assert!(
+                heading.ends_with(": as before, for no\\u{1b} connection"),
+                "{heading}"
+            );
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! A screen drawn over the one before it.
+
+use super::width::cut;
+
+/// To the first line, without clearing: what stays the same does not flicker.
+const HOME: &str = "\u{1b}[H";
+const CLEAR_TO_END_OF_LINE: &str = "\u{1b}[K";
+const CLEAR_BELOW: &str = "\u{1b}[J";
+const CLEAR_ALL: &str = "\u{1b}[2J";
+
+/// Cells of a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Columns.
+    pub width: usize,
+    /// Lines.
+    pub height: usize,
+}
+
+impl Size {
+    /// Lines of a frame: the last one of the terminal is the cursor's, or all would move up.
+    pub const fn lines(self) -> usize {
+        self.height.saturating_sub(1)
+    }
+}
+
+/// What to write to a terminal to show a text at its top, and nothing else. `is_first` is whether something else may
+/// stand there. Lines that do not fit are cut, and those at the end left out.
+pub fn frame(text: &str, size: Size, is_first: bool) -> String {
+    let mut bytes = String::new();
+    if is_first {
+        bytes.push_str(CLEAR_ALL);
+    }
+    bytes.push_str(HOME);
+    for line in text.lines().take(size.lines()) {
+        bytes.push_str(&cut(line, size.width));
+        bytes.push_str(CLEAR_TO_END_OF_LINE);
+        bytes.push('\n');
+    }
+    bytes.push_str(CLEAR_BELOW);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Size, frame};
+
+    #[test]
+    fn draws_over_what_was_there() {
+        let size = Size { width: 5, height: 3 };
+        assert_eq!(
+            frame("a\nb\n", size, false),
+            "\u{1b}[Ha\u{1b}[K\nb\u{1b}[K\n\u{1b}[J"
+        );
+        assert_eq!(frame("", size, true), "\u{1b}[2J\u{1b}[H\u{1b}[J");
+        assert_eq!(
+            frame("abcdef\nb\nc\nd\n", size, false),
+            "\u{1b}[Habcd…\u{1b}[K\nb\u{1b}[K\n\u{1b}[J"
+        );
+    }
+}

@@ -1,15 +1,22 @@
-//! The JSON schemas of the documents, and documents held against them.
+//! The JSON schemas of documents, and documents held against them.
 //!
 //! Weighed (2026-11): the crate jsonschema validates all of JSON Schema and brings some forty crates, big numbers and
 //! URI parsing among them, without default features. Our schemas need a dozen keywords: [`faults`] knows those, and
 //! takes any other for a fault.
 
+use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use serde_json::{Map, Value};
+
+/// The schema of what is written: a field that may be null is there.
+pub(super) fn of<T: JsonSchema>() -> Schema {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    settings.into_generator().into_root_schema_for::<T>()
+}
 
 /// What about a document is not as a schema says, each with its path.
 pub(super) fn faults(schema: &Value, document: &Value) -> Vec<String> {
     let mut faults = Vec::new();
-    Validator { root: schema }.value("", schema, document, &mut faults);
+    Validator { root: schema }.value("", schema, document, true, &mut faults);
     faults
 }
 
@@ -18,18 +25,39 @@ struct Validator<'s> {
 }
 
 impl Validator<'_> {
-    fn value(&self, path: &str, schema: &Value, value: &Value, faults: &mut Vec<String>) {
+    /// `is_whole` is whether the schema is all there is to say of the value, and not a part flattened into another.
+    fn value(&self, path: &str, schema: &Value, value: &Value, is_whole: bool, faults: &mut Vec<String>) {
         let Value::Object(keywords) = schema else {
             if *schema != Value::Bool(true) {
                 faults.push(format!("{path}: nothing is allowed here"));
             }
             return;
         };
+        let has_properties = keywords.contains_key("properties");
         for (keyword, expected) in keywords {
-            self.keyword(path, keyword, expected, value, faults);
+            match (keyword.as_str(), expected) {
+                ("$ref", Value::String(reference)) => {
+                    let schema = resolve(self.root, reference);
+                    self.value(path, schema, value, is_whole && !has_properties, faults);
+                }
+                ("anyOf" | "oneOf", Value::Array(schemas)) => {
+                    let matching = schemas.iter().filter(|schema| {
+                        let mut faults = Vec::new();
+                        self.value(path, schema, value, is_whole && !has_properties, &mut faults);
+                        faults.is_empty()
+                    });
+                    let matching = matching.count();
+                    if matching == 0 || (keyword == "oneOf" && matching > 1) {
+                        faults.push(format!("{path}: {matching} of {keyword} hold for {value}"));
+                    }
+                }
+                _ => self.keyword(path, keyword, expected, value, faults),
+            }
         }
-        if let (Some(properties), Value::Object(fields)) = (declared(self.root, schema), value) {
-            let stray = fields.keys().filter(|name| !properties.contains(name));
+        if let (true, true, Value::Object(fields)) = (is_whole, has_properties, value) {
+            let mut known = Vec::new();
+            declared(self.root, schema, &mut known);
+            let stray = fields.keys().filter(|name| !known.contains(name));
             faults.extend(stray.map(|name| format!("{path}/{name}: the schema does not know it")));
         }
     }
@@ -37,41 +65,28 @@ impl Validator<'_> {
     fn keyword(&self, path: &str, keyword: &str, expected: &Value, value: &Value, faults: &mut Vec<String>) {
         match (keyword, expected) {
             ("$schema" | "$defs" | "title" | "description" | "format" | "default", _) => {}
-            ("$ref", Value::String(reference)) => {
-                self.value(path, resolve(self.root, reference), value, faults);
-            }
             ("type", _) if is_of_type(expected, value) => {}
             ("const", _) if expected == value => {}
             ("enum", Value::Array(allowed)) if allowed.contains(value) => {}
-            ("minimum", _) if value.as_f64().is_none_or(|number| Some(number) >= expected.as_f64()) => {}
+            ("minimum", _)
+                if value
+                    .as_f64()
+                    .is_none_or(|number| Some(number) >= expected.as_f64()) => {}
             ("required", Value::Array(names)) => {
-                let missing = names
-                    .iter()
-                    .filter_map(Value::as_str)
-                    .filter(|name| value.get(name).is_none());
+                let names = names.iter().filter_map(Value::as_str);
+                let missing = names.filter(|name| value.get(name).is_none());
                 faults.extend(missing.map(|name| format!("{path}/{name}: missing")));
             }
             ("properties", Value::Object(properties)) => {
                 for (name, schema) in properties {
                     if let Some(value) = value.get(name) {
-                        self.value(&format!("{path}/{name}"), schema, value, faults);
+                        self.value(&format!("{path}/{name}"), schema, value, true, faults);
                     }
                 }
             }
             ("items", schema) => {
                 for (index, item) in value.as_array().into_iter().flatten().enumerate() {
-                    self.value(&format!("{path}/{index}"), schema, item, faults);
-                }
-            }
-            ("anyOf" | "oneOf", Value::Array(schemas)) => {
-                let matching = schemas.iter().filter(|schema| {
-                    let mut faults = Vec::new();
-                    self.value(path, schema, value, &mut faults);
-                    faults.is_empty()
-                });
-                let matching = matching.count();
-                if matching == 0 || (keyword == "oneOf" && matching > 1) {
-                    faults.push(format!("{path}: {matching} of {keyword} hold for {value}"));
+                    self.value(&format!("{path}/{index}"), schema, item, true, faults);
                 }
             }
             ("type" | "const" | "enum" | "minimum", _) => {
@@ -106,47 +121,19 @@ fn is_of_type(expected: &Value, value: &Value) -> bool {
     }
 }
 
-/// Names of all properties that a schema of objects declares, in itself and in what it is put together from; none for
-/// a schema that only refers to another. What is flattened into an object stands in `anyOf` or `oneOf` beside its own
-/// properties, or in what it refers to.
-fn declared<'s>(root: &'s Value, schema: &'s Value) -> Option<Vec<&'s String>> {
-    fn gather<'s>(root: &'s Value, schema: &'s Value, names: &mut Vec<&'s String>) {
-        if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
-            gather(root, resolve(root, reference), names);
-        }
-        names.extend(
-            schema
-                .get("properties")
-                .and_then(Value::as_object)
-                .into_iter()
-                .flat_map(Map::keys),
-        );
-        for keyword in ["anyOf", "oneOf"] {
-            for part in schema
-                .get(keyword)
-                .and_then(Value::as_array)
-                .into_iter()
-                .flatten()
-            {
-                gather(root, part, names);
-            }
+/// Names of all properties that a schema declares, in itself and in what is flattened into it.
+fn declared<'s>(root: &'s Value, schema: &'s Value, names: &mut Vec<&'s String>) {
+    if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
+        declared(root, resolve(root, reference), names);
+    }
+    let properties = schema.get("properties").and_then(Value::as_object);
+    names.extend(properties.into_iter().flat_map(Map::keys));
+    for keyword in ["anyOf", "oneOf"] {
+        let parts = schema.get(keyword).and_then(Value::as_array);
+        for part in parts.into_iter().flatten() {
+            declared(root, part, names);
         }
     }
-    // Inside of a `oneOf` that is flattened, the other properties are those of the object around it.
-    schema.get("properties").filter(|_| !is_variant(schema))?;
-    let mut names = Vec::new();
-    gather(root, schema, &mut names);
-    Some(names)
-}
-
-fn is_variant(schema: &Value) -> bool {
-    let properties = schema.get("properties").and_then(Value::as_object);
-    let mut tags = properties.into_iter().flat_map(Map::values);
-    tags.any(|property| property.get("const").is_some())
-        && schema
-            .get("properties")
-            .and_then(|properties| properties.get("apiVersion"))
-            .is_none()
 }
 
 #[cfg(test)]
@@ -157,15 +144,17 @@ mod tests {
 
     #[test]
     fn rejects_what_a_schema_does_not_say() {
+        let read = json!({"type": "object", "properties": {"is": {"type": "string", "const": "read"}}, "required": ["is"]});
         let schema = json!({
             "type": "object",
             "properties": {
+                "flat": {"type": "object", "properties": {"own": {"type": "string"}}, "oneOf": [read]},
                 "kind": {"type": "string", "const": "K"},
                 "count": {"type": ["integer", "null"], "minimum": 0},
                 "level": {"$ref": "#/$defs/Level"},
                 "names": {"type": "array", "items": {"type": "string"}},
                 "state": {"oneOf": [
-                    {"type": "object", "properties": {"is": {"type": "string", "const": "read"}}, "required": ["is"]},
+                    read,
                     {"type": "object", "properties": {"is": {"type": "string", "const": "failed"},
                         "why": {"type": "string"}}, "required": ["is", "why"]},
                 ]},

@@ -7,6 +7,7 @@ use owo_colors::{OwoColorize as _, Style};
 
 use super::{
     escape,
+    style::HEADING,
     width::{cut, shorten, width, wrap},
 };
 
@@ -15,6 +16,8 @@ const GAP: usize = 3;
 const NARROW_GAP: usize = 2;
 /// Cells that are left of a name at least.
 const SHORTEST_NAME: usize = 9;
+/// Blanks before a cell that goes on below.
+const HANG: usize = 2;
 /// Cells that the rest of a line has at least.
 const SHORTEST_REST: usize = 20;
 
@@ -164,11 +167,8 @@ impl Table {
         let mut shown = self.shown(wide);
         let room = limit.map(|limit| limit.saturating_sub(self.indent));
         let gap = room.map_or(GAP, |room| fit(&mut shown, room));
-        let header: Vec<Cell> = self
-            .columns
-            .iter()
-            .map(|column| Cell::from(column.title))
-            .collect();
+        let titles = self.columns.iter();
+        let header: Vec<Cell> = titles.map(|column| Cell::styled(column.title, HEADING)).collect();
         let mut text = String::new();
         for row in [&header].into_iter().chain(&self.rows) {
             let line = line(row, &shown, gap, room);
@@ -248,10 +248,11 @@ fn line(row: &[Cell], shown: &[Shown], gap: usize, room: Option<usize>) -> Vec<S
         match (cell.extent, rest) {
             (Extent::Column, _) if column.is_name => text = shorten(&cell.text, column.width),
             (Extent::RestOfLine, Some(rest)) => text = cut(&cell.text, rest),
-            (Extent::Rest, Some(rest)) => {
-                let mut lines = wrap(&cell.text, rest).into_iter();
+            (Extent::Rest, Some(rest)) if width(&cell.text) > rest => {
+                let mut lines = wrap(&cell.text, rest.saturating_sub(HANG)).into_iter();
                 text = Cow::Owned(lines.next().unwrap_or_default());
-                let indented = |line: String| format!("{}{}", " ".repeat(start), line.style(cell.style));
+                let indented =
+                    |line: String| format!("{}{}", " ".repeat(start + HANG), line.style(cell.style));
                 below.extend(lines.map(indented));
             }
             _ => {}
@@ -327,8 +328,8 @@ c             True
                 "\
 MACHINE                    READY   AGE   PHASE
 edge-control-plane-x7k2p   yes     12d   Running
-edge-b                     not since the node went
-                           away
+edge-b                     not since the node
+                             went away
 ",
             ),
             (
@@ -337,7 +338,7 @@ edge-b                     not since the node went
 MACHINE                   READY  AGE
 edge-control-plane-x7k2p  yes    12d
 edge-b                    not since the node
-                          went away
+                            went away
 ",
             ),
             (
@@ -346,7 +347,7 @@ edge-b                    not since the node
 MACHINE            READY
 edge-con…ne-x7k2p  yes
 edge-b             not since the node
-                   went away
+                     went away
 ",
             ),
         ] {

@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 use owo_colors::{OwoColorize as _, Style};
 
-use super::{Layout, age};
+use super::{Layout, age, style_of_no};
 use crate::{
     plan::{observed::Machine, rollout_reason::Verdict, screen::grouped},
     status::{inspection::Inspection, observed::Observed},
     terminal::{
-        style::{BAD, GOOD, WARN},
+        style::{GOOD, WARN},
         table::{Cell, Column, Table},
     },
 };
@@ -62,22 +62,22 @@ pub(super) fn machines(
             domain.unwrap_or("(none)")
         };
         before = Some(domain);
-        let up_to_date = inspection.is_up_to_date(&machine.machine);
-        table.row(row(observed, machine, shown, up_to_date, now));
+        table.row(row(observed, inspection, machine, shown, now));
     }
     table.render_within(layout.limit(), layout.is_wide) + &outdated(&inspection.up_to_date, layout)
 }
 
 fn row(
     observed: &Observed,
+    inspection: &Inspection,
     Machine { machine, .. }: &Machine,
     domain: &str,
-    up_to_date: Option<bool>,
     now: Timestamp,
 ) -> Vec<Cell> {
+    let style_of_no = style_of_no(inspection);
     let ready = match machine.deleting_since {
         Some(since) => Cell::styled(format!("deleting {}", age(Some(since), now)), WARN),
-        None => yes_or_no(machine.ready(), BAD),
+        None => yes_or_no(machine.ready(), style_of_no),
     };
     vec![
         Cell::from(domain),
@@ -85,8 +85,8 @@ fn row(
         Cell::from(machine.node.as_deref().unwrap_or("-")),
         Cell::from(machine.version.as_deref().unwrap_or("-")),
         ready,
-        yes_or_no(up_to_date, WARN),
-        pods(observed, machine.node.as_deref()),
+        yes_or_no(inspection.is_up_to_date(machine), WARN),
+        pods(observed, machine.node.as_deref(), style_of_no),
         Cell::from(age(machine.created, now)),
         Cell::from(machine.phase.as_deref().unwrap_or("-")),
         Cell::from(kubelet(observed, machine.node.as_deref())),
@@ -102,7 +102,7 @@ fn yes_or_no(value: Option<bool>, style_of_no: Style) -> Cell {
 }
 
 /// Static pods that are ready, of those that kubeadm runs; blank where they were not read.
-fn pods(observed: &Observed, node: Option<&str>) -> Cell {
+fn pods(observed: &Observed, node: Option<&str>, style_of_no: Style) -> Cell {
     let pods = observed
         .workload
         .read()
@@ -113,7 +113,7 @@ fn pods(observed: &Observed, node: Option<&str>) -> Cell {
     let ready = pods.iter().filter(|pod| pod.node == node && pod.ready).count();
     let external = observed.management.control_plane.control_plane.external_etcd;
     let wanted = if external { 3 } else { 4 };
-    let style = if ready < wanted { BAD } else { Style::new() };
+    let style = if ready < wanted { style_of_no } else { Style::new() };
     Cell::styled(format!("{ready}/{wanted}"), style)
 }
 

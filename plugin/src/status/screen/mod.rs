@@ -22,11 +22,17 @@ use jiff::Timestamp;
 pub use list::list;
 pub(in crate::status) use members::alarm_name;
 
-use super::{inspection::Inspection, observed::Observed};
+use owo_colors::Style;
+
+use super::{health::Health, inspection::Inspection, observed::Observed};
 use crate::{
     arguments::duration::format_duration,
     plan::wording::listed,
-    terminal::{escape, width::wrap},
+    terminal::{
+        escape,
+        style::{BAD, WARN},
+        width::wrap,
+    },
 };
 
 /// How much room there is, and how much is wanted.
@@ -154,6 +160,14 @@ impl Screen {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "\nno room for {}", listed(&names, "and"));
         text
+    }
+}
+
+/// Of a no: where nothing is wrong it will pass.
+const fn style_of_no(inspection: &Inspection) -> Style {
+    match inspection.health {
+        Health::Healthy => WARN,
+        Health::Degraded | Health::Blocked | Health::Unknown => BAD,
     }
 }
 

@@ -1,13 +1,13 @@
 //! What may be done now, and what keeps the rest.
 
-use super::Layout;
+use super::{Layout, style_of_no};
 use crate::{
     status::{
         inspection::{Blocker, Inspection, Permission},
         observed::Observed,
     },
     terminal::{
-        style::{BAD, GOOD, WARN},
+        style::{GOOD, WARN},
         table::{Cell, Column, Table},
     },
 };
@@ -36,7 +36,7 @@ pub(super) fn preflight(observed: &Observed, inspection: &Inspection, layout: La
     for (what, permission) in rows {
         let allowed = match permission.allowed {
             Some(true) => Cell::styled("yes", GOOD),
-            Some(false) => Cell::styled("no", BAD),
+            Some(false) => Cell::styled("no", style_of_no(inspection)),
             None => Cell::styled("unknown", WARN),
         };
         let mut first = vec![Cell::from(what), allowed];

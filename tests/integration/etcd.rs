@@ -238,9 +238,13 @@ async fn one_member(run: &Arc<Run>) -> Result<()> {
     .await?;
     ensure!(first.members().await?.members.len() == 1, "it is still listed");
 
+    fills_up(&first, status.member_id).await
+}
+
+async fn fills_up(member: &Connection, member_id: u64) -> Result<()> {
     let megabyte = vec![0; 1024 * 1024];
     let full = wait::until("the database is full", LIMIT, async || {
-        match first.put(b"b", &megabyte).await {
+        match member.put(b"b", &megabyte).await {
             Err(Error::Refused {
                 call: Call::Put,
                 message,
@@ -252,16 +256,16 @@ async fn one_member(run: &Arc<Run>) -> Result<()> {
     .await?;
     ensure!(full == "etcdserver: mvcc: database space exceeded", "{full}");
     let alarm = Alarm {
-        member_id: status.member_id,
+        member_id,
         kind: AlarmKind::NoSpace,
     };
     wait::until("the alarm is raised", LIMIT, async || {
-        let alarms = first.alarms().await?;
+        let alarms = member.alarms().await?;
         ensure!(alarms == [alarm], "{alarms:?}");
         Ok(())
     })
     .await?;
-    let errors = first.status().await?.errors;
+    let errors = member.status().await?.errors;
     ensure!(errors.iter().any(|error| error.contains("NOSPACE")), "{errors:?}");
     Ok(())
 }

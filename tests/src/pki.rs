@@ -89,8 +89,25 @@ impl Authority {
 
     /// Issues a certificate that serves both as a server's and as a client's, and writes it.
     pub fn issue(&self, folder: &Path, name: &str, subject: &Subject<'_>) -> Result<KeyPairFiles> {
-        let key = KeyPair::generate().context("generating a key")?;
+        self.issue_with(folder, name, subject, parameters(subject.common_name)?)
+    }
+
+    /// The same, of a certificate that expired years ago.
+    pub fn issue_expired(&self, folder: &Path, name: &str, subject: &Subject<'_>) -> Result<KeyPairFiles> {
         let mut parameters = parameters(subject.common_name)?;
+        parameters.not_before = date_time_ymd(2020, 1, 1);
+        parameters.not_after = date_time_ymd(2021, 1, 1);
+        self.issue_with(folder, name, subject, parameters)
+    }
+
+    fn issue_with(
+        &self,
+        folder: &Path,
+        name: &str,
+        subject: &Subject<'_>,
+        mut parameters: CertificateParams,
+    ) -> Result<KeyPairFiles> {
+        let key = KeyPair::generate().context("generating a key")?;
         if let Some(organization) = subject.organization {
             parameters
                 .distinguished_name

@@ -41,7 +41,7 @@ impl Run {
     /// Starts a run under the id that the environment names, or a new one, and tidies up after ended runs.
     pub fn begin() -> Result<Arc<Self>> {
         let id = env::var(MARKER).unwrap_or_else(|_| format!("{:08x}", random() & 0xffff_ffff));
-        let folder = env::temp_dir().join(format!("{PREFIX}{id}"));
+        let folder = folder_of(&id);
         let in_folder = || format!("preparing {}", folder.display());
         fs::create_dir_all(&folder).with_context(in_folder)?;
         let lock = File::create(folder.join("lock")).with_context(in_folder)?;
@@ -158,6 +158,18 @@ pub fn random() -> u64 {
     RandomState::new().hash_one(process::id())
 }
 
+/// Where a run of that id writes.
+pub fn folder_of(id: &str) -> PathBuf {
+    env::temp_dir().join(format!("{PREFIX}{id}"))
+}
+
+/// The folders of all runs that left one.
+pub fn folders() -> io::Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(env::temp_dir())?.flatten();
+    let runs = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
+    Ok(runs.map(|entry| entry.path()).collect())
+}
+
 /// A run may be given the id of an ended one, whose etcd must not come back to life.
 fn remove_all_but_lock(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
@@ -172,14 +184,13 @@ fn remove_all_but_lock(folder: &Path) -> io::Result<()> {
 }
 
 fn remove_ended_runs() {
-    let Ok(entries) = fs::read_dir(env::temp_dir()) else {
+    let Ok(folders) = folders() else {
         return;
     };
-    let mut ended: Vec<_> = entries
-        .flatten()
-        .filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX))
-        .filter(|entry| File::open(entry.path().join("lock")).is_ok_and(|lock| lock.try_lock().is_ok()))
-        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
+    let mut ended: Vec<_> = folders
+        .into_iter()
+        .filter(|folder| File::open(folder.join("lock")).is_ok_and(|lock| lock.try_lock().is_ok()))
+        .filter_map(|folder| Some((fs::metadata(&folder).ok()?.modified().ok()?, folder)))
         .collect();
     ended.sort();
     let surplus = ended.len().saturating_sub(KEPT);

@@ -1,5 +1,6 @@
 //! What happens to an etcd member, seen in what etcd and the workload cluster's API server say.
 
+use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -7,24 +8,30 @@ use k8s_openapi::api::core::v1::Pod;
 use kcp_tests::etcd::{Alarm, EtcdClient, Member, RaisedAlarm};
 use kcp_tests::machines::WorkloadCluster;
 use kcp_tests::machines::fault::Fault;
+use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::wait;
 use kube::Api;
 use tokio::time::timeout;
 
-use super::SOON;
+use super::{NAME, NAMESPACE, SOON};
 
 /// Longer than a member takes that answers.
 const ANSWER: Duration = Duration::from_secs(3);
 
-pub(super) async fn suffer(workload: &WorkloadCluster, [first, second, third]: [&str; 3]) -> Result<()> {
+pub(super) async fn suffer(
+    management: &ManagementCluster,
+    workload: &WorkloadCluster,
+    [first, second, third]: [&str; 3],
+) -> Result<()> {
     let healthy = workload.etcd_of(first).await?;
     freezes_and_thaws(workload, second).await?;
     is_cut_off_and_reconnected(workload, &healthy, second).await?;
+    stray_stays_a_learner(workload, &healthy).await?;
     runs_out_of_space(workload, &healthy, second).await?;
     pod_is_not_ready(workload, second).await?;
+    shows_an_expired_certificate(workload, second).await?;
     is_killed_and_restarted(workload, second).await?;
-    stray_stays_a_learner(workload, &healthy).await?;
-    is_wiped(workload, third).await?;
+    is_wiped(management, workload, third).await?;
     splits_off(workload, &healthy, third).await?;
     is_removed(workload, &healthy, third).await
 }
@@ -85,6 +92,18 @@ async fn pod_is_not_ready(workload: &WorkloadCluster, machine: &str) -> Result<(
     Ok(())
 }
 
+async fn shows_an_expired_certificate(workload: &WorkloadCluster, machine: &str) -> Result<()> {
+    workload.inflict(Fault::Expire, machine).await?;
+    let refusal = workload.etcd_of(machine).await?.status().await.err();
+    let refusal = refusal.map(|error| format!("{error:#}")).unwrap_or_default();
+    ensure!(
+        refusal.contains("invalid peer certificate: certificate expired"),
+        "{refusal}"
+    );
+    workload.inflict(Fault::Renew, machine).await?;
+    workload.etcd_of(machine).await?.has_leader().await
+}
+
 async fn is_killed_and_restarted(workload: &WorkloadCluster, machine: &str) -> Result<()> {
     workload.inflict(Fault::Kill, machine).await?;
     let etcd = workload.etcd_of(machine).await?;
@@ -118,9 +137,23 @@ async fn stray_stays_a_learner(workload: &WorkloadCluster, healthy: &EtcdClient)
     Ok(())
 }
 
-/// etcd gives such a member up: it hears of entries that it has promised to have.
-async fn is_wiped(workload: &WorkloadCluster, machine: &str) -> Result<()> {
+/// Such a member gives up: it hears of entries that it has promised to have.
+async fn is_wiped(management: &ManagementCluster, workload: &WorkloadCluster, machine: &str) -> Result<()> {
+    let log = management
+        .run()
+        .logs()
+        .join(format!("{NAMESPACE}-{NAME}-etcd-{machine}.log"));
     workload.inflict(Fault::Wipe, machine).await?;
+    wait::until("the wiped member misses what it stored", SOON, || async {
+        let said = fs::read_to_string(&log)?;
+        ensure!(
+            said.contains("Was the raft log corrupted, truncated, or lost?"),
+            "see {}",
+            log.display()
+        );
+        Ok(())
+    })
+    .await?;
     let etcd = workload.etcd_of(machine).await?;
     wait::until("the wiped member has ended", SOON, || async {
         ensure!(etcd.status().await.is_err(), "it answers");
@@ -155,7 +188,7 @@ async fn has_leader(workload: &WorkloadCluster, machine: &str) -> Result<()> {
     .await
 }
 
-async fn pod_ready(workload: &WorkloadCluster, machine: &str) -> Result<String> {
+pub(super) async fn pod_ready(workload: &WorkloadCluster, machine: &str) -> Result<String> {
     let pods: Api<Pod> = Api::namespaced(workload.client()?.clone(), "kube-system");
     let pod = pods.get(&format!("etcd-{machine}")).await?;
     let conditions = pod

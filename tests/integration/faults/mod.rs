@@ -1,6 +1,8 @@
 //! What a workload cluster can be made to suffer, each fault seen from outside of what made it. One workload cluster for
 //! all: three machines cost more time than everything that happens to them.
 
+mod access;
+mod command;
 mod members;
 mod port_forward;
 
@@ -40,7 +42,9 @@ async fn inflict_all(management: &ManagementCluster) -> Result<()> {
     let workload = management.machines().cluster(NAMESPACE, NAME).await?;
 
     port_forward::reaches(management, &workload, [first, second, third]).await?;
-    members::suffer(&workload, [first, second, third]).await?;
+    access::is_spoiled(management, &workload, first).await?;
+    command::inflicts(management, &workload, second).await?;
+    members::suffer(management, &workload, [first, second, third]).await?;
 
     cluster.pause(false).await?;
     cluster.delete().await

@@ -143,7 +143,8 @@ async fn reaches_with_kubectl(
     process.stop().await
 }
 
-async fn secret(client: &Client, purpose: &str, key: &str) -> Result<Vec<u8>> {
+/// A value of a Secret that Cluster API keeps for the cluster.
+pub(super) async fn secret(client: &Client, purpose: &str, key: &str) -> Result<Vec<u8>> {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
     let secret = secrets.get(&format!("{NAME}-{purpose}")).await?;
     let value = secret.data.and_then(|mut data| data.remove(key));

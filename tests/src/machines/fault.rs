@@ -1,6 +1,7 @@
 //! What can go wrong with a machine. Each is a method, and has a name for `fault`, which people run.
 
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -38,6 +39,10 @@ pub enum Fault {
     NoSpace,
     /// No member has an alarm any more.
     Disarm,
+    /// The certificate that it shows to clients has expired.
+    Expire,
+    /// It has a new certificate.
+    Renew,
     /// It is removed from etcd, and its Machine stays.
     Remove,
     /// A member that is no Machine's joins under this name.
@@ -54,7 +59,7 @@ pub enum Fault {
 
 impl Fault {
     /// All, with the name and what happens.
-    pub const ALL: [(Self, &str, &str); 16] = [
+    pub const ALL: [(Self, &str, &str); 18] = [
         (
             Self::Kill,
             "kill",
@@ -93,6 +98,12 @@ impl Fault {
         ),
         (Self::NoSpace, "no-space", "the member raises the alarm NOSPACE"),
         (Self::Disarm, "disarm", "no member has an alarm any more"),
+        (
+            Self::Expire,
+            "expire",
+            "the certificate that the member shows to clients has expired",
+        ),
+        (Self::Renew, "renew", "the member has a new certificate"),
         (
             Self::Remove,
             "remove",
@@ -195,6 +206,20 @@ impl WorkloadCluster {
                 self.etcd().await?.raise(Alarm::NoSpace, &id).await
             }
             Fault::Disarm => self.etcd().await?.disarm().await,
+            Fault::Expire => {
+                self.on_member(machine, async |member| {
+                    self.etcd_route.withdraw(member.number);
+                    self.expire_certificate(machine, member.number)
+                })
+                .await?
+            }
+            Fault::Renew => {
+                self.on_member(machine, async |member| {
+                    self.issue_certificate(machine, member.number)
+                })
+                .await??;
+                self.recovers(machine).await
+            }
             Fault::Remove => {
                 let id = self.member_id(machine).await?;
                 self.on_member(machine, async |member| self.etcd_route.withdraw(member.number))
@@ -228,10 +253,21 @@ impl WorkloadCluster {
         .await?
     }
 
+    pub(crate) async fn has_machine(&self, machine: &str) -> bool {
+        self.members.lock().await.contains_key(machine)
+    }
+
     /// A client for a machine's member, whatever state that is in.
     pub async fn etcd_of(&self, machine: &str) -> Result<EtcdClient> {
         let number = self.on_member(machine, async |member| member.number).await?;
         self.etcd_at(self.addresses.machine(number)).await
+    }
+
+    /// The same for a client that trusts another authority: a PEM file.
+    pub async fn etcd_trusting(&self, machine: &str, authority: &Path) -> Result<EtcdClient> {
+        let number = self.on_member(machine, async |member| member.number).await?;
+        let client = &self.certificates()?.etcd_client;
+        EtcdClient::new(self.addresses.machine(number), authority, client).await
     }
 
     /// Resolves once learners are promoted.

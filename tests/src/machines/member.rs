@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result};
 use super::peer_network::{Uplink, peer_address, peer_url};
 use super::workload_cluster::{LOOPBACK, WorkloadCluster};
 use crate::etcd::{self, CLIENT_PORT, METRICS_PORT, PEER_PORT};
-use crate::pki::Subject;
+use crate::pki::{KeyPairFiles, Subject};
 use crate::process::Process;
 use crate::wait;
 
@@ -21,6 +21,9 @@ const START: Duration = Duration::from_secs(30);
 /// etcd refuses a new member until its own have been connected for five seconds, and longer while one is
 /// being removed.
 const JOIN: Duration = Duration::from_secs(60);
+
+/// The name of the pair that a member shows to clients.
+const SERVER: &str = "server";
 
 /// A member that was started.
 pub(super) struct Member {
@@ -104,14 +107,10 @@ impl WorkloadCluster {
         let uplink = self.peer_network.connect(number, address).await?;
         let certificates = self.certificates()?;
         let folder = self.folder.join(machine);
-        let subject = Subject {
-            common_name: machine,
-            names: &[machine, "localhost"],
-            addresses: &[IpAddr::V4(address), IpAddr::V4(peer_address(number)), LOOPBACK],
-            ..Subject::default()
-        };
-        let server = certificates.etcd_authority.issue(&folder, "server", &subject)?;
-        let peer = certificates.etcd_authority.issue(&folder, "peer", &subject)?;
+        let server = self.issue_certificate(machine, number)?;
+        let peer = self.with_subject(machine, number, |subject| {
+            certificates.etcd_authority.issue(&folder, "peer", subject)
+        })?;
         let authority = certificates.etcd_authority_file.display();
         let clients = format!("https://{address}:{CLIENT_PORT}");
         let peers = peer_url(number);
@@ -148,6 +147,33 @@ impl WorkloadCluster {
             votes: false,
             process: Process::start(&self.run, &log, &program, arguments, &uplink.environment())?,
             _uplink: uplink,
+        })
+    }
+
+    /// The pair that a member shows to clients. It reads the files for each connection.
+    pub(super) fn issue_certificate(&self, machine: &str, number: u8) -> Result<KeyPairFiles> {
+        let authority = &self.certificates()?.etcd_authority;
+        self.with_subject(machine, number, |subject| {
+            authority.issue(&self.folder.join(machine), SERVER, subject)
+        })
+    }
+
+    /// The same, out of date.
+    pub(super) fn expire_certificate(&self, machine: &str, number: u8) -> Result<()> {
+        let authority = &self.certificates()?.etcd_authority;
+        let expired = self.with_subject(machine, number, |subject| {
+            authority.issue_expired(&self.folder.join(machine), SERVER, subject)
+        });
+        expired.map(drop)
+    }
+
+    fn with_subject<T>(&self, machine: &str, number: u8, issue: impl FnOnce(&Subject<'_>) -> T) -> T {
+        let address = self.addresses.machine(number);
+        issue(&Subject {
+            common_name: machine,
+            names: &[machine, "localhost"],
+            addresses: &[IpAddr::V4(address), IpAddr::V4(peer_address(number)), LOOPBACK],
+            ..Subject::default()
         })
     }
 

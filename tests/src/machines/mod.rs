@@ -35,7 +35,7 @@ use crate::cluster_api::Controllers;
 use crate::run::Run;
 
 /// Workload clusters by namespace and name.
-type Clusters = Arc<Mutex<HashMap<(String, String), Arc<WorkloadCluster>>>>;
+pub(crate) type Clusters = Arc<Mutex<HashMap<(String, String), Arc<WorkloadCluster>>>>;
 
 /// The provider at work. Dropping it leaves all machines as they are, without anyone looking after them.
 pub struct Machines {
@@ -57,6 +57,10 @@ impl Machines {
             clusters,
             task: tokio::spawn(Arc::new(provider).run()),
         })
+    }
+
+    pub(crate) fn clusters(&self) -> Clusters {
+        self.clusters.clone()
     }
 
     /// The workload cluster behind a `Cluster`, for looking into it and for pulling plugs.

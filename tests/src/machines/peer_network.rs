@@ -140,7 +140,7 @@ pub(super) fn peer_url(member: u8) -> String {
 async fn requested(stream: &mut TcpStream) -> Result<u8> {
     let mut head = BufReader::new(stream.take(HEAD_BYTES)).lines();
     let request = head.next_line().await?.context("no request line")?;
-    while head.next_line().await?.context("the head has no end")? != "" {}
+    while !head.next_line().await?.context("the head has no end")?.is_empty() {}
     let target = request
         .strip_prefix("CONNECT ")
         .and_then(|rest| rest.split(' ').next());

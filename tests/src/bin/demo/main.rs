@@ -19,6 +19,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 use kcp_tests::api_server::{ApiServer, Etcd};
 use kcp_tests::assets::Assets;
+use kcp_tests::fault_socket::FaultSocket;
 use kcp_tests::kubectl::Kubectl;
 use kcp_tests::run::Run;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -95,6 +96,12 @@ async fn show_until_told_to_stop(run: &Arc<Run>) -> Result<End> {
         () = stop.wanted() => return Ok(End::Interrupted),
     };
     if keep {
+        let _faults = FaultSocket::listen(demo.management())?;
+        println!("\nThis breaks a machine; fault --help names all faults:\n");
+        println!(
+            "cargo run -q -p kcp-tests --bin fault -- {} kill",
+            demo.machine().await?
+        );
         println!("\nUse it with this line; Ctrl-C here ends it:\n");
         stay(demo.kubectl(), &mut stop).await;
         return Ok(End::Kept);

@@ -41,6 +41,7 @@ spec:
 /// The running set-up.
 pub(crate) struct Demo {
     management: ManagementCluster,
+    cluster: Cluster,
     control_plane: PathBuf,
     /// What the API server answered to the control plane above.
     pub(crate) applied: serde_json::Value,
@@ -74,9 +75,20 @@ impl Demo {
         report(started, "a cluster pool with two customizations in its inventory");
         Ok(Self {
             management,
+            cluster,
             control_plane,
             applied,
         })
+    }
+
+    /// A machine to break.
+    pub(crate) async fn machine(&self) -> Result<String> {
+        let mut machines = self.cluster.machines().await?;
+        machines.pop().context("there is no Machine")
+    }
+
+    pub(crate) fn management(&self) -> &ManagementCluster {
+        &self.management
     }
 
     pub(crate) fn kubectl(&self) -> &Kubectl {

@@ -1,0 +1,101 @@
+//! What can be wrong with the way into a workload cluster, as kubectl meets it.
+
+use std::fs;
+
+use anyhow::{Result, ensure};
+use kcp_tests::assets::Assets;
+use kcp_tests::kubectl::{Ended, Kubectl};
+use kcp_tests::machines::WorkloadCluster;
+use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::workload_access::{AccessFault, FLOOD_BYTES, WorkloadAccess};
+
+use super::port_forward::secret;
+use super::{NAME, NAMESPACE};
+
+/// What kubectl says of a kubeconfig that does not work.
+const REFUSALS: [(AccessFault, &str); 6] = [
+    (
+        AccessFault::ServerError,
+        "an error on the server (\"no reason\") has prevented the request",
+    ),
+    (AccessFault::Hang, "exceeded"),
+    (AccessFault::Nowhere, "The connection to the server 127.0.0.1:"),
+    (
+        AccessFault::ServerExpired,
+        "certificate has expired or is not yet valid",
+    ),
+    (
+        AccessFault::ClientExpired,
+        "You must be logged in to the server (Unauthorized)",
+    ),
+    (AccessFault::KubeconfigGarbage, "error loading config file"),
+];
+
+pub(super) async fn is_spoiled(
+    management: &ManagementCluster,
+    workload: &WorkloadCluster,
+    machine: &str,
+) -> Result<()> {
+    let access = WorkloadAccess::read(management.run(), management.client(), NAMESPACE, NAME).await?;
+    for (fault, refusal) in REFUSALS {
+        access.inflict(fault).await?;
+        let ended = nodes(management).await?;
+        ensure!(
+            ended.code == 1 && ended.stderr.contains(refusal),
+            "{fault}: {ended}"
+        );
+    }
+    access.inflict(AccessFault::Flood).await?;
+    let ended = nodes(management).await?;
+    ensure!(
+        ended.code == 0 && ended.stdout.len() == FLOOD_BYTES,
+        "{} bytes: {}",
+        ended.stdout.len(),
+        ended.stderr
+    );
+
+    for (fault, purpose) in [
+        (AccessFault::KubeconfigMissing, "kubeconfig"),
+        (AccessFault::EtcdAuthorityMissing, "etcd"),
+    ] {
+        access.inflict(fault).await?;
+        let missing = ["get", "secret", &format!("{NAME}-{purpose}"), "-n", NAMESPACE];
+        let ended = management.kubectl().run(missing).await?;
+        ensure!(
+            ended.code == 1 && ended.stderr.contains("(NotFound)"),
+            "{fault}: {ended}"
+        );
+    }
+
+    let authority = management.run().folder().join("faults-etcd-ca.crt");
+    access.inflict(AccessFault::EtcdAuthorityWrong).await?;
+    fs::write(&authority, secret(management.client(), "etcd", "tls.crt").await?)?;
+    let etcd = workload.etcd_trusting(machine, &authority).await?;
+    let refusal = etcd.status().await.err();
+    let refusal = refusal.map(|error| format!("{error:#}")).unwrap_or_default();
+    ensure!(refusal.contains("invalid peer certificate"), "{refusal}");
+
+    access.inflict(AccessFault::Restore).await?;
+    fs::write(&authority, secret(management.client(), "etcd", "tls.crt").await?)?;
+    workload
+        .etcd_trusting(machine, &authority)
+        .await?
+        .status()
+        .await?;
+    let ended = nodes(management).await?;
+    ensure!(ended.code == 0 && ended.stdout.contains(machine), "{ended}");
+    Ok(())
+}
+
+/// What kubectl makes of the kubeconfig in the Secret.
+async fn nodes(management: &ManagementCluster) -> Result<Ended> {
+    let kubeconfig = management.run().folder().join("faults-kubeconfig");
+    fs::write(
+        &kubeconfig,
+        secret(management.client(), "kubeconfig", "value").await?,
+    )?;
+    let kubectl = Kubectl::new(management.run(), &Assets::locate()?, kubeconfig)?;
+    kubectl
+        .run(["get", "--raw", "/api/v1/nodes", "--request-timeout=2s"])
+        .await
+}

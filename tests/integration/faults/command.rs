@@ -1,0 +1,95 @@
+//! `fault`, the command by which people make something wrong.
+
+use std::process::Output;
+
+use anyhow::{Context as _, Result, ensure};
+use kcp_tests::fault_socket::FaultSocket;
+use kcp_tests::machines::WorkloadCluster;
+use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::named_fault::NamedFault;
+use kcp_tests::run::MARKER;
+use tokio::process::Command;
+
+use super::NAME;
+use super::members::pod_ready;
+use super::port_forward::secret;
+
+pub(super) async fn inflicts(
+    management: &ManagementCluster,
+    workload: &WorkloadCluster,
+    machine: &str,
+) -> Result<()> {
+    let unheard = fault(management, &[machine, "kill"]).await?;
+    is(
+        &unheard,
+        2,
+        "",
+        "error: nobody has a cluster up; make demo KEEP=1 does\n",
+    )?;
+
+    let socket = FaultSocket::listen(management)?;
+    let done = fault(management, &[machine, "pod-not-ready"]).await?;
+    let effect = "the member's static pod is not ready, and the member runs";
+    is(&done, 0, &format!("{machine}: {effect}\n"), "")?;
+    ensure!(pod_ready(workload, machine).await? == "False");
+    let done = fault(management, &[machine, "pod-ready"]).await?;
+    is(
+        &done,
+        0,
+        &format!("{machine}: the member's static pod is ready again\n"),
+        "",
+    )?;
+    ensure!(pod_ready(workload, machine).await? == "True");
+
+    let whole = secret(management.client(), "kubeconfig", "value").await?;
+    fault(management, &[NAME, "kubeconfig-garbage"]).await?;
+    ensure!(secret(management.client(), "kubeconfig", "value").await? != whole);
+    let done = fault(management, &[NAME, "restore"]).await?;
+    is(
+        &done,
+        0,
+        &format!("{NAME}: the Secrets are as Cluster API wrote them\n"),
+        "",
+    )?;
+    ensure!(secret(management.client(), "kubeconfig", "value").await? == whole);
+
+    let list = NamedFault::list();
+    let misspelt = fault(management, &[machine, "kil"]).await?;
+    is(
+        &misspelt,
+        2,
+        "",
+        &format!("error: no fault is named kil\nhint: a fault is one {list}"),
+    )?;
+    let help = fault(management, &["--help"]).await?;
+    ensure!(help.status.success() && String::from_utf8(help.stdout)?.ends_with(&list));
+    let nobody = fault(management, &["nobody", "restore"]).await?;
+    is(
+        &nobody,
+        1,
+        "",
+        "error: nobody restore: 0 workload clusters are named nobody\n",
+    )?;
+    drop(socket);
+    Ok(())
+}
+
+async fn fault(management: &ManagementCluster, arguments: &[&str]) -> Result<Output> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fault"));
+    let output = command
+        .args(arguments)
+        .env(MARKER, management.run().id())
+        .output()
+        .await;
+    output.context("running fault")
+}
+
+fn is(ended: &Output, code: i32, stdout: &str, stderr: &str) -> Result<()> {
+    ensure!(
+        ended.status.code() == Some(code)
+            && ended.stdout == stdout.as_bytes()
+            && ended.stderr == stderr.as_bytes(),
+        "{ended:?} is not {code}, {stdout:?}, {stderr:?}"
+    );
+    Ok(())
+}

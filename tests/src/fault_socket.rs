@@ -1,0 +1,186 @@
+//! Faults on demand: whoever has a cluster up listens on a socket in its run's folder, and does what it is told there.
+//!
+//! A request is one line, `TARGET FAULT`; so is the answer, `done` or what went wrong.
+
+use std::collections::HashMap;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use kube::Client;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Mutex;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::timeout;
+
+use crate::machines::{Clusters, WorkloadCluster};
+use crate::management_cluster::ManagementCluster;
+use crate::named_fault::NamedFault;
+use crate::run::{self, Run};
+use crate::workload_access::WorkloadAccess;
+
+const SOCKET: &str = "fault.sock";
+
+const DONE: &str = "done";
+
+/// Two names, or an error with the end of a log.
+const LINE_BYTES: u64 = 64 * 1024;
+
+/// For a request to arrive.
+const REQUEST: Duration = Duration::from_secs(5);
+
+/// Inflicts what it is asked to until it is dropped.
+pub struct FaultSocket {
+    task: JoinHandle<()>,
+}
+
+impl FaultSocket {
+    /// Listens in the folder of the management cluster's run.
+    pub fn listen(management: &ManagementCluster) -> Result<Self> {
+        let path = management.run().folder().join(SOCKET);
+        let listener =
+            UnixListener::bind(&path).with_context(|| format!("listening on {}", path.display()))?;
+        let inflicter = Inflicter {
+            run: management.run().clone(),
+            client: management.client().clone(),
+            clusters: management.machines().clusters(),
+            accesses: Mutex::default(),
+        };
+        let task = tokio::spawn(accept(listener, Arc::new(inflicter)));
+        Ok(Self { task })
+    }
+}
+
+impl Drop for FaultSocket {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn accept(listener: UnixListener, inflicter: Arc<Inflicter>) {
+    let mut requests = JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        while requests.try_join_next().is_some() {}
+        let inflicter = inflicter.clone();
+        requests.spawn(async move {
+            // Whoever has asked and does not wait for the answer needs none.
+            let _ = inflicter.answer(stream).await;
+        });
+    }
+}
+
+struct Inflicter {
+    run: Arc<Run>,
+    client: Client,
+    clusters: Clusters,
+    /// By namespace and name of the cluster, from when they were whole.
+    accesses: Mutex<HashMap<(String, String), Arc<WorkloadAccess>>>,
+}
+
+impl Inflicter {
+    async fn answer(&self, mut stream: UnixStream) -> Result<()> {
+        let request = timeout(REQUEST, line(&mut stream))
+            .await
+            .context("no request")??;
+        let answer = match self.inflict(&request).await {
+            Ok(()) => DONE.to_owned(),
+            Err(error) => format!("{error:#}").replace('\n', " "),
+        };
+        stream.write_all(format!("{answer}\n").as_bytes()).await?;
+        Ok(())
+    }
+
+    async fn inflict(&self, request: &str) -> Result<()> {
+        let (target, fault) = request.split_once(' ').context("not a request")?;
+        match fault.parse()? {
+            NamedFault::Machine(fault) => self.cluster_of(target).await?.inflict(fault, target).await,
+            NamedFault::Access(fault) => self.access(target).await?.inflict(fault).await,
+        }
+    }
+
+    /// The cluster that has a machine, or the only one: some faults name a machine that there is not yet.
+    async fn cluster_of(&self, machine: &str) -> Result<Arc<WorkloadCluster>> {
+        let clusters: Vec<_> = self.clusters.lock().await.values().cloned().collect();
+        for cluster in &clusters {
+            if cluster.has_machine(machine).await {
+                return Ok(cluster.clone());
+            }
+        }
+        match clusters.as_slice() {
+            [only] => Ok(only.clone()),
+            _ => bail!("no workload cluster has a machine {machine}"),
+        }
+    }
+
+    async fn access(&self, cluster: &str) -> Result<Arc<WorkloadAccess>> {
+        let clusters = self.clusters.lock().await;
+        let keys: Vec<_> = clusters
+            .keys()
+            .filter(|(_, name)| name == cluster)
+            .cloned()
+            .collect();
+        drop(clusters);
+        let [key] = keys.as_slice() else {
+            bail!("{} workload clusters are named {cluster}", keys.len());
+        };
+        let mut accesses = self.accesses.lock().await;
+        if let Some(known) = accesses.get(key) {
+            return Ok(known.clone());
+        }
+        let read = WorkloadAccess::read(&self.run, &self.client, &key.0, cluster).await?;
+        let access = Arc::new(read);
+        accesses.insert(key.clone(), access.clone());
+        Ok(access)
+    }
+}
+
+/// The folder of the run that listens: the one that the environment names, or the only one.
+pub async fn listening() -> Result<PathBuf> {
+    let folders = match env::var(run::MARKER) {
+        Ok(id) => vec![run::folder_of(&id)],
+        Err(_) => run::folders()?,
+    };
+    let mut listening = Vec::new();
+    for folder in folders {
+        if UnixStream::connect(folder.join(SOCKET)).await.is_ok() {
+            listening.push(folder);
+        }
+    }
+    match listening.as_slice() {
+        [only] => Ok(only.clone()),
+        [] => bail!("nobody has a cluster up; make demo KEEP=1 does"),
+        several => {
+            let several: Vec<_> = several
+                .iter()
+                .map(|folder| folder.display().to_string())
+                .collect();
+            bail!(
+                "several clusters are up; {}=ID names one of {}",
+                run::MARKER,
+                several.join(", ")
+            )
+        }
+    }
+}
+
+/// Has a fault inflicted, and waits until it is.
+///
+/// # Errors
+/// What went wrong over there.
+pub async fn ask(folder: &Path, target: &str, fault: NamedFault) -> Result<()> {
+    let mut stream = UnixStream::connect(folder.join(SOCKET))
+        .await
+        .context("connecting")?;
+    stream.write_all(format!("{target} {fault}\n").as_bytes()).await?;
+    let answer = line(&mut stream).await.context("the cluster went down")?;
+    ensure!(answer == DONE, "{answer}");
+    Ok(())
+}
+
+async fn line(stream: &mut UnixStream) -> Result<String> {
+    let mut lines = BufReader::new(stream.take(LINE_BYTES)).lines();
+    lines.next_line().await?.context("nothing was said")
+}

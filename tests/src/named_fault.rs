@@ -1,0 +1,102 @@
+//! Faults by the names that people know them by.
+
+use std::fmt::{self, Write as _};
+use std::str::FromStr;
+
+use anyhow::{Error, Result};
+
+use crate::machines::fault::Fault;
+use crate::workload_access::AccessFault;
+
+/// What can be made wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamedFault {
+    /// With a machine.
+    Machine(Fault),
+    /// With the way into a workload cluster.
+    Access(AccessFault),
+}
+
+impl NamedFault {
+    /// What happens.
+    pub fn effect(self) -> &'static str {
+        let effect = match self {
+            Self::Machine(fault) => Fault::ALL
+                .iter()
+                .find(|known| known.0 == fault)
+                .map(|known| known.2),
+            Self::Access(fault) => AccessFault::ALL
+                .iter()
+                .find(|known| known.0 == fault)
+                .map(|known| known.2),
+        };
+        effect.unwrap_or_default()
+    }
+
+    /// All, one a line.
+    pub fn list() -> String {
+        let mut list = String::from("of a Machine:\n");
+        for (_, name, effect) in Fault::ALL {
+            // A String takes all that is written to it.
+            let _ = writeln!(list, "  {name:<20}{effect}");
+        }
+        list.push_str("of a Cluster, one at a time:\n");
+        for (_, name, effect) in AccessFault::ALL {
+            let _ = writeln!(list, "  {name:<20}{effect}");
+        }
+        list
+    }
+}
+
+impl fmt::Display for NamedFault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Machine(fault) => fault.fmt(formatter),
+            Self::Access(fault) => fault.fmt(formatter),
+        }
+    }
+}
+
+impl FromStr for NamedFault {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        let of_a_machine = name.parse().map(Self::Machine);
+        of_a_machine.or_else(|_| name.parse().map(Self::Access))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::NamedFault;
+
+    #[test]
+    fn every_fault_is_in_the_readme() {
+        let readme = include_str!("../README.md");
+        for line in NamedFault::list().lines().filter(|line| line.starts_with(' ')) {
+            let name = line.split_whitespace().next().unwrap();
+            assert!(readme.contains(&format!("`{name}`")), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_fault_that_is_listed_is_known_by_its_name() {
+        let list = NamedFault::list();
+        let mut names: Vec<_> = list
+            .lines()
+            .filter(|line| line.starts_with(' '))
+            .filter_map(|line| line.split_whitespace().next())
+            .collect();
+        for name in &names {
+            let fault: NamedFault = name.parse().unwrap();
+            assert_eq!(fault.to_string(), **name);
+            assert!(list.contains(fault.effect()), "{name}");
+        }
+        assert_eq!(names.len(), 29);
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), 29);
+        let unknown = "kil".parse::<NamedFault>().unwrap_err();
+        assert_eq!(unknown.to_string(), "no fault is named kil");
+    }
+}

@@ -1,0 +1,123 @@
+//! An API server that is no API server: it has the right certificate, and one bad habit.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::pki::KeyPairFiles;
+
+/// What a flood is: JSON of 100 MB, which whoever reads all of it could parse.
+pub const FLOOD_BYTES: usize = 100_000_000;
+
+const OPENING: &[u8] = br#"{"kind":"List","apiVersion":"v1","metadata":{},"items":[],"padding":""#;
+const CLOSING: &[u8] = br#""}"#;
+
+/// kubectl sends a few hundred bytes.
+const HEAD_BYTES: u64 = 64 * 1024;
+
+/// For a client to say what it wants, and to take what it gets.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Behaviour {
+    /// 500
+    Error,
+    /// Nothing.
+    Silence,
+    /// [`FLOOD_BYTES`]
+    Flood,
+}
+
+/// Ends, with all its connections, when dropped.
+pub(super) struct StandIn {
+    port: u16,
+    task: JoinHandle<()>,
+}
+
+impl StandIn {
+    pub(super) async fn start(pair: &KeyPairFiles, behaviour: Behaviour) -> Result<Self> {
+        let chain = CertificateDer::pem_file_iter(&pair.certificate)?.collect::<Result<Vec<_>, _>>()?;
+        let key = PrivateKeyDer::from_pem_file(&pair.key)?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .context("making a TLS server")?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .await
+            .context("listening in an API server's place")?;
+        let port = listener.local_addr()?.port();
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let task = tokio::spawn(accept(listener, acceptor, behaviour));
+        Ok(Self { port, task })
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl Drop for StandIn {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn accept(listener: TcpListener, acceptor: TlsAcceptor, behaviour: Behaviour) {
+    let mut connections = JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        while connections.try_join_next().is_some() {}
+        let acceptor = acceptor.clone();
+        connections.spawn(async move {
+            // A client that has had enough hangs up.
+            let _ = timeout(PATIENCE, serve(stream, acceptor, behaviour)).await;
+        });
+    }
+}
+
+async fn serve(stream: TcpStream, acceptor: TlsAcceptor, behaviour: Behaviour) -> Result<()> {
+    let mut stream = acceptor.accept(stream).await?;
+    let mut head = BufReader::new((&mut stream).take(HEAD_BYTES)).lines();
+    while !head.next_line().await?.context("the head has no end")?.is_empty() {}
+    match behaviour {
+        Behaviour::Error => {
+            let answer = "HTTP/1.1 500 Internal Server Error\r\nContent-Type: text/plain\r\nContent-Length: 9\r\n\
+                Connection: close\r\n\r\nno reason";
+            stream.write_all(answer.as_bytes()).await?;
+        }
+        Behaviour::Silence => std::future::pending().await,
+        Behaviour::Flood => flood(&mut stream).await?,
+    }
+    stream.shutdown().await?;
+    Ok(())
+}
+
+async fn flood(stream: &mut TlsStream<TcpStream>) -> Result<()> {
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {FLOOD_BYTES}\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).await?;
+    stream.write_all(OPENING).await?;
+    let padding = vec![b'x'; 64 * 1024];
+    let mut left = FLOOD_BYTES - OPENING.len() - CLOSING.len();
+    while left > 0 {
+        let part = padding.get(..left).unwrap_or(&padding);
+        stream.write_all(part).await?;
+        left -= part.len();
+    }
+    stream.write_all(CLOSING).await?;
+    Ok(())
+}

@@ -19,7 +19,7 @@
 //! - [`effect`]: what a change of each field does
 //! - [`document`], [`screen`], [`wording`]: the JSON and the text
 //!
-//! `status` uses [`observed`], [`rollout_reason`], [`preflight`], [`remediation`] and [`quorum`].
+//! `status` uses [`observed`], [`fetch`], [`rollout_reason`], [`preflight`], [`remediation`] and [`quorum`].
 
 pub mod ask;
 pub mod course;

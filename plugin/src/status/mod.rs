@@ -6,17 +6,22 @@
 //! - [`document`]: the JSON
 //! - [`screen`]: the text
 
+pub mod checks;
 mod condition_health;
 pub mod document;
 pub mod finding;
 pub mod health;
+pub mod inspect;
 pub mod inspection;
 mod machine_health;
+mod preflight;
 pub mod screen;
 
 pub mod observed;
 
 mod arguments;
+#[cfg(test)]
+pub(crate) mod example;
 
 use anyhow::Context as _;
 pub use arguments::StatusArguments;

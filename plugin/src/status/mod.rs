@@ -20,8 +20,6 @@ pub mod screen;
 pub mod observed;
 
 mod arguments;
-#[cfg(test)]
-pub(crate) mod example;
 
 use anyhow::Context as _;
 pub use arguments::StatusArguments;

@@ -32,9 +32,15 @@ const fn condition_of(component: Component) -> (&'static str, &'static str) {
     }
 }
 
-fn pods(observed: &Observed) -> Result<&[StaticPod], Unjudged> {
+/// The static pods, without those that a node has left behind: they stay until somebody collects them.
+fn pods(observed: &Observed) -> Result<Vec<&StaticPod>, Unjudged> {
     let workload = need(&observed.workload, WORKLOAD)?;
-    need(&workload.static_pods, "static pods").map(Vec::as_slice)
+    let pods = need(&workload.static_pods, "static pods")?;
+    let is_there = |pod: &&StaticPod| {
+        let nodes = workload.nodes.read();
+        nodes.is_none_or(|nodes| nodes.iter().any(|node| node.name == pod.node))
+    };
+    Ok(pods.iter().filter(is_there).collect())
 }
 
 /// What the controller has written into a condition of each Machine that has settled.

@@ -133,6 +133,8 @@ pub fn find(id: &str) -> Option<&'static Check> {
 }
 
 #[cfg(test)]
+pub(crate) mod example;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 pub(super) use tests::starts;

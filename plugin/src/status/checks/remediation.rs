@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::{
     components::describe,
     judgement::{Judgement, Unjudged, machine, need},
-    turnover::{Phase, machines, machines_read},
+    turnover::{Phase, is_turning, machines, machines_read},
 };
 use crate::{
     control_plane::Condition,
@@ -92,7 +92,7 @@ const fn weight(obstacle: &Obstacle) -> Outcome {
 }
 
 /// Whether somebody would notice that a Machine is unhealthy.
-pub(super) fn cover(observed: &Observed, _: Timestamp) -> Judgement {
+pub(super) fn cover(observed: &Observed, now: Timestamp) -> Judgement {
     let checks = need(&observed.management.health_checks, "MachineHealthChecks")?;
     machines_read(observed)?;
     let of_machines: Vec<_> = checks.iter().filter(|check| !check.targets.is_empty()).collect();
@@ -110,7 +110,14 @@ pub(super) fn cover(observed: &Observed, _: Timestamp) -> Judgement {
                 "is paused: it replaces no unhealthy Machine",
             ));
         } else if check.remediation_allowed == Some(false) {
-            findings.push(Finding::warn(
+            // A Machine that has yet to join is unhealthy in its eyes.
+            let outcome = if is_turning(observed, now) {
+                Outcome::Info
+            } else {
+                Outcome::Warn
+            };
+            findings.push(Finding::of(
+                outcome,
                 object(&check.name),
                 "may start no remediation now: too many of its Machines are unhealthy",
             ));

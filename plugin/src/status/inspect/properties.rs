@@ -9,7 +9,7 @@ use crate::{
     control_plane::{Condition, ConditionStatus, Machine, example::now},
     plan::observed as facts,
     status::{
-        example::{failure, forbidden, observed},
+        checks::example::{failure, forbidden, observed},
         health::Health,
         inspection::Outcome,
         observed::{

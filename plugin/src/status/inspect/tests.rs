@@ -7,7 +7,7 @@ use crate::{
     plan::{quorum::Votes, rollout_reason::Reason},
     status::{
         checks::CHECKS,
-        example::{failure, observed},
+        checks::example::{failure, observed},
         health::Health::{self, Blocked, Degraded, Healthy, Unknown},
         inspection::{
             Basis::{self, AllSources, Conditions},
@@ -181,7 +181,7 @@ fn a_machine_out_of_date_is_told_with_the_reason() {
 #[test]
 fn nothing_is_wrong_while_a_machine_comes_up() {
     use crate::control_plane::example::minutes_ago;
-    use crate::status::example::member;
+    use crate::status::checks::example::member;
 
     type Step = (&'static str, fn(&mut Observed));
     /// Steps of a Machine that joins, one after another.

@@ -5,8 +5,8 @@ use crate::{
     },
     plan::observed::Remediation,
     status::{
+        checks::example::{failure, forbidden, observed},
         checks::find,
-        example::{failure, forbidden, observed},
         inspect::inspect,
         inspection::{Permission, Preflight},
         observed::{Observed, Reading, etcd::Alarms, workload::Component},

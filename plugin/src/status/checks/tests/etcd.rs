@@ -9,7 +9,7 @@ use crate::{
         example::{condition, minutes_ago, set},
     },
     status::{
-        example::{failure, member},
+        checks::example::{failure, member},
         observed::{Observed, Reading, etcd::Alarms, workload::Component},
     },
 };

@@ -101,6 +101,10 @@ pub(super) const CASES: &[Case] = &[
     ("health-check-cover", "may_not_now", |o| {
         o.health_checks()[0].remediation_allowed = Some(false);
     }),
+    ("health-check-cover", "may_not_while_a_machine_starts", |o| {
+        o.health_checks()[0].remediation_allowed = Some(false);
+        starts(o);
+    }),
     ("health-check-cover", "not_read", |o| {
         o.management.health_checks = Reading::NotYet;
     }),

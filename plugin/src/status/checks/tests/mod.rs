@@ -14,7 +14,7 @@ use super::CHECKS;
 use crate::{
     control_plane::example::now,
     status::{
-        example::observed,
+        checks::example::observed,
         inspect::inspect,
         inspection::{Checked, Outcome},
         observed::Observed,

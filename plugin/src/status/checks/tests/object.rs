@@ -7,7 +7,7 @@ use crate::{
         example::{condition, minutes_ago, now, set},
     },
     status::{
-        example::{in_days, secrets},
+        checks::example::{in_days, secrets},
         observed::{Observed, Reading},
     },
 };

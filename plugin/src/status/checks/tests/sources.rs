@@ -2,7 +2,7 @@
 
 use super::Case;
 use crate::status::{
-    example::{failure, forbidden},
+    checks::example::{failure, forbidden},
     observed::{Reading, etcd::Alarms},
 };
 

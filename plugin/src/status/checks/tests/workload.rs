@@ -40,11 +40,23 @@ pub(super) const CASES: &[Case] = &[
         let mut pod = o.pods()[0].clone();
         pod.node = "node-m9".to_owned();
         o.pods().push(pod);
+        let node = o.nodes()[0].clone();
+        o.nodes().push(Node {
+            name: "node-m9".to_owned(),
+            ..node
+        });
+    }),
+    ("api-servers-match", "pod_that_its_node_has_left", |o| {
+        let mut pod = o.pods()[0].clone();
+        pod.node = "node-m9".to_owned();
+        pod.ready = false;
+        o.pods().push(pod);
     }),
     ("api-servers-match", "pod_of_a_machine_that_starts", |o| {
-        let pod = o.pod(Component::ApiServer, 3).clone();
+        let (pod, node) = (o.pod(Component::ApiServer, 3).clone(), o.nodes()[2].clone());
         starts(o);
         o.pods().push(pod);
+        o.nodes().push(node);
     }),
     ("api-servers-ready", "not_ready", |o| {
         not_ready(o, Component::ApiServer);
@@ -85,7 +97,8 @@ pub(super) const CASES: &[Case] = &[
         "schedulers-ready",
         "by_the_condition_where_pods_were_not_read",
         |o| {
-            o.workload().static_pods = Reading::Failed(crate::status::example::failure("Pod", "no answer"));
+            o.workload().static_pods =
+                Reading::Failed(crate::status::checks::example::failure("Pod", "no answer"));
             let failed = condition("SchedulerPodHealthy", False, "crashed");
             set(&mut o.machine(2).machine.conditions, failed);
         },

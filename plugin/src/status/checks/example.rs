@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use kcp_etcd::{Member, Members, Status};
 
-use super::observed::{
+use crate::status::observed::{
     EtcdSurvey, Failure, Management, Observed, Reading, Workload,
     etcd::{Alarms, Answer, Asked},
     management::{ClusterLink, HealthCheck},

@@ -61,8 +61,7 @@ pub fn ask(
     } else {
         judge_update(text, &new_text, surroundings)?
     };
-    let planned = |text: &str| PlannedControlPlane::decode(text).map_err(DecodeError::from);
-    let (before, after) = (planned(text)?, planned(&new_text)?);
+    let (before, after): (PlannedControlPlane, PlannedControlPlane) = (decode(text)?, decode(&new_text)?);
     let same_template = before.spec.infrastructure == after.spec.infrastructure;
     let asked = Asked {
         changes: changes(&old, &new, same_template),

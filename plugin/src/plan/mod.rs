@@ -86,6 +86,7 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
         object,
         observed,
         unread,
+        ..
     } = fetched;
     // Each part decides about the steps.
     if let Some(Unread { error, .. }) = unread.into_iter().next() {

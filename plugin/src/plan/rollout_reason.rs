@@ -167,7 +167,7 @@ fn timed(machine: &Machine, asked: &Spec, now: Timestamp, gaps: &mut Vec<Gap>) -
     match (asked.certificates_expiry_days, machine.certificates_expire) {
         (Some(_), None) => gaps.push(Gap::ExpiryUnknown),
         (Some(days), Some(expire)) => {
-            let margin = SignedDuration::from_hours(days.saturating_mul(24));
+            let margin = SignedDuration::from_secs(days.saturating_mul(24 * 60 * 60));
             if now.checked_add(margin).unwrap_or(Timestamp::MAX) > expire {
                 reasons.push(Reason::Certificates { expire });
             }
@@ -348,6 +348,15 @@ mod tests {
                 &[Reason::Certificates { expire: soon }],
             ),
             ("expires_late", &expires_late, within_thirty_days, &[]),
+            (
+                "days_beyond_all_time",
+                &expires_soon,
+                Spec {
+                    certificates_expiry_days: Some(i64::MAX),
+                    ..spec()
+                },
+                &[Reason::Certificates { expire: soon }],
+            ),
         ];
         for (name, change, asked, expected) in cases {
             assert_eq!(unreported(change, asked).reasons, *expected, "{name}");

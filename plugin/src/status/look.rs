@@ -59,10 +59,7 @@ fn left(end: Instant) -> std::time::Duration {
 
 fn inspected(observed: Observed) -> Inspected {
     let inspection = inspect(&observed, Timestamp::now());
-    Inspected {
-        observed,
-        inspection,
-    }
+    Inspected { observed, inspection }
 }
 
 async fn one(

@@ -45,7 +45,7 @@ pub async fn run(arguments: StatusArguments, session: &Session) -> anyhow::Resul
     if arguments.watch {
         let is_wide = arguments.output == Some(StatusOutput::Wide);
         return watch::watch(&session.terminal, is_wide, async || {
-            look(&connection, &arguments, &session.terminal).await
+            Ok(look(&connection, &arguments, &session.terminal).await?)
         })
         .await;
     }

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, value::RawValue};
 
 use super::{Metadata, Reference};
 use crate::{
@@ -16,10 +16,20 @@ use crate::{
 const REMEDIATION_IN_PROGRESS: &str = "controlplane.cluster.x-k8s.io/remediation-in-progress";
 
 /// A control plane with what it asks for.
+#[derive(Deserialize)]
+#[serde(try_from = "Box<RawValue>")]
 pub(crate) struct PlannedControlPlane {
     pub(crate) control_plane: ControlPlane,
     pub(crate) spec: Spec,
     pub(crate) remediation_in_progress: Option<Remediation>,
+}
+
+impl TryFrom<Box<RawValue>> for PlannedControlPlane {
+    type Error = serde_json::Error;
+
+    fn try_from(object: Box<RawValue>) -> serde_json::Result<Self> {
+        Self::decode(object.get())
+    }
 }
 
 impl PlannedControlPlane {

@@ -1,0 +1,95 @@
+//! What runs beside the control plane: the controllers' Leases, kube-proxy and `CoreDNS`.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::{
+    components::WORKLOAD,
+    judgement::{Judgement, Unjudged, need},
+    turnover::{age, is_turning, since},
+};
+use crate::status::{
+    inspection::{Finding, Outcome},
+    observed::{
+        Observed, Reading,
+        workload::{Addon, Workload},
+    },
+};
+
+/// How long a controller's Lease may be over before nobody leads: a change of leaders takes seconds, and clocks differ.
+const LEASE_LIMIT: Duration = Duration::from_secs(2 * 60);
+
+pub(super) fn leases(observed: &Observed, now: Timestamp) -> Judgement {
+    let workload = need(&observed.workload, WORKLOAD)?;
+    let leases = need(&workload.leases, "Leases")?;
+    if leases.is_empty() {
+        return Err(Unjudged::skipped("the controllers hold no Leases"));
+    }
+    let findings = leases.iter().filter_map(|lease| {
+        let object = format!("Lease/{}", lease.name);
+        if lease.holder.as_deref().unwrap_or_default().is_empty() {
+            return Some(Finding::fail(object, "nobody holds it: none of them leads"));
+        }
+        let renewed = lease.renewed?;
+        let holds = Duration::from_secs(u64::try_from(lease.duration_seconds?).ok()?);
+        let is_over = age(renewed, now) > holds.saturating_add(LEASE_LIMIT);
+        is_over.then(|| {
+            let message = format!("not renewed for {}: none of them leads", since(renewed, now));
+            Finding::fail(object, message)
+                .hint("are the control plane's nodes up, and do their clocks agree with this machine's?")
+        })
+    });
+    Ok(findings.collect())
+}
+
+pub(super) fn kube_proxy(observed: &Observed, now: Timestamp) -> Judgement {
+    addon(
+        observed,
+        "DaemonSet",
+        "kube-proxy",
+        |workload| &workload.kube_proxy,
+        now,
+    )
+}
+
+pub(super) fn core_dns(observed: &Observed, now: Timestamp) -> Judgement {
+    addon(
+        observed,
+        "Deployment",
+        "coredns",
+        |workload| &workload.core_dns,
+        now,
+    )
+}
+
+fn addon(
+    observed: &Observed,
+    kind: &str,
+    name: &str,
+    part: fn(&Workload) -> &Reading<Option<Addon>>,
+    now: Timestamp,
+) -> Judgement {
+    let workload = need(&observed.workload, WORKLOAD)?;
+    let Some(addon) = need(part(workload), name)? else {
+        return Err(Unjudged::skipped(format!(
+            "the workload cluster has no {kind} {name}"
+        )));
+    };
+    if addon.ready >= addon.desired {
+        return Ok(Vec::new());
+    }
+    let message = format!("{} of {} pods are ready", addon.ready, addon.desired);
+    let outcome = if is_turning(observed, now) {
+        Outcome::Info
+    } else {
+        Outcome::Warn
+    };
+    let hint = format!(
+        "in the workload cluster: kubectl describe {} {name} -n kube-system",
+        kind.to_lowercase()
+    );
+    Ok(vec![
+        Finding::of(outcome, format!("{kind}/{name}"), message).hint(hint),
+    ])
+}

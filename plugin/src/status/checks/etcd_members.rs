@@ -1,0 +1,233 @@
+//! etcd's members: those that should be there are, and answer.
+
+use jiff::Timestamp;
+use kcp_etcd::AlarmKind;
+
+use super::{
+    judgement::{Judgement, Unjudged, machine, need, or_else},
+    machines::replacement_hint,
+    membership::{
+        Listed, Membership, alarms_of_status, asked_objects, hexadecimal, member_object, of_member,
+    },
+    turnover::{Phase, is_turning, machine_of_node, machines, machines_read, phase_of_node},
+};
+use crate::status::{
+    checks::components,
+    inspection::{Finding, Outcome},
+    observed::{
+        Failure, Observed,
+        etcd::{Alarms, Answer, EtcdSurvey},
+    },
+};
+
+/// What etcd was asked, in words.
+pub(super) const ETCD: &str = "etcd";
+
+/// The survey, where every member of it is the control plane's own.
+pub(super) fn stacked(observed: &Observed) -> Result<&EtcdSurvey, Unjudged> {
+    let survey = need(&observed.etcd, ETCD)?;
+    if survey.stacked {
+        Ok(survey)
+    } else {
+        Err(Unjudged::skipped("etcd runs elsewhere"))
+    }
+}
+
+pub(super) fn answer(observed: &Observed, now: Timestamp) -> Judgement {
+    let survey = match need(&observed.etcd, ETCD) {
+        Ok(survey) => survey,
+        Err(unjudged) => {
+            let by_conditions = components::by_conditions(observed, "EtcdMemberHealthy", "etcd member", now);
+            return or_else(unjudged, by_conditions);
+        }
+    };
+    let membership = Membership::of(survey);
+    let findings = survey.asked.iter().filter_map(|asked| {
+        let failure = silence(&asked.answer)?;
+        // A check of its own tells of permissions.
+        if failure.forbidden.is_some() {
+            return None;
+        }
+        let is_listed = membership
+            .listed()
+            .any(|listed| listed.member.name == asked.name && !listed.member.is_learner);
+        let is_starting = phase_of_node(observed, &asked.name, now) != Phase::Settled && !is_listed;
+        let outcome = if is_starting {
+            Outcome::Info
+        } else if membership.is_known() {
+            Outcome::Fail
+        } else {
+            // None has answered: it may be the way to them that is broken.
+            Outcome::Unknown
+        };
+        let finding = of_member(asked, outcome, &format!("does not answer: {}", failure.message));
+        // A Secret may be the cause.
+        let finding = if failure.object.contains('/') {
+            finding.and(&failure.object)
+        } else {
+            finding
+        };
+        Some(match &failure.hint {
+            Some(hint) => finding.hint(hint),
+            None if survey.stacked => finding.hint(pod_hint(&asked.name)),
+            None => finding,
+        })
+    });
+    Ok(findings.collect())
+}
+
+/// What a member did not tell; none where it told all that it can.
+fn silence(answer: &Result<Answer, Failure>) -> Option<&Failure> {
+    let Answer { status, members, .. } = match answer {
+        Ok(answer) => answer,
+        Err(failure) => return Some(failure),
+    };
+    match status {
+        Err(failure) => Some(failure),
+        // A learner tells no list.
+        Ok(status) if status.is_learner => None,
+        Ok(_) => members.as_ref().err(),
+    }
+}
+
+/// Commands for the workload cluster say so: `-n` alone would send them to the management cluster.
+fn pod_hint(node: &str) -> String {
+    format!("in the workload cluster: kubectl describe pod etcd-{node} -n kube-system")
+}
+
+pub(super) fn match_machines(observed: &Observed, now: Timestamp) -> Judgement {
+    let survey = stacked(observed)?;
+    machines_read(observed)?;
+    let membership = Membership::of(survey);
+    if !membership.is_known() {
+        return Err(Unjudged::unknown("no member has told who is a member"));
+    }
+    let is_member = |node: &str| membership.listed().any(|listed| listed.member.name == node);
+    let without_member = machines(observed).iter().filter_map(|of| {
+        let node = of.machine.node.as_deref()?;
+        if is_member(node) || Phase::of(of, now) == Phase::Leaving {
+            return None;
+        }
+        let message = format!("node {node} has no etcd member");
+        let object = machine(&of.machine.name);
+        Some(if Phase::of(of, now) == Phase::Starting {
+            Finding::info(object, format!("{message} yet"))
+        } else {
+            Finding::fail(object, message).hint(replacement_hint(observed, of))
+        })
+    });
+    let without_machine = membership
+        .listed()
+        .filter(|Listed { member, .. }| machine_of_node(observed, &member.name).is_none())
+        .map(|Listed { member, .. }| {
+            let object = member_object(member);
+            // It may be the member of a Machine whose node has yet to be told, or that has just gone.
+            if is_turning(observed, now) {
+                return Finding::info(object, "belongs to no Machine yet, or no longer");
+            }
+            Finding::fail(object, "belongs to no Machine").hint(format!(
+                "the controller removes it when no Machine is coming up; by hand, on a healthy member: etcdctl member \
+                 remove {}",
+                hexadecimal(member.id)
+            ))
+        });
+    Ok(without_member.chain(without_machine).collect())
+}
+
+pub(super) fn alarms(observed: &Observed, _: Timestamp) -> Judgement {
+    let survey = need(&observed.etcd, ETCD)?;
+    let membership = Membership::of(survey);
+    let mut findings: Vec<Finding> = survey
+        .listed_alarms()
+        .iter()
+        .map(|alarm| {
+            let listed = membership
+                .listed()
+                .find(|listed| listed.member.id == alarm.member_id);
+            let objects = match listed {
+                Some(Listed {
+                    asked: Some(asked), ..
+                }) => asked_objects(asked),
+                Some(Listed { member, .. }) => vec![member_object(member)],
+                None => vec![format!("EtcdMember/{}", hexadecimal(alarm.member_id))],
+            };
+            of_alarm(objects, &alarm_name(alarm.kind))
+        })
+        .collect();
+    if !matches!(survey.alarms, Alarms::Listed(_)) {
+        findings.extend(survey.statuses().flat_map(|(asked, status)| {
+            alarms_of_status(status).map(|alarm| of_alarm(asked_objects(asked), alarm))
+        }));
+    }
+    if let Alarms::Failed(failure) = &survey.alarms
+        && failure.forbidden.is_none()
+    {
+        findings.push(Finding::unread(failure));
+    }
+    Ok(findings)
+}
+
+fn alarm_name(kind: AlarmKind) -> String {
+    match kind {
+        AlarmKind::NoSpace => "NOSPACE".to_owned(),
+        AlarmKind::Corrupt => "CORRUPT".to_owned(),
+        AlarmKind::Other(number) => format!("number {number}"),
+        _ => "of a kind not known to us".to_owned(),
+    }
+}
+
+fn of_alarm(objects: Vec<String>, alarm: &str) -> Finding {
+    let (means, hint) = match alarm {
+        "NOSPACE" => (
+            ": its database has reached the quota, writes are refused",
+            Some("compact, then on that member: etcdctl defrag, and last: etcdctl alarm disarm"),
+        ),
+        "CORRUPT" => (
+            ": its data differs from the others'",
+            Some("replace its Machine: a new member gets the others' data"),
+        ),
+        _ => ("", None),
+    };
+    let finding = Finding {
+        objects,
+        ..Finding::fail("", format!("raises alarm {alarm}{means}"))
+    };
+    match hint {
+        Some(hint) => finding.hint(hint),
+        None => finding,
+    }
+}
+
+pub(super) fn learners(observed: &Observed, now: Timestamp) -> Judgement {
+    let survey = need(&observed.etcd, ETCD)?;
+    let findings = Membership::of(survey)
+        .listed()
+        .filter(|Listed { member, .. }| member.is_learner || member.name.is_empty())
+        .map(|Listed { member, .. }| {
+            let object = member_object(member);
+            let message = if member.is_learner {
+                "is a learner: it does not vote"
+            } else {
+                "has been added and has never started"
+            };
+            let of = machine_of_node(observed, &member.name);
+            let is_starting = of.map_or_else(
+                || is_turning(observed, now),
+                |machine| Phase::of(machine, now) != Phase::Settled,
+            );
+            if is_starting {
+                return Finding::info(object, format!("{message} yet"));
+            }
+            let finding = Finding::fail(object, message);
+            match of {
+                Some(of) => finding
+                    .and(machine(&of.machine.name))
+                    .hint(replacement_hint(observed, of)),
+                None => finding.hint(format!(
+                    "no other member can join before it is gone: etcdctl member remove {}",
+                    hexadecimal(member.id)
+                )),
+            }
+        });
+    Ok(findings.collect())
+}

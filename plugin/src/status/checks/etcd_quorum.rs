@@ -1,0 +1,137 @@
+//! etcd's votes: whether it can decide, and how many members may fail before it cannot.
+
+use jiff::Timestamp;
+
+use super::{
+    etcd_members::stacked,
+    judgement::{Judgement, Unjudged, machine, or_else},
+    membership::Membership,
+    turnover::{Phase, machines, machines_read},
+};
+use crate::{
+    plan::quorum::{Change, Votes},
+    status::{inspection::Finding, observed::Observed},
+};
+
+/// etcd's votes; none where etcd is not the control plane's own, or its members are not known.
+pub(in crate::status) fn votes(observed: &Observed, now: Timestamp) -> Option<Votes> {
+    let survey = observed.etcd.read().filter(|survey| survey.stacked)?;
+    let membership = Membership::of(survey);
+    membership
+        .is_known()
+        .then(|| Votes::after(&membership.members(observed, now), Change::Unchanged))
+}
+
+/// How etcd's votes stand, as well as can be told.
+struct Standing {
+    votes: Votes,
+    /// The members, or Machines, that do not count as healthy.
+    unhealthy: Vec<String>,
+    /// What it was told by; blank where the members themselves were asked.
+    by: &'static str,
+    /// Why the members could not be asked.
+    unasked: Option<Unjudged>,
+}
+
+fn standing(observed: &Observed, now: Timestamp) -> Result<Standing, Unjudged> {
+    if observed.management.control_plane.control_plane.external_etcd {
+        return Err(Unjudged::skipped("etcd runs elsewhere"));
+    }
+    let unasked = match stacked(observed).map(Membership::of) {
+        Ok(membership) if membership.is_known() => {
+            let members = membership.members(observed, now);
+            let unhealthy = members
+                .iter()
+                .filter(|member| !member.is_starting() && !member.is_healthy);
+            return Ok(Standing {
+                votes: Votes::after(&members, Change::Unchanged),
+                unhealthy: unhealthy
+                    .map(|member| format!("EtcdMember/{}", member.name))
+                    .collect(),
+                by: "",
+                unasked: None,
+            });
+        }
+        Ok(_) => Unjudged::unknown("no member has told who is a member"),
+        Err(unjudged) => unjudged,
+    };
+    machines_read(observed)?;
+    let (votes, unhealthy) = votes_by_conditions(observed, now);
+    Ok(Standing {
+        votes,
+        unhealthy: unhealthy.iter().map(|name| machine(name)).collect(),
+        by: ", by the Machines' conditions",
+        unasked: Some(unasked),
+    })
+}
+
+impl Standing {
+    fn judged(self, observed: &Observed, message: Option<String>, hint: Option<&str>) -> Judgement {
+        let name = &observed.management.control_plane.control_plane.name;
+        let findings = message.map(|message| {
+            let object = format!("KubeadmControlPlane/{name}");
+            let finding = Finding::fail(object, format!("{message}{}", self.by));
+            let finding = self.unhealthy.into_iter().fold(finding, Finding::and);
+            match hint {
+                Some(hint) => finding.hint(hint),
+                None => finding,
+            }
+        });
+        let findings = Vec::from_iter(findings);
+        match self.unasked {
+            Some(unasked) => or_else(unasked, findings),
+            None => Ok(findings),
+        }
+    }
+
+    /// `2 of 3 voting members are healthy, 2 are needed`
+    fn told(&self) -> String {
+        format!(
+            "{} of {} voting members are healthy, {} are needed",
+            self.votes.voters.saturating_sub(self.votes.unhealthy),
+            self.votes.voters,
+            self.votes.quorum()
+        )
+    }
+}
+
+pub(super) fn quorum(observed: &Observed, now: Timestamp) -> Judgement {
+    let standing = standing(observed, now)?;
+    // Before the first member there is nothing to decide.
+    let is_lost = standing.votes.voters > 0 && !standing.votes.has_quorum();
+    let message = is_lost.then(|| format!("quorum is lost: {}", standing.told()));
+    let hint = "bring members back first, the controller cannot; if they are gone for good, restore etcd from a snapshot";
+    standing.judged(observed, message, Some(hint))
+}
+
+pub(super) fn tolerance(observed: &Observed, now: Timestamp) -> Judgement {
+    let standing = standing(observed, now)?;
+    let is_less = standing.votes.unhealthy > 0 && standing.votes.has_quorum();
+    let message = is_less.then(|| {
+        let more = match standing.votes.may_fail() {
+            0 => "no more may fail".to_owned(),
+            more => format!("{more} more may fail"),
+        };
+        format!("{}: {more}", standing.told())
+    });
+    standing.judged(observed, message, None)
+}
+
+/// The votes as conditions let them be known: each Machine with a node is taken for a member, and unhealthy when its pod
+/// or its member is known not to be well.
+fn votes_by_conditions(observed: &Observed, now: Timestamp) -> (Votes, Vec<String>) {
+    let members = || {
+        let joined = machines(observed).iter().filter(|machine| machine.has_node());
+        joined.filter(|machine| Phase::of(machine, now) == Phase::Settled)
+    };
+    let unhealthy: Vec<String> = members()
+        .filter(|machine| machine.is_not("EtcdPodHealthy") || machine.is_not("EtcdMemberHealthy"))
+        .map(|machine| machine.machine.name.clone())
+        .collect();
+    let votes = Votes {
+        voters: members().count(),
+        unhealthy: unhealthy.len(),
+        starting: 0,
+    };
+    (votes, unhealthy)
+}

@@ -1,0 +1,184 @@
+//! The workload cluster.
+
+use super::{Case, object::starts};
+use crate::{
+    control_plane::{
+        ConditionStatus::{False, Unknown},
+        example::{condition, minutes_ago, set},
+    },
+    status::observed::{
+        Observed, Reading,
+        workload::{Component, Node},
+    },
+};
+
+fn leave_out(observed: &mut Observed) {
+    observed.workload = Reading::Excluded {
+        flag: "--no-workload",
+    };
+    observed.etcd = Reading::Excluded {
+        flag: "--no-workload",
+    };
+}
+
+fn not_ready(observed: &mut Observed, component: Component) {
+    let pod = observed.pod(component, 2);
+    pod.ready = false;
+    pod.message = Some("CrashLoopBackOff: back-off 5m0s".to_owned());
+}
+
+fn worker(observed: &mut Observed, kubelet: &str) {
+    observed.nodes()[3].kubelet_version = kubelet.to_owned();
+}
+
+pub(super) const CASES: &[Case] = &[
+    ("api-servers-match", "machine_without_pod", |o| {
+        o.pods()
+            .retain(|pod| pod.component != Component::ApiServer || pod.node != "node-m2");
+    }),
+    ("api-servers-match", "pod_without_machine", |o| {
+        let mut pod = o.pods()[0].clone();
+        pod.node = "node-m9".to_owned();
+        o.pods().push(pod);
+        let node = o.nodes()[0].clone();
+        o.nodes().push(Node {
+            name: "node-m9".to_owned(),
+            ..node
+        });
+    }),
+    ("api-servers-match", "pod_that_its_node_has_left", |o| {
+        let mut pod = o.pods()[0].clone();
+        pod.node = "node-m9".to_owned();
+        pod.ready = false;
+        o.pods().push(pod);
+    }),
+    ("api-servers-match", "pod_of_a_machine_that_starts", |o| {
+        let (pod, node) = (o.pod(Component::ApiServer, 3).clone(), o.nodes()[2].clone());
+        starts(o);
+        o.pods().push(pod);
+        o.nodes().push(node);
+    }),
+    ("api-servers-ready", "not_ready", |o| {
+        not_ready(o, Component::ApiServer);
+    }),
+    ("api-servers-ready", "by_the_condition", |o| {
+        leave_out(o);
+        let failed = condition("APIServerPodHealthy", False, "readiness probe failed");
+        set(&mut o.machine(2).machine.conditions, failed);
+    }),
+    ("controller-managers-ready", "not_ready", |o| {
+        not_ready(o, Component::ControllerManager);
+    }),
+    ("schedulers-ready", "not_ready", |o| {
+        not_ready(o, Component::Scheduler);
+    }),
+    ("schedulers-ready", "absent", |o| {
+        o.pods()
+            .retain(|pod| pod.component != Component::Scheduler || pod.node != "node-m2");
+    }),
+    ("schedulers-ready", "of_a_machine_that_leaves", |o| {
+        not_ready(o, Component::Scheduler);
+        o.machine(2).machine.deleting_since = Some(minutes_ago(1));
+    }),
+    ("schedulers-ready", "of_a_machine_that_has_just_joined", |o| {
+        not_ready(o, Component::Scheduler);
+        o.machine(2).machine.created = Some(minutes_ago(3));
+        o.machine(2)
+            .machine
+            .conditions
+            .retain(|other| !matches!(other.kind.as_str(), "Ready" | "NodeKubeadmLabelsAndTaintsSet"));
+    }),
+    ("schedulers-ready", "by_a_condition_that_is_unknown", |o| {
+        leave_out(o);
+        let unknown = condition("SchedulerPodHealthy", Unknown, "no connection");
+        set(&mut o.machine(2).machine.conditions, unknown);
+    }),
+    (
+        "schedulers-ready",
+        "by_the_condition_where_pods_were_not_read",
+        |o| {
+            o.workload().static_pods =
+                Reading::Failed(crate::status::checks::example::failure("Pod", "no answer"));
+            let failed = condition("SchedulerPodHealthy", False, "crashed");
+            set(&mut o.machine(2).machine.conditions, failed);
+        },
+    ),
+    ("etcd-pods-ready", "elsewhere", |o| {
+        o.control_plane().external_etcd = true;
+        o.secrets().insert("c1-apiserver-etcd-client".to_owned());
+        o.facts().etcd = crate::plan::observed::Etcd::External;
+        o.survey().stacked = false;
+        o.pods().retain(|pod| pod.component != Component::Etcd);
+    }),
+    ("nodes-ready", "not_ready", |o| o.nodes()[1].ready = Some(false)),
+    ("nodes-ready", "does_not_say", |o| o.nodes()[1].ready = None),
+    ("nodes-ready", "unreachable", |o| {
+        o.nodes()[1].ready = None;
+        o.nodes()[1].is_unreachable = true;
+    }),
+    ("nodes-ready", "gone", |o| {
+        o.nodes().remove(1);
+    }),
+    ("nodes-ready", "of_a_worker", |o| o.nodes()[3].ready = Some(false)),
+    ("node-labels-and-taints", "neither", |o| {
+        o.nodes()[1] = Node {
+            has_control_plane_label: false,
+            has_control_plane_taint: false,
+            ..o.nodes()[1].clone()
+        };
+    }),
+    ("node-labels-and-taints", "no_label", |o| {
+        o.nodes()[1].has_control_plane_label = false;
+    }),
+    ("node-labels-and-taints", "no_taint", |o| {
+        o.nodes()[1].has_control_plane_taint = false;
+    }),
+    ("node-labels-and-taints", "no_taint_is_asked_for", |o| {
+        o.nodes()[1].has_control_plane_taint = false;
+        o.facts().spec.config.fields["joinConfiguration"]["nodeRegistration"]["taints"] =
+            serde_json::json!([]);
+        for number in 1..=3 {
+            o.machine(number).bootstrap = crate::plan::observed::Bootstrap::Missing;
+        }
+    }),
+    ("node-labels-and-taints", "by_the_condition", |o| {
+        leave_out(o);
+        let failed = condition("NodeKubeadmLabelsAndTaintsSet", False, "the taint is missing");
+        set(&mut o.machine(2).machine.conditions, failed);
+    }),
+    ("controller-leases", "over", |o| {
+        if let Reading::Read(leases) = &mut o.workload().leases {
+            leases[0].renewed = Some(minutes_ago(3));
+            leases[1].holder = Some(String::new());
+        }
+    }),
+    ("controller-leases", "none", |o| {
+        o.workload().leases = Reading::Read(vec![]);
+    }),
+    ("kube-proxy-ready", "some", |o| {
+        if let Reading::Read(Some(add_on)) = &mut o.workload().kube_proxy {
+            add_on.ready = 3;
+        }
+    }),
+    ("kube-proxy-ready", "some_while_a_machine_starts", |o| {
+        starts(o);
+        if let Reading::Read(Some(add_on)) = &mut o.workload().kube_proxy {
+            add_on.ready = 3;
+        }
+    }),
+    ("kube-proxy-ready", "none_there", |o| {
+        o.workload().kube_proxy = Reading::Read(None);
+    }),
+    ("coredns-ready", "none", |o| {
+        if let Reading::Read(Some(add_on)) = &mut o.workload().core_dns {
+            add_on.ready = 0;
+        }
+    }),
+    ("kubelet-skew", "newer", |o| worker(o, "v1.35.0")),
+    ("kubelet-skew", "at_the_limit", |o| worker(o, "v1.31.9")),
+    ("kubelet-skew", "behind", |o| worker(o, "v1.30.0")),
+    ("kubelet-skew", "behind_what_is_asked_for", |o| {
+        worker(o, "v1.31.9");
+        o.facts().spec.version = "v1.35.0".to_owned();
+    }),
+];

@@ -122,8 +122,8 @@ mod tests {
     use crate::{
         control_plane::example::now,
         status::{
-            example::{Example, healthy, member_dead},
             report::Inspected,
+            screen::example::{Example, healthy, member_dead},
         },
         terminal::{Size, plain},
     };

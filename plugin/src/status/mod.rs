@@ -19,8 +19,6 @@ pub mod screen;
 pub mod watch;
 
 #[cfg(test)]
-mod example;
-#[cfg(test)]
 mod schema;
 
 mod arguments;

@@ -112,7 +112,7 @@ mod tests {
     use super::{Inspected, StatusOutput, Subject};
     use crate::{
         control_plane::example::now,
-        status::example::{healthy, member_dead},
+        status::screen::example::{healthy, member_dead},
         terminal::plain,
     };
 

@@ -31,6 +31,7 @@ pub async fn watch(
 ) -> anyhow::Result<Verdict> {
     let mut last: Option<Subject> = None;
     let mut is_first = true;
+    let mut told: Option<String> = None;
     loop {
         let look = read().await;
         let now = Timestamp::now();
@@ -52,9 +53,10 @@ pub async fn watch(
             terminal
                 .draw(&text, size, is_first)
                 .context("cannot write to stdout")?;
-        } else if let Some(trouble) = &trouble {
+        } else if let Some(trouble) = trouble.as_ref().filter(|trouble| told.as_ref() != Some(trouble)) {
             terminal.note(&format!("{trouble}; trying again"));
         }
+        told = trouble;
         is_first = false;
         last = Some(subject);
         sleep(INTERVAL).await;
@@ -72,7 +74,7 @@ fn frame_text(subject: &Subject, now: Timestamp, size: Size, is_wide: bool, trou
         is_wide,
     };
     let trouble = trouble.map_or_else(String::new, |trouble| {
-        format!(": as before, for {}", escape(trouble))
+        format!("  as before, could not look again: {}", escape(trouble))
     });
     let heading = format!("{}{trouble}", clock(now));
     let screen = subject.screen(now, layout);
@@ -120,8 +122,8 @@ mod tests {
     use crate::{
         control_plane::example::now,
         status::{
-            example::{Example, healthy, member_dead},
             report::Inspected,
+            screen::example::{Example, healthy, member_dead},
         },
         terminal::{Size, plain},
     };
@@ -180,7 +182,7 @@ mod tests {
             assert!(text.lines().count() < height, "{height}:\n{text}");
             let heading = text.lines().next().unwrap_or_default();
             assert!(
-                heading.ends_with(": as before, for no\\u{1b} connection"),
+                heading.ends_with("  as before, could not look again: no\\u{1b} connection"),
                 "{heading}"
             );
         }

@@ -131,7 +131,8 @@ mod tests {
         for (text, limit, lines) in [
             ("", 10, vec![""]),
             ("one two three", 20, vec!["one two three"]),
-            ("one two three", 8, vec!["one two", "three"]),
+            ("one two three", 7, vec!["one two", "three"]),
+            ("one two three", 6, vec!["one", "two", "three"]),
             ("one incomprehensible", 8, vec!["one", "incompre", "hensible"]),
             ("日本", 1, vec!["日本"]),
         ] {

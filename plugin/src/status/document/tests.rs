@@ -2,8 +2,8 @@ use serde_json::Value;
 
 use super::{ControlPlaneStatus, ControlPlaneStatusList};
 use crate::status::{
-    example,
     schema::{self, faults},
+    screen::example,
 };
 
 fn document(example: &example::Example) -> Value {

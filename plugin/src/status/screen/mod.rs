@@ -180,4 +180,6 @@ fn age(since: Option<Timestamp>, now: Timestamp) -> String {
 }
 
 #[cfg(test)]
+pub(in crate::status) mod example;
+#[cfg(test)]
 mod tests;

@@ -2,9 +2,9 @@ use super::{Layout, Screen, changes::changes, list, one};
 use crate::{
     control_plane::example::{minutes_ago, now},
     status::{
-        example::{self, Example},
         inspection::Inspection,
         observed::{Observed, Reading, etcd::Alarms},
+        screen::example::{self, Example},
     },
     terminal::{plain, width::width},
 };

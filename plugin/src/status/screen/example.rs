@@ -2,7 +2,7 @@
 
 use kcp_etcd::{Alarm, AlarmKind, Member, Members, Status};
 
-use super::{
+use crate::status::{
     health::Health,
     inspection::{Basis, Blocker, Checked, Finding, Inspection, Outcome, Permission, Preflight, Remediation},
     observed::{
@@ -26,9 +26,9 @@ use crate::{
 };
 
 #[derive(Clone, Debug)]
-pub(super) struct Example {
-    pub(super) observed: Observed,
-    pub(super) inspection: Inspection,
+pub(in crate::status) struct Example {
+    pub(in crate::status) observed: Observed,
+    pub(in crate::status) inspection: Inspection,
 }
 
 const MINUTES_PER_DAY: i64 = 24 * 60;
@@ -342,12 +342,12 @@ impl Example {
     }
 }
 
-pub(super) fn healthy() -> Example {
+pub(in crate::status) fn healthy() -> Example {
     example(three())
 }
 
 /// Two of three are outdated, one new Machine is coming up as a learner.
-pub(super) fn mid_rollout() -> Example {
+pub(in crate::status) fn mid_rollout() -> Example {
     let mut machines = three();
     machines.push(machine("edge-new9c", Some("zone-a"), 0));
     machines[3].machine.created = Some(minutes_ago(1));
@@ -421,7 +421,7 @@ pub(super) fn mid_rollout() -> Example {
     example
 }
 
-pub(super) fn member_dead() -> Example {
+pub(in crate::status) fn member_dead() -> Example {
     let mut example = example(three());
     example.kill(1);
     let inspection = &mut example.inspection;
@@ -467,7 +467,7 @@ pub(super) fn member_dead() -> Example {
     example
 }
 
-pub(super) fn quorum_lost() -> Example {
+pub(in crate::status) fn quorum_lost() -> Example {
     let mut example = member_dead();
     example.kill(2);
     let inspection = &mut example.inspection;
@@ -505,7 +505,7 @@ pub(super) fn quorum_lost() -> Example {
 }
 
 /// The workload cluster does not answer, and so neither does etcd.
-pub(super) fn unreadable() -> Example {
+pub(in crate::status) fn unreadable() -> Example {
     let mut example = example(three());
     let kubeconfig = failure(
         "Secret/edge-kubeconfig",
@@ -549,7 +549,7 @@ pub(super) fn unreadable() -> Example {
 }
 
 /// Asked directly, without the CA's key.
-pub(super) fn external_etcd() -> Example {
+pub(in crate::status) fn external_etcd() -> Example {
     let mut example = example(three());
     let plan = &mut example.observed.management.control_plane;
     plan.control_plane.external_etcd = true;
@@ -585,7 +585,7 @@ pub(super) fn external_etcd() -> Example {
     example
 }
 
-pub(super) fn no_etcd() -> Example {
+pub(in crate::status) fn no_etcd() -> Example {
     let mut example = example(three());
     example.observed.etcd = Reading::Excluded { flag: "--no-etcd" };
     example.inspection.basis = Basis::Conditions;
@@ -599,7 +599,7 @@ pub(super) fn no_etcd() -> Example {
 }
 
 /// Names and messages that would take the terminal over.
-pub(super) fn control_characters() -> Example {
+pub(in crate::status) fn control_characters() -> Example {
     const EVIL: &str = "edge\u{1b}[2J\u{7}\r\nok";
     let mut machines = three();
     machines[0].machine.name = EVIL.to_owned();
@@ -621,7 +621,7 @@ pub(super) fn control_characters() -> Example {
     example
 }
 
-pub(super) fn single() -> Example {
+pub(in crate::status) fn single() -> Example {
     let mut example = example(vec![machine("edge-5xk2p", None, 400)]);
     example.inspection.preflight.remediation[0].permission =
         blocked(&[("machines-joined", "KubeadmControlPlane/edge")]);
@@ -637,7 +637,7 @@ pub(super) fn single() -> Example {
 }
 
 /// Names as long as installers make them.
-pub(super) fn long_names() -> Example {
+pub(in crate::status) fn long_names() -> Example {
     let name = |suffix: &str| format!("production-eu-central-1-payments-control-plane-{suffix}");
     let machine = |suffix: &str, domain: &str| {
         let mut machine = machine(&name(suffix), Some(domain), 30);
@@ -673,7 +673,7 @@ pub(super) fn long_names() -> Example {
 }
 
 /// Every example, by name.
-pub(super) fn all() -> Vec<(&'static str, Example)> {
+pub(in crate::status) fn all() -> Vec<(&'static str, Example)> {
     vec![
         ("healthy", healthy()),
         ("mid_rollout", mid_rollout()),

@@ -1,0 +1,253 @@
+//! What `kubectl kcp plan` says will happen against what Cluster API's controllers then do, as a watch of the Machines
+//! shows it: which failure domain each new Machine comes up in, and which Machine goes.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use futures_util::TryStreamExt as _;
+use kcp_tests::cluster::Cluster;
+use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::{resources, wait};
+use kube::ResourceExt as _;
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use crate::objects::{control_plane, written};
+use crate::shared::with_controllers;
+
+const NAMESPACE: &str = "predictions";
+const NAME: &str = "edge";
+
+const OLD: &str = "v1.33.6";
+const NEW: &str = "v1.34.2";
+
+/// From nothing to the first machine, or for one change of three machines. A quarter of it on an idle machine.
+const LIMIT: Duration = Duration::from_secs(150);
+
+/// What a controller notes of another's status in a second.
+const NOTED: Duration = Duration::from_secs(30);
+
+#[test]
+fn the_controller_does_what_the_plan_says() {
+    with_controllers(NAMESPACE, predicted);
+}
+
+async fn predicted(management: &ManagementCluster) -> Result<()> {
+    let cluster = Cluster::create_without_control_plane(management.client(), NAMESPACE, NAME).await?;
+    has_failure_domains(management, &["a", "b", "c"]).await?;
+    let control_plane = control_plane(NAME, 1, OLD);
+    written(
+        management.kubectl(),
+        "create",
+        &[control_plane],
+        &["-n", NAMESPACE],
+    )
+    .await?;
+    cluster.settled(1, LIMIT).await?;
+
+    let surge = |surge: u32| json!({"rollout": {"strategy": {"rollingUpdate": {"maxSurge": surge}}}});
+    let comes_about = async |arguments: &[&str], spec: Value, replicas: usize, steps: usize| {
+        let what = arguments.join(" ");
+        let outcome = as_planned(management, &cluster, arguments, &spec, replicas, steps).await;
+        outcome.with_context(|| format!("plan {what}"))
+    };
+    comes_about(&["--replicas=3"], json!({"replicas": 3}), 3, 2).await?;
+    comes_about(&["--version", NEW], json!({"version": NEW}), 3, 6).await?;
+    cluster.patch(&json!({"spec": surge(0)})).await?;
+    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    comes_about(&["--restart"], json!({"rollout": {"after": now}}), 3, 6).await?;
+    cluster.patch(&json!({"spec": surge(1)})).await?;
+    comes_about(&["--replicas=1"], json!({"replicas": 1}), 1, 2).await?;
+    cluster.delete().await
+}
+
+/// Plans a change, makes it, and compares what comes about with the plan.
+async fn as_planned(
+    management: &ManagementCluster,
+    cluster: &Cluster,
+    arguments: &[&str],
+    spec: &Value,
+    replicas: usize,
+    steps: usize,
+) -> Result<()> {
+    let plan = ["kcp", "plan", NAME, "-n", NAMESPACE, "-o", "json"];
+    let ended = management.kubectl().run(plan.iter().chain(arguments)).await?;
+    ensure!(ended.code == 0 && ended.stderr.is_empty(), "{ended}");
+    let document: Value = serde_json::from_str(&ended.stdout)?;
+    let planned = planned(&document)?;
+    ensure!(planned.len() == steps, "{} steps: {document:#}", planned.len());
+
+    let seen = Seen::begin(management).await?;
+    cluster.patch(&json!({"spec": spec})).await?;
+    cluster.settled(replicas, LIMIT).await?;
+    // The watch may be behind.
+    wait::until("the watch shows what came about", NOTED, || async {
+        ensure!(!seen.watch.is_finished(), "the watch has ended");
+        let seen = seen.events();
+        ensure!(seen.len() >= steps, "so far: {seen:?}");
+        Ok(())
+    })
+    .await?;
+    let seen = seen.events();
+    ensure!(seen.len() == steps, "{seen:?}");
+    // The plan names Machines that are to be in the order in which they are made.
+    let made: Vec<&str> = seen
+        .iter()
+        .filter(|event| event.is_creation)
+        .map(|event| event.machine.as_str())
+        .collect();
+    for (step, event) in planned.iter().zip(&seen) {
+        let names: BTreeSet<&str> = step
+            .names
+            .iter()
+            .map(|name| step_name(name, &made))
+            .collect::<Result<_>>()?;
+        ensure!(
+            step.is_creation == event.is_creation
+                && names.contains(event.machine.as_str())
+                && step.failure_domains.contains(&event.failure_domain),
+            "{step:?} was planned, {event:?} came about; all of it: {seen:?}"
+        );
+    }
+    Ok(())
+}
+
+/// `(new 2)` is the second that is made.
+fn step_name<'n>(name: &'n str, made: &[&'n str]) -> Result<&'n str> {
+    let Some(number) = name.strip_prefix("(new ") else {
+        return Ok(name);
+    };
+    let number: usize = number.trim_end_matches(')').parse()?;
+    let made = number.checked_sub(1).and_then(|index| made.get(index));
+    made.copied().with_context(|| format!("{name} was never made"))
+}
+
+/// A Machine that is to be made, or to go.
+#[derive(Debug)]
+struct Planned {
+    is_creation: bool,
+    names: Vec<String>,
+    failure_domains: BTreeSet<Option<String>>,
+}
+
+fn planned(document: &Value) -> Result<Vec<Planned>> {
+    let list = |value: &Value, key: &str| value.get(key).and_then(Value::as_array).cloned();
+    let steps = list(document, "steps").context("no steps")?;
+    let text = |value: Value| value.as_str().map(str::to_owned);
+    steps
+        .iter()
+        .filter(|step| step.get("action") != Some(&json!("wait")))
+        .map(|step| {
+            ensure!(step.get("mayDiffer") == Some(&json!(false)), "{step}");
+            let names = list(step, "names").context("no names")?;
+            let domains = list(step, "failureDomains").context("no failure domains")?;
+            Ok(Planned {
+                is_creation: step.get("action") == Some(&json!("create")),
+                names: names.into_iter().filter_map(text).collect(),
+                failure_domains: domains.into_iter().map(text).collect(),
+            })
+        })
+        .collect()
+}
+
+/// A Machine that was made, or whose deletion began.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Event {
+    is_creation: bool,
+    machine: String,
+    failure_domain: Option<String>,
+}
+
+/// What a watch of the Machines has shown, in its order.
+struct Seen {
+    events: Arc<Mutex<Vec<Event>>>,
+    watch: JoinHandle<Result<()>>,
+}
+
+impl Seen {
+    async fn begin(management: &ManagementCluster) -> Result<Self> {
+        let machines = resources::machines(management.client(), NAMESPACE);
+        let list = machines.list(&ListParams::default()).await?;
+        let version = list.metadata.resource_version.context("a list without version")?;
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let watch = tokio::spawn(watch(machines, version, events.clone()));
+        Ok(Self { events, watch })
+    }
+
+    fn events(&self) -> Vec<Event> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Seen {
+    fn drop(&mut self) {
+        self.watch.abort();
+    }
+}
+
+async fn watch(
+    machines: Api<DynamicObject>,
+    mut version: String,
+    events: Arc<Mutex<Vec<Event>>>,
+) -> Result<()> {
+    loop {
+        let mut stream = Box::pin(machines.watch(&WatchParams::default(), &version).await?);
+        // Cut off when nothing comes about for a while: then it is taken up where it ended.
+        while let Ok(Some(event)) = stream.try_next().await {
+            let (machine, is_creation) = match event {
+                WatchEvent::Added(machine) => (machine, true),
+                WatchEvent::Modified(machine) | WatchEvent::Deleted(machine) => (machine, false),
+                WatchEvent::Bookmark(_) => continue,
+                WatchEvent::Error(status) => bail!("the watch failed: {status:?}"),
+            };
+            version = machine.resource_version().context("a Machine without version")?;
+            if !is_creation && machine.metadata.deletion_timestamp.is_none() {
+                continue;
+            }
+            let domain = machine
+                .data
+                .pointer("/spec/failureDomain")
+                .and_then(Value::as_str);
+            let event = Event {
+                is_creation,
+                failure_domain: domain.map(str::to_owned),
+                machine: machine.name_any(),
+            };
+            let mut events = events.lock().unwrap_or_else(PoisonError::into_inner);
+            if !events.contains(&event) {
+                events.push(event);
+            }
+        }
+    }
+}
+
+/// Has the Cluster's infrastructure declare failure domains.
+async fn has_failure_domains(management: &ManagementCluster, names: &[&str]) -> Result<()> {
+    let domains: Vec<Value> = names
+        .iter()
+        .map(|name| json!({"name": name, "controlPlane": true}))
+        .collect();
+    let client = management.client();
+    let infrastructure: Api<DynamicObject> =
+        Api::namespaced_with(client.clone(), NAMESPACE, &resources::stand_in_clusters());
+    let status = json!({"status": {"failureDomains": domains}});
+    infrastructure
+        .patch_status(NAME, &PatchParams::default(), &Patch::Merge(status))
+        .await?;
+    wait::until("the Cluster has failure domains", NOTED, || async {
+        let cluster = resources::clusters(client, NAMESPACE).get(NAME).await?;
+        let declared = cluster
+            .data
+            .pointer("/status/failureDomains")
+            .and_then(Value::as_array);
+        ensure!(
+            declared.is_some_and(|declared| declared.len() == names.len()),
+            "{declared:?}"
+        );
+        Ok(())
+    })
+    .await
+}

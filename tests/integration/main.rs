@@ -26,4 +26,5 @@ mod remediation;
 mod rows;
 mod samples;
 mod shared;
+mod status_workload;
 mod unasked;

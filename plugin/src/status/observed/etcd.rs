@@ -239,6 +239,18 @@ mod tests {
                 ),
                 "n2 n3* n9~",
             ),
+            // One that founded a cluster of its own is ahead in that.
+            (
+                survey(
+                    vec![
+                        asked(1, &[1], Some(1), 99, &[]),
+                        asked(2, &[2, 3], Some(3), 7, &[]),
+                        asked(3, &[2, 3], Some(3), 7, &[]),
+                    ],
+                    Alarms::Listed(Vec::new()),
+                ),
+                "n2 n3*",
+            ),
             (
                 survey(
                     vec![asked(1, &[1], None, 9, &[]), asked(2, &[1, 2], Some(2), 7, &[])],

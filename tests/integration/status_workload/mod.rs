@@ -1,0 +1,470 @@
+//! What `status` reads of a workload cluster and of its etcd: everything of a healthy one, and what is wrong with the
+//! way to one.
+
+mod broken_server;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use jiff::{Timestamp, ToSpan as _};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kcp_tests::addresses::free_port;
+use kcp_tests::cluster::Cluster;
+use kcp_tests::machines::WorkloadCluster;
+use kcp_tests::machines::fault::Fault;
+use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::pki::{Authority, Subject};
+use kcp_tests::wait;
+use kube::Api;
+use kube::api::{ObjectMeta, PostParams};
+use kubectl_kcp::arguments::Global;
+use kubectl_kcp::arguments::global::ColorWhen;
+use kubectl_kcp::cluster::Connection;
+use kubectl_kcp::plan::observed::Etcd;
+use kubectl_kcp::status::observed::etcd::{Alarms, Asked};
+use kubectl_kcp::status::observed::workload::{Component, Node, StaticPod};
+use kubectl_kcp::status::observed::{EtcdSurvey, Failure, Reading, Workload};
+use kubectl_kcp::status::read::{self, Excluded, Target};
+use kubectl_kcp::terminal::Terminal;
+
+use self::broken_server::{Behavior, BrokenServer};
+use crate::shared::with_controllers;
+
+const NAMESPACE: &str = "status-workload";
+
+/// Of the cluster.
+const NAME: &str = "edge";
+
+const VERSION: &str = "v1.34.2";
+
+/// Three machines from nothing; a fifth of it on an idle machine.
+const LIMIT: Duration = Duration::from_secs(150);
+
+/// Conditions that controllers of the workload cluster take a moment for.
+const SOON: Duration = Duration::from_secs(45);
+
+/// The command's default.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// For what takes the whole time.
+const SHORT_TIMEOUT: Duration = Duration::from_secs(4);
+
+#[test]
+fn a_workload_cluster_and_its_etcd_are_read() {
+    with_controllers(NAMESPACE, reads);
+}
+
+async fn reads(management: &ManagementCluster) -> Result<()> {
+    let cluster = Cluster::create(management.client(), NAMESPACE, NAME, 3, VERSION).await?;
+    cluster.settled(3, LIMIT).await?;
+    let mut machines = cluster.machines().await?;
+    machines.sort();
+    let workload = management.machines().cluster(NAMESPACE, NAME).await?;
+    let observer = Observer::find(management).await?;
+
+    observer.is_read_whole(&workload, &machines).await?;
+    observer.says_what_is_wrong_with_a_kubeconfig().await?;
+    observer.says_what_is_wrong_with_a_server().await?;
+    observer
+        .says_what_is_wrong_with_an_authority(management, &machines)
+        .await?;
+    observer.comes_with_a_given_certificate(management).await?;
+    observer.waits_for_no_member(&workload, &machines).await?;
+    cluster.delete().await
+}
+
+/// Somebody with the management cluster's kubeconfig, and the control plane that is looked at.
+struct Observer {
+    connection: Connection,
+    secrets: Api<Secret>,
+    target: Target,
+}
+
+type Read = (Reading<Workload>, Reading<EtcdSurvey>);
+
+impl Observer {
+    async fn find(management: &ManagementCluster) -> Result<Self> {
+        let global = Global {
+            kubeconfig: Some(management.kubectl().kubeconfig().to_owned()),
+            namespace: Some(NAMESPACE.to_owned()),
+            ..Global::default()
+        };
+        let connection = Connection::open(&global, Terminal::new(ColorWhen::Never)).await?;
+        let limit = read::limit_of_one(TIMEOUT);
+        let reader = read::discover(&connection, limit).await?;
+        let seen = read::management(&reader, NAMESPACE, NAME, limit).await?;
+        let target = Target::of(&seen.control_plane).context("it has no Cluster")?;
+        Ok(Self {
+            connection,
+            secrets: Api::namespaced(management.client().clone(), NAMESPACE),
+            target,
+        })
+    }
+
+    /// Reads it as if its Cluster had another name, and thus other Secrets. Within its time.
+    async fn read_as(&self, cluster: &str, timeout: Duration) -> Result<Read> {
+        let target = Target {
+            cluster: cluster.to_owned(),
+            ..self.target.clone()
+        };
+        let began = Instant::now();
+        let read =
+            read::workload_and_etcd(&self.connection, &target, Excluded::default(), began + timeout).await;
+        let taken = began.elapsed();
+        ensure!(taken <= timeout, "{cluster}: reading took {taken:?}");
+        Ok(read)
+    }
+
+    async fn secret(&self, purpose: &str, key: &str) -> Result<Vec<u8>> {
+        let secret = self.secrets.get(&format!("{NAME}-{purpose}")).await?;
+        let value = secret.data.and_then(|mut data| data.remove(key));
+        Ok(value
+            .with_context(|| format!("{NAME}-{purpose} has no key {key}"))?
+            .0)
+    }
+
+    async fn create_secret(&self, cluster: &str, purpose: &str, data: &[(&str, &[u8])]) -> Result<()> {
+        let data = data
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), ByteString(value.to_vec())));
+        let secret = Secret {
+            metadata: ObjectMeta {
+                name: Some(format!("{cluster}-{purpose}")),
+                ..ObjectMeta::default()
+            },
+            data: Some(data.collect()),
+            ..Secret::default()
+        };
+        self.secrets.create(&PostParams::default(), &secret).await?;
+        Ok(())
+    }
+
+    async fn is_read_whole(&self, workload: &WorkloadCluster, machines: &[String]) -> Result<()> {
+        let ready = |nodes: &[Node]| nodes.iter().all(|node| node.ready == Some(true));
+        let (read, etcd) = wait::until("all Nodes are ready", SOON, || async {
+            let (read, etcd) = self.read_as(NAME, TIMEOUT).await?;
+            let nodes = read.read().and_then(|read| read.nodes.read());
+            ensure!(nodes.is_some_and(|nodes| ready(nodes)), "{read:?}");
+            Ok((read, etcd))
+        })
+        .await?;
+        let Reading::Read(read) = read else {
+            bail!("{read:?}");
+        };
+        let node = |name: &String| Node {
+            name: name.clone(),
+            kubelet_version: VERSION.to_owned(),
+            ready: Some(true),
+            has_control_plane_label: true,
+            has_control_plane_taint: true,
+            is_unreachable: false,
+        };
+        ensure!(
+            read.nodes == Reading::Read(machines.iter().map(node).collect()),
+            "{read:?}"
+        );
+        let pods = [
+            Component::Etcd,
+            Component::ApiServer,
+            Component::ControllerManager,
+            Component::Scheduler,
+        ]
+        .into_iter()
+        .flat_map(|component| {
+            machines.iter().map(move |node| StaticPod {
+                component,
+                node: node.clone(),
+                phase: "Running".to_owned(),
+                ready: true,
+                deleting: false,
+                message: None,
+            })
+        });
+        ensure!(read.static_pods == Reading::Read(pods.collect()), "{read:?}");
+        // The stand-in machines run neither controllers nor addons.
+        ensure!(read.kube_proxy == Reading::Read(None), "{read:?}");
+        ensure!(read.core_dns == Reading::Read(None), "{read:?}");
+        ensure!(read.leases == Reading::Read(Vec::new()), "{read:?}");
+        ensure!(
+            read.kubeadm_version == Reading::Read(Some(VERSION.to_owned())),
+            "{read:?}"
+        );
+        ensure!(read.server.starts_with("https://127.0.0.1:"), "{read:?}");
+        let expires = read.certificate_expires.read().context("no certificate")?;
+        ensure!(is_in_a_year(*expires)?, "{expires}");
+        self.is_surveyed(etcd, workload, machines).await
+    }
+
+    async fn is_surveyed(
+        &self,
+        etcd: Reading<EtcdSurvey>,
+        workload: &WorkloadCluster,
+        machines: &[String],
+    ) -> Result<()> {
+        let Reading::Read(survey) = etcd else {
+            bail!("{etcd:?}");
+        };
+        ensure!(survey.stacked && survey.used_ca_key, "{survey:?}");
+        ensure!(survey.alarms == Alarms::Listed(Vec::new()), "{survey:?}");
+        ensure!(survey.asked.len() == machines.len(), "{survey:?}");
+        let mut leaders = Vec::new();
+        for (asked, machine) in survey.asked.iter().zip(machines) {
+            ensure!(
+                asked.name == *machine && asked.machine.as_ref() == Some(machine),
+                "{asked:?}"
+            );
+            let answer = asked.answer.as_ref().map_err(unexpected)?;
+            let status = answer.status.as_ref().map_err(unexpected)?;
+            let directly = workload.etcd_of(machine).await?.status().await?;
+            ensure!(
+                status.member_id.to_string() == directly.header.member_id,
+                "{status:?}"
+            );
+            ensure!(
+                status.cluster_id.to_string() == directly.header.cluster_id,
+                "{status:?}"
+            );
+            ensure!(!status.is_learner && status.errors.is_empty(), "{status:?}");
+            leaders.push(status.leader);
+            let members = answer.members.as_ref().map_err(unexpected)?;
+            let mut names: Vec<_> = members.members.iter().map(|member| &member.name).collect();
+            names.sort();
+            ensure!(names == machines.iter().collect::<Vec<_>>(), "{members:?}");
+            ensure!(answer.is_named, "{answer:?}");
+            let expires = answer.certificate_expires.context("no certificate")?;
+            ensure!(is_in_a_year(expires)?, "{expires}");
+        }
+        leaders.dedup();
+        let [Some(_)] = leaders.as_slice() else {
+            bail!("the leaders are {leaders:?}");
+        };
+        let Etcd::Members(members) = survey.members() else {
+            bail!("{survey:?}");
+        };
+        let mut names: Vec<_> = members.iter().map(|member| member.name.clone()).collect();
+        names.sort();
+        ensure!(names == machines, "{members:?}");
+        ensure!(
+            members.iter().filter(|member| member.is_leader).count() == 1,
+            "{members:?}"
+        );
+        Ok(())
+    }
+
+    async fn says_what_is_wrong_with_a_kubeconfig(&self) -> Result<()> {
+        let authority = [("tls.crt", self.secret("etcd", "tls.crt").await?)];
+        let authority = authority.each_ref().map(|(key, value)| (*key, value.as_slice()));
+        let nowhere = kubeconfig(&format!("https://127.0.0.1:{}", free_port()?));
+        let outside =
+            kubeconfig("https://127.0.0.1:1").replace("user: {}", "user: {tokenFile: /etc/hostname}");
+        let unusable = |cluster: &str, fault: &str| {
+            format!(
+                "key value of Secret {NAMESPACE}/{cluster}-kubeconfig is no kubeconfig that can be used: {fault}"
+            )
+        };
+        let cases: [(&str, &str, &[u8], String); 4] = [
+            ("keyless", "wrong", b"", "it has no key value".to_owned()),
+            (
+                "garbage",
+                "value",
+                b"\xff{]",
+                unusable("garbage", "it cannot be read"),
+            ),
+            (
+                "outside",
+                "value",
+                outside.as_bytes(),
+                unusable(
+                    "outside",
+                    "it names a file with a token, which is not followed: it must hold its certificates, keys and tokens \
+                     itself",
+                ),
+            ),
+            (
+                "nowhere",
+                "value",
+                nowhere.as_bytes(),
+                "cannot reach the API server at ".to_owned(),
+            ),
+        ];
+        for (cluster, key, value, message) in cases {
+            self.create_secret(cluster, "kubeconfig", &[(key, value)]).await?;
+            self.create_secret(cluster, "etcd", &authority).await?;
+            self.create_secret(cluster, "apiserver-etcd-client", &[]).await?;
+            self.says(cluster, TIMEOUT, &message).await?;
+        }
+        let missing = format!("it is not there, in namespace {NAMESPACE}");
+        self.says("missing", TIMEOUT, &missing).await
+    }
+
+    async fn says_what_is_wrong_with_a_server(&self) -> Result<()> {
+        let lists = "cannot list nodes in all namespaces: ";
+        for (cluster, behavior, message) in [
+            (
+                "failing",
+                Behavior::Fails,
+                format!("{lists}the server answers 500: <html> <h1>Bad gateway</h1> </html>"),
+            ),
+            (
+                "hanging",
+                Behavior::Hangs,
+                format!("{lists}no answer from http://127.0.0.1:"),
+            ),
+            (
+                "flooding",
+                Behavior::Floods,
+                format!("{lists}no answer from http://127.0.0.1:"),
+            ),
+        ] {
+            let server = BrokenServer::start(behavior).await?;
+            let kubeconfig = kubeconfig(&server.url());
+            self.create_secret(cluster, "kubeconfig", &[("value", kubeconfig.as_bytes())])
+                .await?;
+            self.says(cluster, SHORT_TIMEOUT, &message).await?;
+            if matches!(behavior, Behavior::Floods) {
+                let (workload, _) = self.read_as(cluster, TIMEOUT).await?;
+                let failure = workload.failure().context("it did not fail")?;
+                ensure!(
+                    failure.message.ends_with(": the answer is larger than 32 MiB"),
+                    "{failure:?}"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// The kubeconfig's Secret is named with a message that begins so, and nothing is read.
+    async fn says(&self, cluster: &str, timeout: Duration, message: &str) -> Result<()> {
+        let (workload, etcd) = self.read_as(cluster, timeout).await?;
+        let failure = workload.failure().with_context(|| format!("{workload:?}"))?;
+        ensure!(
+            failure.object == format!("Secret/{cluster}-kubeconfig"),
+            "{failure:?}"
+        );
+        ensure!(
+            failure.message.starts_with(message),
+            "{failure:?} does not say {message}"
+        );
+        ensure!(etcd.failure().is_some(), "{etcd:?}");
+        Ok(())
+    }
+
+    async fn says_what_is_wrong_with_an_authority(
+        &self,
+        management: &ManagementCluster,
+        machines: &[String],
+    ) -> Result<()> {
+        let kubeconfig = self.secret("kubeconfig", "value").await?;
+        self.create_secret("stranger", "kubeconfig", &[("value", &kubeconfig)])
+            .await?;
+        let authority = Authority::new("etcd-ca")?;
+        let folder = management.run().subfolder("strange-etcd-authority")?;
+        let files = authority.write(&folder, "stranger")?;
+        let key = std::fs::read(&files.key)?;
+        let pair = [("tls.crt", authority.certificate().as_bytes()), ("tls.key", &key)];
+        self.create_secret("stranger", "etcd", &pair).await?;
+        let (workload, etcd) = self.read_as("stranger", TIMEOUT).await?;
+        ensure!(workload.read().is_some(), "{workload:?}");
+        let survey = etcd.read().with_context(|| format!("{etcd:?}"))?;
+        ensure!(survey.alarms == Alarms::FromStatus, "{survey:?}");
+        let refused = |machine: &String| Asked {
+            name: machine.clone(),
+            machine: Some(machine.clone()),
+            answer: Err(Failure {
+                object: format!("etcd member {machine}"),
+                message: "no TLS connection: the member's certificate was not issued by the given authority"
+                    .to_owned(),
+                hint: Some("does Secret stranger-etcd belong to this cluster?".to_owned()),
+                forbidden: None,
+            }),
+        };
+        ensure!(
+            survey.asked == machines.iter().map(refused).collect::<Vec<_>>(),
+            "{survey:?}"
+        );
+        Ok(())
+    }
+
+    /// As where somebody keeps the authority's key elsewhere.
+    async fn comes_with_a_given_certificate(&self, management: &ManagementCluster) -> Result<()> {
+        let kubeconfig = self.secret("kubeconfig", "value").await?;
+        let certificate = self.secret("etcd", "tls.crt").await?;
+        let key = self.secret("etcd", "tls.key").await?;
+        let authority = Authority::load(&String::from_utf8(certificate.clone())?, &String::from_utf8(key)?)?;
+        let folder = management.run().subfolder("given-etcd-client")?;
+        let client = authority.issue(
+            &folder,
+            "client",
+            &Subject {
+                common_name: "kube-apiserver-etcd-client",
+                ..Subject::default()
+            },
+        )?;
+        let (client_certificate, client_key) =
+            (std::fs::read(client.certificate)?, std::fs::read(client.key)?);
+        self.create_secret("given", "kubeconfig", &[("value", &kubeconfig)])
+            .await?;
+        self.create_secret("given", "etcd", &[("tls.crt", &certificate)])
+            .await?;
+        let pair = [
+            ("tls.crt", client_certificate.as_slice()),
+            ("tls.key", client_key.as_slice()),
+        ];
+        self.create_secret("given", "apiserver-etcd-client", &pair)
+            .await?;
+        let (_, etcd) = self.read_as("given", TIMEOUT).await?;
+        let survey = etcd.read().with_context(|| format!("{etcd:?}"))?;
+        ensure!(!survey.used_ca_key, "{survey:?}");
+        for asked in &survey.asked {
+            let answer = asked.answer.as_ref().map_err(unexpected)?;
+            answer.status.as_ref().map_err(unexpected)?;
+        }
+        Ok(())
+    }
+
+    /// One that accepts and never answers costs its own time; the others are heard.
+    async fn waits_for_no_member(&self, workload: &WorkloadCluster, machines: &[String]) -> Result<()> {
+        let [_, frozen, _] = machines else {
+            bail!("the Machines are {machines:?}");
+        };
+        workload.inflict(Fault::Freeze, frozen).await?;
+        let (_, etcd) = self.read_as(NAME, SHORT_TIMEOUT).await?;
+        workload.inflict(Fault::Thaw, frozen).await?;
+        let survey = etcd.read().with_context(|| format!("{etcd:?}"))?;
+        for asked in &survey.asked {
+            match &asked.answer {
+                Err(failure) if asked.name == *frozen => {
+                    let message = &failure.message;
+                    ensure!(
+                        message.starts_with("TLS handshake: no answer within ") && failure.hint.is_some(),
+                        "{failure:?}"
+                    );
+                }
+                Ok(answer) if asked.name != *frozen => {
+                    answer.status.as_ref().map_err(unexpected)?;
+                    answer.members.as_ref().map_err(unexpected)?;
+                }
+                _ => bail!("{asked:?}"),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn kubeconfig(server: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: Config, current-context: c, contexts: [{{name: c, context: {{cluster: c, user: u}}}}], \
+         clusters: [{{name: c, cluster: {{server: '{server}'}}}}], users: [{{name: u, user: {{}}}}]}}"
+    )
+}
+
+/// As certificates of the stand-in machines are valid, give or take a month's end.
+fn is_in_a_year(time: Timestamp) -> Result<bool> {
+    let days = |days: i64| Timestamp::now().checked_add((24 * days).hours());
+    Ok(days(360)? < time && time < days(366)?)
+}
+
+fn unexpected(failure: &Failure) -> anyhow::Error {
+    anyhow::anyhow!("{failure:?}")
+}

@@ -33,6 +33,12 @@ bench: ## what a review costs, beside two bare servers; writes target/bench.json
 	cargo build --quiet --release --locked --package kcp-webhook --bins --examples
 	cargo bench --quiet --locked --package kcp-webhook --bench reviews
 
+.PHONY: fuzz
+fuzz: SECONDS ?= 900
+fuzz: ## look for bytes that do harm: T=review, lint_yaml, patch or configuration, for SECONDS; wants cargo-fuzz and nightly
+	cargo +nightly fuzz run --fuzz-dir tests/fuzz $(T) -- -max_total_time=$(SECONDS) -rss_limit_mb=1024 -timeout=10 \
+		$(if $(wildcard tests/fuzz/$(T).dict),-dict=tests/fuzz/$(T).dict)
+
 .PHONY: lint
 lint: ## format and clippy, as CI runs them
 	cargo fmt --all --check

@@ -1,0 +1,70 @@
+//! What fuzzers start from and what they have found, put again to what must hold of any bytes. `tests/fuzz` looks for
+//! more.
+//!
+//! `UPDATE_CORPUS=1` writes the seeds into the corpus; `cargo fuzz cmin` then leaves those that matter.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests: they may panic"
+)]
+
+use std::{
+    env, fs,
+    panic::{self, RefUnwindSafe},
+    path::{Path, PathBuf},
+};
+
+#[path = "../../../tests/fuzz/oracles/mod.rs"]
+mod oracles;
+mod seeds;
+
+fn corpus(target: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../tests/fuzz/corpus")
+        .join(target)
+}
+
+/// Puts a target's seeds, and each file of its corpus, to it.
+fn replay(target: &str, holds: impl Fn(&[u8]) + RefUnwindSafe) {
+    let check = |name: &str, content: &[u8]| {
+        let held = panic::catch_unwind(|| holds(content));
+        assert!(held.is_ok(), "it does not hold of {name}");
+    };
+    let seeds = seeds::seeds().into_iter().filter(|seed| seed.target == target);
+    let mut asked = 0;
+    for seed in seeds {
+        if env::var_os("UPDATE_CORPUS").is_some() {
+            fs::create_dir_all(corpus(target)).unwrap();
+            fs::write(corpus(target).join(&seed.name), &seed.content).unwrap();
+        }
+        check(&seed.name, &seed.content);
+        asked += 1;
+    }
+    for entry in fs::read_dir(corpus(target)).unwrap() {
+        let file = entry.unwrap().path();
+        check(&file.display().to_string(), &fs::read(&file).unwrap());
+        asked += 1;
+    }
+    assert!(asked > 20, "{asked}");
+}
+
+#[test]
+fn reviews() {
+    replay("review", oracles::review::holds);
+}
+
+#[test]
+fn manifests() {
+    replay("lint_yaml", oracles::lint_yaml::holds);
+}
+
+#[test]
+fn patch_documents() {
+    replay("patch", oracles::patch::holds);
+}
+
+#[test]
+fn configurations() {
+    replay("configuration", oracles::configuration::holds);
+}

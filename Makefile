@@ -33,6 +33,11 @@ bench: ## what a review costs, beside two bare servers; writes target/bench.json
 	cargo build --quiet --release --locked --package kcp-webhook --bins --examples
 	cargo bench --quiet --locked --package kcp-webhook --bench reviews
 
+.PHONY: load
+load: ## 2,000 reviews/s for a minute, through a restart and new certificates: what became of each
+	cargo build --quiet --release --locked --package kcp-webhook --package kcp-tests --bin kcp-webhook --bin supervise --bin load
+	target/release/load
+
 .PHONY: fuzz
 fuzz: SECONDS ?= 900
 fuzz: ## look for bytes that do harm: T=review, lint_yaml, patch or configuration, for SECONDS; wants cargo-fuzz and nightly

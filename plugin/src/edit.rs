@@ -20,8 +20,8 @@ const ATTEMPTS: usize = 5;
 pub enum Decision {
     /// Nothing: it is as wanted.
     Unchanged,
-    /// Nothing: it is not allowed, and why, a line each.
-    Refused(Vec<String>),
+    /// Nothing: it is not allowed.
+    Refused(Refusal),
     /// Write.
     Write {
         /// The fields of the spec that are set.
@@ -33,17 +33,58 @@ pub enum Decision {
     },
 }
 
+/// Why a change is not sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// A line each.
+    pub why: Vec<String>,
+    /// Whether a rule is among what refuses: a configuration can have it do something else.
+    pub by_rules: bool,
+}
+
+impl Refusal {
+    /// Who refuses, given whether the server's configuration is known.
+    pub const fn by(&self, is_configured: bool) -> &'static str {
+        match (self.by_rules, is_configured) {
+            (true, false) => "the rules, judged by the default configuration",
+            (true, true) => "the rules",
+            (false, _) => "kubectl kcp",
+        }
+    }
+
+    /// What to try next, given whether the server's configuration is known.
+    pub const fn hint(&self, is_configured: bool) -> Option<&'static str> {
+        match (self.by_rules, is_configured) {
+            (true, false) => {
+                Some("if the server is configured otherwise, name its file with --configuration")
+            }
+            _ => None,
+        }
+    }
+}
+
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It was as wanted.
     Unchanged,
-    /// Not sent, and why, a line each.
-    Refused(Vec<String>),
+    /// Not sent.
+    Refused(Refusal),
     /// Refused by the server or a webhook, and why, a line each.
     Rejected(Vec<String>),
     /// It was made, or would be if this were no dry run.
     Made,
+}
+
+/// What came of it, and on what ground.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Edited {
+    /// The control plane when that was decided.
+    pub before: ControlPlane,
+    /// What the rules said then without refusing it.
+    pub warnings: Vec<String>,
+    /// What came of it.
+    pub outcome: Outcome,
 }
 
 /// A change that is wanted.
@@ -61,7 +102,6 @@ pub struct Edit<'e> {
 
 impl Edit<'_> {
     /// Makes the change that `decide` makes of a control plane, given as the server wrote it and as we understand it.
-    /// Returns how the control plane was when that was decided, and what came of it.
     ///
     /// # Errors
     /// When nothing could be decided, or it is not known whether the change was made.
@@ -70,39 +110,41 @@ impl Edit<'_> {
         reader: &Reader<'_>,
         terminal: &Terminal,
         decide: impl AsyncFn(&str, &ControlPlane) -> anyhow::Result<Decision>,
-    ) -> anyhow::Result<(ControlPlane, Outcome)> {
+    ) -> anyhow::Result<Edited> {
         let Self { name, verb, .. } = self;
         let namespace = &reader.connection.namespace;
         for _ in 0..ATTEMPTS {
-            let (text, control_plane) = reader.control_plane(namespace, name).await?;
-            let (spec, subresource) = match decide(&text, &control_plane).await? {
-                Decision::Unchanged => return Ok((control_plane, Outcome::Unchanged)),
-                Decision::Refused(why) => return Ok((control_plane, Outcome::Refused(why))),
+            let (text, before) = reader.control_plane(namespace, name).await?;
+            let decision = decide(&text, &before).await?;
+            let version = before.resource_version.clone();
+            let edited = |outcome, warnings| Edited {
+                before,
+                warnings,
+                outcome,
+            };
+            let (spec, subresource, warnings) = match decision {
+                Decision::Unchanged => return Ok(edited(Outcome::Unchanged, Vec::new())),
+                Decision::Refused(refusal) => return Ok(edited(Outcome::Refused(refusal), Vec::new())),
                 Decision::Write {
                     spec,
                     subresource,
                     warnings,
-                } => {
-                    for warning in warnings {
-                        terminal.note(&format!("warning: {warning}"));
-                    }
-                    (spec, subresource)
-                }
+                } => (spec, subresource, warnings),
             };
             if self.dry_run == Some(DryRun::Client) {
-                return Ok((control_plane, Outcome::Made));
+                return Ok(edited(Outcome::Made, warnings));
             }
             if self.dry_run.is_none() {
                 terminal.on_interrupt(format!(
                     "the change may have been accepted already; look with: kubectl kcp status {name} -n {namespace}"
                 ));
             }
-            let version = &control_plane.resource_version;
-            match self.write(reader, version, &spec, subresource).await {
-                Ok(Fate::Made) => return Ok((control_plane, Outcome::Made)),
+            match self.write(reader, &version, &spec, subresource).await {
+                Ok(Fate::Made) => return Ok(edited(Outcome::Made, warnings)),
+                // What was warned of may be so no more: all is decided anew.
                 Ok(Fate::Overtaken) => {}
                 Err(Error::Rejected { status, .. }) => {
-                    return Ok((control_plane, Outcome::Rejected(rejection(&status))));
+                    return Ok(edited(Outcome::Rejected(rejection(&status)), warnings));
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -179,9 +221,100 @@ fn has(object: &Value, patch: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    };
+
+    use http::Method;
+    use kcp_rules::case::{Base, V1BETA2};
     use serde_json::json;
 
-    use super::{Fate, fate};
+    use super::{Decision, Edit, Edited, Fate, Outcome, Refusal, fate};
+    use crate::{
+        arguments::global::ColorWhen,
+        cluster::{Connection, canned::failure},
+        control_plane::{ControlPlane, Reader},
+        terminal::Terminal,
+    };
+
+    /// A control plane to which others have written before each of so many writes of ours.
+    fn contended(conflicts: usize) -> Connection {
+        let writes = Arc::new(AtomicUsize::new(0));
+        let group = |name: &str| {
+            let version = json!({"groupVersion": format!("{name}/v1beta2"), "version": "v1beta2"});
+            json!({"name": name, "versions": [version], "preferredVersion": version})
+        };
+        let groups = json!({"groups": [group("cluster.x-k8s.io"), group("controlplane.cluster.x-k8s.io")]});
+        Connection::canned(move |method, path| {
+            let mut object = Base::ControlPlane(V1BETA2).object();
+            object["metadata"]["resourceVersion"] = json!(writes.load(Relaxed).to_string());
+            match *method {
+                Method::GET if path == "/apis" => (200, groups.clone()),
+                Method::GET => (200, object),
+                _ if writes.fetch_add(1, Relaxed) < conflicts => failure(409, "Conflict", "changed"),
+                _ => (200, object),
+            }
+        })
+    }
+
+    async fn edit(connection: &Connection) -> anyhow::Result<Edited> {
+        let reader = Reader::discover(connection).await?;
+        let edit = Edit {
+            name: "example",
+            verb: "scale",
+            dry_run: None,
+            field_manager: "kubectl-kcp",
+        };
+        let decide = async |_: &str, control_plane: &ControlPlane| {
+            Ok(Decision::Write {
+                spec: json!({"replicas": 5}),
+                subresource: None,
+                warnings: vec![format!("at {}", control_plane.resource_version)],
+            })
+        };
+        edit.make(&reader, &Terminal::new(ColorWhen::Never), decide).await
+    }
+
+    #[test]
+    fn a_refusal_says_whose_rules_it_is_by() {
+        let hint = "if the server is configured otherwise, name its file with --configuration";
+        for (by_rules, is_configured, by, expected) in [
+            (
+                true,
+                false,
+                "the rules, judged by the default configuration",
+                Some(hint),
+            ),
+            (true, true, "the rules", None),
+            (false, false, "kubectl kcp", None),
+            (false, true, "kubectl kcp", None),
+        ] {
+            let refusal = Refusal {
+                why: Vec::new(),
+                by_rules,
+            };
+            assert_eq!(refusal.by(is_configured), by);
+            assert_eq!(refusal.hint(is_configured), expected);
+        }
+    }
+
+    #[test]
+    fn only_what_was_decided_last_is_told() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.unwrap().block_on(async {
+            for conflicts in [0, 1, 4] {
+                let edited = edit(&contended(conflicts)).await.unwrap();
+                assert_eq!(edited.outcome, Outcome::Made);
+                assert_eq!(edited.warnings, [format!("at {conflicts}")]);
+                assert_eq!(edited.before.resource_version, conflicts.to_string());
+            }
+            assert_eq!(
+                edit(&contended(5)).await.unwrap_err().to_string(),
+                "cannot scale example: others changed it at each of 5 attempts"
+            );
+        });
+    }
 
     #[test]
     fn what_an_object_tells_of_a_write_without_an_answer() {

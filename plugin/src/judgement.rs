@@ -18,6 +18,8 @@ pub struct Surroundings<'s> {
     pub field_manager: &'s str,
     /// The other objects, as far as they have been read.
     pub view: &'s View,
+    /// What follows from each rule; none for what the rules themselves say.
+    pub configuration: Option<&'s Configuration>,
 }
 
 impl Surroundings<'_> {
@@ -42,14 +44,16 @@ impl Judgement {
             now,
             field_manager,
             view,
+            configuration,
         } = surroundings;
+        let default = Configuration::default();
         let change = change.within(Context {
             now: Some(now),
             field_manager: Some(field_manager),
             view: Some(view),
             ..Context::UNKNOWN
         });
-        let judged = judge(&change, &Configuration::default());
+        let judged = judge(&change, configuration.unwrap_or(&default));
         let sees_all = !view.wanted().any();
         let mut judgement = Self::default();
         for finding in &judged.findings {
@@ -111,6 +115,7 @@ pub fn rejection(status: &Status) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use kcp_rules::{
+        Action, Configuration,
         case::{Base, V1BETA1, V1BETA2},
         view::{Cluster, View},
     };
@@ -125,6 +130,7 @@ mod tests {
             now: now(),
             field_manager: "kubectl-kcp",
             view,
+            configuration: None,
         }
     }
 
@@ -153,6 +159,30 @@ mod tests {
                 judge_update(&object, &object, surroundings(&view)),
                 Ok(Judgement::default())
             );
+        }
+    }
+
+    #[test]
+    fn the_configuration_says_what_follows() {
+        let object = Base::ControlPlane(V1BETA2).object();
+        let view = View::default();
+        for (action, denials, warnings) in [
+            (Action::Deny, &["replicas-even"][..], &[][..]),
+            (Action::Warn, &[], &["replicas-even"]),
+            (Action::Audit, &[], &[]),
+            (Action::Off, &[], &[]),
+        ] {
+            let configuration = Configuration {
+                rules: [("replicas-even".to_owned(), action)].into(),
+                ..Configuration::default()
+            };
+            let surroundings = Surroundings {
+                configuration: Some(&configuration),
+                ..surroundings(&view)
+            };
+            let judgement = scale(&object, 4, surroundings);
+            assert_eq!(rules(&judgement.denials), denials, "{action:?}");
+            assert_eq!(rules(&judgement.warnings), warnings, "{action:?}");
         }
     }
 

@@ -9,6 +9,7 @@
 //! - [`cluster`]: the connection to a management cluster, and what can go wrong with it
 //! - [`control_plane`]: control planes and their Machines as read from a cluster
 //! - [`judgement`]: the admission rules, put to a change before it is written
+//! - [`file`], [`configuration`]: files that the user names, and the server's configuration in one
 //! - [`edit`]: reading, judging and writing a control plane, anew when others have written in between
 //! - [`follow`]: staying with a control plane until a change is done
 //! - [`status`], [`scale`], [`rollout`], [`pool`], [`lint`], [`rules`]: the commands
@@ -23,9 +24,11 @@ use clap::{CommandFactory as _, FromArgMatches as _};
 pub mod arguments;
 pub mod cluster;
 pub mod command;
+pub mod configuration;
 pub mod control_plane;
 pub mod document;
 pub mod edit;
+pub mod file;
 pub mod follow;
 pub mod judgement;
 pub mod lint;

@@ -111,6 +111,16 @@ fn of_the_plugin() {
 }
 
 #[test]
+fn of_the_server() {
+    let files = sources(&workspace().join("webhook/src"));
+    let found: Vec<String> = files
+        .iter()
+        .flat_map(|file| commands(&code(&read(file)), &["\"", "`", ";", "\n", " shows"]))
+        .collect();
+    assert_understood(&found);
+}
+
+#[test]
 fn of_the_rules() {
     let messages = read(&workspace().join("webhook/rules/tests/snapshots/table__messages.snap"));
     assert_understood(&commands(&messages, &["`", ";", " (", "\n"]));

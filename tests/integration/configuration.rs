@@ -36,14 +36,14 @@ async fn followed(kubectl: &Kubectl, admission: &Admission) -> Result<()> {
     let mounted = admission.configuration();
     denies(kubectl).await?;
     for _ in 0..2 {
-        mounted.replace(KEY, &configuration("{max-surge-unsupported: deny}"))?;
+        mounted.replace(&[(KEY, &configuration("{max-surge-unsupported: deny}"))])?;
         wait::until("the rule denies", PROMISED, async || denies(kubectl).await).await?;
-        mounted.replace(KEY, &configuration("{max-surge-unsupported: warn}"))?;
+        mounted.replace(&[(KEY, &configuration("{max-surge-unsupported: warn}"))])?;
         wait::until("the rule warns", PROMISED, async || warns(kubectl).await).await?;
     }
     ensure!(in_force(admission).await? == "1");
 
-    mounted.replace(KEY, &configuration("{max-surge-unsuported: deny}"))?;
+    mounted.replace(&[(KEY, &configuration("{max-surge-unsuported: deny}"))])?;
     wait::until("the broken file is reported", PROMISED, async || {
         ensure!(in_force(admission).await? == "0");
         Ok(())
@@ -54,7 +54,7 @@ async fn followed(kubectl: &Kubectl, admission: &Admission) -> Result<()> {
     let told = "rules.max-surge-unsuported: no rule has this id; `kubectl kcp rules` lists them";
     ensure!(log.contains(told), "{told} is not in\n{log}");
 
-    mounted.replace(KEY, &configuration("{max-surge-unsupported: deny}"))?;
+    mounted.replace(&[(KEY, &configuration("{max-surge-unsupported: deny}"))])?;
     wait::until("the rule denies", PROMISED, async || denies(kubectl).await).await?;
     ensure!(in_force(admission).await? == "1");
     Ok(())
@@ -135,7 +135,8 @@ async fn overridden(management: &ManagementCluster) -> Result<()> {
     let annotations = json!({"kubectl-kcp.dev/override-rules": format!("replicas-with-upgrade={until}")});
     let passed = patch(json!({"metadata": {"annotations": annotations}, "spec": both})).await?;
     let warning = format!(
-        "Warning: spec.replicas: overridden until {until}: Forbidden: 5: this write scales from 3 an… \
+        "Warning: spec.replicas: overridden until {until}: Forbidden: 5: this write scales from 3 and changes \
+         version too, and each alone moves etcd members; write version first, wait for the rollout, then scale \
          (replicas-with-upgrade)\n"
     );
     ensure!(

@@ -80,7 +80,8 @@ fn a_second_minor_before_the_first_has_rolled_out() {
         let words = "\
             The KubeadmControlPlane \"hasty\" is invalid: spec.version: Forbidden: \"v1.35.0\": the upgrade \
             to v1.34.2 is still rolling out: a Machine is at v1.33.6; wait until every Machine is at \
-            v1.34.2: kubectl kcp rollout status hasty --watch (version-changes-too-early)\n";
+            v1.34.2: kubectl kcp rollout status hasty --watch -n documents \
+            (version-changes-too-early)\n";
         refused(management, &next, words).await.unwrap();
     });
 }
@@ -109,7 +110,7 @@ fn a_scale_during_a_rollout() {
         let words = "\
             The KubeadmControlPlane \"rolling\" is invalid: spec.replicas: Forbidden: 5: a rollout is \
             running (1 of 4 Machines are up to date), and scaling from 3 would move etcd members with \
-            it; wait for it, then scale: kubectl kcp rollout status rolling --watch \
+            it; wait for it, then scale: kubectl kcp rollout status rolling --watch -n documents \
             (replicas-during-rollout)\n";
         let scale = ["scale", "kubeadmcontrolplane/rolling", "--replicas=5"];
         refused(management, &scale, words).await.unwrap();
@@ -161,7 +162,8 @@ fn a_deletion_while_there_are_workers() {
         let words = "\
             The KubeadmControlPlane \"needed\" is invalid: spec: Forbidden: Cluster needed still has \
             workers, such as needed-worker, which would lose their API server; delete the Cluster \
-            instead, which removes workers first: kubectl delete cluster needed (control-plane-in-use)\n";
+            instead, which removes workers first: kubectl delete cluster needed -n documents \
+            (control-plane-in-use)\n";
         refused(management, &delete, words).await.unwrap();
         // Once its worker is gone, it can go.
         let kubectl = management.kubectl();

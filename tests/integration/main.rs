@@ -4,16 +4,22 @@
 //! own.
 
 mod cluster_rules;
+mod cluster_view;
 mod configuration;
+mod converted;
+mod deletion;
 mod documents;
 mod fleet;
 mod flows;
 mod leftovers;
 mod lint;
+mod load;
 mod management_cluster;
 mod objects;
 mod plugin;
+mod policy_types;
 mod remediation;
 mod rows;
 mod samples;
 mod shared;
+mod unasked;

@@ -8,7 +8,7 @@
     reason = "this is test code, of which clippy exempts only functions with #[test]"
 )]
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::thread;
 
 use anyhow::Result;
@@ -22,6 +22,10 @@ use tokio::sync::{OnceCell, Semaphore};
 static RUNTIME: LazyLock<Runtime> =
     LazyLock::new(|| Runtime::new().expect("a runtime needs nothing but threads"));
 
+/// All programs of the tests run under it, whatever starts first.
+static RUN: LazyLock<Result<Arc<Run>, String>> =
+    LazyLock::new(|| Run::begin().map_err(|error| format!("{error:#}")));
+
 static CLUSTER: OnceCell<Result<ManagementCluster, String>> = OnceCell::const_new();
 
 /// Workload clusters keep a core busy each while they change.
@@ -32,8 +36,8 @@ pub(crate) fn with_management_cluster(test: impl AsyncFnOnce(&ManagementCluster)
     RUNTIME.block_on(async {
         // An error is kept: what failed for one test would fail, as slowly, for all others.
         let cluster = CLUSTER.get_or_init(async || {
-            let run = Run::begin().map_err(|error| format!("{error:#}"))?;
-            let started = ManagementCluster::start(&run).await;
+            let run = RUN.as_ref().map_err(Clone::clone)?;
+            let started = ManagementCluster::start(run).await;
             started.map_err(|error| format!("{error:#}\nlogs: {}", run.logs().display()))
         });
         match cluster.await {
@@ -59,6 +63,14 @@ pub(crate) fn with_controllers(namespace: &str, test: impl AsyncFnOnce(&Manageme
             .await;
         lived.unwrap();
     });
+}
+
+/// Runs a test that starts programs of its own, and no management cluster.
+pub(crate) fn with_run(test: impl AsyncFnOnce(&Arc<Run>)) {
+    match &*RUN {
+        Ok(run) => RUNTIME.block_on(test(run)),
+        Err(error) => panic!("the run did not begin: {error}"),
+    }
 }
 
 /// Runs a test that needs no management cluster.

@@ -64,7 +64,10 @@ pub struct ApiServer {
     folder: PathBuf,
     authority: Authority,
     audit: AuditLog,
-    _process: Process,
+    run: Arc<Run>,
+    program: PathBuf,
+    arguments: Vec<String>,
+    process: Process,
 }
 
 impl ApiServer {
@@ -119,7 +122,7 @@ impl ApiServer {
         arguments.extend(audit.arguments());
         let log = format!("{name}-apiserver");
         let program = assets.program("kube-apiserver");
-        let mut process = Process::start(run, &log, &program, arguments, NO_ENVIRONMENT)?;
+        let mut process = Process::start(run, &log, &program, &arguments, NO_ENVIRONMENT)?;
 
         let kubeconfig = folder.join("kubeconfig");
         let admin = User::Certificate(&admin);
@@ -133,8 +136,27 @@ impl ApiServer {
             folder,
             authority,
             audit,
-            _process: process,
+            run: run.clone(),
+            program,
+            arguments,
+            process,
         })
+    }
+
+    /// Pulls its plug. What it was told is in etcd.
+    pub async fn kill(&mut self) -> Result<()> {
+        self.process.kill().await
+    }
+
+    /// Starts it again, as it was, and waits until it serves.
+    pub async fn start_again(&mut self) -> Result<()> {
+        let log = format!("{}-apiserver", self.name);
+        self.process = Process::start(&self.run, &log, &self.program, &self.arguments, NO_ENVIRONMENT)?;
+        let client = &self.client;
+        wait::until_served(&format!("{log} is ready"), START, &mut self.process, || {
+            ready(client)
+        })
+        .await
     }
 
     /// What keeps its objects and its logs apart from those of others.
@@ -174,7 +196,12 @@ impl ApiServer {
 
     /// Writes a kubeconfig with a token for the management cluster.
     pub fn write_token_kubeconfig(&self, path: &Path, token: &str) -> Result<()> {
-        kubeconfig::write(path, &self.url, &self.folder.join("ca.crt"), &User::Token(token))
+        self.write_kubeconfig(path, &User::Token(token))
+    }
+
+    /// Writes a kubeconfig for somebody.
+    pub fn write_kubeconfig(&self, path: &Path, user: &User<'_>) -> Result<()> {
+        kubeconfig::write(path, &self.url, &self.folder.join("ca.crt"), user)
     }
 }
 

@@ -6,12 +6,13 @@ use anyhow::Result;
 use kube::Client;
 
 use crate::admission::Admission;
-use crate::api_server::{ApiServer, Etcd};
+use crate::api_server::{ApiServer, Etcd, NO_ENVIRONMENT};
 use crate::assets::Assets;
-use crate::cluster_api::{Controllers, Scope};
+use crate::cluster_api::{self, Controllers, Scope};
 use crate::cluster_api_alone::ClusterApiAlone;
 use crate::kubectl::Kubectl;
 use crate::machines::Machines;
+use crate::process::Process;
 use crate::products;
 use crate::run::Run;
 
@@ -116,6 +117,14 @@ impl ManagementCluster {
         ApiServer::start(&self.run, &self.assets, &self.etcd, name).await
     }
 
+    /// The same with some of Cluster API's definitions, by plural, and nothing that runs: see
+    /// [`cluster_api::install_unconverted`].
+    pub async fn another_with_definitions(&self, name: &str, plurals: &[&str]) -> Result<ApiServer> {
+        let api = self.another_api_server(name).await?;
+        cluster_api::install_unconverted(api.client(), &self.assets, plurals).await?;
+        Ok(api)
+    }
+
     /// Another API server on the same etcd with Cluster API installed and nothing of ours, see
     /// [`ClusterApiAlone::another`].
     pub async fn another_without_ours(&self, name: &str) -> Result<ClusterApiAlone> {
@@ -125,5 +134,19 @@ impl ManagementCluster {
     /// The same with managers of its own, which look up what they look up in it, and get more flags.
     pub async fn another_with_managers(&self, name: &str, flags: &[&str]) -> Result<ClusterApiAlone> {
         ClusterApiAlone::start(&self.run, &self.assets, &self.etcd, name, flags).await
+    }
+
+    /// Type-checks the `ValidatingAdmissionPolicy`s of an API server and writes what it finds into their status, as long as
+    /// it is not dropped.
+    pub fn type_check_policies(&self, api: &ApiServer) -> Result<Process> {
+        let log = format!("{}-policy-status", api.name());
+        let kubeconfig = format!("--kubeconfig={}", api.kubeconfig().display());
+        Process::start(
+            &self.run,
+            &log,
+            &self.assets.program("policy-status"),
+            [kubeconfig],
+            NO_ENVIRONMENT,
+        )
     }
 }

@@ -90,6 +90,16 @@ impl Process {
         &self.log
     }
 
+    /// The program's process id.
+    pub fn id(&self) -> Result<u32> {
+        let supervisor = self.supervisor.as_ref().and_then(Child::id);
+        let supervisor = supervisor.with_context(|| format!("{} has ended", self.name))?;
+        let file = format!("/proc/{supervisor}/task/{supervisor}/children");
+        let children = fs::read_to_string(&file).with_context(|| format!("reading {file}"))?;
+        let child = children.split_whitespace().next().and_then(|id| id.parse().ok());
+        child.with_context(|| format!("{} has not started", self.name))
+    }
+
     /// Whether the program still runs.
     pub fn is_running(&mut self) -> bool {
         self.supervisor
@@ -110,11 +120,21 @@ impl Process {
 
     /// Pulls the plug: the program gets no chance to say goodbye.
     pub async fn kill(&mut self) -> Result<()> {
-        if let Some(lifeline) = &mut self.lifeline {
-            // A program that ended by itself has closed the pipe, and there is nothing left to kill.
-            let _ = lifeline.write_all(b"KILL\n").await;
-        }
+        self.tell(b"KILL\n").await;
         self.wait().await.map(drop)
+    }
+
+    /// Asks the program to end, and waits for as long as it takes: how it ended.
+    pub async fn terminate(&mut self) -> Result<String> {
+        self.tell(b"TERM\n").await;
+        self.wait().await
+    }
+
+    async fn tell(&mut self, line: &[u8]) {
+        if let Some(lifeline) = &mut self.lifeline {
+            // A program that ended by itself has closed the pipe, and there is nothing left to signal.
+            let _ = lifeline.write_all(line).await;
+        }
     }
 
     /// Asks the program to end and waits until it and its children have; see `supervise` for how long.

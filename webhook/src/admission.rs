@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use kcp_rules::{
-    Change, Context, Judged, Judgement, Scope,
+    Action, Change, Context, Judged, Judgement, Scope,
     api::{
         ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane,
         KubeadmControlPlaneTemplate,
@@ -20,7 +20,7 @@ use kcp_rules::{
 use serde_json::value::RawValue;
 
 use crate::{
-    cluster::{Cluster, LiveReads, Subject},
+    cluster::{Cluster, LiveReads, Source, Subject},
     configuration::CurrentConfiguration,
     decision::{Decision, RefusalKind},
     hook::Hook,
@@ -121,43 +121,56 @@ impl Admission {
         }
     }
 
-    /// Puts a change to the rules. What they ask for of the cluster is read, and they are asked again, once: see
+    /// Puts a change to the rules. What they ask for of the cluster is put together, and they are asked again: see
     /// [`kcp_rules::view`]. Most reviews need nothing.
+    ///
+    /// What is kept of the cluster is a little behind. It is enough to let a write through that no rule speaks
+    /// against, for the next moment can bring the same as the last. It neither denies nor lifts a denial, nor
+    /// warns: that is judged again on live reads. A deletion is judged on those alone.
     async fn judge<T: Judged>(
         &self,
         request: &Request<'_>,
         change: Change<'_, T>,
         reads: &LiveReads<'_>,
-    ) -> Judgement {
+    ) -> Seen {
         let configuration = self.configuration.get();
         let context = context(request);
+        let judge = |view: &View| {
+            judge(
+                &change.within(Context {
+                    view: Some(view),
+                    ..context
+                }),
+                &configuration,
+            )
+        };
         let nothing = View::default();
-        let judgement = judge(
-            &change.within(Context {
-                view: Some(&nothing),
-                ..context
-            }),
-            &configuration,
-        );
+        let blind = judge(&nothing);
         let wanted = nothing.wanted();
         if !wanted.any() || !self.cluster.has_access() {
-            return judgement;
+            return blind.into();
         }
         // The object as it is, where there is one: a client can leave owners and labels out of what it writes.
         let metadata = change.old.unwrap_or(change.new).metadata();
         let subject = Subject::new(&request.namespace, &request.name, metadata.cluster_name());
         let Some(subject) = subject else {
-            return judgement;
+            return blind.into();
+        };
+        let source = match change.operation {
+            kcp_rules::Operation::Delete => Source::LiveReads,
+            kcp_rules::Operation::Create | kcp_rules::Operation::Update => Source::Caches,
         };
         // Boxed, for it is large and most reviews never come here.
-        let view = Box::pin(reads.view(wanted, &subject)).await;
-        judge(
-            &change.within(Context {
-                view: Some(&view),
-                ..context
-            }),
-            &configuration,
-        )
+        let mut filled = Box::pin(reads.view(wanted, &subject, source)).await;
+        let mut judgement = judge(&filled.view);
+        if filled.from_caches && (blind.is_denied() || speaks_of_the_cluster(&judgement)) {
+            filled = Box::pin(reads.view(wanted, &subject, Source::LiveReads)).await;
+            judgement = judge(&filled.view);
+        }
+        Seen {
+            judgement,
+            unread: filled.unread,
+        }
     }
 
     /// Puts a change to those rules that need nothing of the cluster.
@@ -168,6 +181,35 @@ impl Admission {
             .retain(|finding| finding.rule.scope != Scope::Cluster);
         judgement
     }
+}
+
+/// What rules say of a change, and what they could not look at.
+#[derive(Debug)]
+struct Seen {
+    judgement: Judgement,
+    unread: Vec<String>,
+}
+
+impl From<Judgement> for Seen {
+    fn from(judgement: Judgement) -> Self {
+        Self {
+            judgement,
+            unread: Vec::new(),
+        }
+    }
+}
+
+impl Seen {
+    fn decision(self, group: &'static str, kind: &'static str, name: impl FnOnce() -> String) -> Decision {
+        let mut decision = Decision::of(group, kind, name, self.judgement);
+        decision.notes.extend(self.unread);
+        decision
+    }
+}
+
+fn speaks_of_the_cluster(judgement: &Judgement) -> bool {
+    let mut findings = judgement.findings.iter();
+    findings.any(|finding| finding.action == Action::Deny || finding.rule.scope == Scope::Cluster)
 }
 
 fn context<'r>(request: &'r Request<'_>) -> Context<'r> {

@@ -1,16 +1,32 @@
-//! Live reads, for what a review does not carry.
+//! What a review does not carry: objects that are kept and watched, and live reads for all else.
+//!
+//! - `view`: fills the view that rules asked for
+//! - `subject`: the object that is judged
+//! - `list`: live reads of lists
+//! - `versions`: in which version a group is read
+//! - `watch`: keeps the caches up to date
+//! - `kinds`: which kinds are watched, and what is kept of them
+//! - `events`: what the API server sends of them
+//! - `cache`: what is known of one kind
+//! - `read_error`: why something could not be read
 
+mod cache;
+mod events;
+mod kinds;
+mod list;
+mod read_error;
+mod subject;
 mod versions;
 mod view;
+mod watch;
 
-use std::{env, path::Path, sync::Arc};
+use std::{env, path::Path, sync::Arc, time::Duration};
 
-use hyper::{Request, StatusCode, header};
+use hyper::{Request, header};
 use kube::{
     Client, Config,
     client::Body,
     config::{KubeConfigOptions, Kubeconfig},
-    core::Status,
 };
 use serde::de::DeserializeOwned;
 use thiserror::Error;
@@ -19,15 +35,19 @@ use tokio::{
     time::{self, Instant},
 };
 
-use self::versions::Versions;
+use self::{
+    kinds::Caches,
+    read_error::{failed, refused, status, unread},
+    subject::is_path_segment,
+    versions::Versions,
+};
 use crate::{
-    body::{self, Unread, Whole},
-    limits::{ANSWER_BYTES, ANSWERS_BYTES, LIVE_READS, NAME_CHARS, QUOTED_CHARS},
+    body::{self, Whole},
+    limits::{ANSWER_BYTES, ANSWERS_BYTES, LIVE_READS},
     metrics::Metrics,
-    shorten::shorten,
 };
 
-pub(crate) use self::view::Subject;
+pub(crate) use self::{cache::State, read_error::ReadError, subject::Subject, view::Source, watch::keep_up};
 
 /// API access that was asked for and cannot be had.
 #[derive(Debug, Error)]
@@ -42,6 +62,7 @@ pub struct AccessError {
 pub(crate) struct Cluster {
     client: Option<Client>,
     versions: Arc<Versions>,
+    caches: Arc<Caches>,
     /// Of the bytes that all answers may hold, those that are free.
     held: Arc<Semaphore>,
     metrics: Arc<Metrics>,
@@ -51,36 +72,6 @@ pub(crate) struct Cluster {
 pub(crate) struct LiveReads<'c> {
     cluster: &'c Cluster,
     deadline: Instant,
-}
-
-/// Why an object could not be read. Each says what to do.
-#[derive(Debug, Error)]
-pub(crate) enum ReadError {
-    #[error(
-        "kcp-webhook has no API access; give it a service account or --kubeconfig, or set spec.replicas on the \
-         object itself"
-    )]
-    NoAccess,
-    #[error("its version, namespace or name is none that Kubernetes allows; write to an object that exists")]
-    BadName,
-    #[error("there is no such object in the API server that kcp-webhook asks; look for it with kubectl get")]
-    NotFound,
-    #[error(
-        "{0}; bind kcp-webhook's ClusterRole to its service account, or set spec.replicas on the object itself"
-    )]
-    Forbidden(String),
-    #[error("nothing says yet which Cluster it belongs to; set its label cluster.x-k8s.io/cluster-name")]
-    ClusterUnknown,
-    #[error("there are more than {0} of them; none was looked at")]
-    TooMany(usize),
-    #[error("what the API server sends is larger than {ANSWER_BYTES} bytes; none of it was looked at")]
-    TooLarge,
-    #[error("the API server did not answer within {} s; try again", LIVE_READS.as_secs())]
-    TooSlow,
-    #[error("{0}; try again")]
-    Failed(String),
-    #[error("what the API server sent cannot be used: {0}; correct the object first")]
-    Unusable(String),
 }
 
 /// How much of an object is wanted.
@@ -98,20 +89,11 @@ impl Projection {
             Self::Metadata => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
         }
     }
-}
 
-impl ReadError {
-    const fn label(&self) -> &'static str {
+    const fn accept_of_watch(self) -> &'static str {
         match self {
-            Self::NoAccess => "no-access",
-            Self::BadName => "bad-name",
-            Self::NotFound => "not-found",
-            Self::Forbidden(_) => "forbidden",
-            Self::ClusterUnknown => "cluster-unknown",
-            Self::TooMany(_) => "too-many",
-            Self::TooLarge => "too-large",
-            Self::TooSlow => "timeout",
-            Self::Failed(_) | Self::Unusable(_) => "error",
+            Self::Whole => "application/json",
+            Self::Metadata => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
         }
     }
 }
@@ -121,6 +103,7 @@ impl Cluster {
         Self {
             client,
             versions: Arc::default(),
+            caches: Arc::default(),
             held: Arc::new(Semaphore::new(ANSWERS_BYTES)),
             metrics,
         }
@@ -156,10 +139,38 @@ impl Cluster {
 
     /// Reads for one review, from now on.
     pub(crate) fn reads(&self) -> LiveReads<'_> {
+        self.reads_within(LIVE_READS)
+    }
+
+    fn reads_within(&self, limit: Duration) -> LiveReads<'_> {
         LiveReads {
             cluster: self,
-            deadline: Instant::now() + LIVE_READS,
+            deadline: Instant::now() + limit,
         }
+    }
+
+    /// As if these objects had been listed.
+    #[cfg(test)]
+    pub(crate) fn knows(&self, objects: &[serde_json::Value]) {
+        self.caches.fill(objects);
+    }
+
+    /// How far the cache of each kind is, and how many objects it holds.
+    pub(crate) fn caches(&self) -> [(&'static str, State, usize); 4] {
+        self.caches.states()
+    }
+
+    /// A control plane as it was at a resource version, as JSON in a version of the reviewer's choice; none if it is
+    /// not that one which is kept.
+    pub(crate) fn control_plane_at(
+        &self,
+        version: &str,
+        namespace: &str,
+        name: &str,
+        resource_version: &str,
+    ) -> Option<Arc<str>> {
+        let kept = self.caches.control_planes.last_seen(version, namespace, name)?;
+        (&*kept.resource_version == resource_version).then_some(kept.text)
     }
 }
 
@@ -238,61 +249,4 @@ fn in_cluster() -> Option<Client> {
             None
         }
     }
-}
-
-/// What a DNS subdomain is made of (RFC 1123), and so never `..` nor anything that ends a path's segment.
-fn is_path_segment(text: &str) -> bool {
-    text.len() <= NAME_CHARS
-        && text.starts_with(|first: char| first.is_ascii_alphanumeric())
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte))
-}
-
-fn failed(error: &kube::Error) -> ReadError {
-    match error {
-        // The client's own words for it are "ServiceError".
-        kube::Error::Service(source) => cannot_ask(&**source),
-        error => cannot_ask(error),
-    }
-}
-
-fn unread(unread: Unread) -> ReadError {
-    match unread {
-        Unread::TooLarge => ReadError::TooLarge,
-        Unread::NoMemory => ReadError::Failed("too many bytes are being held for other reviews".to_owned()),
-        Unread::TooSlow => ReadError::TooSlow,
-        Unread::Broken(error) => ReadError::Failed(format!("the API server's answer broke off: {error}")),
-    }
-}
-
-/// What an answer of failure says. A path that is not served, and what stands before an API server, answer with no
-/// `Status`.
-fn status(code: StatusCode, answer: &[u8]) -> Status {
-    serde_json::from_slice(answer).unwrap_or_else(|_| {
-        Status::failure(String::from_utf8_lossy(answer).trim(), "Unknown").with_code(code.as_u16())
-    })
-}
-
-fn refused(status: &Status) -> ReadError {
-    let message = shorten(&status.message, QUOTED_CHARS, "");
-    match status.code {
-        404 => ReadError::NotFound,
-        401 | 403 => ReadError::Forbidden(message.into_owned()),
-        code => ReadError::Failed(format!("the API server answered {code}: {message}")),
-    }
-}
-
-/// Tells an error with what caused it, for the outermost message alone often says no more than "client error".
-fn cannot_ask(error: &dyn std::error::Error) -> ReadError {
-    let mut text = format!("the API server cannot be asked: {error}");
-    let mut source = error.source();
-    while let Some(error) = source {
-        let message = error.to_string();
-        if !text.ends_with(&message) {
-            text = format!("{text}: {message}");
-        }
-        source = error.source();
-    }
-    ReadError::Failed(shorten(&text, QUOTED_CHARS, "").into_owned())
 }

@@ -15,7 +15,8 @@ use tracing::{info, warn};
 
 use crate::metrics::Metrics;
 
-/// A replaced file takes effect within five seconds; the kubelet's own delay for a ConfigMap comes on top.
+/// How often the file is read. With the reading itself, a replaced file takes effect within the five seconds that are
+/// promised; the kubelet's own delay for a ConfigMap comes on top.
 const INTERVAL: Duration = Duration::from_secs(2);
 
 /// A configuration file that cannot be used.

@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    future::poll_fn,
     io,
     pin::{Pin, pin},
     sync::atomic::{AtomicU32, Ordering},
@@ -14,6 +15,7 @@ use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     sync::watch,
+    task,
     time::{self, Instant, Sleep},
 };
 
@@ -55,8 +57,6 @@ where
             // A client that has sent all that it will is still owed its answer.
             .half_close(true)
             .max_buf_size(READ_BUFFER_BYTES)
-            // A client that sends no more still reads: what it has sent whole is answered.
-            .half_close(true)
             .serve_connection(TokioIo::new(timed), service)
     );
     tokio::select! {
@@ -67,6 +67,21 @@ where
     if stage.is_new()
         && let Ok(ended) = time::timeout(FIRST_REQUEST, connection.as_mut()).await
     {
+        return ended;
+    }
+    // An idle connection is closed at once, and a review that is on its way to it is lost. What the kernel holds is
+    // read first, and a head that has begun to come is waited for.
+    tokio::select! {
+        biased;
+        ended = connection.as_mut() => return ended,
+        () = task::yield_now() => {}
+    }
+    let ended = poll_fn(|cx| match connection.as_mut().poll(cx) {
+        Poll::Pending if stage.is_within_head() => Poll::Pending,
+        Poll::Pending => Poll::Ready(None),
+        Poll::Ready(ended) => Poll::Ready(Some(ended)),
+    });
+    if let Some(ended) = ended.await {
         return ended;
     }
     connection.as_mut().graceful_shutdown();
@@ -90,6 +105,11 @@ impl Stage {
     /// Whether nothing has ever come.
     fn is_new(&self) -> bool {
         self.now() == Self::IDLE
+    }
+
+    /// Whether a part of a head has come, and not all of it.
+    fn is_within_head(&self) -> bool {
+        self.now() % Self::COUNT == Self::HEAD
     }
 
     fn now(&self) -> u32 {

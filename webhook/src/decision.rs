@@ -140,7 +140,7 @@ impl Decision {
                 .collect::<Vec<_>>()
         };
         let causes = by(Action::Deny);
-        let denies = |finding: &&Finding| finding.softened.is_some();
+        let would_deny = |finding: &&Finding| finding.softened.is_some();
         let warnings = || {
             judgement
                 .findings
@@ -148,8 +148,8 @@ impl Decision {
                 .filter(|finding| finding.action == Action::Warn)
         };
         let warned = warnings()
-            .filter(denies)
-            .chain(warnings().filter(|finding| !denies(finding)));
+            .filter(would_deny)
+            .chain(warnings().filter(|finding| !would_deny(finding)));
         Self {
             outcome: if causes.is_empty() {
                 Outcome::Allowed

@@ -14,6 +14,7 @@ use hyper::{
 use tokio::sync::watch;
 
 use crate::{
+    cluster::{Cluster, State},
     handle::Handle,
     metrics::{self, Metrics},
     shutdown::Phase,
@@ -22,8 +23,7 @@ use crate::{
 /// Answers probes.
 pub(crate) struct Health {
     pub(crate) metrics: Arc<Metrics>,
-    /// Whether there is an API server to read from.
-    pub(crate) has_api_access: bool,
+    pub(crate) cluster: Cluster,
     pub(crate) phase: watch::Receiver<Phase>,
 }
 
@@ -66,6 +66,22 @@ impl Health {
         }
     }
 
+    /// What is said and does not count: what cannot be kept is read live.
+    fn tell_of_the_cluster(&self, text: &mut String) {
+        // Writing to a string does not fail.
+        if !self.cluster.has_access() {
+            _ = writeln!(text, "[i]api-access none: the scale subresource is refused");
+            return;
+        }
+        _ = writeln!(text, "[i]api-access configured");
+        for (kind, state, objects) in self.cluster.caches() {
+            _ = match state {
+                State::Synced => writeln!(text, "[i]cache/{kind} {state}, {objects} objects"),
+                state => writeln!(text, "[i]cache/{kind} {state}"),
+            };
+        }
+    }
+
     /// As the API server writes its own probes.
     fn probe(&self, name: &str, verbose: bool, checks: &[(&str, bool)]) -> Response<Full<Bytes>> {
         let passed = checks.iter().all(|(_, passed)| *passed);
@@ -87,12 +103,7 @@ impl Health {
             };
         }
         if verbose {
-            let access = if self.has_api_access {
-                "api-access configured"
-            } else {
-                "api-access none: the scale subresource is refused"
-            };
-            _ = writeln!(text, "[i]{access}");
+            self.tell_of_the_cluster(&mut text);
         }
         let outcome = if passed { "passed" } else { "failed" };
         _ = writeln!(text, "{name} check {outcome}");

@@ -1,7 +1,8 @@
 //! What one client, and all clients together, may take.
 //!
 //! Memory is bounded by these numbers, and measured to stay below the limit that the manifests set: 64 MiB of bodies
-//! ([`Limits::buffered_bytes`]), 32 MiB of answers ([`ANSWERS_BYTES`]), 100 KiB for each of 512 connections (a full
+//! ([`Limits::buffered_bytes`]), 32 MiB of answers ([`ANSWERS_BYTES`]), some 40 MiB that are kept of the cluster
+//! ([`KEPT_OBJECTS`] and [`KEPT_BYTES`] of each of four kinds), 100 KiB for each of 512 connections (a full
 //! [`READ_BUFFER_BYTES`], and TLS), 17 MiB for the program, and what one review takes while it is judged, one at a time
 //! ([`VALUES`]).
 
@@ -27,9 +28,11 @@ pub(crate) const CAUSES: usize = 50;
 /// The longest message of one cause, in characters.
 pub(crate) const CAUSE_CHARS: usize = 1024;
 
-/// The longest warning, in characters: what fits a line of a terminal or two. The API server cuts warnings at 256
-/// once those of a request exceed [`WARNINGS_BYTES`] (k8s.io/apiserver, `pkg/endpoints/filters/warning.go`).
-pub(crate) const WARNING_CHARS: usize = 120;
+/// The longest warning, in characters. Rules that warn say it in 120, which fits a line of a terminal or two; what would be
+/// a refusal if it were not overridden or there before is worded as one, with what to do at its end. The API server cuts
+/// warnings at 256 once those of a request exceed [`WARNINGS_BYTES`] (k8s.io/apiserver,
+/// `pkg/endpoints/filters/warning.go`).
+pub(crate) const WARNING_CHARS: usize = 256;
 
 /// All warnings of one review together, in bytes. The API server counts characters, and drops what is beyond as many.
 pub(crate) const WARNINGS_BYTES: usize = 4096;
@@ -43,6 +46,19 @@ pub(crate) const ANSWER_BYTES: usize = 16 * MIB;
 
 /// Bytes of all answers to live reads being held at one time.
 pub(crate) const ANSWERS_BYTES: usize = 32 * MIB;
+
+/// Objects of a list that are sent at one time.
+pub(crate) const PAGE_OBJECTS: usize = 500;
+
+/// The most objects of a kind that are kept, at 100 to 250 bytes each. Of more none is, and each review reads live.
+pub(crate) const KEPT_OBJECTS: usize = 50_000;
+
+/// Bytes of what is kept of a kind beyond that: specs of control planes, inventories of pools. Of objects beyond it the
+/// name alone is kept, and the rest is read live.
+pub(crate) const KEPT_BYTES: usize = 4 * MIB;
+
+/// The most objects of a list that is read live: what fits the second that a review has.
+pub(crate) const LISTED_OBJECTS: usize = 5000;
 
 const MIB: usize = 1024 * 1024;
 

@@ -53,6 +53,11 @@ struct OfRead {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfCache {
+    kind: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfConfiguration {
     result: &'static str,
 }
@@ -74,6 +79,9 @@ pub(crate) struct Metrics {
     decisions: Family<OfDecision, Counter>,
     rules: Family<OfRule, Counter>,
     live_reads: Family<OfRead, Counter>,
+    caches_synced: Family<OfCache, Gauge>,
+    cached_objects: Family<OfCache, Gauge>,
+    watch_restarts: Family<OfCache, Counter>,
     pub(crate) connections: Connections,
     pub(crate) certificate_reads: Counter,
     pub(crate) certificate_errors: Counter,
@@ -92,6 +100,9 @@ impl Metrics {
             decisions: Family::default(),
             rules: Family::default(),
             live_reads: Family::default(),
+            caches_synced: Family::default(),
+            cached_objects: Family::default(),
+            watch_restarts: Family::default(),
             connections: Connections::default(),
             certificate_reads: Counter::default(),
             certificate_errors: Counter::default(),
@@ -162,6 +173,21 @@ impl Metrics {
             "kcp_webhook_live_reads",
             "Objects read from the API server, by result",
             self.live_reads.clone(),
+        );
+        registry.register(
+            "kcp_webhook_cache_synced",
+            "1 when a kind is watched or is known not to be served, 0 while it is read live",
+            self.caches_synced.clone(),
+        );
+        registry.register(
+            "kcp_webhook_cache_objects",
+            "Objects that are kept",
+            self.cached_objects.clone(),
+        );
+        registry.register(
+            "kcp_webhook_cache_watch_restarts",
+            "Lists and watches begun anew, for they failed or the kind was not served",
+            self.watch_restarts.clone(),
         );
         registry.register(
             "kcp_webhook_connections",
@@ -237,6 +263,20 @@ impl Metrics {
     /// Counts a live read.
     pub(crate) fn live_read(&self, result: &'static str) {
         self.live_reads.get_or_create(&OfRead { result }).inc();
+    }
+
+    /// Takes down how far a cache is. Series of caches are there with API access alone.
+    pub(crate) fn cached(&self, kind: &'static str, synced: bool, objects: usize) {
+        let of = OfCache { kind };
+        self.caches_synced.get_or_create(&of).set(synced.into());
+        let objects = i64::try_from(objects).unwrap_or(i64::MAX);
+        self.cached_objects.get_or_create(&of).set(objects);
+        drop(self.watch_restarts.get_or_create(&of));
+    }
+
+    /// Counts a watch that was begun anew.
+    pub(crate) fn watch_restarted(&self, kind: &'static str) {
+        self.watch_restarts.get_or_create(&OfCache { kind }).inc();
     }
 
     /// Everything, in the `OpenMetrics` text format.

@@ -215,7 +215,9 @@ fn warnings(decision: &Decision) -> Vec<String> {
         })
         .collect();
     if left_out > 0 {
-        warnings.push(format!("{left_out} more warnings: kubectl kcp lint shows them"));
+        warnings.push(format!(
+            "{left_out} more warnings: kubectl kcp lint -f FILE shows them"
+        ));
     }
     warnings
 }

@@ -17,7 +17,7 @@ use tracing::{error, info, warn};
 use crate::{
     admission::Admission,
     arguments::ServeArguments,
-    cluster::{AccessError, Cluster},
+    cluster::{self, AccessError, Cluster},
     configuration::{ConfigurationFileError, CurrentConfiguration},
     health::Health,
     limits::Limits,
@@ -160,6 +160,7 @@ impl Server {
         tasks.spawn("reload of the configuration", async move {
             current.keep_up().await;
         });
+        cluster::keep_up(&cluster, &mut tasks);
         Ok(Self {
             secure,
             health,
@@ -267,7 +268,7 @@ impl Parts {
             transport: Transport::Plain,
             handler: Health {
                 metrics: self.metrics.clone(),
-                has_api_access: self.cluster.has_access(),
+                cluster: self.cluster.clone(),
                 phase,
             },
             limits: Limits {

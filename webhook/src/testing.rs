@@ -3,7 +3,7 @@
 use std::{fmt::Write, sync::Arc};
 
 use http_body_util::{BodyExt, Full};
-use hyper::{Request, Response, StatusCode, body::Bytes, header};
+use hyper::{Request, Response, StatusCode, Uri, body::Bytes, header};
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -51,10 +51,19 @@ where
     F: Fn(String) -> O + Clone + Send + 'static,
     O: Future<Output = (u16, Value)> + Send,
 {
+    api_server_asked(move |uri| answer(uri.path().to_owned()))
+}
+
+/// The same from path and query.
+pub(crate) fn api_server_asked<F, O>(answer: F) -> Client
+where
+    F: Fn(Uri) -> O + Clone + Send + 'static,
+    O: Future<Output = (u16, Value)> + Send,
+{
     let service = tower::service_fn(move |request: Request<Body>| {
         let answer = answer.clone();
         async move {
-            let (code, body) = answer(request.uri().path().to_owned()).await;
+            let (code, body) = answer(request.uri().clone()).await;
             Response::builder()
                 .status(code)
                 .body(Full::new(Bytes::from(body.to_string())))

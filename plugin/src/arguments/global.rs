@@ -100,7 +100,7 @@ pub struct Global {
         value_name = "WHEN",
         value_enum,
         default_value_t,
-        help_heading = "Options"
+        help_heading = "Output"
     )]
     pub color: ColorWhen,
 }

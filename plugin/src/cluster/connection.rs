@@ -39,9 +39,9 @@ pub struct Connection {
     pub namespace: String,
     /// The API server's URL, for messages.
     pub server: String,
-    timeout: Option<Duration>,
-    verbosity: u8,
-    terminal: Terminal,
+    pub(super) timeout: Option<Duration>,
+    pub(super) verbosity: u8,
+    pub(super) terminal: Terminal,
 }
 
 impl Connection {

@@ -2,6 +2,8 @@
 
 mod action;
 mod api_error;
+#[cfg(test)]
+pub(crate) mod canned;
 mod connection;
 mod discovery;
 mod error;

@@ -9,8 +9,7 @@ use serde::{
 use serde_json::{Map, Number, Value};
 use serde_saphyr::{DuplicateKeyPolicy, Options, Spanned, UserMessageFormatter};
 
-/// The most that a file may hold. A thousand large manifests are less.
-pub(super) const MAX_BYTES: u64 = 16 << 20;
+use crate::file::MAX_BYTES;
 
 /// How deep a manifest may nest. Our JSON decoder stops at 128.
 const MAX_DEPTH: usize = 100;

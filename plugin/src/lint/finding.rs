@@ -25,6 +25,9 @@ pub(super) struct Finding {
     pub(super) action: Action,
     /// What is wrong and what to do about it.
     pub(super) message: String,
+    /// Whether it kept the change to the object from being judged.
+    #[serde(skip)]
+    pub(super) leaves_open: bool,
 }
 
 /// What an object is called.
@@ -82,6 +85,11 @@ impl OwnRule {
         }
     }
 
+    /// Whether it keeps the change to the object from being judged. The object by itself is.
+    const fn leaves_open(self) -> bool {
+        matches!(self, Self::OldUndecodable | Self::OldVersionOther)
+    }
+
     /// An object of a version without a server may be meant for a converter, so that is no denial.
     pub(super) const fn action(self) -> Action {
         match self {
@@ -106,6 +114,8 @@ pub(super) struct Fault {
     pub(super) action: Action,
     /// With the rule's id at its end.
     pub(super) message: String,
+    /// Whether it kept the change to the object from being judged.
+    pub(super) leaves_open: bool,
 }
 
 impl Fault {
@@ -118,6 +128,7 @@ impl Fault {
             admission: None,
             action: rule.action(),
             message: format!("{message} ({id})"),
+            leaves_open: rule.leaves_open(),
         }
     }
 }
@@ -131,6 +142,7 @@ impl From<kcp_rules::Finding> for Fault {
             action: finding.action,
             field: finding.fault.field,
             message,
+            leaves_open: false,
         }
     }
 }
@@ -143,6 +155,7 @@ impl From<Repair> for Fault {
             admission: None,
             action: Action::Warn,
             message: repair.message,
+            leaves_open: false,
         }
     }
 }

@@ -17,6 +17,7 @@ use super::{
     source::{self, SourceError},
     subject::{Role, Subject},
 };
+use crate::file;
 
 /// Objects, and what could not be read.
 #[derive(Debug)]
@@ -74,7 +75,7 @@ impl Given {
     }
 
     fn content(&mut self, file: &Path) -> Option<Vec<u8>> {
-        let content = source::read(file);
+        let content = file::read(file).map_err(SourceError::from);
         content.map_err(|error| self.report.unread(unread(&error))).ok()
     }
 
@@ -181,7 +182,7 @@ fn unread(error: &SourceError) -> Unread {
 
 /// Whether two lists of files both name stdin, which can be read once.
 pub(super) fn share_stdin(files: &[PathBuf], others: &[PathBuf]) -> bool {
-    let has_stdin = |files: &[PathBuf]| files.iter().any(|file| file == Path::new(source::STDIN));
+    let has_stdin = |files: &[PathBuf]| files.iter().any(|named| named == Path::new(file::STDIN));
     has_stdin(files) && has_stdin(others)
 }
 

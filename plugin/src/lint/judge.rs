@@ -12,6 +12,7 @@ use kcp_rules::{
     },
     defaulting::{Defaulted, apply, default_control_plane, default_customization},
     judge as judge_change, overrides,
+    topics::rollout,
     view::View,
 };
 use serde::Deserialize;
@@ -41,9 +42,6 @@ enum Past<'p> {
     Object(&'p str),
     Unknown,
 }
-
-/// Warns of what a write would set off now: of an object that is there, it has been set off.
-pub(super) const ABOUT_THE_MOMENT: &str = "rollout-after-past";
 
 /// What objects are judged by.
 #[derive(Debug)]
@@ -220,9 +218,9 @@ impl Court<'_> {
 }
 
 /// Whether a rule speaks of an object that is there as it does of one that is written: what cannot be changed any more
-/// is no use to know.
+/// is no use to know, and what a write would set off now has been set off.
 fn stands(rule: &Rule) -> bool {
-    rule.operations.contains(&Operation::Update) && rule.id != ABOUT_THE_MOMENT
+    rule.operations.contains(&Operation::Update) && rule.id != rollout::AFTER_PAST
 }
 
 /// What the mutating webhook makes of a write. What it cannot read it lets through.

@@ -27,14 +27,14 @@ mod update;
 
 use std::thread;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, anyhow, ensure};
 use jiff::Timestamp;
 use kcp_rules::Configuration;
 use tokio::sync::oneshot;
 
 pub use arguments::LintArguments;
 
-use crate::{session::Session, verdict::Verdict};
+use crate::{configuration, session::Session, verdict::Verdict};
 use arguments::LintOutput;
 use given::Given;
 use report::{Place, Report};
@@ -50,7 +50,7 @@ const NAMESPACE: &str = "default";
 pub async fn run(arguments: LintArguments, session: &Session) -> anyhow::Result<Verdict> {
     let configuration = arguments.configuration.as_deref();
     let configuration = configuration
-        .map(source::configuration)
+        .map(configuration::read)
         .transpose()?
         .unwrap_or_default();
     let output = arguments.output;
@@ -83,6 +83,10 @@ pub async fn run(arguments: LintArguments, session: &Session) -> anyhow::Result<
         session
             .terminal
             .error(&anyhow::Error::msg(unread.sentence()), None);
+    }
+    if report.is_empty() {
+        let error = anyhow!("no object to judge in {}", report.files());
+        session.terminal.error(&error, None);
     }
     session.terminal.print(&match output {
         LintOutput::Text => report.text(),

@@ -147,6 +147,7 @@ impl Object {
             rule: fault.rule,
             action: fault.action,
             message: fault.message,
+            leaves_open: fault.leaves_open,
         });
         placed.collect()
     }

@@ -127,9 +127,20 @@ impl Report {
         &self.errors
     }
 
-    /// A warning is no denial; what was not read may hold one.
+    /// Whether no file had an object: a command before ours may have failed. A cluster without any is no mistake.
+    pub(super) fn is_empty(&self) -> bool {
+        self.place == Place::Files && self.objects == 0 && self.errors.is_empty()
+    }
+
+    /// How many files were read.
+    pub(super) fn files(&self) -> String {
+        count(self.files, "file")
+    }
+
+    /// A warning is no denial; what was not read, or not compared, may hold one.
     pub(super) fn verdict(&self) -> Verdict {
-        if !self.errors.is_empty() {
+        let left_open = self.findings.iter().any(|finding| finding.leaves_open);
+        if !self.errors.is_empty() || left_open || self.is_empty() {
             Verdict::Undecided
         } else if self.count(Action::Deny) > 0 {
             Verdict::Negative
@@ -217,7 +228,7 @@ impl Report {
     fn summary(&self) -> String {
         let place = match self.place {
             Place::Cluster => "the cluster".to_owned(),
-            Place::Files => count(self.files, "file"),
+            Place::Files => self.files(),
         };
         let read = format!("{} in {place}", count(self.objects, "object"));
         let skipped: usize = self.skipped.values().sum();
@@ -242,6 +253,10 @@ impl Report {
                 "; {denials}, {}",
                 count(self.count(Action::Warn), "warning")
             );
+        }
+        let left_open = self.findings.iter().filter(|finding| finding.leaves_open).count();
+        if left_open > 0 {
+            let _ = write!(text, "; {} not judged", count(left_open, "change"));
         }
         if !self.not_served.is_empty() {
             let _ = write!(text, "; not served: {}", self.not_served.join(", "));

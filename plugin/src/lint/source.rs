@@ -1,18 +1,11 @@
 //! The files to read.
 
 use std::{
-    fs::{self, File},
-    io::{self, Read},
+    fs,
     path::{Path, PathBuf},
 };
 
-use kcp_rules::{Configuration, topics};
-use serde_saphyr::UserMessageFormatter;
-
-use super::document::MAX_BYTES;
-
-/// What `-f -` is called in findings.
-pub(super) const STDIN: &str = "-";
+use crate::file::{FileError, STDIN};
 
 /// Files that a folder is searched for: kubectl's extensions.
 const EXTENSIONS: [&str; 3] = ["json", "yaml", "yml"];
@@ -20,20 +13,9 @@ const EXTENSIONS: [&str; 3] = ["json", "yaml", "yml"];
 /// A file or folder that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SourceError {
-    /// By the system's word.
-    #[error("cannot read {path}: {cause}")]
-    Io {
-        /// As it was named.
-        path: String,
-        /// Why.
-        cause: io::Error,
-    },
-    /// A file that no manifest is.
-    #[error("cannot read {path}: more than {} MiB", MAX_BYTES >> 20)]
-    TooLarge {
-        /// As it was named.
-        path: String,
-    },
+    /// Not to be read.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// A folder with nothing to read.
     #[error("no .json, .yaml or .yml file in {path}")]
     Empty {
@@ -46,7 +28,8 @@ impl SourceError {
     /// The file or folder.
     pub(super) fn path(&self) -> &str {
         match self {
-            Self::Io { path, .. } | Self::TooLarge { path } | Self::Empty { path } => path,
+            Self::File(error) => error.path(),
+            Self::Empty { path } => path,
         }
     }
 }
@@ -68,7 +51,7 @@ pub(super) fn files(named: &Path, recursive: bool) -> Result<Vec<PathBuf>, Sourc
 }
 
 fn search(folder: &Path, recursive: bool, found: &mut Vec<PathBuf>) -> Result<(), SourceError> {
-    let io = |cause| SourceError::Io {
+    let io = |cause| FileError::Io {
         path: folder.display().to_string(),
         cause,
     };
@@ -80,67 +63,23 @@ fn search(folder: &Path, recursive: bool, found: &mut Vec<PathBuf>) -> Result<()
             if recursive {
                 search(&path, recursive, found)?;
             }
-        } else if path
-            .extension()
-            .is_some_and(|extension| EXTENSIONS.iter().any(|known| extension == *known))
-        {
+        } else if is_manifest(&path) && !path.is_dir() {
             found.push(path);
         }
     }
     Ok(())
 }
 
-/// A file's content.
-pub(super) fn read(file: &Path) -> Result<Vec<u8>, SourceError> {
-    let path = || file.display().to_string();
-    let content = if file == Path::new(STDIN) {
-        content(io::stdin().lock())
-    } else {
-        File::open(file).and_then(content)
-    };
-    let content = content.map_err(|cause| SourceError::Io { path: path(), cause })?;
-    content.ok_or_else(|| SourceError::TooLarge { path: path() })
-}
-
-/// None when there is too much of it.
-fn content(reader: impl Read) -> io::Result<Option<Vec<u8>>> {
-    let mut content = Vec::new();
-    let read = reader.take(MAX_BYTES + 1).read_to_end(&mut content)?;
-    Ok((read as u64 <= MAX_BYTES).then_some(content))
-}
-
-/// Reads an `AdmissionConfiguration`.
-pub(super) fn configuration(file: &Path) -> Result<Configuration, ConfigurationFileError> {
-    let fault = |message: String| ConfigurationFileError {
-        path: file.display().to_string(),
-        message,
-    };
-    let content = read(file).map_err(|error| fault(error.to_string()))?;
-    let configuration: Configuration = serde_saphyr::from_slice(&content).map_err(|error| {
-        fault(
-            error
-                .without_snippet()
-                .render_with_formatter(&UserMessageFormatter),
-        )
-    })?;
-    configuration
-        .checked(topics::is_rule)
-        .map_err(|error| fault(error.to_string()))
-}
-
-/// A configuration file that cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot use the configuration {path}: {message}")]
-pub(super) struct ConfigurationFileError {
-    path: String,
-    message: String,
+fn is_manifest(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|extension| EXTENSIONS.iter().any(|known| extension == *known))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, io, path::Path};
+    use std::{fs, path::Path};
 
-    use super::{MAX_BYTES, SourceError, content, files, read};
+    use super::{SourceError, files};
 
     #[test]
     fn a_folder_is_its_manifests_in_order() {
@@ -166,24 +105,27 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_file_is_named() {
-        let named = Path::new("no/such/file.yaml");
-        assert_eq!(files(named, false).unwrap(), [named]);
-        let error = read(named).unwrap_err().to_string();
-        assert!(
-            error.starts_with("cannot read no/such/file.yaml: No such file"),
-            "{error}"
-        );
+    #[cfg(unix)]
+    fn a_link_to_a_folder_is_no_manifest() {
+        use std::os::unix::fs::symlink;
+
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        fs::create_dir(root.join("deep")).unwrap();
+        fs::write(root.join("a.yaml"), "").unwrap();
+        symlink("deep", root.join("folder.yaml")).unwrap();
+        symlink("a.yaml", root.join("linked.yaml")).unwrap();
+        symlink("nowhere", root.join("lost.yaml")).unwrap();
+        // One that leads nowhere is left to say so when it is read.
+        let expected = ["a.yaml", "linked.yaml", "lost.yaml"].map(|name| root.join(name));
+        for recursive in [false, true] {
+            assert_eq!(files(root, recursive).unwrap(), expected);
+        }
     }
 
     #[test]
-    fn a_file_has_a_limit() {
-        assert_eq!(
-            content(io::repeat(b' ').take(MAX_BYTES)).unwrap().unwrap().len() as u64,
-            MAX_BYTES
-        );
-        assert!(content(io::repeat(b' ')).unwrap().is_none());
+    fn an_absent_file_is_left_to_be_read() {
+        let named = Path::new("no/such/file.yaml");
+        assert_eq!(files(named, false).unwrap(), [named]);
     }
-
-    use std::io::Read as _;
 }

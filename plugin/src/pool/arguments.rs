@@ -23,7 +23,8 @@ pub enum PoolCommand {
     Lease(LeaseArguments),
     /// Give back what a cluster has leased
     ///
-    /// Exits with 0 when it has nothing. What others have is not touched.
+    /// Exits with 0 when it has nothing, and with 1 while its cluster deployment needs what it was made with. What
+    /// others have is not touched.
     Release(ReleaseArguments),
 }
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::entry_state::{EntryState, Name, PoolName, none_free};
-use crate::document::API_VERSION;
+use crate::{cluster::Error, document::API_VERSION};
 
 /// The result of `pool lease`, as `-o json` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -28,9 +28,12 @@ pub(super) struct PoolLease {
     /// How things stand with each entry, when none is free.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     entries: Vec<EntryState>,
+    /// What was not looked at, a sentence each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
 }
 
-/// Why there is no lease.
+/// Why there is no lease, or why one is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Reason {
@@ -38,7 +41,7 @@ pub(super) enum Reason {
     Exhausted,
     /// The pool has no inventory.
     NoSuchEntry,
-    /// A lease would not last, or would not be the one that the cluster needs.
+    /// A lease would not last, or would not be the one that the cluster needs; or a cluster still needs it.
     Blocked,
 }
 
@@ -62,6 +65,15 @@ pub(super) struct PoolRelease {
     cluster_deployment: Name,
     /// What was given back; empty when nothing was held.
     customizations: Vec<Name>,
+    /// Why something was kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<Reason>,
+    /// The reason in a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    /// What was not looked at, a sentence each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
 }
 
 impl PoolLease {
@@ -105,7 +117,22 @@ impl PoolLease {
             reason: None,
             message: None,
             entries: Vec::new(),
+            warnings: Vec::new(),
         }
+    }
+
+    /// The same, leased without knowing of the clusters that were made before: with why they could not be read.
+    pub(super) fn without_deployments(mut self, why: &Error) -> Self {
+        if let Some(Name { name }) = &self.customization {
+            let question = format!("whether a cluster already uses {name}");
+            self.warnings.push(not_looked_at(&question, why));
+        }
+        self
+    }
+
+    /// What was not looked at.
+    pub(super) fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// `RESOURCE/NAME` of the leased customization.
@@ -136,7 +163,7 @@ impl PoolLease {
 
     /// One line on why there is none.
     pub(super) fn refusal(&self) -> Option<String> {
-        Some(format!("{}: {}", self.reason?.as_str(), self.message.as_ref()?))
+        refusal(self.reason, self.message.as_deref())
     }
 }
 
@@ -148,7 +175,43 @@ impl PoolRelease {
             pool,
             cluster_deployment: cluster_deployment.into(),
             customizations: released.iter().map(|name| name.as_str().into()).collect(),
+            reason: None,
+            message: None,
+            warnings: Vec::new(),
         }
+    }
+
+    /// The same, with others that were kept because the holder's cluster needs them: a sentence on each.
+    pub(super) fn blocked(self, why: &[String]) -> Self {
+        Self {
+            reason: Some(Reason::Blocked),
+            message: Some(why.join("; ")),
+            ..self
+        }
+    }
+
+    /// The same, released without knowing of the holder's cluster: with why it could not be read.
+    pub(super) fn without_deployment(mut self, why: &Error) -> Self {
+        if !self.customizations.is_empty() {
+            let names: Vec<_> = self
+                .customizations
+                .iter()
+                .map(|name| name.name.as_str())
+                .collect();
+            let question = format!("whether the cluster still uses {}", names.join(", "));
+            self.warnings.push(not_looked_at(&question, why));
+        }
+        self
+    }
+
+    /// What was not looked at.
+    pub(super) fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// One line on why something was kept.
+    pub(super) fn refusal(&self) -> Option<String> {
+        refusal(self.reason, self.message.as_deref())
     }
 
     /// `RESOURCE/NAME` of each, a line each.
@@ -158,7 +221,7 @@ impl PoolRelease {
             .fold(String::new(), |text, name| text + &resource_name(name) + "\n")
     }
 
-    /// A line for each entry, or one that there was none.
+    /// A line for each entry that was given back, or one that nothing was held.
     pub(super) fn sentences(&self) -> String {
         let Self {
             pool,
@@ -166,7 +229,7 @@ impl PoolRelease {
             customizations,
             ..
         } = self;
-        if customizations.is_empty() {
+        if customizations.is_empty() && self.reason.is_none() {
             let (deployment, namespace, pool) = (&cluster_deployment.name, &pool.namespace, &pool.name);
             return format!("{deployment} holds nothing from pool {namespace}/{pool}\n");
         }
@@ -174,6 +237,15 @@ impl PoolRelease {
             text + &resource_name(name) + " released\n"
         })
     }
+}
+
+fn refusal(reason: Option<Reason>, message: Option<&str>) -> Option<String> {
+    Some(format!("{}: {}", reason?.as_str(), message?))
+}
+
+fn not_looked_at(question: &str, why: &Error) -> String {
+    let hint = why.hint().map_or(String::new(), |hint| format!("; {hint}"));
+    format!("{why}: {question} was not looked at{hint}")
 }
 
 fn resource_name(Name { name }: &Name) -> String {

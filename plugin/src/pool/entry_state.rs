@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::model::Standing;
 
@@ -10,11 +10,17 @@ use super::model::Standing;
 const NAMED: usize = 10;
 
 /// How things stand with one entry of the inventory.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EntryState {
     name: String,
-    /// `free`, `held`, `referenced`, `deleting` or `missing`.
+    standing: Standing,
+}
+
+/// An [`EntryState`] in JSON.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct EntryDocument<'e> {
+    name: &'e str,
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     cluster_deployment: Option<Name>,
@@ -44,70 +50,108 @@ impl From<&str> for Name {
     }
 }
 
-impl EntryState {
-    pub(super) fn new(name: String, standing: Standing) -> Self {
-        let (state, cluster_deployment, pool) = match standing {
-            Standing::Ours | Standing::OursUnmarked | Standing::Free => ("free", None, None),
-            Standing::Held {
+impl Serialize for EntryState {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { name, standing } = self;
+        let (cluster_deployment, pool) = standing.user();
+        EntryDocument {
+            name,
+            state: standing.state(),
+            cluster_deployment: cluster_deployment.map(Name::from),
+            pool: pool.map(Name::from),
+        }
+        .serialize(serializer)
+    }
+}
+
+impl Standing {
+    /// In JSON.
+    const fn state(&self) -> &'static str {
+        match self {
+            Self::Ours | Self::OursUnmarked | Self::Free => "free",
+            Self::Held { .. } => "held",
+            Self::Referenced { .. } => "referenced",
+            Self::Deleting => "deleting",
+            Self::Missing => "missing",
+        }
+    }
+
+    /// After `which is`, of one entry.
+    const fn participle(&self) -> &'static str {
+        match self {
+            Self::Ours | Self::OursUnmarked | Self::Free => "free",
+            Self::Held { .. } => "held",
+            Self::Referenced { .. } => "used",
+            Self::Deleting => "being deleted",
+            Self::Missing => "missing",
+        }
+    }
+
+    /// The `ClusterDeployment` and the pool that have it.
+    fn user(&self) -> (Option<&str>, Option<&str>) {
+        match self {
+            Self::Held {
                 cluster_deployment,
                 pool,
-            } => ("held", cluster_deployment, pool),
-            Standing::Referenced { by } => ("referenced", Some(by.name), Some(by.pool)),
-            Standing::Deleting => ("deleting", None, None),
-            Standing::Missing => ("missing", None, None),
-        };
-        let name_of = |name: Option<String>| name.map(|name| Name { name });
-        Self {
-            name,
-            state,
-            cluster_deployment: name_of(cluster_deployment),
-            pool: name_of(pool),
+            } => (cluster_deployment.as_deref(), pool.as_deref()),
+            Self::Referenced { by } => (Some(&by.name), Some(&by.pool)),
+            Self::Ours | Self::OursUnmarked | Self::Free | Self::Deleting | Self::Missing => (None, None),
         }
     }
 
-    /// `a, which is held by x`.
-    pub(super) fn described(&self, asked: &str) -> String {
-        let state = match self.state {
-            "held" => "held",
-            "referenced" => "used",
-            state => state,
-        };
-        let who = self.sentence(asked);
-        let who = who.strip_prefix(&self.name).unwrap_or_default();
-        format!("{}, which is {state}{who}", self.name)
-    }
-
-    /// `a by x`, with the pool where that is another than the one asked.
-    fn sentence(&self, asked: &str) -> String {
-        let mut text = self.name.clone();
+    /// ` by x`, with the pool where that is another than the one asked.
+    fn by(&self, asked: &str) -> String {
+        let (cluster_deployment, pool) = self.user();
+        let mut text = String::new();
         // Writing to a String cannot fail.
-        if let Some(deployment) = &self.cluster_deployment {
-            let _ = write!(text, " by {}", deployment.name);
+        if let Some(cluster_deployment) = cluster_deployment {
+            let _ = write!(text, " by {cluster_deployment}");
         }
-        if let Some(pool) = self.pool.as_ref().filter(|pool| pool.name != asked) {
-            let _ = write!(text, " of pool {}", pool.name);
+        if let Some(pool) = pool.filter(|pool| *pool != asked) {
+            let _ = write!(text, " of pool {pool}");
         }
         text
     }
 }
 
+impl EntryState {
+    pub(super) fn new(name: String, standing: Standing) -> Self {
+        Self { name, standing }
+    }
+
+    /// `a, which is held by x`.
+    pub(super) fn described(&self, asked: &str) -> String {
+        let Self { name, standing } = self;
+        format!("{name}, which is {}{}", standing.participle(), standing.by(asked))
+    }
+
+    /// `a by x`.
+    fn sentence(&self, asked: &str) -> String {
+        format!("{}{}", self.name, self.standing.by(asked))
+    }
+}
+
 /// `pool d/p has no free entry of 3: held: a by x, b by y; missing: c`.
 pub(super) fn none_free(pool: &PoolName, entries: &[EntryState]) -> String {
+    type Is = fn(&Standing) -> bool;
     let mut text = format!(
         "pool {}/{} has no free entry of {}: ",
         pool.namespace,
         pool.name,
         entries.len()
     );
-    let states = [
-        ("held", "held"),
-        ("referenced", "used by a cluster without a lease"),
-        ("deleting", "being deleted"),
-        ("missing", "missing"),
+    let groups: [(Is, &str); 4] = [
+        (|standing| matches!(standing, Standing::Held { .. }), "held"),
+        (
+            |standing| matches!(standing, Standing::Referenced { .. }),
+            "used by a cluster without a lease",
+        ),
+        (|standing| *standing == Standing::Deleting, "being deleted"),
+        (|standing| *standing == Standing::Missing, "missing"),
     ];
     let mut separator = "";
-    for (state, title) in states {
-        let such: Vec<_> = entries.iter().filter(|entry| entry.state == state).collect();
+    for (is, title) in groups {
+        let such: Vec<_> = entries.iter().filter(|entry| is(&entry.standing)).collect();
         if such.is_empty() {
             continue;
         }
@@ -124,4 +168,38 @@ pub(super) fn none_free(pool: &PoolName, entries: &[EntryState]) -> String {
         separator = "; ";
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EntryState, Standing};
+    use crate::pool::model::Deployment;
+
+    #[test]
+    fn one_entry_in_a_sentence() {
+        let held = |cluster_deployment: Option<&str>, pool: Option<&str>| Standing::Held {
+            cluster_deployment: cluster_deployment.map(str::to_owned),
+            pool: pool.map(str::to_owned),
+        };
+        let by = Deployment {
+            name: "x".to_owned(),
+            pool: "other".to_owned(),
+        };
+        for (standing, expected) in [
+            (held(Some("x"), Some("pool")), "a, which is held by x"),
+            (
+                held(Some("x"), Some("other")),
+                "a, which is held by x of pool other",
+            ),
+            (held(None, None), "a, which is held"),
+            (Standing::Referenced { by }, "a, which is used by x of pool other"),
+            (Standing::Deleting, "a, which is being deleted"),
+            (Standing::Missing, "a, which is missing"),
+        ] {
+            assert_eq!(
+                EntryState::new("a".to_owned(), standing).described("pool"),
+                expected
+            );
+        }
+    }
 }

@@ -1,12 +1,14 @@
 //! `kubectl kcp pool`: leases on the customizations of a cluster pool.
 //!
 //! - [`store`]: the pool and its customizations on the API server
+//! - [`deployments`]: the clusters that were made for its pools
 //! - [`entry`]: one customization, and the patches that take and give it back
 //! - [`model`]: what is free, and the order of choice
 //! - [`lease`], [`release`]: the writes
 //! - [`document`], [`entry_state`]: how the result is told
 
 mod arguments;
+mod deployments;
 mod document;
 mod entry;
 mod entry_state;
@@ -21,11 +23,13 @@ pub use arguments::PoolArguments;
 
 use crate::{cluster::Error, document::text, session::Session, verdict::Verdict};
 use arguments::{LeaseArguments, LeaseName, LeaseOutput, PoolCommand, ReleaseArguments, ReleaseOutput};
+use deployments::Deployments;
 use document::{PoolLease, PoolRelease, Reason};
 use entry::Holder;
 use entry_state::{EntryState, PoolName};
 use lease::Outcome;
-use store::{Deployments, Pool, Store};
+use release::Needs;
+use store::{Pool, Store};
 
 /// Runs `pool`.
 ///
@@ -52,6 +56,9 @@ async fn run_lease(arguments: LeaseArguments, session: &Session) -> anyhow::Resu
         connection.namespace
     ));
     let result = take(&store, &connection.namespace, pool, cluster_deployment).await?;
+    for warning in result.warnings() {
+        session.terminal.warning(warning);
+    }
     match (arguments.output, result.sentence()) {
         (Some(LeaseOutput::Json), _) => {
             session.terminal.print(&text(&result)?)?;
@@ -80,7 +87,11 @@ async fn take(
     cluster_deployment: &str,
 ) -> anyhow::Result<PoolLease> {
     let pool = store.pool(pool_name).await?;
-    let deployments = store.deployments().await?;
+    let deployments = match store.deployments().await {
+        // Clusters are in namespaces of their own, and a lessee may have rights in the pool's alone.
+        Err(error @ Error::Forbidden { .. }) => Err(error),
+        deployments => Ok(deployments?),
+    };
     let name = PoolName {
         namespace: namespace.to_owned(),
         name: pool_name.to_owned(),
@@ -89,35 +100,37 @@ async fn take(
         pool: pool_name,
         cluster_deployment,
     };
-    if let Some((reason, message)) = obstacle(store, &pool, deployments.as_ref(), holder).await? {
+    if let Some((reason, message)) = obstacle(store, &pool, deployments.as_ref().ok(), holder).await? {
         return Ok(PoolLease::refused(name, cluster_deployment, reason, message));
     }
-    let references = deployments.as_ref().map(Deployments::by_customization);
-    Ok(
-        match lease::lease(store, &pool.inventory(), references.as_ref(), holder).await? {
-            Outcome::Leased {
-                customization,
-                already,
-            } => PoolLease::leased(name, cluster_deployment, &customization, already),
-            Outcome::Exhausted(standings) => {
-                let entries = standings
-                    .into_iter()
-                    .map(|(name, standing)| EntryState::new(name, standing));
-                PoolLease::exhausted(name, cluster_deployment, entries.collect())
-            }
-            Outcome::Bound {
-                customization,
-                standing,
-            } => {
-                let state = EntryState::new(customization, standing);
-                let message = format!(
-                    "ClusterDeployment {cluster_deployment} was made with {}, and gets no other",
-                    state.described(pool_name)
-                );
-                PoolLease::refused(name, cluster_deployment, Reason::Blocked, message)
-            }
-        },
-    )
+    let references = deployments.as_ref().ok().map(Deployments::by_customization);
+    let lease = match lease::lease(store, &pool.inventory(), references.as_ref(), holder).await? {
+        Outcome::Leased {
+            customization,
+            already,
+        } => PoolLease::leased(name, cluster_deployment, &customization, already),
+        Outcome::Exhausted(standings) => {
+            let entries = standings
+                .into_iter()
+                .map(|(name, standing)| EntryState::new(name, standing));
+            PoolLease::exhausted(name, cluster_deployment, entries.collect())
+        }
+        Outcome::Bound {
+            customization,
+            standing,
+        } => {
+            let state = EntryState::new(customization, standing);
+            let message = format!(
+                "ClusterDeployment {cluster_deployment} was made with {}, and gets no other",
+                state.described(pool_name)
+            );
+            PoolLease::refused(name, cluster_deployment, Reason::Blocked, message)
+        }
+    };
+    Ok(match deployments {
+        Ok(_) => lease,
+        Err(why) => lease.without_deployments(&why),
+    })
 }
 
 /// What keeps a lease from being taken at all.
@@ -141,7 +154,10 @@ async fn obstacle(
     if pool.is_run_by_hive() {
         let is_made_for_it = match deployments {
             Some(deployments) => deployments.contains(cluster_deployment, name),
-            None => store.has_deployment(cluster_deployment, name).await?,
+            None => store
+                .deployment(cluster_deployment)
+                .await?
+                .contains(cluster_deployment, name),
         };
         if !is_made_for_it {
             let message = format!(
@@ -162,27 +178,71 @@ async fn run_release(arguments: ReleaseArguments, session: &Session) -> anyhow::
     } = &arguments.lease;
     let connection = session.connect().await?;
     let store = Store::new(&connection, field_manager);
-    let released = release::release(
-        &store,
-        Holder {
-            pool,
-            cluster_deployment,
-        },
-    )
-    .await?;
-    if released.is_empty() {
-        // A lease outlives its pool, and can still be given back; a name that was mistyped must not look like that.
-        store.pool(pool).await?;
+    let result = give_back(&store, &connection.namespace, pool, cluster_deployment).await?;
+    for warning in result.warnings() {
+        session.terminal.warning(warning);
     }
-    let name = PoolName {
-        namespace: connection.namespace.clone(),
-        name: pool.clone(),
-    };
-    let result = PoolRelease::new(name, cluster_deployment, &released);
     session.terminal.print(&match arguments.output {
         Some(ReleaseOutput::Json) => text(&result)?,
         Some(ReleaseOutput::Name) => result.resource_names(),
         None => result.sentences(),
     })?;
-    Ok(Verdict::Met)
+    match result.refusal() {
+        Some(refusal) => {
+            session.terminal.note(&refusal);
+            Ok(Verdict::Negative)
+        }
+        None => Ok(Verdict::Met),
+    }
 }
+
+async fn give_back(
+    store: &Store<'_>,
+    namespace: &str,
+    pool: &str,
+    cluster_deployment: &str,
+) -> anyhow::Result<PoolRelease> {
+    let holder = Holder {
+        pool,
+        cluster_deployment,
+    };
+    let mut deployments = store.deployments().await;
+    if let Err(Error::Forbidden { .. }) = deployments {
+        deployments = store.deployment(cluster_deployment).await;
+    }
+    let (needs, unseen) = match deployments {
+        Err(error @ Error::Forbidden { .. }) => (Needs::new(), Some(error)),
+        deployments => (deployments?.needs(holder), None),
+    };
+    let release::Outcome { released, needed } = release::release(store, &needs, holder).await?;
+    if released.is_empty() && needed.is_empty() {
+        // A lease outlives its pool, and can still be given back; a name that was mistyped must not look like that.
+        store.pool(pool).await?;
+    }
+    let name = PoolName {
+        namespace: namespace.to_owned(),
+        name: pool.to_owned(),
+    };
+    let mut result = PoolRelease::new(name, cluster_deployment, &released);
+    if let Some(why) = unseen {
+        result = result.without_deployment(&why);
+    }
+    let why: Vec<_> = needed
+        .iter()
+        .filter_map(|customization| {
+            Some(
+                needs
+                    .get(customization)?
+                    .refusal(cluster_deployment, customization),
+            )
+        })
+        .collect();
+    Ok(if why.is_empty() {
+        result
+    } else {
+        result.blocked(&why)
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -37,7 +37,7 @@ pub(super) struct Deployment {
 }
 
 impl Deployment {
-    fn is(&self, holder: Holder<'_>) -> bool {
+    pub(super) fn is(&self, holder: Holder<'_>) -> bool {
         self.name == holder.cluster_deployment && self.pool == holder.pool
     }
 }

@@ -1,6 +1,6 @@
 //! Giving back what a holder has.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use super::{entry::Holder, store::Customizations};
 use crate::cluster::{Error, Written};
@@ -11,22 +11,61 @@ const MAX_ROUNDS: usize = 8;
 /// Before the entries are read anew after a write without an answer.
 const REST: Duration = Duration::from_millis(200);
 
-/// Gives back every entry that the holder has, whether the pool still names it or not, and returns their names.
+/// The clusters that were made with customizations and still need them, by customization.
+pub(super) type Needs = BTreeMap<String, Cluster>;
+
+/// A holder's `ClusterDeployment`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Cluster {
+    /// It has the holder's name.
+    pub(super) namespace: String,
+    /// Hive takes it down, and gives its customization back then.
+    pub(super) is_deprovisioning: bool,
+}
+
+impl Cluster {
+    /// Why the customization is kept, and what to do.
+    pub(super) fn refusal(&self, name: &str, customization: &str) -> String {
+        let namespace = &self.namespace;
+        if self.is_deprovisioning {
+            format!(
+                "ClusterDeployment {name} was made with {customization} and is being taken down; Hive gives it back \
+                 when that is done: kubectl wait --for=delete --timeout=1h \
+                 clusterdeployments.hive.openshift.io/{name} -n {namespace}"
+            )
+        } else {
+            format!(
+                "ClusterDeployment {name} was made with {customization} and is there; delete it first: \
+                 kubectl delete clusterdeployments.hive.openshift.io {name} -n {namespace}"
+            )
+        }
+    }
+}
+
+/// What came of it. Names, sorted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Outcome {
+    /// Given back.
+    pub(super) released: Vec<String>,
+    /// Kept: a cluster needs it.
+    pub(super) needed: Vec<String>,
+}
+
+/// Gives back every entry that the holder has and none of its clusters needs, whether the pool still names it or not.
 /// Another's are not touched.
 ///
 /// # Errors
 /// When the API server cannot be asked, or an entry changes faster than it can be written.
 pub(super) async fn release(
     customizations: &impl Customizations,
+    needs: &Needs,
     holder: Holder<'_>,
-) -> Result<Vec<String>, Error> {
+) -> Result<Outcome, Error> {
     let mut released = Vec::new();
     for _ in 0..MAX_ROUNDS {
         let entries = customizations.list().await?;
-        let held: Vec<_> = entries.iter().filter(|entry| entry.names(holder)).collect();
-        if held.is_empty() {
-            return Ok(released);
-        }
+        let held = entries.iter().filter(|entry| entry.names(holder));
+        let (needed, held): (Vec<_>, Vec<_>) = held.partition(|entry| needs.contains_key(entry.name()));
         let mut settled = true;
         for entry in held {
             let patch = entry.release(customizations.now());
@@ -45,7 +84,9 @@ pub(super) async fn release(
         released.sort();
         released.dedup();
         if settled {
-            return Ok(released);
+            let mut needed: Vec<_> = needed.iter().map(|entry| entry.name().to_owned()).collect();
+            needed.sort();
+            return Ok(Outcome { released, needed });
         }
     }
     Err(Error::Contended {

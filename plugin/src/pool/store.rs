@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kcp_rules::api::hive::{ClusterPoolReference, InventoryEntry};
+use kcp_rules::api::hive::InventoryEntry;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
+    deployments::{Deployments, WireDeployment},
     entry::Entry,
-    model::{Deployment, References},
 };
 use crate::cluster::{Connection, Error, Kind, Write, Written};
 
@@ -82,25 +82,6 @@ impl Pool {
     }
 }
 
-#[derive(Deserialize)]
-struct WireDeployment {
-    metadata: WireMetadata,
-    #[serde(default)]
-    spec: WireSpec,
-}
-
-#[derive(Deserialize)]
-struct WireMetadata {
-    name: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WireSpec {
-    #[serde(default)]
-    cluster_pool_ref: Option<ClusterPoolReference>,
-}
-
 /// The customizations of one namespace, as a lease reads and writes them.
 #[allow(async_fn_in_trait, reason = "used in this crate, on one thread")]
 pub(super) trait Customizations {
@@ -146,31 +127,29 @@ impl<'c> Store<'c> {
             .map_err(of_hive)
     }
 
-    /// The clusters that were made for pools of this namespace; none when we may not know.
-    pub(super) async fn deployments(&self) -> Result<Option<Deployments>, Error> {
+    /// The clusters that were made for pools of this namespace. Where there is no such kind, none were.
+    pub(super) async fn deployments(&self) -> Result<Deployments, Error> {
         match self
             .connection
             .list::<WireDeployment>(&CLUSTER_DEPLOYMENT.at("v1"), None, None)
             .await
         {
-            Ok(deployments) => Ok(Some(Deployments::of(&self.connection.namespace, deployments))),
-            Err(Error::Forbidden { .. } | Error::NotServed { .. }) => Ok(None),
+            Ok(deployments) => Ok(Deployments::of(&self.connection.namespace, deployments)),
+            Err(Error::NotServed { .. }) => Ok(Deployments::default()),
             Err(error) => Err(error),
         }
     }
 
-    /// Whether a cluster of this name is there and was made for the pool. By Hive's custom its namespace has its
-    /// name.
-    pub(super) async fn has_deployment(&self, name: &str, pool: &str) -> Result<bool, Error> {
+    /// The cluster of this name, if it is there and was made for a pool of this namespace. By Hive's custom its
+    /// namespace has its name.
+    pub(super) async fn deployment(&self, name: &str) -> Result<Deployments, Error> {
         match self
             .connection
             .get::<WireDeployment>(&CLUSTER_DEPLOYMENT.at("v1"), name, name)
             .await
         {
-            Ok(deployment) => {
-                Ok(Deployments::of(&self.connection.namespace, vec![deployment]).contains(name, pool))
-            }
-            Err(Error::NotFound { .. }) => Ok(false),
+            Ok(deployment) => Ok(Deployments::of(&self.connection.namespace, vec![deployment])),
+            Err(Error::NotFound { .. }) => Ok(Deployments::default()),
             Err(error) => Err(of_hive(error)),
         }
     }
@@ -224,53 +203,6 @@ fn of_hive(error: Error) -> Error {
             server,
         },
         other => other,
-    }
-}
-
-/// The clusters that were made for pools of one namespace.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Deployments {
-    all: Vec<(Deployment, Option<String>)>,
-}
-
-impl Deployments {
-    fn of(namespace: &str, deployments: Vec<WireDeployment>) -> Self {
-        let all = deployments.into_iter().filter_map(|deployment| {
-            let reference = deployment
-                .spec
-                .cluster_pool_ref
-                .filter(|reference| reference.namespace == namespace)?;
-            let customization = reference
-                .cluster_deployment_customization
-                .map(|reference| reference.name);
-            let deployment = Deployment {
-                name: deployment.metadata.name,
-                pool: reference.pool_name,
-            };
-            Some((deployment, customization.filter(|name| !name.is_empty())))
-        });
-        Self { all: all.collect() }
-    }
-
-    /// Whether there is a cluster of this name that was made for the pool.
-    pub(super) fn contains(&self, name: &str, pool: &str) -> bool {
-        self.all
-            .iter()
-            .any(|(deployment, _)| deployment.name == name && deployment.pool == pool)
-    }
-
-    /// By customization.
-    pub(super) fn by_customization(&self) -> References {
-        let mut references = References::new();
-        for (deployment, customization) in &self.all {
-            if let Some(customization) = customization {
-                references
-                    .entry(customization.clone())
-                    .or_default()
-                    .insert(deployment.clone());
-            }
-        }
-        references
     }
 }
 

@@ -1,6 +1,6 @@
 //! Arguments of `kubectl kcp rollout`.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand};
 
@@ -34,6 +34,10 @@ pub struct StartArguments {
     /// Change nothing: judge here (client), or also let the server judge (server)
     #[arg(long, value_name = "WHERE", value_enum)]
     pub dry_run: Option<DryRun>,
+
+    /// What follows from each rule: the server's own AdmissionConfiguration
+    #[arg(long, value_name = "FILE")]
+    pub configuration: Option<PathBuf>,
 
     /// Name under which the server records the change
     #[arg(long, value_name = "NAME", default_value = "kubectl-kcp")]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     control_plane::ControlPlane,
-    edit::Decision,
+    edit::{Decision, Refusal},
     judgement::{Surroundings, judge_update},
 };
 
@@ -29,9 +29,10 @@ pub fn decide(
         Shape::V1Beta2 => json!({"rollout": {"after": after.to_string()}}),
     };
     let judgement = judge_update(text, &patched(text, &spec)?, surroundings)?;
+    let by_rules = !judgement.denials.is_empty();
     why.extend(judgement.denials);
     if !why.is_empty() {
-        return Ok(Decision::Refused(why));
+        return Ok(Decision::Refused(Refusal { why, by_rules }));
     }
     Ok(Decision::Write {
         spec,
@@ -95,7 +96,7 @@ mod tests {
     };
     use serde_json::json;
 
-    use super::{Decision, Surroundings, decide};
+    use super::{Decision, Refusal, Surroundings, decide};
     use crate::control_plane::{
         ConditionStatus::True,
         ControlPlane,
@@ -117,6 +118,7 @@ mod tests {
             now: now() + jiff::SignedDuration::from_millis(700),
             field_manager: "kubectl-kcp",
             view: &view,
+            configuration: None,
         };
         decide(&object.to_string(), control_plane, &api_version, surroundings).expect("decodes")
     }
@@ -189,7 +191,7 @@ mod tests {
             let mut control_plane = healthy(3).control_plane;
             change(&mut control_plane);
             let decision = decision(&control_plane, *cluster_is_paused, "v1beta2");
-            let Decision::Refused(why) = decision else {
+            let Decision::Refused(Refusal { why, by_rules: false }) = decision else {
                 panic!("{name} is not refused");
             };
             assert!(

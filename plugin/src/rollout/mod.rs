@@ -12,11 +12,12 @@ use anyhow::Context as _;
 pub use arguments::{RolloutArguments, RolloutCommand, RolloutStatusArguments, StartArguments};
 use decision::decide;
 use jiff::Timestamp;
-use kcp_rules::view::View;
+use kcp_rules::{Configuration, view::View};
 
 use crate::{
+    configuration,
     control_plane::{ControlPlane, Reader},
-    edit::{Edit, Outcome},
+    edit::{Edit, Edited, Outcome},
     follow::{Goal, Standing, follow},
     judgement::Surroundings,
     session::Session,
@@ -28,16 +29,22 @@ use crate::{
 /// # Errors
 /// When nothing could be decided, or the outcome not be written.
 pub async fn run(arguments: RolloutArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let configuration = match &arguments.command {
+        RolloutCommand::Start(StartArguments { configuration, .. }) => configuration.as_deref(),
+        RolloutCommand::Status(_) => None,
+    };
+    let configuration = configuration.map(configuration::read).transpose()?;
     let connection = session.connect().await?;
     let reader = Reader::discover(&connection).await?;
     match arguments.command {
-        RolloutCommand::Start(arguments) => start(&arguments, &reader, session).await,
+        RolloutCommand::Start(arguments) => start(&arguments, configuration.as_ref(), &reader, session).await,
         RolloutCommand::Status(arguments) => status(&arguments, &reader, session).await,
     }
 }
 
 async fn start(
     arguments: &StartArguments,
+    configuration: Option<&Configuration>,
     reader: &Reader<'_>,
     session: &Session,
 ) -> anyhow::Result<Verdict> {
@@ -45,6 +52,7 @@ async fn start(
         name,
         dry_run,
         field_manager,
+        ..
     } = arguments;
     let edit = Edit {
         name,
@@ -61,17 +69,31 @@ async fn start(
             now: Timestamp::now(),
             field_manager,
             view: &view,
+            configuration,
         };
         let api_version = &reader.control_planes.api_version;
         Ok(decide(text, control_plane, api_version, surroundings)?)
     };
-    let (_, outcome) = edit.make(reader, &session.terminal, judge).await?;
+    let Edited {
+        warnings, outcome, ..
+    } = edit.make(reader, &session.terminal, judge).await?;
+    for warning in &warnings {
+        session.terminal.warning(warning);
+    }
+    let mut hint = None;
     let (text, verdict) = match outcome {
         Outcome::Made | Outcome::Unchanged => (screen::started(name, *dry_run), Verdict::Met),
-        Outcome::Refused(why) => (screen::refused(name, "kubectl kcp", &why), Verdict::Negative),
+        Outcome::Refused(refusal) => {
+            hint = refusal.hint(configuration.is_some());
+            let by = refusal.by(configuration.is_some());
+            (screen::refused(name, by, &refusal.why), Verdict::Negative)
+        }
         Outcome::Rejected(why) => (screen::refused(name, "the server", &why), Verdict::Negative),
     };
     session.terminal.print(&text).context("cannot write to stdout")?;
+    if let Some(hint) = hint {
+        session.terminal.hint(hint);
+    }
     Ok(verdict)
 }
 

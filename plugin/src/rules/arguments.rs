@@ -1,5 +1,7 @@
 //! Arguments of `kubectl kcp rules`.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand, ValueEnum};
 
 /// List the admission rules, or explain one.
@@ -20,6 +22,8 @@ pub struct RulesArguments {
 pub enum RulesCommand {
     /// Say why a rule is there, what it accepts and rejects, and how to live with it
     Explain(ExplainArguments),
+    /// Write the rules as objects that an API server applies itself, webhook or not
+    Export(ExportArguments),
 }
 
 /// Arguments of `rules explain`.
@@ -32,6 +36,32 @@ pub struct ExplainArguments {
     /// Explain every rule
     #[arg(long, conflicts_with = "id")]
     pub all: bool,
+}
+
+/// Arguments of `rules export`.
+#[derive(Debug, Args)]
+#[command(after_help = EXPORT)]
+pub struct ExportArguments {
+    /// What to write them as
+    #[arg(long, value_name = "FORMAT", value_enum)]
+    pub format: ExportFormat,
+
+    /// What follows from each rule: the server's own AdmissionConfiguration
+    #[arg(long, value_name = "FILE")]
+    pub configuration: Option<PathBuf>,
+}
+
+const EXPORT: &str = "\
+A second layer beside the webhook, for Kubernetes 1.35 or newer. Pipe it into: kubectl apply -f -
+
+The first lines name the rules that are not in it, each with the reason. A policy has no clock: it takes an override \
+for valid whenever it ends. It does not warn of what was at fault before.";
+
+/// Formats of `rules export`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// Validating admission policies and their bindings, as YAML
+    Vap,
 }
 
 /// Output formats of `rules`.

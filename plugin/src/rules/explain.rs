@@ -31,6 +31,7 @@ pub(super) fn text(rule: &Rule) -> String {
     fact("finding", follows(rule.action));
     fact("source", rule.source);
     fact("override", &override_of(rule));
+    fact("natively", &natively(rule));
     fact(
         "configure",
         &format!(
@@ -81,6 +82,13 @@ fn override_of(rule: &Rule) -> String {
         )
     } else {
         "not by an annotation".to_owned()
+    }
+}
+
+fn natively(rule: &Rule) -> String {
+    match rule.cel.without() {
+        None => "in the policies of kubectl kcp rules export --format vap".to_owned(),
+        Some(why) => format!("by the webhook alone: {}", why.as_str()),
     }
 }
 
@@ -238,6 +246,7 @@ mod tests {
                 "  finding ",
                 "  source ",
                 "  override ",
+                "  natively ",
                 "  configure ",
                 "  accepted ",
                 "  says ",

@@ -1,13 +1,13 @@
 //! All rules, a line each.
 
-use kcp_rules::{Action, Rule, Scope, topics::rules};
+use kcp_rules::{Action, Rule, Scope, cel::Without, topics::rules};
 use serde::Serialize;
 
 use crate::terminal::{style, table::Cell, table::Table};
 
 /// The list as a table.
 pub(super) fn text() -> String {
-    let mut table = Table::new(&["ID", "KINDS", "ON", "ACTION", "SCOPE", "SUMMARY"]);
+    let mut table = Table::new(&["ID", "KINDS", "ON", "ACTION", "SCOPE", "CEL", "SUMMARY"]);
     for rule in rules() {
         table.row([
             rule.id.into(),
@@ -15,6 +15,7 @@ pub(super) fn text() -> String {
             operations(rule).join(",").to_lowercase().into(),
             action(rule.action),
             scope(rule.scope).into(),
+            cel(rule).into(),
             rule.summary.into(),
         ]);
     }
@@ -30,6 +31,7 @@ struct RuleList {
 }
 
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct RuleItem {
     id: &'static str,
     kinds: &'static [&'static str],
@@ -37,6 +39,10 @@ struct RuleItem {
     action: Action,
     scope: Scope,
     overridable: bool,
+    /// Whether an API server can apply it itself.
+    cel: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    without_cel: Option<&'static str>,
     summary: &'static str,
     source: &'static str,
 }
@@ -50,6 +56,8 @@ pub(super) fn json() -> serde_json::Result<String> {
         action: rule.action,
         scope: rule.scope,
         overridable: rule.overridable,
+        cel: rule.cel.without().is_none(),
+        without_cel: rule.cel.without().map(Without::as_str),
         summary: rule.summary,
         source: rule.source,
     };
@@ -77,6 +85,10 @@ fn action(action: Action) -> Cell {
     }
 }
 
+fn cel(rule: &Rule) -> &'static str {
+    if rule.cel.without().is_none() { "yes" } else { "no" }
+}
+
 pub(super) fn scope(scope: Scope) -> &'static str {
     match scope {
         Scope::Object => "object",
@@ -102,5 +114,9 @@ mod tests {
         assert_eq!(items.len(), rules);
         assert_eq!(items[0]["id"], "replicas-not-positive");
         assert_eq!(items[0]["action"], "deny");
+        assert_eq!(items[0]["cel"], true);
+        let without: Vec<_> = items.iter().filter(|item| item["cel"] == false).collect();
+        assert!(!without.is_empty());
+        assert!(without.iter().all(|item| item["withoutCel"].is_string()));
     }
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::{
     control_plane::ControlPlane,
-    edit::Decision,
+    edit::{Decision, Refusal},
     judgement::{Surroundings, judge_scale},
 };
 
@@ -23,13 +23,17 @@ pub fn decide(
         return Ok(Decision::Unchanged);
     }
     let mut judgement = judge_scale(text, replicas, surroundings)?;
+    let by_rules = !judgement.denials.is_empty();
     if control_plane.deleting_since.is_some() {
         judgement
             .denials
             .push("the control plane is being deleted".to_owned());
     }
     if !judgement.denials.is_empty() {
-        return Ok(Decision::Refused(judgement.denials));
+        return Ok(Decision::Refused(Refusal {
+            why: judgement.denials,
+            by_rules,
+        }));
     }
     if control_plane.paused || control_plane.is("Paused") {
         let warning = "the control plane is paused: nothing happens until that is lifted";
@@ -52,7 +56,7 @@ mod tests {
     };
     use serde_json::json;
 
-    use super::{Decision, Surroundings, decide};
+    use super::{Decision, Refusal, Surroundings, decide};
     use crate::control_plane::example::{healthy, minutes_ago, now};
 
     #[test]
@@ -64,6 +68,7 @@ mod tests {
             now: now(),
             field_manager: "kubectl-kcp",
             view: &view,
+            configuration: None,
         };
         let decide = |control_plane, replicas| {
             decide(&object, control_plane, replicas, surroundings).expect("decodes")
@@ -73,7 +78,7 @@ mod tests {
         for refused in [-1, 0, 2, 4] {
             let decision = decide(&three, refused);
             assert!(
-                matches!(&decision, Decision::Refused(lines) if !lines.is_empty()),
+                matches!(&decision, Decision::Refused(Refusal { why, by_rules: true }) if !why.is_empty()),
                 "{refused}: {decision:?}"
             );
         }
@@ -110,7 +115,10 @@ mod tests {
         leaving.deleting_since = Some(minutes_ago(1));
         assert_eq!(
             decide(&leaving, 5),
-            Decision::Refused(vec!["the control plane is being deleted".to_owned()])
+            Decision::Refused(Refusal {
+                why: vec!["the control plane is being deleted".to_owned()],
+                by_rules: false
+            })
         );
     }
 }

@@ -12,12 +12,13 @@ use anyhow::Context as _;
 pub use arguments::ScaleArguments;
 use decision::decide;
 use jiff::Timestamp;
-use kcp_rules::view::View;
+use kcp_rules::{Configuration, api::DecodeError, view::View};
 
 use crate::{
     cluster::Error,
+    configuration,
     control_plane::{ControlPlane, Reader},
-    edit::{Decision, Edit, Outcome},
+    edit::{Decision, Edit, Edited, Outcome},
     follow::{Goal, follow},
     judgement::Surroundings,
     session::Session,
@@ -29,6 +30,8 @@ use crate::{
 /// # Errors
 /// When nothing could be decided, or the outcome not be written.
 pub async fn run(arguments: ScaleArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let configuration = arguments.configuration.as_deref();
+    let configuration = configuration.map(configuration::read).transpose()?;
     let connection = session.connect().await?;
     let reader = Reader::discover(&connection).await?;
     // Read before the write, so that no Machine comes up unseen.
@@ -36,7 +39,7 @@ pub async fn run(arguments: ScaleArguments, session: &Session) -> anyhow::Result
         Some(_) => Some(reader.snapshot(&connection.namespace, &arguments.name).await?),
         None => None,
     };
-    let verdict = scale(&arguments, &reader, session).await?;
+    let verdict = scale(&arguments, configuration.as_ref(), &reader, session).await?;
     let (Verdict::Met, Some(limit)) = (verdict, arguments.wait) else {
         return Ok(verdict);
     };
@@ -56,6 +59,7 @@ pub async fn run(arguments: ScaleArguments, session: &Session) -> anyhow::Result
 
 async fn scale(
     arguments: &ScaleArguments,
+    configuration: Option<&Configuration>,
     reader: &Reader<'_>,
     session: &Session,
 ) -> anyhow::Result<Verdict> {
@@ -73,42 +77,58 @@ async fn scale(
         field_manager,
     };
     let judge = async |text: &str, control_plane: &ControlPlane| {
-        judge(reader, text, control_plane, *replicas, field_manager).await
+        let wanted = |surroundings: Surroundings<'_>| decide(text, control_plane, *replicas, surroundings);
+        judge(reader, control_plane, field_manager, configuration, wanted).await
     };
-    let (before, outcome) = edit.make(reader, &session.terminal, judge).await?;
+    let Edited {
+        before,
+        warnings,
+        outcome,
+    } = edit.make(reader, &session.terminal, judge).await?;
+    for warning in &warnings {
+        session.terminal.warning(warning);
+    }
     let from = before.desired_replicas;
+    let mut hint = None;
     let (text, verdict) = match outcome {
         Outcome::Unchanged => (screen::unchanged(name, *replicas), Verdict::Met),
         Outcome::Made => (screen::scaled(name, from, *replicas, *dry_run), Verdict::Met),
-        Outcome::Refused(why) => (
-            screen::refused(name, from, *replicas, "the rules", &why),
-            Verdict::Negative,
-        ),
+        Outcome::Refused(refusal) => {
+            hint = refusal.hint(configuration.is_some());
+            let by = refusal.by(configuration.is_some());
+            (
+                screen::refused(name, from, *replicas, by, &refusal.why),
+                Verdict::Negative,
+            )
+        }
         Outcome::Rejected(why) => (
             screen::refused(name, from, *replicas, "the server", &why),
             Verdict::Negative,
         ),
     };
     session.terminal.print(&text).context("cannot write to stdout")?;
+    if let Some(hint) = hint {
+        session.terminal.hint(hint);
+    }
     Ok(verdict)
 }
 
 /// Decides, and reads the Cluster where the rules ask for it. Who may not read it is judged by the server alone.
 async fn judge(
     reader: &Reader<'_>,
-    text: &str,
     control_plane: &ControlPlane,
-    replicas: i64,
     field_manager: &str,
+    configuration: Option<&Configuration>,
+    decide: impl Fn(Surroundings<'_>) -> Result<Decision, DecodeError>,
 ) -> anyhow::Result<Decision> {
     let now = Timestamp::now();
     let decide = |view: &View| {
-        let surroundings = Surroundings {
+        decide(Surroundings {
             now,
             field_manager,
             view,
-        };
-        decide(text, control_plane, replicas, surroundings)
+            configuration,
+        })
     };
     let mut view = View::default();
     let decision = decide(&view)?;

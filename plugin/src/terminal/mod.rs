@@ -74,13 +74,23 @@ impl Terminal {
             escape(&format!("{error:#}"))
         ));
         if let Some(hint) = hint {
-            self.stderr(&format!("{} {}", "hint:".cyan().bold(), escape(hint)));
+            self.hint(hint);
         }
+    }
+
+    /// Writes what to try next to stderr.
+    pub fn hint(&self, text: &str) {
+        self.stderr(&format!("{} {}", "hint:".cyan().bold(), escape(text)));
     }
 
     /// Writes a line to stderr: a remark that is not part of the result.
     pub fn note(&self, text: &str) {
         self.stderr(&escape(text));
+    }
+
+    /// Writes a line to stderr on what the result leaves open, or on what comes of it.
+    pub fn warning(&self, text: &str) {
+        self.note(&format!("warning: {text}"));
     }
 
     fn stderr(&self, line: &str) {

@@ -10,6 +10,7 @@ use kcp_rules::Configuration;
 use kcp_rules::case::{Base, Case, V1BETA2, Write};
 use kcp_rules::topics::TOPICS;
 use kcp_tests::addresses::free_port;
+use kcp_tests::cluster_api::FEATURE_GATES;
 use kcp_tests::cluster_api_alone::ClusterApiAlone;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::pki::Subject;
@@ -26,14 +27,10 @@ use super::request::{Request, Verb, path_of};
 pub(super) const SEEDER: &str = "seeder";
 
 /// A namespace's label: which of our servers judges what is written to it.
-const JUDGED_BY: &str = "test.kubectl-kcp.dev/judged-by";
+pub(super) const JUDGED_BY: &str = "test.kubectl-kcp.dev/judged-by";
 
 /// An API server sees a changed webhook configuration within a second or two.
-const REGISTRATION: Duration = Duration::from_secs(30);
-
-/// Cluster API's gates that rows need; one that is closed denies what our rules do not.
-const FEATURE_GATES: &str =
-    "--feature-gates=ClusterTopology=true,KubeadmBootstrapFormatIgnition=true,MachineTaintPropagation=true";
+pub(super) const REGISTRATION: Duration = Duration::from_secs(30);
 
 /// The API server and everything that answers for it.
 pub(super) struct Ground {
@@ -71,30 +68,19 @@ impl Ground {
         self.cluster.client()
     }
 
-    /// The namespace of a row, judged by a server that sees as much of the cluster as the row does. A scale cannot be
-    /// judged without reading the control plane.
-    pub(super) async fn namespace(&self, name: &str, case: &Case, sees: bool) -> Result<()> {
-        let sighted = sees || matches!(case.write, Write::Scale(..));
-        let judge = if sighted {
-            "sighted"
-        } else {
-            self.blind
-                .get(&document(&case.configuration()))
-                .context("no server has the configuration of the row")?
-        };
-        self.create_namespace(name, judge).await
+    /// Who judges a row: a server that sees as much of the cluster as the row does. A scale cannot be judged without
+    /// reading the control plane.
+    pub(super) fn judge(&self, case: &Case, sees: bool) -> Result<&str> {
+        if sees || matches!(case.write, Write::Scale(..)) {
+            return Ok("sighted");
+        }
+        let judge = self.blind.get(&document(&case.configuration()));
+        judge
+            .map(String::as_str)
+            .context("no server has the configuration of the row")
     }
 
-    async fn create_namespace(&self, name: &str, judge: &str) -> Result<()> {
-        let namespace = json!({
-            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {JUDGED_BY: judge}},
-        });
-        let request = Request::new(Verb::Create, "/api/v1/namespaces").body(namespace);
-        self.send(request).await?.succeeded()?;
-        Ok(())
-    }
-
-    pub(super) async fn send(&self, request: Request<'_>) -> Result<Answered> {
+    async fn send(&self, request: Request<'_>) -> Result<Answered> {
         request.send(self.client()).await
     }
 
@@ -167,7 +153,7 @@ impl Ground {
     /// Waits until a server of ours judges everybody but the seeder, and the seeder is spared by Cluster API too.
     async fn judged(&self, by: &str) -> Result<()> {
         let namespace = format!("judged-by-{by}");
-        self.create_namespace(&namespace, by).await?;
+        create_namespace(self.client(), &namespace, by).await?;
         let mut faulty = Base::ControlPlane(V1BETA2).object();
         faulty["metadata"]["namespace"] = json!(namespace);
         faulty["spec"]["replicas"] = json!(2);
@@ -184,6 +170,16 @@ impl Ground {
         })
         .await
     }
+}
+
+/// Creates a namespace that `judge` judges.
+pub(super) async fn create_namespace(client: &Client, name: &str, judge: &str) -> Result<()> {
+    let namespace = json!({
+        "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {JUDGED_BY: judge}},
+    });
+    let request = Request::new(Verb::Create, "/api/v1/namespaces").body(namespace);
+    request.send(client).await?.succeeded()?;
+    Ok(())
 }
 
 /// Our webhook configurations as they are shipped.
@@ -208,10 +204,7 @@ async fn shipped_configurations(management: &ManagementCluster) -> Result<Vec<Va
 /// Spares the seeder, and all namespaces but those that `by` judges.
 fn restrict(configuration: &mut Value, by: Option<&str>) {
     for webhook in configuration["webhooks"].as_array_mut().into_iter().flatten() {
-        append(
-            &mut webhook["matchConditions"],
-            json!({"name": "spares-the-seeder", "expression": format!("request.userInfo.username != '{SEEDER}'")}),
-        );
+        append(&mut webhook["matchConditions"], spares_the_seeder());
         if let Some(by) = by {
             append(
                 &mut webhook["namespaceSelector"]["matchExpressions"],
@@ -221,7 +214,12 @@ fn restrict(configuration: &mut Value, by: Option<&str>) {
     }
 }
 
-fn append(list: &mut Value, element: Value) {
+/// A match condition.
+pub(super) fn spares_the_seeder() -> Value {
+    json!({"name": "spares-the-seeder", "expression": format!("request.userInfo.username != '{SEEDER}'")})
+}
+
+pub(super) fn append(list: &mut Value, element: Value) {
     match list {
         Value::Array(elements) => elements.push(element),
         other => *other = json!([element]),
@@ -229,7 +227,7 @@ fn append(list: &mut Value, element: Value) {
 }
 
 /// A configuration as the file that a server reads; JSON is YAML.
-fn document(configuration: &Configuration) -> String {
+pub(super) fn document(configuration: &Configuration) -> String {
     json!({
         "apiVersion": kcp_rules::configuration::API_VERSION,
         "kind": kcp_rules::configuration::KIND,

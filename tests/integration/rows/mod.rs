@@ -2,6 +2,7 @@
 //! row says answers it is who answers.
 //!
 //! - [`ground`]: the API server, with a writer whom no webhook judges
+//! - [`policies`]: an API server with our policies and no webhook
 //! - [`world`]: the other objects that a row sees
 //! - [`seed`]: how what is there comes to be there
 //! - [`send`], [`request`]: the write
@@ -14,6 +15,7 @@
 
 mod answer;
 mod ground;
+mod policies;
 mod request;
 mod seed;
 mod send;
@@ -26,6 +28,7 @@ use tokio::{sync::Semaphore, task::JoinSet};
 
 use crate::shared::with_management_cluster;
 use ground::Ground;
+use seed::Place;
 
 /// Each row in flight costs the API server a few requests; two cores are busy with this many.
 const IN_FLIGHT: usize = 8;
@@ -41,10 +44,13 @@ fn every_row_is_answered_by_whom_it_says() {
             let (ground, turns) = (ground.clone(), turns.clone());
             sent.spawn(async move {
                 let _turn = turns.acquire().await;
-                let answered = send::send(&ground, &format!("row-{number}"), row).await;
+                let namespace = &format!("row-{number}");
+                let place = Place::now_in(namespace);
+                let judge = |sees| ground.judge(row.case, sees);
+                let answered = send::send(ground.client(), place, row, judge).await;
                 let wrong = match answered {
                     Ok(answered) => answer::expected(row)
-                        .and_then(|expected| answered.is(&expected))
+                        .and_then(|expected| answered.is(&expected, place))
                         .err(),
                     Err(error) => Some(error),
                 };

@@ -3,16 +3,17 @@
 use anyhow::{Context as _, Result};
 use jiff::{Timestamp, ToSpan as _};
 use kcp_rules::case::NOW;
+use kube::Client;
 use serde_json::{Value, json};
 
-use super::ground::{Ground, SEEDER};
+use super::ground::SEEDER;
 use super::request::{Request, Verb, path_of};
 
 /// Keeps an object that is being deleted.
 const FINALIZER: &str = "test.kubectl-kcp.dev/kept";
 
 /// Puts an object there as it is, with its status and on its way out if it is. Returns it as stored.
-pub(super) async fn seed(ground: &Ground, mut object: Value) -> Result<Value> {
+pub(super) async fn seed(client: &Client, mut object: Value) -> Result<Value> {
     let collection = path_of(&object)?;
     let path = format!(
         "{collection}/{}",
@@ -35,7 +36,7 @@ pub(super) async fn seed(ground: &Ground, mut object: Value) -> Result<Value> {
         let path = path.to_owned();
         async move {
             let request = Request::new(verb, &path).body(body).by(SEEDER);
-            Ok::<_, anyhow::Error>(ground.send(request).await?.succeeded()?)
+            Ok::<_, anyhow::Error>(request.send(client).await?.succeeded()?)
         }
     };
     let mut stored = write(Verb::Create, &collection, object.clone()).await?;
@@ -70,7 +71,7 @@ fn take(object: &mut Value, name: &str) -> Option<Value> {
 /// Where and when a row is sent. Rows live in `default` and at [`NOW`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'n> {
-    namespace: &'n str,
+    pub(super) namespace: &'n str,
     /// Since [`NOW`].
     seconds: i64,
 }
@@ -88,6 +89,23 @@ impl<'n> Place<'n> {
     pub(super) fn of(self, mut object: Value) -> Value {
         translate(&mut object, self.namespace, self.seconds);
         object
+    }
+
+    /// What was said of it here and now, as it is said of the row.
+    pub(super) fn back(self, told: &str) -> String {
+        let told = told
+            .replace(&format!("{}-", self.namespace), "")
+            .replace(self.namespace, "default");
+        let of_time = |character: char| character.is_ascii_digit() || "-:TZ".contains(character);
+        let words = told.split_inclusive(|character| !of_time(character));
+        words
+            .map(|word| {
+                let time = word.trim_end_matches(|character| !of_time(character) || character == ':');
+                let then = time.parse::<Timestamp>().ok();
+                let then = then.and_then(|then| then.checked_sub(self.seconds.seconds()).ok());
+                then.map_or_else(|| word.to_owned(), |then| word.replace(time, &then.to_string()))
+            })
+            .collect()
     }
 }
 

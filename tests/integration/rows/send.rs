@@ -3,42 +3,47 @@
 use anyhow::{Context as _, Result};
 use kcp_rules::case::{Answer, Base, Write};
 use kcp_rules::row::Row;
+use kube::Client;
 use serde_json::json;
 
 use super::answer::Answered;
-use super::ground::Ground;
+use super::ground::create_namespace;
 use super::request::{Request, Verb, path_of};
 use super::seed::{Place, seed};
 use super::world;
 
-/// Sends a row in a namespace of its own.
-pub(super) async fn send(ground: &Ground, namespace: &str, row: Row<'_>) -> Result<Answered> {
+/// Sends a row to a place of its own. `judge` says who judges it, given whether the row sees anything.
+pub(super) async fn send<'j>(
+    client: &Client,
+    place: Place<'_>,
+    row: Row<'_>,
+    judge: impl FnOnce(bool) -> Result<&'j str>,
+) -> Result<Answered> {
     let case = row.case;
-    let place = Place::now_in(namespace);
+    let namespace = place.namespace;
     let mut world = world::of(&(case.view)(), namespace, row.base);
-    ground.namespace(namespace, case, world.sees).await?;
+    let judge = judge(world.sees)?;
+    create_namespace(client, namespace, judge).await?;
     if row.base == Base::ClusterDeployment {
-        ground
-            .namespace(&format!("{namespace}-example-1"), case, world.sees)
-            .await?;
+        create_namespace(client, &format!("{namespace}-example-1"), judge).await?;
     }
     for object in world.objects.drain(..) {
-        seed(ground, place.of(object))
+        seed(client, place.of(object))
             .await
             .context("what the row sees")?;
     }
     let old = match row.old()? {
-        Some(old) => match seed(ground, place.of(world.labelled(old))).await {
+        Some(old) => match seed(client, place.of(world.labelled(old))).await {
             Ok(stored) => Some(stored),
-            Err(refused) if case.answer == Some(Answer::Schema) => return refused.downcast(),
+            Err(refused) if matches!(case.answer, Some(Answer::Schema(_))) => return refused.downcast(),
             Err(refused) => return Err(refused.context("the object as it is")),
         },
         None => None,
     };
     if world.terminating {
         let path = format!("/api/v1/namespaces/{namespace}");
-        ground
-            .send(Request::new(Verb::Delete, &path))
+        Request::new(Verb::Delete, &path)
+            .send(client)
             .await?
             .succeeded()?;
     }
@@ -71,5 +76,5 @@ pub(super) async fn send(ground: &Ground, namespace: &str, row: Row<'_>) -> Resu
     if let Some(manager) = case.field_manager {
         request = request.field_manager(manager);
     }
-    ground.send(request).await
+    request.send(client).await
 }

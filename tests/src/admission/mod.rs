@@ -4,7 +4,6 @@
 //! folders, and it listens at ports of this machine. All other arguments are the Deployment's. It reads with the
 //! permissions of the shipped `ClusterRole` and no others.
 
-pub mod config_map;
 mod container;
 
 use std::fs;
@@ -21,7 +20,6 @@ use kube::api::{DynamicObject, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use self::config_map::ConfigMapVolume;
 use self::container::{Container, Ports};
 use crate::addresses::free_port;
 use crate::api_server::{ApiServer, NO_ENVIRONMENT, ready};
@@ -29,6 +27,7 @@ use crate::kubectl::Kubectl;
 use crate::pki::Subject;
 use crate::process::Process;
 use crate::run::Run;
+use crate::volume::Volume;
 use crate::{kubeconfig, manifests, products, wait};
 
 /// The server starts in milliseconds.
@@ -121,8 +120,8 @@ impl Admission {
     }
 
     /// The `ConfigMap` with the server's configuration, as a kubelet mounts it. There is none until it is written.
-    pub fn configuration(&self) -> ConfigMapVolume {
-        ConfigMapVolume::at(self.volumes.join(CONFIGURATION_VOLUME))
+    pub fn configuration(&self) -> Volume {
+        Volume::at(self.volumes.join(CONFIGURATION_VOLUME))
     }
 
     /// Waits until the API server asks both webhooks, by the server's own count of requests.

@@ -2,7 +2,8 @@
 //!
 //! Standard input is the lifeline: a pipe whose other end the asker holds. When it closes, because the asker
 //! closed it or died of any cause (kill -9 included), the program's whole process group is ended: TERM, a
-//! moment, KILL. A line `KILL` ends the group at once, which is how a test pulls the plug of a machine.
+//! moment, KILL. A line `KILL` ends the group at once, which is how a test pulls the plug of a machine; a line `TERM` asks
+//! it to end and leaves it the time it takes, as a kubelet with a long grace period does.
 //!
 //! The program is in a process group of its own, so Ctrl-C in a terminal reaches the asker alone. Should this
 //! supervisor be killed itself, the kernel kills the program: its parent-death signal is set between fork and
@@ -69,6 +70,8 @@ fn become_program(mut arguments: impl Iterator<Item = OsString>) -> Result<u8> {
 enum Event {
     /// The asker wants the group killed without notice.
     Kill,
+    /// The asker wants the group asked to end.
+    Terminate,
     /// The lifeline closed.
     Abandoned,
     /// The program ended; its process group may still have members.
@@ -100,6 +103,7 @@ fn supervise(command: Vec<OsString>) -> Result<u8> {
         for line in io::stdin().lock().lines() {
             match line.as_deref() {
                 Ok("KILL") => events.send(Event::Kill)?,
+                Ok("TERM") => events.send(Event::Terminate)?,
                 Ok(_) => {}
                 Err(_) => break,
             }
@@ -116,6 +120,7 @@ fn supervise(command: Vec<OsString>) -> Result<u8> {
                 deadline = Some(Instant::now() + GRACE);
             }
             Ok(Event::Kill) => signal(group, Signal::KILL)?,
+            Ok(Event::Terminate) => signal(group, Signal::TERM)?,
             Err(RecvTimeoutError::Timeout) => {
                 signal(group, Signal::KILL)?;
                 deadline = None;

@@ -41,6 +41,24 @@ pub(super) async fn install(client: &Client, assets: &Assets, managers: &Manager
     Ok(())
 }
 
+/// As [`super::install_unconverted`] says.
+pub(super) async fn install_unconverted(client: &Client, assets: &Assets, plurals: &[&str]) -> Result<()> {
+    for provider in &PROVIDERS {
+        for file in manifests::files(&assets.cluster_api(provider.folder, "crd").join("bases"))? {
+            for definition in manifests::objects(&file)? {
+                let plural = definition
+                    .data
+                    .pointer("/spec/names/plural")
+                    .and_then(Value::as_str);
+                if plural.is_some_and(|plural| plurals.contains(&plural)) {
+                    manifests::create_definition(client, &definition).await?;
+                }
+            }
+        }
+    }
+    manifests::definitions_served(client).await
+}
+
 /// The provider's definitions as `kustomize build` would make them: the generated files carry neither the
 /// labels by which the contract's versions are found nor the conversion webhook.
 fn complete(assets: &Assets, provider: &Provider, webhook: &Value) -> Result<Vec<DynamicObject>> {

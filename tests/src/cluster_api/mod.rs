@@ -24,6 +24,10 @@ use crate::assets::Assets;
 /// What `clusterctl init` puts on all that it installs; `clusterctl move` moves objects of no other definitions.
 pub(crate) const CLUSTERCTL_LABEL: &str = "clusterctl.cluster.x-k8s.io";
 
+/// The managers' flag that opens the gates without which some fields of control planes may not be set.
+pub const FEATURE_GATES: &str =
+    "--feature-gates=ClusterTopology=true,KubeadmBootstrapFormatIgnition=true,MachineTaintPropagation=true";
+
 /// One of Cluster API's three parts, called a provider there.
 struct Provider {
     /// Names processes and logs.
@@ -74,6 +78,12 @@ const PROVIDERS: [Provider; 3] = [
 /// Installs the definitions, with conversion by `managers`.
 pub async fn install_definitions(client: &Client, assets: &Assets, managers: &Managers) -> Result<()> {
     definitions::install(client, assets, managers).await
+}
+
+/// Creates definitions as they are generated, each by its plural, in the one version that is stored: nobody is needed
+/// to convert.
+pub(crate) async fn install_unconverted(client: &Client, assets: &Assets, plurals: &[&str]) -> Result<()> {
+    definitions::install_unconverted(client, assets, plurals).await
 }
 
 /// Registers the webhooks that `managers` serve.

@@ -19,7 +19,23 @@ pub struct Context<'c> {
     pub feature_gates: FeatureGates,
 }
 
+/// The field manager of Cluster API's topology controller, which writes a whole control plane at once.
+pub(crate) const TOPOLOGY_MANAGER: &str = "capi-topology";
+
 impl Context<'_> {
+    /// Whether Cluster API's topology controller writes, as far as field managers tell.
+    pub(crate) fn is_topology_controller(&self) -> bool {
+        self.field_manager == Some(TOPOLOGY_MANAGER)
+    }
+
+    /// Whether Hive's controllers write: their service account, in whichever namespace Hive was put.
+    pub(crate) fn is_hive(&self) -> bool {
+        let account = self
+            .writer
+            .and_then(|writer| writer.strip_prefix("system:serviceaccount:"));
+        account.is_some_and(|account| account.ends_with(":hive-controllers"))
+    }
+
     /// Nothing is known.
     pub const UNKNOWN: Context<'static> = Context {
         writer: None,

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
-    api::{ClusterDeploymentCustomization, KubeadmControlPlane, control_plane::Shape},
+    api::{ClusterDeploymentCustomization, KubeadmControlPlane, Metadata, control_plane::Shape},
     change::{Change, Operation},
     fault::quoted,
     topics::{customization, version},
@@ -75,7 +75,7 @@ pub fn apply(object: &str, patch: &[PatchOperation]) -> Option<String> {
 /// Replicas left out on an update keep the old object's number: Cluster API alone would make them 1, which scales a
 /// control plane of three down.
 pub fn default_control_plane(change: &Change<'_, KubeadmControlPlane<'_>>) -> Defaulted {
-    if change.operation == Operation::Delete || change.new.metadata.is_deleting() {
+    if is_deletion(change.operation, change.old.map(|old| &old.metadata)) {
         return Defaulted::default();
     }
     let mut operations = Vec::new();
@@ -100,6 +100,11 @@ pub fn default_control_plane(change: &Change<'_, KubeadmControlPlane<'_>>) -> De
         operations,
         repairs: Vec::new(),
     }
+}
+
+/// Whether the object goes, or is going: of the new one, a client can say so of an object that stays.
+fn is_deletion(operation: Operation, old: Option<&Metadata<'_>>) -> bool {
+    operation == Operation::Delete || old.is_some_and(Metadata::is_deleting)
 }
 
 fn default_strategy(control_plane: &KubeadmControlPlane<'_>) -> Vec<PatchOperation> {
@@ -144,7 +149,7 @@ fn default_strategy(control_plane: &KubeadmControlPlane<'_>) -> Vec<PatchOperati
 pub fn default_customization(change: &Change<'_, ClusterDeploymentCustomization<'_>>) -> Defaulted {
     let mut defaulted = Defaulted::default();
     let unknown = change.operation == Operation::Update && change.old.is_none();
-    if unknown || change.operation == Operation::Delete || change.new.metadata.is_deleting() {
+    if unknown || is_deletion(change.operation, change.old.map(|old| &old.metadata)) {
         return defaulted;
     }
     let pointers = |object| customization::pointers(object).filter(|pointer| is_repairable(pointer.text));

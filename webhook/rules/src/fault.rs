@@ -1,6 +1,9 @@
 //! What is wrong with an object, in the terms of Kubernetes' field errors.
 
-use std::borrow::Cow;
+use std::{
+    borrow::Cow,
+    hash::{DefaultHasher, Hash, Hasher as _},
+};
 
 use crate::action::Action;
 
@@ -80,9 +83,28 @@ pub fn quoted(text: &str) -> String {
     }
 }
 
+/// A fault, and what is not part of its text.
+#[derive(Debug)]
+pub struct Found {
+    /// The fault.
+    pub fault: Fault,
+    /// The most that follows from it, whatever the rule's own action is.
+    pub at_most: Action,
+    /// Of what the fault rests on and does not show.
+    unshown: u64,
+}
+
+impl Found {
+    /// Two faults of one rule are the same when nothing of this differs. Paths do not count: an entry that is removed
+    /// from a list moves the faults behind it.
+    pub(crate) fn identity(&self) -> impl Eq + Hash + use<> {
+        (self.fault.value.clone(), self.fault.detail.clone(), self.unshown)
+    }
+}
+
 /// Collects the faults that one rule finds.
 #[derive(Debug, Default)]
-pub struct Faults(Vec<(Fault, Action)>);
+pub struct Faults(Vec<Found>);
 
 impl Faults {
     /// Adds one, from which the rule's own action follows.
@@ -92,11 +114,27 @@ impl Faults {
 
     /// Adds one from which no more than `action` follows, whatever the rule's own is.
     pub fn push_at_most(&mut self, action: Action, fault: Fault) {
-        self.0.push((fault, action));
+        self.0.push(Found {
+            fault,
+            at_most: action,
+            unshown: 0,
+        });
     }
 
-    /// All of them, in the order found, with the most that follows from each.
-    pub fn into_vec(self) -> Vec<(Fault, Action)> {
+    /// Adds one that rests on something that its text does not show, a secret for one: when that changes, it is another
+    /// fault.
+    pub fn push_unshown(&mut self, unshown: impl Hash, fault: Fault) {
+        let mut hasher = DefaultHasher::new();
+        unshown.hash(&mut hasher);
+        self.0.push(Found {
+            fault,
+            at_most: Action::Deny,
+            unshown: hasher.finish(),
+        });
+    }
+
+    /// All of them, in the order found.
+    pub fn into_vec(self) -> Vec<Found> {
         self.0
     }
 }

@@ -11,6 +11,8 @@ use crate::{action::Action, fault::Fault, rule::Rule};
 pub enum Softening {
     /// The old object had the same fault.
     Unchanged,
+    /// The object is a copy of one that was there before.
+    Copied,
     /// An annotation overrides the rule.
     Overridden {
         /// Until then.

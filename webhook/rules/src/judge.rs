@@ -8,10 +8,10 @@ use crate::{
         Cluster, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane,
         KubeadmControlPlaneTemplate, Metadata,
     },
-    change::Change,
+    change::{Change, Operation},
     configuration::Configuration,
     context::Context,
-    fault::{Fault, Faults},
+    fault::{Faults, Found},
     finding::{Finding, Softening},
     overrides,
     rule::{Check, Rule, Scope},
@@ -117,7 +117,10 @@ pub fn judge<T: Judged>(change: &Change<'_, T>, configuration: &Configuration) -
         let faults = faults.into_vec();
         if !faults.is_empty() {
             let known = faults_before(rule, change);
-            judgement.findings.extend(ratchet(rule, action, faults, known));
+            let findings = ratchet(rule, action, faults, known);
+            judgement
+                .findings
+                .extend(findings.map(|finding| soften_copy(finding, change)));
         }
     }
     apply_overrides(change, &mut judgement);
@@ -125,7 +128,7 @@ pub fn judge<T: Judged>(change: &Change<'_, T>, configuration: &Configuration) -
 }
 
 /// What an object rule said of the old object already.
-fn faults_before<T: Judged>(rule: &Rule, change: &Change<'_, T>) -> Vec<(Fault, Action)> {
+fn faults_before<T: Judged>(rule: &Rule, change: &Change<'_, T>) -> Vec<Found> {
     let mut faults = Faults::default();
     if rule.scope == Scope::Object
         && let Some(before) = change.before()
@@ -137,24 +140,22 @@ fn faults_before<T: Judged>(rule: &Rule, change: &Change<'_, T>) -> Vec<(Fault, 
 
 /// A fault that the old object had already is a warning, never a denial: installing a rule on a living fleet must not
 /// make unrelated edits fail. What is a warning anyway is not repeated.
-///
-/// Paths are not compared: an entry that is removed from a list moves the faults behind it.
 fn ratchet(
     rule: &'static Rule,
     action: Action,
-    faults: Vec<(Fault, Action)>,
-    known: Vec<(Fault, Action)>,
+    faults: Vec<Found>,
+    known: Vec<Found>,
 ) -> impl Iterator<Item = Finding> {
-    let mut known: HashMap<_, usize> = known.into_iter().fold(HashMap::new(), |mut counts, (fault, _)| {
-        *counts.entry((fault.value, fault.detail)).or_default() += 1;
+    let mut known: HashMap<_, usize> = known.into_iter().fold(HashMap::new(), |mut counts, found| {
+        *counts.entry(found.identity()).or_default() += 1;
         counts
     });
-    faults.into_iter().filter_map(move |(fault, at_most)| {
-        let action = action.min(at_most);
+    faults.into_iter().filter_map(move |found| {
         let before = (!known.is_empty())
-            .then(|| known.get_mut(&(fault.value.clone(), fault.detail.clone())))
+            .then(|| known.get_mut(&found.identity()))
             .flatten()
             .filter(|count| **count > 0);
+        let (fault, action) = (found.fault, action.min(found.at_most));
         match (before, action) {
             (None, _) => Some(Finding {
                 rule,
@@ -179,6 +180,28 @@ fn ratchet(
     })
 }
 
+/// An object that is made of one that was there before is not refused for what it has always been: moving a cluster,
+/// restoring a backup or taking a customization along must not fail half-way.
+fn soften_copy<T: Judged>(mut finding: Finding, change: &Change<'_, T>) -> Finding {
+    if finding.rule.scope == Scope::Object
+        && finding.action == Action::Deny
+        && change.operation == Operation::Create
+        && is_copy(change.new.metadata(), &change.context)
+    {
+        finding.action = Action::Warn;
+        finding.softened = Some(Softening::Copied);
+    }
+    finding
+}
+
+/// Whether a new object is made of another: by Hive, which copies a customization into each cluster's namespace, or by
+/// `clusterctl move` and restores, which bring the owner that Cluster API set. Its topology controller sets that as well
+/// when it creates.
+fn is_copy(metadata: &Metadata<'_>, context: &Context<'_>) -> bool {
+    let owned = metadata.is_owned_by("Cluster") || metadata.is_owned_by("ClusterClass");
+    context.is_hive() || owned && !context.is_topology_controller()
+}
+
 fn apply_overrides<T: Judged>(change: &Change<'_, T>, judgement: &mut Judgement) {
     let annotations = change.new.metadata().annotations.as_ref();
     let Some(value) = annotations.and_then(|annotations| annotations.get(overrides::ANNOTATION)) else {
@@ -190,6 +213,7 @@ fn apply_overrides<T: Judged>(change: &Change<'_, T>, judgement: &mut Judgement)
             .iter()
             .any(|finding| finding.action == Action::Deny && finding.rule.id == rule)
     };
+    let mut faulty = Vec::new();
     for entry in overrides::parse(value, now) {
         match entry {
             Ok(entry) => {
@@ -202,14 +226,13 @@ fn apply_overrides<T: Judged>(change: &Change<'_, T>, judgement: &mut Judgement)
                     finding.softened = Some(Softening::Overridden { until: entry.until });
                 }
             }
-            Err(error) => {
-                if error
-                    .rule_outside_its_time()
-                    .is_none_or(|rule| denied(rule, &judgement.findings))
-                {
-                    judgement.ignored_overrides.push(error.to_string());
-                }
-            }
+            Err(error) => faulty.push(error),
         }
     }
+    // Last: of two entries for one rule, the one that counts may stand behind the other.
+    let ignored = faulty.iter().filter(|error| {
+        let rule = error.rule_outside_its_time();
+        rule.is_none_or(|rule| denied(rule, &judgement.findings))
+    });
+    judgement.ignored_overrides = ignored.map(ToString::to_string).collect();
 }

@@ -10,18 +10,21 @@
 //! - [`view`], [`feature_gates`], [`context`]: the other objects of the cluster, each of which may be unknown; who
 //!   writes, and when
 //! - [`change`]: what a rule sees: the operation, the new object and the old one
-//! - [`action`], [`fault`], [`rule`]: what a rule is, and what it says in the terms of Kubernetes' field errors
+//! - [`action`], [`fault`], [`cel`], [`rule`]: what a rule is, and what it says in the terms of Kubernetes' field errors
 //! - [`configuration`]: what an operator makes of a rule
 //! - [`case`]: accepted and rejected examples of each rule
 //! - [`pool_version`]: what makes the unclaimed clusters of a pool stale
 //! - [`topics`]: every rule, by topic; the contents page
 //! - [`finding`], [`overrides`], [`judge`]: all rules put to one change
 //! - [`row`]: a case put to all rules
+//! - [`admission_policy`]: the rules that have CEL, as objects of Kubernetes
 //! - [`defaulting`]: the fields we fill in, as minimal JSON patches
 
 pub mod action;
+pub mod admission_policy;
 pub mod api;
 pub mod case;
+pub mod cel;
 pub mod change;
 pub mod configuration;
 pub mod context;

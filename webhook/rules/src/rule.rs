@@ -8,6 +8,7 @@ use crate::{
         Cluster, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, ControlPlaneSpec,
         KubeadmControlPlane, KubeadmControlPlaneTemplate,
     },
+    cel::Cel,
     change::{Change, Operation},
     fault::Faults,
 };
@@ -77,6 +78,8 @@ pub struct Rule {
     pub source: &'static str,
     /// The function.
     pub check: Check,
+    /// The same in CEL, for an API server to judge without us.
+    pub cel: Cel,
 }
 
 /// Rules about an object apply whenever one is written.

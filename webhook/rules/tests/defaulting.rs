@@ -137,9 +137,16 @@ fn replicas_left_out_of_an_update_stay_what_they_were() {
 
 #[test]
 fn objects_being_deleted_are_left_alone() {
-    let mut new = control_plane("v1beta2", &json!({}));
-    new["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    assert_eq!(patch(None, &new), json!([]));
+    let live = control_plane("v1beta2", &json!({}));
+    let mut deleting = live.clone();
+    deleting["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    assert_eq!(patch(Some(&deleting), &live), json!([]));
+    assert_eq!(patch(Some(&deleting), &deleting), json!([]));
+
+    let completed = patch(None, &live);
+    assert_ne!(completed, json!([]));
+    assert_eq!(patch(None, &deleting), completed);
+    assert_eq!(patch(Some(&live), &deleting), completed);
 }
 
 fn customization(patches: &Value, manifests: &Value) -> Value {
@@ -250,9 +257,20 @@ fn an_unrelated_update_repairs_nothing() {
 
 #[test]
 fn customizations_being_deleted_are_left_alone() {
+    let live = customization(&json!([]), &json!([]));
+    let mut deleting = live.clone();
     let mut new = customization(&json!([{"op": "remove", "path": "a/b"}]), &json!([]));
-    new["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    assert_repair(None, new, json!([]), &[]);
+    for object in [&mut deleting, &mut new] {
+        object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    }
+    assert_repair(Some(deleting), new.clone(), json!([]), &[]);
+
+    let operations = json!([{"op": "replace", "path": "/spec/installConfigPatches/0/path", "value": "/a/b"}]);
+    let warning = "spec.installConfigPatches[0].path: \"a/b\" became \"/a/b\": a JSON pointer starts with a slash \
+                   (patch-path-invalid)";
+    for old in [None, Some(live)] {
+        assert_repair(old, new.clone(), operations.clone(), &[warning]);
+    }
 }
 
 fn any_spec() -> impl Strategy<Value = Value> {

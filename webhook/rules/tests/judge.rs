@@ -10,7 +10,7 @@
 
 use kcp_rules::{
     Action, Change, Configuration, Context, Judgement,
-    api::{ClusterPool, KubeadmControlPlane, decode},
+    api::{ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane, decode},
     case::{Base, NOW, V1BETA2},
     configuration::ConfigurationError,
     judge, topics,
@@ -117,6 +117,28 @@ fn a_fault_whose_field_is_touched_is_denied() {
     assert_eq!(outcome(&update(&old, &new)), [("replicas-even", Action::Deny)]);
 }
 
+/// What a message must not show can change while the message stays the same.
+#[test]
+fn another_fault_of_the_same_text_is_denied() {
+    let customization = |value: &str| {
+        json!({
+            "apiVersion": "hive.openshift.io/v1",
+            "kind": "ClusterDeploymentCustomization",
+            "metadata": {"name": "example"},
+            "spec": {"installConfigPatches": [{"op": "add", "path": "/a", "valueJSON": value}]},
+        })
+        .to_string()
+    };
+    let injected = r#"{}}, {"op":"remove","path":"/platform"}"#;
+    for (old, new, action) in [("{}}", injected, Action::Deny), ("{}}", "{}}", Action::Warn)] {
+        let (old, new) = (customization(old), customization(new));
+        let old: ClusterDeploymentCustomization = decode(&old).unwrap();
+        let new: ClusterDeploymentCustomization = decode(&new).unwrap();
+        let judgement = judge(&Change::update(&old, &new), &Configuration::default());
+        assert_eq!(outcome(&judgement), [("patch-value-json-invalid", action)]);
+    }
+}
+
 #[test]
 fn warnings_about_what_was_there_are_not_repeated() {
     let old = control_plane(|object| object["spec"]["replicas"] = json!(9));
@@ -177,6 +199,18 @@ fn an_override_makes_a_denial_a_warning() {
         [("version-lowered-unverified", Action::Warn)]
     );
     assert!(judgement.ignored_overrides.is_empty());
+}
+
+#[test]
+fn an_override_counts_wherever_it_stands() {
+    const RULE: &str = "version-lowered-unverified";
+    let expired = format!("{RULE}=2026-06-01T11:00:00Z");
+    let valid = format!("{RULE}=2026-06-01T18:00:00Z");
+    for annotation in [format!("{expired},{valid}"), format!("{valid},{expired}")] {
+        let judgement = downgrade(&annotation);
+        assert_eq!(outcome(&judgement), [(RULE, Action::Warn)], "{annotation}");
+        assert!(judgement.ignored_overrides.is_empty(), "{annotation}");
+    }
 }
 
 #[test]

@@ -28,6 +28,23 @@ pub(super) const HIVE: &str = "hive.openshift.io";
 pub(super) trait Kind<'a>: Judged + Deserialize<'a> {
     const GROUP: &'static str;
     const KIND: &'static str;
+
+    /// Decodes an object as it would become, beside itself as it is, if that could be read.
+    fn decode_beside(_old: Option<&Self>, object: &'a RawValue) -> Result<Self, DecodeError> {
+        decode(object.get())
+    }
+}
+
+impl<'a> Kind<'a> for KubeadmControlPlane<'a> {
+    const GROUP: &'static str = CLUSTER_API;
+    const KIND: &'static str = "KubeadmControlPlane";
+
+    fn decode_beside(old: Option<&Self>, object: &'a RawValue) -> Result<Self, DecodeError> {
+        match old {
+            Some(old) => Self::decode_beside(old, object.get()),
+            None => decode(object.get()),
+        }
+    }
 }
 
 macro_rules! kind {
@@ -39,7 +56,6 @@ macro_rules! kind {
     };
 }
 
-kind!(KubeadmControlPlane, CLUSTER_API);
 kind!(KubeadmControlPlaneTemplate, CLUSTER_API);
 kind!(ClusterPool, HIVE);
 kind!(ClusterDeploymentCustomization, HIVE);
@@ -66,7 +82,7 @@ pub(super) async fn validate<'a, T: Kind<'a>>(request: &Request<'a>, admission: 
     if is_deleting(&old, old_object) {
         return Decision::allowed();
     }
-    let new = match decode::<T>(object.get()) {
+    let new = match T::decode_beside(old.as_ref().ok(), object) {
         Ok(new) => new,
         Err(error) => return undecodable::<T>(request, error),
     };
@@ -124,36 +140,35 @@ fn as_written<T>(_: &Change<'_, T>) -> Defaulted {
 }
 
 /// Completes an object, and refuses what is at fault in spite of that: this webhook answers before the schema, and
-/// before every validating webhook, of which a person sees the one that answers first. What cannot be read is let
-/// through: the schema or the validating webhook says better what is wrong with it.
+/// before every validating webhook, of which a person sees the one that answers first. An update that cannot be read is
+/// let through: what is there may be as unreadable, and the validating webhook tells the one from the other.
 pub(super) fn mutate<'a, T: Completed<'a>>(request: &Request<'a>, admission: &Admission) -> Decision {
     let Some(object) = request.object else {
         return missing("object");
     };
-    let Ok(new) = decode::<T>(object.get()) else {
-        return Decision::allowed();
-    };
     if request.operation == Operation::Create {
-        return completed(request, object, None, &Change::create(&new), admission);
+        return match decode::<T>(object.get()) {
+            Ok(new) => completed(request, object, None, &Change::create(&new), admission),
+            Err(error) => undecodable::<T>(request, error),
+        };
     }
     let Some(old_object) = request.old_object else {
         return missing("oldObject");
     };
-    let old = decode::<T>(old_object.get());
-    if is_deleting(&old, old_object) {
+    // What was there before, where it is not known, must not be replaced by a default.
+    let Ok(old) = decode::<T>(old_object.get()) else {
+        return Decision::allowed();
+    };
+    if old.metadata().is_deleting() {
         return Decision::allowed();
     }
-    match &old {
-        Ok(old) => completed(
-            request,
-            object,
-            Some(old_object),
-            &Change::update(old, &new),
-            admission,
-        ),
-        // What was there before is not known, and must not be replaced by a default.
-        Err(_) => Decision::allowed(),
-    }
+    T::decode_beside(Some(&old), object).map_or_else(
+        |_| Decision::allowed(),
+        |new| {
+            let change = Change::update(&old, &new);
+            completed(request, object, Some(old_object), &change, admission)
+        },
+    )
 }
 
 fn completed<'a, T: Completed<'a>>(
@@ -200,8 +215,8 @@ async fn judged<'a, T: Kind<'a>>(
     admission: &Admission,
 ) -> Decision {
     let reads = admission.cluster.reads();
-    let judgement = admission.judge(request, change, &reads).await;
-    decision(request, change.new, judgement)
+    let seen = admission.judge(request, change, &reads).await;
+    seen.decision(T::GROUP, T::KIND, || name(request, change.new.metadata()))
 }
 
 fn decision<'a, T: Kind<'a>>(request: &Request<'_>, object: &T, judgement: Judgement) -> Decision {

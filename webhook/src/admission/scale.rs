@@ -1,5 +1,7 @@
 //! Writes to the scale subresource of a control plane.
 
+use std::sync::Arc;
+
 use kcp_rules::{
     Change,
     api::{KubeadmControlPlane, decode},
@@ -21,7 +23,15 @@ const KIND: &str = "KubeadmControlPlane";
 #[derive(Deserialize)]
 struct Scale {
     #[serde(default)]
+    metadata: ScaleMetadata,
+    #[serde(default)]
     spec: ScaleSpec,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct ScaleMetadata {
+    resource_version: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -31,7 +41,8 @@ struct ScaleSpec {
     replicas: i64,
 }
 
-/// Judges the control plane as it would become. A Scale carries the number alone, so that the control plane is read.
+/// Judges the control plane as it would become. A Scale carries the number alone, so that the control plane is looked
+/// up, and read live where it is not kept.
 pub(super) async fn validate(request: &Request<'_>, admission: &Admission) -> Decision {
     let Some(object) = request.object else {
         return missing("object");
@@ -42,16 +53,22 @@ pub(super) async fn validate(request: &Request<'_>, admission: &Admission) -> De
         Err(error) => return Decision::undecodable(object::CLUSTER_API, KIND, name, error),
     };
     let reads = admission.cluster.reads();
-    let read = reads
-        .control_plane(&request.resource.version, &request.namespace, &request.name)
-        .await;
-    let answer = match read {
-        Ok(answer) => answer,
-        Err(error) => return unreadable(&name, &error),
-    };
-    let text = match answer.as_text() {
-        Ok(text) => text,
-        Err(error) => return unreadable(&name, &ReadError::Unusable(error.to_string())),
+    let (kept, answer);
+    let text = if let Some(known) = known(request, admission) {
+        kept = known;
+        &*kept
+    } else {
+        let read = reads
+            .control_plane(&request.resource.version, &request.namespace, &request.name)
+            .await;
+        answer = match read {
+            Ok(answer) => answer,
+            Err(error) => return unreadable(&name, &error),
+        };
+        match answer.as_text() {
+            Ok(text) => text,
+            Err(error) => return unreadable(&name, &ReadError::Unusable(error.to_string())),
+        }
     };
     let old: KubeadmControlPlane<'_> = match decode(text) {
         Ok(old) => old,
@@ -61,8 +78,22 @@ pub(super) async fn validate(request: &Request<'_>, admission: &Admission) -> De
         return Decision::allowed();
     }
     let new = old.scaled_to(scale.spec.replicas);
-    let judgement = admission.judge(request, Change::scale(&old, &new), &reads).await;
-    Decision::of(object::CLUSTER_API, KIND, || name, judgement)
+    let seen = admission.judge(request, Change::scale(&old, &new), &reads).await;
+    seen.decision(object::CLUSTER_API, KIND, || name)
+}
+
+/// The control plane as it is kept, if that is the very one that is being scaled: a Scale has the resource version of
+/// its object.
+fn known(request: &Request<'_>, admission: &Admission) -> Option<Arc<str>> {
+    let old: Scale = decode(request.old_object?.get()).ok()?;
+    let resource_version = old
+        .metadata
+        .resource_version
+        .filter(|version| !version.is_empty())?;
+    let (version, namespace) = (&request.resource.version, &request.namespace);
+    admission
+        .cluster
+        .control_plane_at(version, namespace, &request.name, &resource_version)
 }
 
 /// Refuses at once what the validating webhook would refuse later. What cannot be read is left to that one.

@@ -1,6 +1,8 @@
 //! How many values an object has: decoded, each takes many times the bytes of its text, and a rule may find a fault in
 //! each.
 
+use memchr::memchr2;
+
 use crate::limits::VALUES;
 
 /// Whether a JSON text has more than [`VALUES`] values. The text is well-formed: a review that is not has been
@@ -13,19 +15,29 @@ pub(super) fn too_many(text: &str) -> bool {
 /// Values, as many as there are beginnings of lists and objects, and commas.
 fn count(text: &str) -> usize {
     let mut count = 0;
-    let mut in_string = false;
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
+    let mut rest = text.as_bytes();
+    // What is outside of strings is looked at byte by byte: it is short, and most of a large object is one string.
+    while let Some((byte, after)) = rest.split_first() {
+        rest = after;
         match byte {
-            b'"' => in_string = !in_string,
-            b'\\' if in_string => {
-                bytes.next();
-            }
-            b',' | b'[' | b'{' if !in_string => count += 1,
+            b'"' => rest = after_string(rest),
+            b',' | b'[' | b'{' => count += 1,
             _ => {}
         }
     }
     count
+}
+
+/// What follows a string whose opening quote was read.
+fn after_string(mut rest: &[u8]) -> &[u8] {
+    while let Some(at) = memchr2(b'"', b'\\', rest) {
+        match rest.get(at..) {
+            Some([b'"', after @ ..]) => return after,
+            Some([_, _, after @ ..]) => rest = after,
+            _ => break,
+        }
+    }
+    &[]
 }
 
 #[cfg(test)]

@@ -16,6 +16,9 @@ pub(super) const CLUSTER_API: &str = "cluster.x-k8s.io";
 /// Cluster API's control planes.
 pub(super) const CONTROL_PLANES: &str = "controlplane.cluster.x-k8s.io";
 
+/// Hive's kinds.
+pub(super) const HIVE: &str = "hive.openshift.io";
+
 /// The versions that we know, the newest first.
 const KNOWN: [&str; 2] = ["v1beta2", "v1beta1"];
 
@@ -34,7 +37,7 @@ struct Found {
 impl Default for Versions {
     fn default() -> Self {
         Self(
-            [CLUSTER_API, CONTROL_PLANES]
+            [CLUSTER_API, CONTROL_PLANES, HIVE]
                 .map(|group| (group, Mutex::default()))
                 .into(),
         )

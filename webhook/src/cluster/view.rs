@@ -1,120 +1,155 @@
-//! Fills the view that rules asked for, by live reads.
+//! Fills the view that rules asked for, from what is kept and by live reads.
 
-use std::fmt::Display;
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 use kcp_rules::view::{
     self, Part, View, Wanted,
     object::{ClusterObject, DeploymentObject, LeaseObject, MachineObject, Object, PoolObject},
 };
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 use tokio::time;
 
 use super::{
-    LiveReads, Projection, ReadError, is_path_segment,
-    versions::{CLUSTER_API, CONTROL_PLANES},
+    LiveReads, Projection, ReadError,
+    list::List,
+    subject::Subject,
+    versions::{CLUSTER_API, CONTROL_PLANES, HIVE},
 };
-
-/// A longer list is not read at all: what a rule says of half a list would be wrong, and memory is bounded.
-const LIST_LIMIT: usize = 500;
 
 /// Of workers one is enough to refuse, and a few to name.
 const A_FEW: usize = 3;
 
-const HIVE: &str = "hive.openshift.io/v1";
 const CONTROL_PLANE: &str = "cluster.x-k8s.io/control-plane";
 
-/// The object that is judged. Its names are put into paths and selectors, and are what Kubernetes allows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Subject {
-    namespace: String,
-    name: String,
-    /// The Cluster it belongs to, for Cluster API's kinds.
-    cluster: Option<String>,
+/// Where a view comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// What is kept, and a live read of each part that is not. A little behind.
+    Caches,
+    /// Live reads alone.
+    LiveReads,
 }
 
-impl Subject {
-    /// None when a name is none that Kubernetes allows: the review's body says what it likes.
-    pub(crate) fn new(namespace: &str, name: &str, cluster: Option<&str>) -> Option<Self> {
-        // A name that is yet to be generated is empty, and no rule looks for what goes with it.
-        let name_given = Some(name).filter(|name| !name.is_empty());
-        let allowed = [Some(namespace), name_given, cluster]
-            .into_iter()
-            .flatten()
-            .all(is_path_segment);
-        allowed.then(|| Self {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            cluster: cluster.map(str::to_owned),
-        })
-    }
-
-    fn cluster(&self) -> Result<&str, ReadError> {
-        self.cluster.as_deref().ok_or(ReadError::ClusterUnknown)
-    }
+/// A view that was filled.
+#[derive(Debug)]
+pub(crate) struct Filled {
+    pub(crate) view: View,
+    /// Whether any of it was kept.
+    pub(crate) from_caches: bool,
+    /// What could not be read, each with the reason.
+    pub(crate) unread: Vec<String>,
 }
 
-#[derive(Deserialize)]
-struct List<T> {
-    #[serde(default)]
-    metadata: ListMetadata,
-    /// Go writes an empty list of metadata as null.
-    items: Option<Vec<T>>,
-}
-
-#[derive(Default, Deserialize)]
-struct ListMetadata {
-    #[serde(rename = "continue")]
-    more: Option<String>,
-}
-
-impl<T> List<T> {
-    /// The members, if these are all of them.
-    fn complete(self) -> Result<Vec<T>, ReadError> {
-        match self.metadata.more {
-            Some(more) if !more.is_empty() => Err(ReadError::TooMany(LIST_LIMIT)),
-            _ => Ok(self.items.unwrap_or_default()),
-        }
-    }
+/// Collects, beside the parts, what is said of them.
+#[derive(Default)]
+struct Parts {
+    from_caches: AtomicBool,
+    unread: Mutex<Vec<String>>,
 }
 
 impl LiveReads<'_> {
-    /// Reads what is wanted, all at once. What cannot be read stays unknown.
-    pub(crate) async fn view(&self, wanted: Wanted, subject: &Subject) -> View {
+    /// Fills what is wanted, all at once. What cannot be read stays unknown.
+    pub(crate) async fn view(&self, wanted: Wanted, subject: &Subject, source: Source) -> Filled {
         let Subject { namespace, name, .. } = subject;
+        let caches = (source == Source::Caches).then_some(&*self.cluster.caches);
+        let parts = Parts::default();
+        let in_cluster = subject.cluster.as_deref();
+        let cluster = caches.and_then(|caches| caches.clusters.get(namespace, in_cluster?));
+        let control_planes = caches.and_then(|caches| caches.control_planes.names(namespace));
+        let pools = caches.and_then(|caches| caches.pools.all(namespace));
+        let customizations = caches.and_then(|caches| caches.customizations.names(namespace));
         let (machines, cluster, workers, terminating, planes, pools, customizations, deployments, lease) = tokio::join!(
-            self.part(wanted.machines, self.machines(subject)),
-            self.part(wanted.cluster, self.cluster(subject)),
-            self.part(wanted.worker_machines, self.worker_machines(subject)),
+            self.part(
+                wanted.machines,
+                None,
+                "its Machines",
+                or_none(self.machines(subject)),
+                &parts
+            ),
+            self.part(
+                wanted.cluster,
+                cluster,
+                "its Cluster",
+                or_none(self.cluster(subject)),
+                &parts
+            ),
+            self.part(
+                wanted.worker_machines,
+                None,
+                "the workers of its Cluster",
+                or_none(self.worker_machines(subject)),
+                &parts
+            ),
             self.part(
                 wanted.namespace_terminating,
-                self.namespace_terminating(namespace)
+                None,
+                "its namespace",
+                self.namespace_terminating(namespace),
+                &parts
             ),
-            self.part(wanted.control_planes, self.control_planes(namespace)),
-            self.part(wanted.pools, self.pools(namespace, name)),
-            self.part(wanted.customizations, self.customizations(namespace)),
+            self.part(
+                wanted.control_planes,
+                control_planes,
+                "the control planes of its namespace",
+                or_none(self.control_planes(namespace)),
+                &parts
+            ),
+            self.part(
+                wanted.pools,
+                pools.map(|pools| others(pools, name)),
+                "other ClusterPools",
+                or_none(self.pools(namespace, name)),
+                &parts
+            ),
+            self.part(
+                wanted.customizations,
+                customizations,
+                "the customizations of its namespace",
+                or_none(self.customizations(namespace)),
+                &parts
+            ),
             self.part(
                 wanted.cluster_deployments,
-                self.cluster_deployments(namespace, name)
+                None,
+                "ClusterDeployments",
+                or_none(self.cluster_deployments(namespace, name)),
+                &parts
             ),
-            self.part(wanted.lease, self.lease(namespace, name)),
+            self.part(
+                wanted.lease,
+                None,
+                "its Lease",
+                self.lease(namespace, name),
+                &parts
+            ),
         );
-        View {
-            machines,
-            cluster,
-            worker_machines: workers,
-            namespace_terminating: terminating,
-            control_planes: planes,
-            pools,
-            customizations,
-            cluster_deployments: deployments,
-            lease,
+        let mut unread = parts.unread.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // In an order of their own, and not that of the answers.
+        unread.sort();
+        Filled {
+            view: View {
+                machines,
+                cluster,
+                worker_machines: workers,
+                namespace_terminating: terminating,
+                control_planes: planes,
+                pools,
+                customizations,
+                cluster_deployments: deployments,
+                lease,
+            },
+            from_caches: parts.from_caches.into_inner(),
+            unread,
         }
     }
 
     async fn machines(&self, subject: &Subject) -> Result<Vec<view::Machine>, ReadError> {
         let cluster = subject.cluster()?;
         let selector = format!("cluster.x-k8s.io/cluster-name={cluster},{CONTROL_PLANE}");
-        let path = format!("{}/machines", self.cluster_api_path(&subject.namespace).await?);
+        let path = self.path(CLUSTER_API, &subject.namespace, "machines").await?;
         let machines: Vec<MachineObject> = self.list(&path, &selector).await?;
         let own = machines
             .into_iter()
@@ -124,10 +159,8 @@ impl LiveReads<'_> {
 
     async fn cluster(&self, subject: &Subject) -> Result<Option<view::Cluster>, ReadError> {
         let name = subject.cluster()?;
-        let path = format!(
-            "{}/clusters/{name}",
-            self.cluster_api_path(&subject.namespace).await?
-        );
+        let clusters = self.path(CLUSTER_API, &subject.namespace, "clusters").await?;
+        let path = format!("{clusters}/{name}");
         let cluster = optional(self.object::<ClusterObject>(&path, Projection::Whole).await)?;
         Ok(cluster.map(view::Cluster::from))
     }
@@ -136,20 +169,21 @@ impl LiveReads<'_> {
     /// there are none.
     async fn worker_machines(&self, subject: &Subject) -> Result<Vec<String>, ReadError> {
         let cluster = subject.cluster()?;
-        let path = self.cluster_api_path(&subject.namespace).await?;
-        let few = |resource: &str, selector: &str| {
+        let [machines, pools] = [
+            self.path(CLUSTER_API, &subject.namespace, "machines").await?,
+            self.path(CLUSTER_API, &subject.namespace, "machinepools").await?,
+        ];
+        let few = |path: &str, selector: &str| {
             let query = form_urlencoded::Serializer::new(String::new())
                 .append_pair("labelSelector", selector)
                 .append_pair("limit", &A_FEW.to_string())
                 .finish();
-            format!("{path}/{resource}?{query}")
+            format!("{path}?{query}")
         };
         let of_cluster = format!("cluster.x-k8s.io/cluster-name={cluster}");
-        let machines = few("machines", &format!("{of_cluster},!{CONTROL_PLANE}"));
+        let machines = few(&machines, &format!("{of_cluster},!{CONTROL_PLANE}"));
         let machines: List<Object> = self.metadata(&machines).await?;
-        let pools = self
-            .metadata::<List<Object>>(&few("machinepools", &of_cluster))
-            .await;
+        let pools = self.metadata::<List<Object>>(&few(&pools, &of_cluster)).await;
         let pools = optional(pools)?.and_then(|list| list.items).unwrap_or_default();
         let workers = machines.items.into_iter().flatten().chain(pools);
         Ok(workers.map(|worker| worker.metadata.name).collect())
@@ -163,35 +197,37 @@ impl LiveReads<'_> {
     }
 
     async fn control_planes(&self, namespace: &str) -> Result<Vec<String>, ReadError> {
-        let version = self.version(CONTROL_PLANES).await?;
-        let path = format!("/apis/{CONTROL_PLANES}/{version}/namespaces/{namespace}/kubeadmcontrolplanes");
+        let path = self
+            .path(CONTROL_PLANES, namespace, "kubeadmcontrolplanes")
+            .await?;
         self.names(&path).await
     }
 
     async fn pools(&self, namespace: &str, this: &str) -> Result<Vec<view::Pool>, ReadError> {
-        let path = format!("/apis/{HIVE}/namespaces/{namespace}/clusterpools");
+        let path = self.path(HIVE, namespace, "clusterpools").await?;
         let pools: Vec<PoolObject> = self.list(&path, "").await?;
-        let others = pools.into_iter().filter(|pool| pool.metadata.name != this);
-        Ok(others.map(view::Pool::from).collect())
+        Ok(others(pools.into_iter().map(view::Pool::from).collect(), this))
     }
 
     async fn customizations(&self, namespace: &str) -> Result<Vec<String>, ReadError> {
-        let path = format!("/apis/{HIVE}/namespaces/{namespace}/clusterdeploymentcustomizations");
+        let path = self
+            .path(HIVE, namespace, "clusterdeploymentcustomizations")
+            .await?;
         self.names(&path).await
     }
 
-    /// Those that name the pool, or the customization, that is judged; where none are served there are none.
+    /// Those that name the pool, or the customization, that is judged.
     async fn cluster_deployments(
         &self,
         namespace: &str,
         name: &str,
     ) -> Result<Vec<view::ClusterDeployment>, ReadError> {
-        let deployments = self
-            .list::<DeploymentObject>(&format!("/apis/{HIVE}/clusterdeployments"), "")
-            .await;
-        let concerned = optional(deployments)?
+        let version = self.version(HIVE).await?;
+        let deployments: Vec<DeploymentObject> = self
+            .list(&format!("/apis/{HIVE}/{version}/clusterdeployments"), "")
+            .await?;
+        let concerned = deployments
             .into_iter()
-            .flatten()
             .filter(|deployment| deployment.concerns(namespace, name));
         Ok(concerned.map(view::ClusterDeployment::from).collect())
     }
@@ -203,29 +239,9 @@ impl LiveReads<'_> {
         Ok(lease.and_then(LeaseObject::held))
     }
 
-    async fn cluster_api_path(&self, namespace: &str) -> Result<String, ReadError> {
-        let version = self.version(CLUSTER_API).await?;
-        Ok(format!("/apis/{CLUSTER_API}/{version}/namespaces/{namespace}"))
-    }
-
-    /// The members of a list, whole.
-    async fn list<T: DeserializeOwned>(&self, path: &str, selector: &str) -> Result<Vec<T>, ReadError> {
-        let query = form_urlencoded::Serializer::new(String::new())
-            .append_pair("labelSelector", selector)
-            .append_pair("limit", &LIST_LIMIT.to_string())
-            .finish();
-        let list: List<T> = self.object(&format!("{path}?{query}"), Projection::Whole).await?;
-        list.complete()
-    }
-
-    /// The names of the members of a list.
-    async fn names(&self, path: &str) -> Result<Vec<String>, ReadError> {
-        let list: List<Object> = self.metadata(&format!("{path}?limit={LIST_LIMIT}")).await?;
-        Ok(list
-            .complete()?
-            .into_iter()
-            .map(|object| object.metadata.name)
-            .collect())
+    async fn path(&self, group: &'static str, namespace: &str, plural: &str) -> Result<String, ReadError> {
+        let version = self.version(group).await?;
+        Ok(format!("/apis/{group}/{version}/namespaces/{namespace}/{plural}"))
     }
 
     async fn metadata<T: DeserializeOwned>(&self, path: &str) -> Result<T, ReadError> {
@@ -234,22 +250,42 @@ impl LiveReads<'_> {
 }
 
 impl LiveReads<'_> {
-    async fn part<T>(&self, wanted: bool, read: impl Future<Output = Result<T, ReadError>>) -> Part<T> {
+    /// What is kept, else what `read` gives.
+    async fn part<T>(
+        &self,
+        wanted: bool,
+        kept: Option<T>,
+        what: &str,
+        read: impl Future<Output = Result<T, ReadError>>,
+        parts: &Parts,
+    ) -> Part<T> {
         if !wanted {
             return Part::default();
         }
-        let failed = |error: &dyn Display| {
-            tracing::warn!(%error, "what a rule looks at cannot be read");
-            Part::default()
-        };
-        match time::timeout_at(self.deadline, read).await {
-            Ok(Ok(value)) => value.into(),
+        if let Some(kept) = kept {
+            parts.from_caches.store(true, Relaxed);
+            return kept.into();
+        }
+        let read = time::timeout_at(self.deadline, read);
+        match read.await.unwrap_or(Err(ReadError::TooSlow)) {
+            Ok(value) => value.into(),
             // So it is with every control plane that is new.
-            Ok(Err(ReadError::ClusterUnknown)) => Part::default(),
-            Ok(Err(error)) => failed(&error),
-            Err(_) => failed(&ReadError::TooSlow),
+            Err(ReadError::ClusterUnknown) => Part::default(),
+
+            Err(error) => {
+                tracing::warn!(%error, what, "what a rule looks at cannot be read");
+                let reason = error.label();
+                let mut unread = parts.unread.lock().unwrap_or_else(PoisonError::into_inner);
+                unread.push(format!("{what} could not be checked: {reason}"));
+                Part::default()
+            }
         }
     }
+}
+
+/// Of a kind that is not served there are no objects.
+async fn or_none<T: Default>(read: impl Future<Output = Result<T, ReadError>>) -> Result<T, ReadError> {
+    optional(read.await).map(Option::unwrap_or_default)
 }
 
 fn optional<T>(read: Result<T, ReadError>) -> Result<Option<T>, ReadError> {
@@ -258,6 +294,10 @@ fn optional<T>(read: Result<T, ReadError>) -> Result<Option<T>, ReadError> {
         Err(ReadError::NotFound) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+fn others(pools: Vec<view::Pool>, this: &str) -> Vec<view::Pool> {
+    pools.into_iter().filter(|pool| pool.name != this).collect()
 }
 
 #[cfg(test)]

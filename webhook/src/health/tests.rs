@@ -1,12 +1,18 @@
 use super::*;
-use crate::testing::{phase, read};
+use crate::testing::{api_server, phase, read};
+
+fn health(phase_now: Phase, has_api_access: bool) -> Health {
+    let metrics = Arc::new(Metrics::new());
+    let client = has_api_access.then(|| api_server(|path| async move { panic!("asked for {path}") }));
+    Health {
+        cluster: Cluster::new(client, metrics.clone()),
+        metrics,
+        phase: phase(phase_now),
+    }
+}
 
 async fn get(phase_now: Phase, has_api_access: bool, path: &str) -> (u16, String) {
-    let health = Health {
-        metrics: Arc::new(Metrics::new()),
-        has_api_access,
-        phase: phase(phase_now),
-    };
+    let health = health(phase_now, has_api_access);
     let (code, text) = read(health.answer(&Request::get(path).body(()).unwrap())).await;
     (code.as_u16(), text)
 }
@@ -51,7 +57,10 @@ async fn is_ready_without_api_access_and_says_so() {
         get(Phase::Draining, true, "/readyz?a=b&verbose=true").await,
         (
             503,
-            "[+]key-pair ok\n[+]listener ok\n[-]serving failed\n[i]api-access configured\nreadyz check failed\n"
+            "[+]key-pair ok\n[+]listener ok\n[-]serving failed\n[i]api-access configured\n\
+             [i]cache/kubeadmcontrolplanes not synced: starting\n[i]cache/clusters not synced: starting\n\
+             [i]cache/clusterpools not synced: starting\n\
+             [i]cache/clusterdeploymentcustomizations not synced: starting\nreadyz check failed\n"
                 .to_owned()
         )
     );
@@ -66,11 +75,7 @@ async fn metrics_end_as_the_format_asks() {
 
 #[tokio::test]
 async fn takes_no_post() {
-    let health = Health {
-        metrics: Arc::new(Metrics::new()),
-        has_api_access: false,
-        phase: phase(Phase::Serving),
-    };
+    let health = health(Phase::Serving, false);
     let response = health.answer(&Request::post("/livez").body(()).unwrap());
     assert_eq!(response.headers()[header::ALLOW], "GET, HEAD");
     assert_eq!(

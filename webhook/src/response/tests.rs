@@ -96,13 +96,16 @@ fn all_warnings_together_stay_below_what_the_api_server_takes() {
     let bytes: usize = warnings.iter().map(|warning| warning.len()).sum();
     assert!(bytes <= WARNINGS_BYTES, "{bytes}");
     let shown = warnings.len() - 1;
-    assert_eq!(shown, 12);
-    assert_eq!(warnings[shown], "88 more warnings: kubectl kcp lint shows them");
+    assert_eq!(shown, 6);
+    assert_eq!(
+        warnings[shown],
+        "94 more warnings: kubectl kcp lint -f FILE shows them"
+    );
 }
 
 #[test]
 fn what_there_is_no_room_for_is_the_least_severe() {
-    let long = "x".repeat(200);
+    let long = "x".repeat(90);
     let mut decision = warned(&vec![long.as_str(); 100]);
     decision.warned[0] = cause("first");
     decision.notes = vec!["an override does not count".to_owned()];
@@ -112,7 +115,7 @@ fn what_there_is_no_room_for_is_the_least_severe() {
     assert_eq!(warnings[1], "spec.field: first (field-fault)");
     assert_eq!(
         warnings.last().unwrap(),
-        "67 more warnings: kubectl kcp lint shows them"
+        "67 more warnings: kubectl kcp lint -f FILE shows them"
     );
     assert_eq!(warnings.len(), 1 + 33 + 1);
 }

@@ -46,6 +46,38 @@ async fn answers_what_has_begun_and_closes_what_is_idle() {
 }
 
 #[tokio::test]
+async fn answers_a_review_that_reaches_an_idle_connection_as_it_closes() {
+    let server = Running::start(Limits::default()).await;
+    let mut kept = server.connect().await;
+    assert_eq!(kept.review().await, Answer::allowed(false));
+    // One thread runs all of this: the server sees neither of the two before we wait.
+    server.stop.send("test").unwrap();
+    kept.send_head("/validate", REVIEW.len()).await;
+    kept.send(REVIEW).await;
+    assert_eq!(kept.answer().await, Answer::allowed(true));
+    assert_eq!(server.ended().await, Ended::Drained);
+}
+
+#[tokio::test]
+async fn answers_a_review_of_which_half_a_head_has_come() {
+    let server = Running::start(Limits::default()).await;
+    let mut kept = server.connect().await;
+    assert_eq!(kept.review().await, Answer::allowed(false));
+    kept.send("POST /validate HTTP/1.1\r\nHost: localhost\r\n").await;
+    server.stop.send("test").unwrap();
+    until_not_ready(&server).await;
+    // The port is closed: every connection has been told.
+    soon(async { while TcpStream::connect(server.secure).await.is_ok() {} }).await;
+    kept.send(&format!(
+        "Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{REVIEW}",
+        REVIEW.len()
+    ))
+    .await;
+    assert_eq!(kept.answer().await, Answer::allowed(true));
+    assert_eq!(server.ended().await, Ended::Drained);
+}
+
+#[tokio::test]
 async fn goes_on_serving_while_clients_learn_of_it() {
     let server = Running::start_with(Limits::default(), |arguments| {
         arguments.shutdown_delay = DEADLINE;

@@ -11,7 +11,7 @@ use super::{Outcome, lease};
 use crate::pool::{
     entry::Holder,
     fake::{Fake, Fault, reserved},
-    release::release,
+    release::{Needs, release},
 };
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -271,7 +271,7 @@ proptest! {
             Ok(other) => prop_assert!(false, "{:?}", other),
             Err(_) => prop_assert!(held.len() <= 1, "{:?}", held),
         }
-        let released = block_on(release(&fake, holder("us")));
+        let released = block_on(release(&fake, &Needs::new(), holder("us")));
         fake.settle();
         if released.is_ok() {
             prop_assert_eq!(fake.held_by("us"), Vec::<String>::new());

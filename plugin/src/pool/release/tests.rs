@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::release;
+use super::{Cluster, Needs, Outcome, release};
 use crate::{
     cluster::Error,
     pool::{
@@ -16,9 +16,13 @@ const HOLDER: Holder<'_> = Holder {
     cluster_deployment: "us",
 };
 
-fn release_all(fake: &Fake) -> Result<Vec<String>, Error> {
+fn release_but(fake: &Fake, needs: &Needs) -> Result<Outcome, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(release(fake, HOLDER))
+    runtime.block_on(release(fake, needs, HOLDER))
+}
+
+fn release_all(fake: &Fake) -> Result<Vec<String>, Error> {
+    release_but(fake, &Needs::new()).map(|outcome| outcome.released)
 }
 
 fn held(faults: &[Option<Fault>]) -> Fake {
@@ -51,6 +55,24 @@ fn gives_back_all_that_the_holder_has() {
     let fake = held(&[]);
     fake.put("d", &reserved("us"));
     assert_eq!(release_all(&fake).unwrap(), ["b", "d"]);
+}
+
+#[test]
+fn what_a_cluster_needs_is_kept() {
+    let fake = held(&[Some(Fault::Touched)]);
+    fake.put("d", &reserved("us"));
+    let cluster = Cluster {
+        namespace: "us".to_owned(),
+        is_deprovisioning: false,
+    };
+    // The holder has nothing of `a`, whatever its cluster says.
+    let needs = ["a", "b"].map(|name| (name.to_owned(), cluster.clone())).into();
+    let outcome = release_but(&fake, &needs).unwrap();
+    assert_eq!(
+        (outcome.released, outcome.needed),
+        (vec!["d".to_owned()], vec!["b".to_owned()])
+    );
+    assert_eq!(fake.held_by("us"), ["b"]);
 }
 
 #[test]

@@ -4,9 +4,10 @@ use std::borrow::Cow;
 
 use jiff::Timestamp;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::{
-    ControlPlaneSpec, IntOrString, Metadata, Text,
+    ControlPlaneSpec, DecodeError, IntOrString, Metadata, Text, Verbatim, decode,
     kubeadm_config::{KubeadmConfig, KubeadmConfigSpec},
     machine_template::{InfrastructureRef, MachineTemplate},
 };
@@ -36,7 +37,7 @@ impl Shape {
 /// A `KubeadmControlPlane`. Fields of both shapes stand side by side; the accessors pick by [`Shape`].
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct KubeadmControlPlane<'a> {
+pub struct KubeadmControlPlane<'a, C = KubeadmConfig<'a>> {
     /// `group/version`.
     #[serde(borrow)]
     pub api_version: Text<'a>,
@@ -44,16 +45,16 @@ pub struct KubeadmControlPlane<'a> {
     #[serde(default)]
     pub metadata: Metadata<'a>,
     /// The desired state.
-    pub spec: KubeadmControlPlaneSpec<'a>,
+    pub spec: KubeadmControlPlaneSpec<'a, C>,
     /// What the controller last saw.
     #[serde(default)]
     pub status: Option<KubeadmControlPlaneStatus<'a>>,
 }
 
-/// `spec`.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct KubeadmControlPlaneSpec<'a> {
+/// `spec`, with `kubeadmConfigSpec` as a `C`: by far the largest part of most objects.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KubeadmControlPlaneSpec<'a, C = KubeadmConfig<'a>> {
     /// Desired number of control plane Machines.
     pub replicas: Option<i64>,
     /// Kubernetes version, with a leading `v`.
@@ -64,7 +65,7 @@ pub struct KubeadmControlPlaneSpec<'a> {
     /// v1alpha3: the reference that later versions keep in `machineTemplate`.
     pub infrastructure_template: Option<InfrastructureRef<'a>>,
     /// What kubeadm is told on init and join.
-    pub kubeadm_config_spec: Option<KubeadmConfig<'a>>,
+    pub kubeadm_config_spec: Option<C>,
     /// v1beta2.
     pub rollout: Option<Rollout<'a>>,
     /// v1beta1.
@@ -183,6 +184,46 @@ impl KubeadmControlPlaneStatus<'_> {
 }
 
 impl<'a> KubeadmControlPlane<'a> {
+    /// Decodes a control plane as it would become, beside itself as it is. A `kubeadmConfigSpec` of the same bytes, which
+    /// most writes leave it, is compared and not decoded.
+    ///
+    /// # Errors
+    /// As [`decode`].
+    pub fn decode_beside(old: &Self, json: &'a str) -> Result<Self, DecodeError> {
+        let KubeadmControlPlane {
+            api_version,
+            metadata,
+            spec,
+            status,
+        } = decode::<KubeadmControlPlane<'a, &'a RawValue>>(json)?;
+        let old = old.spec.kubeadm_config_spec.as_ref();
+        let decoded = spec
+            .kubeadm_config_spec
+            .map(|config| Verbatim::decode_beside(old, config));
+        let kubeadm_config_spec = decoded
+            .transpose()
+            .map_err(|error| error.below("spec.kubeadmConfigSpec"))?;
+        Ok(Self {
+            api_version,
+            metadata,
+            spec: KubeadmControlPlaneSpec {
+                kubeadm_config_spec,
+                replicas: spec.replicas,
+                version: spec.version,
+                machine_template: spec.machine_template,
+                infrastructure_template: spec.infrastructure_template,
+                rollout: spec.rollout,
+                rollout_strategy: spec.rollout_strategy,
+                rollout_after: spec.rollout_after,
+                upgrade_after: spec.upgrade_after,
+                rollout_before: spec.rollout_before,
+                machine_naming: spec.machine_naming,
+                machine_naming_strategy: spec.machine_naming_strategy,
+            },
+            status,
+        })
+    }
+
     /// `rollout.after`, `rolloutAfter` or `upgradeAfter`; the zero time means unset (2019 proposal, Cluster upgrade).
     pub fn rollout_after(&self) -> Option<Timestamp> {
         let after = match self.shape() {
@@ -272,5 +313,46 @@ impl<'a> KubeadmControlPlane<'a> {
         let mut scaled = self.clone();
         scaled.spec.replicas = Some(replicas);
         scaled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::KubeadmControlPlane;
+    use crate::api::decode;
+
+    fn text(config: &str) -> String {
+        format!(
+            r#"{{"apiVersion":"a/v1beta2","metadata":{{"name":"a"}},"spec":{{"replicas":3,"version":"v1.34.2",
+            "kubeadmConfigSpec":{config},"rollout":{{"after":"2026-01-01T00:00:00Z"}}}},"status":{{"replicas":3}}}}"#
+        )
+    }
+
+    #[test]
+    fn beside_another_the_same_is_decoded() {
+        let (one, other) = (r#"{"files":[{"path":"/a"}]}"#, r#"{"files":[{"path":"/b"}]}"#);
+        for old in [one, other, "{}", "null"].map(text) {
+            let old: KubeadmControlPlane = decode(&old).unwrap();
+            for new in [one, other, "{}", "null", "3", r#"{"files":[{"path":1}]}"#].map(text) {
+                // Its Debug shows what `==` of the text leaves out.
+                let beside = format!("{:?}", KubeadmControlPlane::decode_beside(&old, &new));
+                assert_eq!(
+                    beside,
+                    format!("{:?}", decode::<KubeadmControlPlane>(&new)),
+                    "{new}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn beside_another_the_same_bytes_are_not_decoded() {
+        let config = text(r#"{"files":[{"path":"/a"}]}"#);
+        let old: KubeadmControlPlane = decode(&config).unwrap();
+        let new = KubeadmControlPlane::decode_beside(&old, &config).unwrap();
+        assert!(std::ptr::eq(
+            old.kubeadm_config().unwrap(),
+            new.kubeadm_config().unwrap()
+        ));
     }
 }

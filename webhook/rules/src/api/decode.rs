@@ -1,6 +1,8 @@
 //! Decoding with an error that names the field.
 
-use serde::Deserialize;
+use std::fmt;
+
+use serde::{Deserialize, de};
 use thiserror::Error;
 
 /// An object whose fields do not have the types that its kind gives them.
@@ -18,25 +20,73 @@ impl DecodeError {
 
     fn new(field: String, error: &serde_json::Error) -> Self {
         let fault = fault(error);
+        if let Some((within, fault)) = Nested::parts(&fault) {
+            let within = Self {
+                field: within.to_owned(),
+                fault: fault.to_owned(),
+            };
+            return within.below(&field);
+        }
         // The decoder names a missing field in its message, and only the parent in its path.
         let missing = fault
             .strip_prefix("missing field `")
             .and_then(|rest| rest.strip_suffix('`'));
         match missing {
-            None => Self { field, fault },
+            None => Self {
+                field,
+                fault: in_words(&fault),
+            },
             Some(missing) => Self {
-                field: match field.as_str() {
-                    "." => missing.to_owned(),
-                    parent => format!("{parent}.{missing}"),
-                },
+                field: join(&field, missing),
                 fault: Self::MISSING.to_owned(),
             },
         }
     }
 
+    /// The same of a document that is a part of another: what stands at `field`.
+    pub(super) fn below(self, field: &str) -> Self {
+        Self {
+            field: join(field, &self.field),
+            fault: self.fault,
+        }
+    }
+
+    /// The error of a document within a document, for a deserializer of the outer one to fail with.
+    pub(super) fn within<E: de::Error>(&self) -> E {
+        E::custom(Nested(self))
+    }
+
     /// Whether the field is not there at all.
     pub fn is_missing(&self) -> bool {
         self.fault == Self::MISSING
+    }
+}
+
+/// An error's text is all that passes from the inner deserializer to the outer one: a mark that no other text starts
+/// with keeps field and fault apart.
+struct Nested<'e>(&'e DecodeError);
+
+impl Nested<'_> {
+    const MARK: char = '\0';
+
+    fn parts(text: &str) -> Option<(&str, &str)> {
+        text.strip_prefix(Self::MARK)?.split_once(Self::MARK)
+    }
+}
+
+impl fmt::Display for Nested<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (mark, DecodeError { field, fault }) = (Self::MARK, self.0);
+        write!(f, "{mark}{field}{mark}{fault}")
+    }
+}
+
+fn join(parent: &str, field: &str) -> String {
+    match (parent, field) {
+        (".", field) => field.to_owned(),
+        (parent, ".") => parent.to_owned(),
+        (parent, field) if field.starts_with('[') => format!("{parent}{field}"),
+        (parent, field) => format!("{parent}.{field}"),
     }
 }
 
@@ -66,10 +116,37 @@ fn fault(error: &serde_json::Error) -> String {
     }
 }
 
+/// A manifest's terms for those that serde and Rust use of types.
+fn in_words(fault: &str) -> String {
+    let parts = fault
+        .strip_prefix("invalid type: ")
+        .or(fault.strip_prefix("invalid value: "))
+        .and_then(|parts| parts.rsplit_once(", expected "));
+    let Some((found, expected)) = parts else {
+        return fault.to_owned();
+    };
+    let found = match found {
+        "sequence" => "a list".to_owned(),
+        "map" => "an object".to_owned(),
+        // Only what serde quotes: a string of the document stands in double quotes.
+        found if found.starts_with("string ") => found.to_owned(),
+        found => found.replace('`', "").replace("floating point", "number"),
+    };
+    let expected = match expected {
+        "i64" | "u64" => "an integer",
+        "i32" => "an integer of 32 bits",
+        "a sequence" => "a list",
+        "a map" => "an object",
+        named if named.starts_with("struct ") => "an object",
+        said => said,
+    };
+    format!("found {found}, expected {expected}")
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{DecodeError, decode};
-    use crate::api::ClusterPool;
+    use super::{DecodeError, decode, in_words};
+    use crate::api::{ClusterPool, KubeadmControlPlane};
 
     #[test]
     fn errors_name_the_field() {
@@ -83,7 +160,7 @@ mod tests {
             (
                 r#"{"spec":{"platform":{},"baseDomain":1}}"#,
                 "spec.baseDomain",
-                "invalid type: integer `1`, expected a string",
+                "found integer 1, expected a string",
             ),
         ] {
             let expected = DecodeError {
@@ -93,6 +170,52 @@ mod tests {
             let error = decode::<ClusterPool<'_>>(text).unwrap_err();
             assert_eq!(error.is_missing(), fault == "the field is missing");
             assert_eq!(error, expected, "{text}");
+        }
+    }
+
+    /// Some parts are kept with their text, and decoded on their own.
+    #[test]
+    fn errors_name_the_field_within_a_part_that_is_decoded_on_its_own() {
+        for (config, field, fault) in [
+            ("3", "", "found integer 3, expected an object"),
+            (r#"{"files":{}}"#, ".files", "found an object, expected a list"),
+            (
+                r#"{"users":[{"name":"a"},{"name":1}]}"#,
+                ".users[1].name",
+                "found integer 1, expected a string",
+            ),
+        ] {
+            let text = format!(r#"{{"apiVersion":"a/v1beta2","spec":{{"kubeadmConfigSpec":{config}}}}}"#);
+            let expected = DecodeError {
+                field: format!("spec.kubeadmConfigSpec{field}"),
+                fault: fault.to_owned(),
+            };
+            assert_eq!(decode::<KubeadmControlPlane<'_>>(&text).unwrap_err(), expected);
+        }
+    }
+
+    #[test]
+    fn a_fault_is_in_a_manifests_words() {
+        for (fault, words) in [
+            (
+                r#"invalid type: string "a, expected `b`", expected i64"#,
+                r#"found string "a, expected `b`", expected an integer"#,
+            ),
+            (
+                "invalid type: sequence, expected struct KubeadmControlPlaneSpec",
+                "found a list, expected an object",
+            ),
+            (
+                "invalid type: floating point `1.34`, expected a string",
+                "found number 1.34, expected a string",
+            ),
+            (
+                "invalid value: integer `99999999999`, expected i32",
+                "found integer 99999999999, expected an integer of 32 bits",
+            ),
+            ("the number is too large", "the number is too large"),
+        ] {
+            assert_eq!(in_words(fault), words);
         }
     }
 }

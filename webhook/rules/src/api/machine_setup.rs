@@ -20,7 +20,7 @@ pub struct File<'a> {
 }
 
 /// `contentFrom` and `passwdFrom`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct SecretSource<'a> {
     /// The only kind of source that there is.
@@ -29,7 +29,7 @@ pub struct SecretSource<'a> {
 }
 
 /// A key of a Secret in the namespace.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct SecretKey<'a> {
     /// The Secret's name.

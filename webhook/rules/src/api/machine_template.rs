@@ -47,6 +47,19 @@ pub struct InfrastructureRef<'a> {
     pub name: Option<Text<'a>>,
 }
 
+impl InfrastructureRef<'_> {
+    /// The API group: as good as a version of it, which is converted on reading.
+    pub fn group(&self) -> Option<&str> {
+        let version = self.api_version.as_deref();
+        self.api_group.as_deref().or_else(|| version?.split('/').next())
+    }
+
+    /// Whether both name the same template: Machines made of one are none the worse for the other.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.group() == other.group() && self.kind == other.kind && self.name == other.name
+    }
+}
+
 /// Labels and annotations of objects to be made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::Text;
+use crate::syntax::is_dns1123_subdomain;
 
 /// `metadata` of any object.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -50,6 +51,27 @@ impl Metadata<'_> {
         let mut clusters = owners.filter(|owner| owner.kind.as_deref() == Some("Cluster"));
         let labelled = || self.labels.as_ref()?.get(CLUSTER_NAME).map(|name| &**name);
         clusters.find_map(|owner| owner.name.as_deref()).or_else(labelled)
+    }
+
+    /// Whether an object of a kind owns it.
+    pub fn is_owned_by(&self, kind: &str) -> bool {
+        let mut owners = self.owner_references.iter().flatten();
+        owners.any(|owner| owner.kind.as_deref() == Some(kind))
+    }
+
+    /// Whether a label is set, to whatever value.
+    pub fn has_label(&self, name: &str) -> bool {
+        self.labels
+            .as_ref()
+            .is_some_and(|labels| labels.contains_key(name))
+    }
+
+    /// What a command needs to be about the namespace of this object: nothing while that is unknown.
+    pub fn namespace_flag(&self) -> String {
+        match self.namespace.as_deref() {
+            Some(namespace) if is_dns1123_subdomain(namespace.as_bytes()) => format!(" -n {namespace}"),
+            _ => String::new(),
+        }
     }
 
     /// Whether an annotation is set. For Cluster API its presence counts, whatever its value.

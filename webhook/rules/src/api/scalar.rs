@@ -2,6 +2,7 @@
 
 use std::{
     borrow::{Borrow, Cow},
+    convert::Infallible,
     fmt,
     ops::Deref,
 };
@@ -10,6 +11,7 @@ use serde::{
     Deserialize, Deserializer,
     de::{Error, Visitor},
 };
+use serde_json::value::RawValue;
 
 /// A string that borrows from the JSON text unless it holds an escape.
 ///
@@ -84,38 +86,52 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     }
 }
 
-/// A string of which nothing is kept but whether it is empty: what may be secret cannot end up in a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A string of which nothing is kept but its length in JSON: what may be secret cannot end up in a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Withheld {
-    empty: bool,
+    bytes: usize,
 }
 
 impl Withheld {
     /// Whether there is nothing in it.
     pub fn is_empty(self) -> bool {
-        self.empty
+        self.bytes == 0
     }
 }
 
+/// The string is skipped and not decoded: it may be most of an object, and decoding it would copy it wherever it holds
+/// an escape.
 impl<'de> Deserialize<'de> for Withheld {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct WithheldVisitor;
-
-        impl Visitor<'_> for WithheldVisitor {
-            type Value = Withheld;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(Withheld {
-                    empty: text.is_empty(),
-                })
-            }
+        match <&'de RawValue>::deserialize(deserializer)?.get() {
+            // As long as it is without its quotes, escapes and all.
+            text if text.starts_with('"') => Ok(Withheld {
+                bytes: text.len() - 2,
+            }),
+            text => Err(not_a_string(text)),
         }
+    }
+}
 
-        deserializer.deserialize_str(WithheldVisitor)
+/// As a decoder of strings says it.
+fn not_a_string<E: Error>(text: &str) -> E {
+    struct Expected;
+
+    impl Visitor<'_> for Expected {
+        type Value = Infallible;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a string")
+        }
+    }
+
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    match deserializer.deserialize_any(Expected) {
+        Ok(never) => match never {},
+        Err(error) => {
+            let error = error.to_string();
+            E::custom(error.split_once(" at line ").map_or(&*error, |(fault, _)| fault))
+        }
     }
 }
 
@@ -178,5 +194,30 @@ impl<'de: 'a, 'a> Deserialize<'de> for IntOrString<'a> {
         }
 
         deserializer.deserialize_any(IntOrStringVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Withheld;
+    use crate::api::decode;
+
+    #[test]
+    fn of_a_withheld_string_only_its_length_is_kept() {
+        for (text, bytes) in [(r#""""#, 0), (r#" "" "#, 0), (r#"" ""#, 1), (r#""\n\u00e9""#, 8)] {
+            assert_eq!(decode::<Withheld>(text), Ok(Withheld { bytes }), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_withheld_is_a_string() {
+        for (text, fault) in [
+            ("1.5", "found number 1.5, expected a string"),
+            ("null", "found null, expected a string"),
+            ("[1]", "found a list, expected a string"),
+            (r#"{"a":"\u00"}"#, "invalid escape at line 1 column 12"),
+        ] {
+            assert_eq!(decode::<Withheld>(text).unwrap_err().fault, fault, "{text}");
+        }
     }
 }

@@ -1,16 +1,27 @@
 //! A value together with the JSON text that it was decoded from, to compare the fields that nobody reads, too.
 
-use std::{fmt, ops::Deref};
+use std::{fmt, ops::Deref, sync::Arc};
 
-use serde::{Deserialize, Deserializer, de::Error};
+use jiff::SignedDuration;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, value::RawValue};
+
+use super::{DecodeError, decode};
 
 /// A value with the text that it was decoded from. Two are equal when their texts mean the same: see
 /// [`Verbatim::differences`].
-#[derive(Clone)]
 pub struct Verbatim<'a, T> {
     text: &'a str,
-    value: T,
+    value: Arc<T>,
+}
+
+impl<T> Clone for Verbatim<'_, T> {
+    fn clone(&self) -> Self {
+        Self {
+            text: self.text,
+            value: self.value.clone(),
+        }
+    }
 }
 
 /// How two values differ.
@@ -34,6 +45,20 @@ impl<'a, T> Verbatim<'a, T> {
             }
         }
         Differences(found)
+    }
+}
+
+impl<'a, T: Deserialize<'a>> Verbatim<'a, T> {
+    /// Decodes a value, unless it is the other's text.
+    pub(super) fn decode_beside(other: Option<&Self>, text: &'a RawValue) -> Result<Self, DecodeError> {
+        let text = text.get();
+        match other {
+            Some(other) if other.text == text => Ok(other.clone()),
+            _ => Ok(Self {
+                text,
+                value: Arc::new(decode(text)?),
+            }),
+        }
     }
 }
 
@@ -81,8 +106,11 @@ impl<T: fmt::Debug> fmt::Debug for Verbatim<'_, T> {
 impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for Verbatim<'a, T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = <&'de RawValue>::deserialize(deserializer)?.get();
-        let value = super::decode(text).map_err(D::Error::custom)?;
-        Ok(Self { text, value })
+        let value = decode(text).map_err(|error| error.within())?;
+        Ok(Self {
+            text,
+            value: Arc::new(value),
+        })
     }
 }
 
@@ -97,6 +125,41 @@ const FORMER_DEFAULTS: &[(&str, &str, &str)] = &[
     ("rolloutStrategy", "type", "RollingUpdate"),
 ];
 
+/// Fields that a server does not give back as they were written, by parent and name. Those of v1beta1 that v1beta2 does
+/// not have: where v1beta2 is stored, the old object never has them (Cluster API, `webhooks/conversion`). And a quantity,
+/// which has many spellings. Parents are those of `spec.kubeadmConfigSpec` on its own, and in a template.
+const FORGOTTEN: &[(&str, &str)] = &[
+    ("resourceFieldRef", "divisor"),
+    ("", "useExperimentalRetryJoin"),
+    ("kubeadmConfigSpec", "useExperimentalRetryJoin"),
+    ("clusterConfiguration", "apiVersion"),
+    ("clusterConfiguration", "kind"),
+    ("initConfiguration", "apiVersion"),
+    ("initConfiguration", "kind"),
+    ("joinConfiguration", "apiVersion"),
+    ("joinConfiguration", "kind"),
+    ("clusterConfiguration", "networking"),
+    ("clusterConfiguration", "kubernetesVersion"),
+    ("clusterConfiguration", "clusterName"),
+];
+
+/// Fields of v1beta1 that v1beta2 has in seconds: `90s` comes back as `1m30s`.
+const DURATIONS: &[&str] = &[
+    "timeoutForControlPlane",
+    "nodeDrainTimeout",
+    "nodeVolumeDetachTimeout",
+    "nodeDeletionTimeout",
+    "ttl",
+    "timeout",
+    "retryPeriod",
+    "minHealthyPeriod",
+];
+
+fn seconds(duration: &str) -> Option<Value> {
+    let duration: SignedDuration = duration.parse().ok()?;
+    Some(duration.as_secs().into())
+}
+
 fn meaning(text: &str) -> Option<Value> {
     let mut value = serde_json::from_str(text).ok()?;
     remove_unset("", &mut value);
@@ -107,10 +170,16 @@ fn meaning(text: &str) -> Option<Value> {
 fn remove_unset(name: &str, value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            for (field, value) in fields.iter_mut() {
+            fields.retain(|field, value| {
                 remove_unset(field, value);
-            }
-            fields.retain(|field, value| !is_unset(name, field, value));
+                if let Value::String(text) = value
+                    && DURATIONS.contains(&field.as_str())
+                    && let Some(seconds) = seconds(text)
+                {
+                    *value = seconds;
+                }
+                !is_unset(name, field, value) && !FORGOTTEN.contains(&(name, field))
+            });
         }
         Value::Array(values) => values.iter_mut().for_each(|value| remove_unset(name, value)),
         _ => {}
@@ -178,6 +247,15 @@ mod tests {
                 r#"{ "verbosity": 4 }"#,
             ),
             (r#"{"ntp":{"servers":[]},"verbosity":null}"#, "{}"),
+            (
+                r#"{"useExperimentalRetryJoin":true,"clusterConfiguration":{"networking":{"podSubnet":"10.0.0.0/8"},
+                    "apiServer":{"timeoutForControlPlane":"1.5m"}}}"#,
+                r#"{"clusterConfiguration":{"apiServer":{"timeoutForControlPlane":"1m30s"}}}"#,
+            ),
+            (
+                r#"{"initConfiguration":{"bootstrapTokens":[{"token":"a","ttl":"24h"}]}}"#,
+                r#"{"initConfiguration":{"bootstrapTokens":[{"token":"a","ttl":"24h0m0s"}]}}"#,
+            ),
             (
                 r#"{"joinConfiguration":{"nodeRegistration":{"imagePullPolicy":"IfNotPresent"}}}"#,
                 r#"{"joinConfiguration":{}}"#,

@@ -4,6 +4,7 @@ use crate::{
     action::Action,
     api::ControlPlaneSpec,
     case::{Case, V1BETA1, V1BETA2},
+    cel::Cel,
     change::Change,
     fault::{CauseReason, Fault, Faults},
     rule::{Check, ON_WRITE, Rule, Scope},
@@ -27,6 +28,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: must be less than the validity period",
         check: Check::ControlPlaneSpec(expiry_days_endless),
+        cel: Cel::Faults(include_str!("cel/certificates-expiry-days-endless.cel")),
     },
     Rule {
         id: "certificate-validity-above-ca",
@@ -37,6 +39,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: at most the CA's validity period",
         check: Check::ControlPlaneSpec(validity_above_ca),
+        cel: Cel::Faults(include_str!("cel/certificate-validity-above-ca.cel")),
     },
 ];
 

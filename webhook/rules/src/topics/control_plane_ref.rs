@@ -4,6 +4,7 @@ use crate::{
     action::Action,
     api::{Cluster, KubeadmControlPlane},
     case::Case,
+    cel::{Cel, Without},
     change::Change,
     fault::{CauseReason, Fault, Faults},
     rule::{Check, ON_WRITE, Rule, Scope},
@@ -28,6 +29,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "KubeadmControlPlane proposal, Create: its own sample names my-controlplane and makes my-control-plane",
         check: Check::Cluster(unknown),
+        cel: Cel::Without(Without::OtherObjects),
     },
     Rule {
         id: "control-plane-ref-other",
@@ -38,6 +40,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "KubeadmControlPlane proposal, Modifications required to existing API Types: Cluster.Spec.ControlPlaneRef",
         check: Check::ControlPlane(other),
+        cel: Cel::Without(Without::OtherObjects),
     },
 ];
 

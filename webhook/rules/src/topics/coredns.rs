@@ -6,6 +6,7 @@ use crate::{
     action::Action,
     api::KubeadmControlPlane,
     case::{Answer, Case},
+    cel::{Cel, Without},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_UPDATE, Rule, Scope},
@@ -32,6 +33,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: validateCoreDNSVersion",
         check: Check::ControlPlane(migration_unsupported),
+        cel: Cel::Without(Without::Grammar),
     },
     Rule {
         id: "coredns-version-unknown",
@@ -42,6 +44,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "coredns/corefile-migration v1.0.35, migration/versions.go",
         check: Check::ControlPlane(version_unknown),
+        cel: Cel::Without(Without::Grammar),
     },
 ];
 

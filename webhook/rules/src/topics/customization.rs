@@ -6,6 +6,7 @@ use crate::{
     action::Action,
     api::{ClusterDeploymentCustomization, hive::PatchEntity},
     case::{Answer, Case},
+    cel::{Cel, Without},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_WRITE, Rule, Scope},
@@ -29,6 +30,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "RFC 6902, section 4",
         check: Check::Customization(op_unknown),
+        cel: Cel::Without(Without::Schema),
     },
     Rule {
         id: "patch-path-invalid",
@@ -39,6 +41,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "RFC 6901, section 3",
         check: Check::Customization(path_invalid),
+        cel: Cel::Faults(include_str!("cel/patch-path-invalid.cel")),
     },
     Rule {
         id: "patch-from-missing",
@@ -49,6 +52,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "RFC 6902, sections 4.4 and 4.5",
         check: Check::Customization(from_missing),
+        cel: Cel::Faults(include_str!("cel/patch-from-missing.cel")),
     },
     Rule {
         id: "patch-from-invalid",
@@ -59,6 +63,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "RFC 6901, section 3; RFC 6902, section 4.4",
         check: Check::Customization(from_invalid),
+        cel: Cel::Faults(include_str!("cel/patch-from-invalid.cel")),
     },
     Rule {
         id: "patch-value-json-invalid",
@@ -69,6 +74,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Hive pastes valueJSON into the patch as it stands",
         check: Check::Customization(value_json_invalid),
+        cel: Cel::Without(Without::Grammar),
     },
     Rule {
         id: "patch-value-ignored",
@@ -79,6 +85,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Hive, PatchEntity: valueJSON wins if it is set",
         check: Check::Customization(value_ignored),
+        cel: Cel::Faults(include_str!("cel/patch-value-ignored.cel")),
     },
 ];
 
@@ -151,15 +158,18 @@ fn value_json_invalid(change: &Change<'_, ClusterDeploymentCustomization<'_>>, f
     for (path, patch) in patches(change.new) {
         let Some(text) = value_json(patch) else { continue };
         if let Err(error) = serde_json::from_str::<IgnoredAny>(text) {
-            faults.push(Fault {
-                field: format!("{path}.valueJSON").into(),
-                reason: CauseReason::Invalid,
-                // It may be a secret of the install-config.
-                value: None,
-                detail: format!("not exactly one JSON value: {error}").into(),
-                remedy: "write one JSON value, strings in double quotes, or use value for a plain string"
-                    .into(),
-            });
+            faults.push_unshown(
+                text,
+                Fault {
+                    field: format!("{path}.valueJSON").into(),
+                    reason: CauseReason::Invalid,
+                    // It may be a secret of the install-config.
+                    value: None,
+                    detail: format!("not exactly one JSON value: {error}").into(),
+                    remedy: "write one JSON value, strings in double quotes, or use value for a plain string"
+                        .into(),
+                },
+            );
         }
     }
 }
@@ -168,14 +178,17 @@ fn value_ignored(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults
     let both = |patch: &PatchEntity| {
         value_json(patch).is_some() && patch.value.as_ref().is_some_and(|value| !value.is_empty())
     };
-    for (path, _) in patches(change.new).filter(|(_, patch)| both(patch)) {
-        faults.push(Fault {
-            field: format!("{path}.value").into(),
-            reason: CauseReason::Forbidden,
-            value: None,
-            detail: "valueJSON wins, value is ignored".into(),
-            remedy: "keep one of them".into(),
-        });
+    for (path, patch) in patches(change.new).filter(|(_, patch)| both(patch)) {
+        faults.push_unshown(
+            (&patch.value, &patch.value_json),
+            Fault {
+                field: format!("{path}.value").into(),
+                reason: CauseReason::Forbidden,
+                value: None,
+                detail: "valueJSON wins, value is ignored".into(),
+                remedy: "keep one of them".into(),
+            },
+        );
     }
 }
 
@@ -332,7 +345,7 @@ const CASES: &[Case] = &[
         r#"{"spec":{"installConfigPatches":[{"op":"replace","path":"metadata/name","value":"foo"}]}}"#,
         &[("patch-path-invalid", "spec.installConfigPatches[0].path")],
     )
-    .answered(Answer::Mutation),
+    .answered(Answer::Mutation(r#""/metadata/name""#)),
     Case::customization(
         "rejects_dotted_path",
         r#"{"spec":{"installConfigPatches":[{"op":"replace","path":"metadata.name","value":"foo"}]}}"#,

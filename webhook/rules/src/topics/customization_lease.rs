@@ -6,9 +6,11 @@ use crate::{
     action::Action,
     api::{ClusterDeploymentCustomization, hive::ClusterDeploymentCustomizationStatus},
     case::{Answer, Case},
+    cel::{Cel, Without},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_DELETE, ON_UPDATE, Rule, Scope},
+    syntax::is_dns1123_subdomain,
     topics::Topic,
     view::{ClusterDeployment, Lease, View},
 };
@@ -30,6 +32,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Hive, clusterpool_controller.go: patches are applied once, when the cluster is made",
         check: Check::Customization(changed),
+        cel: Cel::Faults(include_str!("cel/spec-changed-while-leased.cel")),
     },
     Rule {
         id: "customization-in-use",
@@ -40,6 +43,7 @@ const RULES: &[Rule] = &[
         overridable: true,
         source: "ClusterPool inventory, Maintaining the lease of the ClusterDeploymentCustomization",
         check: Check::Customization(in_use),
+        cel: Cel::Without(Without::OtherObjects),
     },
 ];
 
@@ -93,26 +97,23 @@ fn in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut 
         detail: detail.into(),
         remedy: remedy.into(),
     };
-    if let Some(ClusterDeployment { name: cluster, .. }) = clusters_with_it.next() {
+    if let Some(ClusterDeployment { namespace, name, .. }) = clusters_with_it.next() {
         faults.push(fault(
-            format!("ClusterDeployment {cluster} has it, and its names and addresses would look free"),
-            format!("delete that first: kubectl delete clusterdeployment {cluster} -n {cluster}"),
+            format!("ClusterDeployment {name} has it, and its names and addresses would look free"),
+            format!("delete that first: kubectl delete clusterdeployment {name} -n {namespace}"),
         ));
     } else if let Some(Some(lease)) = lease
         && is_valid(lease, change.context.now)
     {
-        let holder = quoted(&lease.holder);
-        let pool = customization
-            .status
-            .as_ref()
-            .and_then(|status| status.cluster_pool_ref.as_ref())
-            .map_or("POOL", |pool| pool.name.as_str());
         let until = lease
             .expires
             .map_or_else(String::new, |until| format!(" until {until}"));
         faults.push(fault(
-            format!("leased by {holder}{until}, so its names and addresses are not free"),
-            format!("release it first: kubectl kcp pool release {pool} --cluster-deployment {holder}"),
+            format!(
+                "leased by {}{until}, so its names and addresses are not free",
+                quoted(&lease.holder)
+            ),
+            release(customization, &lease.holder),
         ));
     } else if let (Some(status), Some(_), Some(_)) = (&customization.status, clusters, lease)
         && status.is_leased()
@@ -121,6 +122,23 @@ fn in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut 
         let remedy = "see that its names and addresses are free".to_owned();
         faults.push_at_most(Action::Warn, fault(detail, remedy));
     }
+}
+
+/// What releases it: a command, where all that goes into it is a name. Others wrote those, and a shell would read them.
+fn release(customization: &ClusterDeploymentCustomization<'_>, holder: &str) -> String {
+    let status = customization.status.as_ref();
+    let pool = status.and_then(|status| status.cluster_pool_ref.as_ref());
+    match pool.map(|pool| pool.name.as_str()) {
+        Some(pool) if is_name(pool) && is_name(holder) => format!(
+            "release it first: kubectl kcp pool release {pool} --cluster-deployment {holder}{}",
+            customization.metadata.namespace_flag()
+        ),
+        _ => "release it first".to_owned(),
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    is_dns1123_subdomain(text.as_bytes())
 }
 
 /// Whether it has not expired. One that does not say when it does never does.
@@ -134,6 +152,7 @@ fn is_valid(lease: &Lease, now: Option<Timestamp>) -> bool {
 
 fn view(cluster: Option<&str>, lease: Option<Lease>, terminating: bool) -> View {
     let cluster = cluster.map(|name| ClusterDeployment {
+        namespace: name.to_owned(),
         name: name.to_owned(),
         pool: "pool".to_owned(),
         customization: Some("example".to_owned()),
@@ -182,7 +201,13 @@ const CASES: &[Case] = &[
         r#"{"status":{"conditions":[{"lastProbeTime":"2020-11-05T14:49:26Z","status":false,"type":"Available"}]}}"#,
         PATCH,
         &[],
-    ).answered(Answer::Schema),
+    ).answered(Answer::Schema(&[
+        "status.conditions[0].lastProbeTime",
+        "status.conditions[0].lastTransitionTime",
+        "status.conditions[0].message",
+        "status.conditions[0].reason",
+        "status.conditions[0].status",
+    ])),
     Case::customization_delete("rejects_deletion_with_cluster", LEASED, IN_USE)
         .seeing(|| view(Some("us"), None, false)),
     Case::customization_delete(
@@ -195,6 +220,14 @@ const CASES: &[Case] = &[
         .seeing(|| view(None, Some(lease(None)), false)),
     Case::customization_delete("rejects_deletion_with_lease_for_a_while", LEASED, IN_USE)
         .seeing(|| view(None, Some(lease(Some("2026-06-01T12:10:00Z"))), false)),
+    Case::customization_delete("rejects_deletion_with_lease_of_one_whose_name_a_shell_would_run", LEASED, IN_USE)
+        .seeing(|| {
+            let lease = Lease {
+                holder: "$(reboot)".to_owned(),
+                ..Lease::default()
+            };
+            view(None, Some(lease), false)
+        }),
     Case::customization_delete("warns_of_deletion_with_expired_lease", LEASED, IN_USE)
         .seeing(|| view(None, Some(lease(Some("2026-06-01T12:00:00Z"))), false)),
     Case::customization_delete("warns_of_deletion_of_one_that_nobody_holds", RESERVED, IN_USE)

@@ -4,6 +4,7 @@ use crate::{
     action::Action,
     api::KubeadmControlPlane,
     case::Case,
+    cel::{Cel, Without},
     change::Change,
     fault::{CauseReason, Fault, Faults},
     rule::{Check, ON_DELETE, Rule, Scope},
@@ -27,6 +28,7 @@ const RULES: &[Rule] = &[Rule {
     overridable: true,
     source: "KubeadmControlPlane proposal, Delete: blocked until all the worker nodes are deleted",
     check: Check::ControlPlane(in_use),
+    cel: Cel::Without(Without::OtherObjects),
 }];
 
 /// Set by `clusterctl move` on what it has copied elsewhere and is about to delete here.
@@ -63,7 +65,8 @@ fn in_use(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
             )
             .into(),
             remedy: format!(
-                "delete the Cluster instead, which removes workers first: kubectl delete cluster {name}"
+                "delete the Cluster instead, which removes workers first: kubectl delete cluster {name}{}",
+                control_plane.metadata.namespace_flag()
             )
             .into(),
         });

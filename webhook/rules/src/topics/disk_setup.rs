@@ -4,6 +4,7 @@ use crate::{
     action::Action,
     api::ControlPlaneSpec,
     case::{Case, V1BETA1, V1BETA2},
+    cel::Cel,
     change::Change,
     fault::{CauseReason, Fault, Faults},
     rule::{Check, ON_WRITE, Rule, Scope},
@@ -26,6 +27,7 @@ const RULES: &[Rule] = &[Rule {
     overridable: false,
     source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateDiskSetup",
     check: Check::ControlPlaneSpec(above_hundred),
+    cel: Cel::Faults(include_str!("cel/disk-layout-above-hundred.cel")),
 }];
 
 fn above_hundred(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {

@@ -4,6 +4,7 @@ use crate::{
     action::Action,
     api::{ControlPlaneSpec, KubeadmControlPlane, kubeadm_config::KubeadmConfigSpec},
     case::Case,
+    cel::Cel,
     change::Change,
     fault::{CauseReason, Fault, Faults},
     rule::{Check, ON_UPDATE, ON_WRITE, Rule, Scope},
@@ -27,6 +28,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: cannot have both external and local etcd",
         check: Check::ControlPlaneSpec(local_and_external),
+        cel: Cel::Faults(include_str!("cel/etcd-local-and-external.cel")),
     },
     Rule {
         id: "etcd-topology-switched",
@@ -37,6 +39,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: cannot change between external and local etcd",
         check: Check::ControlPlane(topology_switched),
+        cel: Cel::Faults(include_str!("cel/etcd-topology-switched.cel")),
     },
 ];
 

@@ -9,6 +9,7 @@ use crate::{
         kubeadm_config::{Component, ExtraArgs, NodeRegistration},
     },
     case::{Case, V1BETA1, V1BETA2},
+    cel::{Cel, Without},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_WRITE, Rule, Scope},
@@ -31,6 +32,7 @@ const RULES: &[Rule] = &[Rule {
     overridable: false,
     source: "CRD of KubeadmControlPlane v1beta2: extraArgs name must be unique",
     check: Check::ControlPlaneSpec(duplicate),
+    cel: Cel::Without(Without::Schema),
 }];
 
 fn lists<'c>(spec: &ControlPlaneSpec<'c>) -> Option<[(&'static str, Option<&'c ExtraArgs<'c>>); 6]> {

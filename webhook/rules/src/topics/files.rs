@@ -9,6 +9,7 @@ use crate::{
         machine_setup::{File, SecretSource},
     },
     case::Case,
+    cel::{Cel, Without},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_WRITE, Rule, Scope},
@@ -32,6 +33,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateFiles",
         check: Check::ControlPlaneSpec(content_conflict),
+        cel: Cel::Faults(include_str!("cel/file-content-conflict.cel")),
     },
     Rule {
         id: "file-content-missing",
@@ -42,6 +44,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "KubeadmConfig, spec.files: content and contentFrom are both optional",
         check: Check::ControlPlaneSpec(content_missing),
+        cel: Cel::Faults(include_str!("cel/file-content-missing.cel")),
     },
     Rule {
         id: "file-secret-incomplete",
@@ -52,6 +55,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateFiles",
         check: Check::ControlPlaneSpec(secret_incomplete),
+        cel: Cel::Without(Without::Schema),
     },
     Rule {
         id: "file-path-duplicate",
@@ -62,6 +66,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateFiles",
         check: Check::ControlPlaneSpec(path_duplicate),
+        cel: Cel::Faults(include_str!("cel/file-path-duplicate.cel")),
     },
 ];
 
@@ -82,15 +87,18 @@ fn has_content(file: &File<'_>) -> bool {
 fn content_conflict(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     for (index, file) in files(change.new) {
         if has_content(file) && file.content_from.is_some() {
-            faults.push(Fault {
-                field: change
-                    .new
-                    .kubeadm_path(format_args!("files[{index}].contentFrom")),
-                reason: CauseReason::Forbidden,
-                value: None,
-                detail: format!("{} has content too, and only one can be written", name(file)).into(),
-                remedy: "remove content to use the Secret, or contentFrom to use what stands here".into(),
-            });
+            faults.push_unshown(
+                (file.content, &file.content_from),
+                Fault {
+                    field: change
+                        .new
+                        .kubeadm_path(format_args!("files[{index}].contentFrom")),
+                    reason: CauseReason::Forbidden,
+                    value: None,
+                    detail: format!("{} has content too, and only one can be written", name(file)).into(),
+                    remedy: "remove content to use the Secret, or contentFrom to use what stands here".into(),
+                },
+            );
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::{
     action::Action,
     api::{ClusterDeploymentCustomization, ClusterPool, Metadata},
     case::Case,
+    cel::Cel,
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_CREATE, Rule, Scope},
@@ -27,6 +28,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Hive, validating webhook of ClusterPool",
         check: Check::ClusterPool(pool),
+        cel: Cel::Faults(include_str!("cel/pool-name-too-long.cel")),
     },
     Rule {
         id: "customization-name-too-long",
@@ -37,6 +39,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Hive, validating webhook of ClusterDeploymentCustomization",
         check: Check::Customization(customization),
+        cel: Cel::Faults(include_str!("cel/customization-name-too-long.cel")),
     },
 ];
 

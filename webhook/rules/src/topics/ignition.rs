@@ -7,6 +7,7 @@ use crate::{
         machine_setup::{DiskSetup, Ignition},
     },
     case::{Case, V1BETA1},
+    cel::{Cel, Without},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     feature_gates::FeatureGates,
@@ -31,6 +32,7 @@ const RULES: &[Rule] = &[
         overridable: true,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateIgnition",
         check: Check::ControlPlaneSpec(gate_off),
+        cel: Cel::Faults(include_str!("cel/ignition-gate-off.cel")),
     },
     Rule {
         id: "ignition-without-format",
@@ -41,6 +43,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateIgnition",
         check: Check::ControlPlaneSpec(without_format),
+        cel: Cel::Faults(include_str!("cel/ignition-without-format.cel")),
     },
     Rule {
         id: "ignition-unsupported",
@@ -51,6 +54,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateIgnition",
         check: Check::ControlPlaneSpec(unsupported),
+        cel: Cel::Without(Without::Length),
     },
 ];
 

@@ -9,6 +9,7 @@ use crate::{
         kubeadm_config::{Dns, LocalEtcd},
     },
     case::Case,
+    cel::{Cel, Without},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_WRITE, Rule, Scope},
@@ -32,6 +33,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "OCI distribution specification, Pulling manifests: the grammar of a tag",
         check: Check::ControlPlaneSpec(tag_invalid),
+        cel: Cel::Without(Without::Length),
     },
     Rule {
         id: "dns-image-tag-not-semantic",
@@ -42,6 +44,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: the tag must parse as a version",
         check: Check::ControlPlaneSpec(dns_not_semantic),
+        cel: Cel::Without(Without::Grammar),
     },
 ];
 

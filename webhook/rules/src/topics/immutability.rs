@@ -11,7 +11,8 @@ use crate::{
         KubeadmControlPlane, Text, Verbatim,
         kubeadm_config::{ClusterConfiguration, KubeadmConfigSpec},
     },
-    case::{Case, V1BETA1},
+    case::{Answer, Case, V1BETA1},
+    cel::{Cel, Without},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_UPDATE, Rule, Scope},
@@ -35,6 +36,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: the paths that its allow list leaves out",
         check: Check::ControlPlane(cluster_configuration_immutable),
+        cel: Cel::Faults(include_str!("cel/cluster-configuration-immutable.cel")),
     },
     Rule {
         id: "kubeadm-section-removed",
@@ -45,6 +47,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "KubeadmControlPlane proposal, Create: all three stanzas should be specified",
         check: Check::ControlPlane(section_removed),
+        cel: Cel::Faults(include_str!("cel/kubeadm-section-removed.cel")),
     },
     Rule {
         id: "kubeadm-config-frozen",
@@ -55,6 +58,7 @@ const RULES: &[Rule] = &[
         overridable: true,
         source: "2019 proposal, Upgrade: kubeadmConfigSpec is immutable; Cluster API has since opened it",
         check: Check::ControlPlane(config_frozen),
+        cel: Cel::Without(Without::Normalized),
     },
 ];
 
@@ -63,6 +67,9 @@ const KUBEADM_CONFIG_SPEC: &str = "spec.kubeadmConfigSpec";
 /// A field of `clusterConfiguration` that kubeadm init fixed.
 struct Fixed {
     field: &'static str,
+    /// Whether every version has it. An API server that stores v1beta2 forgets the others, and the old object never has
+    /// them: then nothing tells what was there.
+    kept: bool,
     value: for<'c> fn(&'c ClusterConfiguration<'_>) -> Option<Scalar<'c>>,
     why: &'static str,
     remedy: &'static str,
@@ -71,21 +78,25 @@ struct Fixed {
 const FIXED: &[Fixed] = &[
     Fixed {
         field: "controlPlaneEndpoint",
+        kept: true,
         value: |configuration| text(configuration.control_plane_endpoint.as_ref()),
         why: "every Machine's kubeconfig names it",
         remedy: "keep it and point its DNS record elsewhere",
     },
     Fixed {
         field: "certificatesDir",
+        kept: true,
         value: |configuration| text(configuration.certificates_dir.as_ref()),
         why: "the certificates of existing Machines lie there",
         remedy: "keep it",
     },
     Fixed {
         field: "caCertificateValidityPeriodDays",
+        kept: true,
         value: |configuration| {
             configuration
                 .ca_certificate_validity_period_days
+                .filter(|days| *days != 0)
                 .map(Scalar::Number)
         },
         why: "the cluster's CAs were made with it",
@@ -93,30 +104,35 @@ const FIXED: &[Fixed] = &[
     },
     Fixed {
         field: "networking.serviceSubnet",
+        kept: false,
         value: |configuration| text(configuration.networking.as_ref()?.service_subnet.as_ref()),
         why: "Services have addresses in it",
         remedy: "keep it, and create another Cluster for another network",
     },
     Fixed {
         field: "networking.podSubnet",
+        kept: false,
         value: |configuration| text(configuration.networking.as_ref()?.pod_subnet.as_ref()),
         why: "pods have addresses in it",
         remedy: "keep it, and create another Cluster for another network",
     },
     Fixed {
         field: "networking.dnsDomain",
+        kept: false,
         value: |configuration| text(configuration.networking.as_ref()?.dns_domain.as_ref()),
         why: "workloads resolve names in it",
         remedy: "keep it, and create another Cluster for another domain",
     },
     Fixed {
         field: "kubernetesVersion",
+        kept: false,
         value: |configuration| text(configuration.kubernetes_version.as_ref()),
         why: "Cluster API takes the version from spec.version",
         remedy: "keep it, and change spec.version",
     },
     Fixed {
         field: "clusterName",
+        kept: false,
         value: |configuration| text(configuration.cluster_name.as_ref()),
         why: "Cluster API takes the name from the Cluster",
         remedy: "keep it",
@@ -138,8 +154,11 @@ impl fmt::Display for Scalar<'_> {
     }
 }
 
+/// Cluster API takes an empty one for unset.
 fn text<'c>(value: Option<&'c Text<'_>>) -> Option<Scalar<'c>> {
-    value.map(|text| Scalar::Text(text))
+    value
+        .filter(|text| !text.is_empty())
+        .map(|text| Scalar::Text(text))
 }
 
 fn cluster_configuration_immutable(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
@@ -151,16 +170,14 @@ fn cluster_configuration_immutable(change: &Change<'_, KubeadmControlPlane<'_>>,
     let old = cluster_configuration(old).unwrap_or(&unset);
     for fixed in FIXED {
         let (was, is) = ((fixed.value)(old), (fixed.value)(new));
-        if was != is {
-            let shown =
-                |value: Option<Scalar<'_>>| value.map_or("unset".to_owned(), |value| value.to_string());
+        if was != is && (fixed.kept || was.is_some()) {
             faults.push(Fault {
                 field: format!("{KUBEADM_CONFIG_SPEC}.clusterConfiguration.{}", fixed.field).into(),
                 reason: CauseReason::Forbidden,
-                value: Some(shown(is)),
+                value: is.map(|is| is.to_string()),
                 detail: format!(
                     "it was {} when the cluster was created, and {}",
-                    shown(was),
+                    was.map_or("unset".to_owned(), |was| was.to_string()),
                     fixed.why
                 )
                 .into(),
@@ -275,12 +292,31 @@ const CASES: &[Case] = &[
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"networking":{"podSubnet":"10.0.0.0/8"}}}}}"#,
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"networking":
             {"podSubnet":"10.1.0.0/16","dnsDomain":"b"}}}}}"#,
-        &[
-            (IMMUTABLE, "spec.kubeadmConfigSpec.clusterConfiguration.networking.podSubnet"),
-            (IMMUTABLE, "spec.kubeadmConfigSpec.clusterConfiguration.networking.dnsDomain"),
-        ],
+        &[(IMMUTABLE, "spec.kubeadmConfigSpec.clusterConfiguration.networking.podSubnet")],
+    )
+    .of(V1BETA1)
+    .answered(Answer::Admitted),
+    Case::update(
+        "accepts_networks_and_names_that_may_have_been_forgotten",
+        "{}",
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"networking":{"podSubnet":"10.1.0.0/16"},
+            "clusterName":"b","kubernetesVersion":"v1.34.3"}}}}"#,
+        &[],
     )
     .of(V1BETA1),
+    Case::update(
+        "accepts_empty_text",
+        "{}",
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":
+            {"controlPlaneEndpoint":"","certificatesDir":"","clusterName":""}}}}"#,
+        &[],
+    )
+    .of(V1BETA1)
+    .answered(Answer::Schema(&[
+        "spec.kubeadmConfigSpec.clusterConfiguration.certificatesDir",
+        "spec.kubeadmConfigSpec.clusterConfiguration.clusterName",
+        "spec.kubeadmConfigSpec.clusterConfiguration.controlPlaneEndpoint",
+    ])),
     Case::update(
         "rejects_other_names_in_v1beta1",
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"clusterName":"a","kubernetesVersion":"v1.34.2"}}}}"#,
@@ -290,7 +326,8 @@ const CASES: &[Case] = &[
             (IMMUTABLE, "spec.kubeadmConfigSpec.clusterConfiguration.clusterName"),
         ],
     )
-    .of(V1BETA1),
+    .of(V1BETA1)
+    .answered(Answer::Admitted),
     Case::update(
         "accepts_change_inside_a_section",
         r#"{"spec":{"kubeadmConfigSpec":{"joinConfiguration":{"patches":{"directory":"/a"}}}}}"#,

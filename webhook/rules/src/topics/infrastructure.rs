@@ -4,6 +4,7 @@ use crate::{
     action::Action,
     api::{KubeadmControlPlane, control_plane::Shape, machine_template::InfrastructureRef},
     case::{Case, V1BETA1, V1BETA2},
+    cel::Cel,
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_WRITE, Rule, Scope},
@@ -26,6 +27,7 @@ const RULES: &[Rule] = &[Rule {
     overridable: false,
     source: "KubeadmControlPlane proposal, New API Types: infrastructureRef is required",
     check: Check::ControlPlane(incomplete),
+    cel: Cel::Faults(include_str!("cel/infrastructure-ref-incomplete.cel")),
 }];
 
 fn incomplete(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {

@@ -8,6 +8,7 @@ use crate::{
         kubeadm_config::{KubeadmConfigSpec, Timeouts},
     },
     case::{Case, V1BETA2},
+    cel::Cel,
     change::Change,
     fault::{CauseReason, Fault, Faults},
     rule::{Check, ON_WRITE, Rule, Scope},
@@ -31,6 +32,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "KubeadmControlPlane proposal, Create: all three stanzas should be specified",
         check: Check::ControlPlane(section_missing),
+        cel: Cel::Faults(include_str!("cel/kubeadm-section-missing.cel")),
     },
     Rule {
         id: "health-check-seconds-differ",
@@ -41,6 +43,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: timeouts",
         check: Check::ControlPlaneSpec(health_check_seconds_differ),
+        cel: Cel::FaultsOfV1Beta2(include_str!("cel/health-check-seconds-differ.cel")),
     },
     Rule {
         id: "discovery-user-conflict",
@@ -51,6 +54,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: authProvider or exec",
         check: Check::ControlPlaneSpec(discovery_user_conflict),
+        cel: Cel::Faults(include_str!("cel/discovery-user-conflict.cel")),
     },
 ];
 

@@ -9,6 +9,7 @@ use crate::{
         hive::{Inventory, InventoryEntry},
     },
     case::{Answer, Case},
+    cel::{Cel, Without},
     change::{Change, Operation},
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_WRITE, Rule, Scope},
@@ -33,6 +34,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Hive's CRD: the document's spec.inventory.ClusterDeploymentCustomizations shipped as spec.inventory",
         check: Check::ClusterPool(not_a_list),
+        cel: Cel::Without(Without::Schema),
     },
     Rule {
         id: "inventory-empty",
@@ -43,6 +45,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "ClusterPool inventory, Validation: it is not an empty list",
         check: Check::ClusterPool(empty),
+        cel: Cel::Faults(include_str!("cel/inventory-empty.cel")),
     },
     Rule {
         id: "inventory-name-empty",
@@ -53,6 +56,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "ClusterPool inventory, Size and MaxSize: nonempty entries",
         check: Check::ClusterPool(name_empty),
+        cel: Cel::Faults(include_str!("cel/inventory-name-empty.cel")),
     },
     Rule {
         id: "inventory-duplicate",
@@ -63,6 +67,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "ClusterPool inventory, Maintaining the lease: one holder for each customization",
         check: Check::ClusterPool(duplicate),
+        cel: Cel::Faults(include_str!("cel/inventory-duplicate.cel")),
     },
     Rule {
         id: "inventory-name-unknown",
@@ -73,6 +78,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "ClusterPool inventory, Validation: a reference to a ClusterDeploymentCustomization that does not exist",
         check: Check::ClusterPool(name_unknown),
+        cel: Cel::Without(Without::OtherObjects),
     },
     // Best effort: of two pools that are written at the same moment, neither sees the other.
     Rule {
@@ -84,6 +90,7 @@ const RULES: &[Rule] = &[
         overridable: true,
         source: "ClusterPool inventory, Maintaining the lease; Hive: a pool frees the leases of another on its entries",
         check: Check::ClusterPool(shared),
+        cel: Cel::Without(Without::OtherObjects),
     },
 ];
 
@@ -269,7 +276,7 @@ const CASES: &[Case] = &[
             ("inventory-name-empty", "spec.inventory[1].name"),
             ("inventory-duplicate", "spec.inventory[5].name"),
         ],
-    ).answered(Answer::Schema),
+    ).answered(Answer::Schema(&["spec.inventory.clusterDeploymentCustomizations"])),
     Case::pool(
         "rejects_an_object_without_entries",
         r#"{"spec":{"inventory":{"name":"a"}}}"#,
@@ -330,4 +337,21 @@ const CASES: &[Case] = &[
             ("inventory-duplicate", "spec.inventory[3].name"),
         ],
     ),
+    Case::pool_update(
+        "warns_of_repetition_that_was_there",
+        TWICE,
+        r#"{"spec":{"maxConcurrent":1}}"#,
+        &[("inventory-duplicate", "spec.inventory[1].name")],
+    ),
+    Case::pool_update(
+        "rejects_one_repetition_more",
+        TWICE,
+        r#"{"spec":{"inventory":[{"name":"a"},{"name":"a"},{"name":"a"}]}}"#,
+        &[
+            ("inventory-duplicate", "spec.inventory[1].name"),
+            ("inventory-duplicate", "spec.inventory[2].name"),
+        ],
+    ),
 ];
+
+const TWICE: &str = r#"{"spec":{"inventory":[{"name":"a"},{"name":"a"}]}}"#;

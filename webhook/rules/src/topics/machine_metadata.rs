@@ -4,6 +4,7 @@ use crate::{
     action::Action,
     api::ControlPlaneSpec,
     case::Case,
+    cel::{Cel, Without},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_WRITE, Rule, Scope},
@@ -28,6 +29,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Kubernetes, Labels and Selectors: Syntax and character set",
         check: Check::ControlPlaneSpec(label_invalid),
+        cel: Cel::Without(Without::Length),
     },
     Rule {
         id: "machine-annotation-invalid",
@@ -38,6 +40,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Kubernetes, Annotations: Syntax and character set",
         check: Check::ControlPlaneSpec(annotation_invalid),
+        cel: Cel::Without(Without::Length),
     },
     Rule {
         id: "machine-annotations-too-large",
@@ -48,6 +51,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Kubernetes, apimachinery/pkg/api/validation/objectmeta.go: TotalAnnotationSizeLimitB",
         check: Check::ControlPlaneSpec(annotations_too_large),
+        cel: Cel::Without(Without::Length),
     },
 ];
 

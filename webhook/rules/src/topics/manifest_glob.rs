@@ -4,6 +4,7 @@ use crate::{
     action::Action,
     api::ClusterDeploymentCustomization,
     case::Case,
+    cel::{Cel, Without},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_WRITE, Rule, Scope},
@@ -27,6 +28,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Go, path/filepath Match: ErrBadPattern",
         check: Check::Customization(malformed),
+        cel: Cel::Without(Without::Grammar),
     },
     Rule {
         id: "glob-outside",
@@ -37,6 +39,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Hive, ManifestSelector: a glob is relative to the installer's folder",
         check: Check::Customization(outside),
+        cel: Cel::Without(Without::Grammar),
     },
 ];
 
@@ -219,6 +222,12 @@ const CASES: &[Case] = &[
         &[("glob-outside", FIRST), ("glob-outside", SECOND)],
     ),
     Case::customization("rejects_absolute", globs!("/etc/*"), &[("glob-outside", FIRST)]),
+    Case::customization(
+        "warns_of_absolute_in_hives_copy",
+        globs!("/etc/*"),
+        &[("glob-outside", FIRST)],
+    )
+    .by("system:serviceaccount:hive:hive-controllers"),
 ];
 
 #[cfg(test)]

@@ -94,10 +94,16 @@ pub fn similar(id: &str) -> Vec<&'static str> {
     /// As clap has it for flags.
     const SIMILAR: f64 = 0.7;
     let mut similar: Vec<_> = rules()
-        .map(|rule| (strsim::jaro_winkler(rule.id, id), rule.id))
-        .filter(|(similarity, known)| *similarity > SIMILAR || !id.is_empty() && known.contains(id))
+        .map(|rule| {
+            let part = !id.is_empty() && rule.id.contains(id);
+            ((part, strsim::jaro_winkler(rule.id, id)), rule.id)
+        })
+        .filter(|((part, similarity), _)| *part || *similarity > SIMILAR)
         .collect();
-    similar.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+    // Those that it is a part of first.
+    similar.sort_by(|((of_one, one), _), ((of_other, other), _)| {
+        of_other.cmp(of_one).then(other.total_cmp(one))
+    });
     similar.into_iter().take(A_FEW).map(|(_, id)| id).collect()
 }
 
@@ -108,18 +114,25 @@ mod tests {
     #[test]
     fn wrong_ids_suggest_near_ones() {
         for (id, suggested) in [
-            ("replica-even", &["replicas-even"][..]),
-            ("max-surge", &["max-surge-unsupported"]),
-            ("inventory", &["inventory-empty"]),
-            ("even", &["replicas-even"]),
+            (
+                "replica-even",
+                &["replicas-even", "replicas-above-seven", "replicas-dropped"][..],
+            ),
+            (
+                "max-surge",
+                &["max-surge-unsupported", "max-surge-zero-below-three"],
+            ),
+            (
+                "inventory",
+                &["inventory-empty", "inventory-shared", "inventory-duplicate"],
+            ),
+            (
+                "even",
+                &["replicas-even", "replicas-above-seven", "size-above-inventory"],
+            ),
             ("zzz", &[]),
         ] {
-            let found = similar(id);
-            assert!(
-                suggested.iter().all(|suggested| found.contains(suggested))
-                    && found.is_empty() == suggested.is_empty(),
-                "{id}: {found:?}"
-            );
+            assert_eq!(similar(id), suggested, "{id}");
         }
     }
 }

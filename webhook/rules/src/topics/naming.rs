@@ -4,6 +4,7 @@ use crate::{
     action::Action,
     api::ControlPlaneSpec,
     case::{Answer, Case, V1BETA1, V1BETA2},
+    cel::{Cel, Without},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     go_template::{Piece, Unread, parse},
@@ -29,6 +30,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: validateNaming",
         check: Check::ControlPlaneSpec(invalid),
+        cel: Cel::Without(Without::Grammar),
     },
     Rule {
         id: "naming-template-not-random",
@@ -39,6 +41,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: {{ .random }} is missing",
         check: Check::ControlPlaneSpec(not_random),
+        cel: Cel::Without(Without::Grammar),
     },
     Rule {
         id: "naming-template-unverified",
@@ -49,6 +52,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Cluster API, internal/topology/names: names are Go templates",
         check: Check::ControlPlaneSpec(unverified),
+        cel: Cel::Without(Without::Grammar),
     },
 ];
 

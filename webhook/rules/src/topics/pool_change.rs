@@ -6,6 +6,7 @@ use crate::{
     action::Action,
     api::{ClusterPool, hive::ClusterPoolSpec},
     case::Case,
+    cel::{Cel, Without},
     change::Change,
     fault::{CauseReason, Fault, Faults},
     pool_version::pool_version,
@@ -31,6 +32,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "ClusterPool inventory, Pool Version; Adding An Inventory; Deleting The Inventory",
         check: Check::ClusterPool(version_changed),
+        cel: Cel::Without(Without::OtherObjects),
     },
     Rule {
         id: "inventory-entry-removed",
@@ -41,6 +43,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "ClusterPool inventory, Removing An Entry from the Inventory",
         check: Check::ClusterPool(entry_removed),
+        cel: Cel::Without(Without::OtherObjects),
     },
 ];
 
@@ -157,6 +160,7 @@ const fn word(count: usize) -> &'static str {
 /// Clusters of the pool: name, customization, claim.
 fn clusters(clusters: &[(&str, &str, Option<&str>)]) -> View {
     let cluster = |&(name, customization, claim): &(&str, &str, Option<&str>)| ClusterDeployment {
+        namespace: name.to_owned(),
         name: name.to_owned(),
         pool: "example".to_owned(),
         claim: claim.map(str::to_owned),

@@ -4,6 +4,7 @@ use crate::{
     action::Action,
     api::{ClusterDeployment, hive::ClusterPoolReference},
     case::Case,
+    cel::Cel,
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_CREATE, ON_UPDATE, Rule, Scope},
@@ -27,6 +28,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Hive, validating webhook of ClusterDeployment: clusterPoolRef is immutable",
         check: Check::ClusterDeployment(changed),
+        cel: Cel::Faults(include_str!("cel/pool-ref-changed.cel")),
     },
     Rule {
         id: "claim-name-changed",
@@ -37,6 +39,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Hive, validating webhook of ClusterDeployment: claimName is immutable once set",
         check: Check::ClusterDeployment(claim_changed),
+        cel: Cel::Faults(include_str!("cel/claim-name-changed.cel")),
     },
     Rule {
         id: "claim-name-given",
@@ -47,6 +50,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Hive, validating webhook of ClusterDeployment: claimName must be empty, unless it is restored",
         check: Check::ClusterDeployment(claim_given),
+        cel: Cel::Faults(include_str!("cel/claim-name-given.cel")),
     },
 ];
 

@@ -6,6 +6,7 @@ use crate::{
     action::Action,
     api::{ClusterPool, hive::ClusterPoolSpec},
     case::Case,
+    cel::Cel,
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_WRITE, Rule, Scope},
@@ -29,6 +30,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Hive, validating webhook of ClusterPool: exactly one platform",
         check: Check::ClusterPool(platform_not_one),
+        cel: Cel::Faults(include_str!("cel/platform-not-one.cel")),
     },
     Rule {
         id: "limits-negative",
@@ -39,6 +41,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Hive's CRD, minimum of size and runningCount; maxSize and maxConcurrent have none there",
         check: Check::ClusterPool(limits_negative),
+        cel: Cel::Faults(include_str!("cel/limits-negative.cel")),
     },
     Rule {
         id: "size-above-inventory",
@@ -49,6 +52,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "ClusterPool inventory, Size and MaxSize; Validation: size greater than length of the inventory",
         check: Check::ClusterPool(size_above_inventory),
+        cel: Cel::Faults(include_str!("cel/size-above-inventory.cel")),
     },
     Rule {
         id: "max-size-above-inventory",
@@ -59,6 +63,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "ClusterPool inventory, Size and MaxSize",
         check: Check::ClusterPool(max_size_above_inventory),
+        cel: Cel::Faults(include_str!("cel/max-size-above-inventory.cel")),
     },
     Rule {
         id: "max-size-below-size",
@@ -69,6 +74,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Hive, clusterpool_controller.go: no cluster is added above maxSize, claimed ones included",
         check: Check::ClusterPool(max_size_below_size),
+        cel: Cel::Faults(include_str!("cel/max-size-below-size.cel")),
     },
     Rule {
         id: "running-count-not-size",
@@ -79,6 +85,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Hive, clusterpool_controller.go: Must set runningCount==size",
         check: Check::ClusterPool(running_count_not_size),
+        cel: Cel::Faults(include_str!("cel/running-count-not-size.cel")),
     },
 ];
 
@@ -256,6 +263,14 @@ const CASES: &[Case] = &[
         &[
             ("limits-negative", "spec.size"),
             ("limits-negative", "spec.runningCount"),
+            ("limits-negative", "spec.maxSize"),
+            ("limits-negative", "spec.maxConcurrent"),
+        ],
+    ),
+    Case::pool(
+        "rejects_negative_limit_of_which_the_definition_says_nothing",
+        r#"{"spec":{"maxSize":-2,"maxConcurrent":-3}}"#,
+        &[
             ("limits-negative", "spec.maxSize"),
             ("limits-negative", "spec.maxConcurrent"),
         ],

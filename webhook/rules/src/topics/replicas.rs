@@ -4,6 +4,7 @@ use crate::{
     action::Action,
     api::KubeadmControlPlane,
     case::{Answer, Case},
+    cel::{Cel, Without},
     change::Change,
     fault::{CauseReason, Fault, Faults},
     rule::{Check, ON_UPDATE, ON_WRITE, Rule, Scope},
@@ -27,6 +28,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "2019 proposal, Scale Down: scale to 0 must be rejected",
         check: Check::ControlPlane(not_positive),
+        cel: Cel::FaultsOfScaleToo(include_str!("cel/replicas-not-positive.cel")),
     },
     Rule {
         id: "replicas-even",
@@ -37,6 +39,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "KubeadmControlPlane proposal, New API Types",
         check: Check::ControlPlane(even),
+        cel: Cel::Faults(include_str!("cel/replicas-even.cel")),
     },
     Rule {
         id: "replicas-dropped",
@@ -47,6 +50,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "KubeadmControlPlane proposal, New API Types: replicas default to 1",
         check: Check::ControlPlane(dropped),
+        cel: Cel::Without(Without::Filled),
     },
     Rule {
         id: "replicas-above-seven",
@@ -57,6 +61,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "KubeadmControlPlane proposal, Non-Goals: etcd limits; etcd FAQ: at most seven members",
         check: Check::ControlPlane(above_seven),
+        cel: Cel::Faults(include_str!("cel/replicas-above-seven.cel")),
     },
 ];
 
@@ -186,7 +191,7 @@ const CASES: &[Case] = &[
         r#"{"spec":{"replicas":null}}"#,
         &[("replicas-dropped", FIELD)],
     )
-    .answered(Answer::Mutation),
+    .answered(Answer::Mutation("3")),
     Case::update(
         "accepts_dropped_replicas_of_one",
         r#"{"spec":{"replicas":1}}"#,

@@ -4,7 +4,9 @@ use crate::{
     action::Action,
     api::{ControlPlaneSpec, KubeadmControlPlane},
     case::{Case, V1BETA1, V1BETA2},
+    cel::{Cel, Without},
     change::{Change, Subresource},
+    context::TOPOLOGY_MANAGER,
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_WRITE, Rule, Scope},
     topics::Topic,
@@ -18,6 +20,9 @@ pub const TOPIC: Topic = Topic {
     cases: CASES,
 };
 
+/// The id of the rule on what a write sets off now: it says nothing of an object that is there.
+pub const AFTER_PAST: &str = "rollout-after-past";
+
 const RULES: &[Rule] = &[
     Rule {
         id: "rollout-type-unsupported",
@@ -28,6 +33,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "KubeadmControlPlane proposal, Rollout strategy",
         check: Check::ControlPlaneSpec(type_unsupported),
+        cel: Cel::Without(Without::Schema),
     },
     Rule {
         id: "max-surge-unsupported",
@@ -38,6 +44,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "KubeadmControlPlane proposal, Rollout strategy: an absolute number 1 or 0",
         check: Check::ControlPlaneSpec(max_surge_unsupported),
+        cel: Cel::Faults(include_str!("cel/max-surge-unsupported.cel")),
     },
     Rule {
         id: "max-surge-zero-below-three",
@@ -48,9 +55,10 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "KubeadmControlPlane proposal, Rolling update strategy: replica count is >= 3",
         check: Check::ControlPlane(max_surge_zero_below_three),
+        cel: Cel::Faults(include_str!("cel/max-surge-zero-below-three.cel")),
     },
     Rule {
-        id: "rollout-after-past",
+        id: AFTER_PAST,
         summary: "a rollout time in the past starts a rollout now, or has no effect",
         operations: ON_WRITE,
         action: Action::Warn,
@@ -58,6 +66,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "KubeadmControlPlane proposal, rollout: set rolloutAfter to now for an immediate rollout",
         check: Check::ControlPlane(after_past),
+        cel: Cel::Without(Without::OtherObjects),
     },
 ];
 
@@ -142,17 +151,18 @@ fn after_past(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults)
             .filter(|machine| machine.created.is_some_and(|created| created < after))
             .count()
     });
-    let (detail, remedy) = match older {
-        Some(0) => ("no Machine is older".into(), "set a later one"),
-        Some(older) => (format!("replaces {older} Machines now"), "set a later one"),
-        None => ("replaces older Machines".into(), "set a later one"),
+    let detail = match older {
+        Some(0) => "no Machine is older".to_owned(),
+        Some(1) => "replaces one Machine now".to_owned(),
+        Some(older) => format!("replaces {older} Machines now"),
+        None => "replaces older Machines".to_owned(),
     };
     faults.push(Fault {
         field: change.new.rollout_after_path().into(),
         reason: CauseReason::Invalid,
         value: Some(format!("\"{after}\"")),
         detail: detail.into(),
-        remedy: remedy.into(),
+        remedy: "set a later one".into(),
     });
 }
 
@@ -240,6 +250,21 @@ const CASES: &[Case] = &[
         r#"{"spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":"50%"}}}}}"#,
         &[("max-surge-unsupported", V1BETA2_MAX_SURGE)],
     ).of(V1BETA2),
+    Case::create(
+        "warns_of_max_surge_percentage_in_what_is_moved",
+        r#"{"metadata":{"ownerReferences":[{"apiVersion":"cluster.x-k8s.io/v1beta2","kind":"Cluster","name":"example","uid":"u"}]},
+            "spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":"50%"}}}}}"#,
+        &[("max-surge-unsupported", V1BETA2_MAX_SURGE)],
+    )
+    .of(V1BETA2),
+    Case::create(
+        "rejects_max_surge_percentage_of_the_topology_controller",
+        r#"{"metadata":{"ownerReferences":[{"apiVersion":"cluster.x-k8s.io/v1beta2","kind":"Cluster","name":"example","uid":"u"}]},
+            "spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":"50%"}}}}}"#,
+        &[("max-surge-unsupported", V1BETA2_MAX_SURGE)],
+    )
+    .managed_by(TOPOLOGY_MANAGER)
+    .of(V1BETA2),
     Case::create(
         "rejects_max_surge_word",
         r#"{"spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":"abc"}}}}}"#,

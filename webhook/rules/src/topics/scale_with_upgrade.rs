@@ -4,7 +4,9 @@ use crate::{
     action::Action,
     api::KubeadmControlPlane,
     case::{Case, V1BETA1, V1BETA2},
+    cel::{Cel, Without},
     change::Change,
+    context::TOPOLOGY_MANAGER,
     fault::{CauseReason, Fault, Faults},
     rule::{Check, ON_UPDATE, Rule, Scope},
     topics::Topic,
@@ -28,6 +30,7 @@ const RULES: &[Rule] = &[
         overridable: true,
         source: "2019 proposal, Scale Up: not in conjunction with an upgrade, enforced by a validation webhook",
         check: Check::ControlPlane(with_upgrade),
+        cel: Cel::Without(Without::OtherObjects),
     },
     Rule {
         id: "replicas-during-rollout",
@@ -38,13 +41,14 @@ const RULES: &[Rule] = &[
         overridable: true,
         source: "2019 proposal, Scale Up and Scale Down: not in conjunction with an upgrade operation",
         check: Check::ControlPlane(during_rollout),
+        cel: Cel::Without(Without::OtherObjects),
     },
 ];
 
 const FIELD: &str = "spec.replicas";
 
-/// The field manager of Cluster API's topology controller, which writes a whole control plane at once.
-const TOPOLOGY_MANAGER: &str = "capi-topology";
+/// The label of what Cluster API's topology controller owns.
+const TOPOLOGY_OWNED: &str = "topology.cluster.x-k8s.io/owned";
 
 fn with_upgrade(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     let Some((old, from, to)) = scaled(change) else {
@@ -55,7 +59,10 @@ fn with_upgrade(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fault
         ("version", was.version != is.version),
         (
             "machineTemplate's infrastructure",
-            old.infrastructure_ref() != change.new.infrastructure_ref(),
+            match (old.infrastructure_ref(), change.new.infrastructure_ref()) {
+                (Some(was), Some(is)) => !was.is_same(is),
+                (was, is) => was.is_some() != is.is_some(),
+            },
         ),
         (
             "kubeadmConfigSpec",
@@ -96,8 +103,9 @@ fn during_rollout(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fau
             )
             .into(),
             remedy: format!(
-                "wait for it, then scale: kubectl kcp rollout status {} --watch",
-                name(change.new)
+                "wait for it, then scale: kubectl kcp rollout status {} --watch{}",
+                name(change.new),
+                change.new.metadata.namespace_flag()
             )
             .into(),
         },
@@ -119,7 +127,11 @@ fn scaled<'c, 'a>(
 
 /// Manual recovery comes first (2019 proposal, Scale Down): what is paused is in a person's hands.
 fn severity(change: &Change<'_, KubeadmControlPlane<'_>>) -> Action {
-    if change.context.field_manager == Some(TOPOLOGY_MANAGER) {
+    let owned = change
+        .old
+        .is_some_and(|old| old.metadata.has_label(TOPOLOGY_OWNED));
+    // Anybody may call himself so; the controller does where the control plane is its own.
+    if owned && change.context.is_topology_controller() {
         return Action::Audit;
     }
     let paused = |control_plane: &KubeadmControlPlane<'_>| control_plane.metadata.has_annotation(PAUSED);
@@ -174,6 +186,9 @@ fn paused_cluster() -> View {
 
 const THREE: &str = r#"{"metadata":{"generation":4},"spec":{"replicas":3,"version":"v1.34.2"},
     "status":{"observedGeneration":4,"replicas":3,"upToDateReplicas":3,"version":"v1.34.2"}}"#;
+const THREE_OWNED: &str = r#"{"metadata":{"generation":4,"labels":{"topology.cluster.x-k8s.io/owned":""}},
+    "spec":{"replicas":3,"version":"v1.34.2"},
+    "status":{"observedGeneration":4,"replicas":3,"upToDateReplicas":3,"version":"v1.34.2"}}"#;
 const ROLLING: &str = r#"{"metadata":{"generation":4},"spec":{"replicas":3,"version":"v1.34.2"},
     "status":{"observedGeneration":4,"replicas":4,"upToDateReplicas":1,"version":"v1.34.2"}}"#;
 const UPGRADING: &str = r#"{"metadata":{"generation":4},"spec":{"replicas":3,"version":"v1.34.2"},
@@ -183,12 +198,20 @@ const STALE: &str = r#"{"metadata":{"generation":5},"spec":{"replicas":3,"versio
 const PAUSED_ROLLING: &str = r#"{"metadata":{"generation":4,"annotations":{"cluster.x-k8s.io/paused":""}},
     "spec":{"replicas":3},"status":{"observedGeneration":4,"replicas":4,"upToDateReplicas":1}}"#;
 const ROLLING_V1BETA1: &str = r#"{"metadata":{"generation":4},"spec":{"replicas":3,"version":"v1.34.2"},
-    "status":{"observedGeneration":4,"replicas":3,"v1beta2":{"conditions":[{"type":"RollingOut","status":"True",
-    "reason":"RollingOut","message":"","lastTransitionTime":"2026-06-01T11:00:00Z"}]}}}"#;
+    "status":{"observedGeneration":4,"replicas":3,"updatedReplicas":3,"v1beta2":{"conditions":[{"type":"RollingOut",
+    "status":"True","reason":"RollingOut","message":"","lastTransitionTime":"2026-06-01T11:00:00Z"}]}}}"#;
 const FIVE: &str = r#"{"spec":{"replicas":5}}"#;
 const FIVE_UPGRADED: &str = r#"{"spec":{"replicas":5,"version":"v1.34.3"}}"#;
 
 const CASES: &[Case] = &[
+    Case::update(
+        "accepts_scale_with_another_version_of_the_infrastructure",
+        "{}",
+        r#"{"spec":{"replicas":5,"machineTemplate":{"infrastructureRef":
+            {"apiVersion":"infrastructure.cluster.x-k8s.io/v1alpha4"}}}}"#,
+        &[],
+    )
+    .of(V1BETA1),
     Case::update("accepts_scale_alone", THREE, FIVE, &[]).of(V1BETA2),
     Case::update(
         "accepts_upgrade_alone",
@@ -220,6 +243,14 @@ const CASES: &[Case] = &[
     .of(V1BETA2),
     Case::update(
         "warns_the_topology_controller",
+        THREE_OWNED,
+        FIVE_UPGRADED,
+        &[("replicas-with-upgrade", FIELD)],
+    )
+    .managed_by(TOPOLOGY_MANAGER)
+    .of(V1BETA2),
+    Case::update(
+        "rejects_whoever_takes_the_topology_controllers_name",
         THREE,
         FIVE_UPGRADED,
         &[("replicas-with-upgrade", FIELD)],

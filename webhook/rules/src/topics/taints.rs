@@ -6,6 +6,7 @@ use crate::{
     action::Action,
     api::{ControlPlaneSpec, Text},
     case::{Case, V1BETA1, V1BETA2},
+    cel::{Cel, Without},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     feature_gates::FeatureGates,
@@ -31,6 +32,7 @@ const RULES: &[Rule] = &[
         overridable: true,
         source: "Cluster API, internal/util/taints/validation.go",
         check: Check::ControlPlaneSpec(gate_off),
+        cel: Cel::Faults(include_str!("cel/taints-gate-off.cel")),
     },
     Rule {
         id: "taint-key-reserved",
@@ -41,6 +43,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Cluster API, internal/util/taints/validation.go",
         check: Check::ControlPlaneSpec(key_reserved),
+        cel: Cel::Faults(include_str!("cel/taint-key-reserved.cel")),
     },
     Rule {
         id: "taint-key-invalid",
@@ -51,6 +54,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Cluster API, internal/util/taints/validation.go",
         check: Check::ControlPlaneSpec(key_invalid),
+        cel: Cel::Without(Without::Length),
     },
     Rule {
         id: "taint-duplicate",
@@ -61,6 +65,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "CRD of KubeadmControlPlane: taints are a map by key and effect",
         check: Check::ControlPlaneSpec(duplicate),
+        cel: Cel::Without(Without::Schema),
     },
 ];
 
@@ -183,6 +188,18 @@ const CASES: &[Case] = &[
             (RESERVED, "spec.machineTemplate.spec.taints[2].key"),
             (RESERVED, "spec.machineTemplate.spec.taints[3].key"),
             (RESERVED, "spec.machineTemplate.spec.taints[4].key"),
+        ],
+    )
+    .gated(GATE).of(V1BETA2),
+    Case::create(
+        "rejects_reserved_taints_beside_others",
+        r#"{"spec":{"machineTemplate":{"spec":{"taints":[
+            {"key":"example.com/a","effect":"NoSchedule","propagation":"Always"},
+            {"key":"node.kubernetes.io/not-ready","effect":"NoSchedule","propagation":"Always"},
+            {"key":"node-role.kubernetes.io/master","effect":"NoSchedule","propagation":"Always"}]}}}}"#,
+        &[
+            (RESERVED, "spec.machineTemplate.spec.taints[1].key"),
+            (RESERVED, "spec.machineTemplate.spec.taints[2].key"),
         ],
     )
     .gated(GATE).of(V1BETA2),

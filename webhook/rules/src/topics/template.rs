@@ -4,6 +4,7 @@ use crate::{
     action::Action,
     api::{KubeadmControlPlaneTemplate, Verbatim},
     case::{Case, V1BETA1, V1BETA2},
+    cel::{Cel, Without},
     change::Change,
     fault::{CauseReason, Fault, Faults},
     rule::{Check, ON_UPDATE, Rule, Scope},
@@ -26,6 +27,7 @@ const RULES: &[Rule] = &[Rule {
     overridable: false,
     source: "Cluster API, webhooks/admission/kubeadmcontrolplanetemplate.go: spec.template.spec is immutable",
     check: Check::Template(spec_immutable),
+    cel: Cel::Without(Without::Normalized),
 }];
 
 fn spec_immutable(change: &Change<'_, KubeadmControlPlaneTemplate<'_>>, faults: &mut Faults) {

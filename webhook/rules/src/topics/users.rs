@@ -4,6 +4,7 @@ use crate::{
     action::Action,
     api::{ControlPlaneSpec, machine_setup::User},
     case::Case,
+    cel::{Cel, Without},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_WRITE, Rule, Scope},
@@ -27,6 +28,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateUsers",
         check: Check::ControlPlaneSpec(passwd_conflict),
+        cel: Cel::Faults(include_str!("cel/user-passwd-conflict.cel")),
     },
     Rule {
         id: "user-secret-incomplete",
@@ -37,6 +39,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateUsers",
         check: Check::ControlPlaneSpec(secret_incomplete),
+        cel: Cel::Without(Without::Schema),
     },
 ];
 
@@ -54,13 +57,16 @@ pub fn name(user: &User<'_>) -> String {
 fn passwd_conflict(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     for (index, user) in users(change.new) {
         if user.passwd.is_some_and(|passwd| !passwd.is_empty()) && user.passwd_from.is_some() {
-            faults.push(Fault {
-                field: change.new.kubeadm_path(format_args!("users[{index}].passwdFrom")),
-                reason: CauseReason::Forbidden,
-                value: None,
-                detail: format!("{} has passwd too, and only one can be the password", name(user)).into(),
-                remedy: "remove passwd to use the Secret, which keeps the hash out of this object".into(),
-            });
+            faults.push_unshown(
+                (user.passwd, &user.passwd_from),
+                Fault {
+                    field: change.new.kubeadm_path(format_args!("users[{index}].passwdFrom")),
+                    reason: CauseReason::Forbidden,
+                    value: None,
+                    detail: format!("{} has passwd too, and only one can be the password", name(user)).into(),
+                    remedy: "remove passwd to use the Secret, which keeps the hash out of this object".into(),
+                },
+            );
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::{
     action::Action,
     api::KubeadmControlPlane,
     case::{Answer, Case},
+    cel::{Cel, Without},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_UPDATE, ON_WRITE, Rule, Scope},
@@ -32,6 +33,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "KubeadmControlPlane proposal, New API Types",
         check: Check::ControlPlane(not_semantic),
+        cel: Cel::Faults(include_str!("cel/version-not-semantic.cel")),
     },
     Rule {
         id: "version-without-v",
@@ -42,6 +44,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: must start with v",
         check: Check::ControlPlane(without_v),
+        cel: Cel::Faults(include_str!("cel/version-without-v.cel")),
     },
     Rule {
         id: "version-skips-minor",
@@ -52,6 +55,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Kubernetes version skew policy; cluster-api issue 2578",
         check: Check::ControlPlane(skips_minor),
+        cel: Cel::Faults(include_str!("cel/version-skips-minor.cel")),
     },
     Rule {
         id: "version-changes-too-early",
@@ -62,6 +66,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Kubernetes version skew policy: Machines would be two minors apart",
         check: Check::ControlPlane(changes_too_early),
+        cel: Cel::Without(Without::OtherObjects),
     },
     Rule {
         id: "version-lowered",
@@ -72,6 +77,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "KubeadmControlPlane proposal, Non-Goals: no data store rollback guarantee",
         check: Check::ControlPlane(lowered),
+        cel: Cel::Without(Without::OtherObjects),
     },
     Rule {
         id: "version-lowered-unverified",
@@ -82,6 +88,7 @@ const RULES: &[Rule] = &[
         overridable: true,
         source: "KubeadmControlPlane proposal, Non-Goals: no data store rollback guarantee",
         check: Check::ControlPlane(lowered_unverified),
+        cel: Cel::Without(Without::OtherObjects),
     },
     Rule {
         id: "version-reverted",
@@ -92,6 +99,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "KubeadmControlPlane proposal, Non-Goals: no data store rollback guarantee",
         check: Check::ControlPlane(reverted),
+        cel: Cel::Without(Without::OtherObjects),
     },
     Rule {
         id: "version-patch-lowered",
@@ -102,6 +110,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "KubeadmControlPlane proposal, user story 7: respond to a CVE by upgrading",
         check: Check::ControlPlane(patch_lowered),
+        cel: Cel::Faults(include_str!("cel/version-patch-lowered.cel")),
     },
 ];
 
@@ -216,9 +225,10 @@ fn changes_too_early(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut 
         faults.push(step.fault(
             format!("the upgrade to {} is still rolling out: {behind}", step.old),
             format!(
-                "wait until every Machine is at {}: kubectl kcp rollout status {} --watch",
+                "wait until every Machine is at {}: kubectl kcp rollout status {} --watch{}",
                 step.old,
-                change.new.metadata.name.as_deref().unwrap_or("NAME")
+                change.new.metadata.name.as_deref().unwrap_or("NAME"),
+                change.new.metadata.namespace_flag()
             ),
         ));
     }
@@ -336,7 +346,7 @@ const CASES: &[Case] = &[
         r#"{"spec":{"version":"1.34.2"}}"#,
         &[("version-without-v", FIELD)],
     )
-    .answered(Answer::Mutation),
+    .answered(Answer::Mutation(r#""v1.34.2""#)),
     Case::update(
         "accepts_next_minor",
         OLD,

@@ -169,7 +169,9 @@ pub struct Pool {
 /// A `ClusterDeployment` of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterDeployment {
-    /// Its name, which is its namespace's too.
+    /// Its namespace; Hive's pools give it the name of the cluster.
+    pub namespace: String,
+    /// Its name.
     pub name: String,
     /// The pool it was made for, in the namespace of the judged object.
     pub pool: String,

@@ -183,6 +183,7 @@ impl From<DeploymentObject> for ClusterDeployment {
         let pool = deployment.spec.and_then(|spec| spec.cluster_pool_ref);
         let mut pool = pool.unwrap_or_default();
         Self {
+            namespace: deployment.metadata.namespace.unwrap_or_default(),
             name: deployment.metadata.name,
             claim: pool.claim_name.take().filter(|claim| !claim.is_empty()),
             customization: pool

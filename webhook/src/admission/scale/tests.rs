@@ -159,7 +159,7 @@ async fn refuses_when_what_is_read_is_no_control_plane() {
     assert_eq!(
         response["status"]["message"],
         "scaling KubeadmControlPlane \"example\" cannot be judged without reading it: what the API server sent cannot \
-         be used: spec.replicas: invalid type: sequence, expected i64; correct the object first"
+         be used: spec.replicas: found a list, expected an integer; correct the object first"
     );
 }
 
@@ -231,7 +231,7 @@ async fn rejects_a_scale_that_does_not_decode() {
         json!([{
             "reason": "FieldValueInvalid",
             "field": "spec.replicas",
-            "message": "Invalid value: invalid type: string \"three\", expected i64; write the field as `kubectl \
+            "message": "Invalid value: found string \"three\", expected an integer; write the field as `kubectl \
                         explain` says (object-undecodable)"
         }])
     );

@@ -197,7 +197,7 @@ fn what_rules_judge_is_registered_and_nothing_else() {
 
 #[test]
 fn controllers_can_always_finish() {
-    const NOT_DELETING: &str = "!has(object.metadata.deletionTimestamp)";
+    const NOT_DELETING: &str = "request.operation == 'CREATE' || !has(oldObject.metadata.deletionTimestamp)";
     for entry in entries() {
         let conditions: Vec<_> = entry.content["matchConditions"]
             .as_array()

@@ -200,6 +200,9 @@ fn answer(neighbours: &[Value], path: &str) -> (u16, Value) {
         Some("cluster.x-k8s.io" | "controlplane.cluster.x-k8s.io") => Some(json!({
             "versions": [{"version": "v1beta2"}], "preferredVersion": {"version": "v1beta2"}
         })),
+        Some("hive.openshift.io") => Some(json!({
+            "versions": [{"version": "v1"}], "preferredVersion": {"version": "v1"}
+        })),
         Some("machines") => of_kind("Machine"),
         Some("edge") => neighbours
             .iter()
@@ -312,9 +315,11 @@ async fn by_server(asked: &Asked) -> (Said, Option<Vec<String>>) {
     let mut findings: Vec<_> = mutated.notes.iter().map(|note| format!("warn {note}")).collect();
     // By their actions, for that is how a decision keeps them.
     findings.extend(causes(&judged).into_iter().map(|(_, cause)| cause));
+    // `lint` does not say of each rule what it was not given.
+    let unread = |note: &&String| note.contains(" could not be checked: ");
     let said = Said {
         findings,
-        notes: judged.notes.len(),
+        notes: judged.notes.iter().filter(|note| !unread(note)).count(),
     };
     (said, refused)
 }
@@ -371,6 +376,11 @@ proptest! {
     fn lint_says_what_the_server_says(asked in asked()) {
         let (mut by_server, refused) = runtime().block_on(by_server(&asked));
         let mut by_lint = by_lint(&asked);
+        let server_says = refused.as_ref().unwrap_or(&by_server.findings);
+        if asked.base == Base::ClusterPool && server_says.iter().any(|said| said.ends_with(UNDECODABLE)) {
+            // Of a pool that is not whole `lint` judges the inventory, for the fragments in documents.
+            by_lint.findings.retain(|said| said.ends_with(UNDECODABLE));
+        }
         if let Some(refused) = refused {
             // What would have been mended is not said any more, and warnings are given without a look at the cluster.
             let denials = |mut found: Vec<String>| {
@@ -379,10 +389,6 @@ proptest! {
             };
             prop_assert_eq!(denials(refused), denials(by_lint.findings));
             return Ok(());
-        }
-        if asked.base == Base::ClusterPool && by_server.findings.iter().any(|said| said.ends_with(UNDECODABLE)) {
-            // Of a pool that is not whole `lint` judges the inventory, for the fragments in documents.
-            by_lint.findings.retain(|said| said.ends_with(UNDECODABLE));
         }
         by_server.findings.sort();
         by_lint.findings.sort();

@@ -1,0 +1,42 @@
+//! Answers that are made up, for the order of events that no test can force on a server.
+
+use std::future::ready;
+
+use http::{Method, Request, Response};
+use kube::{Client, client::Body};
+use serde_json::{Value, json};
+
+use super::Connection;
+use crate::{arguments::global::ColorWhen, terminal::Terminal};
+
+impl Connection {
+    /// A connection on which each request is answered by what `answer` makes of its method and path: a status and an
+    /// object. Needs a runtime.
+    pub(crate) fn canned(answer: impl Fn(&Method, &str) -> (u16, Value) + Send + 'static) -> Self {
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (status, object) = answer(request.method(), request.uri().path());
+            ready(
+                Response::builder()
+                    .status(status)
+                    .body(Body::from(object.to_string().into_bytes())),
+            )
+        });
+        Self {
+            client: Client::new(service, "d"),
+            namespace: "d".to_owned(),
+            server: "https://s".to_owned(),
+            timeout: None,
+            verbosity: 0,
+            terminal: Terminal::new(ColorWhen::Never),
+        }
+    }
+}
+
+/// A failure in the API's words.
+pub(crate) fn failure(code: u16, reason: &str, message: &str) -> (u16, Value) {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure",
+        "code": code, "reason": reason, "message": message,
+    });
+    (code, status)
+}

@@ -1,0 +1,38 @@
+//! The server's `AdmissionConfiguration`, for those who judge before it does.
+
+use std::path::Path;
+
+use kcp_rules::{Configuration, topics};
+use serde_saphyr::UserMessageFormatter;
+
+use crate::file;
+
+/// Reads an `AdmissionConfiguration`.
+///
+/// # Errors
+/// When the file cannot be read, or the server would not take it.
+pub fn read(file: &Path) -> Result<Configuration, ConfigurationFileError> {
+    let fault = |message: String| ConfigurationFileError {
+        path: file.display().to_string(),
+        message,
+    };
+    let content = file::read(file).map_err(|error| fault(error.to_string()))?;
+    let configuration: Configuration = serde_saphyr::from_slice(&content).map_err(|error| {
+        fault(
+            error
+                .without_snippet()
+                .render_with_formatter(&UserMessageFormatter),
+        )
+    })?;
+    configuration
+        .checked(topics::is_rule)
+        .map_err(|error| fault(error.to_string()))
+}
+
+/// A configuration file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot use the configuration {path}: {message}")]
+pub struct ConfigurationFileError {
+    path: String,
+    message: String,
+}

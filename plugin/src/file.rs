@@ -1,0 +1,91 @@
+//! A file that the user names, read whole.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
+
+/// What stdin is called.
+pub const STDIN: &str = "-";
+
+/// The most that a file may hold. A thousand large manifests are less.
+pub const MAX_BYTES: u64 = 16 << 20;
+
+/// A file that cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// By the system's word.
+    #[error("cannot read {path}: {cause}")]
+    Io {
+        /// As it was named.
+        path: String,
+        /// Why.
+        cause: io::Error,
+    },
+    /// More than anybody writes.
+    #[error("cannot read {path}: more than {} MiB", MAX_BYTES >> 20)]
+    TooLarge {
+        /// As it was named.
+        path: String,
+    },
+}
+
+impl FileError {
+    /// The file.
+    pub fn path(&self) -> &str {
+        match self {
+            Self::Io { path, .. } | Self::TooLarge { path } => path,
+        }
+    }
+}
+
+/// A file's content.
+///
+/// # Errors
+/// When the system does not give it, or there is too much of it.
+pub fn read(file: &Path) -> Result<Vec<u8>, FileError> {
+    let path = || file.display().to_string();
+    let content = if file == Path::new(STDIN) {
+        content(io::stdin().lock())
+    } else {
+        File::open(file).and_then(content)
+    };
+    let content = content.map_err(|cause| FileError::Io { path: path(), cause })?;
+    content.ok_or_else(|| FileError::TooLarge { path: path() })
+}
+
+/// None when there is too much of it.
+fn content(reader: impl Read) -> io::Result<Option<Vec<u8>>> {
+    let mut content = Vec::new();
+    let read = reader.take(MAX_BYTES + 1).read_to_end(&mut content)?;
+    Ok((read as u64 <= MAX_BYTES).then_some(content))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{self, Read as _},
+        path::Path,
+    };
+
+    use super::{MAX_BYTES, content, read};
+
+    #[test]
+    fn an_absent_file_is_named() {
+        let error = read(Path::new("no/such/file.yaml")).unwrap_err().to_string();
+        assert!(
+            error.starts_with("cannot read no/such/file.yaml: No such file"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_file_has_a_limit() {
+        assert_eq!(
+            content(io::repeat(b' ').take(MAX_BYTES)).unwrap().unwrap().len() as u64,
+            MAX_BYTES
+        );
+        assert!(content(io::repeat(b' ')).unwrap().is_none());
+    }
+}

@@ -1,0 +1,160 @@
+//! Leases and releases by what the server lets us see.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{give_back, store::Store, take};
+use crate::cluster::{Connection, canned::failure};
+
+const PATH: &str = "/apis/hive.openshift.io/v1";
+
+/// A pool `p` of one entry `a`, and what a list of all `ClusterDeployment`s is answered.
+fn connection(entry_status: &Value, deployments: &(u16, Value)) -> Connection {
+    let entry = json!({"metadata": {"name": "a", "resourceVersion": "1"}, "status": entry_status});
+    let deployments = deployments.clone();
+    Connection::canned(move |method, path| {
+        let path = path.strip_prefix(PATH).unwrap();
+        match (method, path) {
+            (&Method::GET, "/namespaces/d/clusterpools/p") => {
+                let spec = json!({"inventory": [{"name": "a"}]});
+                (200, json!({"metadata": {"name": "p"}, "spec": spec}))
+            }
+            (&Method::GET, "/clusterdeployments" | "/namespaces/us/clusterdeployments/us") => {
+                deployments.clone()
+            }
+            (&Method::GET, "/namespaces/d/clusterdeploymentcustomizations") => {
+                (200, json!({"items": [entry]}))
+            }
+            (&Method::PATCH, "/namespaces/d/clusterdeploymentcustomizations/a/status") => {
+                (200, entry.clone())
+            }
+            other => panic!("{other:?}"),
+        }
+    })
+}
+
+fn forbidden() -> (u16, Value) {
+    let message = "clusterdeployments.hive.openshift.io is forbidden: User \"ci\" cannot list resource \
+                   \"clusterdeployments\" in API group \"hive.openshift.io\" at the cluster scope";
+    failure(403, "Forbidden", message)
+}
+
+/// `ClusterDeployment`s by name, made for pool `p` with `a`.
+fn made_with_a(metadata: &Value) -> (u16, Value) {
+    let reference = json!({
+        "namespace": "d", "poolName": "p", "clusterDeploymentCustomization": {"name": "a"},
+    });
+    let deployment = json!({"metadata": metadata, "spec": {"clusterPoolRef": reference}});
+    (200, json!({"items": [deployment]}))
+}
+
+fn run<T>(work: impl AsyncFnOnce() -> T) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.unwrap().block_on(work())
+}
+
+fn lease(deployments: &(u16, Value)) -> Value {
+    run(async || {
+        let connection = connection(&json!({}), deployments);
+        let store = Store::new(&connection, "kubectl-kcp");
+        serde_json::to_value(take(&store, "d", "p", "us").await.unwrap()).unwrap()
+    })
+}
+
+#[test]
+fn a_lease_says_that_clusters_could_not_be_listed() {
+    let lease = lease(&forbidden());
+    assert_eq!(lease["customization"]["name"], "a");
+    assert_eq!(
+        lease["warnings"],
+        json!([
+            "cannot list clusterdeployments in all namespaces: forbidden for user \"ci\": whether a cluster already \
+             uses a was not looked at; check with: kubectl auth can-i list clusterdeployments.hive.openshift.io -A"
+        ])
+    );
+}
+
+#[test]
+fn a_lease_goes_by_the_clusters_there_are() {
+    let none = (200, json!({"items": []}));
+    let not_served = (404, Value::String("404 page not found".to_owned()));
+    for deployments in [none, not_served] {
+        let lease = lease(&deployments);
+        assert_eq!(lease["customization"]["name"], "a", "{deployments:?}");
+        assert_eq!(lease.get("warnings"), None, "{deployments:?}");
+    }
+    let used = lease(&made_with_a(&json!({"name": "them", "namespace": "them"})));
+    assert_eq!(used["reason"], "exhausted");
+    assert_eq!(used["entries"][0]["state"], "referenced");
+}
+
+/// What `us` gives back of `a`, which it holds, by what is known of clusters.
+fn release(deployments: &(u16, Value)) -> Value {
+    run(async || {
+        let connection = connection(
+            &json!({"clusterDeploymentRef": {"name": "us"}, "clusterPoolRef": {"name": "p"}}),
+            deployments,
+        );
+        let store = Store::new(&connection, "kubectl-kcp");
+        serde_json::to_value(give_back(&store, "d", "p", "us").await.unwrap()).unwrap()
+    })
+}
+
+#[test]
+fn what_a_cluster_is_made_with_is_not_given_back() {
+    let finalizers = json!(["hive.openshift.io/deprovision"]);
+    let deleted = "2026-11-21T05:00:00Z";
+    let alive = json!({"name": "us", "namespace": "n", "finalizers": finalizers});
+    let mut deprovisioning = alive.clone();
+    deprovisioning["deletionTimestamp"] = json!(deleted);
+    for (metadata, message) in [
+        (
+            alive,
+            "ClusterDeployment us was made with a and is there; delete it first: \
+             kubectl delete clusterdeployments.hive.openshift.io us -n n",
+        ),
+        (
+            deprovisioning,
+            "ClusterDeployment us was made with a and is being taken down; Hive gives it back when that is done: \
+             kubectl wait --for=delete --timeout=1h clusterdeployments.hive.openshift.io/us -n n",
+        ),
+    ] {
+        let release = release(&made_with_a(&metadata));
+        assert_eq!(release["customizations"], json!([]));
+        assert_eq!(release["reason"], "blocked");
+        assert_eq!(release["message"], message);
+    }
+}
+
+#[test]
+fn what_no_cluster_needs_is_given_back() {
+    let over = json!({
+        "name": "us", "namespace": "us", "finalizers": ["other"], "deletionTimestamp": "2026-11-21T05:00:00Z",
+    });
+    let none = (200, json!({"items": []}));
+    let another = json!({"name": "them", "namespace": "them"});
+    for deployments in [none, made_with_a(&over), made_with_a(&another)] {
+        let release = release(&deployments);
+        assert_eq!(
+            release["customizations"],
+            json!([{"name": "a"}]),
+            "{deployments:?}"
+        );
+        assert_eq!(release.get("reason"), None, "{deployments:?}");
+        assert_eq!(release.get("warnings"), None, "{deployments:?}");
+    }
+}
+
+#[test]
+fn a_release_says_that_the_cluster_could_not_be_read() {
+    let release = release(&forbidden());
+    assert_eq!(release["customizations"], json!([{"name": "a"}]));
+    assert_eq!(
+        release["warnings"],
+        json!([
+            "cannot get clusterdeployments \"us\" in namespace \"us\": forbidden for user \"ci\": whether the cluster \
+             still uses a was not looked at; check with: kubectl auth can-i get clusterdeployments.hive.openshift.io \
+             -n us"
+        ])
+    );
+}

@@ -1,0 +1,108 @@
+//! The rules that an API server can apply itself, ready for `kubectl apply -f -`.
+
+use std::fmt::Write as _;
+
+use kcp_rules::{Action, Configuration, admission_policy, cel::Without, topics::rules};
+
+/// `ValidatingAdmissionPolicy`s and their bindings as YAML. Before them stand the rules that are not in them.
+pub(super) fn admission_policies(configuration: &Configuration) -> Result<String, serde_saphyr::ser::Error> {
+    let mut text = left_out(configuration);
+    for object in admission_policy::objects(configuration) {
+        text.push_str("---\n");
+        text.push_str(&serde_saphyr::to_string(&object)?);
+    }
+    Ok(text)
+}
+
+/// A comment.
+fn left_out(configuration: &Configuration) -> String {
+    let mut text = "# Rules that the webhook alone applies:\n".to_owned();
+    for (rule, why) in rules().filter_map(|rule| Some((rule, rule.cel.without()?))) {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "# - {}: {}", rule.id, Without::as_str(why));
+    }
+    let off =
+        rules().filter(|rule| rule.cel.without().is_none() && configuration.action(rule) == Action::Off);
+    for rule in off {
+        let _ = writeln!(text, "# - {}: it is off", rule.id);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use kcp_rules::{Action, Configuration, admission_policy};
+    use serde_json::Value;
+
+    use super::admission_policies;
+
+    /// A policy and its binding, and what stands before all of them.
+    #[test]
+    fn the_first_lines_and_the_policy_of_scales() {
+        let text = admission_policies(&Configuration::default()).unwrap();
+        let mut documents = text.split("---\n");
+        let head = documents.next().unwrap_or_default();
+        let of_scales =
+            documents.filter(|document| document.contains("kubeadmcontrolplanes.kubectl-kcp.dev"));
+        let of_scales: Vec<_> = of_scales.filter(|document| document.contains("scale.")).collect();
+        insta::assert_snapshot!([&[head], of_scales.as_slice()].concat().join("---\n"));
+    }
+
+    /// Quoting and folding lose nothing of an expression.
+    #[test]
+    fn what_is_printed_reads_back_as_it_was() {
+        let configuration = Configuration::default();
+        let text = admission_policies(&configuration).unwrap();
+        let read: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
+        assert_eq!(read, admission_policy::objects(&configuration));
+    }
+
+    #[test]
+    fn a_rule_is_in_the_policy_of_its_configured_action() {
+        let configured = |action| Configuration {
+            rules: [("replicas-even".to_owned(), action)].into(),
+            ..Configuration::default()
+        };
+        for (action, policies) in [
+            (
+                Action::Deny,
+                &[
+                    "deny.v1beta2.kubeadmcontrolplanes.kubectl-kcp.dev",
+                    "deny.v1beta1.kubeadmcontrolplanes.kubectl-kcp.dev",
+                ][..],
+            ),
+            (
+                Action::Warn,
+                &[
+                    "warn.v1beta2.kubeadmcontrolplanes.kubectl-kcp.dev",
+                    "warn.v1beta1.kubeadmcontrolplanes.kubectl-kcp.dev",
+                ],
+            ),
+            (
+                Action::Audit,
+                &[
+                    "audit.v1beta2.kubeadmcontrolplanes.kubectl-kcp.dev",
+                    "audit.v1beta1.kubeadmcontrolplanes.kubectl-kcp.dev",
+                ],
+            ),
+            (Action::Off, &[]),
+        ] {
+            let text = admission_policies(&configured(action)).unwrap();
+            let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
+            let found: Vec<_> = documents
+                .iter()
+                .filter(|document| {
+                    document["spec"]["validations"]
+                        .to_string()
+                        .contains("(replicas-even)")
+                })
+                .map(|document| document["metadata"]["name"].as_str().unwrap())
+                .collect();
+            assert_eq!(found, policies, "{action:?}");
+            assert_eq!(
+                text.contains("# - replicas-even: it is off"),
+                action == Action::Off
+            );
+        }
+    }
+}

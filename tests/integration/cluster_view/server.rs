@@ -1,0 +1,224 @@
+//! A server of ours beside an API server, asked as that one asks it, and what it says of itself.
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use http::Request;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use kcp_tests::addresses::free_port;
+use kcp_tests::api_server::ApiServer;
+use kcp_tests::kubeconfig::{self, User};
+use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::pki::Subject;
+use kcp_tests::process::Process;
+use kcp_tests::{manifests, products, wait};
+use kube::api::PostParams;
+use kube::{Api, Client};
+use serde_json::{Value, json};
+
+/// The user that the server is, without the role that it is shipped with.
+const USER: &str = "kcp-webhook";
+
+/// The server starts in milliseconds; a cache that could not be filled is tried again within half a minute.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The server under test.
+pub(super) struct Server {
+    process: Process,
+    port: u16,
+    health: Client,
+    reviews: Client,
+}
+
+impl Server {
+    /// Starts one that may do nothing yet, see [`bind_shipped_role`].
+    pub(super) async fn start(management: &ManagementCluster, api: &ApiServer) -> Result<Self> {
+        let subject = Subject {
+            common_name: USER,
+            ..Subject::default()
+        };
+        let user = api
+            .authority()
+            .issue(api.folder(), "kcp-webhook-user", &subject)?;
+        let kubeconfig = api.folder().join("kcp-webhook-kubeconfig");
+        api.write_kubeconfig(&kubeconfig, &User::Certificate(&user))?;
+        Self::start_with(
+            management,
+            api,
+            &[format!("--kubeconfig={}", kubeconfig.display())],
+        )
+        .await
+    }
+
+    /// Starts one without API access.
+    pub(super) async fn start_blind(management: &ManagementCluster, api: &ApiServer) -> Result<Self> {
+        Self::start_with(management, api, &[]).await
+    }
+
+    async fn start_with(management: &ManagementCluster, api: &ApiServer, access: &[String]) -> Result<Self> {
+        let subject = Subject {
+            common_name: "kcp-webhook",
+            addresses: &[Ipv4Addr::LOCALHOST.into()],
+            ..Subject::default()
+        };
+        let (port, health) = (free_port()?, free_port()?);
+        let name = format!("{}-kcp-webhook-{port}", api.name());
+        let serving = api.authority().issue(api.folder(), &name, &subject)?;
+        let mut arguments = vec![
+            "serve".to_owned(),
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--secure-port={port}"),
+            format!("--health-port={health}"),
+            format!("--tls-cert-file={}", serving.certificate.display()),
+            format!("--tls-private-key-file={}", serving.key.display()),
+        ];
+        arguments.extend_from_slice(access);
+        let program = products::under_test("kcp-webhook")?;
+        let nothing: &[(&str, &str)] = &[];
+        let process = Process::start(management.run(), &name, &program, arguments, nothing)?;
+        let url = format!("https://127.0.0.1:{port}");
+        let authority = api.folder().join("ca.crt");
+        let server = Self {
+            process,
+            port,
+            health: kubeconfig::plain_client(&format!("http://127.0.0.1:{health}"))?,
+            reviews: kubeconfig::client(&url, &authority, &User::Token("unread")).await?,
+        };
+        // Never later than this: readiness waits for no cache.
+        wait::until("kcp-webhook is ready", Duration::from_secs(20), || async {
+            ensure!(server.probe("/readyz").await? == "ok", "not ready");
+            Ok(())
+        })
+        .await?;
+        Ok(server)
+    }
+
+    /// Sends a review to the validating webhook, and tells in one line what it said.
+    pub(super) async fn says(&self, review: &Value) -> Result<String> {
+        let request = Request::post("/validate")
+            .header("content-type", "application/json")
+            .body(serde_json::to_vec(review)?)?;
+        let answer: Value = self.reviews.request(request).await.context("POST /validate")?;
+        Ok(told(&answer["response"]))
+    }
+
+    /// What it says at a path of its health port.
+    pub(super) async fn probe(&self, path: &str) -> Result<String> {
+        let request = Request::get(path).body(Vec::new())?;
+        let answer = self.health.request_text(request).await;
+        answer.with_context(|| format!("GET {path}"))
+    }
+
+    /// What it says of its caches, by kind.
+    pub(super) async fn caches(&self) -> Result<Vec<String>> {
+        let said = self.probe("/readyz?verbose").await?;
+        ensure!(said.ends_with("readyz check passed\n"), "{said}");
+        let caches = said.lines().filter_map(|line| line.strip_prefix("[i]cache/"));
+        Ok(caches.map(str::to_owned).collect())
+    }
+
+    /// Waits until it says so of its caches.
+    pub(super) async fn has_caches(&self, expected: &[&str]) -> Result<()> {
+        let what = format!("the caches are {expected:?}");
+        wait::until(&what, PATIENCE, || async {
+            let caches = self.caches().await?;
+            ensure!(caches == expected, "they are {caches:?}");
+            Ok(())
+        })
+        .await
+    }
+
+    /// A sample of a metric, by its name and labels.
+    pub(super) async fn metric(&self, name: &str) -> Result<Option<u64>> {
+        let metrics = self.probe("/metrics").await?;
+        let value = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value
+            .map(|value| value.parse().context("not a number"))
+            .transpose()
+    }
+
+    /// Waits until a metric has grown to this.
+    pub(super) async fn metric_reaches(&self, name: &str, least: u64) -> Result<()> {
+        wait::until(&format!("{name} is {least}"), PATIENCE, || async {
+            let value = self.metric(name).await?;
+            ensure!(value.is_some_and(|value| value >= least), "it is {value:?}");
+            Ok(())
+        })
+        .await
+    }
+
+    /// Lines of its log that have all of these.
+    pub(super) fn logged(&self, parts: &[&str]) -> Result<usize> {
+        let log = fs::read_to_string(self.process.log())?;
+        let lines = log.lines();
+        Ok(lines
+            .filter(|line| parts.iter().all(|part| line.contains(part)))
+            .count())
+    }
+
+    /// Anonymous memory that is resident, in KiB (proc(5), `RssAnon`).
+    pub(super) fn resident_anonymous_kib(&self) -> Result<u64> {
+        let file = PathBuf::from(format!("/proc/{}/status", self.process.id()?));
+        let status = fs::read_to_string(&file)?;
+        let value = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+        let value = value.with_context(|| format!("{} has no RssAnon", file.display()))?;
+        Ok(value.trim().trim_end_matches(" kB").parse()?)
+    }
+
+    /// Has an API server ask it about every write to a resource.
+    pub(super) async fn register(&self, api: &ApiServer, resource: &str) -> Result<()> {
+        let config = manifests::local_client_config(self.port, "/validate", api.authority().certificate())?;
+        let configuration = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": "kcp-webhook"},
+            "webhooks": [{
+                "name": "scale.kubectl-kcp.dev", "clientConfig": config, "admissionReviewVersions": ["v1"],
+                "sideEffects": "None", "failurePolicy": "Fail",
+                "rules": [{"apiGroups": ["*"], "apiVersions": ["*"], "resources": [resource], "operations": ["UPDATE"]}]
+            }]
+        });
+        manifests::create_webhooks(api.client(), &serde_json::from_value(configuration)?).await
+    }
+}
+
+/// Gives the server's user the role that we ship, and no other.
+pub(super) async fn bind_shipped_role(api: &ApiServer) -> Result<()> {
+    let shipped = manifests::read(&products::workspace().join("manifests/base/rbac.yaml"))?;
+    for mut object in shipped {
+        if object["kind"] == "ClusterRole" {
+            let role: ClusterRole = serde_json::from_value(object)?;
+            let roles = Api::all(api.client().clone());
+            roles.create(&PostParams::default(), &role).await?;
+        } else {
+            object["subjects"] =
+                json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}]);
+            let binding: ClusterRoleBinding = serde_json::from_value(object)?;
+            let bindings = Api::all(api.client().clone());
+            bindings.create(&PostParams::default(), &binding).await?;
+        }
+    }
+    Ok(())
+}
+
+/// An answer in one line: the verdict, and then what it warns of.
+fn told(response: &Value) -> String {
+    let text = |pointer: &str| response.pointer(pointer).and_then(Value::as_str);
+    let verdict = match text("/auditAnnotations/denied-by") {
+        _ if response["allowed"] == true => "allowed".to_owned(),
+        Some(rules) => format!("denied by {rules}"),
+        None => format!(
+            "{}: {}",
+            response["status"]["code"],
+            text("/status/message").unwrap_or_default()
+        ),
+    };
+    let warnings = response["warnings"].as_array().into_iter().flatten();
+    warnings
+        .filter_map(Value::as_str)
+        .fold(verdict, |told, warning| format!("{told}; {warning}"))
+}

@@ -1,0 +1,121 @@
+//! The policies as `rules export` prints them, applied as the README says, and type-checked against the definitions. At
+//! run time an expression meets objects without types: what it reads of a field that is not there would go unseen.
+//!
+//! To the type checker a variable may be anything, and it does not look at variables themselves. Hence the policies are
+//! checked a second time with their variables written out in the validations.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "what is not in a JSON object is null, and all of these are our own"
+)]
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyStatus,
+};
+use kcp_tests::{manifests, wait};
+use kube::api::{Api, ListParams};
+use serde_json::{Value, json};
+
+use crate::shared::with_management_cluster;
+
+/// The schema of a control plane is read anew for each of its policies.
+const TYPE_CHECKED: Duration = Duration::from_secs(120);
+
+#[test]
+fn expressions_have_the_types_of_the_definitions() {
+    with_management_cluster(async |management| {
+        let cluster = management.another_without_ours("policy-types").await.unwrap();
+        let exported = cluster
+            .kubectl()
+            .succeed(["kcp", "rules", "export", "--format", "vap"]);
+        let exported = exported.await.unwrap().stdout;
+        let written_out = written_out(manifests::parse(&exported).unwrap());
+        for (name, text) in [("exported.yaml", exported), ("written-out.yaml", written_out)] {
+            let file = cluster.api().folder().join(name);
+            fs::write(&file, text).unwrap();
+            let file = file.display().to_string();
+            cluster.kubectl().succeed(["apply", "-f", &file]).await.unwrap();
+        }
+
+        let _checker = management.type_check_policies(cluster.api()).unwrap();
+        let api: Api<ValidatingAdmissionPolicy> = Api::all(cluster.client().clone());
+        let checked = wait::until("all policies are type-checked", TYPE_CHECKED, || {
+            type_checked(&api)
+        });
+        let warnings: Vec<_> = checked
+            .await
+            .unwrap()
+            .into_iter()
+            .filter_map(|status| status.type_checking?.expression_warnings)
+            .flatten()
+            .collect();
+        assert!(warnings.is_empty(), "{warnings:#?}");
+    });
+}
+
+/// The status of every policy, once each has one.
+async fn type_checked(api: &Api<ValidatingAdmissionPolicy>) -> Result<Vec<ValidatingAdmissionPolicyStatus>> {
+    let policies = api.list(&ListParams::default()).await?.items;
+    ensure!(!policies.is_empty(), "there are no policies");
+    let mut checked = Vec::new();
+    for policy in policies {
+        let (status, generation) = (policy.status.unwrap_or_default(), policy.metadata.generation);
+        ensure!(
+            status.observed_generation == generation && status.type_checking.is_some(),
+            "{:?} is not",
+            policy.metadata.name
+        );
+        checked.push(status);
+    }
+    Ok(checked)
+}
+
+/// What variables have in common that are not a rule's faults.
+const COMMON: &[&str] = &[
+    "judged",
+    "shape",
+    "featureGates",
+    "overridden",
+    "copied",
+    "path",
+    "specs",
+];
+
+/// The policies under other names, with a validation for each variable that is a rule's.
+fn written_out(objects: Vec<Value>) -> String {
+    let policies = objects
+        .into_iter()
+        .filter(|object| object["kind"] == "ValidatingAdmissionPolicy");
+    let policies: Vec<_> = policies
+        .map(|mut policy| {
+            let mut common: Vec<(String, String)> = Vec::new();
+            let mut validations = Vec::new();
+            for variable in policy["spec"]["variables"].as_array().into_iter().flatten() {
+                let name = variable["name"].as_str().unwrap_or_default();
+                let expression = variable["expression"].as_str().unwrap_or_default().to_owned();
+                let expression = common
+                    .iter()
+                    .fold(expression, |text, (name, value)| text.replace(name, value));
+                if COMMON.contains(&name) {
+                    common.push((format!("variables.{name}"), format!("({expression})")));
+                } else {
+                    validations
+                        .push(json!({"expression": format!("size({expression}) == 0"), "message": name}));
+                }
+            }
+            let name = format!(
+                "written-out.{}",
+                policy["metadata"]["name"].as_str().unwrap_or_default()
+            );
+            policy["metadata"]["name"] = json!(name);
+            policy["spec"]["variables"] = json!([]);
+            policy["spec"]["validations"] = json!(validations);
+            policy
+        })
+        .collect();
+    json!({"apiVersion": "v1", "kind": "List", "items": policies}).to_string()
+}

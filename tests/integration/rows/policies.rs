@@ -1,0 +1,334 @@
+//! Every row of the rules' own table, put to the policies alone: what the rules in CEL say is, word by word, what their
+//! functions say. No webhook is registered, so that nobody fills anything in or answers first.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, ensure};
+use kcp_rules::api::control_plane::Shape;
+use kcp_rules::case::{Answer, Base, Case, V1BETA1, V1BETA2, Write};
+use kcp_rules::cel::{Cel, Without};
+use kcp_rules::row::Row;
+use kcp_rules::topics::{TOPICS, rules};
+use kcp_rules::{Action, Configuration, Finding, Rule, overrides};
+use kcp_tests::cluster_api_alone::ClusterApiAlone;
+use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::{manifests, wait};
+use kube::Client;
+use serde_json::{Value, json};
+use tokio::{sync::Semaphore, task::JoinSet};
+
+use super::IN_FLIGHT;
+use super::answer::{Answered, rule_of};
+use super::ground::{JUDGED_BY, REGISTRATION, append, create_namespace, document, spares_the_seeder};
+use super::request::{Request, Verb, path_of};
+use super::seed::Place;
+use super::send::send;
+use crate::shared::with_management_cluster;
+
+/// Rules of which the fields alone are compared, and the version of the rows. What a parser found CEL does not know; and an
+/// old object of v1beta1 comes out of storage without the fields that v1beta2 does not have.
+const WORDED_OTHERWISE: &[(&str, Option<&str>)] = &[
+    ("version-not-semantic", None),
+    ("cluster-configuration-immutable", Some(V1BETA1)),
+];
+
+#[test]
+fn every_row_is_judged_alike_by_the_policies_alone() {
+    with_management_cluster(async |management| {
+        let ground = Arc::new(Ground::start(management).await.unwrap());
+        let turns = Arc::new(Semaphore::new(IN_FLIGHT));
+        let mut sent = JoinSet::new();
+        let rows = TOPICS.iter().flat_map(|topic| topic.cases).flat_map(Case::rows);
+        for (number, row) in rows.enumerate() {
+            let (ground, turns) = (ground.clone(), turns.clone());
+            sent.spawn(async move {
+                let _turn = turns.acquire().await;
+                let judge = |_| ground.judge(row.case);
+                let namespace = format!("row-{number}");
+                let place = Place::now_in(&namespace);
+                let answered = send(ground.cluster.client(), place, row, judge).await;
+                let agreed = answered.and_then(|answered| agreement(row, &answered, &namespace));
+                agreed.map_err(|error| format!("{} of {:?}: {error:#}", row.case.name, row.base))
+            });
+        }
+        let (mut found_by, mut wrong) = (BTreeMap::<&str, usize>::new(), Vec::new());
+        for outcome in sent.join_all().await {
+            match outcome {
+                Ok(ids) => ids
+                    .into_iter()
+                    .for_each(|id| *found_by.entry(id).or_default() += 1),
+                Err(error) => wrong.push(error),
+            }
+        }
+        assert!(wrong.is_empty(), "{} rows:\n{}", wrong.len(), wrong.join("\n"));
+        ground.overrides_pass().await.unwrap();
+        let (policed, others): (Vec<&Rule>, Vec<&Rule>) =
+            rules().partition(|rule| rule.cel.without().is_none());
+        let unfound = policed.iter().filter(|rule| !found_by.contains_key(rule.id));
+        let unfound: Vec<_> = unfound.map(|rule| rule.id).collect();
+        assert!(unfound.is_empty(), "no row reaches the policies of {unfound:?}");
+        println!("{} rules are held by policies; without CEL are", policed.len());
+        for rule in others {
+            let why = rule.cel.without().map_or("", Without::as_str);
+            println!("{}: {why}", rule.id);
+        }
+    });
+}
+
+/// An API server with the definitions, our policies, and no webhook.
+struct Ground {
+    cluster: ClusterApiAlone,
+    /// The names of those whose policies are exported with a configuration.
+    judges: BTreeMap<String, String>,
+}
+
+impl Ground {
+    async fn start(management: &ManagementCluster) -> Result<Self> {
+        let cluster = management.another_without_ours("policies").await?;
+        let mut ground = Self {
+            cluster,
+            judges: BTreeMap::new(),
+        };
+        for resource in ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"] {
+            let path = format!("/apis/admissionregistration.k8s.io/v1/{resource}");
+            let request = Request::new(Verb::Delete, &path);
+            request.send(ground.cluster.client()).await?.succeeded()?;
+        }
+        for case in TOPICS.iter().flat_map(|topic| topic.cases) {
+            let configuration = document(&case.configuration());
+            if !ground.judges.contains_key(&configuration) {
+                let name = format!("policies-{}", ground.judges.len());
+                ground.apply(&name, &configuration).await?;
+                ground.judges.insert(configuration, name);
+            }
+        }
+        for name in ground.judges.values() {
+            judged(ground.cluster.client(), name).await?;
+        }
+        Ok(ground)
+    }
+
+    /// An annotation that names a rule lets a write pass it, and no other rule.
+    async fn overrides_pass(&self) -> Result<()> {
+        let judge = self.judges.get(&document(&Configuration::default()));
+        let judge = judge.context("no policies have the default configuration")?;
+        let namespace = "overrides";
+        create_namespace(self.cluster.client(), namespace, judge).await?;
+        let mut object = Base::ControlPlane(V1BETA2).object();
+        object["metadata"]["namespace"] = json!(namespace);
+        object["spec"]["kubeadmConfigSpec"]["format"] = json!("ignition");
+        let path = path_of(&object)?;
+        for (annotation, replicas, denied_by) in [
+            (
+                "taints-gate-off=2026-06-01T12:00:00Z",
+                3,
+                Some("ignition-gate-off"),
+            ),
+            (
+                "taints-gate-off=2026-06-01T12:00:00Z, ignition-gate-off=2026-06-01T12:00:00Z",
+                3,
+                None,
+            ),
+            (
+                "ignition-gate-off=2026-06-01T12:00:00Z, replicas-even=2026-06-01T12:00:00Z",
+                2,
+                Some("replicas-even"),
+            ),
+        ] {
+            object["metadata"]["annotations"] = json!({overrides::ANNOTATION: annotation});
+            object["spec"]["replicas"] = json!(replicas);
+            let create = Request::new(Verb::Create, &path).body(object.clone()).dry_run();
+            let answered = create.send(self.cluster.client()).await?;
+            let found = denial(&answered).and_then(rule_of);
+            ensure!(
+                found == denied_by && answered.is_success() == denied_by.is_none(),
+                "{annotation}: {answered:?}"
+            );
+        }
+        Ok(())
+    }
+
+    fn judge(&self, case: &Case) -> Result<&str> {
+        let judge = self.judges.get(&document(&case.configuration()));
+        judge
+            .map(String::as_str)
+            .context("no policies have the configuration of the row")
+    }
+
+    /// Applies what `rules export` prints, with names and namespaces of its own. What denies warns too: of several
+    /// denials an API server tells the first alone.
+    async fn apply(&self, name: &str, configuration: &str) -> Result<()> {
+        let folder = self.cluster.api().folder().join(name);
+        fs::create_dir_all(&folder)?;
+        let (file, applied) = (folder.join("configuration.yaml"), folder.join("policies.json"));
+        fs::write(&file, configuration)?;
+        let file = file.display().to_string();
+        let export = [
+            "kcp",
+            "rules",
+            "export",
+            "--format",
+            "vap",
+            "--configuration",
+            &file,
+        ];
+        let mut objects = manifests::parse(&self.cluster.kubectl().succeed(export).await?.stdout)?;
+        let mut warnings = Vec::new();
+        for object in &mut objects {
+            rename(&mut object["metadata"]["name"], name);
+            if object["kind"] == "ValidatingAdmissionPolicy" {
+                append(&mut object["spec"]["matchConditions"], spares_the_seeder());
+                continue;
+            }
+            rename(&mut object["spec"]["policyName"], name);
+            append(
+                &mut object["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"],
+                json!({"key": JUDGED_BY, "operator": "In", "values": [name]}),
+            );
+            if object["spec"]["validationActions"] == json!(["Deny"]) {
+                let mut warning = object.clone();
+                rename(&mut warning["metadata"]["name"], "warning");
+                warning["spec"]["validationActions"] = json!(["Warn"]);
+                warnings.push(warning);
+            }
+        }
+        objects.extend(warnings);
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+        fs::write(&applied, list.to_string())?;
+        let applied = applied.display().to_string();
+        self.cluster.kubectl().succeed(["apply", "-f", &applied]).await?;
+        Ok(())
+    }
+}
+
+fn rename(name: &mut Value, prefix: &str) {
+    *name = json!(format!("{prefix}.{}", name.as_str().unwrap_or_default()));
+}
+
+/// Waits until an API server applies the first policies and the last.
+async fn judged(client: &Client, by: &str) -> Result<()> {
+    let namespace = format!("judged-by-{by}");
+    create_namespace(client, &namespace, by).await?;
+    let mut scaled = Base::ControlPlane(V1BETA2).object();
+    scaled["spec"]["replicas"] = json!(2);
+    let mut claimed = Base::ClusterDeployment.object();
+    claimed["spec"]["clusterPoolRef"]["claimName"] = json!("us");
+    for (mut faulty, rule) in [(scaled, "replicas-even"), (claimed, "claim-name-given")] {
+        faulty["metadata"]["namespace"] = json!(namespace);
+        let path = path_of(&faulty)?;
+        wait::until(&format!("{by} judges"), REGISTRATION, || async {
+            let create = Request::new(Verb::Create, &path).body(faulty.clone()).dry_run();
+            let answered = create.send(client).await?;
+            let warned = said(&answered).contains_key(rule);
+            ensure!(denial(&answered).is_some() && warned, "{answered:?}");
+            Ok(())
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// Holds what the policies said against what the functions of their rules say. Returns the rules that were found.
+fn agreement(row: Row<'_>, answered: &Answered, namespace: &str) -> Result<BTreeSet<&'static str>> {
+    let findings: Vec<_> = row
+        .judge()?
+        .into_iter()
+        // What was at fault before, policies pass over.
+        .filter(|finding| finding.softened.is_none() && is_policed(finding.rule, row))
+        // Storage has forgotten what the change is of.
+        .filter(|_| row.case.answer != Some(Answer::Admitted))
+        .collect();
+    let denial = denial(answered);
+    if !answered.is_success() && denial.is_none() {
+        let expected = matches!(row.case.answer, Some(Answer::Schema(_))) || !row.case.findings.is_empty();
+        ensure!(expected, "refused by the definition: {answered:?}");
+        return Ok(BTreeSet::new());
+    }
+    let denials = findings
+        .iter()
+        .filter(|finding| finding.action == Action::Deny)
+        .map(|finding| finding.rule.id);
+    let denials: BTreeSet<_> = denials.collect();
+    ensure!(
+        denial.is_some() != denials.is_empty(),
+        "expected denials by {denials:?}: {answered:?}"
+    );
+    let (said, expected) = (said(answered), messages(&findings));
+    ensure!(
+        said.keys().eq(expected.keys()),
+        "expected {expected:?}, found {said:?}: {answered:?}"
+    );
+    for (id, message) in &expected {
+        // Rows live in default, and speak of other namespaces by their own names.
+        let found = said.get(id).map_or("", String::as_str);
+        let found = found
+            .replace(&format!("\"{namespace}\""), "\"default\"")
+            .replace(&format!("\"{namespace}-"), "\"");
+        let same = if is_worded_otherwise(id, row.base) {
+            fields(&found).eq(fields(message))
+        } else {
+            found == *message
+        };
+        ensure!(same, "expected {message:?}, found {found:?}");
+    }
+    if let Some(denial) = denial {
+        let id = rule_of(denial).with_context(|| format!("no rule in {denial}"))?;
+        let is_said = said.get(id).is_some_and(|said| said == denial);
+        ensure!(denials.contains(id) && is_said, "{answered:?}");
+        ensure!(answered.code == 422, "{answered:?}");
+    }
+    Ok(findings.iter().map(|finding| finding.rule.id).collect())
+}
+
+/// Whether a policy of the row's kind and shape has the rule.
+fn is_policed(rule: &Rule, row: Row<'_>) -> bool {
+    let shape = Shape::of(row.base.version());
+    match (row.case.write, rule.cel) {
+        (Write::Scale(..), cel) => matches!(cel, Cel::FaultsOfScaleToo(_)),
+        (_, cel) => cel.faults(shape).is_some(),
+    }
+}
+
+fn is_worded_otherwise(id: &str, base: Base) -> bool {
+    WORDED_OTHERWISE
+        .iter()
+        .any(|(rule, version)| *rule == id && version.is_none_or(|version| version == base.version()))
+}
+
+/// The fields that a message of a rule names.
+fn fields(message: &str) -> impl Iterator<Item = &str> {
+    let fields = message.split("); ").map(|finding| finding.split_once(": "));
+    fields.map(|field| field.map_or("", |(field, _)| field))
+}
+
+/// By rule, what the functions say.
+fn messages(findings: &[Finding]) -> BTreeMap<String, String> {
+    let mut messages = BTreeMap::<String, String>::new();
+    for finding in findings {
+        let said = messages.entry(finding.rule.id.to_owned()).or_default();
+        let separator = if said.is_empty() { "" } else { "; " };
+        *said = format!("{said}{separator}{}: {}", finding.fault.field, finding.message());
+    }
+    messages
+}
+
+/// By rule, what the policies say.
+fn said(answered: &Answered) -> BTreeMap<String, String> {
+    let warnings = answered.warnings.iter();
+    let ours = warnings.filter_map(|warning| {
+        let (_, message) = warning
+            .strip_prefix("Validation failed for ValidatingAdmissionPolicy ")?
+            .split_once("': ")?;
+        Some((rule_of(message)?.to_owned(), message.to_owned()))
+    });
+    ours.collect()
+}
+
+/// What a policy denied with.
+fn denial(answered: &Answered) -> Option<&str> {
+    let message = answered.body["message"].as_str()?;
+    let (policy, denial) = message.split_once(" denied request: ")?;
+    policy.contains("ValidatingAdmissionPolicy ").then_some(denial)
+}

@@ -1,0 +1,91 @@
+//! Which updates pass unasked, so that a controller can always finish: by the server's own count of reviews.
+
+use anyhow::{Result, ensure};
+use kcp_tests::admission::Admission;
+use kcp_tests::kubectl::{Ended, Kubectl};
+use serde_json::{Value, json};
+
+use crate::objects::{control_plane, report, written};
+use crate::shared::with_management_cluster;
+
+const NAMESPACE: &str = "unasked";
+const OBJECT: [&str; 2] = [
+    "kubeadmcontrolplanes.v1beta2.controlplane.cluster.x-k8s.io",
+    "held",
+];
+
+#[test]
+fn status_finalizers_and_what_is_being_deleted_pass_unasked() {
+    with_management_cluster(async |management| {
+        let cluster = management.another_without_ours("unasked").await.unwrap();
+        cluster.create_namespace(NAMESPACE).await.unwrap();
+        let admission = cluster.install_ours().await.unwrap();
+        unasked(cluster.kubectl(), &admission).await.unwrap();
+    });
+}
+
+async fn unasked(kubectl: &Kubectl, admission: &Admission) -> Result<()> {
+    written(
+        kubectl,
+        "create",
+        &[control_plane("held", 3, "v1.34.2")],
+        &["-n", NAMESPACE],
+    )
+    .await?;
+    let before = reviews(admission).await?;
+    changed(
+        kubectl,
+        &json!({"spec": {"kubeadmConfigSpec": {"preKubeadmCommands": ["true"]}}}),
+    )
+    .await?;
+    let asked = reviews(admission).await?;
+    ensure!(
+        asked == before + 2,
+        "a change is asked about {} times",
+        asked - before
+    );
+
+    report(kubectl, NAMESPACE, OBJECT, &json!({"replicas": 3})).await?;
+    let held = json!({"metadata": {"finalizers": ["example.com/held"], "labels": {"note": "x"}}});
+    changed(kubectl, &held).await?;
+    ensure!(
+        reviews(admission).await? == asked,
+        "asked about status or finalizers"
+    );
+
+    let delete = ["delete", "-n", NAMESPACE, "--wait=false"];
+    kubectl.succeed(delete.into_iter().chain(OBJECT)).await?;
+    let deletion = reviews(admission).await?;
+    ensure!(
+        deletion == asked + 1,
+        "a deletion is asked about {} times",
+        deletion - asked
+    );
+    changed(
+        kubectl,
+        &json!({"spec": {"rollout": {"strategy": {"rollingUpdate": {"maxSurge": "50%"}}}}}),
+    )
+    .await?;
+    changed(kubectl, &json!({"metadata": {"finalizers": null}})).await?;
+    ensure!(
+        reviews(admission).await? == deletion,
+        "asked about what is being deleted"
+    );
+    Ok(())
+}
+
+async fn changed(kubectl: &Kubectl, patch: &Value) -> Result<Ended> {
+    let patch = patch.to_string();
+    let arguments = ["patch", "-n", NAMESPACE, "--type=merge", "-p", &patch];
+    kubectl.succeed(arguments.into_iter().chain(OBJECT)).await
+}
+
+/// How many reviews the server has answered.
+async fn reviews(admission: &Admission) -> Result<u64> {
+    let metrics = admission.metrics().await?;
+    let counted = metrics
+        .lines()
+        .filter_map(|line| line.strip_prefix("controller_runtime_webhook_requests_total{"))
+        .filter_map(|rest| rest.rsplit_once(' ')?.1.parse::<u64>().ok());
+    Ok(counted.sum())
+}

@@ -1,0 +1,119 @@
+//! A TCP balancer: the Service, its endpoints and the proxy of a node in one.
+//!
+//! A new connection goes to a server that is ready; one that exists stays where it is, whatever becomes of the server.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use http::Request;
+use kube::Client;
+use tokio::io;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time;
+
+/// How often readiness is asked for. A kubelet asks every few seconds, but a pod that is being deleted leaves its
+/// endpoints at once, without being asked.
+const PROBE: Duration = Duration::from_millis(200);
+
+/// A server behind the balancer.
+pub(super) struct Backend {
+    pub(super) address: SocketAddr,
+    pub(super) health: Client,
+    pub(super) is_ready: Arc<AtomicBool>,
+}
+
+/// Ends, with all its connections, when dropped.
+pub(super) struct Balancer {
+    address: SocketAddr,
+    _tasks: JoinSet<()>,
+}
+
+impl Balancer {
+    /// The servers behind it are ready already.
+    pub(super) async fn start(backends: Vec<Backend>) -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
+        let listener = listener.context("listening for the balancer")?;
+        let address = listener.local_addr()?;
+        let backends: Arc<[Backend]> = backends.into();
+        let mut tasks = JoinSet::new();
+        for number in 0..backends.len() {
+            let backends = backends.clone();
+            tasks.spawn(async move {
+                if let Some(backend) = backends.get(number) {
+                    backend.probe().await;
+                }
+            });
+        }
+        tasks.spawn(accept(listener, backends));
+        Ok(Self {
+            address,
+            _tasks: tasks,
+        })
+    }
+
+    pub(super) const fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Backend {
+    async fn probe(&self) {
+        let mut ticks = time::interval(PROBE);
+        loop {
+            ticks.tick().await;
+            // One probe without an answer says nothing: a kubelet wants three, and the machine may be busy.
+            if let Ok(is_ready) = time::timeout(PROBE * 5, self.asked()).await {
+                self.is_ready.store(is_ready, Ordering::Relaxed);
+            }
+        }
+    }
+
+    async fn asked(&self) -> bool {
+        let Ok(request) = Request::get("/readyz").body(Vec::new()) else {
+            return false;
+        };
+        self.health.request_text(request).await.is_ok()
+    }
+}
+
+async fn accept(listener: TcpListener, backends: Arc<[Backend]>) {
+    let turn = Arc::new(AtomicUsize::new(0));
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                // A client that is gone before it is accepted has its own error.
+                if let Ok((client, _)) = accepted {
+                    let (backends, turn) = (backends.clone(), turn.clone());
+                    connections.spawn(async move { carry(client, &backends, &turn).await });
+                }
+            }
+            // Whatever ends a connection, both its ends see it.
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+/// Without a ready server the client is turned away, as a proxy rejects connections to a Service without endpoints.
+async fn carry(mut client: TcpStream, backends: &[Backend], turn: &AtomicUsize) -> io::Result<()> {
+    let first = turn.fetch_add(1, Ordering::Relaxed);
+    for number in 0..backends.len() {
+        let Some(backend) = backends.get((first + number) % backends.len()) else {
+            continue;
+        };
+        if !backend.is_ready.load(Ordering::Relaxed) {
+            continue;
+        }
+        if let Ok(mut server) = TcpStream::connect(backend.address).await {
+            client.set_nodelay(true)?;
+            server.set_nodelay(true)?;
+            io::copy_bidirectional(&mut client, &mut server).await?;
+            return Ok(());
+        }
+    }
+    Ok(())
+}

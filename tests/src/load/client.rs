@@ -1,0 +1,173 @@
+//! The client: sends when it is time, whatever has become of what was sent before.
+//!
+//! It does what the API server's does. Connections are kept and shared, and the one used last is used next; nothing that
+//! was sent is sent again. Go's client sends a POST on another connection only when nothing of it was written to the
+//! first (net/http, transport.go, `shouldRetryRequest`: `nothingWrittenError`; a POST is not `isReplayable`), and
+//! client-go repeats nothing but GET after an error of the connection (rest/request.go, `isErrRetryableFunc`). client-go
+//! repeats what is answered with 429 or 5xx and Retry-After; here such an answer is a wrong one.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Error, Result, bail, ensure};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::{self, Instant, MissedTickBehavior};
+
+use super::connection::{ANSWER, Connection, Dialer};
+use super::report::{Fate, Outcomes};
+use super::reviews::Review;
+use crate::wait;
+
+/// Reviews on their way at one time: the writes that an API server serves at one time by default
+/// (k8s.io/apiserver, pkg/server/config.go, `MaxMutatingRequestsInFlight`). Those beyond wait, and their wait counts.
+const IN_FLIGHT: usize = 200;
+
+/// Idle connections that are kept (k8s.io/client-go, transport/cache.go, `idleConnsPerHost`).
+const IDLE: usize = 25;
+
+/// Between two looks at what is due.
+const TICK: Duration = Duration::from_millis(5);
+
+/// How long beyond its time the load may take to be sent.
+const SLACK: Duration = Duration::from_secs(120);
+
+/// Cheap to clone: all clones are one client.
+#[derive(Clone)]
+pub(super) struct Client(Arc<Shared>);
+
+struct Shared {
+    dialer: Dialer,
+    reviews: Vec<Review>,
+    idle: Mutex<Vec<Connection>>,
+    places: Semaphore,
+    sent: AtomicU64,
+    dialed: AtomicU64,
+    may_end: watch::Sender<bool>,
+}
+
+impl Client {
+    pub(super) fn new(dialer: Dialer, reviews: Vec<Review>) -> Self {
+        Self(Arc::new(Shared {
+            dialer,
+            reviews,
+            idle: Mutex::default(),
+            places: Semaphore::new(IN_FLIGHT),
+            sent: AtomicU64::new(0),
+            dialed: AtomicU64::new(0),
+            may_end: watch::Sender::new(false),
+        }))
+    }
+
+    /// Ends the load once its time is over.
+    pub(super) fn may_end(&self) {
+        self.0.may_end.send_replace(true);
+    }
+
+    /// Waits until so many reviews have been sent.
+    pub(super) async fn until_sent(&self, count: u64, limit: Duration) -> Result<()> {
+        wait::until(
+            &format!("{count} reviews are sent"),
+            limit + SLACK,
+            || async move {
+                let sent = self.0.sent.load(Ordering::Relaxed);
+                ensure!(sent >= count, "{sent} are");
+                Ok(())
+            },
+        )
+        .await
+    }
+
+    /// Sends `rate` reviews a second for `duration`, and then until [`Self::may_end`].
+    pub(super) async fn send(self, rate: u32, duration: Duration) -> Result<Outcomes> {
+        let started = Instant::now();
+        let every = Duration::from_secs(1) / rate;
+        let mut ticks = time::interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let may_end = self.0.may_end.subscribe();
+        let mut running = JoinSet::new();
+        let mut outcomes = Outcomes::default();
+        let (mut due, mut numbers) = (started, 0..);
+        while due < started + duration || !*may_end.borrow() {
+            ensure!(started.elapsed() < duration + SLACK, "the restart did not end");
+            ticks.tick().await;
+            while due <= Instant::now()
+                && let Some(number) = numbers.next()
+            {
+                let shared = self.0.clone();
+                running.spawn(async move { shared.one(number, due).await });
+                due += every;
+            }
+            while let Some(ended) = running.try_join_next() {
+                outcomes.add(ended.context("sending a review")?);
+            }
+        }
+        outcomes.seconds = started.elapsed().as_secs_f64();
+        while let Some(ended) = running.join_next().await {
+            outcomes.add(ended.context("sending a review")?);
+        }
+        outcomes.connections = self.0.dialed.load(Ordering::Relaxed);
+        Ok(outcomes)
+    }
+}
+
+impl Shared {
+    /// Sends a review once, and judges its answer.
+    async fn one(&self, number: u64, due: Instant) -> Fate {
+        let mut retries = 0;
+        let answered = async {
+            let _place = self.places.acquire().await?;
+            self.sent.fetch_add(1, Ordering::Relaxed);
+            time::timeout(ANSWER, self.ask(number, &mut retries))
+                .await
+                .unwrap_or_else(|_| bail!("no answer within {} s", ANSWER.as_secs()))
+        }
+        .await;
+        Fate {
+            answered,
+            retries,
+            latency: due.elapsed(),
+        }
+    }
+
+    /// The verdict of the answer, or what is wrong with it.
+    async fn ask(&self, number: u64, retries: &mut u64) -> Result<Result<&'static str>, Error> {
+        let kinds = u64::try_from(self.reviews.len())?;
+        let review = usize::try_from(number % kinds).ok();
+        let review = review
+            .and_then(|index| self.reviews.get(index))
+            .context("there is nothing to send")?;
+        let uid = format!("00000000-0000-4000-8000-{number:012}");
+        let mut connection = self.connection(retries).await?;
+        let answer = connection.ask(review.path, &review.body(&uid)).await?;
+        if !answer.closes {
+            let mut idle = self.idle();
+            if idle.len() < IDLE {
+                idle.push(connection);
+            }
+        }
+        Ok(review.judge(&uid, &answer))
+    }
+
+    /// The idle connection that was used last, or a new one. One that has ended was picked before anything was written to
+    /// it: the one case in which Go's client turns to another.
+    async fn connection(&self, retries: &mut u64) -> Result<Connection> {
+        while let Some(connection) = self.take() {
+            if !connection.has_ended() {
+                return Ok(connection);
+            }
+            *retries += 1;
+        }
+        self.dialed.fetch_add(1, Ordering::Relaxed);
+        self.dialer.dial().await
+    }
+
+    fn take(&self) -> Option<Connection> {
+        self.idle().pop()
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,237 @@
+//! The rules that have CEL as `ValidatingAdmissionPolicy`s and their bindings: a second layer, which the API server
+//! applies itself whether or not the webhook can be reached.
+//!
+//! A policy is of one resource, one shape of its fields and one action. What the webhook's registration exempts, a policy
+//! exempts with the same expressions. What was at fault before, and what is copied, does not deny and is not warned of
+//! either; a policy has no clock, so that it takes an override for valid whenever it ends.
+
+mod subject;
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::{
+    action::Action,
+    api::control_plane::Shape,
+    cel::Cel,
+    change::Operation,
+    configuration::Configuration,
+    overrides,
+    rule::{Check, Rule, Scope},
+    topics,
+};
+use subject::{Condition, SUBJECTS, Subject};
+
+/// What the names of our policies end with.
+pub const DOMAIN: &str = "kubectl-kcp.dev";
+
+/// The API that the objects are of.
+pub const API_VERSION: &str = "admissionregistration.k8s.io/v1";
+
+/// The namespaces that no rule of ours is asked about.
+pub const EXEMPT_NAMESPACES: &[&str] = &["kube-system", "kcp-webhook-system"];
+
+/// All policies, each with its binding behind it, as objects. Rules that are off are left out.
+pub fn objects(configuration: &Configuration) -> Vec<Value> {
+    let mut objects = Vec::new();
+    for subject in SUBJECTS {
+        let mut by_action: BTreeMap<Action, Vec<&'static Rule>> = BTreeMap::new();
+        for rule in topics::rules().filter(|rule| subject.is_judged_by(rule)) {
+            by_action
+                .entry(configuration.action(rule))
+                .or_default()
+                .push(rule);
+        }
+        for (action, rules) in by_action.into_iter().rev() {
+            if let Some(validation_action) = validation_action(action) {
+                let name = subject.name(action);
+                objects.push(subject.policy(&name, &rules, configuration));
+                objects.push(binding(&name, validation_action));
+            }
+        }
+    }
+    objects
+}
+
+const fn validation_action(action: Action) -> Option<&'static str> {
+    match action {
+        Action::Deny => Some("Deny"),
+        Action::Warn => Some("Warn"),
+        Action::Audit => Some("Audit"),
+        Action::Off => None,
+    }
+}
+
+fn binding(name: &str, validation_action: &str) -> Value {
+    json!({
+        "apiVersion": API_VERSION,
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": name},
+        "spec": {
+            "policyName": name,
+            "validationActions": [validation_action],
+            "matchResources": {"namespaceSelector": {"matchExpressions": [{
+                "key": "kubernetes.io/metadata.name",
+                "operator": "NotIn",
+                "values": EXEMPT_NAMESPACES,
+            }]}},
+        },
+    })
+}
+
+impl Subject {
+    fn is_scale(&self) -> bool {
+        self.resource.ends_with("/scale")
+    }
+
+    fn is_judged_by(&self, rule: &Rule) -> bool {
+        rule.check.kinds().contains(&self.kind)
+            && rule.operations.iter().any(|it| self.operations.contains(it))
+            && rule.cel.faults(self.shape).is_some()
+            && (!self.is_scale() || matches!(rule.cel, Cel::FaultsOfScaleToo(_)))
+    }
+
+    fn name(&self, action: Action) -> String {
+        let action = match action {
+            Action::Deny => "deny",
+            Action::Warn => "warn",
+            Action::Audit => "audit",
+            Action::Off => "off",
+        };
+        let resource: Vec<_> = self.resource.rsplit('/').collect();
+        format!("{action}.{}.{}.{DOMAIN}", self.version, resource.join("."))
+    }
+
+    fn policy(&self, name: &str, rules: &[&'static Rule], configuration: &Configuration) -> Value {
+        let operations: Vec<_> = self.operations.iter().map(|it| it.as_str()).collect();
+        let conditions: Vec<_> = self.conditions.iter().map(named).collect();
+        let mut variables = self.common_variables(configuration);
+        variables.extend(rules.iter().filter_map(|rule| {
+            let faults = rule.cel.faults(self.shape)?;
+            let faults = new_faults(rule, &faults);
+            Some(json!({"name": variable(rule), "expression": faults}))
+        }));
+        let validations: Vec<_> = rules
+            .iter()
+            .map(|rule| validation(rule, configuration.action(rule)))
+            .collect();
+        json!({
+            "apiVersion": API_VERSION,
+            "kind": "ValidatingAdmissionPolicy",
+            "metadata": {"name": name},
+            "spec": {
+                "failurePolicy": self.failure_policy,
+                "matchConstraints": {
+                    "matchPolicy": if self.equivalent { "Equivalent" } else { "Exact" },
+                    "resourceRules": [{
+                        "apiGroups": [self.group],
+                        "apiVersions": [self.version],
+                        "operations": operations,
+                        "resources": [self.resource],
+                        "scope": "Namespaced",
+                    }],
+                },
+                "matchConditions": conditions,
+                "variables": variables,
+                "validations": validations,
+            },
+        })
+    }
+
+    fn common_variables(&self, configuration: &Configuration) -> Vec<Value> {
+        let gates = configuration.feature_gates;
+        let gates = format!(
+            "{{'ignition': {}, 'machineTaints': {}}}",
+            gates.ignition, gates.machine_taints
+        );
+        let shape = match self.shape {
+            Shape::V1Beta1 => "'v1beta1'",
+            Shape::V1Beta2 => "'v1beta2'",
+        };
+        let overridden = format!(
+            "object.metadata.?annotations[?'{}'].orValue('').split(',').map(entry, entry.split('=')[0].trim())",
+            overrides::ANNOTATION
+        );
+        let mut variables = vec![
+            json!({"name": "judged", "expression": self.judged}),
+            json!({"name": "shape", "expression": shape}),
+            json!({"name": "featureGates", "expression": gates}),
+            json!({"name": "overridden", "expression": overridden}),
+            json!({"name": "copied", "expression": COPIED}),
+        ];
+        if let Some((path, specs)) = self.specs {
+            variables.push(json!({"name": "path", "expression": format!("'{path}'")}));
+            variables.push(json!({"name": "specs", "expression": specs}));
+        }
+        variables
+    }
+}
+
+/// The faults that a write brings. What an object rule said of the old object already is none: of faults that say
+/// the same, as many are passed over as there were. Paths are not compared, as in [`crate::judge`].
+fn new_faults(rule: &Rule, faults: &str) -> String {
+    let faults = indented(faults);
+    if rule.scope != Scope::Object {
+        return if rule.operations.contains(&Operation::Create) {
+            faults
+        } else {
+            format!("request.operation != 'UPDATE' ? [] :\n{faults}")
+        };
+    }
+    let (judged, it) = match rule.check {
+        Check::ControlPlaneSpec(_) => ("specs", "spec"),
+        _ => ("judged", "self"),
+    };
+    let on_create_alone = !rule.operations.contains(&Operation::Update);
+    let unless = if on_create_alone {
+        "request.operation != 'CREATE' ? [] :\n"
+    } else {
+        ""
+    };
+    format!(
+        "{unless}[variables.{judged}.map({it},\n{faults}\n)]\n\
+         .map(found, size(found) == 1 ? found[0] : found[0].transformList(index, it,\n  \
+         found[0].transformList(other, same, other <= index && same.fault == it.fault, same).size()\n  \
+         > found[1].filter(same, same.fault == it.fault).size(), it))[0]"
+    )
+}
+
+fn indented(text: &str) -> String {
+    let lines: Vec<_> = text.lines().map(|line| format!("  {line}")).collect();
+    lines.join("\n")
+}
+
+fn named((name, expression): &Condition) -> Value {
+    json!({"name": name, "expression": expression})
+}
+
+/// A rule's id as CEL can name it.
+fn variable(rule: &Rule) -> String {
+    rule.id.replace('-', "_")
+}
+
+/// Whether the object is made of one that was there before, as in [`crate::judge`].
+const COPIED: &str = "request.operation == 'CREATE' \
+     && (request.userInfo.username.matches('^system:serviceaccount:.*:hive-controllers$') \
+     || object.metadata.?ownerReferences.orValue([]).exists(owner, owner.kind in ['Cluster', 'ClusterClass']) \
+     && dyn(request).?options.?fieldManager.orValue('') != 'capi-topology')";
+
+fn validation(rule: &Rule, action: Action) -> Value {
+    let (id, variable) = (rule.id, variable(rule));
+    let mut passes = vec![format!("variables.{variable}.size() == 0")];
+    if rule.scope == Scope::Object && action == Action::Deny {
+        passes.push("variables.copied".to_owned());
+    }
+    if rule.overridable {
+        passes.push(format!("'{id}' in variables.overridden"));
+    }
+    json!({
+        "expression": passes.join(" || "),
+        "messageExpression":
+            format!("variables.{variable}.map(it, it.field + ': ' + it.fault + ' ({id})').join('; ')"),
+        // For when the other is longer than an API server takes.
+        "message": format!("{} ({id})", rule.summary),
+        "reason": "Invalid",
+    })
+}

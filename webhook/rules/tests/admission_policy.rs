@@ -1,0 +1,129 @@
+//! The policies held against the rules, and against the webhook's registration.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "tests: they may panic"
+)]
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use kcp_rules::{
+    Action, Configuration, Operation, Scope,
+    admission_policy::{EXEMPT_NAMESPACES, objects},
+    api::control_plane::Shape,
+    rule::Check,
+    topics::rules,
+};
+use serde_json::{Value, json};
+
+fn policies() -> Vec<Value> {
+    let mut objects = objects(&Configuration::default());
+    objects.retain(|object| object["kind"] == "ValidatingAdmissionPolicy");
+    objects
+}
+
+/// The API server's own objects in a name are DNS subdomains.
+#[test]
+fn every_policy_has_a_name_of_its_own_and_a_binding() {
+    let objects = objects(&Configuration::default());
+    let mut names = BTreeSet::new();
+    for pair in objects.chunks(2) {
+        let [policy, binding] = pair else {
+            unreachable!("an odd number of objects")
+        };
+        let name = policy["metadata"]["name"].as_str().unwrap();
+        assert!(kcp_rules::syntax::is_dns1123_subdomain(name.as_bytes()), "{name}");
+        assert!(names.insert(name), "{name} stands twice");
+        assert_eq!(binding["kind"], "ValidatingAdmissionPolicyBinding");
+        assert_eq!(binding["spec"]["policyName"], name);
+        let action = name.split('.').next().unwrap();
+        let actions = binding["spec"]["validationActions"][0].as_str().unwrap();
+        assert_eq!(actions.to_lowercase(), action);
+    }
+    assert_eq!(names.len(), 14);
+}
+
+#[test]
+fn every_rule_with_cel_is_in_a_policy_and_ends_its_message() {
+    let policies = policies();
+    let validations: Vec<_> = policies
+        .iter()
+        .flat_map(|policy| policy["spec"]["validations"].as_array().unwrap())
+        .collect();
+    let mut count = 0;
+    for rule in rules().filter(|rule| rule.cel.without().is_none() && rule.action != Action::Off) {
+        let ending = format!("({})", rule.id);
+        let of_rule: Vec<_> = validations
+            .iter()
+            .filter(|validation| validation["message"].as_str().unwrap().ends_with(&ending))
+            .collect();
+        assert!(!of_rule.is_empty(), "{} is in no policy", rule.id);
+        for validation in of_rule {
+            assert_eq!(validation["reason"], "Invalid");
+            let message = validation["messageExpression"].as_str().unwrap();
+            assert!(message.contains(&ending), "{message}");
+        }
+        count += 1;
+    }
+    assert!(count >= 40, "{count} rules have CEL");
+}
+
+/// What an object rule says of the old object already is passed over: hence it names neither.
+#[test]
+fn rules_name_what_they_judge() {
+    for rule in rules() {
+        let Some(faults) = rule.cel.faults(Shape::V1Beta2) else {
+            continue;
+        };
+        let (object, old) = (
+            faults.contains("object.") || faults.contains("object)"),
+            faults.contains("oldObject"),
+        );
+        match rule.scope {
+            Scope::Object => {
+                let judged = match rule.check {
+                    Check::ControlPlaneSpec(_) => "spec",
+                    _ => "self",
+                };
+                assert!(faults.contains(judged) && !object && !old, "{}", rule.id);
+            }
+            Scope::Transition => {
+                assert_eq!(rule.operations, [Operation::Update], "{}", rule.id);
+                assert!(old, "{}", rule.id);
+            }
+            Scope::Cluster => unreachable!("{} looks at other objects", rule.id),
+        }
+    }
+}
+
+/// One source: what the webhook is not asked about, policies pass.
+#[test]
+fn exemptions_are_those_of_the_registration() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../manifests/base/validatingwebhookconfiguration.yaml");
+    let registration: Value = serde_saphyr::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+    let webhooks = registration["webhooks"].as_array().unwrap();
+    let mut compared = 0;
+    for policy in policies() {
+        let matched = &policy["spec"]["matchConstraints"]["resourceRules"][0];
+        let webhook = webhooks.iter().find(|webhook| {
+            let rule = &webhook["rules"][0];
+            rule["resources"] == matched["resources"] && rule["operations"] == matched["operations"]
+        });
+        let webhook = webhook.unwrap();
+        assert_eq!(webhook["rules"][0]["apiGroups"], matched["apiGroups"]);
+        assert_eq!(
+            webhook["failurePolicy"], policy["spec"]["failurePolicy"],
+            "{matched}"
+        );
+        let mut conditions = policy["spec"]["matchConditions"].as_array().unwrap().clone();
+        conditions.retain(|condition| condition["name"] != "not-v1beta1");
+        let theirs = webhook["matchConditions"].as_array().cloned().unwrap_or_default();
+        assert_eq!(conditions, theirs, "{matched}");
+        let selector = &webhook["namespaceSelector"]["matchExpressions"][0]["values"];
+        assert_eq!(*selector, json!(EXEMPT_NAMESPACES));
+        compared += 1;
+    }
+    assert_eq!(compared, 14);
+}

@@ -1,0 +1,108 @@
+use super::*;
+
+/// A JSON string. Nothing else can be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Text(String);
+
+impl Kept for Text {
+    fn read(object: &str) -> serde_json::Result<Self> {
+        serde_json::from_str(object).map(Self)
+    }
+
+    fn bytes(&self) -> usize {
+        self.0.len()
+    }
+}
+
+fn text(text: &str) -> Text {
+    Text(text.to_owned())
+}
+
+fn synced() -> Cache<Text> {
+    let cache = Cache::default();
+    cache.clear("v1");
+    cache.put("prod", "a", "\"one\"");
+    cache.put("prod", "b", "\"two\"");
+    cache.put("test", "a", "\"three\"");
+    cache.set(State::Synced);
+    cache
+}
+
+#[test]
+fn an_object_is_known_by_namespace_and_name() {
+    let cache = synced();
+    assert_eq!(cache.get("prod", "a"), Some(Some(text("one"))));
+    assert_eq!(cache.get("test", "b"), Some(None));
+    assert_eq!(cache.get("nowhere", "a"), Some(None));
+    assert_eq!(cache.all("prod"), Some(vec![text("one"), text("two")]));
+    assert_eq!(cache.all("nowhere"), Some(vec![]));
+    assert_eq!(cache.names("prod"), Some(vec!["a".to_owned(), "b".to_owned()]));
+    assert_eq!(cache.state(), (State::Synced, 3));
+}
+
+#[test]
+fn nothing_is_known_until_all_is_and_no_more_once_it_fails() {
+    for (state, known) in [
+        (State::Starting, false),
+        (State::Synced, true),
+        (State::Absent, true),
+        (State::Failing("forbidden"), false),
+    ] {
+        let cache = synced();
+        cache.set(state);
+        assert_eq!(cache.get("prod", "a").is_some(), known, "{state}");
+        assert_eq!(cache.all("prod").is_some(), known, "{state}");
+        assert_eq!(cache.names("prod").is_some(), known, "{state}");
+        assert_eq!(cache.last_seen("v1", "prod", "a"), Some(text("one")), "{state}");
+    }
+    let cache = synced();
+    cache.clear("v1");
+    assert_eq!(cache.get("prod", "a"), None);
+    assert_eq!(cache.state(), (State::Starting, 0));
+}
+
+#[test]
+fn an_object_that_cannot_be_read_is_unknown_and_its_name_is_known() {
+    let cache = synced();
+    cache.put("prod", "a", "[]");
+    assert_eq!(cache.get("prod", "a"), None);
+    assert_eq!(cache.all("prod"), None);
+    assert_eq!(cache.get("prod", "b"), Some(Some(text("two"))));
+    assert_eq!(cache.names("prod"), Some(vec!["a".to_owned(), "b".to_owned()]));
+    assert_eq!(cache.state(), (State::Synced, 3));
+}
+
+#[test]
+fn an_object_that_is_replaced_or_gone_is_counted_once_or_not_at_all() {
+    let cache = synced();
+    cache.put("prod", "a", "\"new\"");
+    assert_eq!(cache.get("prod", "a"), Some(Some(text("new"))));
+    assert_eq!(cache.state().1, 3);
+    cache.remove("prod", "a");
+    cache.remove("prod", "a");
+    cache.remove("nowhere", "a");
+    assert_eq!(cache.get("prod", "a"), Some(None));
+    assert_eq!(cache.state().1, 2);
+}
+
+#[test]
+fn texts_beyond_the_limit_are_not_kept_and_make_room_when_they_go() {
+    let cache = synced();
+    let large = format!(
+        "{:?}",
+        "x".repeat(KEPT_BYTES - "one".len() - "two".len() - "three".len())
+    );
+    cache.put("prod", "large", &large);
+    assert!(cache.get("prod", "large").is_some());
+    cache.put("prod", "straw", "\"x\"");
+    assert_eq!(cache.get("prod", "straw"), None);
+    assert_eq!(cache.state().1, 5);
+    cache.remove("prod", "large");
+    cache.put("prod", "straw", "\"x\"");
+    assert_eq!(cache.get("prod", "straw"), Some(Some(text("x"))));
+}
+
+#[test]
+fn an_object_of_another_version_of_the_api_is_not_given() {
+    assert_eq!(synced().last_seen("v2", "prod", "a"), None);
+}

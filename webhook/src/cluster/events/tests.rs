@@ -1,0 +1,84 @@
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use hyper::body::Frame;
+
+use super::*;
+
+/// A body whose data comes in such pieces.
+struct Pieces(VecDeque<String>);
+
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let piece = self.0.pop_front();
+        Poll::Ready(piece.map(|piece| Ok(Frame::data(piece.into()))))
+    }
+}
+
+fn lines(pieces: &[&str]) -> Lines<Pieces> {
+    Lines::new(Pieces(pieces.iter().map(ToString::to_string).collect()))
+}
+
+async fn all(mut lines: Lines<Pieces>) -> Vec<String> {
+    let mut all = Vec::new();
+    while let Some(line) = lines.next().await.unwrap() {
+        all.push(String::from_utf8(line.to_vec()).unwrap());
+    }
+    all
+}
+
+#[tokio::test]
+async fn lines_are_whole_however_they_come() {
+    for pieces in [
+        &["one\ntwo\n"][..],
+        &["o", "ne\nt", "w", "o", "\n"],
+        &["one\n", "two\n"],
+    ] {
+        assert_eq!(all(lines(pieces)).await, ["one", "two"], "{pieces:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_was_cut_off_is_no_line() {
+    assert_eq!(all(lines(&["one\ntw"])).await, ["one"]);
+    assert_eq!(all(lines(&[])).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_line_that_does_not_end_is_given_up() {
+    let mut lines = lines(&[&"x".repeat(ANSWER_BYTES + 1)]);
+    assert!(matches!(lines.next().await, Err(ReadError::TooLarge)));
+}
+
+#[test]
+fn an_event_is_what_its_type_says() {
+    let event = |kind: &str| format!(r#"{{"type":"{kind}","object":{{"a":1}}}}"#);
+    for (kind, expected) in [
+        ("ADDED", Event::Put(r#"{"a":1}"#)),
+        ("MODIFIED", Event::Put(r#"{"a":1}"#)),
+        ("DELETED", Event::Removed(r#"{"a":1}"#)),
+        ("BOOKMARK", Event::Bookmark(r#"{"a":1}"#)),
+    ] {
+        assert_eq!(Event::read(event(kind).as_bytes()).unwrap(), expected);
+    }
+    for (line, error) in [
+        (event("NEW"), "what the API server sent cannot be used: an event of type \"NEW\"; correct the object first"),
+        (
+            r#"{"type":"ERROR","object":{"kind":"Status","status":"Failure","code":410,"reason":"Expired","message":"too old"}}"#
+                .to_owned(),
+            "the API server answered 410: too old; try again",
+        ),
+    ] {
+        assert_eq!(Event::read(line.as_bytes()).unwrap_err().to_string(), error);
+    }
+}

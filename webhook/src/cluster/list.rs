@@ -1,0 +1,69 @@
+//! Live reads of lists.
+
+use kcp_rules::view::object::Object;
+use serde::{Deserialize, de::DeserializeOwned};
+
+use super::{LiveReads, Projection, ReadError};
+use crate::limits::{LISTED_OBJECTS, PAGE_OBJECTS};
+
+#[derive(Deserialize)]
+pub(super) struct List<T> {
+    #[serde(default)]
+    metadata: ListMetadata,
+    /// Go writes an empty list of metadata as null.
+    pub(super) items: Option<Vec<T>>,
+}
+
+#[derive(Default, Deserialize)]
+struct ListMetadata {
+    #[serde(default, rename = "continue")]
+    next: String,
+}
+
+impl LiveReads<'_> {
+    /// The members of a list, whole.
+    pub(super) async fn list<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        selector: &str,
+    ) -> Result<Vec<T>, ReadError> {
+        self.pages(path, selector, Projection::Whole).await
+    }
+
+    /// The names of the members of a list.
+    pub(super) async fn names(&self, path: &str) -> Result<Vec<String>, ReadError> {
+        let objects: Vec<Object> = self.pages(path, "", Projection::Metadata).await?;
+        Ok(objects.into_iter().map(|object| object.metadata.name).collect())
+    }
+
+    /// A list that is too long is not given at all: what a rule says of half a list would be wrong, and memory is
+    /// bounded.
+    async fn pages<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        selector: &str,
+        projection: Projection,
+    ) -> Result<Vec<T>, ReadError> {
+        let mut members = Vec::new();
+        let mut next = String::new();
+        loop {
+            let query = form_urlencoded::Serializer::new(String::new())
+                .append_pair("labelSelector", selector)
+                .append_pair("limit", &PAGE_OBJECTS.to_string())
+                .append_pair("continue", &next)
+                .finish();
+            let page: List<T> = self.object(&format!("{path}?{query}"), projection).await?;
+            members.extend(page.items.into_iter().flatten());
+            if page.metadata.next.is_empty() {
+                return Ok(members);
+            }
+            if members.len() >= LISTED_OBJECTS {
+                return Err(ReadError::TooMany(LISTED_OBJECTS));
+            }
+            next = page.metadata.next;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

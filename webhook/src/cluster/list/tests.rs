@@ -1,0 +1,46 @@
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::*;
+use crate::{cluster::Cluster, metrics::Metrics, testing::api_server_asked};
+
+/// An API server with so many objects, whose lists come in pages of one member.
+fn pages(count: usize) -> Cluster {
+    let client = api_server_asked(move |uri| {
+        let query = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
+        let at = query
+            .filter(|(name, _)| name == "continue")
+            .find_map(|(_, from)| from.parse().ok())
+            .unwrap_or(0_usize);
+        let members = if at + 1 == count { 1 } else { PAGE_OBJECTS };
+        let next = (at + 1 < count).then(|| (at + 1).to_string());
+        let items: Vec<_> = (0..members)
+            .map(|n| json!({"metadata": {"name": format!("{at}-{n}")}}))
+            .collect();
+        std::future::ready((
+            200,
+            json!({"metadata": {"continue": next.unwrap_or_default()}, "items": items}),
+        ))
+    });
+    Cluster::new(Some(client), Arc::new(Metrics::new()))
+}
+
+#[tokio::test]
+async fn a_list_is_read_to_its_end() {
+    let names = pages(3).reads().names("/apis/g/v1/kinds").await.unwrap();
+    assert_eq!(names.len(), 2 * PAGE_OBJECTS + 1);
+    assert_eq!(names.first().map(String::as_str), Some("0-0"));
+    assert_eq!(names.last().map(String::as_str), Some("2-0"));
+}
+
+#[tokio::test]
+async fn a_list_that_is_too_long_is_not_given() {
+    let most = LISTED_OBJECTS / PAGE_OBJECTS;
+    assert!(pages(most).reads().names("/apis/g/v1/kinds").await.is_ok());
+    let read = pages(most + 1).reads().names("/apis/g/v1/kinds").await;
+    assert!(
+        matches!(read, Err(ReadError::TooMany(LISTED_OBJECTS))),
+        "{read:?}"
+    );
+}

@@ -41,8 +41,8 @@ load: ## 2,000 reviews/s for a minute, through a restart and new certificates: w
 .PHONY: fuzz
 fuzz: SECONDS ?= 900
 fuzz: ## look for bytes that do harm: T=review, lint_yaml, patch or configuration, for SECONDS; wants cargo-fuzz and nightly
-	cargo +nightly fuzz run --fuzz-dir tests/fuzz $(T) -- -max_total_time=$(SECONDS) -rss_limit_mb=1024 -timeout=10 \
-		$(if $(wildcard tests/fuzz/$(T).dict),-dict=tests/fuzz/$(T).dict)
+	cargo +nightly fuzz run --fuzz-dir tests/fuzz $(T) -- -max_total_time=$(SECONDS) -rss_limit_mb=2048 -timeout=10 \
+		-dict=tests/fuzz/fields.dict
 
 .PHONY: lint
 lint: ## format and clippy, as CI runs them

@@ -1,7 +1,8 @@
 //! What fuzzers start from and what they have found, put again to what must hold of any bytes. `tests/fuzz` looks for
 //! more.
 //!
-//! `UPDATE_CORPUS=1` writes the seeds into the corpus; `cargo fuzz cmin` then leaves those that matter.
+//! `UPDATE_CORPUS=1` writes the seeds into the corpus, of which `cargo fuzz cmin` then leaves those that matter, and the
+//! dictionary.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -15,14 +16,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
+mod dictionary;
 #[path = "../../../tests/fuzz/oracles/mod.rs"]
 mod oracles;
 mod seeds;
 
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
 fn corpus(target: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../tests/fuzz/corpus")
-        .join(target)
+    Path::new(ROOT).join("tests/fuzz/corpus").join(target)
+}
+
+fn updates() -> bool {
+    env::var_os("UPDATE_CORPUS").is_some()
 }
 
 /// Puts a target's seeds, and each file of its corpus, to it.
@@ -34,7 +40,7 @@ fn replay(target: &str, holds: impl Fn(&[u8]) + RefUnwindSafe) {
     let seeds = seeds::seeds().into_iter().filter(|seed| seed.target == target);
     let mut asked = 0;
     for seed in seeds {
-        if env::var_os("UPDATE_CORPUS").is_some() {
+        if updates() {
             fs::create_dir_all(corpus(target)).unwrap();
             fs::write(corpus(target).join(&seed.name), &seed.content).unwrap();
         }
@@ -67,4 +73,14 @@ fn patch_documents() {
 #[test]
 fn configurations() {
     replay("configuration", oracles::configuration::holds);
+}
+
+#[test]
+fn the_dictionary_has_every_field() {
+    let file = Path::new(ROOT).join("tests/fuzz/fields.dict");
+    let text = dictionary::text(Path::new(ROOT));
+    if updates() {
+        fs::write(&file, &text).unwrap();
+    }
+    assert_eq!(fs::read_to_string(file).unwrap(), text);
 }

@@ -8,7 +8,7 @@ use kcp_rules::{
 };
 use serde_json::{Value, json};
 
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+use crate::ROOT;
 
 /// Bytes for a target, and a name for them.
 pub(crate) struct Seed {

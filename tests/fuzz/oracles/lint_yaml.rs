@@ -17,17 +17,31 @@ const CAUSES: usize = 50;
 
 /// There is a report; of an object that a server judges too, both say the same.
 pub(crate) fn holds(content: &[u8]) {
-    report(content);
-    let Ok(object) = serde_json::from_slice::<Value>(content) else {
-        return;
+    report(content, None);
+    let review = match serde_json::from_slice::<Value>(content) {
+        // As it is, and as it would become.
+        Ok(Value::Array(both)) => match both.as_slice() {
+            [old, object] => change(old, object),
+            _ => None,
+        },
+        Ok(object) => creation(&object),
+        Err(_) => None,
     };
-    let Some(review) = creation(&object) else { return };
-    let report = report(object.to_string().as_bytes());
+    if let Some(review) = review {
+        agrees(&review);
+    }
+}
+
+/// Of an object that is created or changed, `lint` says what a server does.
+fn agrees(review: &Value) {
+    let [object, old] = ["object", "oldObject"].map(|field| &review["request"][field]);
+    let old_object = (!old.is_null()).then(|| old.to_string());
+    let report = report(object.to_string().as_bytes(), old_object.as_deref());
     // Not every text of JSON is YAML: a control character, or a hundred levels.
     if report["errors"] != json!([]) {
         return;
     }
-    let by_server = denials_by_server(&review);
+    let by_server = denials_by_server(review);
     if by_server.len() > CAUSES {
         return;
     }
@@ -36,13 +50,14 @@ pub(crate) fn holds(content: &[u8]) {
         // Of a pool that is not whole `lint` judges the inventory, for the fragments in documents.
         by_lint.retain(|(rule, _)| rule == UNDECODABLE);
     }
-    assert_eq!(by_server, by_lint, "{object}");
+    assert_eq!(by_server, by_lint, "{review}");
 }
 
-fn report(content: &[u8]) -> Value {
+fn report(content: &[u8], old: Option<&str>) -> Value {
+    let old: Vec<_> = old.iter().map(|old| ("old", old.as_bytes())).collect();
     let report = document(
         &[("-", content)],
-        &[],
+        &old,
         &Configuration::default(),
         Timestamp::now(),
     );
@@ -87,6 +102,22 @@ fn creation(object: &Value) -> Option<Value> {
             "object": object,
         }
     }))
+}
+
+/// The review of the change from one object to another of its kind and name; none when a server is sent none.
+fn change(old: &Value, object: &Value) -> Option<Value> {
+    let is_same = |field: &str| old.pointer(field).is_some() && old.pointer(field) == object.pointer(field);
+    if !["/apiVersion", "/kind", "/metadata/name"]
+        .into_iter()
+        .all(is_same)
+        || old.pointer("/metadata/namespace") != object.pointer("/metadata/namespace")
+    {
+        return None;
+    }
+    let mut review = creation(object)?;
+    review["request"]["operation"] = json!("UPDATE");
+    review["request"]["oldObject"] = old.clone();
+    Some(review)
 }
 
 /// Rules and fields, without those rules that look at other objects: of these, both know different ones.

@@ -1,5 +1,5 @@
-//! What fuzzers start from and what they have found, put again to what must hold of any bytes. `tests/fuzz` looks for
-//! more.
+//! What fuzzers start from, what else they reach, and what did harm, put again to what must hold of any bytes.
+//! `tests/fuzz` looks for more.
 //!
 //! `UPDATE_CORPUS=1` writes the seeds into the corpus, of which `cargo fuzz cmin` then leaves those that matter, and the
 //! dictionary.
@@ -23,15 +23,20 @@ mod seeds;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
-fn corpus(target: &str) -> PathBuf {
-    Path::new(ROOT).join("tests/fuzz/corpus").join(target)
+/// What fuzzers reach; its files have names that say nothing, and are replaced.
+const CORPUS: &str = "corpus";
+/// What did harm once; its files have names that say what.
+const REGRESSIONS: &str = "regressions";
+
+fn folder(what: &str, target: &str) -> PathBuf {
+    Path::new(ROOT).join("tests/fuzz").join(what).join(target)
 }
 
 fn updates() -> bool {
     env::var_os("UPDATE_CORPUS").is_some()
 }
 
-/// Puts a target's seeds, and each file of its corpus, to it.
+/// Puts a target's seeds, and each file that is kept for it, to it.
 fn replay(target: &str, holds: impl Fn(&[u8]) + RefUnwindSafe) {
     let check = |name: &str, content: &[u8]| {
         let held = panic::catch_unwind(|| holds(content));
@@ -41,16 +46,21 @@ fn replay(target: &str, holds: impl Fn(&[u8]) + RefUnwindSafe) {
     let mut asked = 0;
     for seed in seeds {
         if updates() {
-            fs::create_dir_all(corpus(target)).unwrap();
-            fs::write(corpus(target).join(&seed.name), &seed.content).unwrap();
+            let corpus = folder(CORPUS, target);
+            fs::create_dir_all(&corpus).unwrap();
+            fs::write(corpus.join(&seed.name), &seed.content).unwrap();
         }
         check(&seed.name, &seed.content);
         asked += 1;
     }
-    for entry in fs::read_dir(corpus(target)).unwrap() {
-        let file = entry.unwrap().path();
-        check(&file.display().to_string(), &fs::read(&file).unwrap());
-        asked += 1;
+    let kept = [CORPUS, REGRESSIONS].map(|what| folder(what, target));
+    // Not every target has found something.
+    for folder in kept.iter().filter(|folder| folder.exists()) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let file = entry.unwrap().path();
+            check(&file.display().to_string(), &fs::read(&file).unwrap());
+            asked += 1;
+        }
     }
     assert!(asked > 20, "{asked}");
 }

@@ -67,6 +67,13 @@ fn of_row(case: &Case, base: Base) -> Vec<Seed> {
     let name = || format!("{}-{}", case.name, base.version());
     let (operation, old, new) = written(case, base);
     let mut seeds = Vec::new();
+    if let (Some(old), Some(new), false) = (&old, &new, matches!(case.write, Write::Scale(..))) {
+        seeds.push(seed(
+            "lint_yaml",
+            format!("{}-change", name()),
+            &json!([old, new]),
+        ));
+    }
     for object in [&old, &new].into_iter().flatten() {
         seeds.push(seed("lint_yaml", name(), object));
         for pointer in [

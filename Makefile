@@ -42,7 +42,15 @@ load: ## 2,000 reviews/s for a minute, through a restart and new certificates: w
 fuzz: SECONDS ?= 900
 fuzz: ## look for bytes that do harm: T=review, lint_yaml, patch or configuration, for SECONDS; wants cargo-fuzz and nightly
 	cargo +nightly fuzz run --fuzz-dir tests/fuzz $(T) -- -max_total_time=$(SECONDS) -rss_limit_mb=2048 -timeout=10 \
-		-dict=tests/fuzz/fields.dict
+		-len_control=0 -max_len=8192 -dict=tests/fuzz/fields.dict
+
+.PHONY: fuzz-corpus
+fuzz-corpus: ## of what fuzzing T has reached, keep the hundred files that reach most
+	rm -rf tests/fuzz/artifacts/least && mkdir -p tests/fuzz/artifacts/least
+	cargo +nightly fuzz run --fuzz-dir tests/fuzz $(T) tests/fuzz/artifacts/least tests/fuzz/corpus/$(T) -- \
+		-set_cover_merge=1 -use_counters=0 -max_len=4096
+	rm -r tests/fuzz/corpus/$(T) && mkdir tests/fuzz/corpus/$(T)
+	cd tests/fuzz/artifacts/least && cp $$(ls -tr | sed 100q) ../../corpus/$(T)
 
 .PHONY: lint
 lint: ## format and clippy, as CI runs them

@@ -29,7 +29,7 @@ unit: ## the tests that need neither assets nor network
 	INSTA_UPDATE=no cargo test --workspace --all-features --exclude kcp-tests
 
 .PHONY: bench
-bench: ## what a review costs, beside two bare servers; writes target/bench.json
+bench: ## what a review costs, beside two bare servers, and the bars; writes target/bench.json
 	cargo build --quiet --release --locked --package kcp-webhook --bins --examples
 	cargo bench --quiet --locked --package kcp-webhook --bench reviews
 

@@ -120,9 +120,17 @@ impl<'de> Deserializer<'de> for &mut Scanner<'de> {
         Err(GivenUp)
     }
 
+    /// Some visitors of a map would take null for an empty one.
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, GivenUp> {
+        match self.peek()? {
+            b'{' => self.deserialize_any(visitor),
+            _ => Err(GivenUp),
+        }
+    }
+
     forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char unit unit_struct seq tuple tuple_struct map
-        struct identifier
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char unit unit_struct seq tuple tuple_struct struct
+        identifier
     }
 }
 

@@ -1,6 +1,6 @@
 //! `serde_json` is the oracle: what it refuses is never taken, and what both take is the same.
 
-use std::{collections::BTreeMap, fmt::Debug};
+use std::{borrow::Cow, collections::BTreeMap, fmt::Debug};
 
 use proptest::{prelude::*, sample::Index};
 use serde::de::IgnoredAny;
@@ -266,5 +266,39 @@ fn of_a_list_nothing_is_left_over() {
         "[true,1]",
     ] {
         same::<Vec<(bool, u8)>>(text).unwrap();
+    }
+}
+
+/// Visitors take more than they ask for: null for a map, a number for a text.
+#[test]
+fn what_is_asked_for_decides() {
+    for text in [
+        "null",
+        "true",
+        "1",
+        "-1",
+        "1.5",
+        "1e400",
+        "\"\"",
+        "\"a\\n\"",
+        "[]",
+        "[1]",
+        "{}",
+        "{\"a\":1}",
+    ] {
+        same::<serde_json::Map<String, Value>>(text).unwrap();
+        same::<BTreeMap<String, i8>>(text).unwrap();
+        same::<Vec<u8>>(text).unwrap();
+        same::<Option<Vec<u8>>>(text).unwrap();
+        same::<Option<Value>>(text).unwrap();
+        same::<(u8,)>(text).unwrap();
+        same::<()>(text).unwrap();
+        same::<bool>(text).unwrap();
+        same::<u64>(text).unwrap();
+        same::<i64>(text).unwrap();
+        same::<f64>(text).unwrap();
+        same::<String>(text).unwrap();
+        same::<Cow<'_, str>>(text).unwrap();
+        same::<char>(text).unwrap();
     }
 }

@@ -24,4 +24,5 @@ mod remediation;
 mod rows;
 mod samples;
 mod shared;
+mod status_read;
 mod unasked;

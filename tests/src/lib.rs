@@ -13,6 +13,7 @@ pub mod cluster;
 pub mod cluster_api;
 pub mod cluster_api_alone;
 pub mod etcd;
+pub mod fleet;
 pub mod hive;
 pub mod kubeconfig;
 pub mod kubectl;

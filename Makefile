@@ -29,9 +29,11 @@ unit: ## the tests that need neither assets nor network
 	INSTA_UPDATE=no cargo test --workspace --all-features --exclude kcp-tests
 
 .PHONY: bench
-bench: ## what a review costs, beside two bare servers, and the bars; writes target/bench.json
+bench: assets ## what a review and status -A cost, beside bare servers and kubectl get, and the bars; writes target/bench.json
 	cargo build --quiet --release --locked --package kcp-webhook --bins --examples
 	cargo bench --quiet --locked --package kcp-webhook --bench reviews
+	cargo build --quiet --release --locked --package kubectl-kcp --package kcp-tests --bin kubectl-kcp --bin supervise --bin status-all
+	target/release/status-all
 
 .PHONY: load
 load: ## 2,000 reviews/s for a minute, through a restart and new certificates: what became of each

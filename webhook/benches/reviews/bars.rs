@@ -46,7 +46,7 @@ fn figures(result: &Value) -> Vec<(String, f64)> {
 }
 
 fn line(table: &mut String, [result, figure, is, bar, verdict]: [&str; 5]) {
-    let line = format!("{result:<20}{figure:<30}{is:>12}{bar:>7}  {verdict}");
+    let line = format!("{result:<20}{figure:<42}{is:>12}{bar:>7}  {verdict}");
     // Writing to a string does not fail.
     _ = writeln!(table, "{}", line.trim_end());
 }

@@ -149,36 +149,51 @@ fn turn(server: &Server, body: &Body, certificates: &Certificates) -> Result<Tur
     })
 }
 
-/// How soon a server answers its first review after it was executed.
+/// How soon each server answers its first review after it was executed.
 fn start(certificates: &Certificates) -> Result<Value> {
     let body = bodies::create();
-    let mut waits = Vec::new();
-    for _ in 0..STARTS {
-        let executed = Instant::now();
-        let server = Server::execute(Program::Ours, certificates)?;
-        let mut client = Client::connect_as_soon_as(server.port(), certificates, Duration::from_secs(10))?;
-        client.ask(&body)?;
-        waits.push(executed.elapsed().as_secs_f64() * 1e3);
-    }
-    Ok(json!({"name": "start", "exec_to_first_answer_ms": rounded(median(&waits))}))
+    of_each("start", |program| {
+        let mut waits = Vec::new();
+        for _ in 0..STARTS {
+            let executed = Instant::now();
+            let server = Server::execute(program, certificates)?;
+            let mut client =
+                Client::connect_as_soon_as(server.port(), certificates, Duration::from_secs(10))?;
+            client.ask(&body)?;
+            waits.push(executed.elapsed().as_secs_f64() * 1e3);
+        }
+        Ok(json!({"exec_to_first_answer_ms": rounded(median(&waits))}))
+    })
 }
 
-/// Resident memory that is not shared: without load, and at its most under 16 KB reviews.
+/// Resident memory of each that is not shared: without load, and at its most under 16 KB reviews.
 fn memory(certificates: &Certificates) -> Result<Value> {
-    let server = Server::start(Program::Ours, certificates)?;
-    let idle = server.anonymous_mib()?;
     let body = bodies::update_16k();
-    let mut client = Client::connect(server.port(), certificates)?;
-    let mut peak = idle;
-    for review in 0..body.reviews {
-        client.ask(&body)?;
-        if review.is_multiple_of(100) {
-            peak = peak.max(server.anonymous_mib()?);
+    of_each("memory", |program| {
+        let server = Server::start(program, certificates)?;
+        let idle = server.anonymous_mib()?;
+        let mut client = Client::connect(server.port(), certificates)?;
+        let mut peak = idle;
+        for review in 0..body.reviews {
+            client.ask(&body)?;
+            if review.is_multiple_of(100) {
+                peak = peak.max(server.anonymous_mib()?);
+            }
         }
+        Ok(
+            json!({"idle_mib": rounded(idle), "peak_mib": rounded(peak), "peak_rss_mib": rounded(server.peak_mib()?)}),
+        )
+    })
+}
+
+/// A result with our figures, and those of each bare server under its name.
+fn of_each(name: &str, figures: impl Fn(Program) -> Result<Value>) -> Result<Value> {
+    let mut result = figures(Program::Ours)?;
+    result["name"] = json!(name);
+    for program in [Program::ConstantAnswer, Program::SameDecode] {
+        result[program.key()] = figures(program)?;
     }
-    Ok(
-        json!({"name": "memory", "idle_mib": rounded(idle), "peak_mib": rounded(peak), "peak_rss_mib": rounded(server.peak_mib()?)}),
-    )
+    Ok(result)
 }
 
 fn machine() -> String {
@@ -186,7 +201,8 @@ fn machine() -> String {
     let model = text
         .lines()
         .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    // Not those that we may run on, which is one.
+    let cores = text.lines().filter(|line| line.starts_with("processor")).count();
     format!("{cores} cores, {}", model.map_or("unknown", |(_, model)| model))
 }
 

@@ -1,13 +1,26 @@
 //! The steps. Each says what it shows and why one would care, then runs a command as a person would.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, ensure};
+use kcp_tests::machines::fault::Fault;
 use kcp_tests::manifests;
+use kcp_tests::wait::until;
 use serde_json::Value;
 
 use crate::setup::{Demo, NAME, sample};
 
 /// The pool of `samples/good/clusterpool.yaml`.
 const POOL: &str = "sample-pool";
+
+/// Where the control plane is.
+const NAMESPACE: &str = "default";
+
+/// Exit code of `kubectl kcp status`.
+const UNHEALTHY: i32 = 1;
+
+/// Ten seconds on an idle machine: the controller looks at its Machines that often.
+const RECOVERY: Duration = Duration::from_secs(120);
 
 /// Shows all of them.
 pub(crate) async fn show(demo: &Demo) -> Result<()> {
@@ -40,6 +53,9 @@ pub(crate) async fn show(demo: &Demo) -> Result<()> {
     title("Every Machine is replaced, one after the other, and etcd never loses its quorum.");
     run(demo, &["kcp", "rollout", "start", NAME]).await?;
     run(demo, &["kcp", "rollout", "status", NAME, "--watch"]).await?;
+
+    title("A member of etcd dies. Each member is asked by itself, and what may still be done is told.");
+    member_lost(demo).await?;
 
     title(
         "Two clusters want a customization of the same pool at the same moment: they never get the same one.",
@@ -93,6 +109,26 @@ fn differences(path: &str, before: Option<&Value>, after: Option<&Value>) -> Vec
     }
 }
 
+async fn member_lost(demo: &Demo) -> Result<()> {
+    let machine = demo.machine().await?;
+    let cluster = demo.management().machines().cluster(NAMESPACE, NAME).await?;
+    println!("(the etcd member of {machine}, a stand-in, is killed)");
+    cluster.inflict(Fault::Kill, &machine).await?;
+    let status = ["kcp", "status", NAME];
+    ended_with(demo, UNHEALTHY, &status).await?;
+
+    println!("\n(it runs again)");
+    cluster.inflict(Fault::Restart, &machine).await?;
+    let deep = ["kcp", "status", "--deep"];
+    until("status is healthy again", RECOVERY, || async {
+        let ended = demo.kubectl().run(deep).await?;
+        ensure!(ended.code == 0, "{ended}");
+        Ok(())
+    })
+    .await?;
+    run(demo, &deep).await
+}
+
 async fn race(demo: &Demo) -> Result<()> {
     let lease = |cluster: &'static str| {
         [
@@ -124,11 +160,16 @@ async fn race(demo: &Demo) -> Result<()> {
 
 /// A command that must succeed, shown as it goes on.
 async fn run(demo: &Demo, arguments: &[&str]) -> Result<()> {
+    ended_with(demo, 0, arguments).await
+}
+
+/// A command that must end with this exit code, shown as it goes on.
+async fn ended_with(demo: &Demo, code: i32, arguments: &[&str]) -> Result<()> {
     println!("$ kubectl {}", arguments.join(" "));
     let ended = demo.kubectl().show(arguments).await.context("running kubectl")?;
     ensure!(
-        ended.code == 0,
-        "{} ended with exit code {}",
+        ended.code == code,
+        "{} ended with exit code {} instead of {code}",
         ended.command,
         ended.code
     );

@@ -115,22 +115,29 @@ impl Inflicter {
         }
     }
 
+    /// Of a cluster that is named `NAME`, or `NAMESPACE/NAME` where several have that name.
     async fn access(&self, cluster: &str) -> Result<Arc<WorkloadAccess>> {
-        let clusters = self.clusters.lock().await;
-        let keys: Vec<_> = clusters
-            .keys()
-            .filter(|(_, name)| name == cluster)
-            .cloned()
-            .collect();
-        drop(clusters);
-        let [key] = keys.as_slice() else {
-            bail!("{} workload clusters are named {cluster}", keys.len());
+        let mut keys: Vec<_> = self.clusters.lock().await.keys().cloned().collect();
+        keys.retain(|(namespace, name)| name == cluster || format!("{namespace}/{name}") == cluster);
+        let key = match keys.as_slice() {
+            [only] => only,
+            [] => bail!("no workload cluster is named {cluster}"),
+            several => {
+                let several: Vec<_> = several
+                    .iter()
+                    .map(|(namespace, name)| format!("{namespace}/{name}"))
+                    .collect();
+                bail!(
+                    "several workload clusters are named {cluster}: {}",
+                    several.join(", ")
+                )
+            }
         };
         let mut accesses = self.accesses.lock().await;
         if let Some(known) = accesses.get(key) {
             return Ok(known.clone());
         }
-        let read = WorkloadAccess::read(&self.run, &self.client, &key.0, cluster).await?;
+        let read = WorkloadAccess::read(&self.run, &self.client, &key.0, &key.1).await?;
         let access = Arc::new(read);
         accesses.insert(key.clone(), access.clone());
         Ok(access)

@@ -10,9 +10,9 @@ use kcp_tests::named_fault::NamedFault;
 use kcp_tests::run::MARKER;
 use tokio::process::Command;
 
-use super::NAME;
 use super::members::pod_ready;
 use super::port_forward::secret;
+use super::{NAME, NAMESPACE};
 
 pub(super) async fn inflicts(
     management: &ManagementCluster,
@@ -42,13 +42,21 @@ pub(super) async fn inflicts(
     ensure!(pod_ready(workload, machine).await? == "True");
 
     let whole = secret(management.client(), "kubeconfig", "value").await?;
-    fault(management, &[NAME, "kubeconfig-garbage"]).await?;
-    ensure!(secret(management.client(), "kubeconfig", "value").await? != whole);
-    let done = fault(management, &[NAME, "restore"]).await?;
+    // Other tests may have a cluster of that name.
+    let cluster = format!("{NAMESPACE}/{NAME}");
+    let done = fault(management, &[&cluster, "kubeconfig-garbage"]).await?;
     is(
         &done,
         0,
-        &format!("{NAME}: the Secrets are as Cluster API wrote them\n"),
+        &format!("{cluster}: the kubeconfig's Secret holds no text\n"),
+        "",
+    )?;
+    ensure!(secret(management.client(), "kubeconfig", "value").await? != whole);
+    let done = fault(management, &[&cluster, "restore"]).await?;
+    is(
+        &done,
+        0,
+        &format!("{cluster}: the Secrets are as Cluster API wrote them\n"),
         "",
     )?;
     ensure!(secret(management.client(), "kubeconfig", "value").await? == whole);
@@ -68,7 +76,7 @@ pub(super) async fn inflicts(
         &nobody,
         1,
         "",
-        "error: nobody restore: 0 workload clusters are named nobody\n",
+        "error: nobody restore: no workload cluster is named nobody\n",
     )?;
     drop(socket);
     Ok(())

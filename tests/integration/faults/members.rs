@@ -31,6 +31,7 @@ pub(super) async fn suffer(
     pod_is_not_ready(workload, second).await?;
     shows_an_expired_certificate(workload, second).await?;
     is_killed_and_restarted(workload, second).await?;
+    lose_quorum_and_regain_it(workload, [first, second, third]).await?;
     is_wiped(management, workload, third).await?;
     splits_off(workload, &healthy, third).await?;
     is_removed(workload, &healthy, third).await
@@ -112,6 +113,32 @@ async fn is_killed_and_restarted(workload: &WorkloadCluster, machine: &str) -> R
     workload.inflict(Fault::Restart, machine).await?;
     has_leader(workload, machine).await?;
     ensure!(pod_ready(workload, machine).await? == "True");
+    Ok(())
+}
+
+/// The last member that runs has no leader, and says so.
+async fn lose_quorum_and_regain_it(
+    workload: &WorkloadCluster,
+    [first, second, third]: [&str; 3],
+) -> Result<()> {
+    workload.inflict(Fault::Kill, second).await?;
+    workload.inflict(Fault::Kill, third).await?;
+    let etcd = workload.etcd_of(first).await?;
+    wait::until("the last member has no leader", SOON, || async {
+        let status = timeout(ANSWER, etcd.status()).await.context("no answer")??;
+        ensure!(status.leader == "0", "it follows {}", status.leader);
+        Ok(())
+    })
+    .await?;
+    workload.inflict(Fault::Kill, first).await?;
+    ensure!(etcd.status().await.is_err(), "it answers");
+    workload.inflict(Fault::Restart, first).await?;
+    workload.inflict(Fault::Restart, second).await?;
+    has_leader(workload, second).await?;
+    ensure!(pod_ready(workload, second).await? == "True");
+    workload.inflict(Fault::Restart, third).await?;
+    has_leader(workload, third).await?;
+    ensure!(pod_ready(workload, third).await? == "True");
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use kcp_tests::named_fault::NamedFault;
 
 const USAGE: &str = "usage: fault TARGET FAULT, while make demo KEEP=1 is up
 
-TARGET is the name of a Machine or of a Cluster; KCP_TEST_RUN=ID in the environment picks one of several demos.
+TARGET is the name of a Machine, or of a Cluster with its NAMESPACE/ where several have that name; KCP_TEST_RUN=ID in the environment picks one of several demos.
 FAULT is one";
 
 const UNASKED: u8 = 2;
@@ -20,22 +20,20 @@ const UNASKED: u8 = 2;
 #[tokio::main]
 async fn main() -> ExitCode {
     let arguments: Vec<_> = env::args().skip(1).collect();
-    let (target, name) = match arguments
-        .iter()
-        .map(String::as_str)
-        .collect::<Vec<_>>()
-        .as_slice()
-    {
-        ["--help" | "-h"] => {
+    match arguments.as_slice() {
+        [help] if help == "--help" || help == "-h" => {
             print!("{USAGE} {}", NamedFault::list());
-            return ExitCode::SUCCESS;
+            ExitCode::SUCCESS
         }
-        [target, name] => ((*target).to_owned(), (*name).to_owned()),
+        [target, name] => inflict(target, name).await,
         _ => {
             eprint!("{USAGE} {}", NamedFault::list());
-            return ExitCode::from(UNASKED);
+            ExitCode::from(UNASKED)
         }
-    };
+    }
+}
+
+async fn inflict(target: &str, name: &str) -> ExitCode {
     let fault: NamedFault = match name.parse() {
         Ok(fault) => fault,
         Err(error) => {
@@ -50,7 +48,7 @@ async fn main() -> ExitCode {
             return ExitCode::from(UNASKED);
         }
     };
-    match fault_socket::ask(&folder, &target, fault).await {
+    match fault_socket::ask(&folder, target, fault).await {
         Ok(()) => {
             println!("{target}: {}", fault.effect());
             ExitCode::SUCCESS

@@ -55,6 +55,11 @@ impl EtcdRoute {
         });
     }
 
+    /// How many members may be asked.
+    pub(super) fn members(&self) -> usize {
+        self.offered.borrow().len()
+    }
+
     /// A member that is asked.
     pub(super) fn member(&self) -> Option<Ipv4Addr> {
         self.offered.borrow().values().next().copied()

@@ -154,15 +154,22 @@ impl WorkloadCluster {
     pub async fn inflict(&self, fault: Fault, machine: &str) -> Result<()> {
         match fault {
             Fault::Kill => {
-                self.kill_member(machine).await?;
-                kubelet::report_etcd(self.client()?, machine, false).await
+                // Before, because it may be the one without which nothing can be reported.
+                if self.has_quorum().await {
+                    kubelet::report_etcd(self.client()?, machine, false).await?;
+                }
+                self.kill_member(machine).await
             }
             Fault::Restart => {
                 let founding = Founding::Joining(String::new());
                 let number = self.restart_member(machine, &founding).await?;
-                self.answering(number).await?;
                 self.recovers(machine).await?;
-                kubelet::report_etcd(self.client()?, machine, true).await
+                // Until enough others run as well it serves nobody.
+                if self.has_quorum().await {
+                    self.answering(number).await?;
+                    kubelet::report_etcd(self.client()?, machine, true).await?;
+                }
+                Ok(())
             }
             Fault::Freeze => {
                 self.on_member(machine, async |member| {
@@ -222,8 +229,11 @@ impl WorkloadCluster {
             }
             Fault::Remove => {
                 let id = self.member_id(machine).await?;
-                self.on_member(machine, async |member| self.etcd_route.withdraw(member.number))
-                    .await?;
+                self.on_member(machine, async |member| {
+                    self.etcd_route.withdraw(member.number);
+                    member.votes = false;
+                })
+                .await?;
                 // etcd refuses while it thinks that too few others have started.
                 wait::until("etcd removes the member", REMOVAL, || async {
                     self.etcd().await?.remove(&id).await
@@ -275,6 +285,18 @@ impl WorkloadCluster {
         let mut promotes = self.promotes.subscribe();
         promotes.wait_for(|promotes| *promotes).await?;
         Ok(())
+    }
+
+    /// Whether enough voters are left alone.
+    async fn has_quorum(&self) -> bool {
+        let voters = self
+            .members
+            .lock()
+            .await
+            .values()
+            .filter(|member| member.votes)
+            .count();
+        2 * self.etcd_route.members() > voters
     }
 
     /// The API server may ask the member again, if it could before.

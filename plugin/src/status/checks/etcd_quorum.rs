@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 
 use super::{
+    components::machines_without_etcd,
     etcd_members::stacked,
     judgement::{Judgement, Unjudged, machine, or_else},
     membership::Membership,
@@ -56,11 +57,15 @@ fn standing(observed: &Observed, now: Timestamp) -> Result<Standing, Unjudged> {
         Err(unjudged) => unjudged,
     };
     machines_read(observed)?;
-    let (votes, unhealthy) = votes_by_conditions(observed, now);
+    let (votes, unhealthy) = votes_from_outside(observed, now);
     Ok(Standing {
         votes,
         unhealthy: unhealthy.iter().map(|name| machine(name)).collect(),
-        by: ", by the Machines' conditions",
+        by: if observed.workload.read().is_some() {
+            ", by their pods and the Machines' conditions"
+        } else {
+            ", by the Machines' conditions"
+        },
         unasked: Some(unasked),
     })
 }
@@ -117,15 +122,20 @@ pub(super) fn tolerance(observed: &Observed, now: Timestamp) -> Judgement {
     standing.judged(observed, message, None)
 }
 
-/// The votes as conditions let them be known: each Machine with a node is taken for a member, and unhealthy when its pod
-/// or its member is known not to be well.
-fn votes_by_conditions(observed: &Observed, now: Timestamp) -> (Votes, Vec<String>) {
+/// The votes as far as others know of them: each Machine with a node is taken for a member, and unhealthy when its pod or
+/// its member is known not to be well. Without quorum that is all there is: the API server forwards to no member then.
+fn votes_from_outside(observed: &Observed, now: Timestamp) -> (Votes, Vec<String>) {
+    let without_etcd = machines_without_etcd(observed);
     let members = || {
         let joined = machines(observed).iter().filter(|machine| machine.has_node());
         joined.filter(|machine| Phase::of(machine, now) == Phase::Settled)
     };
     let unhealthy: Vec<String> = members()
-        .filter(|machine| machine.is_not("EtcdPodHealthy") || machine.is_not("EtcdMemberHealthy"))
+        .filter(|of| {
+            of.is_not("EtcdPodHealthy")
+                || of.is_not("EtcdMemberHealthy")
+                || without_etcd.contains(of.machine.name.as_str())
+        })
         .map(|machine| machine.machine.name.clone())
         .collect();
     let votes = Votes {

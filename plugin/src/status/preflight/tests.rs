@@ -3,7 +3,7 @@ use crate::{
         ConditionStatus::{False, Unknown},
         example::{condition, minutes_ago, now, set},
     },
-    plan::observed::Remediation,
+    plan::observed::{Etcd, Remediation},
     status::{
         checks::example::{failure, forbidden, observed},
         checks::find,
@@ -105,6 +105,33 @@ fn with_two_of_three_members_killed_nothing_may_be_done() {
         assert_eq!(
             told(&remediation.permission),
             ["no", &format!("{check}: KubeadmControlPlane/c1-cp")],
+            "{}",
+            remediation.machine
+        );
+    }
+}
+
+/// Without quorum the API server forwards to no member.
+#[test]
+fn with_two_of_three_members_killed_and_none_reached_nothing_may_be_done() {
+    let preflight = preflight(|o| {
+        o.kill(2);
+        o.kill(3);
+        o.survey().asked[0].answer = Err(failure(
+            "etcd member node-m1",
+            "connecting: no answer within 2.2 s",
+        ));
+        o.survey().alarms = Alarms::FromStatus;
+        o.facts().etcd = Etcd::Unread;
+    });
+    let lost = "etcd-quorum: KubeadmControlPlane/c1-cp Machine/m2 Machine/m3";
+    for permission in [&preflight.scale_up, &preflight.scale_down, &preflight.rollout] {
+        assert_eq!(told(permission)[..2], ["no", lost]);
+    }
+    for remediation in &preflight.remediation {
+        assert_eq!(
+            told(&remediation.permission),
+            ["no", "etcd-quorum: KubeadmControlPlane/c1-cp"],
             "{}",
             remediation.machine
         );

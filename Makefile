@@ -29,14 +29,30 @@ unit: ## the tests that need neither assets nor network
 	INSTA_UPDATE=no cargo test --workspace --all-features --exclude kcp-tests
 
 .PHONY: bench
-bench: ## what a review costs, beside two bare servers; writes target/bench.json
+bench: assets ## what a review and status -A cost, beside bare servers and kubectl get, and the bars; writes target/bench.json
 	cargo build --quiet --release --locked --package kcp-webhook --bins --examples
 	cargo bench --quiet --locked --package kcp-webhook --bench reviews
+	cargo build --quiet --release --locked --package kubectl-kcp --package kcp-tests --bin kubectl-kcp --bin supervise --bin status-all
+	target/release/status-all
 
 .PHONY: load
 load: ## 2,000 reviews/s for a minute, through a restart and new certificates: what became of each
 	cargo build --quiet --release --locked --package kcp-webhook --package kcp-tests --bin kcp-webhook --bin supervise --bin load
 	target/release/load
+
+.PHONY: fuzz
+fuzz: SECONDS ?= 900
+fuzz: ## look for bytes that do harm: T=review, lint_yaml, patch or configuration, for SECONDS; wants cargo-fuzz and nightly
+	cargo +nightly fuzz run --fuzz-dir tests/fuzz $(T) -- -max_total_time=$(SECONDS) -rss_limit_mb=2048 -timeout=10 \
+		-len_control=0 -max_len=8192 -dict=tests/fuzz/fields.dict
+
+.PHONY: fuzz-corpus
+fuzz-corpus: ## of what fuzzing T has reached, keep the hundred files that reach most
+	rm -rf tests/fuzz/artifacts/least && mkdir -p tests/fuzz/artifacts/least
+	cargo +nightly fuzz run --fuzz-dir tests/fuzz $(T) tests/fuzz/artifacts/least tests/fuzz/corpus/$(T) -- \
+		-set_cover_merge=1 -use_counters=0 -max_len=4096
+	rm -r tests/fuzz/corpus/$(T) && mkdir tests/fuzz/corpus/$(T)
+	cd tests/fuzz/artifacts/least && cp $$(ls -tr | sed 100q) ../../corpus/$(T)
 
 .PHONY: lint
 lint: ## format and clippy, as CI runs them

@@ -26,5 +26,6 @@ mod remediation;
 mod rows;
 mod samples;
 mod shared;
+mod status_read;
 mod status_workload;
 mod unasked;

@@ -13,6 +13,9 @@ const OBJECT: [&str; 2] = [
     "kubeadmcontrolplanes.v1beta2.controlplane.cluster.x-k8s.io",
     "held",
 ];
+const DEPLOYMENTS: &str = "clusterdeployments.hive.openshift.io";
+const DEPLOYMENT_ALONE: &str = "alone";
+const DEPLOYMENT_OF_POOL: &str = "of-pool";
 
 #[test]
 fn status_finalizers_and_what_is_being_deleted_pass_unasked() {
@@ -21,6 +24,7 @@ fn status_finalizers_and_what_is_being_deleted_pass_unasked() {
         cluster.create_namespace(NAMESPACE).await.unwrap();
         let admission = cluster.install_ours().await.unwrap();
         unasked(cluster.kubectl(), &admission).await.unwrap();
+        unasked_deployments(cluster.kubectl(), &admission).await.unwrap();
     });
 }
 
@@ -35,6 +39,7 @@ async fn unasked(kubectl: &Kubectl, admission: &Admission) -> Result<()> {
     let before = reviews(admission).await?;
     changed(
         kubectl,
+        OBJECT,
         &json!({"spec": {"kubeadmConfigSpec": {"preKubeadmCommands": ["true"]}}}),
     )
     .await?;
@@ -47,7 +52,7 @@ async fn unasked(kubectl: &Kubectl, admission: &Admission) -> Result<()> {
 
     report(kubectl, NAMESPACE, OBJECT, &json!({"replicas": 3})).await?;
     let held = json!({"metadata": {"finalizers": ["example.com/held"], "labels": {"note": "x"}}});
-    changed(kubectl, &held).await?;
+    changed(kubectl, OBJECT, &held).await?;
     ensure!(
         reviews(admission).await? == asked,
         "asked about status or finalizers"
@@ -63,10 +68,11 @@ async fn unasked(kubectl: &Kubectl, admission: &Admission) -> Result<()> {
     );
     changed(
         kubectl,
+        OBJECT,
         &json!({"spec": {"rollout": {"strategy": {"rollingUpdate": {"maxSurge": "50%"}}}}}),
     )
     .await?;
-    changed(kubectl, &json!({"metadata": {"finalizers": null}})).await?;
+    changed(kubectl, OBJECT, &json!({"metadata": {"finalizers": null}})).await?;
     ensure!(
         reviews(admission).await? == deletion,
         "asked about what is being deleted"
@@ -74,10 +80,57 @@ async fn unasked(kubectl: &Kubectl, admission: &Admission) -> Result<()> {
     Ok(())
 }
 
-async fn changed(kubectl: &Kubectl, patch: &Value) -> Result<Ended> {
+/// Of a `ClusterDeployment` only its reference to a pool is judged: Hive writes all the rest, all the time.
+async fn unasked_deployments(kubectl: &Kubectl, admission: &Admission) -> Result<()> {
+    let deployment = |name: &str, pool: Value| {
+        json!({
+            "apiVersion": "hive.openshift.io/v1",
+            "kind": "ClusterDeployment",
+            "metadata": {"name": name},
+            "spec": {"baseDomain": "example.com", "clusterName": name, "platform": {}, "clusterPoolRef": pool},
+        })
+    };
+    let before = reviews(admission).await?;
+    let alone = deployment(DEPLOYMENT_ALONE, Value::Null);
+    written(kubectl, "create", &[alone], &["-n", NAMESPACE]).await?;
+    let installed = json!({"spec": {"installed": true}, "metadata": {"labels": {"note": "x"}}});
+    changed(kubectl, [DEPLOYMENTS, DEPLOYMENT_ALONE], &installed).await?;
+    ensure!(
+        reviews(admission).await? == before,
+        "asked about a ClusterDeployment of no pool"
+    );
+
+    let pooled = deployment(
+        DEPLOYMENT_OF_POOL,
+        json!({"namespace": NAMESPACE, "poolName": "pool"}),
+    );
+    written(kubectl, "create", &[pooled], &["-n", NAMESPACE]).await?;
+    let created = reviews(admission).await?;
+    ensure!(
+        created == before + 2,
+        "a ClusterDeployment made for a pool is asked about {} times",
+        created - before
+    );
+    changed(kubectl, [DEPLOYMENTS, DEPLOYMENT_OF_POOL], &installed).await?;
+    ensure!(
+        reviews(admission).await? == created,
+        "asked although the reference stays"
+    );
+    let claimed = json!({"spec": {"clusterPoolRef": {"claimName": "one"}}});
+    changed(kubectl, [DEPLOYMENTS, DEPLOYMENT_OF_POOL], &claimed).await?;
+    let asked = reviews(admission).await?;
+    ensure!(
+        asked == created + 2,
+        "a claim is asked about {} times",
+        asked - created
+    );
+    Ok(())
+}
+
+async fn changed(kubectl: &Kubectl, object: [&str; 2], patch: &Value) -> Result<Ended> {
     let patch = patch.to_string();
     let arguments = ["patch", "-n", NAMESPACE, "--type=merge", "-p", &patch];
-    kubectl.succeed(arguments.into_iter().chain(OBJECT)).await
+    kubectl.succeed(arguments.into_iter().chain(object)).await
 }
 
 /// How many reviews the server has answered.

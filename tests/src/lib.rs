@@ -14,6 +14,7 @@ pub mod cluster_api;
 pub mod cluster_api_alone;
 pub mod etcd;
 pub mod fault_socket;
+pub mod fleet;
 pub mod hive;
 pub mod kubeconfig;
 pub mod kubectl;

@@ -244,6 +244,9 @@ fn not_ours(request: &Request<'_>) -> Decision {
 
 /// An object that is too large to be judged is refused; one that is so already can be made smaller, and be deleted.
 fn too_large(request: &Request<'_>) -> Option<Decision> {
+    if request.values <= VALUES {
+        return None;
+    }
     let is_too_large =
         |object: Option<&RawValue>| object.is_some_and(|object| values::too_many(object.get()));
     if is_too_large(request.object) {

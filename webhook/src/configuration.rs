@@ -83,13 +83,22 @@ impl CurrentConfiguration {
                 (Seen::Content(content), configuration)
             }
         };
+        Ok(Self::new(file, seen, configuration, metrics))
+    }
+
+    /// Every rule's own action, for ever.
+    pub(crate) fn without_file(metrics: Arc<Metrics>) -> Self {
+        Self::new(None, Seen::Nothing, Configuration::default(), metrics)
+    }
+
+    fn new(file: Option<&Path>, seen: Seen, configuration: Configuration, metrics: Arc<Metrics>) -> Self {
         metrics.configuration_in_force(true);
-        Ok(Self {
+        Self {
             file: file.map(Path::to_owned),
             current: ArcSwap::from_pointee(configuration),
             seen: Mutex::new(seen),
             metrics,
-        })
+        }
     }
 
     /// What is in force now.
@@ -150,7 +159,11 @@ fn unreadable(path: &Path, error: io::Error) -> ConfigurationFileError {
     }
 }
 
-fn parse(path: &Path, content: &[u8]) -> Result<Configuration, ConfigurationFileError> {
+/// Reads the content of a configuration file; `path` is for messages alone.
+///
+/// # Errors
+/// When it is not YAML, or not a configuration of rules that there are.
+pub fn parse(path: &Path, content: &[u8]) -> Result<Configuration, ConfigurationFileError> {
     let configuration: Configuration =
         serde_saphyr::from_slice(content).map_err(|error| ConfigurationFileError::Malformed {
             path: path.to_owned(),

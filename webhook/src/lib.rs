@@ -5,6 +5,7 @@
 //! The files, each of which uses those below it alone:
 //!
 //! - [`serve`]: puts the server together, runs it, ends it
+//! - [`offline`]: answers reviews with neither a socket nor a cluster
 //! - [`certs`]: `kcp-webhook certs issue`
 //! - [`log`]: what is written to stderr, and how
 //! - [`arguments`]: the command line
@@ -43,6 +44,7 @@ mod limits;
 mod listener;
 pub mod log;
 mod metrics;
+pub mod offline;
 mod response;
 mod review;
 mod router;

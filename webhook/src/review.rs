@@ -2,7 +2,7 @@
 
 mod uid;
 
-use kcp_rules::api::Text;
+use kcp_rules::api::{Text, json};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -51,6 +51,9 @@ pub(crate) struct Request<'a> {
     pub(crate) object: Option<&'a RawValue>,
     /// As it is.
     pub(crate) old_object: Option<&'a RawValue>,
+    /// At most as many values the review has, and each object in it.
+    #[serde(skip)]
+    pub(crate) values: usize,
 }
 
 /// Who writes, as the API server authenticated them.
@@ -111,10 +114,10 @@ pub(crate) fn read(body: &[u8]) -> Result<Request<'_>, Unreadable> {
 fn decode(body: &[u8]) -> Result<Request<'_>, String> {
     // UTF-8 is checked once for the whole body and not string by string.
     let text = std::str::from_utf8(body).map_err(|error| format!("the body is not UTF-8: {error}"))?;
-    let document: Document<'_> = serde_json::from_str(text).map_err(|error| {
-        let error = error.to_string();
-        format!("the body is no {KIND}: {}", shorten(&error, QUOTED_CHARS, ""))
-    })?;
+    let (document, values): (Document<'_>, _) = match json::read(text) {
+        Some(document) => (document.root, document.values),
+        None => (by_serde_json(text)?, usize::MAX),
+    };
     let given = (document.api_version.as_deref(), document.kind.as_deref());
     if given != (Some(API_VERSION), Some(KIND)) {
         let (version, kind) = (given.0.unwrap_or_default(), given.1.unwrap_or_default());
@@ -126,5 +129,13 @@ fn decode(body: &[u8]) -> Result<Request<'_>, String> {
     }
     document
         .request
+        .map(|request| Request { values, ..request })
         .ok_or_else(|| format!("the {KIND} has no request"))
+}
+
+fn by_serde_json(text: &str) -> Result<Document<'_>, String> {
+    serde_json::from_str(text).map_err(|error| {
+        let error = error.to_string();
+        format!("the body is no {KIND}: {}", shorten(&error, QUOTED_CHARS, ""))
+    })
 }

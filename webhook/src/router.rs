@@ -42,9 +42,10 @@ pub(crate) struct Router {
 }
 
 /// A request that is turned away.
-struct Refused {
-    code: StatusCode,
-    sentence: Cow<'static, str>,
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) code: StatusCode,
+    pub(crate) sentence: Cow<'static, str>,
 }
 
 impl Refused {
@@ -122,7 +123,12 @@ impl Router {
         let body = body::read(body, self.limits.body_bytes, deadline, &self.buffered)
             .await
             .map_err(|unread| self.unread(unread))?;
-        let written = match review::read(body.as_bytes()) {
+        self.respond(hook, body.as_bytes()).await
+    }
+
+    /// Answers a body that has come whole.
+    pub(crate) async fn respond(&self, hook: Hook, body: &[u8]) -> Result<Vec<u8>, Refused> {
+        let written = match review::read(body) {
             Ok(request) => {
                 let decision = self.admission.decide(hook, &request).await;
                 self.metrics.decided(hook, &decision);

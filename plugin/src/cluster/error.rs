@@ -91,6 +91,16 @@ pub enum Error {
         /// How long we waited.
         after: Duration,
     },
+    /// The time for it, or for all that the command does, was over.
+    #[error("cannot {action}: no answer from {server} within {}", crate::arguments::duration::format_duration(*after))]
+    OutOfTime {
+        /// What was asked.
+        action: Box<Action>,
+        /// URL.
+        server: String,
+        /// How long we waited.
+        after: Duration,
+    },
     /// 401.
     #[error("the API server at {server} does not accept the credentials")]
     Unauthorized {
@@ -224,6 +234,7 @@ impl Error {
                     .to_owned()
             }
             Self::Timeout { .. } => "allow more time with --request-timeout".to_owned(),
+            Self::OutOfTime { .. } => "allow more time with --timeout".to_owned(),
             Self::Unauthorized { .. } => {
                 "log in again, or choose another user with --user or --context".to_owned()
             }

@@ -29,6 +29,15 @@ impl ReadLimit {
         }
     }
 
+    /// The same for a read without which there are no others: it may take all the time that there is.
+    pub(crate) fn for_the_first(self) -> Self {
+        let left = self.end.map(|end| end.saturating_duration_since(Instant::now()));
+        Self {
+            each: left.unwrap_or(self.each),
+            ..self
+        }
+    }
+
     /// How long a read may take that begins now.
     fn left(self) -> Duration {
         let left = self.end.map(|end| end.saturating_duration_since(Instant::now()));
@@ -40,7 +49,7 @@ impl Connection {
     /// Gives a read up when its time is over: all of its pages and its attempts together.
     ///
     /// # Errors
-    /// Those of the read, and [`Error::Timeout`].
+    /// Those of the read, and [`Error::OutOfTime`].
     pub async fn within<T>(
         &self,
         limit: ReadLimit,
@@ -50,7 +59,7 @@ impl Connection {
         let after = limit.left();
         match tokio::time::timeout(after, read).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(Error::Timeout {
+            Err(_) => Err(Error::OutOfTime {
                 action: Box::new(action.clone()),
                 server: self.server.clone(),
                 after,
@@ -77,6 +86,11 @@ mod tests {
         assert_eq!(over.left(), Duration::ZERO);
         let soon = ReadLimit::each(each).until(Instant::now() + Duration::from_secs(5));
         assert!(soon.left() <= Duration::from_secs(5));
+        assert_eq!(ReadLimit::each(each).for_the_first().left(), each);
+        let first = ReadLimit::each(Duration::ZERO)
+            .until(Instant::now() + each)
+            .for_the_first();
+        assert!(first.left() > each / 2);
         let late = ReadLimit::each(each).until(Instant::now() + each * 2);
         assert_eq!(late.left(), each);
     }
@@ -89,10 +103,12 @@ mod tests {
             let action = Action::new("list", &MACHINE.at("v1beta2")).in_namespace("d");
             let limit = ReadLimit::each(Duration::ZERO);
             let given_up = connection.within(limit, &action, pending::<Result<(), Error>>());
+            let error = given_up.await.expect_err("no answer");
             assert_eq!(
-                given_up.await.expect_err("no answer").to_string(),
+                error.to_string(),
                 "cannot list machines in namespace \"d\": no answer from https://s within 0s"
             );
+            assert_eq!(error.hint().as_deref(), Some("allow more time with --timeout"));
             let answered = connection.within(limit, &action, ready(Ok(1)));
             assert_eq!(answered.await.expect("an answer"), 1);
         });

@@ -30,7 +30,10 @@ pub(super) fn written<T>(answer: Result<T, Error>, dry_run: bool) -> Result<Writ
 /// Whether the write may have been stored, or may yet be.
 const fn leaves_open(error: &Error) -> bool {
     match error {
-        Error::Timeout { .. } | Error::NoAnswer { .. } | Error::Malformed { .. } => true,
+        Error::Timeout { .. }
+        | Error::OutOfTime { .. }
+        | Error::NoAnswer { .. }
+        | Error::Malformed { .. } => true,
         // Too many requests: turned away before it was looked at.
         Error::Busy { code, .. } => *code != 429,
         // 408 may come from a proxy that has passed the request on.

@@ -96,22 +96,22 @@ pub async fn run(arguments: LintArguments, session: &Session) -> anyhow::Result<
     Ok(report.verdict())
 }
 
-/// What `-o json` prints of manifests, given as the names and the texts of files. No file is read.
+/// What `-o json` prints of manifests, given as the names and the contents of files. No file is read.
 ///
 /// # Errors
 /// When the document cannot be written.
 pub fn document(
-    files: &[(&str, &str)],
-    old: &[(&str, &str)],
+    files: &[(&str, &[u8])],
+    old: &[(&str, &[u8])],
     configuration: &Configuration,
     now: Timestamp,
 ) -> serde_json::Result<String> {
     let mut given = Given::new(NAMESPACE, Place::Files);
-    for (name, text) in old {
-        given.parse_old(name, text.as_bytes());
+    for (name, content) in old {
+        given.parse_old(name, content);
     }
-    for (name, text) in files {
-        given.parse(name, text.as_bytes());
+    for (name, content) in files {
+        given.parse(name, content);
     }
     given.judge(configuration, now).json()
 }

@@ -111,7 +111,10 @@ impl Reads<'_> {
             .in_namespace(self.namespace)
             .named(name);
         let read = self.reader.connection.get_text(resource, self.namespace, name);
-        let text = self.within(&action, read).await?;
+        let connection = self.reader.connection;
+        let text = connection
+            .within(self.limit.for_the_first(), &action, read)
+            .await?;
         match PlannedControlPlane::decode(&text) {
             Ok(planned) => Ok((text, planned)),
             Err(source) => Err(Error::Malformed { action, source }),

@@ -216,6 +216,10 @@ async fn with_control_planes_alone(management: &ManagementCluster) -> Result<()>
                    (inventory-name-unknown)";
     let scale = of_scale("edge", &version);
     expect(&server, &scale, [OBJECT, TRANSITION, unknown, SCALE]).await?;
+    let absent = "404: scaling KubeadmControlPlane \"absent\" cannot be judged without reading it: there is no such object \
+                  in the API server that kcp-webhook asks; look for it with kubectl get";
+    let scale_of_absent = of_scale("absent", &version);
+    expect(&server, &scale_of_absent, [OBJECT, TRANSITION, unknown, absent]).await?;
 
     scale_through_the_api_server(&api, &server).await?;
 

@@ -82,7 +82,7 @@ pub async fn install_definitions(client: &Client, assets: &Assets, managers: &Ma
 
 /// Creates definitions as they are generated, each by its plural, in the one version that is stored: nobody is needed
 /// to convert.
-pub(crate) async fn install_unconverted(client: &Client, assets: &Assets, plurals: &[&str]) -> Result<()> {
+pub async fn install_unconverted(client: &Client, assets: &Assets, plurals: &[&str]) -> Result<()> {
     definitions::install_unconverted(client, assets, plurals).await
 }
 

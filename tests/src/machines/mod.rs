@@ -11,6 +11,7 @@ mod bootstrap_data;
 pub mod definitions;
 mod etcd_route;
 pub mod fault;
+mod inflict;
 mod kubelet;
 mod kwok;
 mod member;

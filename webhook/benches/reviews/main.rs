@@ -9,6 +9,7 @@
 //! - [`server`]: a server and what it has used
 //! - [`figures`]: medians and quantiles
 //! - [`instructions`]: the same cost as a count, which no other load moves
+//! - [`bars`]: what the figures must not exceed
 
 #![expect(
     clippy::indexing_slicing,
@@ -18,6 +19,7 @@
     reason = "a benchmark: it may panic, and its numbers are small"
 )]
 
+mod bars;
 mod bodies;
 mod certificates;
 mod client;
@@ -76,7 +78,7 @@ fn main() -> Result<()> {
     let text = serde_json::to_string_pretty(&report)?;
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/bench.json");
     fs::write(&file, &text).with_context(|| format!("writing {}", file.display()))?;
-    show(&text);
+    show(&bars::table(&report));
     Ok(())
 }
 
@@ -195,5 +197,5 @@ fn rounded(value: f64) -> Value {
 
 #[expect(clippy::print_stdout, reason = "a benchmark's result")]
 fn show(text: &str) {
-    println!("{text}");
+    print!("{text}");
 }

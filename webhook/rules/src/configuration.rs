@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::{action::Action, feature_gates::FeatureGates, rule::Rule};
@@ -13,7 +13,7 @@ pub const API_VERSION: &str = "kubectl-kcp.dev/v1alpha1";
 pub const KIND: &str = "AdmissionConfiguration";
 
 /// A configuration file: actions by rule id. A rule that it does not name keeps its own.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Configuration {
     /// [`API_VERSION`].

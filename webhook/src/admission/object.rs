@@ -4,7 +4,7 @@ use kcp_rules::{
     Change, Context, Judged, Judgement, Operation as Asked,
     api::{
         ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, DecodeError, KubeadmControlPlane,
-        KubeadmControlPlaneTemplate, Metadata, decode,
+        KubeadmControlPlaneTemplate, Metadata, decode, decode_part,
     },
     defaulting::{Defaulted, apply, default_control_plane, default_customization},
 };
@@ -31,7 +31,7 @@ pub(super) trait Kind<'a>: Judged + Deserialize<'a> {
 
     /// Decodes an object as it would become, beside itself as it is, if that could be read.
     fn decode_beside(_old: Option<&Self>, object: &'a RawValue) -> Result<Self, DecodeError> {
-        decode(object.get())
+        decode_part(object)
     }
 }
 
@@ -41,8 +41,8 @@ impl<'a> Kind<'a> for KubeadmControlPlane<'a> {
 
     fn decode_beside(old: Option<&Self>, object: &'a RawValue) -> Result<Self, DecodeError> {
         match old {
-            Some(old) => Self::decode_beside(old, object.get()),
-            None => decode(object.get()),
+            Some(old) => Self::decode_beside(old, object),
+            None => decode_part(object),
         }
     }
 }
@@ -70,7 +70,7 @@ pub(super) async fn validate<'a, T: Kind<'a>>(request: &Request<'a>, admission: 
         return missing("object");
     };
     if request.operation == Operation::Create {
-        return match decode::<T>(object.get()) {
+        return match decode_part::<T>(object) {
             Ok(new) => judged(request, Change::create(&new), admission).await,
             Err(error) => undecodable::<T>(request, error),
         };
@@ -78,7 +78,7 @@ pub(super) async fn validate<'a, T: Kind<'a>>(request: &Request<'a>, admission: 
     let Some(old_object) = request.old_object else {
         return missing("oldObject");
     };
-    let old = decode::<T>(old_object.get());
+    let old = decode_part::<T>(old_object);
     if is_deleting(&old, old_object) {
         return Decision::allowed();
     }
@@ -102,7 +102,7 @@ pub(super) async fn validate<'a, T: Kind<'a>>(request: &Request<'a>, admission: 
 
 /// What cannot be read can still be deleted.
 async fn delete<'a, T: Kind<'a>>(request: &Request<'a>, admission: &Admission) -> Decision {
-    match request.old_object.map(|object| decode::<T>(object.get())) {
+    match request.old_object.map(|object| decode_part::<T>(object)) {
         Some(Ok(object)) => judged(request, Change::delete(&object), admission).await,
         Some(Err(_)) | None => Decision::allowed(),
     }
@@ -147,7 +147,7 @@ pub(super) fn mutate<'a, T: Completed<'a>>(request: &Request<'a>, admission: &Ad
         return missing("object");
     };
     if request.operation == Operation::Create {
-        return match decode::<T>(object.get()) {
+        return match decode_part::<T>(object) {
             Ok(new) => completed(request, object, None, &Change::create(&new), admission),
             Err(error) => undecodable::<T>(request, error),
         };
@@ -156,7 +156,7 @@ pub(super) fn mutate<'a, T: Completed<'a>>(request: &Request<'a>, admission: &Ad
         return missing("oldObject");
     };
     // What was there before, where it is not known, must not be replaced by a default.
-    let Ok(old) = decode::<T>(old_object.get()) else {
+    let Ok(old) = decode_part::<T>(old_object) else {
         return Decision::allowed();
     };
     if old.metadata().is_deleting() {
@@ -202,7 +202,7 @@ fn judged_alone<'b, T: Kind<'b>>(
     admission: &Admission,
 ) -> Option<Decision> {
     let new = decode::<T>(text).ok()?;
-    let old = old_object.map(|old| decode::<T>(old.get())).transpose().ok()?;
+    let old = old_object.map(|old| decode_part::<T>(old)).transpose().ok()?;
     let change = old
         .as_ref()
         .map_or(Change::create(&new), |old| Change::update(old, &new));

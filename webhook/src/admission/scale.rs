@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kcp_rules::{
     Change,
-    api::{KubeadmControlPlane, decode},
+    api::{KubeadmControlPlane, decode, decode_part},
 };
 use serde::Deserialize;
 
@@ -48,7 +48,7 @@ pub(super) async fn validate(request: &Request<'_>, admission: &Admission) -> De
         return missing("object");
     };
     let name = shorten(&request.name, NAME_CHARS, "").into_owned();
-    let scale: Scale = match decode(object.get()) {
+    let scale: Scale = match decode_part(object) {
         Ok(scale) => scale,
         Err(error) => return Decision::undecodable(object::CLUSTER_API, KIND, name, error),
     };
@@ -85,7 +85,7 @@ pub(super) async fn validate(request: &Request<'_>, admission: &Admission) -> De
 /// The control plane as it is kept, if that is the very one that is being scaled: a Scale has the resource version of
 /// its object.
 fn known(request: &Request<'_>, admission: &Admission) -> Option<Arc<str>> {
-    let old: Scale = decode(request.old_object?.get()).ok()?;
+    let old: Scale = decode_part(request.old_object?).ok()?;
     let resource_version = old
         .metadata
         .resource_version

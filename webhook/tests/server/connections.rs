@@ -1,9 +1,13 @@
 //! TLS, HTTP and what one client may take.
 
-use std::time::Duration;
+use std::{convert::Infallible, future::pending, time::Duration};
 
 use kcp_webhook::Limits;
-use tokio::{io::AsyncReadExt, net::TcpStream};
+use tokio::{
+    io::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::TcpStream,
+    time,
+};
 
 use crate::{
     client::{Answer, Connection, REVIEW, soon},
@@ -11,6 +15,53 @@ use crate::{
 };
 
 const SHORT: Duration = Duration::from_millis(50);
+
+/// A connection that sends a byte now and then and for ever, and is never silent for [`SHORT`]; what comes back.
+struct Dripping<S> {
+    reads: Connection<io::Join<io::ReadHalf<S>, io::Sink>>,
+    writes: io::WriteHalf<S>,
+}
+
+impl<S: AsyncRead + AsyncWrite> Dripping<S> {
+    fn new(connection: Connection<S>) -> Self {
+        let (reads, writes) = io::split(connection.0);
+        Self {
+            reads: Connection(io::join(reads, io::sink())),
+            writes,
+        }
+    }
+
+    async fn drip(mut writes: io::WriteHalf<S>) -> Infallible {
+        let mut pace = time::interval(SHORT / 10);
+        loop {
+            pace.tick().await;
+            let sent = async {
+                writes.write_all(b"x").await?;
+                writes.flush().await
+            };
+            if sent.await.is_err() {
+                // What the server said before it closed is still to be read.
+                return pending().await;
+            }
+        }
+    }
+
+    /// Waits for an answer.
+    async fn answer(mut self) -> Answer {
+        tokio::select! {
+            answer = self.reads.answer() => answer,
+            never = Self::drip(self.writes) => match never {},
+        }
+    }
+
+    /// Waits for the server to close without a word.
+    async fn ends(mut self) {
+        tokio::select! {
+            () = self.reads.ends() => {}
+            never = Self::drip(self.writes) => match never {},
+        }
+    }
+}
 
 #[tokio::test]
 async fn offers_http_1_1_alone() {
@@ -129,6 +180,37 @@ async fn says_so_and_closes_on_a_body_that_does_not_end() {
         }
     );
     connection.ends().await;
+}
+
+#[tokio::test]
+async fn a_byte_now_and_then_buys_a_head_no_more_time() {
+    let server = Running::start(Limits {
+        head: SHORT,
+        ..Limits::default()
+    })
+    .await;
+    let mut connection = server.connect().await;
+    connection.send("POST /validate HTTP/1.1\r\nX: ").await;
+    Dripping::new(connection).ends().await;
+}
+
+#[tokio::test]
+async fn a_byte_now_and_then_buys_a_body_no_more_time() {
+    let server = Running::start(Limits {
+        body: SHORT,
+        ..Limits::default()
+    })
+    .await;
+    let mut connection = server.connect().await;
+    connection.send_head("/validate", 1024 * 1024).await;
+    assert_eq!(
+        Dripping::new(connection).answer().await,
+        Answer {
+            code: 408,
+            closes: true,
+            body: "the body did not come within 0 s\n".to_owned()
+        }
+    );
 }
 
 #[tokio::test]

@@ -18,11 +18,7 @@ pub(super) fn of(object: String, error: &Error) -> Failure {
     Failure {
         object,
         message: one_line(&error.to_string()),
-        hint: match error {
-            // How long a request may take is not what ended this one.
-            Error::Timeout { .. } => Some("allow more time with --timeout".to_owned()),
-            _ => error.hint(),
-        },
+        hint: error.hint(),
         forbidden: match error {
             Error::Forbidden { action, .. } => Some(Forbidden {
                 verb: action.verb.to_owned(),
@@ -48,8 +44,6 @@ pub(super) fn one_line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::{Failure, Forbidden, of, of_all};
     use crate::cluster::{Action, Error, MACHINE};
 
@@ -92,16 +86,5 @@ mod tests {
             "cannot list machines in all namespaces: the server answers 500: conversion failed: no such host"
         );
         assert_eq!(failure.forbidden, None);
-    }
-
-    #[test]
-    fn time_that_is_up_is_the_commands() {
-        let error = Error::Timeout {
-            action: Box::new(list()),
-            server: "https://s".to_owned(),
-            after: Duration::from_secs(3),
-        };
-        let failure = of("Machine".to_owned(), &error);
-        assert_eq!(failure.hint.as_deref(), Some("allow more time with --timeout"));
     }
 }

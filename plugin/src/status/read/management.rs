@@ -44,7 +44,10 @@ pub async fn control_plane_of(
     let read = reader
         .connection
         .get::<NamedLink>(&reader.clusters, namespace, cluster);
-    let NamedLink { link, .. } = reader.connection.within(limit, &action, read).await?;
+    let NamedLink { link, .. } = reader
+        .connection
+        .within(limit.for_the_first(), &action, read)
+        .await?;
     match (link.control_plane_kind, link.control_plane_name) {
         (Some(kind), Some(name)) if kind == KUBEADM_CONTROL_PLANE.kind => Ok(name),
         (kind, _) => Err(Error::NoControlPlane {

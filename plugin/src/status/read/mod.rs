@@ -61,6 +61,6 @@ pub fn limit_of_list(timeout: Duration) -> ReadLimit {
 pub async fn discover(connection: &Connection, limit: ReadLimit) -> Result<Reader<'_>, Error> {
     let action = Action::path("get", "/apis");
     connection
-        .within(limit, &action, Reader::discover(connection))
+        .within(limit.for_the_first(), &action, Reader::discover(connection))
         .await
 }

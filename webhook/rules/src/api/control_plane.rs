@@ -7,7 +7,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{
-    ControlPlaneSpec, DecodeError, IntOrString, Metadata, Text, Verbatim, decode,
+    ControlPlaneSpec, DecodeError, IntOrString, Metadata, Text, Verbatim,
+    decode::decode_part_beside,
     kubeadm_config::{KubeadmConfig, KubeadmConfigSpec},
     machine_template::{InfrastructureRef, MachineTemplate},
 };
@@ -188,15 +189,15 @@ impl<'a> KubeadmControlPlane<'a> {
     /// most writes leave it, is compared and not decoded.
     ///
     /// # Errors
-    /// As [`decode`].
-    pub fn decode_beside(old: &Self, json: &'a str) -> Result<Self, DecodeError> {
+    /// As [`decode`](super::decode()).
+    pub fn decode_beside(old: &Self, part: &'a RawValue) -> Result<Self, DecodeError> {
+        let old = old.spec.kubeadm_config_spec.as_ref();
         let KubeadmControlPlane {
             api_version,
             metadata,
             spec,
             status,
-        } = decode::<KubeadmControlPlane<'a, &'a RawValue>>(json)?;
-        let old = old.spec.kubeadm_config_spec.as_ref();
+        } = decode_part_beside::<KubeadmControlPlane<'a, &'a RawValue>>(part, old.map(Verbatim::text))?;
         let decoded = spec
             .kubeadm_config_spec
             .map(|config| Verbatim::decode_beside(old, config));
@@ -335,7 +336,8 @@ mod tests {
             let old: KubeadmControlPlane = decode(&old).unwrap();
             for new in [one, other, "{}", "null", "3", r#"{"files":[{"path":1}]}"#].map(text) {
                 // Its Debug shows what `==` of the text leaves out.
-                let beside = format!("{:?}", KubeadmControlPlane::decode_beside(&old, &new));
+                let part = serde_json::from_str(&new).unwrap();
+                let beside = format!("{:?}", KubeadmControlPlane::decode_beside(&old, part));
                 assert_eq!(
                     beside,
                     format!("{:?}", decode::<KubeadmControlPlane>(&new)),
@@ -349,7 +351,8 @@ mod tests {
     fn beside_another_the_same_bytes_are_not_decoded() {
         let config = text(r#"{"files":[{"path":"/a"}]}"#);
         let old: KubeadmControlPlane = decode(&config).unwrap();
-        let new = KubeadmControlPlane::decode_beside(&old, &config).unwrap();
+        let part = serde_json::from_str(&config).unwrap();
+        let new = KubeadmControlPlane::decode_beside(&old, part).unwrap();
         assert!(std::ptr::eq(
             old.kubeadm_config().unwrap(),
             new.kubeadm_config().unwrap()

@@ -3,7 +3,10 @@
 use std::fmt;
 
 use serde::{Deserialize, de};
+use serde_json::value::RawValue;
 use thiserror::Error;
+
+use super::json;
 
 /// An object whose fields do not have the types that its kind gives them.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -92,12 +95,32 @@ fn join(parent: &str, field: &str) -> String {
 
 /// Decodes one JSON document.
 ///
-/// The plain decoder runs first: it is on the path of every review. Only a document that it refuses is decoded a
-/// second time, to learn the path.
+/// The quickest decoder runs first: it is on the path of every review. Only a document that it refuses is decoded again,
+/// to learn what is wrong and the path.
 ///
 /// # Errors
 /// [`DecodeError`] with the path of the first field whose type is wrong.
 pub fn decode<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, DecodeError> {
+    json::read(json).map_or_else(|| decode_by_serde_json(json), |document| Ok(document.root))
+}
+
+/// Decodes a part of a JSON document that was decoded before.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_part<'a, T: Deserialize<'a>>(part: &'a RawValue) -> Result<T, DecodeError> {
+    decode_part_beside(part, None)
+}
+
+/// The same where an object may stand in the part that is known already.
+pub(super) fn decode_part_beside<'a, T: Deserialize<'a>>(
+    part: &'a RawValue,
+    known: Option<&'a RawValue>,
+) -> Result<T, DecodeError> {
+    json::read_again(part, known).map_or_else(|| decode_by_serde_json(part.get()), Ok)
+}
+
+fn decode_by_serde_json<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, DecodeError> {
     serde_json::from_str(json).map_err(|error| {
         let mut deserializer = serde_json::Deserializer::from_str(json);
         match serde_path_to_error::deserialize::<_, T>(&mut deserializer) {

@@ -1,17 +1,20 @@
 //! A value together with the JSON text that it was decoded from, to compare the fields that nobody reads, too.
 
-use std::{fmt, ops::Deref, sync::Arc};
+use std::{fmt, marker::PhantomData, ops::Deref, sync::Arc};
 
 use jiff::SignedDuration;
-use serde::{Deserialize, Deserializer};
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, SeqAccess, Visitor},
+};
 use serde_json::{Value, value::RawValue};
 
-use super::{DecodeError, decode};
+use super::{DecodeError, decode_part, json::WITH_TEXT};
 
 /// A value with the text that it was decoded from. Two are equal when their texts mean the same: see
 /// [`Verbatim::differences`].
 pub struct Verbatim<'a, T> {
-    text: &'a str,
+    text: &'a RawValue,
     value: Arc<T>,
 }
 
@@ -34,7 +37,7 @@ impl<'a, T> Verbatim<'a, T> {
     ///
     /// Equal texts cost one comparison of bytes; only others are parsed.
     pub fn differences(one: Option<&Self>, other: Option<&Self>) -> Differences {
-        let text = |value: Option<&Self>| -> &'a str { value.map_or("{}", |value| value.text) };
+        let text = |value: Option<&Self>| -> &'a str { value.map_or("{}", |value| value.text.get()) };
         let (one, other) = (text(one), text(other));
         let mut found = Vec::new();
         if one != other {
@@ -51,14 +54,18 @@ impl<'a, T> Verbatim<'a, T> {
 impl<'a, T: Deserialize<'a>> Verbatim<'a, T> {
     /// Decodes a value, unless it is the other's text.
     pub(super) fn decode_beside(other: Option<&Self>, text: &'a RawValue) -> Result<Self, DecodeError> {
-        let text = text.get();
         match other {
-            Some(other) if other.text == text => Ok(other.clone()),
+            Some(other) if other.text.get() == text.get() => Ok(other.clone()),
             _ => Ok(Self {
                 text,
-                value: Arc::new(decode(text)?),
+                value: Arc::new(decode_part(text)?),
             }),
         }
+    }
+
+    /// What it was decoded from.
+    pub(super) fn text(&self) -> &'a RawValue {
+        self.text
     }
 }
 
@@ -105,12 +112,42 @@ impl<T: fmt::Debug> fmt::Debug for Verbatim<'_, T> {
 
 impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for Verbatim<'a, T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = <&'de RawValue>::deserialize(deserializer)?.get();
-        let value = decode(text).map_err(|error| error.within())?;
-        Ok(Self {
-            text,
-            value: Arc::new(value),
-        })
+        struct VerbatimVisitor<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for VerbatimVisitor<T> {
+            type Value = Verbatim<'de, T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("any value")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut value_and_text: A) -> Result<Self::Value, A::Error> {
+                let value = value_and_text.next_element()?;
+                let text = value_and_text.next_element()?;
+                match (value, text) {
+                    (Some(value), Some(text)) => Ok(Verbatim {
+                        text,
+                        value: Arc::new(value),
+                    }),
+                    _ => Err(Error::invalid_length(0, &self)),
+                }
+            }
+
+            /// A value that comes without its text is decoded of its text.
+            fn visit_newtype_struct<D: Deserializer<'de>>(
+                self,
+                deserializer: D,
+            ) -> Result<Self::Value, D::Error> {
+                let text = <&'de RawValue>::deserialize(deserializer)?;
+                let value = decode_part(text).map_err(|error| error.within())?;
+                Ok(Verbatim {
+                    text,
+                    value: Arc::new(value),
+                })
+            }
+        }
+
+        deserializer.deserialize_newtype_struct(WITH_TEXT, VerbatimVisitor(PhantomData))
     }
 }
 

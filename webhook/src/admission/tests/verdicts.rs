@@ -332,9 +332,12 @@ fn by_lint(asked: &Asked) -> Said {
         .collect::<Vec<_>>()
         .join("\n---\n");
     let old = asked.old.as_ref().map(Value::to_string);
-    let old: Vec<_> = old.iter().map(|old| ("old", old.as_str())).collect();
+    let old: Vec<_> = old.iter().map(|old| ("old", old.as_bytes())).collect();
     let document = kubectl_kcp::lint::document(
-        &[("new", &asked.new.to_string()), ("neighbours", &neighbours)],
+        &[
+            ("new", asked.new.to_string().as_bytes()),
+            ("neighbours", neighbours.as_bytes()),
+        ],
         &old,
         &Configuration::default(),
         Timestamp::now(),

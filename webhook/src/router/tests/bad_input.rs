@@ -1,11 +1,11 @@
 //! Input that no API server sends. Each has an answer, and none is a fault of ours.
 
-use std::iter;
+use std::{fs, iter};
 
 use kcp_rules::case::Base;
 use serde_json::{Value, json};
 
-use crate::testing::{control_plane, post, review, router};
+use crate::testing::{ask, control_plane, post, review, router};
 
 /// 400 and a sentence of plain text, for there is no uid to answer with.
 const SENTENCE: &str = "sentence";
@@ -227,4 +227,135 @@ async fn null_for_any_field_is_answered() {
         }
     }
     assert!(asked > 300, "{asked}");
+}
+
+/// Puts null where a path of `tests/fixtures/fields` says, such as `spec.files[].path`; gives the path of that field, and
+/// the object without it.
+fn with_null(base: &Value, path: &str) -> (String, Value, Value) {
+    let (mut field, mut with, mut without) = (String::new(), base.clone(), base.clone());
+    let (mut in_with, mut in_without) = (&mut with, &mut without);
+    let steps = path.replace("[]", ".[]").replace("{}", ".{}");
+    let mut steps = steps.split('.').peekable();
+    while let Some(step) = steps.next() {
+        let is_last = steps.peek().is_none();
+        if step == "[]" {
+            field.push_str("[0]");
+            for place in [&mut *in_with, &mut *in_without] {
+                *place = json!([{}]);
+            }
+            if is_last {
+                in_with[0] = Value::Null;
+                *in_without = json!([]);
+                break;
+            }
+            (in_with, in_without) = (&mut in_with[0], &mut in_without[0]);
+            continue;
+        }
+        let key = if step == "{}" { "key" } else { step };
+        field = if field.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{field}.{key}")
+        };
+        for place in [&mut *in_with, &mut *in_without] {
+            if !place.is_object() {
+                *place = json!({});
+            }
+        }
+        if is_last {
+            in_with[key] = Value::Null;
+            in_without.as_object_mut().unwrap().remove(key);
+            break;
+        }
+        (in_with, in_without) = (&mut in_with[key], &mut in_without[key]);
+    }
+    (field, with, without)
+}
+
+/// As Go reads it, null for a field is that field left out, and is either judged so or the one thing that is at fault.
+#[tokio::test]
+async fn null_for_every_field_there_is_counts_as_absent_or_is_the_fault() {
+    const CLUSTER_API: &str = "controlplane.cluster.x-k8s.io";
+    const HIVE: &str = "hive.openshift.io";
+    let router = router();
+    let (mut fields, mut faults) = (0, 0);
+    for (base, group, resource, kind) in [
+        (
+            Base::ControlPlane("v1beta1"),
+            CLUSTER_API,
+            "kubeadmcontrolplanes",
+            "kubeadmcontrolplane-v1beta1",
+        ),
+        (
+            Base::ControlPlane("v1beta2"),
+            CLUSTER_API,
+            "kubeadmcontrolplanes",
+            "kubeadmcontrolplane-v1beta2",
+        ),
+        (
+            Base::Template("v1beta1"),
+            CLUSTER_API,
+            "kubeadmcontrolplanetemplates",
+            "kubeadmcontrolplanetemplate-v1beta1",
+        ),
+        (
+            Base::Template("v1beta2"),
+            CLUSTER_API,
+            "kubeadmcontrolplanetemplates",
+            "kubeadmcontrolplanetemplate-v1beta2",
+        ),
+        (Base::ClusterPool, HIVE, "clusterpools", "clusterpool-v1"),
+        (
+            Base::Customization,
+            HIVE,
+            "clusterdeploymentcustomizations",
+            "clusterdeploymentcustomization-v1",
+        ),
+        (
+            Base::ClusterDeployment,
+            HIVE,
+            "clusterdeployments",
+            "clusterdeployment-v1",
+        ),
+    ] {
+        let list = format!(
+            "{}/../tests/fixtures/fields/{kind}.txt",
+            env!("CARGO_MANIFEST_DIR")
+        );
+        let list = fs::read_to_string(list).unwrap();
+        let mut whole = review("CREATE", &base.object(), &Value::Null);
+        whole["request"]["resource"] =
+            json!({"group": group, "version": base.version(), "resource": resource});
+        for path in list.lines().filter_map(|line| line.split('\t').next()) {
+            if !["spec", "metadata", "status"]
+                .iter()
+                .any(|top| path.starts_with(top))
+            {
+                continue;
+            }
+            let (field, with, without) = with_null(&base.object(), path);
+            fields += 1;
+            for hook in ["/validate", "/mutate"] {
+                let mut answers = Vec::new();
+                for object in [with.clone(), without.clone()] {
+                    let mut review = whole.clone();
+                    review["request"]["object"] = object;
+                    answers.push(ask(&router, hook, &review).await);
+                }
+                if answers[0] == answers[1] {
+                    continue;
+                }
+                let said = &answers[0];
+                assert_eq!(said["uid"], "0f1e2d3c", "{kind} {field} to {hook}");
+                assert_eq!(
+                    said["auditAnnotations"]["denied-by"], "object-undecodable",
+                    "{kind} {field} to {hook}: {said}"
+                );
+                let named = said["status"]["details"]["causes"][0]["field"].as_str().unwrap();
+                assert!(field.starts_with(named), "{kind} {field} to {hook}: {said}");
+                faults += 1;
+            }
+        }
+    }
+    assert_eq!((fields, faults), (2360, 140));
 }

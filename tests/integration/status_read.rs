@@ -1,0 +1,395 @@
+//! What `kubectl kcp status` reads of the management cluster: exactly what is there, with exactly the permissions that
+//! are shipped.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use kcp_tests::fleet::Fleet;
+use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::{manifests, products, wait};
+use kubectl_kcp::arguments::Global;
+use kubectl_kcp::arguments::global::ColorWhen;
+use kubectl_kcp::cluster::{Connection, Error};
+use kubectl_kcp::plan::observed::{Bootstrap, Infrastructure};
+use kubectl_kcp::plan::spec::TemplateRef;
+use kubectl_kcp::status::observed::management::{ClusterLink, HealthCheck};
+use kubectl_kcp::status::observed::reading::Forbidden;
+use kubectl_kcp::status::observed::{Failure, Management, Reading};
+use kubectl_kcp::status::read;
+use kubectl_kcp::terminal::Terminal;
+use serde_json::{Value, json};
+
+use crate::objects::{cluster, written};
+use crate::shared::with_management_cluster;
+
+const NAMESPACE: &str = "status-read";
+const NAME: &str = "edge";
+
+/// An API server learns of a role within a second or two.
+const AUTHORIZED: Duration = Duration::from_secs(30);
+
+/// The longest that a read may take on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+async fn connect(kubeconfig: PathBuf) -> Result<Connection> {
+    let global = Global {
+        kubeconfig: Some(kubeconfig),
+        namespace: Some(NAMESPACE.to_owned()),
+        ..Global::default()
+    };
+    Ok(Connection::open(&global, Terminal::new(ColorWhen::Never)).await?)
+}
+
+async fn named(connection: &Connection, name: &str) -> Result<Management, Error> {
+    let limit = read::limit_of_one(TIMEOUT);
+    let reader = read::discover(connection, limit).await?;
+    read::management(&reader, NAMESPACE, name, limit).await
+}
+
+async fn listed(connection: &Connection, namespace: Option<&str>) -> Result<Vec<Management>, Error> {
+    let limit = read::limit_of_list(TIMEOUT);
+    let reader = read::discover(connection, limit).await?;
+    read::list(&reader, namespace, limit).await
+}
+
+/// A control plane that nobody reconciles, with one Machine and what that was made from.
+async fn furnish(management: &ManagementCluster) -> Result<()> {
+    management.create_namespace(NAMESPACE).await?;
+    let of_cluster = json!({"cluster.x-k8s.io/cluster-name": NAME, "cluster.x-k8s.io/control-plane": ""});
+    let machine = format!("{NAME}-1");
+    let mut objects = cluster(NAME, 3, "v1.34.1");
+    for object in &mut objects {
+        if object.pointer("/metadata/name").and_then(Value::as_str) == Some(&machine)
+            && let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)
+        {
+            let config =
+                json!({"apiGroup": "bootstrap.cluster.x-k8s.io", "kind": "KubeadmConfig", "name": machine});
+            let infrastructure = json!({"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "StandInMachine", "name": machine});
+            spec.insert("bootstrap".to_owned(), json!({"configRef": config}));
+            spec.insert("infrastructureRef".to_owned(), infrastructure);
+        }
+    }
+    objects.extend([
+        json!({
+            "apiVersion": "bootstrap.cluster.x-k8s.io/v1beta2", "kind": "KubeadmConfig",
+            "metadata": {"name": machine, "labels": of_cluster},
+            "spec": {"joinConfiguration": {"nodeRegistration": {"name": "n1"}}},
+        }),
+        json!({
+            "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": "StandInMachine",
+            "metadata": {"name": machine, "labels": of_cluster, "annotations": {
+                "cluster.x-k8s.io/cloned-from-name": "t1",
+                "cluster.x-k8s.io/cloned-from-groupkind": "StandInMachineTemplate.infrastructure.cluster.x-k8s.io"}},
+            "spec": {},
+        }),
+        json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineHealthCheck", "metadata": {"name": "watch"},
+            "spec": {
+                "clusterName": NAME, "selector": {"matchLabels": {"cluster.x-k8s.io/control-plane": ""}},
+                "checks": {"unhealthyNodeConditions": [{"type": "Ready", "status": "False", "timeoutSeconds": 300}]},
+            },
+        }),
+        json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": format!("{NAME}-kubeconfig")},
+            "stringData": {"value": "no kubeconfig"},
+        }),
+    ]);
+    written(management.kubectl(), "apply", &objects, &["-n", NAMESPACE]).await?;
+    Ok(())
+}
+
+#[test]
+fn reads_what_is_there_with_the_shipped_role_alone() {
+    with_management_cluster(async |management| {
+        furnish(management).await.unwrap();
+        let administrator = connect(management.api().kubeconfig()).await.unwrap();
+        let whole = named(&administrator, NAME).await.unwrap();
+        is_whole(&whole).unwrap();
+        let limit = read::limit_of_one(TIMEOUT);
+        let reader = read::discover(&administrator, limit).await.unwrap();
+        let found = read::control_plane_of(&reader, NAMESPACE, NAME, limit).await;
+        assert_eq!(found.unwrap(), NAME);
+
+        let list = listed(&administrator, Some(NAMESPACE)).await.unwrap();
+        let role = shipped_role().unwrap();
+        let reader = Person::bound(management, "reader", &role).await.unwrap();
+        reader
+            .sees(&whole, &list)
+            .await
+            .context("with the shipped role")
+            .unwrap();
+        for missing in permissions(&role) {
+            without(management, &role, &missing).await.unwrap();
+        }
+    });
+}
+
+fn is_whole(management: &Management) -> Result<()> {
+    let machine = format!("{NAME}-1");
+    assert_eq!(
+        management.cluster,
+        Reading::Read(ClusterLink {
+            name: NAME.to_owned(),
+            control_plane_kind: Some("KubeadmControlPlane".to_owned()),
+            control_plane_name: Some(NAME.to_owned()),
+            endpoint: None,
+        })
+    );
+    assert_eq!(management.unowned, [machine.as_str()]);
+    assert_eq!(
+        management.health_checks,
+        Reading::Read(vec![HealthCheck {
+            name: "watch".to_owned(),
+            targets: BTreeSet::from([machine.clone()]),
+            ..HealthCheck::default()
+        }])
+    );
+    let secrets = BTreeSet::from([format!("{NAME}-kubeconfig")]);
+    assert_eq!(management.secrets, Reading::Read(secrets));
+    assert_eq!(management.unread, []);
+    let [observed] = management.control_plane.machines.as_slice() else {
+        bail!("{:?}", management.control_plane.machines);
+    };
+    assert_eq!(observed.machine.name, machine);
+    assert_eq!(
+        observed.infrastructure,
+        Infrastructure::ClonedFrom(TemplateRef {
+            group_kind: "StandInMachineTemplate.infrastructure.cluster.x-k8s.io".to_owned(),
+            name: "t1".to_owned(),
+        })
+    );
+    let Bootstrap::Config(config) = &observed.bootstrap else {
+        bail!("{:?}", observed.bootstrap);
+    };
+    assert_eq!(
+        config.fields.pointer("/joinConfiguration/nodeRegistration/name"),
+        Some(&json!("n1"))
+    );
+    Ok(())
+}
+
+/// Resource and verb.
+type Permission = (String, String);
+
+fn shipped_role() -> Result<Value> {
+    let objects = manifests::read(&products::workspace().join("manifests/reader/clusterrole.yaml"))?;
+    objects.into_iter().next().context("manifests/reader has no role")
+}
+
+fn texts(value: Option<&Value>) -> Vec<String> {
+    let values = value.and_then(Value::as_array).into_iter().flatten();
+    values.filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+fn permissions(role: &Value) -> Vec<Permission> {
+    let rules = role.get("rules").and_then(Value::as_array).into_iter().flatten();
+    let pairs = rules.flat_map(|rule| {
+        let verbs = texts(rule.get("verbs"));
+        let resources = texts(rule.get("resources")).into_iter();
+        resources.flat_map(move |resource| {
+            verbs
+                .clone()
+                .into_iter()
+                .map(move |verb| (resource.clone(), verb))
+        })
+    });
+    pairs.collect()
+}
+
+/// The role without one permission. Rules for several resources are taken apart.
+fn role_without(role: &Value, (resource, verb): &Permission) -> Value {
+    let rules = role.get("rules").and_then(Value::as_array).into_iter().flatten();
+    let rules = rules.flat_map(|rule| {
+        texts(rule.get("resources")).into_iter().map(move |other| {
+            let mut verbs = texts(rule.get("verbs"));
+            if other == *resource {
+                verbs.retain(|kept| kept != verb);
+            }
+            json!({"apiGroups": rule.get("apiGroups"), "resources": [other], "verbs": verbs})
+        })
+    });
+    let rules = rules.filter(|rule| !texts(rule.get("verbs")).is_empty());
+    json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "rules": rules.collect::<Vec<_>>()})
+}
+
+/// A `ServiceAccount` with one role in one namespace.
+struct Person {
+    connection: Connection,
+}
+
+impl Person {
+    async fn bound(management: &ManagementCluster, name: &str, role: &Value) -> Result<Self> {
+        let mut role = role.clone();
+        let role_name = format!("{NAMESPACE}-{name}");
+        role.as_object_mut()
+            .context("the role is no object")?
+            .insert("metadata".to_owned(), json!({"name": role_name}));
+        let objects = [
+            role,
+            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}),
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": name},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role_name},
+                "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}],
+            }),
+        ];
+        let kubectl = management.kubectl();
+        written(kubectl, "apply", &objects, &["-n", NAMESPACE]).await?;
+        let token = kubectl
+            .succeed(["create", "token", name, "-n", NAMESPACE])
+            .await?
+            .stdout;
+        let kubeconfig = kubectl.scratch_file(&format!("{role_name}.kubeconfig"));
+        management
+            .api()
+            .write_token_kubeconfig(&kubeconfig, token.trim())?;
+        Ok(Self {
+            connection: connect(kubeconfig).await?,
+        })
+    }
+
+    async fn sees(&self, whole: &Management, list: &[Management]) -> Result<()> {
+        wait::until("the role allows all", AUTHORIZED, || async {
+            let seen = named(&self.connection, NAME).await?;
+            ensure!(seen == *whole, "{seen:?}");
+            let seen = listed(&self.connection, Some(NAMESPACE)).await?;
+            ensure!(seen == list, "{seen:?}");
+            Ok(())
+        })
+        .await
+    }
+}
+
+/// Each permission is missed by what needs it, and by nothing else.
+async fn without(management: &ManagementCluster, role: &Value, missing: &Permission) -> Result<()> {
+    let (resource, verb) = missing;
+    let who = format!("without-{verb}-{}", resource.replace('*', "infrastructure"));
+    let person = Person::bound(management, &who, &role_without(role, missing)).await?;
+    let (full, by_name, by_list) = needed(resource, verb)?;
+    let expected = |needs: bool| -> BTreeSet<Forbidden> {
+        let forbidden = Forbidden {
+            verb: verb.clone(),
+            resource: full.to_owned(),
+            namespace: Some(NAMESPACE.to_owned()),
+            in_workload_cluster: false,
+        };
+        needs.then_some(forbidden).into_iter().collect()
+    };
+    wait::until(&format!("the role holds {who}"), AUTHORIZED, || async {
+        let of_name = refused(named(&person.connection, NAME).await.map(|one| vec![one]))?;
+        ensure!(of_name == expected(by_name), "NAME: {of_name:?}");
+        let of_list = refused(listed(&person.connection, Some(NAMESPACE)).await)?;
+        ensure!(of_list == expected(by_list), "list: {of_list:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// The resource with its group, and whether one control plane by name or a list needs the permission.
+fn needed(resource: &str, verb: &str) -> Result<(&'static str, bool, bool)> {
+    Ok(match (resource, verb) {
+        ("kubeadmcontrolplanes", "get") => {
+            ("kubeadmcontrolplanes.controlplane.cluster.x-k8s.io", true, false)
+        }
+        ("kubeadmcontrolplanes", "list") => {
+            ("kubeadmcontrolplanes.controlplane.cluster.x-k8s.io", false, true)
+        }
+        ("clusters", "get") => ("clusters.cluster.x-k8s.io", true, false),
+        ("clusters", "list") => ("clusters.cluster.x-k8s.io", false, true),
+        ("machines", "list") => ("machines.cluster.x-k8s.io", true, true),
+        ("machinehealthchecks", "list") => ("machinehealthchecks.cluster.x-k8s.io", true, true),
+        ("kubeadmconfigs", "list") => ("kubeadmconfigs.bootstrap.cluster.x-k8s.io", true, false),
+        ("*", "list") => ("standinmachines.infrastructure.cluster.x-k8s.io", true, false),
+        ("secrets", "get") => ("secrets", true, false),
+        other => bail!("the role has {other:?}, which nothing needs"),
+    })
+}
+
+/// Every permission that was found missing.
+fn refused(read: Result<Vec<Management>, Error>) -> Result<BTreeSet<Forbidden>> {
+    let failures = match read {
+        Ok(read) => read.iter().flat_map(failures).cloned().collect(),
+        Err(Error::Forbidden { action, .. }) => vec![Failure {
+            object: String::new(),
+            message: String::new(),
+            hint: None,
+            forbidden: Some(Forbidden {
+                verb: action.verb.to_owned(),
+                resource: action.resource,
+                namespace: action.namespace,
+                in_workload_cluster: false,
+            }),
+        }],
+        Err(error) => return Err(error.into()),
+    };
+    failures
+        .into_iter()
+        .map(|failure| failure.forbidden.clone().with_context(|| format!("{failure:?}")))
+        .collect()
+}
+
+fn failures(management: &Management) -> impl Iterator<Item = &Failure> {
+    let parts = [
+        management.cluster.failure(),
+        management.health_checks.failure(),
+        management.secrets.failure(),
+    ];
+    parts.into_iter().flatten().chain(&management.unread)
+}
+
+#[test]
+fn a_list_goes_on_where_a_page_ends() {
+    with_management_cluster(async |management| {
+        // Machines are 520, and a page has 500.
+        let fleet = Fleet {
+            control_planes: 260,
+            machines_of_each: 2,
+        };
+        let plurals = [
+            "kubeadmcontrolplanes",
+            "machines",
+            "clusters",
+            "machinehealthchecks",
+        ];
+        let api = management
+            .another_with_definitions("status-fleet", &plurals)
+            .await
+            .unwrap();
+        fleet.create(api.client(), "default").await.unwrap();
+        let connection = connect(api.kubeconfig()).await.unwrap();
+        let listed = listed(&connection, None).await.unwrap();
+        assert_eq!(listed.len(), fleet.control_planes);
+        for (number, management) in listed.iter().enumerate() {
+            let name = format!("edge-{number:04}");
+            let machines = management.control_plane.machines.iter();
+            let machines: Vec<_> = machines.map(|machine| machine.machine.name.clone()).collect();
+            assert_eq!(management.control_plane.control_plane.name, name);
+            assert_eq!(machines, [format!("{name}-0"), format!("{name}-1")]);
+            assert_eq!(failures(management).collect::<Vec<_>>(), Vec::<&Failure>::new());
+            let checks = management.health_checks.read().unwrap();
+            assert_eq!(checks.len(), 1, "{name}");
+            assert_eq!(checks[0].targets, machines.into_iter().collect(), "{name}");
+        }
+    });
+}
+
+#[test]
+fn the_reader_is_installed_as_it_is_shipped() {
+    with_management_cluster(async |management| {
+        let kubectl = management.kubectl();
+        let at = |path: &str| products::workspace().join(path).display().to_string();
+        for arguments in [
+            ["apply", "--dry-run=server", "-k", &at("manifests/reader")],
+            [
+                "apply",
+                "--dry-run=server",
+                "-f",
+                &at("manifests/reader/workload-cluster.yaml"),
+            ],
+        ] {
+            kubectl.succeed(arguments).await.unwrap();
+        }
+    });
+}

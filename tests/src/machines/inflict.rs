@@ -1,0 +1,203 @@
+//! How things go wrong with a machine, and are mended.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::fault::Fault;
+use super::kubelet;
+use super::member::{Founding, Member, initial_cluster};
+use super::workload_cluster::WorkloadCluster;
+use crate::etcd::{Alarm, EtcdClient};
+use crate::wait;
+
+/// Seconds, after other members have come and gone.
+const REMOVAL: Duration = Duration::from_secs(30);
+
+impl WorkloadCluster {
+    /// Lets something go wrong with a machine's etcd member, or mends it.
+    pub async fn inflict(&self, fault: Fault, machine: &str) -> Result<()> {
+        match fault {
+            Fault::Kill => {
+                // Before, because it may be the one without which nothing can be reported.
+                if self.has_quorum().await {
+                    kubelet::report_etcd(self.client()?, machine, false).await?;
+                }
+                self.kill_member(machine).await
+            }
+            Fault::Restart => {
+                let founding = Founding::Joining(String::new());
+                let number = self.restart_member(machine, &founding).await?;
+                self.recovers(machine).await?;
+                // Until enough others run as well it serves nobody.
+                if self.has_quorum().await {
+                    self.answering(number).await?;
+                    kubelet::report_etcd(self.client()?, machine, true).await?;
+                }
+                Ok(())
+            }
+            Fault::Freeze => {
+                self.on_member(machine, async |member| {
+                    self.etcd_route.withdraw(member.number);
+                    member.process.freeze().await;
+                })
+                .await
+            }
+            Fault::Thaw => {
+                self.on_member(machine, async |member| member.process.thaw().await)
+                    .await?;
+                self.recovers(machine).await
+            }
+            Fault::CutOff => {
+                self.on_member(machine, async |member| {
+                    self.etcd_route.withdraw(member.number);
+                    self.peer_network.cut_off(member.number);
+                })
+                .await
+            }
+            Fault::Reconnect => {
+                self.on_member(machine, async |member| self.peer_network.reconnect(member.number))
+                    .await?;
+                self.recovers(machine).await
+            }
+            Fault::Wipe => {
+                let members = self.etcd().await?.members().await?;
+                self.kill_member(machine).await?;
+                self.remove_data(machine)?;
+                let founding = Founding::Joining(initial_cluster(&members, machine));
+                self.restart_member(machine, &founding).await.map(drop)
+            }
+            Fault::Split => {
+                self.kill_member(machine).await?;
+                self.remove_data(machine)?;
+                self.restart_member(machine, &Founding::Alone).await?;
+                self.on_member(machine, async |member| member.votes = false).await
+            }
+            Fault::NoSpace => {
+                let id = self.member_id(machine).await?;
+                self.etcd().await?.raise(Alarm::NoSpace, &id).await
+            }
+            Fault::Disarm => self.etcd().await?.disarm().await,
+            Fault::Expire => {
+                self.on_member(machine, async |member| {
+                    self.etcd_route.withdraw(member.number);
+                    self.expire_certificate(machine, member.number)
+                })
+                .await?
+            }
+            Fault::Renew => {
+                self.on_member(machine, async |member| {
+                    self.issue_certificate(machine, member.number)
+                })
+                .await??;
+                self.recovers(machine).await
+            }
+            Fault::Remove => {
+                let id = self.member_id(machine).await?;
+                self.on_member(machine, async |member| {
+                    self.etcd_route.withdraw(member.number);
+                    member.votes = false;
+                })
+                .await?;
+                // etcd refuses while it thinks that too few others have started.
+                wait::until("etcd removes the member", REMOVAL, || async {
+                    self.etcd().await?.remove(&id).await
+                })
+                .await
+            }
+            Fault::Stray => self.join_member(machine).await.map(drop),
+            Fault::HoldPromotions => {
+                self.promotes.send_replace(false);
+                Ok(())
+            }
+            Fault::Promote => {
+                self.promotes.send_replace(true);
+                Ok(())
+            }
+            Fault::PodNotReady => kubelet::report_etcd(self.client()?, machine, false).await,
+            Fault::PodReady => kubelet::report_etcd(self.client()?, machine, true).await,
+        }
+    }
+
+    /// Kills a machine's etcd member, as a machine that loses power does. Nobody is told.
+    pub async fn kill_member(&self, machine: &str) -> Result<()> {
+        self.on_member(machine, async |member| {
+            self.etcd_route.withdraw(member.number);
+            member.process.kill().await
+        })
+        .await?
+    }
+
+    pub(crate) async fn has_machine(&self, machine: &str) -> bool {
+        self.members.lock().await.contains_key(machine)
+    }
+
+    /// A client for a machine's member, whatever state that is in.
+    pub async fn etcd_of(&self, machine: &str) -> Result<EtcdClient> {
+        let number = self.on_member(machine, async |member| member.number).await?;
+        self.etcd_at(self.addresses.machine(number)).await
+    }
+
+    /// The same for a client that trusts another authority: a PEM file.
+    pub async fn etcd_trusting(&self, machine: &str, authority: &Path) -> Result<EtcdClient> {
+        let number = self.on_member(machine, async |member| member.number).await?;
+        let client = &self.certificates()?.etcd_client;
+        EtcdClient::new(self.addresses.machine(number), authority, client).await
+    }
+
+    /// Resolves once learners are promoted.
+    pub(super) async fn promotion_allowed(&self) -> Result<()> {
+        let mut promotes = self.promotes.subscribe();
+        promotes.wait_for(|promotes| *promotes).await?;
+        Ok(())
+    }
+
+    /// Whether enough voters are left alone.
+    async fn has_quorum(&self) -> bool {
+        let voters = self
+            .members
+            .lock()
+            .await
+            .values()
+            .filter(|member| member.votes)
+            .count();
+        2 * self.etcd_route.members() > voters
+    }
+
+    /// The API server may ask the member again, if it could before.
+    async fn recovers(&self, machine: &str) -> Result<()> {
+        self.on_member(machine, async |member| {
+            if member.votes {
+                let address = self.addresses.machine(member.number);
+                self.etcd_route.offer(member.number, address);
+            }
+        })
+        .await
+    }
+
+    async fn restart_member(&self, machine: &str, founding: &Founding) -> Result<u8> {
+        let mut members = self.members.lock().await;
+        let member = members.get_mut(machine);
+        let member = member.with_context(|| format!("{} has no machine {machine}", self.name))?;
+        ensure!(!member.process.is_running(), "{machine}'s member runs");
+        let (number, votes) = (member.number, member.votes);
+        let mut member = self.start_member(machine, number, founding).await?;
+        member.votes = votes;
+        members.insert(machine.to_owned(), member);
+        Ok(number)
+    }
+
+    async fn on_member<T>(&self, machine: &str, act: impl AsyncFnOnce(&mut Member) -> T) -> Result<T> {
+        let mut members = self.members.lock().await;
+        let member = members.get_mut(machine);
+        let member = member.with_context(|| format!("{} has no machine {machine}", self.name))?;
+        Ok(act(member).await)
+    }
+
+    async fn member_id(&self, machine: &str) -> Result<String> {
+        let members = self.etcd().await?.members().await?;
+        let named = members.into_iter().find(|member| member.name == machine);
+        Ok(named.with_context(|| format!("etcd has no member {machine}"))?.id)
+    }
+}

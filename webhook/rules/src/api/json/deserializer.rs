@@ -1,0 +1,258 @@
+//! Makes values of what a [`Scanner`] passes.
+
+use std::{fmt, iter};
+
+use serde::{
+    Deserializer,
+    de::{
+        self, DeserializeSeed, IntoDeserializer as _, MapAccess, SeqAccess, Visitor,
+        value::{BorrowedStrDeserializer, MapDeserializer},
+    },
+    forward_to_deserialize_any,
+};
+
+use super::scanner::{GivenUp, Quoted, Scanner};
+
+/// The name by which a newtype asks for its value and then for the text of that, a `RawValue`, as a sequence of the two.
+/// Other deserializers know nothing of it, and pass it as any newtype.
+pub(in crate::api) const WITH_TEXT: &str = "$kcp_rules::WithText";
+
+/// The name by which a `RawValue` asks for its text, as a map with this name as its only key (`serde_json`, `raw.rs`). Should
+/// another version of it use another name, it gets no text, and the document is left to that version.
+const RAW_VALUE: &str = "$serde_json::private::RawValue";
+
+impl fmt::Display for GivenUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("left to another decoder")
+    }
+}
+
+impl std::error::Error for GivenUp {}
+
+impl de::Error for GivenUp {
+    fn custom<T: fmt::Display>(_: T) -> Self {
+        Self
+    }
+}
+
+impl<'de> Deserializer<'de> for &mut Scanner<'de> {
+    type Error = GivenUp;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, GivenUp> {
+        match self.peek()? {
+            b'"' => self.string()?.decode(visitor),
+            b'{' => {
+                let mut fields = Items::of(self, b'}')?;
+                let value = visitor.visit_map(&mut fields)?;
+                fields.end(value)
+            }
+            b'[' => {
+                let mut items = Items::of(self, b']')?;
+                let value = visitor.visit_seq(&mut items)?;
+                items.end(value)
+            }
+            b't' => {
+                self.word("true")?;
+                visitor.visit_bool(true)
+            }
+            b'f' => {
+                self.word("false")?;
+                visitor.visit_bool(false)
+            }
+            b'n' => {
+                self.word("null")?;
+                visitor.visit_unit()
+            }
+            _ => by_serde_json(self.passing(Scanner::number)?, visitor),
+        }
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, GivenUp> {
+        self.string()?.decode(visitor)
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, GivenUp> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, GivenUp> {
+        if self.peek()? == b'n' {
+            self.word("null")?;
+            visitor.visit_none()
+        } else {
+            visitor.visit_some(self)
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, GivenUp> {
+        match name {
+            RAW_VALUE => RawText(self.value()?).deserialize_any(visitor),
+            WITH_TEXT => visitor.visit_seq(ValueAndText::Value(self)),
+            _ => visitor.visit_newtype_struct(self),
+        }
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, GivenUp> {
+        let variant = self.string()?.plain().ok_or(GivenUp)?;
+        visitor.visit_enum(BorrowedStrDeserializer::new(variant))
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, GivenUp> {
+        self.value()?;
+        visitor.visit_unit()
+    }
+
+    /// Nothing that is read has any.
+    fn deserialize_bytes<V: Visitor<'de>>(self, _: V) -> Result<V::Value, GivenUp> {
+        Err(GivenUp)
+    }
+
+    fn deserialize_byte_buf<V: Visitor<'de>>(self, _: V) -> Result<V::Value, GivenUp> {
+        Err(GivenUp)
+    }
+
+    /// Some visitors of a map would take null for an empty one.
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, GivenUp> {
+        match self.peek()? {
+            b'{' => self.deserialize_any(visitor),
+            _ => Err(GivenUp),
+        }
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char unit unit_struct seq tuple tuple_struct struct
+        identifier
+    }
+}
+
+impl<'de> Quoted<'de> {
+    fn decode<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, GivenUp> {
+        match self.plain() {
+            Some(plain) => visitor.visit_borrowed_str(plain),
+            None => by_serde_json(self.text(), visitor),
+        }
+    }
+}
+
+/// What is short and has many rules.
+fn by_serde_json<'de, V: Visitor<'de>>(text: &'de str, visitor: V) -> Result<V::Value, GivenUp> {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    deserializer.deserialize_any(visitor).map_err(|_| GivenUp)
+}
+
+/// What stands in a list or an object.
+struct Items<'s, 'de> {
+    scanner: &'s mut Scanner<'de>,
+    closing: u8,
+    is_first: bool,
+    is_over: bool,
+}
+
+impl<'s, 'de> Items<'s, 'de> {
+    fn of(scanner: &'s mut Scanner<'de>, closing: u8) -> Result<Self, GivenUp> {
+        scanner.open()?;
+        Ok(Self {
+            scanner,
+            closing,
+            is_first: true,
+            is_over: false,
+        })
+    }
+
+    /// A visitor may ask again after the last.
+    fn another(&mut self) -> Result<bool, GivenUp> {
+        if !self.is_over {
+            self.is_over = !self.scanner.another(self.is_first, self.closing)?;
+            self.is_first = false;
+        }
+        Ok(!self.is_over)
+    }
+
+    /// A visitor may leave some over: it does not want them.
+    fn end<T>(mut self, value: T) -> Result<T, GivenUp> {
+        if self.another()? { Err(GivenUp) } else { Ok(value) }
+    }
+}
+
+impl<'de> SeqAccess<'de> for Items<'_, 'de> {
+    type Error = GivenUp;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, GivenUp> {
+        if self.another()? {
+            seed.deserialize(&mut *self.scanner).map(Some)
+        } else {
+            Ok(None)
+        }
+    }
+}
+
+impl<'de> MapAccess<'de> for Items<'_, 'de> {
+    type Error = GivenUp;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, GivenUp> {
+        if !self.another()? {
+            return Ok(None);
+        }
+        let key = self.scanner.key()?;
+        if let Some(plain) = key.plain() {
+            return seed.deserialize(BorrowedStrDeserializer::new(plain)).map(Some);
+        }
+        let key: String = serde_json::from_str(key.text()).map_err(|_| GivenUp)?;
+        seed.deserialize(key.into_deserializer()).map(Some)
+    }
+
+    fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, GivenUp> {
+        seed.deserialize(&mut *self.scanner)
+    }
+}
+
+/// A value, and then its text.
+enum ValueAndText<'s, 'de> {
+    Value(&'s mut Scanner<'de>),
+    Text(&'de str),
+}
+
+impl<'de> SeqAccess<'de> for ValueAndText<'_, 'de> {
+    type Error = GivenUp;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, GivenUp> {
+        match self {
+            Self::Value(scanner) => {
+                let mut value = None;
+                let text = scanner.passing(|scanner| {
+                    value = Some(seed.deserialize(scanner)?);
+                    Ok(())
+                })?;
+                *self = Self::Text(text);
+                Ok(value)
+            }
+            Self::Text(text) => seed.deserialize(RawText(text)).map(Some),
+        }
+    }
+}
+
+/// The text of a value, for a `RawValue`.
+struct RawText<'de>(&'de str);
+
+impl<'de> Deserializer<'de> for RawText<'de> {
+    type Error = GivenUp;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, GivenUp> {
+        let text = BorrowedStrDeserializer::new(self.0);
+        visitor.visit_map(MapDeserializer::new(iter::once((RAW_VALUE, text))))
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
+    }
+}

@@ -1,0 +1,304 @@
+//! `serde_json` is the oracle: what it refuses is never taken, and what both take is the same.
+
+use std::{borrow::Cow, collections::BTreeMap, fmt::Debug};
+
+use proptest::{prelude::*, sample::Index};
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    api::{ClusterPool, KubeadmControlPlane, KubeadmControlPlaneTemplate},
+    case::{Base, V1BETA1, V1BETA2},
+};
+
+/// Fields, each of which is skipped.
+type Fields<'a> = BTreeMap<String, &'a RawValue>;
+
+fn base() -> impl Strategy<Value = Value> {
+    let bases = [
+        Base::ControlPlane(V1BETA1),
+        Base::ControlPlane(V1BETA2),
+        Base::Template(V1BETA2),
+        Base::ClusterPool,
+    ];
+    prop::sample::select(bases.map(Base::object).to_vec())
+}
+
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        any::<String>().prop_map(Value::from),
+        "[ -~]{0,40}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(5, 60, 6, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+            prop::collection::btree_map("(files|content|kubeadmConfigSpec|.{0,4})", inner, 0..6)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+/// A place, how much is taken away there, and what is put there.
+type Edit = (Index, usize, &'static str);
+
+fn edits() -> impl Strategy<Value = Vec<Edit>> {
+    let put = prop::sample::select(vec![
+        "",
+        "\"",
+        "\\",
+        "\\\\",
+        "\\\"",
+        "\\n",
+        "\\x",
+        "\\u00e9",
+        "\\u12",
+        "\\ud800",
+        "\n",
+        "\t",
+        "\u{1}",
+        "\u{7f}",
+        "é",
+        "\u{feff}",
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        ":",
+        " ",
+        "\u{a0}",
+        "0",
+        "01",
+        "-",
+        "-0",
+        "1.",
+        ".5",
+        "1.5",
+        "1e5",
+        "1E+400",
+        "9",
+        "null",
+        "true",
+        "nul",
+        "{}",
+        "[]",
+        "\"a\":",
+        "1,",
+        "\"kubeadmConfigSpec\":",
+    ]);
+    prop::collection::vec((any::<Index>(), 0_usize..3, put), 0..4)
+}
+
+fn edited(mut text: String, edits: &[Edit]) -> String {
+    for (at, taken, put) in edits {
+        let mut places: Vec<usize> = text.char_indices().map(|(place, _)| place).collect();
+        places.push(text.len());
+        let first = at.index(places.len());
+        let last = (first + taken).min(places.len() - 1);
+        text.replace_range(places[first]..places[last], put);
+    }
+    text
+}
+
+/// What `serde_json` takes and nothing else, and what it makes of that.
+fn same<'a, T: Deserialize<'a> + Debug>(text: &'a str) -> Result<(), TestCaseError> {
+    let read = read::<T>(text).map(|document| document.root);
+    let expected = serde_json::from_str::<T>(text).ok();
+    prop_assert_eq!(format!("{read:?}"), format!("{expected:?}"), "{}", text);
+    Ok(())
+}
+
+fn held_against_serde_json(text: &str) -> Result<(), TestCaseError> {
+    same::<Value>(text)?;
+    same::<&RawValue>(text)?;
+    same::<IgnoredAny>(text)?;
+    same::<Fields<'_>>(text)?;
+    same::<KubeadmControlPlane<'_>>(text)?;
+    same::<KubeadmControlPlaneTemplate<'_>>(text)?;
+    same::<ClusterPool<'_>>(text)
+}
+
+proptest! {
+    #[test]
+    fn of_any_document_the_same_is_read(value in any_json(), pretty: bool, edits in edits()) {
+        let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) };
+        held_against_serde_json(&edited(text.unwrap(), &edits))?;
+    }
+
+    #[test]
+    fn of_any_object_the_same_is_read(object in base(), edits in edits()) {
+        held_against_serde_json(&edited(object.to_string(), &edits))?;
+    }
+
+    #[test]
+    fn of_what_stands_there_twice_the_same_is_read(object in base(), first in edits(), second in edits()) {
+        let text = object.to_string();
+        let (new, old) = (edited(text.clone(), &first), edited(text, &second));
+        same::<Fields<'_>>(&format!(r#"{{"object":{new},"oldObject":{old}}}"#))?;
+    }
+
+    #[test]
+    fn of_a_part_beside_what_is_known_the_same_is_read(
+        object in base(),
+        known in edits(),
+        spaced: bool,
+        edits in edits(),
+    ) {
+        let text = object.to_string();
+        let config = object["spec"]["kubeadmConfigSpec"].to_string();
+        let known = edited(config.clone(), &known);
+        let space = if spaced { " " } else { "" };
+        let text = edited(text.replace(&config, &format!("{space}{known}{space}")), &edits);
+        if let (Ok(part), Ok(known)) = (serde_json::from_str(&text), serde_json::from_str(&known)) {
+            same_again::<&RawValue>(part, known)?;
+            same_again::<Value>(part, known)?;
+            same_again::<Fields<'_>>(part, known)?;
+        }
+    }
+}
+
+fn same_again<'a, T: Deserialize<'a> + Debug>(
+    part: &'a RawValue,
+    known: &'a RawValue,
+) -> Result<(), TestCaseError> {
+    let expected = format!("{:?}", serde_json::from_str::<T>(part.get()).ok());
+    for known in [None, Some(known)] {
+        prop_assert_eq!(
+            format!("{:?}", read_again::<T>(part, known)),
+            &*expected,
+            "{}",
+            part
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn values_are_counted() {
+    for (text, values) in [
+        ("7", 0),
+        ("[1,2,3]", 3),
+        (r#"{"a":[],"b":{}}"#, 4),
+        (r#"["[,{","\"[,","\\",[]]"#, 5),
+        // What stands there twice counts twice.
+        (
+            r#"[{"kubeadmConfigSpec":{"a":[1,2]}},{"kubeadmConfigSpec":{"a":[1,2]}}]"#,
+            10,
+        ),
+    ] {
+        assert_eq!(
+            read::<IgnoredAny>(text).map(|document| document.values),
+            Some(values),
+            "{text}"
+        );
+        assert_eq!(
+            read::<Value>(text).map(|document| document.values),
+            Some(values),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn what_is_nested_deeper_than_serde_json_decodes_is_left_to_it() {
+    let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+    for (depth, is_read) in [(1, true), (127, true), (128, false), (100_000, false)] {
+        assert_eq!(read::<IgnoredAny>(&nested(depth)).is_some(), is_read, "{depth}");
+        assert_eq!(read::<Value>(&nested(depth)).is_some(), is_read, "{depth}");
+        assert_eq!(
+            serde_json::from_str::<Value>(&nested(depth)).is_ok(),
+            is_read,
+            "{depth}"
+        );
+    }
+}
+
+/// One scanner serves all the lists and objects of a document, one after the other.
+#[test]
+fn depth_is_of_what_is_open() {
+    let text = format!("[{}[]]", "[{}],".repeat(1000));
+    assert!(read::<Value>(&text).is_some());
+    assert!(read::<IgnoredAny>(&text).is_some());
+}
+
+#[test]
+fn a_value_comes_with_its_text() {
+    let object = json!({"kubeadmConfigSpec": {"files": [{"path": "/a\n", "content": "b\n"}]}});
+    let text = format!(r#"{{"apiVersion":"a/v1beta2","spec":{object}}}"#);
+    let read = read::<KubeadmControlPlane<'_>>(&text).unwrap().root;
+    let config = read.spec.kubeadm_config_spec.unwrap();
+    assert_eq!(config.text().get(), object["kubeadmConfigSpec"].to_string());
+    assert_eq!(config.files.as_ref().unwrap()[0].path.as_deref(), Some("/a\n"));
+}
+
+#[test]
+fn each_character_and_each_escape_is_taken_as_serde_json_takes_it() {
+    for padding in [0, 7, 16, 40].map(|length| "-".repeat(length)) {
+        for character in ('\0'..='\u{80}').chain(['é', '\u{2028}', '\u{1f600}']) {
+            for content in ["@", "\\@", "\\u00@0", "\\\\@", "\\\\\\@"] {
+                let content = content.replace('@', &character.to_string());
+                let text = format!("{{\"{content}{padding}\":\"{padding}{content}\"}}");
+                same::<Value>(&text).unwrap();
+                same::<&RawValue>(&text).unwrap();
+            }
+        }
+    }
+}
+
+/// A visitor may stop before the end.
+#[test]
+fn of_a_list_nothing_is_left_over() {
+    for text in [
+        "[[true,1]]",
+        "[[true,1],[false,2]]",
+        "[[true,1]",
+        "[[true,1,2]]",
+        "[[true,1,2]",
+        "[[true]]",
+        "[[true,1],]",
+        "[[true,1,]]",
+        "[true,1]",
+    ] {
+        same::<Vec<(bool, u8)>>(text).unwrap();
+    }
+}
+
+/// Visitors take more than they ask for: null for a map, a number for a text.
+#[test]
+fn what_is_asked_for_decides() {
+    for text in [
+        "null",
+        "true",
+        "1",
+        "-1",
+        "1.5",
+        "1e400",
+        "\"\"",
+        "\"a\\n\"",
+        "[]",
+        "[1]",
+        "{}",
+        "{\"a\":1}",
+    ] {
+        same::<serde_json::Map<String, Value>>(text).unwrap();
+        same::<BTreeMap<String, i8>>(text).unwrap();
+        same::<Vec<u8>>(text).unwrap();
+        same::<Option<Vec<u8>>>(text).unwrap();
+        same::<Option<Value>>(text).unwrap();
+        same::<(u8,)>(text).unwrap();
+        same::<()>(text).unwrap();
+        same::<bool>(text).unwrap();
+        same::<u64>(text).unwrap();
+        same::<i64>(text).unwrap();
+        same::<f64>(text).unwrap();
+        same::<String>(text).unwrap();
+        same::<Cow<'_, str>>(text).unwrap();
+        same::<char>(text).unwrap();
+    }
+}

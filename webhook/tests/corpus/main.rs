@@ -1,0 +1,96 @@
+//! What fuzzers start from, what else they reach, and what did harm, put again to what must hold of any bytes.
+//! `tests/fuzz` looks for more.
+//!
+//! `UPDATE_CORPUS=1` writes the seeds into the corpus, of which `cargo fuzz cmin` then leaves those that matter, and the
+//! dictionary.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests: they may panic"
+)]
+
+use std::{
+    env, fs,
+    panic::{self, RefUnwindSafe},
+    path::{Path, PathBuf},
+};
+
+mod dictionary;
+#[path = "../../../tests/fuzz/oracles/mod.rs"]
+mod oracles;
+mod seeds;
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+/// What fuzzers reach; its files have names that say nothing, and are replaced.
+const CORPUS: &str = "corpus";
+/// What did harm once; its files have names that say what.
+const REGRESSIONS: &str = "regressions";
+
+fn folder(what: &str, target: &str) -> PathBuf {
+    Path::new(ROOT).join("tests/fuzz").join(what).join(target)
+}
+
+fn updates() -> bool {
+    env::var_os("UPDATE_CORPUS").is_some()
+}
+
+/// Puts a target's seeds, and each file that is kept for it, to it.
+fn replay(target: &str, holds: impl Fn(&[u8]) + RefUnwindSafe) {
+    let check = |name: &str, content: &[u8]| {
+        let held = panic::catch_unwind(|| holds(content));
+        assert!(held.is_ok(), "it does not hold of {name}");
+    };
+    let seeds = seeds::seeds().into_iter().filter(|seed| seed.target == target);
+    let mut asked = 0;
+    for seed in seeds {
+        if updates() {
+            let corpus = folder(CORPUS, target);
+            fs::create_dir_all(&corpus).unwrap();
+            fs::write(corpus.join(&seed.name), &seed.content).unwrap();
+        }
+        check(&seed.name, &seed.content);
+        asked += 1;
+    }
+    let kept = [CORPUS, REGRESSIONS].map(|what| folder(what, target));
+    // Not every target has found something.
+    for folder in kept.iter().filter(|folder| folder.exists()) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let file = entry.unwrap().path();
+            check(&file.display().to_string(), &fs::read(&file).unwrap());
+            asked += 1;
+        }
+    }
+    assert!(asked > 20, "{asked}");
+}
+
+#[test]
+fn reviews() {
+    replay("review", oracles::review::holds);
+}
+
+#[test]
+fn manifests() {
+    replay("lint_yaml", oracles::lint_yaml::holds);
+}
+
+#[test]
+fn patch_documents() {
+    replay("patch", oracles::patch::holds);
+}
+
+#[test]
+fn configurations() {
+    replay("configuration", oracles::configuration::holds);
+}
+
+#[test]
+fn the_dictionary_has_every_field() {
+    let file = Path::new(ROOT).join("tests/fuzz/fields.dict");
+    let text = dictionary::text(Path::new(ROOT));
+    if updates() {
+        fs::write(&file, &text).unwrap();
+    }
+    assert_eq!(fs::read_to_string(file).unwrap(), text);
+}

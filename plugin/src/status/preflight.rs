@@ -8,8 +8,8 @@ use jiff::Timestamp;
 
 use super::{
     checks::{
-        CHECKS, Check, components::machines_without_etcd, membership::Membership, rollout::up_to_date,
-        turnover::are_machines_read,
+        CHECKS, Check, components::machines_without_etcd, etcd_quorum::is_without_etcd,
+        membership::Membership, rollout::up_to_date, turnover::are_machines_read,
     },
     inspection::{Blocker, Checked, Finding, Outcome, Permission, Preflight, Remediation},
     observed::Observed,
@@ -51,9 +51,10 @@ pub(super) fn state(observed: &Observed, now: Timestamp) -> State {
             })
             .map(|replica| replica.name.clone())
             .collect();
+        let is_without_etcd = is_without_etcd(observed);
         for member in state.members.iter_mut().flatten() {
             let is_broken = member.machine.as_ref().is_some_and(|name| broken.contains(name));
-            member.is_healthy &= !is_broken;
+            member.is_healthy &= !is_broken && !is_without_etcd;
         }
     }
     state

@@ -75,7 +75,7 @@ impl Standing {
         let name = &observed.management.control_plane.control_plane.name;
         let findings = message.map(|message| {
             let object = format!("KubeadmControlPlane/{name}");
-            let finding = Finding::fail(object, format!("{message}{}", self.by));
+            let finding = Finding::fail(object, message);
             let finding = self.unhealthy.into_iter().fold(finding, Finding::and);
             match hint {
                 Some(hint) => finding.hint(hint),
@@ -100,11 +100,22 @@ impl Standing {
     }
 }
 
+/// Whether no member could be asked, and the API server says that it cannot either.
+pub(in crate::status) fn is_without_etcd(observed: &Observed) -> bool {
+    let survey = observed.etcd.read();
+    survey.is_some_and(|survey| survey.server_lacks_etcd && !Membership::of(survey).is_known())
+}
+
 pub(super) fn quorum(observed: &Observed, now: Timestamp) -> Judgement {
     let standing = standing(observed, now)?;
     // Before the first member there is nothing to decide.
     let is_lost = standing.votes.voters > 0 && !standing.votes.has_quorum();
-    let message = is_lost.then(|| format!("quorum is lost: {}", standing.told()));
+    let mut message = is_lost.then(|| format!("quorum is lost: {}{}", standing.told(), standing.by));
+    if message.is_none() && is_without_etcd(observed) {
+        let cut_off =
+            "quorum is lost, or the API server is cut off from etcd: it says that etcd does not answer it";
+        message = Some(cut_off.to_owned());
+    }
     let hint = "bring members back first, the controller cannot; if they are gone for good, restore etcd from a snapshot";
     standing.judged(observed, message, Some(hint))
 }
@@ -117,7 +128,7 @@ pub(super) fn tolerance(observed: &Observed, now: Timestamp) -> Judgement {
             0 => "no more may fail".to_owned(),
             more => format!("{more} more may fail"),
         };
-        format!("{}: {more}", standing.told())
+        format!("{}: {more}{}", standing.told(), standing.by)
     });
     standing.judged(observed, message, None)
 }

@@ -19,6 +19,8 @@ pub struct EtcdSurvey {
     pub alarms: Alarms,
     /// Whether the key of etcd's CA was used to come as a client.
     pub used_ca_key: bool,
+    /// Whether the API server on the way to them says that etcd does not answer it.
+    pub server_lacks_etcd: bool,
 }
 
 /// One that was asked.
@@ -189,6 +191,7 @@ mod tests {
             asked,
             alarms,
             used_ca_key: true,
+            server_lacks_etcd: false,
         }
     }
 

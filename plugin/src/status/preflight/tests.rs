@@ -139,6 +139,20 @@ fn with_two_of_three_members_killed_and_none_reached_nothing_may_be_done() {
 }
 
 #[test]
+fn nothing_may_be_done_where_the_api_server_lacks_etcd() {
+    let preflight = preflight(|o| {
+        for asked in &mut o.survey().asked {
+            asked.answer = Err(failure("etcd member", "connecting: no answer within 2.2 s"));
+        }
+        o.survey().alarms = Alarms::FromStatus;
+        o.survey().server_lacks_etcd = true;
+        o.facts().etcd = Etcd::Unread;
+    });
+    let lost = ["no", "etcd-quorum: KubeadmControlPlane/c1-cp"];
+    assert_eq!(all(&preflight), vec![lost; 6]);
+}
+
+#[test]
 fn without_etcd_the_conditions_decide() {
     let left_out = |o: &mut Observed| {
         o.workload = Reading::Excluded {

@@ -25,6 +25,11 @@ fn kill_two(observed: &mut Observed) {
 /// Without quorum the API server finds no pod to forward to, not even that of the member that runs.
 fn kill_two_and_reach_none(observed: &mut Observed) {
     kill_two(observed);
+    none_reached(observed);
+}
+
+fn none_reached(observed: &mut Observed) {
+    observed.survey().alarms = Alarms::FromStatus;
     for (asked, machine) in observed.survey().asked.iter_mut().zip(["m1", "m2", "m3"]) {
         asked.answer = Err(failure(
             &format!("etcd member node-{machine}"),
@@ -70,6 +75,19 @@ pub(super) const CASES: &[Case] = &[
         "etcd-quorum",
         "two_killed_and_none_reached",
         kill_two_and_reach_none,
+    ),
+    ("etcd-quorum", "the_api_server_lacks_etcd", |o| {
+        none_reached(o);
+        o.workload = Reading::Failed(failure("Secret/c1-kubeconfig", "no answer within 1.9s"));
+        o.survey().server_lacks_etcd = true;
+    }),
+    (
+        "etcd-quorum",
+        "a_member_answers_though_the_api_server_lacks_etcd",
+        |o| {
+            o.kill(2);
+            o.survey().server_lacks_etcd = true;
+        },
     ),
     ("etcd-quorum", "two_killed_and_nothing_read", |o| {
         unread(o);

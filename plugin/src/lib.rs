@@ -99,7 +99,7 @@ async fn run(command: Command, session: &Session) -> Verdict {
 
 async fn dispatch(command: Command, session: &Session) -> anyhow::Result<Verdict> {
     match command {
-        Command::Status(arguments) => status::run(arguments, session).await,
+        Command::Status(arguments) => Box::pin(status::run(arguments, session)).await,
         Command::Plan(arguments) => plan::run(arguments, session).await,
         Command::Scale(arguments) => scale::run(arguments, session).await,
         Command::Rollout(arguments) => rollout::run(arguments, session).await,

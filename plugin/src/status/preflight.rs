@@ -7,7 +7,10 @@ use blocker::{control_plane, of_controller, of_obstacle};
 use jiff::Timestamp;
 
 use super::{
-    checks::{CHECKS, Check, membership::Membership, rollout::up_to_date, turnover::are_machines_read},
+    checks::{
+        CHECKS, Check, components::machines_without_etcd, etcd_quorum::is_without_etcd,
+        membership::Membership, rollout::up_to_date, turnover::are_machines_read,
+    },
     inspection::{Blocker, Checked, Finding, Outcome, Permission, Preflight, Remediation},
     observed::Observed,
 };
@@ -39,15 +42,19 @@ pub(super) fn state(observed: &Observed, now: Timestamp) -> State {
     if let Some(members) = members.filter(|members| !members.is_empty()) {
         state.members = Some(members);
     } else {
+        let without_etcd = machines_without_etcd(observed);
         let broken: Vec<String> = state
             .replicas
             .iter()
-            .filter(|replica| has_failed(replica, "EtcdPodHealthy"))
+            .filter(|replica| {
+                has_failed(replica, "EtcdPodHealthy") || without_etcd.contains(replica.name.as_str())
+            })
             .map(|replica| replica.name.clone())
             .collect();
+        let is_without_etcd = is_without_etcd(observed);
         for member in state.members.iter_mut().flatten() {
             let is_broken = member.machine.as_ref().is_some_and(|name| broken.contains(name));
-            member.is_healthy &= !is_broken;
+            member.is_healthy &= !is_broken && !is_without_etcd;
         }
     }
     state

@@ -1,139 +1,15 @@
 //! The JSON schemas of documents, and documents held against them.
-//!
-//! Weighed (2026-11): the crate jsonschema validates all of JSON Schema and brings some forty crates, big numbers and
-//! URI parsing among them, without default features. Our schemas need a dozen keywords: [`faults`] knows those, and
-//! takes any other for a fault.
+
+mod validator;
 
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
-use serde_json::{Map, Value};
+
+pub(super) use validator::faults;
 
 /// The schema of what is written: a field that may be null is there.
 pub(super) fn of<T: JsonSchema>() -> Schema {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     settings.into_generator().into_root_schema_for::<T>()
-}
-
-/// What about a document is not as a schema says, each with its path.
-pub(super) fn faults(schema: &Value, document: &Value) -> Vec<String> {
-    let mut faults = Vec::new();
-    Validator { root: schema }.value("", schema, document, true, &mut faults);
-    faults
-}
-
-struct Validator<'s> {
-    root: &'s Value,
-}
-
-impl Validator<'_> {
-    /// `is_whole` is whether the schema is all there is to say of the value, and not a part flattened into another.
-    fn value(&self, path: &str, schema: &Value, value: &Value, is_whole: bool, faults: &mut Vec<String>) {
-        let Value::Object(keywords) = schema else {
-            if *schema != Value::Bool(true) {
-                faults.push(format!("{path}: nothing is allowed here"));
-            }
-            return;
-        };
-        let has_properties = keywords.contains_key("properties");
-        for (keyword, expected) in keywords {
-            match (keyword.as_str(), expected) {
-                ("$ref", Value::String(reference)) => {
-                    let schema = resolve(self.root, reference);
-                    self.value(path, schema, value, is_whole && !has_properties, faults);
-                }
-                ("anyOf" | "oneOf", Value::Array(schemas)) => {
-                    let matching = schemas.iter().filter(|schema| {
-                        let mut faults = Vec::new();
-                        self.value(path, schema, value, is_whole && !has_properties, &mut faults);
-                        faults.is_empty()
-                    });
-                    let matching = matching.count();
-                    if matching == 0 || (keyword == "oneOf" && matching > 1) {
-                        faults.push(format!("{path}: {matching} of {keyword} hold for {value}"));
-                    }
-                }
-                _ => self.keyword(path, keyword, expected, value, faults),
-            }
-        }
-        if let (true, true, Value::Object(fields)) = (is_whole, has_properties, value) {
-            let mut known = Vec::new();
-            declared(self.root, schema, &mut known);
-            let stray = fields.keys().filter(|name| !known.contains(name));
-            faults.extend(stray.map(|name| format!("{path}/{name}: the schema does not know it")));
-        }
-    }
-
-    fn keyword(&self, path: &str, keyword: &str, expected: &Value, value: &Value, faults: &mut Vec<String>) {
-        match (keyword, expected) {
-            ("$schema" | "$defs" | "title" | "description" | "format" | "default", _) => {}
-            ("type", _) if is_of_type(expected, value) => {}
-            ("const", _) if expected == value => {}
-            ("enum", Value::Array(allowed)) if allowed.contains(value) => {}
-            ("minimum", _)
-                if value
-                    .as_f64()
-                    .is_none_or(|number| Some(number) >= expected.as_f64()) => {}
-            ("required", Value::Array(names)) => {
-                let names = names.iter().filter_map(Value::as_str);
-                let missing = names.filter(|name| value.get(name).is_none());
-                faults.extend(missing.map(|name| format!("{path}/{name}: missing")));
-            }
-            ("properties", Value::Object(properties)) => {
-                for (name, schema) in properties {
-                    if let Some(value) = value.get(name) {
-                        self.value(&format!("{path}/{name}"), schema, value, true, faults);
-                    }
-                }
-            }
-            ("items", schema) => {
-                for (index, item) in value.as_array().into_iter().flatten().enumerate() {
-                    self.value(&format!("{path}/{index}"), schema, item, true, faults);
-                }
-            }
-            ("type" | "const" | "enum" | "minimum", _) => {
-                faults.push(format!("{path}: {value}, {keyword} {expected}"));
-            }
-            _ => faults.push(format!("{path}: keyword {keyword} is not known")),
-        }
-    }
-}
-
-fn resolve<'s>(root: &'s Value, reference: &str) -> &'s Value {
-    let pointer = reference
-        .strip_prefix('#')
-        .expect("a reference within the document");
-    root.pointer(pointer).expect("a definition")
-}
-
-fn is_of_type(expected: &Value, value: &Value) -> bool {
-    let is = |name: &Value| match name.as_str().expect("the name of a type") {
-        "null" => value.is_null(),
-        "boolean" => value.is_boolean(),
-        "integer" => value.is_i64() || value.is_u64(),
-        "number" => value.is_number(),
-        "string" => value.is_string(),
-        "array" => value.is_array(),
-        "object" => value.is_object(),
-        other => panic!("type {other} is not known"),
-    };
-    match expected {
-        Value::Array(names) => names.iter().any(is),
-        name => is(name),
-    }
-}
-
-/// Names of all properties that a schema declares, in itself and in what is flattened into it.
-fn declared<'s>(root: &'s Value, schema: &'s Value, names: &mut Vec<&'s String>) {
-    if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
-        declared(root, resolve(root, reference), names);
-    }
-    let properties = schema.get("properties").and_then(Value::as_object);
-    names.extend(properties.into_iter().flat_map(Map::keys));
-    for keyword in ["anyOf", "oneOf"] {
-        let parts = schema.get(keyword).and_then(Value::as_array);
-        for part in parts.into_iter().flatten() {
-            declared(root, part, names);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -145,12 +145,16 @@ impl Objects {
     ) -> Result<T, Error> {
         let limit = ReadLimit::each(self.limit / 2);
         match self.cluster.within(limit, action, agreed).await {
-            Err(error @ (Error::Timeout { .. } | Error::Busy { .. } | Error::Answer { code: 500.., .. })) => {
-                self.cluster
-                    .within(limit, action, remembered)
-                    .await
-                    .map_err(|_| error)
-            }
+            Err(
+                error @ (Error::OutOfTime { .. }
+                | Error::Timeout { .. }
+                | Error::Busy { .. }
+                | Error::Answer { code: 500.., .. }),
+            ) => self
+                .cluster
+                .within(limit, action, remembered)
+                .await
+                .map_err(|_| error),
             outcome => outcome,
         }
     }
@@ -159,6 +163,7 @@ impl Objects {
 #[cfg(test)]
 mod tests {
     use std::{
+        future::{pending, ready},
         sync::atomic::{AtomicUsize, Ordering},
         time::Duration,
     };
@@ -167,7 +172,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{Error, Objects};
-    use crate::cluster::{Connection, canned::failure};
+    use crate::cluster::{Action, Connection, MACHINE, canned::failure};
 
     /// Objects of a server that gives these answers, one after the other, and then the last.
     fn objects(answers: Vec<(u16, Value)>) -> Objects {
@@ -220,6 +225,18 @@ mod tests {
             names(&broken).await.expect_err("broken").to_string(),
             "cannot list nodes in all namespaces: the server answers 500: etcdserver: request timed out"
         );
+    }
+
+    #[tokio::test]
+    async fn what_the_server_remembers_is_asked_when_an_agreement_takes_too_long() {
+        let objects = Objects::new(
+            Connection::canned(|_, _| page("n1", "")),
+            Duration::from_millis(40),
+        );
+        let action = Action::new("list", &MACHINE.at("v1"));
+        let never = Box::pin(pending());
+        let read = objects.agreed_or_remembered(&action, never, Box::pin(ready(Ok("n1"))));
+        assert_eq!(read.await.expect("remembered"), "n1");
     }
 
     #[tokio::test]

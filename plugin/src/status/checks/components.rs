@@ -65,6 +65,18 @@ pub(super) fn by_conditions(observed: &Observed, kind: &str, about: &str, now: T
         .collect()
 }
 
+/// Machines on whose node the pod of etcd is not ready; none where pods are not read.
+pub(in crate::status) fn machines_without_etcd(observed: &Observed) -> BTreeSet<&str> {
+    let pods = pods(observed).unwrap_or_default();
+    let not_ready = pods
+        .into_iter()
+        .filter(|pod| pod.component == Component::Etcd && !pod.ready && !pod.deleting);
+    not_ready
+        .filter_map(|pod| machine_of_node(observed, &pod.node))
+        .map(|of| of.machine.name.as_str())
+        .collect()
+}
+
 /// How to see more of a Machine.
 pub(super) fn describe(of: &Machine) -> String {
     format!(

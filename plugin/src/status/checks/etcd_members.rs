@@ -6,9 +6,7 @@ use kcp_etcd::AlarmKind;
 use super::{
     judgement::{Judgement, Unjudged, machine, need, or_else},
     machines::replacement_hint,
-    membership::{
-        Listed, Membership, alarms_of_status, asked_objects, hexadecimal, member_object, of_member,
-    },
+    membership::{Listed, Membership, asked_objects, hexadecimal, member_object, of_member},
     turnover::{Phase, is_turning, machine_of_node, machines, machines_read, phase_of_node},
 };
 use crate::status::{
@@ -137,28 +135,29 @@ pub(super) fn match_machines(observed: &Observed, now: Timestamp) -> Judgement {
 pub(super) fn alarms(observed: &Observed, _: Timestamp) -> Judgement {
     let survey = need(&observed.etcd, ETCD)?;
     let membership = Membership::of(survey);
-    let mut findings: Vec<Finding> = survey
-        .listed_alarms()
-        .iter()
-        .map(|alarm| {
-            let listed = membership
-                .listed()
-                .find(|listed| listed.member.id == alarm.member_id);
-            let objects = match listed {
-                Some(Listed {
-                    asked: Some(asked), ..
-                }) => asked_objects(asked),
-                Some(Listed { member, .. }) => vec![member_object(member)],
-                None => vec![format!("EtcdMember/{}", hexadecimal(alarm.member_id))],
-            };
-            of_alarm(objects, &alarm_name(alarm.kind))
-        })
-        .collect();
-    if !matches!(survey.alarms, Alarms::Listed(_)) {
-        findings.extend(survey.statuses().flat_map(|(asked, status)| {
-            alarms_of_status(status).map(|alarm| of_alarm(asked_objects(asked), alarm))
-        }));
-    }
+    let raised: Vec<(u64, String)> = match &survey.alarms {
+        Alarms::Listed(alarms) => alarms
+            .iter()
+            .map(|alarm| (alarm.member_id, alarm_name(alarm.kind)))
+            .collect(),
+        Alarms::FromStatus | Alarms::Failed(_) => survey
+            .alarms_of_statuses()
+            .into_iter()
+            .map(|(id, kind)| (id, kind.to_owned()))
+            .collect(),
+    };
+    let of_members = raised.iter().map(|(id, kind)| {
+        let listed = membership.listed().find(|listed| listed.member.id == *id);
+        let objects = match listed {
+            Some(Listed {
+                asked: Some(asked), ..
+            }) => asked_objects(asked),
+            Some(Listed { member, .. }) => vec![member_object(member)],
+            None => vec![format!("EtcdMember/{}", hexadecimal(*id))],
+        };
+        of_alarm(objects, kind)
+    });
+    let mut findings: Vec<Finding> = of_members.collect();
     if let Alarms::Failed(failure) = &survey.alarms
         && failure.forbidden.is_none()
     {

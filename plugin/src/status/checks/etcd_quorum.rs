@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 
 use super::{
+    components::machines_without_etcd,
     etcd_members::stacked,
     judgement::{Judgement, Unjudged, machine, or_else},
     membership::Membership,
@@ -56,11 +57,15 @@ fn standing(observed: &Observed, now: Timestamp) -> Result<Standing, Unjudged> {
         Err(unjudged) => unjudged,
     };
     machines_read(observed)?;
-    let (votes, unhealthy) = votes_by_conditions(observed, now);
+    let (votes, unhealthy) = votes_from_outside(observed, now);
     Ok(Standing {
         votes,
         unhealthy: unhealthy.iter().map(|name| machine(name)).collect(),
-        by: ", by the Machines' conditions",
+        by: if observed.workload.read().is_some() {
+            ", by their pods and the Machines' conditions"
+        } else {
+            ", by the Machines' conditions"
+        },
         unasked: Some(unasked),
     })
 }
@@ -70,7 +75,7 @@ impl Standing {
         let name = &observed.management.control_plane.control_plane.name;
         let findings = message.map(|message| {
             let object = format!("KubeadmControlPlane/{name}");
-            let finding = Finding::fail(object, format!("{message}{}", self.by));
+            let finding = Finding::fail(object, message);
             let finding = self.unhealthy.into_iter().fold(finding, Finding::and);
             match hint {
                 Some(hint) => finding.hint(hint),
@@ -95,11 +100,22 @@ impl Standing {
     }
 }
 
+/// Whether no member could be asked, and the API server says that it cannot either.
+pub(in crate::status) fn is_without_etcd(observed: &Observed) -> bool {
+    let survey = observed.etcd.read();
+    survey.is_some_and(|survey| survey.server_lacks_etcd && !Membership::of(survey).is_known())
+}
+
 pub(super) fn quorum(observed: &Observed, now: Timestamp) -> Judgement {
     let standing = standing(observed, now)?;
     // Before the first member there is nothing to decide.
     let is_lost = standing.votes.voters > 0 && !standing.votes.has_quorum();
-    let message = is_lost.then(|| format!("quorum is lost: {}", standing.told()));
+    let mut message = is_lost.then(|| format!("quorum is lost: {}{}", standing.told(), standing.by));
+    if message.is_none() && is_without_etcd(observed) {
+        let cut_off =
+            "quorum is lost, or the API server is cut off from etcd: it says that etcd does not answer it";
+        message = Some(cut_off.to_owned());
+    }
     let hint = "bring members back first, the controller cannot; if they are gone for good, restore etcd from a snapshot";
     standing.judged(observed, message, Some(hint))
 }
@@ -112,20 +128,25 @@ pub(super) fn tolerance(observed: &Observed, now: Timestamp) -> Judgement {
             0 => "no more may fail".to_owned(),
             more => format!("{more} more may fail"),
         };
-        format!("{}: {more}", standing.told())
+        format!("{}: {more}{}", standing.told(), standing.by)
     });
     standing.judged(observed, message, None)
 }
 
-/// The votes as conditions let them be known: each Machine with a node is taken for a member, and unhealthy when its pod
-/// or its member is known not to be well.
-fn votes_by_conditions(observed: &Observed, now: Timestamp) -> (Votes, Vec<String>) {
+/// The votes as far as others know of them: each Machine with a node is taken for a member, and unhealthy when its pod or
+/// its member is known not to be well. Without quorum that is all there is: the API server forwards to no member then.
+fn votes_from_outside(observed: &Observed, now: Timestamp) -> (Votes, Vec<String>) {
+    let without_etcd = machines_without_etcd(observed);
     let members = || {
         let joined = machines(observed).iter().filter(|machine| machine.has_node());
         joined.filter(|machine| Phase::of(machine, now) == Phase::Settled)
     };
     let unhealthy: Vec<String> = members()
-        .filter(|machine| machine.is_not("EtcdPodHealthy") || machine.is_not("EtcdMemberHealthy"))
+        .filter(|of| {
+            of.is_not("EtcdPodHealthy")
+                || of.is_not("EtcdMemberHealthy")
+                || without_etcd.contains(of.machine.name.as_str())
+        })
         .map(|machine| machine.machine.name.clone())
         .collect();
     let votes = Votes {

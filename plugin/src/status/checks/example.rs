@@ -111,6 +111,7 @@ fn survey() -> EtcdSurvey {
         asked: (1..).zip(NAMES).map(|(id, name)| asked(id, name)).collect(),
         alarms: Alarms::Listed(Vec::new()),
         used_ca_key: true,
+        server_lacks_etcd: false,
     }
 }
 

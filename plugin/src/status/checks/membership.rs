@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use kcp_etcd::{Alarm, Member, Members, Status};
+use kcp_etcd::{Member, Members, Status};
 
 use super::turnover::{is_turning, machine_of_node};
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
         inspection::{Finding, Outcome},
         observed::{
             Observed,
-            etcd::{Alarms, Answer, Asked, EtcdSurvey},
+            etcd::{Answer, Asked, EtcdSurvey},
         },
     },
 };
@@ -75,16 +75,17 @@ impl<'s> Membership<'s> {
     }
 
     /// The members, as they count: one that does not answer, has an alarm, knows no leader while others do, or is of
-    /// another cluster is not healthy. Those that nobody asked are taken for healthy in an etcd elsewhere, and while a Machine that they may
-    /// belong to comes or goes.
+    /// another cluster is not healthy. Those that nobody asked are taken for healthy in an etcd elsewhere, and while a
+    /// Machine that they may belong to comes or goes.
     pub(in crate::status) fn members(&self, observed: &Observed, now: Timestamp) -> Vec<quorum::Member> {
         let is_open = !self.survey.stacked || is_turning(observed, now);
+        let alarmed = self.survey.alarmed();
         self.listed()
             .map(|Listed { member, asked }| quorum::Member {
                 name: member.name.clone(),
                 is_learner: member.is_learner,
                 is_healthy: asked.map_or(is_open, |asked| self.takes_part(asked))
-                    && !has_alarm(self.survey, member.id, asked),
+                    && !alarmed.contains(&member.id),
                 machine: machine_of_node(observed, &member.name)
                     .filter(|_| self.survey.stacked)
                     .map(|machine| machine.machine.name.clone()),
@@ -123,14 +124,6 @@ impl EtcdSurvey {
     pub(super) fn knows_leader(&self) -> bool {
         self.statuses().any(|(_, status)| status.leader.is_some())
     }
-
-    /// Alarms of which there is a list; empty without one.
-    pub(super) fn listed_alarms(&self) -> &[Alarm] {
-        match &self.alarms {
-            Alarms::Listed(alarms) => alarms,
-            Alarms::FromStatus | Alarms::Failed(_) => &[],
-        }
-    }
 }
 
 impl Answer {
@@ -140,15 +133,6 @@ impl Answer {
         let members = self.members.as_ref().map(|members| members.cluster_id);
         status.ok().or(members.ok())
     }
-}
-
-/// What a member's own errors say of alarms: `memberID:8211f1d0f64f3269 alarm:NOSPACE`.
-pub(super) fn alarms_of_status(status: &Status) -> impl Iterator<Item = &str> {
-    status
-        .errors
-        .iter()
-        .filter_map(|error| error.split("alarm:").nth(1))
-        .map(str::trim)
 }
 
 /// As etcd writes them.
@@ -180,14 +164,6 @@ pub(super) fn of_member(asked: &Asked, outcome: Outcome, message: &str) -> Findi
         objects: asked_objects(asked),
         ..Finding::of(outcome, "", message)
     }
-}
-
-fn has_alarm(survey: &EtcdSurvey, id: u64, asked: Option<&Asked>) -> bool {
-    let status = asked
-        .and_then(|asked| asked.answer.as_ref().ok())
-        .and_then(|answer| answer.status.as_ref().ok());
-    survey.listed_alarms().iter().any(|alarm| alarm.member_id == id)
-        || status.is_some_and(|status| alarms_of_status(status).next().is_some())
 }
 
 /// By what it says of itself, or else by the name that kubeadm gave it, or by where clients reach it.

@@ -26,7 +26,7 @@ pub use table::CHECKS;
 
 mod add_ons;
 mod certificates;
-mod components;
+pub(super) mod components;
 mod conditions;
 mod etcd_agreement;
 mod etcd_members;

@@ -212,11 +212,13 @@ fn surveys() -> impl Strategy<Value = EtcdSurvey> {
         Just(Alarms::FromStatus),
         failures().prop_map(Alarms::Failed),
     ];
-    (any::<bool>(), vec(asked, 0..5), alarms).prop_map(|(stacked, asked, alarms)| EtcdSurvey {
+    let flags = (any::<bool>(), any::<bool>());
+    (flags, vec(asked, 0..5), alarms).prop_map(|((stacked, server_lacks_etcd), asked, alarms)| EtcdSurvey {
         stacked,
         asked,
         alarms,
         used_ca_key: false,
+        server_lacks_etcd,
     })
 }
 

@@ -19,6 +19,8 @@ pub struct EtcdSurvey {
     pub alarms: Alarms,
     /// Whether the key of etcd's CA was used to come as a client.
     pub used_ca_key: bool,
+    /// Whether the API server on the way to them says that etcd does not answer it.
+    pub server_lacks_etcd: bool,
 }
 
 /// One that was asked.
@@ -94,27 +96,33 @@ impl EtcdSurvey {
             })
     }
 
-    /// Members with an alarm, by id: what all agree on, or what each that answered finds wrong.
-    fn alarmed(&self) -> BTreeSet<u64> {
-        if let Alarms::Listed(alarms) = &self.alarms {
-            return alarms.iter().map(|alarm| alarm.member_id).collect();
+    /// Members with an alarm, by id: what all agree on, or what those that answered know of.
+    pub(in crate::status) fn alarmed(&self) -> BTreeSet<u64> {
+        match &self.alarms {
+            Alarms::Listed(alarms) => alarms.iter().map(|alarm| alarm.member_id).collect(),
+            Alarms::FromStatus | Alarms::Failed(_) => {
+                self.alarms_of_statuses().into_iter().map(|(id, _)| id).collect()
+            }
         }
+    }
+
+    /// What the members' own errors say of alarms: whose, by id, and which. Each member tells those of all.
+    pub(in crate::status) fn alarms_of_statuses(&self) -> BTreeSet<(u64, &str)> {
         self.asked
             .iter()
             .filter_map(|asked| asked.answer.as_ref().ok()?.status.as_ref().ok())
             .flat_map(|status| &status.errors)
-            .filter_map(|error| alarmed_member(error))
+            .filter_map(|error| alarm(error))
             .collect()
     }
 }
 
 /// `memberID:123 alarm:NOSPACE`: how a status words an alarm (etcd, `api/etcdserverpb`, `AlarmMember`).
-fn alarmed_member(error: &str) -> Option<u64> {
+fn alarm(error: &str) -> Option<(u64, &str)> {
     let mut words = error.split_whitespace();
     let id = words.find_map(|word| word.strip_prefix("memberID:"))?;
-    words
-        .any(|word| word.starts_with("alarm:"))
-        .then(|| id.parse().ok())?
+    let kind = words.find_map(|word| word.strip_prefix("alarm:"))?;
+    Some((id.parse().ok()?, kind))
 }
 
 #[cfg(test)]
@@ -183,6 +191,7 @@ mod tests {
             asked,
             alarms,
             used_ca_key: true,
+            server_lacks_etcd: false,
         }
     }
 

@@ -3,7 +3,7 @@ use crate::{
         ConditionStatus::{False, Unknown},
         example::{condition, minutes_ago, now, set},
     },
-    plan::observed::Remediation,
+    plan::observed::{Etcd, Remediation},
     status::{
         checks::example::{failure, forbidden, observed},
         checks::find,
@@ -109,6 +109,47 @@ fn with_two_of_three_members_killed_nothing_may_be_done() {
             remediation.machine
         );
     }
+}
+
+/// Without quorum the API server forwards to no member.
+#[test]
+fn with_two_of_three_members_killed_and_none_reached_nothing_may_be_done() {
+    let preflight = preflight(|o| {
+        o.kill(2);
+        o.kill(3);
+        o.survey().asked[0].answer = Err(failure(
+            "etcd member node-m1",
+            "connecting: no answer within 2.2 s",
+        ));
+        o.survey().alarms = Alarms::FromStatus;
+        o.facts().etcd = Etcd::Unread;
+    });
+    let lost = "etcd-quorum: KubeadmControlPlane/c1-cp Machine/m2 Machine/m3";
+    for permission in [&preflight.scale_up, &preflight.scale_down, &preflight.rollout] {
+        assert_eq!(told(permission)[..2], ["no", lost]);
+    }
+    for remediation in &preflight.remediation {
+        assert_eq!(
+            told(&remediation.permission),
+            ["no", "etcd-quorum: KubeadmControlPlane/c1-cp"],
+            "{}",
+            remediation.machine
+        );
+    }
+}
+
+#[test]
+fn nothing_may_be_done_where_the_api_server_lacks_etcd() {
+    let preflight = preflight(|o| {
+        for asked in &mut o.survey().asked {
+            asked.answer = Err(failure("etcd member", "connecting: no answer within 2.2 s"));
+        }
+        o.survey().alarms = Alarms::FromStatus;
+        o.survey().server_lacks_etcd = true;
+        o.facts().etcd = Etcd::Unread;
+    });
+    let lost = ["no", "etcd-quorum: KubeadmControlPlane/c1-cp"];
+    assert_eq!(all(&preflight), vec![lost; 6]);
 }
 
 #[test]

@@ -59,6 +59,7 @@ pub(super) async fn survey(
         asked: asked.collect(),
         alarms,
         used_ca_key: access.used_ca_key,
+        server_lacks_etcd: false,
     })
 }
 

@@ -5,6 +5,7 @@ mod objects;
 
 use std::time::Duration;
 
+use http::Request;
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, Deployment},
     coordination::v1::Lease,
@@ -122,6 +123,16 @@ impl WorkloadCluster {
             kubeadm_version: self.kubeadm_version(kubeadm_version),
             leases: self.part("Lease", leases),
         })
+    }
+
+    /// Whether the API server says that etcd does not answer it: it goes on answering this without etcd, for which it
+    /// waits two seconds.
+    pub(super) async fn lacks_etcd(&self) -> bool {
+        let Ok(request) = Request::get("/livez?verbose").body(Vec::new()) else {
+            return false;
+        };
+        let asked = timeout(self.limit, self.server.client.request_text(request)).await;
+        matches!(asked, Ok(Err(kube::Error::Api(status))) if objects::says_etcd_failed(&status.message))
     }
 
     async fn nodes(&self) -> Result<Vec<Node>, Error> {

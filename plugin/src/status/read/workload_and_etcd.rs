@@ -192,7 +192,16 @@ async fn workload_and_stacked_etcd(
         let timeouts = time_limits::for_etcd(time_limits::until(secrets.end));
         etcd::survey(questions, &access, &failures, timeouts).await
     };
-    tokio::join!(Box::pin(cluster.read(nodes_known)), Box::pin(etcd))
+    let lacks_etcd = async { !without_etcd && cluster.lacks_etcd().await };
+    let (workload, mut etcd, server_lacks_etcd) = tokio::join!(
+        Box::pin(cluster.read(nodes_known)),
+        Box::pin(etcd),
+        Box::pin(lacks_etcd)
+    );
+    if let Reading::Read(survey) = &mut etcd {
+        survey.server_lacks_etcd = server_lacks_etcd;
+    }
+    (workload, etcd)
 }
 
 /// Members cannot be asked because their API server cannot.

@@ -148,6 +148,7 @@ fn survey(machines: &[Machine]) -> EtcdSurvey {
         asked: asked.collect(),
         alarms: Alarms::Listed(Vec::new()),
         used_ca_key: true,
+        server_lacks_etcd: false,
     }
 }
 

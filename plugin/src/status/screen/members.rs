@@ -104,7 +104,7 @@ fn row(survey: &EtcdSurvey, asked: &Asked) -> Vec<Cell> {
         } else {
             Cell::from("no")
         },
-        alarms(&survey.alarms, status),
+        alarms(survey, status),
         Cell::from(&status.version),
         Cell::from(format!("{:x}", status.member_id)),
         Cell::from(asked.machine.as_deref().unwrap_or("none")),
@@ -126,20 +126,17 @@ fn leader(survey: &EtcdSurvey, status: &Status) -> Cell {
     }
 }
 
-fn alarms(alarms: &Alarms, status: &Status) -> Cell {
-    let raised: Vec<String> = match alarms {
+fn alarms(survey: &EtcdSurvey, status: &Status) -> Cell {
+    let raised: Vec<String> = match &survey.alarms {
         Alarms::Failed(_) => return Cell::styled("?", WARN),
         Alarms::Listed(alarms) => {
             let own = alarms.iter().filter(|alarm| alarm.member_id == status.member_id);
             own.map(|alarm| alarm_name(alarm.kind)).collect()
         }
-        // `memberID:10276657743932975437 alarm:NOSPACE `
         Alarms::FromStatus => {
-            let errors = status
-                .errors
-                .iter()
-                .filter_map(|error| error.split_once("alarm:"));
-            errors.map(|(_, alarm)| alarm.trim().to_owned()).collect()
+            let all = survey.alarms_of_statuses().into_iter();
+            let own = all.filter(|(id, _)| *id == status.member_id);
+            own.map(|(_, kind)| kind.to_owned()).collect()
         }
     };
     if raised.is_empty() {

@@ -22,6 +22,22 @@ fn kill_two(observed: &mut Observed) {
     observed.survey().alarms = Alarms::FromStatus;
 }
 
+/// Without quorum the API server finds no pod to forward to, not even that of the member that runs.
+fn kill_two_and_reach_none(observed: &mut Observed) {
+    kill_two(observed);
+    none_reached(observed);
+}
+
+fn none_reached(observed: &mut Observed) {
+    observed.survey().alarms = Alarms::FromStatus;
+    for (asked, machine) in observed.survey().asked.iter_mut().zip(["m1", "m2", "m3"]) {
+        asked.answer = Err(failure(
+            &format!("etcd member node-{machine}"),
+            "connecting: no answer within 2.2 s",
+        ));
+    }
+}
+
 fn unread(observed: &mut Observed) {
     let failure = failure("Secret/c1-kubeconfig", "cannot connect");
     observed.workload = Reading::Failed(failure.clone());
@@ -55,6 +71,24 @@ fn another_cluster(observed: &mut Observed) {
 
 pub(super) const CASES: &[Case] = &[
     ("etcd-quorum", "two_killed", kill_two),
+    (
+        "etcd-quorum",
+        "two_killed_and_none_reached",
+        kill_two_and_reach_none,
+    ),
+    ("etcd-quorum", "the_api_server_lacks_etcd", |o| {
+        none_reached(o);
+        o.workload = Reading::Failed(failure("Secret/c1-kubeconfig", "no answer within 1.9s"));
+        o.survey().server_lacks_etcd = true;
+    }),
+    (
+        "etcd-quorum",
+        "a_member_answers_though_the_api_server_lacks_etcd",
+        |o| {
+            o.kill(2);
+            o.survey().server_lacks_etcd = true;
+        },
+    ),
     ("etcd-quorum", "two_killed_and_nothing_read", |o| {
         unread(o);
         pod_failed(o, 2);
@@ -163,6 +197,9 @@ pub(super) const CASES: &[Case] = &[
     }),
     ("etcd-one-cluster", "one_of_another", another_cluster),
     ("etcd-alarms", "no_space", |o| {
+        for number in 1..=3 {
+            o.status(number).errors = vec!["memberID:2 alarm:NOSPACE ".to_owned()];
+        }
         o.survey().alarms = Alarms::Listed(vec![Alarm {
             member_id: 2,
             kind: AlarmKind::NoSpace,
@@ -171,6 +208,12 @@ pub(super) const CASES: &[Case] = &[
     ("etcd-alarms", "corrupt_by_its_own_word", |o| {
         o.survey().alarms = Alarms::FromStatus;
         o.status(2).errors = vec!["memberID:2 alarm:CORRUPT".to_owned()];
+    }),
+    ("etcd-alarms", "one_without_space_by_the_word_of_all", |o| {
+        o.survey().alarms = Alarms::FromStatus;
+        for number in 1..=3 {
+            o.status(number).errors = vec!["memberID:2 alarm:NOSPACE ".to_owned()];
+        }
     }),
     ("etcd-alarms", "not_told", |o| {
         o.survey().alarms = Alarms::Failed(failure("etcd member node-m1", "AlarmList: no answer within 2s"));

@@ -42,7 +42,7 @@ impl Failures {
             Error::Unreachable { .. } => {
                 format!("is the address in {kubeconfig} right, and can this machine reach it?")
             }
-            Error::Timeout { .. } => format!(
+            Error::Timeout { .. } | Error::OutOfTime { .. } => format!(
                 "can this machine reach the address in {kubeconfig}? or allow more time with --timeout, or leave it \
                  out with --no-workload"
             ),
@@ -134,7 +134,7 @@ mod tests {
                 forbidden: None,
             }
         );
-        let timeout = Error::Timeout {
+        let timeout = Error::OutOfTime {
             action: Box::new(list_pods()),
             server: "https://s:6443".to_owned(),
             after: Duration::from_secs(2),

@@ -156,6 +156,12 @@ pub(super) fn lease(lease: Lease) -> ControllerLease {
     }
 }
 
+/// Whether an API server's verbose answer about its health has a failed check of etcd among its lines: `[+]ping ok`,
+/// `[-]etcd failed: reason withheld`.
+pub(super) fn says_etcd_failed(health: &str) -> bool {
+    health.lines().any(|line| line.starts_with("[-]etcd "))
+}
+
 #[cfg(test)]
 mod tests {
     use serde::de::DeserializeOwned;
@@ -163,8 +169,28 @@ mod tests {
 
     use super::{
         Addon, Component, ControllerLease, Node, StaticPod, daemon_set, deployment, kubernetes_version,
-        lease, node, static_pod,
+        lease, node, says_etcd_failed, static_pod,
     };
+
+    /// As kube-apiserver 1.34 words it.
+    #[test]
+    fn a_servers_health_says_whether_etcd_failed() {
+        let rest = "[+]log ok\n[+]poststarthook/start-apiserver-admission-initializer ok\nlivez check";
+        for (health, expected) in [
+            (
+                format!("[+]ping ok\n[-]etcd failed: reason withheld\n{rest} failed\n"),
+                true,
+            ),
+            (format!("[+]ping ok\n[+]etcd ok\n{rest} passed\n"), false),
+            (
+                format!("[-]ping failed: reason withheld\n[+]etcd ok\n{rest} failed\n"),
+                false,
+            ),
+            ("no etcd here".to_owned(), false),
+        ] {
+            assert_eq!(says_etcd_failed(&health), expected, "{health}");
+        }
+    }
 
     fn object<T: DeserializeOwned>(value: Value) -> T {
         serde_json::from_value(value).expect("an object")

@@ -26,6 +26,7 @@ mod remediation;
 mod rows;
 mod samples;
 mod shared;
+mod status;
 mod status_read;
 mod status_workload;
 mod unasked;

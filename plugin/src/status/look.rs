@@ -98,7 +98,9 @@ async fn beyond(
 ) -> Observed {
     let (workload, etcd): (Reading<Workload>, Reading<EtcdSurvey>) =
         match Target::of(&management.control_plane) {
-            Some(target) => read::workload_and_etcd(reader.connection, &target, excluded, end).await,
+            Some(target) => {
+                Box::pin(read::workload_and_etcd(reader.connection, &target, excluded, end)).await
+            }
             None => (Reading::NotYet, Reading::NotYet),
         };
     if let Some(survey) = etcd.read() {

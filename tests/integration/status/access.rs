@@ -1,0 +1,47 @@
+//! What is wrong with the way into the workload cluster: a finding that names what is to be mended, and no error.
+
+use anyhow::Result;
+use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::workload_access::{AccessFault, WorkloadAccess};
+
+use super::{NAME, NAMESPACE, PAUSED, comes_to};
+
+pub(super) async fn is_told(management: &ManagementCluster, machines: [&str; 3]) -> Result<()> {
+    let access = WorkloadAccess::read(management.run(), management.client(), NAMESPACE, NAME).await?;
+    let workload = || "unknown workload-reachable Secret/edge-kubeconfig".to_owned();
+    let etcd = |object: &str| format!("unknown etcd-reachable {object}");
+    let silent = || {
+        machines.map(|machine| format!("unknown etcd-members-answer EtcdMember/{machine}, Machine/{machine}"))
+    };
+    let absent = |object: &str| format!("fail secrets-present {object}");
+    let without_server = || [vec![workload()], silent().to_vec()].concat();
+    let without_way = || vec![workload(), etcd("etcd")];
+    for (fault, exit_code, verdict, findings) in [
+        (AccessFault::KubeconfigGarbage, 2, "Unknown", without_way()),
+        (AccessFault::Nowhere, 2, "Unknown", without_way()),
+        (AccessFault::ServerExpired, 2, "Unknown", without_way()),
+        (AccessFault::ClientExpired, 2, "Unknown", without_way()),
+        (
+            AccessFault::KubeconfigMissing,
+            1,
+            "Degraded",
+            [without_way(), vec![absent("Secret/edge-kubeconfig")]].concat(),
+        ),
+        (AccessFault::ServerError, 2, "Unknown", without_server()),
+        (AccessFault::Hang, 2, "Unknown", without_server()),
+        (AccessFault::Flood, 2, "Unknown", without_server()),
+        (
+            AccessFault::EtcdAuthorityMissing,
+            1,
+            "Degraded",
+            vec![etcd("Secret/edge-etcd"), absent("Secret/edge-etcd")],
+        ),
+        (AccessFault::EtcdAuthorityWrong, 2, "Unknown", silent().to_vec()),
+        (AccessFault::Restore, 0, "Healthy", Vec::new()),
+    ] {
+        access.inflict(fault).await?;
+        let findings = [findings, vec![PAUSED.to_owned()]].concat();
+        comes_to(management, &fault.to_string(), exit_code, verdict, &findings).await?;
+    }
+    Ok(())
+}

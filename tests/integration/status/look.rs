@@ -1,0 +1,102 @@
+//! One look at a control plane: the document that `kubectl kcp status -o json` prints.
+
+use std::fs;
+use std::sync::LazyLock;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use kcp_tests::kubectl::Ended;
+use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::products;
+use serde_json::Value;
+
+use super::{NAME, NAMESPACE, TIMEOUT};
+
+// The one that the documents' own tests use: it is compiled for tests alone.
+#[expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "this is test code, of which clippy exempts only functions with #[test]"
+)]
+#[path = "../../../plugin/src/status/schema/validator.rs"]
+mod validator;
+
+static SCHEMA: LazyLock<Result<Value, String>> =
+    LazyLock::new(|| schema().map_err(|error| format!("{error:#}")));
+
+/// What `status` said, in a document that is as its schema says.
+#[derive(Debug)]
+pub(super) struct Look {
+    pub(super) exit_code: i32,
+    document: Value,
+}
+
+impl Look {
+    /// Nothing may be on stderr.
+    pub(super) async fn take(management: &ManagementCluster, arguments: &[&str]) -> Result<Self> {
+        let began = Instant::now();
+        let ended = status(management, &[arguments, &["-o", "json"]].concat()).await?;
+        let took = began.elapsed();
+        ensure!(took <= TIMEOUT, "it took {took:?}: {ended}");
+        let document = serde_json::from_str(&ended.stdout).with_context(|| ended.to_string())?;
+        let schema = SCHEMA.as_ref().map_err(|error| anyhow::anyhow!("{error}"))?;
+        let faults = validator::faults(schema, &document);
+        ensure!(
+            faults.is_empty(),
+            "the document is not as its schema says: {faults:#?}\n{ended}"
+        );
+        Ok(Self {
+            exit_code: ended.code,
+            document,
+        })
+    }
+
+    pub(super) fn at(&self, pointer: &str) -> &Value {
+        self.document.pointer(pointer).unwrap_or(&Value::Null)
+    }
+
+    pub(super) fn verdict(&self) -> &str {
+        self.at("/verdict").as_str().unwrap_or_default()
+    }
+
+    /// Whether something may be done now, as the preflight has it.
+    pub(super) fn allowed(&self, action: &str) -> Option<bool> {
+        self.at(&format!("/preflight/{action}/allowed")).as_bool()
+    }
+
+    /// Whether a Machine may be replaced because it is unhealthy.
+    pub(super) fn may_be_remediated(&self, machine: &str) -> Option<bool> {
+        let mut remediation = self.at("/preflight/remediation").as_array().into_iter().flatten();
+        let of_machine = remediation.find(|of| text(of, "machine") == machine)?;
+        of_machine.get("allowed")?.as_bool()
+    }
+
+    /// `severity id object`, in the order in which they are told.
+    pub(super) fn findings(&self) -> Vec<String> {
+        let findings = self.at("/findings").as_array().into_iter().flatten();
+        findings
+            .map(|finding| {
+                let [severity, id, object] = ["severity", "id", "object"].map(|key| text(finding, key));
+                format!("{severity} {id} {object}")
+            })
+            .collect()
+    }
+}
+
+pub(super) fn text<'v>(value: &'v Value, key: &str) -> &'v str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Runs the command; nothing may be on stderr.
+pub(super) async fn status(management: &ManagementCluster, arguments: &[&str]) -> Result<Ended> {
+    let command = ["kcp", "status", NAME, "-n", NAMESPACE];
+    let ended = management.kubectl().run(command.iter().chain(arguments)).await?;
+    ensure!(ended.stderr.is_empty(), "{ended}");
+    Ok(ended)
+}
+
+fn schema() -> Result<Value> {
+    let path = products::workspace().join("plugin/schema/controlplanestatus.json");
+    let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("parsing {}", path.display()))
+}

@@ -1,0 +1,89 @@
+//! Members are killed, with the controllers at work: one of three, then two.
+
+use anyhow::{Result, ensure};
+use kcp_tests::machines::WorkloadCluster;
+use kcp_tests::machines::fault::Fault;
+use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::wait;
+
+use super::look::{Look, status};
+use super::{SOON, comes_to};
+
+pub(super) async fn are_told(
+    management: &ManagementCluster,
+    workload: &WorkloadCluster,
+    [first, second, third]: [&str; 3],
+) -> Result<()> {
+    workload.inflict(Fault::Kill, second).await?;
+    let look = comes_to(management, "the loss of a member", 1, "Degraded", &killed(second)).await?;
+    for action in ["scaleUp", "scaleDown", "rollout"] {
+        ensure!(look.allowed(action) == Some(false), "{action}: {look:?}");
+    }
+    for (machine, expected) in [(first, false), (second, true), (third, false)] {
+        let allowed = look.may_be_remediated(machine);
+        ensure!(allowed == Some(expected), "remediation of {machine}: {allowed:?}");
+    }
+    let screen = status(management, &[]).await?;
+    ensure!(screen.code == 1, "{screen}");
+    let lines: Vec<String> = screen.stdout.lines().map(words).collect();
+    for expected in [
+        "etcd: 3 voters, quorum 2, no more may fail".to_owned(),
+        format!("remediation of {second} yes"),
+        format!(
+            "fail KubeadmControlPlane/edge, EtcdMember/{second}: 2 of 3 voting members are healthy, 2 are needed: \
+             no more may fail (etcd-tolerance)"
+        ),
+    ] {
+        ensure!(lines.contains(&expected), "no line is {expected:?}: {screen}");
+    }
+
+    workload.inflict(Fault::Kill, third).await?;
+    is_lost(management, [first, second, third]).await?;
+    workload.inflict(Fault::Restart, second).await?;
+    workload.inflict(Fault::Restart, third).await
+}
+
+/// Nothing may be done, whatever the API server still remembers of the workload cluster.
+async fn is_lost(management: &ManagementCluster, machines: [&str; 3]) -> Result<()> {
+    let look = wait::until("status tells that the quorum is lost", SOON, || async {
+        let look = Look::take(management, &[]).await?;
+        let lost = "fail etcd-quorum KubeadmControlPlane/edge";
+        let is_told = look.findings().iter().any(|finding| finding.starts_with(lost));
+        ensure!(is_told, "{:#?}", look.findings());
+        Ok(look)
+    })
+    .await?;
+    ensure!(look.exit_code == 1 && look.verdict() == "Blocked", "{look:?}");
+    for action in ["scaleUp", "scaleDown", "rollout"] {
+        ensure!(look.allowed(action) == Some(false), "{action}: {look:?}");
+    }
+    for machine in machines {
+        let allowed = look.may_be_remediated(machine);
+        ensure!(allowed == Some(false), "remediation of {machine}: {allowed:?}");
+    }
+    let screen = status(management, &[]).await?;
+    let verdict = screen
+        .stdout
+        .lines()
+        .map(words)
+        .find(|line| line.starts_with("Verdict: "));
+    ensure!(
+        screen.code == 1 && verdict.is_some_and(|line| line.starts_with("Verdict: Blocked")),
+        "{screen}"
+    );
+    Ok(())
+}
+
+/// What is said when a Machine's member is killed.
+pub(super) fn killed(machine: &str) -> Vec<String> {
+    vec![
+        format!("fail etcd-tolerance KubeadmControlPlane/edge, EtcdMember/{machine}"),
+        format!("fail etcd-members-answer EtcdMember/{machine}, Machine/{machine}"),
+        format!("fail etcd-pods-ready Machine/{machine}, Node/{machine}"),
+    ]
+}
+
+/// A line, with a blank between its words.
+fn words(line: &str) -> String {
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,112 @@
+//! What happens to a member of etcd, each by the checks that are for it, and not any more once it is mended.
+
+use anyhow::Result;
+use kcp_tests::machines::WorkloadCluster;
+use kcp_tests::machines::fault::Fault;
+use kcp_tests::management_cluster::ManagementCluster;
+
+use super::losses::killed;
+use super::{PAUSED, comes_to};
+
+/// The name of a member that belongs to no Machine.
+const STRAY: &str = "stray";
+
+pub(super) async fn are_told(
+    management: &ManagementCluster,
+    workload: &WorkloadCluster,
+    [_, second, third]: [&str; 3],
+) -> Result<()> {
+    let less = format!("fail etcd-tolerance KubeadmControlPlane/edge, EtcdMember/{second}");
+    let of_member = |check: &str| format!("fail {check} EtcdMember/{second}, Machine/{second}");
+    for (fault, back, findings) in [
+        (Fault::Kill, Fault::Restart, killed(second)),
+        (
+            Fault::Freeze,
+            Fault::Thaw,
+            vec![less.clone(), of_member("etcd-members-answer")],
+        ),
+        (
+            Fault::CutOff,
+            Fault::Reconnect,
+            vec![less.clone(), of_member("etcd-leader")],
+        ),
+        (
+            Fault::NoSpace,
+            Fault::Disarm,
+            vec![less.clone(), of_member("etcd-alarms")],
+        ),
+        (
+            Fault::Expire,
+            Fault::Renew,
+            vec![less.clone(), of_member("etcd-members-answer")],
+        ),
+        (
+            Fault::PodNotReady,
+            Fault::PodReady,
+            vec![format!("fail etcd-pods-ready Machine/{second}, Node/{second}")],
+        ),
+    ] {
+        workload.inflict(fault, second).await?;
+        is_degraded(management, fault, findings).await?;
+        workload.inflict(back, second).await?;
+        is_mended(management, back).await?;
+    }
+    stray_is_told(management, workload).await?;
+    last_machine_is_told(management, workload, third).await
+}
+
+/// One that is left as learner, and then votes.
+async fn stray_is_told(management: &ManagementCluster, workload: &WorkloadCluster) -> Result<()> {
+    let alone = format!("fail etcd-members-match EtcdMember/{STRAY}");
+    workload.inflict(Fault::HoldPromotions, STRAY).await?;
+    let joins = workload.inflict(Fault::Stray, STRAY);
+    let seen = async {
+        let learner = format!("fail etcd-learners EtcdMember/{STRAY}");
+        is_degraded(management, Fault::HoldPromotions, vec![alone.clone(), learner]).await?;
+        workload.inflict(Fault::Promote, STRAY).await
+    };
+    tokio::try_join!(joins, seen)?;
+    // Nothing says where it runs: nobody can ask it.
+    let less = format!("fail etcd-tolerance KubeadmControlPlane/edge, EtcdMember/{STRAY}");
+    is_degraded(management, Fault::Stray, vec![less, alone.clone()]).await?;
+    workload.inflict(Fault::Remove, STRAY).await?;
+    is_mended(management, Fault::Remove).await
+}
+
+/// What only a new Machine mends, one after the other.
+async fn last_machine_is_told(
+    management: &ManagementCluster,
+    workload: &WorkloadCluster,
+    machine: &str,
+) -> Result<()> {
+    let less = format!("fail etcd-tolerance KubeadmControlPlane/edge, EtcdMember/{machine}");
+    let of_member = |check: &str| format!("fail {check} EtcdMember/{machine}, Machine/{machine}");
+    for (fault, findings) in [
+        (Fault::Wipe, vec![less.clone(), of_member("etcd-members-answer")]),
+        (Fault::Split, vec![less.clone(), of_member("etcd-one-cluster")]),
+        (
+            Fault::Remove,
+            vec![
+                of_member("etcd-one-cluster"),
+                format!("fail etcd-members-match Machine/{machine}"),
+            ],
+        ),
+    ] {
+        workload.inflict(fault, machine).await?;
+        is_degraded(management, fault, findings).await?;
+    }
+    Ok(())
+}
+
+async fn is_degraded(management: &ManagementCluster, fault: Fault, mut findings: Vec<String>) -> Result<()> {
+    findings.push(PAUSED.to_owned());
+    comes_to(management, &fault.to_string(), 1, "Degraded", &findings)
+        .await
+        .map(drop)
+}
+
+async fn is_mended(management: &ManagementCluster, back: Fault) -> Result<()> {
+    comes_to(management, &back.to_string(), 0, "Healthy", &[PAUSED.to_owned()])
+        .await
+        .map(drop)
+}

@@ -42,10 +42,8 @@ pub async fn run(arguments: StatusArguments, session: &Session) -> anyhow::Resul
     let connection = session.connect().await?;
     if arguments.watch {
         let is_wide = arguments.output == Some(StatusOutput::Wide);
-        return watch::watch(&session.terminal, is_wide, async || {
-            Ok(look(&connection, &arguments, &session.terminal).await?)
-        })
-        .await;
+        let look = async || Ok(look(&connection, &arguments, &session.terminal).await?);
+        return Box::pin(watch::watch(&session.terminal, is_wide, look)).await;
     }
     let subject = look(&connection, &arguments, &session.terminal).await?;
     let width = Terminal::size().map(|size| size.width);

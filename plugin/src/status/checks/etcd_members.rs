@@ -49,8 +49,13 @@ pub(super) fn answer(observed: &Observed, now: Timestamp) -> Judgement {
         let is_listed = membership
             .listed()
             .any(|listed| listed.member.name == asked.name && !listed.member.is_learner);
-        let is_starting = phase_of_node(observed, &asked.name, now) != Phase::Settled && !is_listed;
-        let outcome = if is_starting {
+        let is_turning = match phase_of_node(observed, &asked.name, now) {
+            // It is removed from the list and its machine from the world, one shortly after the other.
+            Phase::Leaving => true,
+            Phase::Starting => !is_listed,
+            Phase::Settled => false,
+        };
+        let outcome = if is_turning {
             Outcome::Info
         } else if membership.is_known() {
             Outcome::Fail

@@ -7,7 +7,7 @@ use super::{
     etcd_members::stacked,
     judgement::{Judgement, Unjudged, machine, or_else},
     membership::Membership,
-    turnover::{Phase, machines, machines_read},
+    turnover::{Phase, machines, machines_read, phase_of_node},
 };
 use crate::{
     plan::quorum::{Change, Votes},
@@ -28,6 +28,8 @@ struct Standing {
     votes: Votes,
     /// The members, or Machines, that do not count as healthy.
     unhealthy: Vec<String>,
+    /// Whether all of those are on their way out.
+    are_leaving: bool,
     /// What it was told by; blank where the members themselves were asked.
     by: &'static str,
     /// Why the members could not be asked.
@@ -41,13 +43,19 @@ fn standing(observed: &Observed, now: Timestamp) -> Result<Standing, Unjudged> {
     let unasked = match stacked(observed).map(Membership::of) {
         Ok(membership) if membership.is_known() => {
             let members = membership.members(observed, now);
-            let unhealthy = members
+            let unhealthy: Vec<&str> = members
                 .iter()
-                .filter(|member| !member.is_starting() && !member.is_healthy);
+                .filter(|member| !member.is_starting() && !member.is_healthy)
+                .map(|member| member.name.as_str())
+                .collect();
             return Ok(Standing {
                 votes: Votes::after(&members, Change::Unchanged),
+                are_leaving: unhealthy
+                    .iter()
+                    .all(|name| phase_of_node(observed, name, now) == Phase::Leaving),
                 unhealthy: unhealthy
-                    .map(|member| format!("EtcdMember/{}", member.name))
+                    .iter()
+                    .map(|name| format!("EtcdMember/{name}"))
                     .collect(),
                 by: "",
                 unasked: None,
@@ -60,6 +68,8 @@ fn standing(observed: &Observed, now: Timestamp) -> Result<Standing, Unjudged> {
     let (votes, unhealthy) = votes_from_outside(observed, now);
     Ok(Standing {
         votes,
+        // Of those that leave none is counted.
+        are_leaving: false,
         unhealthy: unhealthy.iter().map(|name| machine(name)).collect(),
         by: if observed.workload.read().is_some() {
             ", by their pods and the Machines' conditions"
@@ -75,7 +85,11 @@ impl Standing {
         let name = &observed.management.control_plane.control_plane.name;
         let findings = message.map(|message| {
             let object = format!("KubeadmControlPlane/{name}");
-            let finding = Finding::fail(object, message);
+            let finding = if self.are_leaving && self.votes.has_quorum() {
+                Finding::info(object, message)
+            } else {
+                Finding::fail(object, message)
+            };
             let finding = self.unhealthy.into_iter().fold(finding, Finding::and);
             match hint {
                 Some(hint) => finding.hint(hint),

@@ -99,6 +99,10 @@ pub(super) const CASES: &[Case] = &[
         unread(o);
         pod_failed(o, 2);
     }),
+    ("etcd-tolerance", "leaves_and_is_still_listed", |o| {
+        o.machine(2).machine.deleting_since = Some(minutes_ago(1));
+        o.kill(2);
+    }),
     ("etcd-tolerance", "one_killed", |o| o.kill(2)),
     ("etcd-tolerance", "one_killed_and_etcd_left_out", |o| {
         o.etcd = Reading::Excluded { flag: "--no-etcd" };
@@ -126,6 +130,10 @@ pub(super) const CASES: &[Case] = &[
     }),
     ("etcd-members-answer", "killed_soon_after_it_was_made", |o| {
         o.machine(2).machine.created = Some(minutes_ago(2));
+        o.kill(2);
+    }),
+    ("etcd-members-answer", "leaves_and_is_still_listed", |o| {
+        o.machine(2).machine.deleting_since = Some(minutes_ago(1));
         o.kill(2);
     }),
     ("etcd-members-answer", "comes_up", |o| {

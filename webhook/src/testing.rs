@@ -1,9 +1,20 @@
 //! What unit tests share: routers without sockets, reviews, and an API server that is a function.
 
-use std::{fmt::Write, sync::Arc};
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    fmt::Write,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use http_body_util::{BodyExt, Full};
-use hyper::{Request, Response, StatusCode, Uri, body::Bytes, header};
+use hyper::{
+    Request, Response, StatusCode, Uri,
+    body::{Bytes, Frame},
+    header,
+};
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -170,4 +181,19 @@ pub(crate) fn screen(response: &Value) -> String {
     text.push_str("---\n");
     text.push_str(&serde_json::to_string_pretty(response).unwrap());
     text
+}
+
+/// A body that comes in pieces, and whose size is not announced.
+pub(crate) struct Pieces(pub(crate) VecDeque<Bytes>);
+
+impl hyper::body::Body for Pieces {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.0.pop_front().map(|piece| Ok(Frame::data(piece))))
+    }
 }

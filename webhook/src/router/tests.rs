@@ -11,7 +11,7 @@ use hyper::body::Frame;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::{admission, ask, control_plane, phase, post, read, review, router, router_with};
+use crate::testing::{Pieces, admission, ask, control_plane, phase, post, read, review, router, router_with};
 
 /// A review of nothing.
 const NO_REQUEST: &[u8] = br#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":null}"#;
@@ -278,7 +278,7 @@ async fn refuses_a_body_beyond_the_limit() {
     // The size is not announced, and comes in pieces.
     let request = Request::post("/validate")
         .header(header::CONTENT_TYPE, "application/json")
-        .body(Pieces(vec![Bytes::from_static(&[b' '; 400]); 3]))
+        .body(Pieces(vec![Bytes::from_static(&[b' '; 400]); 3].into()))
         .unwrap();
     let response = router.answer(request, false).await;
     assert_eq!(response.headers()[header::CONNECTION], "close");
@@ -288,12 +288,7 @@ async fn refuses_a_body_beyond_the_limit() {
 #[tokio::test]
 async fn puts_a_body_of_pieces_together() {
     let body = review("CREATE", &control_plane(), &Value::Null).to_string();
-    let pieces = body
-        .as_bytes()
-        .chunks(7)
-        .map(Bytes::copy_from_slice)
-        .rev()
-        .collect();
+    let pieces = body.as_bytes().chunks(7).map(Bytes::copy_from_slice).collect();
     let request = Request::post("/validate")
         .header(header::CONTENT_TYPE, "application/json")
         .body(Pieces(pieces))
@@ -435,21 +430,6 @@ async fn counts_requests_decisions_and_rules() {
             text.lines().any(|present| present == line),
             "{line} is missing from:\n{text}"
         );
-    }
-}
-
-/// A body in pieces, last one first, whose size is not announced.
-struct Pieces(Vec<Bytes>);
-
-impl Body for Pieces {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Poll::Ready(self.0.pop().map(|piece| Ok(Frame::data(piece))))
     }
 }
 

@@ -1,32 +1,11 @@
-use std::{
-    collections::VecDeque,
-    convert::Infallible,
-    pin::Pin,
-    task::{Context, Poll},
-};
-
-use hyper::body::Frame;
-
 use super::*;
-
-/// A body whose data comes in such pieces.
-struct Pieces(VecDeque<String>);
-
-impl Body for Pieces {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let piece = self.0.pop_front();
-        Poll::Ready(piece.map(|piece| Ok(Frame::data(piece.into()))))
-    }
-}
+use crate::testing::Pieces;
 
 fn lines(pieces: &[&str]) -> Lines<Pieces> {
-    Lines::new(Pieces(pieces.iter().map(ToString::to_string).collect()))
+    let pieces = pieces
+        .iter()
+        .map(|piece| Bytes::copy_from_slice(piece.as_bytes()));
+    Lines::new(Pieces(pieces.collect()))
 }
 
 async fn all(mut lines: Lines<Pieces>) -> Vec<String> {

@@ -7,6 +7,7 @@ pub(crate) mod canned;
 mod connection;
 mod discovery;
 mod error;
+mod existence;
 mod kubeconfig;
 mod limit;
 mod proxy;
@@ -20,6 +21,7 @@ pub use discovery::{
     CLUSTER, KUBEADM_CONFIG, KUBEADM_CONTROL_PLANE, Kind, MACHINE, MACHINE_HEALTH_CHECK, SECRET, Served,
 };
 pub use error::Error;
+pub use existence::{Create, Created, Delete};
 pub use limit::ReadLimit;
 pub use request::Write;
 pub use written::Written;

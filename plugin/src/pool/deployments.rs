@@ -1,124 +1,171 @@
-//! The `ClusterDeployment`s that were made for pools of one namespace.
+//! The `ClusterDeployment`s of a management cluster, and what those that were made for pools of one namespace hold.
 
 use kcp_rules::api::hive::ClusterPoolReference;
 use serde::Deserialize;
 
 use super::{
+    conditions::Conditions,
     entry::Holder,
+    metadata::Metadata,
     model::{Deployment, References},
     release::{Cluster, Needs},
 };
 
-/// Hive's finalizer on each cluster that it has to take down. It gives the customization back just before it removes
-/// the finalizer.
-const DEPROVISION_FINALIZER: &str = "hive.openshift.io/deprovision";
+/// Ours, on each cluster that was made with a lease: it keeps the object until the lease is given back.
+pub(super) const LEASE_FINALIZER: &str = "kubectl-kcp.dev/pool-lease";
+
+/// A `ClusterDeployment`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(from = "WireDeployment")]
+pub(super) struct ClusterDeployment {
+    pub(super) metadata: Metadata,
+    /// The pool that it was made for.
+    pub(super) pool_reference: Option<ClusterPoolReference>,
+    pub(super) is_installed: bool,
+    pub(super) conditions: Conditions,
+}
 
 #[derive(Deserialize)]
-pub(super) struct WireDeployment {
-    metadata: WireMetadata,
+struct WireDeployment {
+    metadata: Metadata,
     #[serde(default)]
     spec: WireSpec,
+    #[serde(default)]
+    status: WireStatus,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WireMetadata {
-    name: String,
-    #[serde(default)]
-    namespace: String,
-    #[serde(default)]
-    finalizers: Vec<String>,
-    #[serde(default)]
-    deletion_timestamp: Option<String>,
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct WireSpec {
+    cluster_pool_ref: Option<ClusterPoolReference>,
+    installed: bool,
 }
 
-impl WireMetadata {
-    /// How far the cluster is.
-    fn life(&self) -> Life {
-        if self.deletion_timestamp.is_none() {
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct WireStatus {
+    conditions: Conditions,
+}
+
+impl From<WireDeployment> for ClusterDeployment {
+    fn from(wire: WireDeployment) -> Self {
+        Self {
+            metadata: wire.metadata,
+            pool_reference: wire.spec.cluster_pool_ref,
+            is_installed: wire.spec.installed,
+            conditions: wire.status.conditions,
+        }
+    }
+}
+
+/// How far a cluster is. Deleted, it has its hosts until it has been taken down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Life {
+    Alive,
+    /// Deleted, and somebody else's finalizer is still there.
+    Deprovisioning,
+    /// Deleted, and nothing but our finalizer keeps it.
+    Over,
+}
+
+impl ClusterDeployment {
+    pub(super) fn name(&self) -> &str {
+        &self.metadata.name
+    }
+
+    pub(super) fn life(&self) -> Life {
+        if !self.metadata.is_deleting() {
             Life::Alive
-        } else if self.finalizers.iter().any(|name| name == DEPROVISION_FINALIZER) {
+        } else if self
+            .metadata
+            .finalizers
+            .iter()
+            .any(|name| name != LEASE_FINALIZER)
+        {
             Life::Deprovisioning
         } else {
             Life::Over
         }
     }
+
+    /// The claim that has it.
+    pub(super) fn claim(&self) -> Option<&str> {
+        self.pool_reference.as_ref()?.claim()
+    }
+
+    /// The customization that it was made with.
+    pub(super) fn customization(&self) -> Option<&str> {
+        self.pool_reference.as_ref()?.customization()
+    }
+
+    /// Whether it was made for this pool.
+    pub(super) fn is_of(&self, namespace: &str, pool: &str) -> bool {
+        self.pool_reference
+            .as_ref()
+            .is_some_and(|reference| reference.namespace == namespace && reference.pool_name == pool)
+    }
 }
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WireSpec {
-    #[serde(default)]
-    cluster_pool_ref: Option<ClusterPoolReference>,
-}
-
-/// The clusters that were made for pools of one namespace.
+/// The clusters of all namespaces, seen from the namespace of a pool.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Deployments {
-    all: Vec<Made>,
-}
-
-/// A cluster that was made for a pool.
-#[derive(Clone, Debug)]
-struct Made {
-    deployment: Deployment,
-    customization: Option<String>,
+    /// The pool's.
     namespace: String,
-    life: Life,
-}
-
-/// How far a cluster is. Deleted, it has its hosts until Hive has taken it down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Life {
-    Alive,
-    Deprovisioning,
-    Over,
+    all: Vec<ClusterDeployment>,
 }
 
 impl Deployments {
-    pub(super) fn of(namespace: &str, deployments: Vec<WireDeployment>) -> Self {
-        let all = deployments.into_iter().filter_map(|deployment| {
-            let reference = deployment
-                .spec
-                .cluster_pool_ref
-                .filter(|reference| reference.namespace == namespace)?;
-            let customization = reference
-                .cluster_deployment_customization
-                .map(|reference| reference.name);
-            Some(Made {
-                life: deployment.metadata.life(),
-                deployment: Deployment {
-                    name: deployment.metadata.name,
-                    pool: reference.pool_name,
-                },
-                customization: customization.filter(|name| !name.is_empty()),
-                namespace: deployment.metadata.namespace,
-            })
-        });
-        Self { all: all.collect() }
+    pub(super) fn of(namespace: &str, all: Vec<ClusterDeployment>) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            all,
+        }
+    }
+
+    /// Those that were made for the pool.
+    pub(super) fn of_pool<'d>(&'d self, pool: &str) -> impl Iterator<Item = &'d ClusterDeployment> {
+        self.all
+            .iter()
+            .filter(move |cluster| cluster.is_of(&self.namespace, pool))
+    }
+
+    /// The holder's: of its name, and made for its pool.
+    pub(super) fn made_for<'d>(&'d self, holder: Holder<'_>) -> impl Iterator<Item = &'d ClusterDeployment> {
+        self.of_pool(holder.pool)
+            .filter(move |cluster| cluster.name() == holder.cluster_deployment)
+    }
+
+    /// What proves that a holder is not gone: a cluster of its name in the namespace of that name, where Hive and we
+    /// put one, or of its name and its pool anywhere.
+    pub(super) fn proof_of_life(&self, holder: Holder<'_>) -> Option<&ClusterDeployment> {
+        let name = holder.cluster_deployment;
+        self.all.iter().find(|cluster| {
+            cluster.name() == name
+                && (cluster.metadata.namespace == name || cluster.is_of(&self.namespace, holder.pool))
+        })
     }
 
     /// Whether there is a cluster of this name that was made for the pool.
     pub(super) fn contains(&self, name: &str, pool: &str) -> bool {
-        self.all
-            .iter()
-            .any(|Made { deployment, .. }| deployment.name == name && deployment.pool == pool)
+        self.of_pool(pool).any(|cluster| cluster.name() == name)
     }
 
     /// By customization.
     pub(super) fn by_customization(&self) -> References {
         let mut references = References::new();
-        for Made {
-            deployment,
-            customization,
-            ..
-        } in &self.all
-        {
-            if let Some(customization) = customization {
+        for cluster in &self.all {
+            let made_for = cluster.pool_reference.as_ref();
+            let (Some(made_for), Some(customization)) = (made_for, cluster.customization()) else {
+                continue;
+            };
+            if made_for.namespace == self.namespace {
                 references
-                    .entry(customization.clone())
+                    .entry(customization.to_owned())
                     .or_default()
-                    .insert(deployment.clone());
+                    .insert(Deployment {
+                        name: cluster.name().to_owned(),
+                        pool: made_for.pool_name.clone(),
+                    });
             }
         }
         references
@@ -126,27 +173,93 @@ impl Deployments {
 
     /// What the holder's clusters are made with and still need.
     pub(super) fn needs(&self, holder: Holder<'_>) -> Needs {
-        let made = self.all.iter().filter(|made| made.deployment.is(holder));
-        made.filter_map(|made| {
-            let cluster = Cluster {
-                namespace: made.namespace.clone(),
-                is_deprovisioning: match made.life {
+        let needing = self.made_for(holder).filter_map(|cluster| {
+            let needed_by = Cluster {
+                namespace: cluster.metadata.namespace.clone(),
+                is_deprovisioning: match cluster.life() {
                     Life::Alive => false,
                     Life::Deprovisioning => true,
                     Life::Over => return None,
                 },
             };
-            Some((made.customization.clone()?, cluster))
-        })
-        .collect()
+            Some((cluster.customization()?.to_owned(), needed_by))
+        });
+        needing.collect()
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use serde_json::{Value, json};
 
-    use super::Deployments;
+    use super::{ClusterDeployment, Deployments, Life};
+    use crate::pool::entry::Holder;
+
+    /// Made for a pool of namespace `d`.
+    pub(in crate::pool) fn cluster(name: &str, pool: &str, customization: Option<&str>) -> Value {
+        let customization = customization.map(|name| json!({ "name": name }));
+        let reference = json!({
+            "namespace": "d", "poolName": pool, "clusterDeploymentCustomization": customization,
+        });
+        json!({
+            "metadata": {"name": name, "namespace": name, "uid": format!("uid-of-{name}")},
+            "spec": {"clusterPoolRef": reference},
+        })
+    }
+
+    #[test]
+    fn how_far_a_cluster_is() {
+        const DELETED: &str = "2026-11-21T05:00:00Z";
+        for (deleted, finalizers, expected) in [
+            (None, json!([]), Life::Alive),
+            (None, json!(["kubectl-kcp.dev/pool-lease"]), Life::Alive),
+            (Some(DELETED), json!(["kubectl-kcp.dev/pool-lease"]), Life::Over),
+            (Some(DELETED), json!([]), Life::Over),
+            (
+                Some(DELETED),
+                json!(["hive.openshift.io/deprovision", "kubectl-kcp.dev/pool-lease"]),
+                Life::Deprovisioning,
+            ),
+            (Some(DELETED), json!(["other"]), Life::Deprovisioning),
+        ] {
+            let mut object = cluster("a", "p", None);
+            object["metadata"]["finalizers"] = finalizers;
+            if let Some(time) = deleted {
+                object["metadata"]["deletionTimestamp"] = time.into();
+            }
+            let read: ClusterDeployment = serde_json::from_value(object.clone()).unwrap();
+            assert_eq!(read.life(), expected, "{object}");
+        }
+    }
+
+    #[test]
+    fn what_proves_that_a_holder_lives() {
+        let at = |namespace: &str, object: Value| {
+            let mut object = object;
+            object["metadata"]["namespace"] = namespace.into();
+            object
+        };
+        let mut of_no_pool = cluster("us", "p", None);
+        of_no_pool["spec"] = json!({});
+        for (case, object, expected) in [
+            ("in the namespace of its name", of_no_pool.clone(), true),
+            ("elsewhere, of no pool", at("x", of_no_pool), false),
+            ("elsewhere, of its pool", at("x", cluster("us", "p", None)), true),
+            (
+                "elsewhere, of another pool",
+                at("x", cluster("us", "q", None)),
+                false,
+            ),
+            ("of another name", cluster("them", "p", None), false),
+        ] {
+            let deployments = Deployments::of("d", vec![serde_json::from_value(object).unwrap()]);
+            let holder = Holder {
+                pool: "p",
+                cluster_deployment: "us",
+            };
+            assert_eq!(deployments.proof_of_life(holder).is_some(), expected, "{case}");
+        }
+    }
 
     #[test]
     fn clusters_of_pools_of_other_namespaces_do_not_count() {

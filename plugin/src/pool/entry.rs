@@ -5,10 +5,15 @@ use kcp_rules::api::hive::LocalReference;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::{
+    conditions::{Condition, Conditions},
+    metadata::Metadata,
+};
+
 /// The condition that says whether a customization is free.
-const AVAILABLE: &str = "Available";
+pub(super) const AVAILABLE: &str = "Available";
 /// The condition that says how its last use went.
-const APPLY_SUCCEEDED: &str = "ApplySucceeded";
+pub(super) const APPLY_SUCCEEDED: &str = "ApplySucceeded";
 
 /// Who takes a lease. Two lessees with the same name are the same holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,29 +28,19 @@ pub(super) struct Holder<'h> {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct Entry {
     pub(super) metadata: Metadata,
+    /// As it stands: a copy of it keeps what we do not know.
+    #[serde(default)]
+    pub(super) spec: Value,
     #[serde(default)]
     status: Status,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Metadata {
-    pub(super) name: String,
-    resource_version: String,
-    #[serde(default)]
-    deletion_timestamp: Option<String>,
-}
-
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase")]
 struct Status {
-    #[serde(default)]
     cluster_deployment_ref: Option<LocalReference>,
-    #[serde(default)]
     cluster_pool_ref: Option<LocalReference>,
-    /// As they stand: a patch replaces the whole list, and must not lose what it does not know.
-    #[serde(default)]
-    conditions: Option<Vec<Value>>,
+    conditions: Conditions,
 }
 
 /// How the last use of a customization went.
@@ -73,13 +68,21 @@ impl Entry {
     }
 
     pub(super) fn is_deleting(&self) -> bool {
-        self.metadata.deletion_timestamp.is_some()
+        self.metadata.is_deleting()
     }
 
     /// Absent and `Unknown` count as available: Hive judges so too.
     pub(super) fn is_reserved(&self) -> bool {
-        self.condition(AVAILABLE)
-            .is_some_and(|condition| status_of(condition) == Some("False"))
+        self.status.conditions.status(AVAILABLE) == Some("False")
+    }
+
+    /// Since when it is reserved, or free.
+    pub(super) fn since(&self) -> Option<Timestamp> {
+        self.status.conditions.since(AVAILABLE)
+    }
+
+    pub(super) fn conditions(&self) -> &Conditions {
+        &self.status.conditions
     }
 
     /// Whether both references name the holder. The condition may be missing: Hive writes it apart from them.
@@ -99,12 +102,12 @@ impl Entry {
     }
 
     pub(super) fn last_result(&self, now: Timestamp) -> LastResult {
-        let Some(condition) = self.condition(APPLY_SUCCEEDED) else {
+        let conditions = self.conditions();
+        if !conditions.has(APPLY_SUCCEEDED) {
             return LastResult::Succeeded(now);
-        };
-        let time = condition.get("lastTransitionTime").and_then(Value::as_str);
-        let time = time.and_then(|time| time.parse().ok()).unwrap_or(now);
-        if status_of(condition) == Some("True") {
+        }
+        let time = conditions.since(APPLY_SUCCEEDED).unwrap_or(now);
+        if conditions.status(APPLY_SUCCEEDED) == Some("True") {
             LastResult::Succeeded(time)
         } else {
             LastResult::Failed(time)
@@ -136,58 +139,21 @@ impl Entry {
         })
     }
 
-    fn condition(&self, kind: &str) -> Option<&Value> {
-        self.status
-            .conditions
-            .iter()
-            .flatten()
-            .find(|condition| is_kind(condition, kind))
+    fn with_available(&self, status: &str, reason: &str, message: &str, now: Timestamp) -> Value {
+        let condition = Condition {
+            kind: AVAILABLE,
+            status,
+            reason,
+            message,
+        };
+        self.status.conditions.with(condition, now).into_value()
     }
-
-    /// All conditions, with this one as it is to be. Fields that we do not know stay.
-    fn with_available(&self, status: &str, reason: &str, message: &str, now: Timestamp) -> Vec<Value> {
-        let mut conditions = self.status.conditions.clone().unwrap_or_default();
-        if self.condition(AVAILABLE).is_none() {
-            conditions.push(json!({ "type": AVAILABLE }));
-        }
-        for condition in conditions
-            .iter_mut()
-            .filter(|condition| is_kind(condition, AVAILABLE))
-        {
-            let changes = status_of(condition) != Some(status);
-            let Value::Object(fields) = condition else {
-                continue;
-            };
-            if changes || !fields.contains_key("lastTransitionTime") {
-                fields.insert("lastTransitionTime".to_owned(), seconds(now).into());
-            }
-            for (field, text) in [("status", status), ("reason", reason), ("message", message)] {
-                fields.insert(field.to_owned(), text.into());
-            }
-        }
-        conditions
-    }
-}
-
-/// Kubernetes' times have no fractions of a second.
-fn seconds(time: Timestamp) -> String {
-    Timestamp::from_second(time.as_second())
-        .unwrap_or(time)
-        .to_string()
 }
 
 fn name(reference: Option<&LocalReference>) -> Option<&str> {
     reference
         .map(|reference| reference.name.as_str())
         .filter(|name| !name.is_empty())
-}
-
-fn is_kind(condition: &Value, kind: &str) -> bool {
-    condition.get("type").and_then(Value::as_str) == Some(kind)
-}
-
-fn status_of(condition: &Value) -> Option<&str> {
-    condition.get("status").and_then(Value::as_str)
 }
 
 #[cfg(test)]

@@ -9,8 +9,12 @@ use std::{
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{entry::Entry, store::Customizations};
-use crate::cluster::{Action, Error, Written};
+use super::{
+    entry::Entry,
+    record::{Record, name_of},
+    store::{Customizations, Records},
+};
+use crate::cluster::{Action, Created, Error, Written};
 
 /// What befalls a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +43,11 @@ pub(super) struct Fake {
     version: Cell<u64>,
     faults: RefCell<VecDeque<Option<Fault>>>,
     late: RefCell<Vec<Late>>,
+    records: RefCell<BTreeMap<String, Value>>,
+    /// What befalls the next writes of records that are not refused: lost on its way, or its answer.
+    record_faults: RefCell<VecDeque<Option<Fault>>>,
+    /// The clock runs while one rests.
+    rested: Cell<Duration>,
     /// Seeds the order of events among tasks.
     random: Cell<u64>,
     /// Names, in the order of the writes.
@@ -87,6 +96,31 @@ impl Fake {
 
     pub(super) fn status(&self, name: &str) -> Value {
         self.entries.borrow()[name]["status"].clone()
+    }
+
+    /// What befalls the next writes of records, in order.
+    pub(super) fn with_record_faults(self, faults: &[Option<Fault>]) -> Self {
+        self.record_faults.borrow_mut().extend(faults);
+        self
+    }
+
+    pub(super) fn put_record(&self, record: Value) {
+        self.version.set(self.version.get() + 1);
+        let mut record = record;
+        record["metadata"]["resourceVersion"] = self.version.get().to_string().into();
+        let name = record["metadata"]["name"].as_str().unwrap().to_owned();
+        self.records.borrow_mut().insert(name, record);
+    }
+
+    /// The record of a customization.
+    pub(super) fn recorded(&self, customization: &str) -> Option<Record> {
+        let record = self.records.borrow().get(&name_of(customization)).cloned();
+        record.map(|record| serde_json::from_value(record).unwrap())
+    }
+
+    /// Who is recorded to hold, or to be about to.
+    pub(super) fn record_holder(&self, customization: &str) -> Option<String> {
+        Some(self.recorded(customization)?.cluster_deployment()?.to_owned())
     }
 
     /// Who is recorded.
@@ -239,11 +273,82 @@ impl Customizations for Fake {
         Ok(written)
     }
 
-    async fn rest(&self, _: Duration) {
+    async fn rest(&self, delay: Duration) {
+        self.rested.set(self.rested.get() + delay);
         self.let_others_go_first().await;
     }
 
     fn now(&self) -> Timestamp {
-        "2026-11-21T05:00:00Z".parse().unwrap()
+        let begin: Timestamp = "2026-11-21T05:00:00Z".parse().unwrap();
+        begin + self.rested.get()
+    }
+}
+
+impl Records for Fake {
+    async fn records(&self) -> Result<Vec<Record>, Error> {
+        self.before_request().await;
+        let records = self.records.borrow().values().cloned().collect();
+        Ok(serde_json::from_value(Value::Array(records)).unwrap())
+    }
+
+    async fn record(&self, customization: &str) -> Result<Option<Record>, Error> {
+        self.before_request().await;
+        Ok(self.recorded(customization))
+    }
+
+    async fn create_record(&self, record: &Value) -> Result<Created, Error> {
+        self.before_request().await;
+        let name = record["metadata"]["name"].as_str().unwrap();
+        if self.records.borrow().contains_key(name) {
+            return Ok(Created::Exists);
+        }
+        let fault = self.record_faults.borrow_mut().pop_front().flatten();
+        if fault != Some(Fault::RequestLost) {
+            self.put_record(record.clone());
+        }
+        self.let_others_go_first().await;
+        Ok(if fault.is_some() {
+            Created::Unknown(lost())
+        } else {
+            Created::Stored(Value::Null)
+        })
+    }
+
+    async fn write_record(&self, customization: &str, patch: &Value) -> Result<Written, Error> {
+        self.before_request().await;
+        let current = self.records.borrow().get(&name_of(customization)).cloned();
+        let Some(mut record) = current else {
+            return Ok(Written::Changed);
+        };
+        if patch["metadata"]["resourceVersion"] != record["metadata"]["resourceVersion"] {
+            return Ok(Written::Changed);
+        }
+        let fault = self.record_faults.borrow_mut().pop_front().flatten();
+        if fault != Some(Fault::RequestLost) {
+            json_patch::merge(&mut record, patch);
+            self.put_record(record);
+        }
+        self.let_others_go_first().await;
+        Ok(if fault.is_some() {
+            Written::Unknown(lost())
+        } else {
+            Written::Stored
+        })
+    }
+
+    async fn delete_record(&self, record: &Record) -> Result<Written, Error> {
+        self.before_request().await;
+        let mut records = self.records.borrow_mut();
+        let name = &record.metadata.name;
+        let current = records
+            .get(name)
+            .map(|record| record["metadata"]["resourceVersion"].clone());
+        Ok(match current {
+            Some(version) if version != record.metadata.resource_version => Written::Changed,
+            _ => {
+                records.remove(name);
+                Written::Stored
+            }
+        })
     }
 }

@@ -1,19 +1,34 @@
-//! Taking a lease: one status write at a time, each refused by the server once the entry has changed.
+//! Taking a lease: first the record, which keeps others from the entry for a moment, then the status, one write at a
+//! time, each refused by the server once the entry has changed. The status decides.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use anyhow::Context as _;
+use jiff::SignedDuration;
 
 use super::{
     entry::{Entry, Holder},
-    model::{Choice, Inventory, References, Slot, Standing},
-    store::Customizations,
+    model::{Candidate, Choice, Inventory, References, Slot, Standing},
+    record::{LeaseClaim, Record},
+    record_keeping::{Recorded, announce, renew, withdraw},
+    store::{Customizations, Records},
 };
 use crate::cluster::{Error, Written};
 
 /// How often the customizations are listed anew when all that were free have been taken meanwhile. Each time at least
 /// one other lessee got one, so that only an inventory that is given back as fast as it is taken reaches this.
 const MAX_ROUNDS: usize = 32;
+
+/// How often the customizations are listed anew while others are about to take all that are free: until their records
+/// no longer keep us from them, and as long again.
+const MAX_WAITS: usize = 80;
+
+/// Between two of those. They need two requests.
+const WAIT: Duration = Duration::from_millis(250);
+
+/// A status that was written so long after its record is followed by the record once more: another may have taken us
+/// for gone.
+const SLOW: SignedDuration = SignedDuration::from_secs(5);
 
 /// How often a write is sent whose answers get lost.
 const MAX_SENDS: u32 = 5;
@@ -44,30 +59,42 @@ pub(super) enum Outcome {
 /// # Errors
 /// When the API server cannot be asked, or others change the entries faster than one can be taken. Where it is open
 /// whether a lease has been taken the message says so: the same command again finds it.
-pub(super) async fn lease(
-    customizations: &impl Customizations,
+pub(super) async fn lease<S: Customizations + Records>(
+    store: &S,
     names: &[&str],
     references: Option<&References>,
-    holder: Holder<'_>,
+    claim: LeaseClaim<'_>,
 ) -> anyhow::Result<Outcome> {
-    for _ in 0..MAX_ROUNDS {
+    let holder = claim.holder;
+    let (mut rounds, mut waits) = (0, 0);
+    while rounds < MAX_ROUNDS && waits < MAX_WAITS {
+        let (entries, records) = (store.list().await?, store.records().await?);
         let inventory = Inventory {
-            slots: slots(names, customizations.list().await?),
+            slots: slots(names, entries, records),
             references: references.cloned(),
         };
-        let free = match inventory.choose(holder, customizations.now()) {
-            Choice::Held(entry) => return Ok(leased(entry.name(), true)),
+        let free = match inventory.choose(holder, store.now()) {
+            Choice::Held(held) => {
+                renew(store, held.name(), held.record, claim).await?;
+                return Ok(leased(held.name(), true));
+            }
             Choice::Bound(name) => return Ok(bound(&inventory, name, holder)),
             Choice::Exhausted => return Ok(exhausted(&inventory, holder)),
+            Choice::Sought => {
+                waits += 1;
+                store.rest(WAIT).await;
+                continue;
+            }
             Choice::Free(free) => free,
         };
-        if let Some(name) = try_each(customizations, &free, holder).await? {
+        rounds += 1;
+        if let Some(name) = try_each(store, &free, claim).await? {
             return Ok(leased(name, false));
         }
     }
     Err(Error::Contended {
         goal: format!("lease from the inventory of {}", holder.pool),
-        attempts: MAX_ROUNDS,
+        attempts: rounds + waits,
     }
     .into())
 }
@@ -84,21 +111,22 @@ enum Owner {
 }
 
 /// Tries to take one of the entries. None when they have to be listed anew: others have changed them since.
-async fn try_each<'e>(
-    customizations: &impl Customizations,
-    free: &[&'e Entry],
-    holder: Holder<'_>,
+async fn try_each<'e, S: Customizations + Records>(
+    store: &S,
+    free: &[Candidate<'e>],
+    claim: LeaseClaim<'_>,
 ) -> anyhow::Result<Option<&'e str>> {
-    for (index, listed) in free.iter().enumerate() {
-        let name = listed.name();
+    let holder = claim.holder;
+    for (index, candidate) in free.iter().enumerate() {
+        let (listed, name) = (candidate.entry, candidate.entry.name());
         let owner = if index == 0 {
-            take(customizations, listed, holder).await?
+            record_and_take(store, listed, candidate.record, claim).await?
         } else {
             // After a refusal the list is known to be old: reading is cheaper than another refused write.
-            let current = customizations.get(name).await?;
+            let current = store.get(name).await?;
             match (owner(current.as_ref(), holder), current) {
                 (Owner::Another, Some(current)) if is_still_free(&current, listed) => {
-                    take(customizations, &current, holder).await?
+                    record_and_take(store, &current, candidate.record, claim).await?
                 }
                 (owner, _) => owner,
             }
@@ -110,6 +138,33 @@ async fn try_each<'e>(
         }
     }
     Ok(None)
+}
+
+/// Takes one entry, its record first.
+async fn record_and_take<S: Customizations + Records>(
+    store: &S,
+    entry: &Entry,
+    record: Option<&Record>,
+    claim: LeaseClaim<'_>,
+) -> anyhow::Result<Owner> {
+    let name = entry.name();
+    let announced = store.now();
+    if entry.names(claim.holder) {
+        renew(store, name, record, claim).await?;
+    } else if announce(store, name, record, claim).await? == Recorded::Another {
+        return Ok(Owner::Another);
+    }
+    let owner = take(store, entry, claim.holder).await?;
+    match owner {
+        Owner::Holder if store.now().duration_since(announced) >= SLOW => {
+            let record = store.record(name).await?;
+            renew(store, name, record.as_ref(), claim).await?;
+        }
+        // The record of a lease that there is not keeps others from the entry for a moment alone.
+        Owner::Another => drop(withdraw(store, name, claim.holder).await),
+        Owner::Holder | Owner::HolderUnmarked => {}
+    }
+    Ok(owner)
 }
 
 /// Takes one entry, and returns when it is certain whose it is. A write whose answer was lost may be stored as long as
@@ -172,16 +227,21 @@ fn is_still_free(current: &Entry, listed: &Entry) -> bool {
     lease(current) == lease(listed)
 }
 
-fn slots(names: &[&str], customizations: Vec<Entry>) -> Vec<Slot> {
-    let mut entries: std::collections::HashMap<_, _> = customizations
+fn slots(names: &[&str], customizations: Vec<Entry>, records: Vec<Record>) -> Vec<Slot> {
+    let mut entries: HashMap<_, _> = customizations
         .into_iter()
         .map(|entry| (entry.name().to_owned(), entry))
+        .collect();
+    let mut records: HashMap<_, _> = records
+        .into_iter()
+        .filter_map(|record| Some((record.customization()?.to_owned(), record)))
         .collect();
     names
         .iter()
         .map(|name| Slot {
             name: (*name).to_owned(),
             entry: entries.remove(*name),
+            record: records.remove(*name),
         })
         .collect()
 }

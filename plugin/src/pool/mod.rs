@@ -1,13 +1,23 @@
 //! `kubectl kcp pool`: leases on the customizations of a cluster pool.
 //!
-//! - [`store`]: the pool and its customizations on the API server
-//! - [`deployments`]: the clusters that were made for its pools
-//! - [`entry`]: one customization, and the patches that take and give it back
+//! - [`store`]: what is read from and written to the API server
+//! - [`cluster_pool`], [`entry`], [`deployments`], [`claims`], [`record`]: the objects, and the patches that change them
+//! - [`metadata`], [`conditions`]: what those have in common
 //! - [`model`]: what is free, and the order of choice
-//! - [`lease`], [`release`]: the writes
+//! - [`capacity`], [`staleness`]: how many clusters a pool may have, and which of them it has left behind
+//! - [`record_keeping`], [`lease`], [`release`]: the writes
 //! - [`document`], [`entry_state`]: how the result is told
 
+#![allow(
+    dead_code,
+    reason = "what is read of a pool is for verbs that come one after the other"
+)]
+
 mod arguments;
+mod capacity;
+mod claims;
+mod cluster_pool;
+mod conditions;
 mod deployments;
 mod document;
 mod entry;
@@ -15,21 +25,27 @@ mod entry_state;
 #[cfg(test)]
 mod fake;
 mod lease;
+mod metadata;
 mod model;
+mod record;
+mod record_keeping;
 mod release;
+mod staleness;
 mod store;
 
 pub use arguments::PoolArguments;
 
 use crate::{cluster::Error, document::text, session::Session, verdict::Verdict};
 use arguments::{LeaseArguments, LeaseName, LeaseOutput, PoolCommand, ReleaseArguments, ReleaseOutput};
+use cluster_pool::Pool;
 use deployments::Deployments;
 use document::{PoolLease, PoolRelease, Reason};
 use entry::Holder;
 use entry_state::{EntryState, PoolName};
 use lease::Outcome;
+use record::LeaseClaim;
 use release::Needs;
-use store::{Pool, Store};
+use store::Store;
 
 /// Runs `pool`.
 ///
@@ -104,7 +120,16 @@ async fn take(
         return Ok(PoolLease::refused(name, cluster_deployment, reason, message));
     }
     let references = deployments.as_ref().ok().map(Deployments::by_customization);
-    let lease = match lease::lease(store, &pool.inventory(), references.as_ref(), holder).await? {
+    let cluster = deployments
+        .as_ref()
+        .ok()
+        .and_then(|deployments| deployments.proof_of_life(holder));
+    let claim = LeaseClaim {
+        holder,
+        duration: None,
+        cluster_deployment_uid: cluster.map(|cluster| cluster.metadata.uid.as_str()),
+    };
+    let lease = match lease::lease(store, &pool.inventory(), references.as_ref(), claim).await? {
         Outcome::Leased {
             customization,
             already,

@@ -7,7 +7,10 @@ use std::{
 
 use jiff::Timestamp;
 
-use super::entry::{Entry, Holder};
+use super::{
+    entry::{Entry, Holder},
+    record::Record,
+};
 
 /// The customizations that a pool names, and what else is known about them.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +27,30 @@ pub(super) struct Slot {
     pub(super) name: String,
     /// None when there is no such customization.
     pub(super) entry: Option<Entry>,
+    /// Who says to hold it, or to be about to.
+    pub(super) record: Option<Record>,
+}
+
+impl Slot {
+    /// Whether another may be about to take it.
+    fn is_sought(&self, holder: Holder<'_>, now: Timestamp) -> bool {
+        self.record
+            .as_ref()
+            .is_some_and(|record| record.is_sought_by_another(holder, now))
+    }
+}
+
+/// An entry of an inventory, and its record as it was listed with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Candidate<'i> {
+    pub(super) entry: &'i Entry,
+    pub(super) record: Option<&'i Record>,
+}
+
+impl Candidate<'_> {
+    pub(super) fn name(&self) -> &str {
+        self.entry.name()
+    }
 }
 
 /// `ClusterDeployment`s by the customization that they reference.
@@ -73,9 +100,11 @@ pub(super) enum Standing {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Choice<'i> {
     /// What it has already.
-    Held(&'i Entry),
+    Held(Candidate<'i>),
     /// One of these, tried in this order. Never empty.
-    Free(Vec<&'i Entry>),
+    Free(Vec<Candidate<'i>>),
+    /// Nothing yet: others are about to take what is free, and a moment tells.
+    Sought,
     /// Nothing: its `ClusterDeployment` was made with an entry that it cannot have.
     Bound(&'i str),
     /// Nothing: no entry is free.
@@ -117,9 +146,11 @@ impl Slot {
 impl Inventory {
     /// What the holder gets. Whatever it has already comes first, so that leasing twice is leasing once.
     pub(super) fn choose(&self, holder: Holder<'_>, now: Timestamp) -> Choice<'_> {
-        if let Some(bound) = self.slots.iter().find(|slot| self.is_bound(slot, holder)) {
-            return match (self.standing(bound, holder), &bound.entry) {
+        let bound = self.slots.iter().find(|slot| self.is_bound(slot, holder));
+        if let Some(bound) = bound {
+            return match (self.standing(bound, holder), candidate(bound)) {
                 (Standing::Ours, Some(entry)) => Choice::Held(entry),
+                (Standing::Free, Some(_)) if bound.is_sought(holder, now) => Choice::Sought,
                 (Standing::OursUnmarked | Standing::Free, Some(entry)) => Choice::Free(vec![entry]),
                 _ => Choice::Bound(&bound.name),
             };
@@ -128,20 +159,21 @@ impl Inventory {
             self.slots
                 .iter()
                 .filter(move |slot| self.standing(slot, holder) == wanted)
-                .filter_map(|slot| slot.entry.as_ref())
         };
-        if let Some(held) = with(Standing::Ours).next() {
+        if let Some(held) = with(Standing::Ours).find_map(candidate) {
             return Choice::Held(held);
         }
-        if let Some(unmarked) = with(Standing::OursUnmarked).next() {
+        if let Some(unmarked) = with(Standing::OursUnmarked).find_map(candidate) {
             return Choice::Free(vec![unmarked]);
         }
-        let mut free: Vec<_> = with(Standing::Free).collect();
-        free.sort_by(|a, b| order(a, b, holder, now));
-        if free.is_empty() {
-            Choice::Exhausted
-        } else {
-            Choice::Free(free)
+        let (sought, unsought): (Vec<_>, Vec<_>) =
+            with(Standing::Free).partition(|slot| slot.is_sought(holder, now));
+        let mut free: Vec<_> = unsought.into_iter().filter_map(candidate).collect();
+        free.sort_by(|a, b| order(a.entry, b.entry, holder, now));
+        match (free.is_empty(), sought.is_empty()) {
+            (false, _) => Choice::Free(free),
+            (true, false) => Choice::Sought,
+            (true, true) => Choice::Exhausted,
         }
     }
 
@@ -166,6 +198,13 @@ impl Inventory {
             .flatten()
             .any(|deployment| deployment.is(holder))
     }
+}
+
+fn candidate(slot: &Slot) -> Option<Candidate<'_>> {
+    Some(Candidate {
+        entry: slot.entry.as_ref()?,
+        record: slot.record.as_ref(),
+    })
 }
 
 /// Succeeded or never used before failed; of those the one that has rested longest; and a different one for each

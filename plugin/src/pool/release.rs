@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{entry::Holder, store::Customizations};
+use super::{
+    entry::Holder,
+    record_keeping::withdraw,
+    store::{Customizations, Records},
+};
 use crate::cluster::{Error, Written};
 
 /// How often the entries are read anew after others have changed them.
@@ -56,8 +60,8 @@ pub(super) struct Outcome {
 ///
 /// # Errors
 /// When the API server cannot be asked, or an entry changes faster than it can be written.
-pub(super) async fn release(
-    customizations: &impl Customizations,
+pub(super) async fn release<S: Customizations + Records>(
+    customizations: &S,
     needs: &Needs,
     holder: Holder<'_>,
 ) -> Result<Outcome, Error> {
@@ -84,6 +88,9 @@ pub(super) async fn release(
         released.sort();
         released.dedup();
         if settled {
+            for name in &released {
+                withdraw(customizations, name, holder).await?;
+            }
             let mut needed: Vec<_> = needed.iter().map(|entry| entry.name().to_owned()).collect();
             needed.sort();
             return Ok(Outcome { released, needed });

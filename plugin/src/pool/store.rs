@@ -1,20 +1,18 @@
-//! The pool and its customizations on the API server.
+//! Pools, their customizations, the records of who holds them, and the clusters made with them, on the API server.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kcp_rules::api::hive::InventoryEntry;
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    deployments::{Deployments, WireDeployment},
+    claims::Claim,
+    cluster_pool::Pool,
+    deployments::{ClusterDeployment, Deployments},
     entry::Entry,
+    record::{self, Record},
 };
-use crate::cluster::{Connection, Error, Kind, Write, Written};
-
-/// Hive's finalizer on each pool that it runs.
-const HIVE_FINALIZER: &str = "hive.openshift.io/clusters";
+use crate::cluster::{Connection, Create, Created, Delete, Error, Kind, Write, Written};
 
 const HIVE: &str = "Hive (or its kinds alone, manifests/dev/crds)";
 
@@ -24,6 +22,15 @@ pub(super) const CUSTOMIZATION: Kind = hive(
     "clusterdeploymentcustomizations",
 );
 pub(super) const CLUSTER_DEPLOYMENT: Kind = hive("ClusterDeployment", "clusterdeployments");
+pub(super) const CLUSTER_CLAIM: Kind = hive("ClusterClaim", "clusterclaims");
+
+pub(super) const LEASE: Kind = Kind {
+    group: "coordination.k8s.io",
+    kind: "Lease",
+    plural: "leases",
+    versions: &["v1"],
+    product: "Kubernetes",
+};
 
 const fn hive(kind: &'static str, plural: &'static str) -> Kind {
     Kind {
@@ -32,53 +39,6 @@ const fn hive(kind: &'static str, plural: &'static str) -> Kind {
         plural,
         versions: &["v1"],
         product: HIVE,
-    }
-}
-
-/// A `ClusterPool`, as far as leases need it.
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct Pool {
-    metadata: PoolMetadata,
-    spec: PoolSpec,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct PoolMetadata {
-    #[serde(default)]
-    finalizers: Vec<String>,
-    #[serde(default)]
-    deletion_timestamp: Option<String>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct PoolSpec {
-    #[serde(default)]
-    inventory: Option<Vec<InventoryEntry>>,
-}
-
-impl Pool {
-    /// Whether Hive's controller looks after the pool.
-    pub(super) fn is_run_by_hive(&self) -> bool {
-        self.metadata
-            .finalizers
-            .iter()
-            .any(|finalizer| finalizer == HIVE_FINALIZER)
-    }
-
-    pub(super) fn is_deleting(&self) -> bool {
-        self.metadata.deletion_timestamp.is_some()
-    }
-
-    /// The customizations named, each once, in the pool's order.
-    pub(super) fn inventory(&self) -> Vec<&str> {
-        let mut names = Vec::new();
-        for entry in self.spec.inventory.iter().flatten() {
-            if !entry.name.is_empty() && !names.contains(&entry.name.as_str()) {
-                names.push(entry.name.as_str());
-            }
-        }
-        names
     }
 }
 
@@ -105,6 +65,25 @@ pub(super) trait Customizations {
     }
 }
 
+/// The records of who holds the customizations of one namespace.
+#[allow(async_fn_in_trait, reason = "used in this crate, on one thread")]
+pub(super) trait Records {
+    /// All of them, as they are now.
+    async fn records(&self) -> Result<Vec<Record>, Error>;
+
+    /// That of one customization, as it is now; none when there is no such.
+    async fn record(&self, customization: &str) -> Result<Option<Record>, Error>;
+
+    /// Makes one, once.
+    async fn create_record(&self, record: &Value) -> Result<Created, Error>;
+
+    /// Changes one, once, by a merge patch with a resourceVersion. One that is gone has changed.
+    async fn write_record(&self, customization: &str, patch: &Value) -> Result<Written, Error>;
+
+    /// Does away with this version of a record, once.
+    async fn delete_record(&self, record: &Record) -> Result<Written, Error>;
+}
+
 /// The real ones.
 pub(super) struct Store<'c> {
     connection: &'c Connection,
@@ -119,23 +98,44 @@ impl<'c> Store<'c> {
         }
     }
 
+    /// The pools' namespace.
+    pub(super) fn namespace(&self) -> &'c str {
+        &self.connection.namespace
+    }
+
     /// The pool.
     pub(super) async fn pool(&self, name: &str) -> Result<Pool, Error> {
         self.connection
-            .get(&CLUSTER_POOL.at("v1"), &self.connection.namespace, name)
+            .get(&CLUSTER_POOL.at("v1"), self.namespace(), name)
             .await
             .map_err(of_hive)
     }
 
-    /// The clusters that were made for pools of this namespace. Where there is no such kind, none were.
+    /// The pools of this namespace, or of all of them.
+    pub(super) async fn pools(&self, namespace: Option<&str>) -> Result<Vec<Pool>, Error> {
+        self.connection
+            .list(&CLUSTER_POOL.at("v1"), namespace, None)
+            .await
+            .map_err(of_hive)
+    }
+
+    /// The claims of this namespace.
+    pub(super) async fn claims(&self) -> Result<Vec<Claim>, Error> {
+        self.connection
+            .list(&CLUSTER_CLAIM.at("v1"), Some(self.namespace()), None)
+            .await
+            .map_err(of_hive)
+    }
+
+    /// The clusters of all namespaces. Where there is no such kind, there are none.
     pub(super) async fn deployments(&self) -> Result<Deployments, Error> {
         match self
             .connection
-            .list::<WireDeployment>(&CLUSTER_DEPLOYMENT.at("v1"), None, None)
+            .list::<ClusterDeployment>(&CLUSTER_DEPLOYMENT.at("v1"), None, None)
             .await
         {
-            Ok(deployments) => Ok(Deployments::of(&self.connection.namespace, deployments)),
-            Err(Error::NotServed { .. }) => Ok(Deployments::default()),
+            Ok(deployments) => Ok(Deployments::of(self.namespace(), deployments)),
+            Err(Error::NotServed { .. }) => Ok(Deployments::of(self.namespace(), Vec::new())),
             Err(error) => Err(error),
         }
     }
@@ -145,11 +145,11 @@ impl<'c> Store<'c> {
     pub(super) async fn deployment(&self, name: &str) -> Result<Deployments, Error> {
         match self
             .connection
-            .get::<WireDeployment>(&CLUSTER_DEPLOYMENT.at("v1"), name, name)
+            .get::<ClusterDeployment>(&CLUSTER_DEPLOYMENT.at("v1"), name, name)
             .await
         {
-            Ok(deployment) => Ok(Deployments::of(&self.connection.namespace, vec![deployment])),
-            Err(Error::NotFound { .. }) => Ok(Deployments::default()),
+            Ok(deployment) => Ok(Deployments::of(self.namespace(), vec![deployment])),
+            Err(Error::NotFound { .. }) => Ok(Deployments::of(self.namespace(), Vec::new())),
             Err(error) => Err(of_hive(error)),
         }
     }
@@ -158,7 +158,7 @@ impl<'c> Store<'c> {
 impl Customizations for Store<'_> {
     async fn list(&self) -> Result<Vec<Entry>, Error> {
         self.connection
-            .list(&CUSTOMIZATION.at("v1"), Some(&self.connection.namespace), None)
+            .list(&CUSTOMIZATION.at("v1"), Some(self.namespace()), None)
             .await
             .map_err(of_hive)
     }
@@ -166,7 +166,7 @@ impl Customizations for Store<'_> {
     async fn get(&self, name: &str) -> Result<Option<Entry>, Error> {
         match self
             .connection
-            .get(&CUSTOMIZATION.at("v1"), &self.connection.namespace, name)
+            .get(&CUSTOMIZATION.at("v1"), self.namespace(), name)
             .await
         {
             Ok(entry) => Ok(Some(entry)),
@@ -180,7 +180,7 @@ impl Customizations for Store<'_> {
             .connection
             .patch(&Write {
                 resource: &CUSTOMIZATION.at("v1"),
-                namespace: &self.connection.namespace,
+                namespace: self.namespace(),
                 name,
                 subresource: Some("status"),
                 patch,
@@ -195,6 +195,68 @@ impl Customizations for Store<'_> {
     }
 }
 
+impl Records for Store<'_> {
+    async fn records(&self) -> Result<Vec<Record>, Error> {
+        let labelled = format!("{}=true", record::LABEL);
+        self.connection
+            .list(&LEASE.at("v1"), Some(self.namespace()), Some(&labelled))
+            .await
+    }
+
+    async fn record(&self, customization: &str) -> Result<Option<Record>, Error> {
+        let name = record::name_of(customization);
+        match self
+            .connection
+            .get(&LEASE.at("v1"), self.namespace(), &name)
+            .await
+        {
+            Ok(record) => Ok(Some(record)),
+            Err(Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn create_record(&self, record: &Value) -> Result<Created, Error> {
+        let create = Create {
+            resource: &LEASE.at("v1"),
+            namespace: Some(self.namespace()),
+            object: record,
+            field_manager: self.field_manager,
+        };
+        self.connection.create(&create).await
+    }
+
+    async fn write_record(&self, customization: &str, patch: &Value) -> Result<Written, Error> {
+        let written = self
+            .connection
+            .patch(&Write {
+                resource: &LEASE.at("v1"),
+                namespace: self.namespace(),
+                name: &record::name_of(customization),
+                subresource: None,
+                patch,
+                field_manager: self.field_manager,
+                dry_run: false,
+            })
+            .await;
+        match written {
+            Err(Error::NotFound { .. }) => Ok(Written::Changed),
+            other => other,
+        }
+    }
+
+    async fn delete_record(&self, record: &Record) -> Result<Written, Error> {
+        let delete = Delete {
+            resource: &LEASE.at("v1"),
+            namespace: self.namespace(),
+            name: &record.metadata.name,
+            uid: &record.metadata.uid,
+            resource_version: Some(&record.metadata.resource_version),
+        };
+        self.connection.delete(&delete).await
+    }
+}
+
 fn of_hive(error: Error) -> Error {
     match error {
         Error::NotServed { resource, server, .. } => Error::NotServed {
@@ -205,6 +267,3 @@ fn of_hive(error: Error) -> Error {
         other => other,
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{give_back, store::Store, take};
+use super::{cluster_pool::tests::pool_object, give_back, store::Store, take};
 use crate::cluster::{Connection, canned::failure};
 
 const PATH: &str = "/apis/hive.openshift.io/v1";
@@ -13,11 +13,17 @@ fn connection(entry_status: &Value, deployments: &(u16, Value)) -> Connection {
     let entry = json!({"metadata": {"name": "a", "resourceVersion": "1"}, "status": entry_status});
     let deployments = deployments.clone();
     Connection::canned(move |method, path| {
+        if path.starts_with("/apis/coordination.k8s.io/v1/namespaces/d/leases") {
+            return match *method {
+                Method::POST => (201, json!({})),
+                _ if path.ends_with("/leases") => (200, json!({"items": []})),
+                _ => not_found(),
+            };
+        }
         let path = path.strip_prefix(PATH).unwrap();
         match (method, path) {
             (&Method::GET, "/namespaces/d/clusterpools/p") => {
-                let spec = json!({"inventory": [{"name": "a"}]});
-                (200, json!({"metadata": {"name": "p"}, "spec": spec}))
+                (200, pool_object("p", &json!({"inventory": [{"name": "a"}]})))
             }
             (&Method::GET, "/clusterdeployments" | "/namespaces/us/clusterdeployments/us") => {
                 deployments.clone()
@@ -31,6 +37,12 @@ fn connection(entry_status: &Value, deployments: &(u16, Value)) -> Connection {
             other => panic!("{other:?}"),
         }
     })
+}
+
+fn not_found() -> (u16, Value) {
+    let (code, mut status) = failure(404, "NotFound", "not found");
+    status["details"] = json!({});
+    (code, status)
 }
 
 fn forbidden() -> (u16, Value) {
@@ -129,7 +141,8 @@ fn what_a_cluster_is_made_with_is_not_given_back() {
 #[test]
 fn what_no_cluster_needs_is_given_back() {
     let over = json!({
-        "name": "us", "namespace": "us", "finalizers": ["other"], "deletionTimestamp": "2026-11-21T05:00:00Z",
+        "name": "us", "namespace": "us", "finalizers": ["kubectl-kcp.dev/pool-lease"],
+        "deletionTimestamp": "2026-11-21T05:00:00Z",
     });
     let none = (200, json!({"items": []}));
     let another = json!({"name": "them", "namespace": "them"});

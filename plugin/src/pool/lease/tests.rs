@@ -11,7 +11,10 @@ use super::{Outcome, lease};
 use crate::pool::{
     entry::Holder,
     fake::{Fake, Fault, reserved},
+    model::Candidate,
+    record::{LeaseClaim, first},
     release::{Needs, release},
+    store::Customizations as _,
 };
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -23,6 +26,14 @@ fn holder(name: &str) -> Holder<'_> {
     }
 }
 
+fn claim(name: &str) -> LeaseClaim<'_> {
+    LeaseClaim {
+        holder: holder(name),
+        duration: None,
+        cluster_deployment_uid: None,
+    }
+}
+
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread()
         .build()
@@ -31,7 +42,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 fn lease_one(fake: &Fake, names: &[&str]) -> anyhow::Result<Outcome> {
-    block_on(lease(fake, names, None, holder("us")))
+    block_on(lease(fake, names, None, claim("us")))
 }
 
 fn leased(name: &str) -> Outcome {
@@ -166,15 +177,77 @@ fn no_permission_is_no_contention() {
 fn another_run_for_the_same_holder_was_faster() {
     let fake = Fake::free(&NAMES);
     let overtaken = block_on(async {
-        let inventory = crate::pool::store::Customizations::list(&fake).await.unwrap();
-        let stale: Vec<_> = inventory.iter().filter(|entry| entry.name() == "b").collect();
+        let inventory = fake.list().await.unwrap();
+        let stale: Vec<_> = inventory
+            .iter()
+            .filter(|entry| entry.name() == "b")
+            .map(|entry| Candidate { entry, record: None })
+            .collect();
         fake.put("b", &reserved("us"));
-        super::try_each(&fake, &stale, holder("us"))
+        super::try_each(&fake, &stale, claim("us"))
             .await
             .unwrap()
             .map(str::to_owned)
     });
     assert_eq!(overtaken.as_deref(), Some("b"));
+}
+
+/// A record of `them` for each, as old as that.
+fn sought(names: &[&str], seconds: i64) -> Fake {
+    let fake = Fake::free(&NAMES);
+    for name in names {
+        let time = fake.now() - jiff::SignedDuration::from_secs(seconds);
+        fake.put_record(first(name, claim("them"), time));
+    }
+    fake
+}
+
+#[test]
+fn a_lease_is_recorded() {
+    let fake = Fake::free(&NAMES);
+    lease_one(&fake, &NAMES).unwrap();
+    assert_eq!(fake.record_holder("b").as_deref(), Some("us"));
+    block_on(release(&fake, &Needs::new(), holder("us"))).unwrap();
+    assert_eq!(fake.record_holder("b"), None);
+}
+
+#[test]
+fn what_another_is_about_to_take_comes_last() {
+    let fake = sought(&["b"], 0);
+    assert_eq!(lease_one(&fake, &NAMES).unwrap(), leased("c"));
+    assert_eq!(fake.record_holder("b").as_deref(), Some("them"));
+    let fake = sought(&["b"], 60);
+    assert_eq!(lease_one(&fake, &NAMES).unwrap(), leased("b"));
+}
+
+/// A pool is not exhausted because somebody was killed between two writes.
+#[test]
+fn what_another_did_not_take_after_all_is_taken() {
+    let fake = sought(&NAMES, 0);
+    assert_eq!(lease_one(&fake, &NAMES).unwrap(), leased("b"));
+    assert_eq!(*fake.writes.borrow(), ["b"]);
+    assert_eq!(fake.record_holder("b").as_deref(), Some("us"));
+}
+
+#[test]
+fn a_record_without_a_lease_is_taken_back() {
+    let fake = Fake::free(&NAMES).with_faults(&[Some(Fault::Overtaken)]);
+    assert_eq!(lease_one(&fake, &NAMES).unwrap(), leased("c"));
+    assert_eq!(fake.record_holder("b"), None);
+    assert_eq!(fake.record_holder("c").as_deref(), Some("us"));
+}
+
+#[test]
+fn a_record_that_is_missing_is_made_for_a_lease_that_there_is() {
+    for record in [None, Some(first("a", claim("them"), Fake::free(&NAMES).now()))] {
+        let fake = Fake::free(&NAMES);
+        fake.put("a", &reserved("us"));
+        if let Some(record) = record {
+            fake.put_record(record);
+        }
+        lease_one(&fake, &NAMES).unwrap();
+        assert_eq!(fake.record_holder("a").as_deref(), Some("us"));
+    }
 }
 
 fn entry_names(entries: usize) -> Vec<String> {
@@ -191,7 +264,7 @@ fn race(fake: Fake, lessees: &[String], entries: usize) -> (Rc<Fake>, Vec<anyhow
                 let (fake, lessee, names) = (Rc::clone(&fake), lessee.clone(), entry_names(entries));
                 tokio::task::spawn_local(async move {
                     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-                    lease(&*fake, &names, None, holder(&lessee)).await
+                    lease(&*fake, &names, None, claim(&lessee)).await
                 })
             })
             .collect();

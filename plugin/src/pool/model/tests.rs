@@ -4,8 +4,11 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Choice, Deployment, Inventory, Slot, Standing};
-use crate::pool::entry::{Entry, Holder};
+use super::{Candidate, Choice, Deployment, Inventory, Slot, Standing};
+use crate::pool::{
+    entry::{Entry, Holder},
+    record::{LeaseClaim, first},
+};
 
 const HOLDER: Holder<'_> = Holder {
     pool: "pool",
@@ -55,6 +58,7 @@ fn inventory(entries: impl IntoIterator<Item = Value>) -> Inventory {
         Slot {
             name: entry.name().to_owned(),
             entry: Some(entry),
+            record: None,
         }
     });
     Inventory {
@@ -84,6 +88,7 @@ fn chosen(inventory: &Inventory, holder: Holder<'_>) -> Vec<String> {
         Choice::Held(entry) => vec![format!("={}", entry.name())],
         Choice::Free(entries) => entries.iter().map(|entry| entry.name().to_owned()).collect(),
         Choice::Bound(name) => vec![format!("bound to {name}")],
+        Choice::Sought => vec!["sought".to_owned()],
         Choice::Exhausted => vec![],
     }
 }
@@ -252,6 +257,34 @@ fn what_a_cluster_was_made_with_is_not_free() {
 }
 
 #[test]
+fn what_another_is_about_to_take_is_not_free_yet() {
+    let records = |seconds: &[(usize, i64)]| {
+        let mut inventory = inventory([free("a"), free("b")]);
+        for (slot, age) in seconds {
+            let claim = LeaseClaim {
+                holder: Holder {
+                    cluster_deployment: "them",
+                    ..HOLDER
+                },
+                duration: None,
+                cluster_deployment_uid: None,
+            };
+            let time = now() - jiff::SignedDuration::from_secs(*age);
+            let slot = &mut inventory.slots[*slot];
+            slot.record = Some(serde_json::from_value(first(&slot.name, claim, time)).unwrap());
+        }
+        inventory
+    };
+    assert_eq!(chosen(&records(&[(0, 1)]), HOLDER), ["b"]);
+    assert_eq!(chosen(&records(&[(0, 1), (1, 1)]), HOLDER), ["sought"]);
+    assert_eq!(chosen(&records(&[(0, 60), (1, 1)]), HOLDER), ["a"]);
+    let bound = referenced(records(&[(0, 1)]), &[("a", "us", "pool")]);
+    assert_eq!(chosen(&bound, HOLDER), ["sought"]);
+    let bound = referenced(records(&[(0, 60)]), &[("a", "us", "pool")]);
+    assert_eq!(chosen(&bound, HOLDER), ["a"]);
+}
+
+#[test]
 fn a_missing_customization_is_passed_over() {
     let mut inventory = inventory([free("b")]);
     inventory.slots.insert(
@@ -259,6 +292,7 @@ fn a_missing_customization_is_passed_over() {
         Slot {
             name: "a".to_owned(),
             entry: None,
+            record: None,
         },
     );
     assert_eq!(chosen(&inventory, HOLDER), ["b"]);
@@ -329,7 +363,7 @@ proptest! {
             for entry in entries {
                 let (_, standing) = inventory.standings(HOLDER).find(|(name, _)| *name == entry.name()).unwrap();
                 prop_assert!(matches!(standing, Standing::Free | Standing::OursUnmarked), "{entry:?}");
-                prop_assert!(!entry.is_reserved());
+                prop_assert!(!entry.entry.is_reserved());
             }
         }
     }
@@ -352,10 +386,10 @@ proptest! {
         let shuffled = Inventory { slots: shuffled, references: None };
         let (one, other) = (inventory.choose(HOLDER, now()), shuffled.choose(HOLDER, now()));
         if let (Choice::Free(one), Choice::Free(other)) = (&one, &other) {
-            if !one.iter().any(|entry| entry.names(HOLDER)) {
+            if !one.iter().any(|candidate| candidate.entry.names(HOLDER)) {
                 prop_assert_eq!(one, other);
             }
-            let names: std::collections::BTreeSet<_> = one.iter().map(|entry| entry.name()).collect();
+            let names: std::collections::BTreeSet<_> = one.iter().map(Candidate::name).collect();
             prop_assert_eq!(names.len(), one.len());
         } else {
             prop_assert_eq!(std::mem::discriminant(&one), std::mem::discriminant(&other));

@@ -1,0 +1,194 @@
+//! How many clusters a pool may still be given. Pure.
+
+use std::fmt;
+
+use super::{cluster_pool::Pool, deployments::ClusterDeployment};
+
+/// A pool's limits, and the clusters that count against them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Capacity {
+    /// Unclaimed clusters that are wanted.
+    pub(super) size: usize,
+    /// Of all clusters; none where there is no limit. What is below zero allows none, as for Hive.
+    pub(super) max_size: Option<usize>,
+    /// Of those that are made or taken down at the same time.
+    pub(super) max_concurrent: Option<usize>,
+    /// Customizations that the pool names.
+    pub(super) inventory: Option<usize>,
+    pub(super) clusters: usize,
+    pub(super) unclaimed: usize,
+    pub(super) installing: usize,
+    pub(super) deleting: usize,
+}
+
+/// The limit that is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Full {
+    MaxSize { clusters: usize, limit: usize },
+    MaxConcurrent { changing: usize, limit: usize },
+}
+
+impl Capacity {
+    /// Of a pool with these clusters: those that were made for it.
+    pub(super) fn of<'d>(pool: &Pool, clusters: impl Iterator<Item = &'d ClusterDeployment>) -> Self {
+        let limit = |given: Option<i32>| given.map(|limit| usize::try_from(limit).unwrap_or(0));
+        let mut capacity = Self {
+            size: usize::try_from(pool.spec.size).unwrap_or(0),
+            max_size: limit(pool.spec.max_size),
+            max_concurrent: limit(pool.spec.max_concurrent),
+            inventory: pool.spec.inventory.as_ref().map(|_| pool.inventory().len()),
+            ..Self::default()
+        };
+        for cluster in clusters {
+            capacity.clusters += 1;
+            capacity.unclaimed += usize::from(cluster.claim().is_none());
+            // As Hive counts: one that is deleted while it is installed is being taken down.
+            if cluster.metadata.is_deleting() {
+                capacity.deleting += 1;
+            } else if !cluster.is_installed {
+                capacity.installing += 1;
+            }
+        }
+        capacity
+    }
+
+    /// How many clusters may be added at once; none where nothing limits them.
+    ///
+    /// # Errors
+    /// The limit that is reached.
+    pub(super) fn room(&self) -> Result<Option<usize>, Full> {
+        let of_all = self.max_size.map(|limit| limit.saturating_sub(self.clusters));
+        let changing = self.installing + self.deleting;
+        let at_once = self.max_concurrent.map(|limit| limit.saturating_sub(changing));
+        match (of_all, at_once, self.max_size, self.max_concurrent) {
+            (Some(0), _, Some(limit), _) => Err(Full::MaxSize {
+                clusters: self.clusters,
+                limit,
+            }),
+            (_, Some(0), _, Some(limit)) => Err(Full::MaxConcurrent { changing, limit }),
+            _ => Ok(of_all.into_iter().chain(at_once).min()),
+        }
+    }
+
+    /// Unclaimed clusters that are wanted and for which the inventory has no customization: the document asks for a
+    /// condition that says so.
+    pub(super) fn beyond_inventory(&self) -> usize {
+        let entries = self.inventory.unwrap_or(usize::MAX);
+        self.size.saturating_sub(entries)
+    }
+}
+
+impl fmt::Display for Full {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MaxSize { clusters, limit } => {
+                write!(f, "it has {clusters} clusters, and maxSize is {limit}")
+            }
+            Self::MaxConcurrent { changing, limit } => write!(
+                f,
+                "{changing} of its clusters are being made or taken down, and maxConcurrent is {limit}"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{Capacity, Full};
+    use crate::pool::{cluster_pool::tests::pool, deployments::tests::cluster};
+
+    /// Installed and claimed, installing, being taken down.
+    fn clusters() -> Vec<Value> {
+        let mut installed = cluster("a", "pool", None);
+        installed["spec"]["installed"] = true.into();
+        installed["spec"]["clusterPoolRef"]["claimName"] = "claim".into();
+        let mut deleting = cluster("c", "pool", None);
+        deleting["metadata"]["deletionTimestamp"] = "2026-11-21T05:00:00Z".into();
+        vec![installed, cluster("b", "pool", None), deleting]
+    }
+
+    fn capacity(spec: &Value) -> Capacity {
+        let clusters: Vec<_> = clusters()
+            .into_iter()
+            .map(|cluster| serde_json::from_value(cluster).unwrap())
+            .collect();
+        Capacity::of(&pool(spec), clusters.iter())
+    }
+
+    #[test]
+    fn what_counts() {
+        let spec = json!({"size": 4, "maxSize": 9, "maxConcurrent": -1, "inventory": [{"name": "a"}]});
+        let expected = Capacity {
+            size: 4,
+            max_size: Some(9),
+            max_concurrent: Some(0),
+            inventory: Some(1),
+            clusters: 3,
+            unclaimed: 2,
+            installing: 1,
+            deleting: 1,
+        };
+        assert_eq!(capacity(&spec), expected);
+        assert_eq!(expected.beyond_inventory(), 3);
+        assert_eq!(capacity(&json!({"size": 4})).beyond_inventory(), 0);
+    }
+
+    #[test]
+    fn what_room_there_is() {
+        for (spec, expected) in [
+            (json!({}), Ok(None)),
+            (json!({"maxSize": 5}), Ok(Some(2))),
+            (json!({"maxConcurrent": 3}), Ok(Some(1))),
+            (json!({"maxSize": 5, "maxConcurrent": 3}), Ok(Some(1))),
+            (json!({"maxSize": 4, "maxConcurrent": 9}), Ok(Some(1))),
+            (
+                json!({"maxSize": 3}),
+                Err(Full::MaxSize {
+                    clusters: 3,
+                    limit: 3,
+                }),
+            ),
+            (
+                json!({"maxSize": 0}),
+                Err(Full::MaxSize {
+                    clusters: 3,
+                    limit: 0,
+                }),
+            ),
+            (
+                json!({"maxSize": 9, "maxConcurrent": 2}),
+                Err(Full::MaxConcurrent {
+                    changing: 2,
+                    limit: 2,
+                }),
+            ),
+        ] {
+            assert_eq!(capacity(&spec).room(), expected, "{spec}");
+        }
+    }
+
+    #[test]
+    fn a_limit_in_a_sentence() {
+        let sentences = [
+            Full::MaxSize {
+                clusters: 3,
+                limit: 3,
+            }
+            .to_string(),
+            Full::MaxConcurrent {
+                changing: 2,
+                limit: 2,
+            }
+            .to_string(),
+        ];
+        assert_eq!(
+            sentences,
+            [
+                "it has 3 clusters, and maxSize is 3",
+                "2 of its clusters are being made or taken down, and maxConcurrent is 2",
+            ]
+        );
+    }
+}

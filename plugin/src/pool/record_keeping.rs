@@ -1,0 +1,145 @@
+//! Keeping the record of a lease.
+//!
+//! It is written before the customization's status, so that a lessee who is killed between the two leaves a record and
+//! no lease, and one who is killed later leaves a lease that can be told from one that is in use. While it is fresh it
+//! keeps other lessees from the same customization. It is taken back after the status.
+
+use std::time::Duration;
+
+use super::{
+    entry::Holder,
+    record::{LeaseClaim, Record, first},
+    store::{Customizations, Records},
+};
+use crate::cluster::{Created, Error, Written};
+
+/// How often a record is written whose answers get lost, or that others change.
+const MAX_ATTEMPTS: usize = 5;
+
+/// Before a record is read back whose write was not answered.
+const REST: Duration = Duration::from_millis(200);
+
+/// Whose a record is after it was tried to write it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Recorded {
+    /// It names the holder.
+    Ours,
+    /// Another is about to take the customization.
+    Another,
+}
+
+/// Says that the holder is about to take a customization that nobody holds. `known` is its record as it was listed.
+///
+/// # Errors
+/// When the API server cannot be asked, or the record changes faster than it can be written.
+pub(super) async fn announce<S: Customizations + Records>(
+    store: &S,
+    customization: &str,
+    known: Option<&Record>,
+    claim: LeaseClaim<'_>,
+) -> Result<Recorded, Error> {
+    let mut known = known.cloned();
+    let mut unanswered = None;
+    for _ in 0..MAX_ATTEMPTS {
+        let now = store.now();
+        if known
+            .as_ref()
+            .is_some_and(|record| record.is_sought_by_another(claim.holder, now))
+        {
+            return Ok(Recorded::Another);
+        }
+        match write(store, customization, known.as_ref(), claim).await? {
+            Written::Stored => return Ok(Recorded::Ours),
+            Written::Changed => {}
+            Written::Unknown(error) => {
+                unanswered = Some(error);
+                store.rest(REST).await;
+            }
+        }
+        known = store.record(customization).await?;
+    }
+    Err(unanswered.unwrap_or_else(|| contended(customization)))
+}
+
+/// Says that the holder has a customization that names it, whatever its record says.
+///
+/// # Errors
+/// When the API server cannot be asked, or the record changes faster than it can be written.
+pub(super) async fn renew<S: Customizations + Records>(
+    store: &S,
+    customization: &str,
+    known: Option<&Record>,
+    claim: LeaseClaim<'_>,
+) -> Result<(), Error> {
+    let mut known = known.cloned();
+    let mut unanswered = None;
+    for _ in 0..MAX_ATTEMPTS {
+        match write(store, customization, known.as_ref(), claim).await? {
+            Written::Stored => return Ok(()),
+            Written::Changed => {}
+            Written::Unknown(error) => {
+                unanswered = Some(error);
+                store.rest(REST).await;
+            }
+        }
+        known = store.record(customization).await?;
+    }
+    Err(unanswered.unwrap_or_else(|| contended(customization)))
+}
+
+/// Takes back the record of a lease that there is not, or is no more; another's is left as it is. A record that stays
+/// keeps others from the customization for a moment alone.
+///
+/// # Errors
+/// When the API server cannot be asked.
+pub(super) async fn withdraw<S: Customizations + Records>(
+    store: &S,
+    customization: &str,
+    holder: Holder<'_>,
+) -> Result<(), Error> {
+    for _ in 0..MAX_ATTEMPTS {
+        let Some(record) = store.record(customization).await? else {
+            return Ok(());
+        };
+        if !record.names(holder) {
+            return Ok(());
+        }
+        match store.delete_record(&record).await? {
+            Written::Stored => return Ok(()),
+            Written::Changed => {}
+            Written::Unknown(_) => store.rest(REST).await,
+        }
+    }
+    Ok(())
+}
+
+async fn write<S: Customizations + Records>(
+    store: &S,
+    customization: &str,
+    known: Option<&Record>,
+    claim: LeaseClaim<'_>,
+) -> Result<Written, Error> {
+    let now = store.now();
+    if let Some(record) = known {
+        return store
+            .write_record(customization, &record.claimed(claim, now))
+            .await;
+    }
+    Ok(
+        match store.create_record(&first(customization, claim, now)).await? {
+            Created::Stored(_) => Written::Stored,
+            Created::Exists => Written::Changed,
+            Created::Unknown(error) => Written::Unknown(error),
+        },
+    )
+}
+
+fn contended(customization: &str) -> Error {
+    Error::Contended {
+        goal: format!("record the lease on {customization}"),
+        attempts: MAX_ATTEMPTS,
+    }
+}
+
+#[cfg(test)]
+mod tests;

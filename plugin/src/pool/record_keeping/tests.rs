@@ -1,0 +1,112 @@
+//! Records under contention and lost answers.
+
+use serde_json::Value;
+
+use super::{Recorded, announce, renew, withdraw};
+use crate::{
+    cluster::Error,
+    pool::{
+        entry::Holder,
+        fake::{Fake, Fault},
+        record::{LeaseClaim, first},
+        store::Customizations as _,
+    },
+};
+
+fn claim(name: &str) -> LeaseClaim<'_> {
+    LeaseClaim {
+        holder: Holder {
+            pool: "pool",
+            cluster_deployment: name,
+        },
+        duration: None,
+        cluster_deployment_uid: None,
+    }
+}
+
+fn run<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(work)
+}
+
+/// A record of `them` for `a`, as old as that.
+fn recorded(seconds: i64) -> (Fake, Value) {
+    let fake = Fake::free(&["a"]);
+    let time = fake.now() - jiff::SignedDuration::from_secs(seconds);
+    let record = first("a", claim("them"), time);
+    fake.put_record(record.clone());
+    (fake, record)
+}
+
+fn announced(fake: &Fake, is_listed: bool) -> Result<Recorded, Error> {
+    let known = is_listed.then(|| fake.recorded("a").unwrap());
+    run(announce(fake, "a", known.as_ref(), claim("us")))
+}
+
+#[test]
+fn a_record_is_made_once() {
+    let fake = Fake::free(&["a"]);
+    assert_eq!(announced(&fake, false).unwrap(), Recorded::Ours);
+    assert_eq!(fake.record_holder("a").as_deref(), Some("us"));
+    assert_eq!(announced(&fake, true).unwrap(), Recorded::Ours);
+    assert_eq!(announced(&fake, false).unwrap(), Recorded::Ours);
+}
+
+#[test]
+fn a_fresh_record_of_another_keeps_us_from_the_entry() {
+    for is_listed in [true, false] {
+        let (fake, _) = recorded(1);
+        assert_eq!(announced(&fake, is_listed).unwrap(), Recorded::Another);
+        assert_eq!(fake.record_holder("a").as_deref(), Some("them"));
+        let (fake, _) = recorded(60);
+        assert_eq!(announced(&fake, is_listed).unwrap(), Recorded::Ours);
+        assert_eq!(fake.record_holder("a").as_deref(), Some("us"));
+    }
+}
+
+#[test]
+fn who_comes_second_to_an_old_record_does_not_get_it() {
+    let (fake, _) = recorded(60);
+    let listed = fake.recorded("a").unwrap();
+    run(announce(&fake, "a", Some(&listed), claim("her"))).unwrap();
+    let outcome = run(announce(&fake, "a", Some(&listed), claim("us"))).unwrap();
+    assert_eq!(outcome, Recorded::Another);
+    assert_eq!(fake.record_holder("a").as_deref(), Some("her"));
+}
+
+#[test]
+fn a_lost_answer_is_read_back() {
+    for fault in [Fault::AnswerLost, Fault::RequestLost] {
+        for fake in [Fake::free(&["a"]), recorded(60).0] {
+            let fake = fake.with_record_faults(&[Some(fault)]);
+            assert_eq!(announced(&fake, false).unwrap(), Recorded::Ours, "{fault:?}");
+            assert_eq!(fake.record_holder("a").as_deref(), Some("us"), "{fault:?}");
+        }
+    }
+    let fake = Fake::free(&["a"]).with_record_faults(&[Some(Fault::RequestLost); 5]);
+    assert_eq!(
+        announced(&fake, false).unwrap_err().to_string(),
+        "cannot patch clusterdeploymentcustomizations in all namespaces: no answer from https://s: cut"
+    );
+}
+
+#[test]
+fn a_lease_that_there_is_is_recorded_whatever_stood_there() {
+    let (fake, _) = recorded(1);
+    let listed = fake.recorded("a").unwrap();
+    run(renew(&fake, "a", Some(&listed), claim("us"))).unwrap();
+    assert_eq!(fake.record_holder("a").as_deref(), Some("us"));
+    let fake = Fake::free(&["a"]).with_record_faults(&[Some(Fault::AnswerLost)]);
+    run(renew(&fake, "a", None, claim("us"))).unwrap();
+    assert_eq!(fake.record_holder("a").as_deref(), Some("us"));
+}
+
+#[test]
+fn only_ones_own_record_is_taken_back() {
+    let (fake, _) = recorded(1);
+    run(withdraw(&fake, "a", claim("us").holder)).unwrap();
+    assert_eq!(fake.record_holder("a").as_deref(), Some("them"));
+    run(withdraw(&fake, "a", claim("them").holder)).unwrap();
+    assert_eq!(fake.record_holder("a"), None);
+    run(withdraw(&fake, "a", claim("them").holder)).unwrap();
+}

@@ -155,6 +155,50 @@ impl<'c> Store<'c> {
     }
 }
 
+impl Store<'_> {
+    /// One cluster, as it is now; none when there is no such.
+    pub(super) async fn cluster(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<ClusterDeployment>, Error> {
+        match self
+            .connection
+            .get(&CLUSTER_DEPLOYMENT.at("v1"), namespace, name)
+            .await
+        {
+            Ok(cluster) => Ok(Some(cluster)),
+            Err(Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(of_hive(error)),
+        }
+    }
+
+    /// Changes a cluster, once, by a merge patch with a resourceVersion. One that is gone has changed.
+    pub(super) async fn write_cluster(
+        &self,
+        namespace: &str,
+        name: &str,
+        patch: &Value,
+    ) -> Result<Written, Error> {
+        let written = self
+            .connection
+            .patch(&Write {
+                resource: &CLUSTER_DEPLOYMENT.at("v1"),
+                namespace,
+                name,
+                subresource: None,
+                patch,
+                field_manager: self.field_manager,
+                dry_run: false,
+            })
+            .await;
+        match written {
+            Err(Error::NotFound { .. }) => Ok(Written::Changed),
+            other => other.map_err(of_hive),
+        }
+    }
+}
+
 impl Customizations for Store<'_> {
     async fn list(&self) -> Result<Vec<Entry>, Error> {
         self.connection

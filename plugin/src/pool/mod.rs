@@ -4,11 +4,12 @@
 //! - [`cluster_pool`], [`entry`], [`deployments`], [`claims`], [`record`]: the objects, and the patches that change them
 //! - [`metadata`], [`conditions`]: what those have in common
 //! - [`model`]: what is free, and the order of choice
+//! - [`inventory_conditions`]: what a pool says of its inventory
 //! - [`capacity`], [`staleness`]: how many clusters a pool may have, and which of them it has left behind
-//! - [`install_config`], [`patching`]: what a customization is for
+//! - [`install_config`], [`patching`], [`creation`]: what a customization is for
 //! - [`patience`], [`generated_name`], [`held`]: what the arguments say
 //! - [`record_keeping`], [`lease`], [`release`]: the writes
-//! - [`lease_command`], [`release_command`], [`exec_command`]: the verbs, from arguments to exit code
+//! - [`lease_command`], [`create_command`], [`claim_command`], [`release_command`], [`exec_command`]: the verbs, from arguments to exit code
 //! - [`heartbeat`], [`private_file`]: what a command under a lease needs
 //! - [`document`], [`entry_state`]: how the result is told
 
@@ -19,9 +20,12 @@
 
 mod arguments;
 mod capacity;
+mod claim_command;
 mod claims;
 mod cluster_pool;
 mod conditions;
+mod create_command;
+mod creation;
 mod deployments;
 mod document;
 mod entry;
@@ -33,6 +37,7 @@ mod generated_name;
 mod heartbeat;
 mod held;
 mod install_config;
+mod inventory_conditions;
 mod lease;
 mod lease_command;
 mod metadata;

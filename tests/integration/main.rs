@@ -20,6 +20,7 @@ mod management_cluster;
 mod objects;
 mod plugin;
 mod policy_types;
+mod pools;
 mod predictions;
 mod reasons;
 mod remediation;

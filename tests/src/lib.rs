@@ -24,6 +24,7 @@ pub mod management_cluster;
 pub mod manifests;
 pub mod named_fault;
 pub mod pki;
+pub mod pools;
 pub mod process;
 pub mod products;
 pub mod resources;

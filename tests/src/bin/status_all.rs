@@ -98,7 +98,7 @@ fn run() -> Result<Figures> {
 
 async fn measured(run: &Arc<Run>) -> Result<Figures> {
     let assets = Assets::locate()?;
-    let etcd = Etcd::start(run, &assets)?;
+    let etcd = Etcd::start(run, &assets, "etcd")?;
     let api = ApiServer::start(run, &assets, &etcd, "fleet").await?;
     cluster_api::install_unconverted(api.client(), &assets, &DEFINITIONS).await?;
     FLEET

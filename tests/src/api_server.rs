@@ -213,6 +213,11 @@ impl ApiServer {
         self.audit.annotations(verb, namespace, name)
     }
 
+    /// How often a status of a resource was written in a namespace, refused writes included, as its audit log says.
+    pub fn status_writes(&self, namespace: &str, resource: &str) -> Result<usize> {
+        self.audit.status_writes(namespace, resource)
+    }
+
     /// Writes a kubeconfig with a token for the management cluster.
     pub fn write_token_kubeconfig(&self, path: &Path, token: &str) -> Result<()> {
         self.write_kubeconfig(path, &User::Token(token))

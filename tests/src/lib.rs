@@ -9,6 +9,7 @@ pub mod admission;
 pub mod api_server;
 pub mod assets;
 mod audit;
+pub mod bench_report;
 pub mod cluster;
 pub mod cluster_api;
 pub mod cluster_api_alone;

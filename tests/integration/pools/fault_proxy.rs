@@ -40,9 +40,12 @@ async fn lease_with(
     Ok((ended.code, ended.traffic, !stored.is_empty()))
 }
 
+/// Of customizations: a command may write beside them.
 fn status_writes(traffic: &Traffic) -> Vec<&ForwardedWrite> {
-    let writes = traffic.forwarded.iter();
-    writes.filter(|write| write.path.ends_with("/status")).collect()
+    let is_of_entry = |write: &&ForwardedWrite| {
+        write.path.contains("/clusterdeploymentcustomizations/") && write.path.ends_with("/status")
+    };
+    traffic.forwarded.iter().filter(is_of_entry).collect()
 }
 
 #[test]

@@ -26,8 +26,8 @@ use crate::state::State;
 /// Runs between two restarts of the API server, and between two writes of the state.
 const BATCH: u64 = 50;
 
-/// Each has eight commands at a time.
-const AT_ONCE: usize = 3;
+/// Each has eight commands at a time, most of which wait for others now and then.
+const AT_ONCE: usize = 6;
 
 /// The longest that one call may take.
 const LIMIT: Duration = Duration::from_secs(3600);

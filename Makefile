@@ -29,11 +29,19 @@ unit: ## the tests that need neither assets nor network
 	INSTA_UPDATE=no cargo test --workspace --all-features --exclude kcp-tests
 
 .PHONY: bench
-bench: assets ## what a review and status -A cost, beside bare servers and kubectl get, and the bars; writes target/bench.json
+bench: assets ## what a review, status -A and pool lease cost, beside bare servers, kubectl get and naive clients
 	cargo build --quiet --release --locked --package kcp-webhook --bins --examples
 	cargo bench --quiet --locked --package kcp-webhook --bench reviews
-	cargo build --quiet --release --locked --package kubectl-kcp --package kcp-tests --bin kubectl-kcp --bin supervise --bin status-all
+	cargo build --quiet --release --locked --package kubectl-kcp --package kcp-tests --bin kubectl-kcp --bin supervise \
+		--bin status-all --bin pool-leases
 	target/release/status-all
+	target/release/pool-leases
+
+.PHONY: soak
+soak: RUNS ?= 1000
+soak: assets ## RUNS randomized runs of lessees with faults at their writes, from SEED on; goes on where it was interrupted
+	cargo build --quiet --release --locked --package kubectl-kcp --package kcp-tests --bin kubectl-kcp --bin supervise --bin soak
+	target/release/soak $(RUNS) $(SEED)
 
 .PHONY: load
 load: ## 2,000 reviews/s for a minute, through a restart and new certificates: what became of each

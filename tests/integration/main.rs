@@ -21,6 +21,7 @@ mod objects;
 mod plugin;
 mod policy_types;
 mod pool;
+mod pools;
 mod predictions;
 mod reasons;
 mod remediation;

@@ -13,6 +13,7 @@ use std::thread;
 
 use anyhow::Result;
 use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::pools::server::PoolServer;
 use kcp_tests::run::Run;
 use tokio::runtime::Runtime;
 use tokio::sync::{OnceCell, Semaphore};
@@ -27,6 +28,8 @@ static RUN: LazyLock<Result<Arc<Run>, String>> =
     LazyLock::new(|| Run::begin().map_err(|error| format!("{error:#}")));
 
 static CLUSTER: OnceCell<Result<ManagementCluster, String>> = OnceCell::const_new();
+
+static POOLS: OnceCell<Result<PoolServer, String>> = OnceCell::const_new();
 
 /// Workload clusters keep a core busy each while they change.
 static WORKLOAD_CLUSTERS: Semaphore = Semaphore::const_new(2);
@@ -62,6 +65,20 @@ pub(crate) fn with_controllers(namespace: &str, test: impl AsyncFnOnce(&Manageme
             .with_controllers(namespace, async || test(management).await)
             .await;
         lived.unwrap();
+    });
+}
+
+/// Runs a test on the API server for pools, whose every version of every object can be read.
+pub(crate) fn with_pools(test: impl AsyncFnOnce(&PoolServer)) {
+    with_run(async |run| {
+        let server = POOLS.get_or_init(async || {
+            let started = PoolServer::start(run).await;
+            started.map_err(|error| format!("{error:#}\nlogs: {}", run.logs().display()))
+        });
+        match server.await {
+            Ok(server) => test(server).await,
+            Err(error) => panic!("the API server for pools did not come up: {error}"),
+        }
     });
 }
 

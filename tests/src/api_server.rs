@@ -14,7 +14,7 @@ use crate::addresses::free_port;
 use crate::assets::Assets;
 use crate::audit::AuditLog;
 use crate::kubeconfig::{self, User};
-use crate::pki::{self, Authority, Subject};
+use crate::pki::{self, Authority, KeyPairFiles, Subject};
 use crate::process::Process;
 use crate::run::Run;
 use crate::wait;
@@ -30,11 +30,11 @@ pub struct Etcd {
 }
 
 impl Etcd {
-    /// Starts it; an API server waits for it by itself.
-    pub fn start(run: &Arc<Run>, assets: &Assets) -> Result<Self> {
+    /// Starts it; an API server waits for it by itself. `name` keeps its data and its log apart from those of others.
+    pub fn start(run: &Arc<Run>, assets: &Assets, name: &str) -> Result<Self> {
         let url = format!("http://127.0.0.1:{}", free_port()?);
         let peer = format!("http://127.0.0.1:{}", free_port()?);
-        let data = run.folder().join("etcd");
+        let data = run.folder().join(name);
         let arguments = [
             format!("--listen-client-urls={url}"),
             format!("--advertise-client-urls={url}"),
@@ -45,11 +45,16 @@ impl Etcd {
             "--unsafe-no-fsync=true".to_owned(),
             "--log-level=warn".to_owned(),
         ];
-        let process = Process::start(run, "etcd", &assets.program("etcd"), arguments, NO_ENVIRONMENT)?;
+        let process = Process::start(run, name, &assets.program("etcd"), arguments, NO_ENVIRONMENT)?;
         Ok(Self {
             url,
             _process: process,
         })
+    }
+
+    /// Where it serves, without certificates.
+    pub fn url(&self) -> &str {
+        &self.url
     }
 }
 
@@ -63,6 +68,7 @@ pub struct ApiServer {
     url: String,
     folder: PathBuf,
     authority: Authority,
+    administrator: KeyPairFiles,
     audit: AuditLog,
     run: Arc<Run>,
     program: PathBuf,
@@ -74,6 +80,17 @@ impl ApiServer {
     /// Starts an API server and waits until it serves. `name` keeps its objects apart from those of other API
     /// servers on the same etcd.
     pub async fn start(run: &Arc<Run>, assets: &Assets, etcd: &Etcd, name: &str) -> Result<Self> {
+        Self::start_with(run, assets, etcd, name, &[]).await
+    }
+
+    /// The same with more flags.
+    pub async fn start_with(
+        run: &Arc<Run>,
+        assets: &Assets,
+        etcd: &Etcd,
+        name: &str,
+        flags: &[&str],
+    ) -> Result<Self> {
         let folder = run.subfolder(name)?;
         let authority = Authority::new(&format!("{name}-ca"))?;
         let ca = authority.write(&folder, "ca")?;
@@ -88,7 +105,7 @@ impl ApiServer {
                 ..Subject::default()
             },
         )?;
-        let admin = authority.issue(
+        let administrator = authority.issue(
             &folder,
             "admin",
             &Subject {
@@ -120,14 +137,15 @@ impl ApiServer {
             "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
         ];
         arguments.extend(audit.arguments());
+        arguments.extend(flags.iter().map(|flag| (*flag).to_owned()));
         let log = format!("{name}-apiserver");
         let program = assets.program("kube-apiserver");
         let mut process = Process::start(run, &log, &program, &arguments, NO_ENVIRONMENT)?;
 
         let kubeconfig = folder.join("kubeconfig");
-        let admin = User::Certificate(&admin);
-        kubeconfig::write(&kubeconfig, &url, &ca.certificate, &admin)?;
-        let client = kubeconfig::client(&url, &ca.certificate, &admin).await?;
+        let user = User::Certificate(&administrator);
+        kubeconfig::write(&kubeconfig, &url, &ca.certificate, &user)?;
+        let client = kubeconfig::client(&url, &ca.certificate, &user).await?;
         wait::until_served(&format!("{log} is ready"), START, &mut process, || ready(&client)).await?;
         Ok(Self {
             name: name.to_owned(),
@@ -135,6 +153,7 @@ impl ApiServer {
             url,
             folder,
             authority,
+            administrator,
             audit,
             run: run.clone(),
             program,
@@ -194,9 +213,19 @@ impl ApiServer {
         self.audit.annotations(verb, namespace, name)
     }
 
+    /// How often a status of a resource was written in a namespace, refused writes included, as its audit log says.
+    pub fn status_writes(&self, namespace: &str, resource: &str) -> Result<usize> {
+        self.audit.status_writes(namespace, resource)
+    }
+
     /// Writes a kubeconfig with a token for the management cluster.
     pub fn write_token_kubeconfig(&self, path: &Path, token: &str) -> Result<()> {
         self.write_kubeconfig(path, &User::Token(token))
+    }
+
+    /// The administrator's certificate.
+    pub fn administrator(&self) -> &KeyPairFiles {
+        &self.administrator
     }
 
     /// Writes a kubeconfig for somebody.

@@ -42,6 +42,10 @@ struct ObjectRef {
     namespace: String,
     #[serde(default)]
     name: String,
+    #[serde(default)]
+    resource: String,
+    #[serde(default)]
+    subresource: String,
 }
 
 impl AuditLog {
@@ -71,22 +75,42 @@ impl AuditLog {
         namespace: &str,
         name: &str,
     ) -> Result<Vec<Map<String, Value>>> {
-        let text =
-            fs::read_to_string(&self.log).with_context(|| format!("reading {}", self.log.display()))?;
-        let mut found = Vec::new();
-        // The last line may be in the making.
-        for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
-            let event: Event = serde_json::from_str(line).with_context(|| format!("reading {line}"))?;
+        let is_asked_for = |event: &Event| {
             let object = &event.object_ref;
-            if (
+            (
                 event.verb.as_str(),
                 object.namespace.as_str(),
                 object.name.as_str(),
             ) == (verb, namespace, name)
-            {
-                found.push(event.annotations);
-            }
-        }
-        Ok(found)
+        };
+        let events = self.events()?.into_iter();
+        Ok(events
+            .filter(is_asked_for)
+            .map(|event| event.annotations)
+            .collect())
+    }
+
+    /// How often a status of that resource was written, refused writes included.
+    pub(crate) fn status_writes(&self, namespace: &str, resource: &str) -> Result<usize> {
+        let is_counted = |event: &Event| {
+            let object = &event.object_ref;
+            (
+                object.namespace.as_str(),
+                object.resource.as_str(),
+                object.subresource.as_str(),
+            ) == (namespace, resource, "status")
+        };
+        Ok(self.events()?.iter().filter(|event| is_counted(event)).count())
+    }
+
+    /// Oldest first.
+    fn events(&self) -> Result<Vec<Event>> {
+        let text =
+            fs::read_to_string(&self.log).with_context(|| format!("reading {}", self.log.display()))?;
+        // The last line may be in the making.
+        let lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        lines
+            .map(|line| serde_json::from_str(line).with_context(|| format!("reading {line}")))
+            .collect()
     }
 }

@@ -33,6 +33,12 @@ pub async fn client(server: &str, authority: &Path, user: &User<'_>) -> Result<C
     client_from(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
 }
 
+/// A client for the server that a kubeconfig names.
+pub async fn client_of(path: &Path) -> Result<Client> {
+    let kubeconfig = Kubeconfig::read_from(path).with_context(|| format!("reading {}", path.display()))?;
+    client_from(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
+}
+
 /// A client for plain HTTP.
 pub fn plain_client(server: &str) -> Result<Client> {
     client_from(Config::new(

@@ -34,7 +34,7 @@ impl ManagementCluster {
         products::under_test("kcp-webhook")?;
         products::under_test("kubectl-kcp")?;
         let assets = Assets::locate()?;
-        let etcd = Etcd::start(run, &assets)?;
+        let etcd = Etcd::start(run, &assets, "etcd")?;
         let cluster = ClusterApiAlone::start(run, &assets, &etcd, "management", &[]).await?;
         let admission = cluster.install_ours().await?;
         let controllers = Arc::new(Controllers::new(run, &assets, cluster.api()));

@@ -4,7 +4,6 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
 
 use std::fs;
-use std::io::ErrorKind;
 use std::path::Path;
 use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
@@ -13,6 +12,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use kcp_tests::api_server::{ApiServer, Etcd};
 use kcp_tests::assets::Assets;
+use kcp_tests::bench_report::{self, rounded};
 use kcp_tests::cluster_api;
 use kcp_tests::fleet::Fleet;
 use kcp_tests::products;
@@ -90,7 +90,7 @@ fn run() -> Result<Figures> {
             "peak_mib": rounded(figures.peak_mib),
         });
         println!("{}", serde_json::to_string_pretty(&entry)?);
-        add(&products::workspace().join("target/bench.json"), entry)?;
+        bench_report::add(entry)?;
         run.forget();
         Ok(figures)
     })
@@ -98,7 +98,7 @@ fn run() -> Result<Figures> {
 
 async fn measured(run: &Arc<Run>) -> Result<Figures> {
     let assets = Assets::locate()?;
-    let etcd = Etcd::start(run, &assets)?;
+    let etcd = Etcd::start(run, &assets, "etcd")?;
     let api = ApiServer::start(run, &assets, &etcd, "fleet").await?;
     cluster_api::install_unconverted(api.client(), &assets, &DEFINITIONS).await?;
     FLEET
@@ -176,53 +176,9 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-fn rounded(value: f64) -> Value {
-    json!((value * 1000.0).round() / 1000.0)
-}
-
-/// Puts an entry into the file's results, in the place of an earlier one of that name.
-fn add(file: &Path, entry: Value) -> Result<()> {
-    let mut report: Value = match fs::read(file) {
-        Ok(text) => serde_json::from_slice(&text).with_context(|| format!("reading {}", file.display()))?,
-        Err(error) if error.kind() == ErrorKind::NotFound => json!({}),
-        Err(error) => return Err(error).with_context(|| format!("reading {}", file.display())),
-    };
-    let report_object = report.as_object_mut().context("the report is no object")?;
-    let results = report_object.entry("results").or_insert_with(|| json!([]));
-    let results = results
-        .as_array_mut()
-        .context("the report's results are no list")?;
-    results.retain(|other| other.get("name") != entry.get("name"));
-    results.push(entry);
-    let text = serde_json::to_string_pretty(&report)?;
-    fs::write(file, text).with_context(|| format!("writing {}", file.display()))
-}
-
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
-    use serde_json::{Value, json};
-
-    use super::{add, median};
-
-    #[test]
-    fn an_entry_replaces_the_one_of_its_name_alone() {
-        let file = std::env::temp_dir().join(format!("kcp-status-all-{}.json", std::process::id()));
-        let _ = fs::remove_file(&file);
-        let read = || -> Value { serde_json::from_slice(&fs::read(&file).unwrap()).unwrap() };
-        add(&file, json!({"name": "a", "is": 1})).unwrap();
-        assert_eq!(read(), json!({"results": [{"name": "a", "is": 1}]}));
-        fs::write(
-            &file,
-            r#"{"machine": "m", "results": [{"name": "a"}, {"name": "b"}]}"#,
-        )
-        .unwrap();
-        add(&file, json!({"name": "a", "is": 2})).unwrap();
-        let results = json!([{"name": "b"}, {"name": "a", "is": 2}]);
-        assert_eq!(read(), json!({"machine": "m", "results": results}));
-        fs::remove_file(&file).unwrap();
-    }
+    use super::median;
 
     #[test]
     fn the_middle_one_counts() {

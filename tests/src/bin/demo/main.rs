@@ -84,7 +84,7 @@ async fn show_until_told_to_stop(run: &Arc<Run>) -> Result<End> {
         None => {}
         Some(API_SERVER_ONLY) => {
             let assets = Assets::locate()?;
-            let etcd = Etcd::start(run, &assets)?;
+            let etcd = Etcd::start(run, &assets, "etcd")?;
             let api = ApiServer::start(run, &assets, &etcd, "management").await?;
             stay(&Kubectl::new(run, &assets, api.kubeconfig())?, &mut stop).await;
             return Ok(End::Kept);

@@ -1,0 +1,141 @@
+//! Each fault does what it says, and no more: shown by what etcd stored, by what the proxy tells and by the command's end.
+
+use anyhow::Result;
+use http::{Method, StatusCode};
+use kcp_tests::pools::fault::{Fault, FaultPlan};
+use kcp_tests::pools::fault_proxy::{ForwardedWrite, Traffic};
+use kcp_tests::pools::pool::Pool;
+use kcp_tests::pools::server::PoolServer;
+use kcp_tests::pools::verb::LEASE;
+use kcp_tests::pools::version::Entry;
+
+use crate::shared::with_pools;
+
+/// One lease with a fault at its first write: the exit code, what the proxy saw, and whether etcd names the lessee.
+async fn lease_with(
+    server: &PoolServer,
+    namespace: &str,
+    fault: Option<Fault>,
+) -> Result<(Option<i32>, Traffic, bool)> {
+    let pool = Pool::create(server, namespace, 1).await?;
+    let plan = fault.map(|fault| FaultPlan { write: 1, fault });
+    let ended = pool.run(&LEASE, "a", plan).await?;
+    let versions = server.history().take(namespace).await?;
+    let named = Entry {
+        cluster_deployment: Some("a".to_owned()),
+        pool: Some("hosts".to_owned()),
+        is_reserved: true,
+    };
+    let stored = versions
+        .entries
+        .iter()
+        .filter(|version| version.object.as_ref() == Some(&named));
+    let stored: Vec<_> = stored.map(|version| version.revision.to_string()).collect();
+    let forwarded = status_writes(&ended.traffic);
+    let told: Vec<_> = forwarded
+        .iter()
+        .filter_map(|write| write.resource_version.clone())
+        .collect();
+    assert_eq!(told, stored, "{ended}");
+    Ok((ended.code, ended.traffic, !stored.is_empty()))
+}
+
+/// Of customizations: a command may write beside them.
+fn status_writes(traffic: &Traffic) -> Vec<&ForwardedWrite> {
+    let is_of_entry = |write: &&ForwardedWrite| {
+        write.path.contains("/clusterdeploymentcustomizations/") && write.path.ends_with("/status")
+    };
+    traffic.forwarded.iter().filter(is_of_entry).collect()
+}
+
+#[test]
+fn a_command_without_fault_is_told_of_in_full() {
+    with_pools(async |server| {
+        let (code, traffic, is_stored) = lease_with(server, "proxy-none", None).await.unwrap();
+        assert_eq!((code, traffic.fault_befell, is_stored), (Some(0), false, true));
+        let [write] = status_writes(&traffic)[..] else {
+            panic!("{traffic:?}")
+        };
+        assert_eq!(
+            (&write.method, write.path.as_str(), write.status),
+            (
+                &Method::PATCH,
+                "/apis/hive.openshift.io/v1/namespaces/proxy-none/clusterdeploymentcustomizations/host-1/status",
+                StatusCode::OK
+            )
+        );
+    });
+}
+
+#[test]
+fn a_command_that_is_killed_before_its_write_has_written_nothing() {
+    with_pools(async |server| {
+        let (code, traffic, is_stored) = lease_with(
+            server,
+            "proxy-killed-before-write",
+            Some(Fault::KilledBeforeWrite),
+        )
+        .await
+        .unwrap();
+        assert_eq!((code, is_stored), (None, false));
+        let nothing = Traffic {
+            forwarded: Vec::new(),
+            fault_befell: true,
+        };
+        assert_eq!(traffic, nothing);
+    });
+}
+
+#[test]
+fn a_command_that_is_killed_before_the_answer_has_written_once() {
+    with_pools(async |server| {
+        let (code, traffic, _) = lease_with(
+            server,
+            "proxy-killed-before-answer",
+            Some(Fault::KilledBeforeAnswer),
+        )
+        .await
+        .unwrap();
+        assert_eq!(
+            (code, traffic.fault_befell, traffic.forwarded.len()),
+            (None, true, 1)
+        );
+    });
+}
+
+#[test]
+fn a_command_whose_answer_is_lost_lives_on_and_finds_what_it_wrote() {
+    with_pools(async |server| {
+        for (namespace, fault) in [
+            ("proxy-answer-cut", Fault::AnswerCut),
+            ("proxy-gateway-timeout", Fault::GatewayTimeout),
+        ] {
+            let (code, traffic, is_stored) = lease_with(server, namespace, Some(fault)).await.unwrap();
+            assert_eq!(
+                (code, traffic.fault_befell, is_stored),
+                (Some(0), true, true),
+                "{fault:?}"
+            );
+            let statuses: Vec<_> = status_writes(&traffic).iter().map(|write| write.status).collect();
+            assert_eq!(statuses, [StatusCode::OK], "{fault:?}");
+        }
+    });
+}
+
+/// Not reached: the command goes its way, and the proxy says so.
+#[test]
+fn a_fault_at_a_write_that_does_not_come_befalls_nothing() {
+    with_pools(async |server| {
+        let pool = Pool::create(server, "proxy-unreached", 1).await.unwrap();
+        let fault = Fault::KilledBeforeWrite;
+        let ended = pool
+            .run(&LEASE, "a", Some(FaultPlan { write: 99, fault }))
+            .await
+            .unwrap();
+        assert_eq!(
+            (ended.code, ended.traffic.fault_befell),
+            (Some(0), false),
+            "{ended}"
+        );
+    });
+}

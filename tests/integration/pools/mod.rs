@@ -1,0 +1,6 @@
+//! Leases whose commands meet with faults, judged by every version of every entry that etcd stored.
+
+mod every_write;
+mod fault_proxy;
+mod naive;
+mod random_runs;

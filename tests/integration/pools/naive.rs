@@ -1,0 +1,89 @@
+//! The invariant is one that can fail: it does for lessees that write without saying which version they have seen.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, Result};
+use futures_util::future::try_join_all;
+use kcp_tests::pools::invariant::{Saying, Violation};
+use kcp_tests::pools::naive::{NaiveLessee, Precondition, name};
+use kcp_tests::pools::pool::{Judgement, Pool};
+use kcp_tests::pools::random_run::{ENTRIES, LESSEES};
+use kcp_tests::pools::server::PoolServer;
+
+use crate::shared::with_pools;
+
+/// Lessees who all look before any takes: what it comes to, and how many have an entry as they were told.
+async fn race(
+    server: &PoolServer,
+    namespace: &str,
+    precondition: Precondition,
+) -> Result<(Judgement, usize)> {
+    let pool = Pool::create(server, namespace, ENTRIES).await?;
+    let client = server.client();
+    let lessees = (1..=LESSEES).map(|number| NaiveLessee {
+        name: format!("cluster-{number}"),
+        namespace: namespace.to_owned(),
+        precondition,
+    });
+    let looks = lessees.map(async |lessee| {
+        let seen = lessee.first_free(client).await?.context("none is free")?;
+        anyhow::Ok((lessee, seen))
+    });
+    let looks = try_join_all(looks).await?;
+    let told = looks.iter().map(async |(lessee, seen)| {
+        let entry = if lessee.take(client, seen).await? {
+            Some(name(seen)?.to_owned())
+        } else {
+            lessee.lease(client).await?
+        };
+        if let Some(entry) = &entry {
+            pool.say(&lessee.name, Saying::Leased(entry.clone())).await?;
+        }
+        anyhow::Ok(usize::from(entry.is_some()))
+    });
+    let told = try_join_all(told).await?.into_iter().sum();
+    let living = looks.into_iter().map(|(lessee, _)| lessee.name).collect();
+    Ok((pool.judge(&living).await?, told))
+}
+
+#[test]
+fn a_lessee_that_omits_the_resource_version_is_caught() {
+    with_pools(async |server| {
+        let (judgement, told) = race(server, "naive-blind", Precondition::None).await.unwrap();
+        assert_eq!(told, LESSEES, "all believe that they have it");
+        let of_one_entry = |violation: &&Violation| match violation {
+            Violation::NotNamed { entry, .. } | Violation::Overlap { entry, .. } => entry == "host-1",
+            Violation::LeaseNamesAnother { .. } | Violation::ToldTwo { .. } => false,
+        };
+        let violations = judgement.violations.iter();
+        assert_eq!(
+            violations.clone().filter(of_one_entry).count(),
+            judgement.violations.len()
+        );
+        let robbed: BTreeSet<_> = violations
+            .clone()
+            .filter_map(|violation| match violation {
+                Violation::NotNamed { lessee, .. } => Some(lessee),
+                _ => None,
+            })
+            .collect();
+        assert!(
+            robbed.len() >= LESSEES - 1,
+            "only one of them can have it: {robbed:?}"
+        );
+        let overlaps = violations.filter(|violation| matches!(violation, Violation::Overlap { .. }));
+        assert_eq!(overlaps.count(), LESSEES * (LESSEES - 1) / 2);
+        judgement.nothing_wrong().unwrap_err();
+    });
+}
+
+#[test]
+fn a_naive_lessee_that_says_what_it_has_seen_robs_nobody() {
+    with_pools(async |server| {
+        let (judgement, told) = race(server, "naive-conditional", Precondition::ResourceVersion)
+            .await
+            .unwrap();
+        assert_eq!(told, ENTRIES);
+        judgement.nothing_wrong().unwrap();
+    });
+}

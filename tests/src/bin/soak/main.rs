@@ -1,0 +1,139 @@
+//! `soak RUNS [SEED]` makes randomized runs of lessees whose commands meet with faults, with consecutive seeds, and
+//! restarts the API server in the midst of every fifty. It keeps what is done in `target/soak.json`: the same command
+//! goes on from there when it was interrupted or its hour is over. Exit code 1: a run went wrong; 2: not all runs were
+//! made.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
+
+mod state;
+
+use std::env;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use futures_util::stream::{self, StreamExt as _};
+use kcp_tests::pools::counts::Counts;
+use kcp_tests::pools::random_run::{Tolerance, random_run};
+use kcp_tests::pools::server::PoolServer;
+use kcp_tests::products;
+use kcp_tests::run::{Run, random};
+use tokio::runtime::Runtime;
+
+use crate::state::State;
+
+/// Runs between two restarts of the API server, and between two writes of the state.
+const BATCH: u64 = 50;
+
+/// Each has eight commands at a time, most of which wait for others now and then.
+const AT_ONCE: usize = 6;
+
+/// The longest that one call may take.
+const LIMIT: Duration = Duration::from_secs(3600);
+
+/// Not all runs were made.
+const UNDECIDED: u8 = 2;
+
+/// How a call ended that is not a failure of its own.
+enum Verdict {
+    Kept,
+    Broken(anyhow::Error),
+    /// Whoever wants the rest calls again.
+    OutOfTime,
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(Verdict::Kept) => ExitCode::SUCCESS,
+        Ok(Verdict::Broken(error)) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+        Ok(Verdict::OutOfTime) => {
+            eprintln!("error: an hour is over\nhint: the same command goes on");
+            ExitCode::from(UNDECIDED)
+        }
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(UNDECIDED)
+        }
+    }
+}
+
+fn run() -> Result<Verdict> {
+    const USAGE: &str = "usage: soak RUNS [SEED]";
+    let mut arguments = env::args().skip(1).map(|number| number.parse().context(USAGE));
+    let runs = arguments.next().context(USAGE)??;
+    let seed = arguments.next().transpose()?;
+    let file = products::workspace().join("target/soak.json");
+    let state = State::load(&file)?.filter(|state| state.is_unfinished(runs, seed));
+    let mut state = state.unwrap_or_else(|| State::new(seed.unwrap_or_else(|| random() >> 32)));
+    println!(
+        "seeds from {}; {} of {runs} runs are done",
+        state.first_seed, state.counts.runs
+    );
+    Runtime::new()?.block_on(async {
+        let run = Run::begin()?;
+        let verdict = soak(&run, runs, &mut state, |state| state.save(&file)).await;
+        run.ended().await?;
+        verdict
+    })
+}
+
+async fn soak(
+    run: &Arc<Run>,
+    runs: u64,
+    state: &mut State,
+    save: impl Fn(&State) -> Result<()>,
+) -> Result<Verdict> {
+    let server = PoolServer::start(run).await?;
+    let started = Instant::now();
+    let mut longest = Duration::ZERO;
+    while state.counts.runs < runs {
+        let batch = Instant::now();
+        if started.elapsed() + longest > LIMIT {
+            return Ok(Verdict::OutOfTime);
+        }
+        let next = state.first_seed.wrapping_add(state.counts.runs);
+        let seeds = 0..BATCH.min(runs - state.counts.runs);
+        let seeds = seeds.map(|index| next.wrapping_add(index)).collect();
+        match lessees_through_a_restart(&server, seeds).await {
+            Ok(counts) => state.counts += counts,
+            Err(error) => return Ok(Verdict::Broken(error)),
+        }
+        state.restarts += 1;
+        longest = longest.max(batch.elapsed());
+        state.seconds += batch.elapsed().as_secs();
+        save(state)?;
+        println!("{state}");
+    }
+    Ok(Verdict::Kept)
+}
+
+/// Makes runs with these seeds. The API server is killed and started again when half of them are done and others are
+/// under way.
+async fn lessees_through_a_restart(server: &PoolServer, seeds: Vec<u64>) -> Result<Counts> {
+    let half = seeds.len().div_ceil(2);
+    let runs = stream::iter(seeds).map(|seed| random_run(server, seed, Tolerance::ServerRestarts));
+    let mut runs = runs.buffer_unordered(AT_ONCE).enumerate();
+    let mut sum = Counts::default();
+    let (half_done, is_half_done) = tokio::sync::oneshot::channel();
+    let mut half_done = Some(half_done);
+    let restarted = async {
+        is_half_done.await?;
+        server.restart().await
+    };
+    let made = async {
+        while let Some((index, counts)) = runs.next().await {
+            sum += counts?;
+            if index + 1 == half {
+                // An error: the restart has failed, and says so itself.
+                let _ = half_done.take().map(|half_done| half_done.send(()));
+            }
+        }
+        anyhow::Ok(())
+    };
+    tokio::try_join!(made, restarted)?;
+    Ok(sum)
+}

@@ -1,0 +1,179 @@
+//! One run of `kubectl-kcp` behind a proxy of its own.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use kube::Client;
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::process::{Child, Command};
+use tokio_rustls::TlsAcceptor;
+
+use super::fault::FaultPlan;
+use super::fault_proxy::{FaultProxy, Traffic, acceptor};
+use crate::api_server::ApiServer;
+use crate::kubeconfig::{self, User};
+use crate::pki::{KeyPairFiles, Subject};
+use crate::products;
+use crate::run::MARKER;
+
+/// The longest that a command may take on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// SIGKILL
+const KILL: i32 = 9;
+
+/// Runs `kubectl-kcp` against one API server.
+pub struct Plugin {
+    program: PathBuf,
+    run: String,
+    folder: PathBuf,
+    authority: PathBuf,
+    user: KeyPairFiles,
+    acceptor: TlsAcceptor,
+    server: Client,
+    commands: AtomicU64,
+}
+
+/// What a command said, how it ended, and what it wrote.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// The command line, for messages.
+    pub command: String,
+    /// The exit code; none when it was killed.
+    pub code: Option<i32>,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+    /// What went between it and the server.
+    pub traffic: Traffic,
+}
+
+impl Plugin {
+    /// The plugin that this workspace builds.
+    pub fn new(api: &ApiServer, run: &str) -> Result<Self> {
+        let serving = Subject {
+            common_name: "fault-proxy",
+            addresses: &[std::net::Ipv4Addr::LOCALHOST.into()],
+            ..Subject::default()
+        };
+        let serving = api.authority().issue(api.folder(), "fault-proxy", &serving)?;
+        let folder = api.folder().join("commands");
+        fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
+        Ok(Self {
+            program: products::under_test("kubectl-kcp")?,
+            run: run.to_owned(),
+            folder,
+            authority: api.folder().join("ca.crt"),
+            user: api.administrator().clone(),
+            acceptor: acceptor(&serving)?,
+            server: api.client().clone(),
+            commands: AtomicU64::new(0),
+        })
+    }
+
+    /// Runs a command to its end, with a fault on its way.
+    pub async fn run(&self, arguments: &[&str], plan: Option<FaultPlan>) -> Result<Ended> {
+        let command = format!("kubectl-kcp {}", arguments.join(" "));
+        let proxy = FaultProxy::start(self.acceptor.clone(), self.server.clone(), plan).await?;
+        let number = self.commands.fetch_add(1, Ordering::Relaxed);
+        let kubeconfig = self.folder.join(format!("{number}.kubeconfig"));
+        let user = User::Certificate(&self.user);
+        kubeconfig::write(&kubeconfig, &proxy.url(), &self.authority, &user)?;
+        let ended = tokio::time::timeout(TIMEOUT, self.run_to_end(&kubeconfig, arguments, proxy)).await;
+        // What is left is removed with the run's folder.
+        let _ = fs::remove_file(&kubeconfig);
+        let (status, [stdout, stderr], traffic) = ended
+            .with_context(|| format!("{command} did not end in {} s", TIMEOUT.as_secs()))?
+            .with_context(|| command.clone())?;
+        if status.code().is_none() && status.signal() != Some(KILL) {
+            bail!("{command}: {status}");
+        }
+        Ok(Ended {
+            command,
+            code: status.code(),
+            stdout,
+            stderr,
+            traffic,
+        })
+    }
+
+    async fn run_to_end(
+        &self,
+        kubeconfig: &Path,
+        arguments: &[&str],
+        mut proxy: FaultProxy,
+    ) -> Result<(ExitStatus, [String; 2], Traffic)> {
+        let mut child = Command::new(&self.program)
+            .args(arguments)
+            .env("KUBECONFIG", kubeconfig)
+            .env("HOME", &self.folder)
+            .env(MARKER, &self.run)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let (status, stdout, stderr) =
+            tokio::try_join!(until_dead(&mut child, &mut proxy), text(stdout), text(stderr))?;
+        Ok((status, [stdout, stderr], proxy.close().await?))
+    }
+}
+
+/// Waits for the command's end, and brings it about when the proxy asks for it.
+async fn until_dead(child: &mut Child, proxy: &mut FaultProxy) -> Result<ExitStatus> {
+    let death = tokio::select! {
+        status = child.wait() => return Ok(status?),
+        death = proxy.death() => death,
+    };
+    child.start_kill()?;
+    let status = child.wait().await?;
+    // An error: nobody waits for it any more.
+    let _ = death.send(());
+    Ok(status)
+}
+
+async fn text(output: Option<impl AsyncRead + Unpin>) -> Result<String> {
+    let mut text = String::new();
+    if let Some(mut output) = output {
+        output.read_to_string(&mut text).await?;
+    }
+    Ok(text)
+}
+
+impl Ended {
+    /// Whether it was killed.
+    pub fn was_killed(&self) -> bool {
+        self.code.is_none()
+    }
+
+    /// The JSON that it printed.
+    pub fn answer(&self) -> Result<Value> {
+        serde_json::from_str(&self.stdout).with_context(|| format!("no JSON: {self}"))
+    }
+
+    /// The customization that a lease is on, in its JSON.
+    pub fn customization(&self) -> Result<String> {
+        let answer = self.answer()?;
+        let name = answer.pointer("/customization/name").and_then(Value::as_str);
+        Ok(name
+            .with_context(|| format!("no customization: {self}"))?
+            .to_owned())
+    }
+}
+
+impl std::fmt::Display for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let end = self
+            .code
+            .map_or("killed".to_owned(), |code| format!("exit code {code}"));
+        write!(f, "$ {}\n{}{}({end})", self.command, self.stdout, self.stderr)
+    }
+}

@@ -1,0 +1,96 @@
+//! What randomized runs come to, in numbers.
+
+use std::fmt;
+use std::ops::AddAssign;
+
+use serde::{Deserialize, Serialize};
+
+/// How often each thing happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Counts {
+    /// Randomized runs.
+    pub runs: u64,
+    /// Commands.
+    pub commands: u64,
+    /// Of those, killed.
+    pub killed: u64,
+    /// Answers that were cut off.
+    pub cut: u64,
+    /// Answers in whose place the command was told of a timeout.
+    pub timed_out: u64,
+    /// Successes that were told to lessees.
+    pub leased: u64,
+    /// Refusals because no entry was free.
+    pub exhausted: u64,
+    /// Commands that could not decide.
+    pub undecided: u64,
+    /// Lessees that died.
+    pub dead: u64,
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        let Self {
+            runs,
+            commands,
+            killed,
+            cut,
+            timed_out,
+            leased,
+            exhausted,
+            undecided,
+            dead,
+        } = other;
+        self.runs += runs;
+        self.commands += commands;
+        self.killed += killed;
+        self.cut += cut;
+        self.timed_out += timed_out;
+        self.leased += leased;
+        self.exhausted += exhausted;
+        self.undecided += undecided;
+        self.dead += dead;
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            runs,
+            commands,
+            killed,
+            cut,
+            timed_out,
+            leased,
+            exhausted,
+            undecided,
+            dead,
+        } = self;
+        write!(
+            f,
+            "{runs} runs: {commands} commands, of which {killed} killed, {cut} cut off, {timed_out} told of a timeout; \
+             {leased} leases, {exhausted} times none free, {undecided} undecided, {dead} lessees dead"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Counts;
+
+    #[test]
+    fn every_count_is_added() {
+        let counts: Counts = serde_json::from_str(
+            r#"{"runs":1,"commands":2,"killed":3,"cut":4,"timed_out":5,"leased":6,"exhausted":7,"undecided":8,"dead":9}"#,
+        )
+        .unwrap();
+        let mut sum = counts;
+        sum += counts;
+        assert_eq!(
+            sum.to_string(),
+            "2 runs: 4 commands, of which 6 killed, 8 cut off, 10 told of a timeout; 12 leases, 14 times none free, \
+             16 undecided, 18 lessees dead"
+        );
+    }
+}

@@ -1,0 +1,270 @@
+//! A TLS reverse proxy between one command and the API server: it lets everything pass, except that one write meets with
+//! a fault. It is the administrator towards the server, whoever asks.
+
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow};
+use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use kube::Client;
+use kube::client::Body;
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio_rustls::TlsAcceptor;
+
+use super::fault::{Fault, FaultPlan};
+use crate::pki::KeyPairFiles;
+
+/// For what is on its way when the command has ended.
+const END: Duration = Duration::from_secs(30);
+
+/// A write that the server answered, whether the command heard of it or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForwardedWrite {
+    /// What was asked.
+    pub method: Method,
+    /// Of which object or collection; without the query.
+    pub path: String,
+    /// What the server answered.
+    pub status: StatusCode,
+    /// That of the object in the answer.
+    pub resource_version: Option<String>,
+}
+
+/// What a proxy has seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// In the order of the answers.
+    pub forwarded: Vec<ForwardedWrite>,
+    /// Whether the fault has befallen a write.
+    pub fault_befell: bool,
+}
+
+/// Makes a proxy ready to serve TLS with this certificate.
+pub(super) fn acceptor(serving: &KeyPairFiles) -> Result<TlsAcceptor> {
+    let chain = CertificateDer::pem_file_iter(&serving.certificate)?.collect::<Result<Vec<_>, _>>()?;
+    let key = PrivateKeyDer::from_pem_file(&serving.key)?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .context("making a TLS server")?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// The proxy of one command.
+pub(super) struct FaultProxy {
+    port: u16,
+    exchange: Arc<Exchange>,
+    /// Asks for the command to be killed, and to be told when it is dead.
+    deaths: mpsc::Receiver<oneshot::Sender<()>>,
+    closing: oneshot::Sender<()>,
+    accepting: JoinHandle<()>,
+}
+
+/// What the connections of one command share.
+struct Exchange {
+    server: Client,
+    plan: Option<FaultPlan>,
+    kill: mpsc::Sender<oneshot::Sender<()>>,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    writes: usize,
+    traffic: Traffic,
+}
+
+impl FaultProxy {
+    /// Listens on a loopback port of its own.
+    pub(super) async fn start(
+        acceptor: TlsAcceptor,
+        server: Client,
+        plan: Option<FaultPlan>,
+    ) -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
+        let listener = listener.context("listening in the API server's place")?;
+        let port = listener.local_addr()?.port();
+        let (kill, deaths) = mpsc::channel(1);
+        let (closing, closed) = oneshot::channel();
+        let exchange = Arc::new(Exchange {
+            server,
+            plan,
+            kill,
+            seen: Mutex::default(),
+        });
+        let accepting = tokio::spawn(accept(listener, acceptor, exchange.clone(), closed));
+        Ok(Self {
+            port,
+            exchange,
+            deaths,
+            closing,
+            accepting,
+        })
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("https://127.0.0.1:{}", self.port)
+    }
+
+    /// Resolves when the command has to be killed. Whoever does it says so by what this returns.
+    pub(super) async fn death(&mut self) -> oneshot::Sender<()> {
+        match self.deaths.recv().await {
+            Some(death) => death,
+            // No more writes: none can ask for it.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Ends it once the command has: nothing of the command is on its way to the server any more.
+    pub(super) async fn close(self) -> Result<Traffic> {
+        let Self {
+            exchange,
+            closing,
+            accepting,
+            ..
+        } = self;
+        // An error: it has ended already.
+        let _ = closing.send(());
+        let ended = tokio::time::timeout(END, accepting).await;
+        ended.context("a connection outlives its command")??;
+        Ok(exchange.seen().traffic.clone())
+    }
+}
+
+async fn accept(
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    exchange: Arc<Exchange>,
+    mut closed: oneshot::Receiver<()>,
+) {
+    let mut connections = JoinSet::new();
+    loop {
+        let stream = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = &mut closed => break,
+        };
+        // A connection that failed before it was accepted concerns its client alone.
+        let Ok((stream, _)) = stream else { continue };
+        let (acceptor, exchange) = (acceptor.clone(), exchange.clone());
+        connections.spawn(async move {
+            let Ok(stream) = acceptor.accept(stream).await else {
+                return;
+            };
+            let service = service_fn(|request| exchange.answer(request));
+            // A command that is killed must not take back a write that is on its way.
+            let mut connection = http1::Builder::new();
+            let connection = connection.half_close(true);
+            // An error is the fault that was asked for, or a command that has hung up.
+            let _ = connection.serve_connection(TokioIo::new(stream), service).await;
+        });
+    }
+    while connections.join_next().await.is_some() {}
+}
+
+impl Exchange {
+    fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An error closes the connection without an answer.
+    async fn answer(&self, request: Request<Incoming>) -> Result<Response<Body>> {
+        if matches!(*request.method(), Method::GET | Method::HEAD) {
+            return self.forward(request).await;
+        }
+        match self.fault_of_next_write() {
+            Some(Fault::KilledBeforeWrite) => Err(self.killed().await),
+            None => self.write(request).await,
+            Some(Fault::KilledBeforeAnswer) => {
+                self.write(request).await?;
+                Err(self.killed().await)
+            }
+            Some(Fault::AnswerCut) => {
+                self.write(request).await?;
+                Err(anyhow!("the answer is cut"))
+            }
+            Some(Fault::GatewayTimeout) => {
+                self.write(request).await?;
+                gateway_timeout()
+            }
+        }
+    }
+
+    /// Counts one write.
+    fn fault_of_next_write(&self) -> Option<Fault> {
+        let mut seen = self.seen();
+        seen.writes += 1;
+        let plan = self.plan.filter(|plan| plan.write == seen.writes)?;
+        seen.traffic.fault_befell = true;
+        Some(plan.fault)
+    }
+
+    /// Sends a write to the server, and keeps what came of it.
+    async fn write(&self, request: Request<Incoming>) -> Result<Response<Body>> {
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let (mut head, body) = self.forward(request).await?.into_parts();
+        let body = body.collect().await.context("the server's answer")?.to_bytes();
+        head.headers.remove(TRANSFER_ENCODING);
+        self.seen().traffic.forwarded.push(ForwardedWrite {
+            method,
+            path,
+            status: head.status,
+            resource_version: resource_version(&body),
+        });
+        Ok(Response::from_parts(head, Body::from(body.to_vec())))
+    }
+
+    async fn forward(&self, request: Request<Incoming>) -> Result<Response<Body>> {
+        let (mut head, body) = request.into_parts();
+        // The connection to the server is another, with another name and another user.
+        for header in [HOST, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING] {
+            head.headers.remove(header);
+        }
+        let body = body.collect().await.context("the request's body")?.to_bytes();
+        let request = Request::from_parts(head, Body::from(body.to_vec()));
+        let mut answer = self.server.send(request).await?;
+        answer.headers_mut().remove(CONNECTION);
+        Ok(answer)
+    }
+
+    /// Has the command killed, and waits until it is dead.
+    async fn killed(&self) -> anyhow::Error {
+        let (dead, death) = oneshot::channel();
+        // Errors: it has ended by itself meanwhile.
+        if self.kill.send(dead).await.is_ok() {
+            let _ = death.await;
+        }
+        anyhow!("the command is dead")
+    }
+}
+
+/// What an API server says whose storage did not answer in time.
+fn gateway_timeout() -> Result<Response<Body>> {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "Timeout", "code": 504,
+        "message": "Timeout: request did not complete within the allotted timeout",
+    });
+    let answer = Response::builder()
+        .status(StatusCode::GATEWAY_TIMEOUT)
+        .header(CONTENT_TYPE, "application/json");
+    Ok(answer.body(Body::from(serde_json::to_vec(&status)?))?)
+}
+
+fn resource_version(answer: &[u8]) -> Option<String> {
+    let object: Value = serde_json::from_slice(answer).ok()?;
+    Some(object.pointer("/metadata/resourceVersion")?.as_str()?.to_owned())
+}

@@ -1,0 +1,288 @@
+use std::collections::BTreeSet;
+
+use super::{Leftover, Said, Saying, Violation, leftovers, violations};
+use crate::pools::version::{ClusterDeployment, Entry, LeaseRecord, Revision, Version, Versions};
+
+fn version<T>(revision: Revision, name: &str, object: Option<T>) -> Version<T> {
+    Version {
+        revision,
+        name: name.to_owned(),
+        object,
+    }
+}
+
+fn held(lessee: &str) -> Entry {
+    Entry {
+        cluster_deployment: Some(lessee.to_owned()),
+        pool: Some("p".to_owned()),
+        is_reserved: true,
+    }
+}
+
+fn free() -> Entry {
+    Entry::default()
+}
+
+fn lease(holder: &str) -> LeaseRecord {
+    LeaseRecord {
+        holder: Some(holder.to_owned()),
+    }
+}
+
+/// Of entries, each with what it is from that revision on.
+fn entries<E: Into<Option<Entry>>>(
+    versions: impl IntoIterator<Item = (Revision, &'static str, E)>,
+) -> Versions {
+    let entries = versions.into_iter();
+    Versions {
+        entries: entries
+            .map(|(revision, name, object)| version(revision, name, object.into()))
+            .collect(),
+        ..Versions::default()
+    }
+}
+
+fn leased(revision: Revision, lessee: &str, entry: &str) -> Said {
+    Said {
+        revision,
+        lessee: lessee.to_owned(),
+        what: Saying::Leased(entry.to_owned()),
+    }
+}
+
+fn releases(revision: Revision, lessee: &str) -> Said {
+    Said {
+        revision,
+        lessee: lessee.to_owned(),
+        what: Saying::Releases,
+    }
+}
+
+fn not_named(entry: &str, lessee: &str, revision: Revision, names: Option<&str>) -> Violation {
+    Violation::NotNamed {
+        entry: entry.to_owned(),
+        lessee: lessee.to_owned(),
+        revision,
+        names: names.map(str::to_owned),
+    }
+}
+
+#[test]
+fn accepts_one_lessee_after_the_other() {
+    let versions = entries([
+        (1, "x", free()),
+        (2, "y", free()),
+        (3, "x", held("a")),
+        (5, "y", held("b")),
+        (7, "x", free()),
+        (8, "x", held("b")),
+    ]);
+    let said = [
+        leased(4, "a", "x"),
+        leased(5, "a", "x"),
+        leased(5, "b", "y"),
+        releases(6, "a"),
+        releases(7, "b"),
+        leased(8, "b", "x"),
+    ];
+    assert_eq!(violations(&versions, &said), []);
+}
+
+#[test]
+fn accepts_versions_that_name_the_lessee_and_change_otherwise() {
+    let versions = entries([(1, "x", held("a")), (3, "x", held("a"))]);
+    assert_eq!(violations(&versions, &[leased(2, "a", "x")]), []);
+}
+
+#[test]
+fn accepts_what_was_written_for_a_lessee_that_was_told_nothing() {
+    let versions = entries([(1, "x", held("a")), (2, "x", free()), (3, "x", held("b"))]);
+    assert_eq!(violations(&versions, &[leased(3, "b", "x")]), []);
+}
+
+#[test]
+fn rejects_each_version_that_does_not_name_the_lessee() {
+    let reference_alone = Some(Entry {
+        is_reserved: false,
+        ..held("a")
+    });
+    for (case, object, names) in [
+        ("overwritten", Some(held("b")), Some("b")),
+        ("freed", Some(free()), None),
+        ("half freed", reference_alone, None),
+        ("deleted", None, None),
+    ] {
+        // Even when a later version names it again.
+        let versions = entries([
+            (1, "x", Some(held("a"))),
+            (3, "x", object.clone()),
+            (4, "x", Some(held("a"))),
+        ]);
+        let expected = [not_named("x", "a", 3, names)];
+        let said = [leased(2, "a", "x"), releases(5, "a")];
+        assert_eq!(violations(&versions, &said), expected, "{case}");
+        let said = [leased(2, "a", "x"), releases(3, "a")];
+        assert_eq!(
+            violations(&versions, &said),
+            expected,
+            "{case}, at the last moment"
+        );
+        let said = [leased(2, "a", "x"), releases(2, "a")];
+        assert_eq!(
+            violations(&versions, &said),
+            [],
+            "{case}, after its release was asked for"
+        );
+    }
+}
+
+#[test]
+fn rejects_a_success_that_was_none() {
+    let versions = entries([(1, "x", free()), (2, "x", held("b"))]);
+    assert_eq!(
+        violations(&versions, &[leased(3, "a", "x")]),
+        [not_named("x", "a", 2, Some("b"))]
+    );
+    assert_eq!(
+        violations(&versions, &[leased(3, "a", "y")]),
+        [not_named("y", "a", 0, None)]
+    );
+}
+
+#[test]
+fn rejects_two_lessees_of_one_entry() {
+    let versions = entries([(1, "x", held("a")), (3, "x", held("b"))]);
+    let overlap = Violation::Overlap {
+        entry: "x".to_owned(),
+        lessees: ["a".to_owned(), "b".to_owned()],
+    };
+    let said = [leased(1, "a", "x"), leased(3, "b", "x"), releases(4, "a")];
+    let taken_over = not_named("x", "a", 3, Some("b"));
+    assert_eq!(violations(&versions, &said), [taken_over, overlap.clone()]);
+    // Each version names the one of them whose answer came later.
+    let said = [leased(1, "a", "x"), releases(2, "a"), leased(2, "b", "x")];
+    let not_yet = not_named("x", "b", 1, Some("a"));
+    assert_eq!(violations(&versions, &said), [overlap, not_yet]);
+}
+
+#[test]
+fn rejects_a_second_entry_for_a_lessee_that_has_one() {
+    let versions = entries([(1, "x", held("a")), (2, "y", held("a"))]);
+    let two = Violation::ToldTwo {
+        lessee: "a".to_owned(),
+        entries: ["x".to_owned(), "y".to_owned()],
+    };
+    let said = [leased(1, "a", "x"), leased(2, "a", "y")];
+    assert_eq!(violations(&versions, &said), [two]);
+}
+
+#[test]
+fn rejects_a_lease_that_names_another() {
+    let mut versions = entries([(1, "x", held("a"))]);
+    let said = [leased(3, "a", "x"), releases(6, "a")];
+    versions.leases = vec![
+        version(1, "x", Some(lease("b"))),
+        version(2, "x", Some(lease("a"))),
+        version(4, "x", None),
+        version(5, "x", Some(lease("a"))),
+        version(7, "x", Some(lease("b"))),
+    ];
+    assert_eq!(violations(&versions, &said), []);
+    versions.leases.insert(3, version(4, "x", Some(lease("b"))));
+    let another = Violation::LeaseNamesAnother {
+        entry: "x".to_owned(),
+        lessee: "a".to_owned(),
+        revision: 4,
+        names: "b".to_owned(),
+    };
+    assert_eq!(violations(&versions, &said), [another]);
+}
+
+fn left(versions: &Versions, living: &[&str]) -> Vec<Leftover> {
+    let inventory = ["x", "y"].map(str::to_owned);
+    let living: BTreeSet<_> = living.iter().map(|name| (*name).to_owned()).collect();
+    leftovers(versions, &inventory, &living)
+}
+
+#[test]
+fn accepts_entries_that_are_free_or_held_by_the_living() {
+    let mut versions = entries([(1, "x", held("dead")), (2, "y", held("a")), (3, "x", free())]);
+    versions.leases = vec![
+        version(1, "x", Some(lease("dead"))),
+        version(2, "y", Some(lease("a"))),
+        version(3, "x", None),
+    ];
+    assert_eq!(left(&versions, &["a"]), []);
+}
+
+#[test]
+fn rejects_each_leftover() {
+    let dead = || "dead".to_owned();
+    let unreferenced = Some(Entry {
+        cluster_deployment: None,
+        ..held("a")
+    });
+    let stale = Some(Entry {
+        is_reserved: false,
+        ..held("a")
+    });
+    for (x, expected) in [
+        (None, Leftover::Gone("x".to_owned())),
+        (unreferenced, Leftover::Unclear("x".to_owned())),
+        (stale, Leftover::Unclear("x".to_owned())),
+        (
+            Some(held("dead")),
+            Leftover::HeldByDead {
+                entry: "x".to_owned(),
+                lessee: dead(),
+            },
+        ),
+        (
+            Some(held("a")),
+            Leftover::HeldBeside {
+                lessee: "a".to_owned(),
+                entries: vec!["x".to_owned(), "y".to_owned()],
+            },
+        ),
+    ] {
+        let versions = entries([(1, "x", Some(free())), (2, "y", Some(held("a"))), (3, "x", x)]);
+        assert_eq!(left(&versions, &["a"]), [expected]);
+    }
+}
+
+#[test]
+fn rejects_a_lease_of_the_dead() {
+    let mut versions = entries([(1, "x", free()), (1, "y", free())]);
+    versions.leases = vec![version(2, "x", Some(lease("dead")))];
+    let expected = Leftover::LeaseOfDead {
+        entry: "x".to_owned(),
+        lessee: "dead".to_owned(),
+    };
+    assert_eq!(left(&versions, &[]), [expected]);
+}
+
+#[test]
+fn rejects_a_cluster_deployment_that_waits_for_our_finalizer_alone() {
+    let mut versions = entries([(1, "x", free()), (1, "y", free())]);
+    let deployment = |is_deleting, finalizers: &[&str]| {
+        let finalizers = finalizers.iter().map(|name| (*name).to_owned()).collect();
+        Some(ClusterDeployment {
+            is_deleting,
+            finalizers,
+        })
+    };
+    for (object, stuck) in [
+        (deployment(true, &["kubectl-kcp.dev/pool-lease"]), true),
+        (deployment(true, &["kubectl-kcp.dev/pool-lease", "other"]), false),
+        (deployment(true, &["other"]), false),
+        (deployment(false, &["kubectl-kcp.dev/pool-lease"]), false),
+        (None, false),
+    ] {
+        versions.cluster_deployments = vec![version(2, "a", object.clone())];
+        let expected: Vec<_> = stuck
+            .then(|| Leftover::FinalizerStuck("a".to_owned()))
+            .into_iter()
+            .collect();
+        assert_eq!(left(&versions, &[]), expected, "{object:?}");
+    }
+}

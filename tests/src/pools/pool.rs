@@ -1,0 +1,170 @@
+//! One pool, its entries, and who was told what of them.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context as _, Result, ensure};
+use http::Request;
+use kube::Client;
+use serde_json::{Value, json};
+
+use super::command::Ended;
+use super::fault::FaultPlan;
+use super::invariant::{Leftover, Said, Saying, Violation, leftovers, violations};
+use super::server::PoolServer;
+use super::verb::{Effect, Verb};
+use super::version::Versions;
+
+/// Every pool's name, in its own namespace.
+pub const POOL: &str = "hosts";
+
+/// Where the definitions that leases live in are served.
+pub(super) const HIVE: &str = "/apis/hive.openshift.io/v1";
+
+/// A pool in a namespace of its own.
+pub struct Pool<'s> {
+    server: &'s PoolServer,
+    namespace: String,
+    inventory: Vec<String>,
+    said: Mutex<Vec<Said>>,
+}
+
+/// What the history of a pool comes to.
+#[derive(Debug)]
+pub struct Judgement {
+    /// What went wrong while leases were held.
+    pub violations: Vec<Violation>,
+    /// What is left in the end.
+    pub leftovers: Vec<Leftover>,
+    /// What they were judged by.
+    pub versions: Versions,
+}
+
+impl<'s> Pool<'s> {
+    /// Creates it with so many free entries. Nobody else may use the namespace.
+    pub async fn create(server: &'s PoolServer, namespace: &str, entries: usize) -> Result<Self> {
+        let _serving = server.serving().await;
+        let client = server.client();
+        let name = json!({"metadata": {"name": namespace}});
+        create(client, "/api/v1/namespaces".to_owned(), &name).await?;
+        let inventory: Vec<_> = (1..=entries).map(|number| format!("host-{number}")).collect();
+        for name in &inventory {
+            let patch = json!({"op": "replace", "path": "/metadata/name", "value": name});
+            let entry = json!({
+                "apiVersion": "hive.openshift.io/v1", "kind": "ClusterDeploymentCustomization",
+                "metadata": {"name": name}, "spec": {"installConfigPatches": [patch]},
+            });
+            create(client, customizations(namespace), &entry).await?;
+        }
+        let names: Vec<_> = inventory.iter().map(|name| json!({"name": name})).collect();
+        let pool = json!({
+            "apiVersion": "hive.openshift.io/v1", "kind": "ClusterPool", "metadata": {"name": POOL},
+            "spec": {
+                "baseDomain": "example.com", "imageSetRef": {"name": "release"}, "platform": {"none": {}},
+                "size": 0, "inventory": names,
+            },
+        });
+        create(
+            client,
+            format!("{HIVE}/namespaces/{namespace}/clusterpools"),
+            &pool,
+        )
+        .await?;
+        Ok(Self {
+            server,
+            namespace: namespace.to_owned(),
+            inventory,
+            said: Mutex::default(),
+        })
+    }
+
+    /// Where it is.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Where it is served.
+    pub fn server(&self) -> &'s PoolServer {
+        self.server
+    }
+
+    /// Runs a command for a lessee, and keeps what it tells it.
+    pub async fn run(&self, verb: &Verb, lessee: &str, plan: Option<FaultPlan>) -> Result<Ended> {
+        let arguments = verb.command(&self.namespace, POOL, lessee);
+        let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+        if verb.effect == Effect::Releases {
+            self.say(lessee, Saying::Releases).await?;
+        }
+        let ended = self.server.plugin().run(&arguments, plan).await?;
+        if verb.effect == Effect::Leases && ended.code == Some(0) {
+            self.say(lessee, Saying::Leased(ended.customization()?)).await?;
+        }
+        Ok(ended)
+    }
+
+    /// The same without a fault, which must succeed.
+    pub async fn succeed(&self, verb: &Verb, lessee: &str) -> Result<Ended> {
+        let ended = self.run(verb, lessee, None).await?;
+        ensure!(ended.code == Some(0), "{ended}");
+        Ok(ended)
+    }
+
+    /// Keeps what a lessee was told now.
+    pub async fn say(&self, lessee: &str, what: Saying) -> Result<()> {
+        let said = Said {
+            revision: self.server.history().revision().await?,
+            lessee: lessee.to_owned(),
+            what,
+        };
+        let mut log = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        log.push(said);
+        Ok(())
+    }
+
+    /// Judges it in the end, when these lessees alone still live.
+    pub async fn judge(self, living: &BTreeSet<String>) -> Result<Judgement> {
+        let versions = self.server.history().take(&self.namespace).await?;
+        ensure!(
+            !versions.entries.is_empty(),
+            "etcd has no history of {}",
+            self.namespace
+        );
+        let said = self.said.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok(Judgement {
+            violations: violations(&versions, &said),
+            leftovers: leftovers(&versions, &self.inventory, living),
+            versions,
+        })
+    }
+}
+
+impl Judgement {
+    /// Fails with everything that is wrong.
+    pub fn nothing_wrong(&self) -> Result<()> {
+        let Self {
+            violations,
+            leftovers,
+            versions,
+        } = self;
+        ensure!(
+            violations.is_empty() && leftovers.is_empty(),
+            "violations: {violations:#?}\nleft over: {leftovers:#?}\nof {:#?}",
+            versions.entries
+        );
+        Ok(())
+    }
+}
+
+/// Where the customizations of a namespace are.
+pub(super) fn customizations(namespace: &str) -> String {
+    format!("{HIVE}/namespaces/{namespace}/clusterdeploymentcustomizations")
+}
+
+async fn create(client: &Client, collection: String, object: &Value) -> Result<()> {
+    let request = Request::post(&collection).header("content-type", "application/json");
+    let created = client
+        .request::<Value>(request.body(serde_json::to_vec(object)?)?)
+        .await;
+    created.with_context(|| format!("creating an object in {collection}"))?;
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! Numbers that look random and are the same for a seed.
+
+/// Steele, Lea and Flood's `SplitMix64`.
+#[derive(Clone, Debug)]
+pub(super) struct Random(u64);
+
+impl Random {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Another that has nothing in common with this one.
+    pub(super) fn split(&mut self) -> Self {
+        Self(self.next())
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// True once in so many times.
+    pub(super) fn one_in(&mut self, times: u64) -> bool {
+        self.next().is_multiple_of(times)
+    }
+
+    /// One of these, all as likely.
+    pub(super) fn pick<T: Copy, const N: usize>(&mut self, of: [T; N]) -> Option<T> {
+        let index = self.next() % u64::try_from(N).ok()?;
+        of.get(usize::try_from(index).ok()?).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Random;
+
+    /// The first numbers of the authors' own code for this seed.
+    #[test]
+    fn numbers_are_those_of_the_authors() {
+        let mut random = Random::new(1_234_567);
+        let numbers = [(); 3].map(|()| random.next());
+        assert_eq!(
+            numbers,
+            [
+                6_457_827_717_110_365_317,
+                3_203_168_211_198_807_973,
+                9_817_491_932_198_370_423
+            ]
+        );
+    }
+}

@@ -1,0 +1,215 @@
+//! One randomized run: lessees that want more entries than there are, faults on their way, and some who die.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use futures_util::future::try_join_all;
+
+use super::command::Ended;
+use super::counts::Counts;
+use super::fault::{FAULTS, Fault, FaultPlan};
+use super::pool::Pool;
+use super::random::Random;
+use super::server::PoolServer;
+use super::verb::{LEASE, RECOVERY, RELEASE, Verb};
+
+/// Lessees of a run.
+pub const LESSEES: usize = 8;
+/// Entries that they want.
+pub const ENTRIES: usize = 4;
+
+/// How often each comes for an entry.
+const ROUNDS: usize = 2;
+
+/// How often a command is run again that was killed or could not decide.
+const MAX_ATTEMPTS: usize = 20;
+
+/// What commands may end with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tolerance {
+    /// Every command that is not killed decides: one lost answer is no reason not to.
+    DecidesAlways,
+    /// The API server may be down for a while.
+    ServerRestarts,
+}
+
+/// What one lessee came to.
+enum Fate {
+    /// It lives, and has an entry or has none.
+    Lives,
+    /// It was killed, and never comes back.
+    Dies,
+}
+
+/// A lessee, and what it has seen so far.
+struct Lessee<'p> {
+    pool: &'p Pool<'p>,
+    name: String,
+    random: Random,
+    tolerance: Tolerance,
+    counts: Counts,
+}
+
+/// How a command ended that was run for as long as it takes.
+enum Outcome {
+    Met,
+    Refused,
+    Died,
+}
+
+/// Runs it in a namespace that is named after the seed. What is decided by chance is decided by the seed, but for the
+/// order in which commands reach the server. Fails with everything that should not be.
+pub async fn random_run(server: &PoolServer, seed: u64, tolerance: Tolerance) -> Result<Counts> {
+    let failed = || format!("the run with seed {seed}");
+    let pool = Pool::create(server, &format!("run-{seed}"), ENTRIES)
+        .await
+        .with_context(failed)?;
+    run(pool, seed, tolerance).await.with_context(failed)
+}
+
+async fn run(pool: Pool<'_>, seed: u64, tolerance: Tolerance) -> Result<Counts> {
+    let mut random = Random::new(seed);
+    let lessees = (1..=LESSEES).map(|number| Lessee {
+        pool: &pool,
+        name: format!("cluster-{number}"),
+        random: random.split(),
+        tolerance,
+        counts: Counts::default(),
+    });
+    let ended = try_join_all(lessees.map(Lessee::live)).await?;
+    let mut counts = Counts {
+        runs: 1,
+        ..Counts::default()
+    };
+    let (mut living, mut dead) = (BTreeSet::new(), Vec::new());
+    for (lessee, fate) in ended {
+        counts += lessee.counts;
+        match fate {
+            Fate::Lives => {
+                living.insert(lessee.name);
+            }
+            Fate::Dies => dead.push(lessee),
+        }
+    }
+    for mut lessee in dead {
+        lessee.counts = Counts::default();
+        lessee.recover().await?;
+        counts += lessee.counts;
+    }
+    pool.judge(&living).await?.nothing_wrong()?;
+    Ok(counts)
+}
+
+impl Lessee<'_> {
+    async fn live(mut self) -> Result<(Self, Fate)> {
+        for round in 1..=ROUNDS {
+            match self.until_decided(&LEASE).await? {
+                Outcome::Met => {}
+                Outcome::Refused => continue,
+                Outcome::Died => return Ok((self, Fate::Dies)),
+            }
+            if self.random.one_in(4) {
+                // What it has it is told again.
+                let again = self.until_decided(&LEASE).await?;
+                match again {
+                    Outcome::Met => {}
+                    Outcome::Refused => bail!("{} is refused what it has", self.name),
+                    Outcome::Died => return Ok((self, Fate::Dies)),
+                }
+            }
+            let keeps = round == ROUNDS && self.random.one_in(4);
+            if keeps {
+                break;
+            }
+            match self.until_decided(&RELEASE).await? {
+                Outcome::Met => {}
+                Outcome::Refused => bail!("{} may not give back what it has", self.name),
+                Outcome::Died => return Ok((self, Fate::Dies)),
+            }
+        }
+        Ok((self, Fate::Lives))
+    }
+
+    /// Runs a command, with a fault or without, and again when it was killed: if the lessee comes back at all.
+    async fn until_decided(&mut self, verb: &Verb) -> Result<Outcome> {
+        for _ in 0..MAX_ATTEMPTS {
+            let plan = self.plan();
+            let ended = self.run(verb, plan).await?;
+            match ended.code {
+                Some(0) => return Ok(Outcome::Met),
+                Some(1) => {
+                    ensure!(
+                        ended
+                            .answer()?
+                            .get("reason")
+                            .is_some_and(|reason| reason == "exhausted"),
+                        "{ended}"
+                    );
+                    self.counts.exhausted += 1;
+                    return Ok(Outcome::Refused);
+                }
+                None if self.random.one_in(4) => {
+                    self.counts.dead += 1;
+                    return Ok(Outcome::Died);
+                }
+                None => {}
+                Some(_) => self.undecided(&ended).await?,
+            }
+        }
+        bail!(
+            "{} {} has not decided in {MAX_ATTEMPTS} runs",
+            self.name,
+            verb.name
+        )
+    }
+
+    /// Frees what it had, when it is dead.
+    async fn recover(&mut self) -> Result<()> {
+        for _ in 0..MAX_ATTEMPTS {
+            let ended = self.run(&RECOVERY, None).await?;
+            match ended.code {
+                Some(0) => return Ok(()),
+                Some(2) => self.undecided(&ended).await?,
+                _ => bail!("{ended}"),
+            }
+        }
+        bail!("what {} had is not free after {MAX_ATTEMPTS} runs", self.name)
+    }
+
+    async fn run(&mut self, verb: &Verb, plan: Option<FaultPlan>) -> Result<Ended> {
+        let ended = self.pool.run(verb, &self.name, plan).await?;
+        self.counts.commands += 1;
+        if ended.was_killed() {
+            self.counts.killed += 1;
+        }
+        match plan.filter(|_| ended.traffic.fault_befell).map(|plan| plan.fault) {
+            Some(Fault::AnswerCut) => self.counts.cut += 1,
+            Some(Fault::GatewayTimeout) => self.counts.timed_out += 1,
+            Some(Fault::KilledBeforeWrite | Fault::KilledBeforeAnswer) | None => {}
+        }
+        if verb.name == LEASE.name && ended.code == Some(0) {
+            self.counts.leased += 1;
+        }
+        Ok(ended)
+    }
+
+    /// Waits until the server is up again, if that may be the reason.
+    async fn undecided(&mut self, ended: &Ended) -> Result<()> {
+        self.counts.undecided += 1;
+        if self.tolerance == Tolerance::DecidesAlways {
+            bail!("{} could not decide: {ended}", self.name);
+        }
+        drop(self.pool.server().serving().await);
+        Ok(())
+    }
+
+    /// A fault every other time, at an early write more likely than at a late one.
+    fn plan(&mut self) -> Option<FaultPlan> {
+        if self.random.one_in(2) {
+            return None;
+        }
+        let write = self.random.pick([1, 1, 2, 3])?;
+        let fault = self.random.pick(FAULTS)?;
+        Some(FaultPlan { write, fault })
+    }
+}

@@ -172,7 +172,7 @@ fn replaced(plan: &Plan) -> String {
 }
 
 /// What is said, with all the Machines it is said of.
-pub(crate) fn grouped<'m>(said: impl Iterator<Item = (String, &'m str)>) -> Vec<(String, String)> {
+fn grouped<'m>(said: impl Iterator<Item = (String, &'m str)>) -> Vec<(String, String)> {
     let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
     for (line, machine) in said {
         match groups.iter_mut().find(|(other, _)| *other == line) {

@@ -143,11 +143,15 @@ mod tests {
     #[test]
     fn each_format_is_its_own() {
         for (output, of_one, of_several) in [
-            (None, "Control plane: default/edge", "NAMESPACE   NAME   VERSION"),
+            (
+                None,
+                "Control plane: d/c1-cp",
+                "NAMESPACE   NAME    CLUSTER   VERSION",
+            ),
             (
                 Some(StatusOutput::Wide),
-                "Control plane: default/edge",
-                "NAMESPACE   NAME   VERSION   THERE",
+                "Control plane: d/c1-cp",
+                "NAMESPACE   NAME    CLUSTER   VERSION   THERE",
             ),
             (Some(StatusOutput::Json), "{", "{"),
             (
@@ -157,8 +161,8 @@ mod tests {
             ),
             (
                 Some(StatusOutput::Name),
-                "kubeadmcontrolplane.controlplane.cluster.x-k8s.io/edge",
-                "kubeadmcontrolplane.controlplane.cluster.x-k8s.io/edge",
+                "kubeadmcontrolplane.controlplane.cluster.x-k8s.io/c1-cp",
+                "kubeadmcontrolplane.controlplane.cluster.x-k8s.io/c1-cp",
             ),
         ] {
             assert_eq!(first_line(&one(), output), of_one);

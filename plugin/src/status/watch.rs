@@ -147,13 +147,10 @@ mod tests {
         let mut other = inspected(healthy());
         other.observed.management.control_plane.control_plane.name = "other".to_owned();
         let before = several(vec![inspected(healthy()), other]);
-        assert_eq!(
-            lines(None, &before),
-            ["default/edge: Healthy", "default/other: Healthy"]
-        );
+        assert_eq!(lines(None, &before), ["d/c1-cp: Healthy", "d/other: Healthy"]);
         assert_eq!(lines(Some(&before), &before), Vec::<String>::new());
         let after = several(vec![inspected(healthy())]);
-        assert_eq!(lines(Some(&before), &after), ["default/other: gone"]);
+        assert_eq!(lines(Some(&before), &after), ["d/other: gone"]);
     }
 
     #[test]

@@ -8,10 +8,13 @@ use kcp_etcd::Members;
 use super::{
     etcd_members::ETCD,
     judgement::{Judgement, need},
-    membership::{Membership, hexadecimal, of_member},
+    membership::{Membership, of_member},
     turnover::{Phase, is_turning, phase_of_node},
 };
-use crate::status::{inspection::Outcome, observed::Observed};
+use crate::status::{
+    inspection::Outcome,
+    observed::{Observed, etcd::hexadecimal},
+};
 
 /// Entries of raft's log that a member may be behind another, or behind itself in applying them. A follower that is
 /// further behind needs a whole snapshot (etcd's `DefaultSnapshotCatchUpEntries`), and a member that is further behind

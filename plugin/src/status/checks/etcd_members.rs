@@ -1,12 +1,11 @@
 //! etcd's members: those that should be there are, and answer.
 
 use jiff::Timestamp;
-use kcp_etcd::AlarmKind;
 
 use super::{
     judgement::{Judgement, Unjudged, machine, need, or_else},
     machines::replacement_hint,
-    membership::{Listed, Membership, asked_objects, hexadecimal, member_object, of_member},
+    membership::{Listed, Membership, asked_objects, member_object, of_member},
     turnover::{Phase, is_turning, machine_of_node, machines, machines_read, phase_of_node},
 };
 use crate::status::{
@@ -14,7 +13,7 @@ use crate::status::{
     inspection::{Finding, Outcome},
     observed::{
         Failure, Observed,
-        etcd::{Alarms, Answer, EtcdSurvey},
+        etcd::{Alarms, Answer, EtcdSurvey, hexadecimal},
     },
 };
 
@@ -63,7 +62,11 @@ pub(super) fn answer(observed: &Observed, now: Timestamp) -> Judgement {
             // None has answered: it may be the way to them that is broken.
             Outcome::Unknown
         };
-        let finding = of_member(asked, outcome, &format!("does not answer: {}", failure.message));
+        let finding = of_member(
+            asked,
+            outcome,
+            &format!("etcd member does not answer: {}", failure.message),
+        );
         // A Secret may be the cause.
         let finding = if failure.object.contains('/') {
             finding.and(&failure.object)
@@ -140,27 +143,16 @@ pub(super) fn match_machines(observed: &Observed, now: Timestamp) -> Judgement {
 pub(super) fn alarms(observed: &Observed, _: Timestamp) -> Judgement {
     let survey = need(&observed.etcd, ETCD)?;
     let membership = Membership::of(survey);
-    let raised: Vec<(u64, String)> = match &survey.alarms {
-        Alarms::Listed(alarms) => alarms
-            .iter()
-            .map(|alarm| (alarm.member_id, alarm_name(alarm.kind)))
-            .collect(),
-        Alarms::FromStatus | Alarms::Failed(_) => survey
-            .alarms_of_statuses()
-            .into_iter()
-            .map(|(id, kind)| (id, kind.to_owned()))
-            .collect(),
-    };
-    let of_members = raised.iter().map(|(id, kind)| {
-        let listed = membership.listed().find(|listed| listed.member.id == *id);
+    let of_members = survey.raised().into_iter().map(|(id, kind)| {
+        let listed = membership.listed().find(|listed| listed.member.id == id);
         let objects = match listed {
             Some(Listed {
                 asked: Some(asked), ..
             }) => asked_objects(asked),
             Some(Listed { member, .. }) => vec![member_object(member)],
-            None => vec![format!("EtcdMember/{}", hexadecimal(*id))],
+            None => vec![format!("EtcdMember/{}", hexadecimal(id))],
         };
-        of_alarm(objects, kind)
+        of_alarm(objects, &kind)
     });
     let mut findings: Vec<Finding> = of_members.collect();
     if let Alarms::Failed(failure) = &survey.alarms
@@ -169,15 +161,6 @@ pub(super) fn alarms(observed: &Observed, _: Timestamp) -> Judgement {
         findings.push(Finding::unread(failure));
     }
     Ok(findings)
-}
-
-fn alarm_name(kind: AlarmKind) -> String {
-    match kind {
-        AlarmKind::NoSpace => "NOSPACE".to_owned(),
-        AlarmKind::Corrupt => "CORRUPT".to_owned(),
-        AlarmKind::Other(number) => format!("number {number}"),
-        _ => "of a kind not known to us".to_owned(),
-    }
 }
 
 fn of_alarm(objects: Vec<String>, alarm: &str) -> Finding {
@@ -210,7 +193,7 @@ pub(super) fn learners(observed: &Observed, now: Timestamp) -> Judgement {
         .map(|Listed { member, .. }| {
             let object = member_object(member);
             let message = if member.is_learner {
-                "is a learner: it does not vote"
+                "etcd member is a learner: it does not vote"
             } else {
                 "has been added and has never started"
             };
@@ -219,14 +202,16 @@ pub(super) fn learners(observed: &Observed, now: Timestamp) -> Judgement {
                 || is_turning(observed, now),
                 |machine| Phase::of(machine, now) != Phase::Settled,
             );
+            let about = |finding: Finding| match of {
+                Some(of) => finding.and(machine(&of.machine.name)),
+                None => finding,
+            };
             if is_starting {
-                return Finding::info(object, format!("{message} yet"));
+                return about(Finding::info(object, format!("{message} yet")));
             }
-            let finding = Finding::fail(object, message);
+            let finding = about(Finding::fail(object, message));
             match of {
-                Some(of) => finding
-                    .and(machine(&of.machine.name))
-                    .hint(replacement_hint(observed, of)),
+                Some(of) => finding.hint(replacement_hint(observed, of)),
                 None => finding.hint(format!(
                     "no other member can join before it is gone: etcdctl member remove {}",
                     hexadecimal(member.id)

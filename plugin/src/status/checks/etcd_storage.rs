@@ -46,7 +46,11 @@ pub(super) fn space(observed: &Observed, _: Timestamp) -> Judgement {
         .filter_map(|(asked, status)| Some((asked, status, status.db_size_quota?)));
     let told: Vec<_> = told.collect();
     if told.is_empty() {
-        return Err(Unjudged::unknown("no member tells its quota: etcd does from 3.6"));
+        return Err(Unjudged::unknown(if survey.statuses().next().is_none() {
+            "no member has told of itself"
+        } else {
+            "no member tells its quota: etcd does from 3.6"
+        }));
     }
     let findings = told.into_iter().filter_map(|(asked, status, quota)| {
         let full = percent(status.db_size, quota)?;

@@ -12,7 +12,7 @@ use crate::{
         inspection::{Finding, Outcome},
         observed::{
             Observed,
-            etcd::{Answer, Asked, EtcdSurvey},
+            etcd::{Answer, Asked, EtcdSurvey, hexadecimal},
         },
     },
 };
@@ -133,11 +133,6 @@ impl Answer {
         let members = self.members.as_ref().map(|members| members.cluster_id);
         status.ok().or(members.ok())
     }
-}
-
-/// As etcd writes them.
-pub(super) fn hexadecimal(id: u64) -> String {
-    format!("{id:x}")
 }
 
 /// `EtcdMember/` and its name, or its number while it has none.

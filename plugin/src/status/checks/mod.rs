@@ -57,6 +57,8 @@ pub struct Check {
     pub is_preflight: bool,
     /// Whether what is asked for does not go on while it fails.
     pub is_blocking: bool,
+    /// Whether it sums up what other checks look at, one by one.
+    pub sums_up: bool,
     judge: fn(&Observed, Timestamp) -> Judgement,
 }
 
@@ -90,6 +92,7 @@ impl Check {
             asked_by,
             is_preflight: false,
             is_blocking: false,
+            sums_up: false,
             judge,
         }
     }
@@ -104,6 +107,13 @@ impl Check {
     const fn blocking(self) -> Self {
         Self {
             is_blocking: true,
+            ..self
+        }
+    }
+
+    const fn summing_up(self) -> Self {
+        Self {
+            sums_up: true,
             ..self
         }
     }

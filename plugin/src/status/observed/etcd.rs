@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use kcp_etcd::{Alarm, Members, Status};
+use kcp_etcd::{Alarm, AlarmKind, Members, Status};
 
 use super::Failure;
 use crate::plan::observed as plan;
@@ -96,25 +96,44 @@ impl EtcdSurvey {
             })
     }
 
-    /// Members with an alarm, by id: what all agree on, or what those that answered know of.
+    /// Members with an alarm, by id.
     pub(in crate::status) fn alarmed(&self) -> BTreeSet<u64> {
-        match &self.alarms {
-            Alarms::Listed(alarms) => alarms.iter().map(|alarm| alarm.member_id).collect(),
-            Alarms::FromStatus | Alarms::Failed(_) => {
-                self.alarms_of_statuses().into_iter().map(|(id, _)| id).collect()
-            }
-        }
+        self.raised().into_iter().map(|(id, _)| id).collect()
     }
 
-    /// What the members' own errors say of alarms: whose, by id, and which. Each member tells those of all.
-    pub(in crate::status) fn alarms_of_statuses(&self) -> BTreeSet<(u64, &str)> {
-        self.asked
-            .iter()
-            .filter_map(|asked| asked.answer.as_ref().ok()?.status.as_ref().ok())
-            .flat_map(|status| &status.errors)
-            .filter_map(|error| alarm(error))
-            .collect()
+    /// Alarms, by the member's id, and which: what all agree on, or what those that answered know of. Each member's own
+    /// errors tell those of all.
+    pub(in crate::status) fn raised(&self) -> BTreeSet<(u64, String)> {
+        match &self.alarms {
+            Alarms::Listed(alarms) => alarms
+                .iter()
+                .map(|alarm| (alarm.member_id, alarm_name(alarm.kind)))
+                .collect(),
+            Alarms::FromStatus | Alarms::Failed(_) => self
+                .asked
+                .iter()
+                .filter_map(|asked| asked.answer.as_ref().ok()?.status.as_ref().ok())
+                .flat_map(|status| &status.errors)
+                .filter_map(|error| alarm(error))
+                .map(|(id, kind)| (id, kind.to_owned()))
+                .collect(),
+        }
     }
+}
+
+/// As etcd writes it, where it has a name.
+pub(in crate::status) fn alarm_name(kind: AlarmKind) -> String {
+    match kind {
+        AlarmKind::NoSpace => "NOSPACE".to_owned(),
+        AlarmKind::Corrupt => "CORRUPT".to_owned(),
+        AlarmKind::Other(number) => format!("number {number}"),
+        _ => "unknown".to_owned(),
+    }
+}
+
+/// Ids of members and clusters as `etcdctl` writes them. A number of 64 bits many readers of JSON would round.
+pub(in crate::status) fn hexadecimal(id: u64) -> String {
+    format!("{id:x}")
 }
 
 /// `memberID:123 alarm:NOSPACE`: how a status words an alarm (etcd, `api/etcdserverpb`, `AlarmMember`).

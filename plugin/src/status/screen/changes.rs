@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{members::alarm_name, summary::verdict};
+use super::summary::verdict;
 use crate::{
     follow::progress::machine_changes,
     status::{
         inspection::{Inspection, Permission},
-        observed::{EtcdSurvey, Observed, etcd::Alarms},
+        observed::{EtcdSurvey, Observed, etcd::hexadecimal},
     },
 };
 
@@ -138,9 +138,6 @@ fn leaders(survey: &EtcdSurvey) -> String {
 }
 
 fn alarms(survey: &EtcdSurvey) -> Vec<String> {
-    let Alarms::Listed(alarms) = &survey.alarms else {
-        return Vec::new();
-    };
     let whose = |id: u64| {
         let asked = survey.asked.iter().find(|asked| {
             let status = asked
@@ -150,11 +147,11 @@ fn alarms(survey: &EtcdSurvey) -> Vec<String> {
                 .and_then(|answer| answer.status.as_ref().ok());
             status.is_some_and(|status| status.member_id == id)
         });
-        asked.map_or_else(|| format!("{id:x}"), |asked| asked.name.clone())
+        asked.map_or_else(|| hexadecimal(id), |asked| asked.name.clone())
     };
-    alarms
-        .iter()
-        .map(|alarm| format!("alarm {} of {}", alarm_name(alarm.kind), whose(alarm.member_id)))
+    let raised = survey.raised().into_iter();
+    raised
+        .map(|(id, alarm)| format!("alarm {alarm} of {}", whose(id)))
         .collect()
 }
 

@@ -1,14 +1,16 @@
 //! What may be done now, and what keeps the rest.
 
-use super::{Layout, style_of_no};
+use super::{
+    Layout, style_of_no,
+    subject::{is_of_whole, subjects},
+};
 use crate::{
-    status::{
-        inspection::{Blocker, Inspection, Permission},
-        observed::Observed,
-    },
+    status::inspection::{Blocker, Inspection, Permission, Remediation},
     terminal::{
+        escape,
         style::{GOOD, WARN},
         table::{Cell, Column, Table},
+        width::shorten,
     },
 };
 
@@ -18,21 +20,25 @@ const COLUMNS: &[Column] = &[
     Column::new("BLOCKED BY"),
 ];
 
-pub(super) fn preflight(observed: &Observed, inspection: &Inspection, layout: Layout) -> String {
+/// Cells that a name may take where room is scarce.
+const NAME_LIMIT: usize = 24;
+
+pub(super) fn preflight(inspection: &Inspection, layout: Layout) -> String {
     let mut table = Table::of(COLUMNS.iter().copied());
     let preflight = &inspection.preflight;
-    let mut rows = vec![
+    let changes = vec![
         ("scale up".to_owned(), &preflight.scale_up),
         ("scale down".to_owned(), &preflight.scale_down),
         ("rollout".to_owned(), &preflight.rollout),
     ];
-    rows.extend(remediations(observed, inspection));
-    let all = rows.len();
-    let mut rows = alike(rows);
-    if let ([(what, _)], true) = (rows.as_mut_slice(), all > 3) {
-        "scaling, rollout, remediation".clone_into(what);
+    let mut rows = alike(changes);
+    rows.extend(remediations(inspection, layout));
+    if let [(what, permission), (_, remediation)] = rows.as_slice()
+        && what == "scale up, scale down, rollout"
+        && permission == remediation
+    {
+        rows = vec![("scaling, rollout, remediation".to_owned(), permission)];
     }
-    let own = &observed.management.control_plane.control_plane.name;
     for (what, permission) in rows {
         let allowed = match permission.allowed {
             Some(true) => Cell::styled("yes", GOOD),
@@ -40,7 +46,7 @@ pub(super) fn preflight(observed: &Observed, inspection: &Inspection, layout: La
             None => Cell::styled("unknown", WARN),
         };
         let mut first = vec![Cell::from(what), allowed];
-        let blockers = by_check(&permission.blocked_by, &format!("KubeadmControlPlane/{own}"));
+        let blockers = told(&permission.blocked_by, inspection, layout);
         for blocker in &blockers {
             first.push(Cell::from(blocker).rest());
             table.row(std::mem::replace(
@@ -70,44 +76,87 @@ fn alike(rows: Vec<(String, &Permission)>) -> Vec<(String, &Permission)> {
     shown
 }
 
-/// Of every Machine at once, where the same holds for all of them.
-fn remediations<'i>(observed: &Observed, inspection: &'i Inspection) -> Vec<(String, &'i Permission)> {
-    let remediations = &inspection.preflight.remediation;
-    let Some(first) = remediations.first() else {
+/// Of every Machine at once, where the same holds for all of them; else what holds for most of them comes last.
+fn remediations(inspection: &Inspection, layout: Layout) -> Vec<(String, &Permission)> {
+    let all = &inspection.preflight.remediation;
+    let alike = |one: &Remediation| {
+        let others = all.iter().filter(|other| other.permission == one.permission);
+        others.count()
+    };
+    let Some(usual) = all.iter().max_by_key(|one| alike(one)) else {
         return Vec::new();
     };
-    let is_same = remediations
-        .iter()
-        .all(|other| other.permission == first.permission);
-    let is_of_all = remediations.len() == observed.management.control_plane.machines.len();
-    if is_same && is_of_all {
-        return vec![("remediation".to_owned(), &first.permission)];
+    let most = alike(usual);
+    if most == all.len() {
+        return vec![("remediation".to_owned(), &usual.permission)];
     }
-    let named = remediations.iter();
-    named
-        .map(|one| (format!("remediation of {}", one.machine), &one.permission))
-        .collect()
+    let is_named = |one: &&Remediation| most == 1 || one.permission != usual.permission;
+    let mut rows: Vec<(String, &Permission)> = all
+        .iter()
+        .filter(is_named)
+        .map(|one| {
+            (
+                format!("remediation of {}", short(&one.machine, layout)),
+                &one.permission,
+            )
+        })
+        .collect();
+    if most > 1 {
+        rows.push(("other remediations".to_owned(), &usual.permission));
+    }
+    rows
 }
 
-/// Each check with its objects; its findings below say the rest. The control plane itself goes without saying.
-fn by_check(blockers: &[Blocker], control_plane: &str) -> Vec<String> {
-    let mut checks: Vec<(&'static str, Vec<&str>)> = Vec::new();
-    for Blocker { check, objects, .. } in blockers {
-        let objects = objects
+/// The table of Machines has the names in full.
+fn short(name: &str, layout: Layout) -> String {
+    if layout.limit().is_some() {
+        shorten(&escape(name), NAME_LIMIT).into_owned()
+    } else {
+        name.to_owned()
+    }
+}
+
+/// What each check found wrong, by what it is about: the findings below say the rest. What none of them says is told
+/// here.
+fn told(blockers: &[Blocker], inspection: &Inspection, layout: Layout) -> Vec<String> {
+    let is_found = |blocker: &Blocker| {
+        let checked = inspection
+            .checks
             .iter()
-            .map(String::as_str)
-            .filter(|object| *object != control_plane);
-        match checks.iter_mut().find(|(other, _)| other == check) {
-            Some((_, known)) => known.extend(objects),
-            None => checks.push((check, objects.collect())),
+            .find(|checked| checked.id == blocker.check);
+        let mut findings = checked.into_iter().flat_map(|checked| &checked.findings);
+        findings.any(|finding| subjects(&finding.objects) == subjects(&blocker.objects))
+    };
+    let mut lines: Vec<String> = Vec::new();
+    let mut found: Vec<(String, Vec<&'static str>)> = Vec::new();
+    for blocker in blockers {
+        let Blocker {
+            check,
+            objects,
+            message,
+        } = blocker;
+        if !is_found(blocker) {
+            lines.push(format!("{message} ({check})"));
+            continue;
+        }
+        let about = if is_of_whole(objects) {
+            String::new()
+        } else {
+            short(&subjects(objects).join(", "), layout)
+        };
+        match found.iter_mut().find(|(other, _)| *other == about) {
+            Some((_, checks)) if checks.contains(check) => {}
+            Some((_, checks)) => checks.push(check),
+            None => found.push((about, vec![check])),
         }
     }
-    let told = checks.into_iter().map(|(check, objects)| {
-        if objects.is_empty() {
-            check.to_owned()
+    lines.extend(found.into_iter().map(|(about, checks)| {
+        let checks = checks.join(", ");
+        if about.is_empty() {
+            checks
         } else {
-            format!("{check}: {}", objects.join(", "))
+            format!("{about}: {checks}")
         }
-    });
-    told.collect()
+    }));
+    lines
 }

@@ -115,12 +115,15 @@ fn endpoint(observed: &Observed) -> Vec<Certificate<'_>> {
 
 fn members(observed: &Observed) -> Vec<Certificate<'_>> {
     let survey = observed.etcd.read().into_iter();
-    let answers = survey.flat_map(|survey| &survey.asked).filter_map(|asked| {
-        let answer = asked.answer.as_ref().ok()?;
-        Some(Certificate {
+    let asked = survey.flat_map(|survey| &survey.asked);
+    asked
+        .map(|asked| Certificate {
             of: &asked.name,
-            expires: answer.certificate_expires,
+            expires: asked
+                .answer
+                .as_ref()
+                .ok()
+                .and_then(|answer| answer.certificate_expires),
         })
-    });
-    answers.collect()
+        .collect()
 }

@@ -66,9 +66,9 @@ fn table(survey: &EtcdSurvey, layout: Layout) -> String {
         let (name, what) = if stranger.name.is_empty() {
             ("(not started)", "a member that has never started")
         } else {
-            (stranger.name.as_str(), "a member without a Machine: not asked")
+            (stranger.name.as_str(), "no Machine has this node: not asked")
         };
-        table.row([Cell::from(name), Cell::styled(what, BAD).rest()]);
+        table.row([Cell::from(name), Cell::styled(what, WARN).rest()]);
     }
     table.render_within(layout.limit(), layout.is_wide)
 }

@@ -204,7 +204,7 @@ fn the_first_look_tells_where_things_stand() {
             "Degraded: 3 wrong",
             "fail: EtcdMember/node-m2, Machine/m2: etcd member does not answer: cannot connect: connection refused \
              (etcd-members-answer)",
-            "fail: Machine/m2, Node/node-m2: etcd pod is not ready, running: CrashLoopBackOff (etcd-pods-ready)",
+            "fail: Machine/m2, Node/node-m2: etcd pod is not ready: CrashLoopBackOff (etcd-pods-ready)",
             "fail: KubeadmControlPlane/c1-cp, EtcdMember/node-m2: 2 of 3 voting members are healthy, 2 are needed: no \
              more may fail (etcd-tolerance)",
         ]
@@ -230,7 +230,7 @@ fn what_changes_when_a_member_dies_and_comes_back() {
             "remediation of m3 is blocked by etcd-quorum",
             "fail: EtcdMember/node-m2, Machine/m2: etcd member does not answer: cannot connect: connection refused \
              (etcd-members-answer)",
-            "fail: Machine/m2, Node/node-m2: etcd pod is not ready, running: CrashLoopBackOff (etcd-pods-ready)",
+            "fail: Machine/m2, Node/node-m2: etcd pod is not ready: CrashLoopBackOff (etcd-pods-ready)",
             "fail: KubeadmControlPlane/c1-cp, EtcdMember/node-m2: 2 of 3 voting members are healthy, 2 are needed: no \
              more may fail (etcd-tolerance)",
         ]

@@ -208,16 +208,19 @@ mod tests {
         }
     }
 
+    fn leaving() -> Example {
+        healthy().after(|observed| {
+            observed.machine(3).machine.deleting_since = Some(minutes_ago(1));
+        })
+    }
+
     #[test]
     fn what_may_be_done_and_what_keeps_it() {
-        let leaving = healthy().after(|observed| {
-            observed.machine(3).machine.deleting_since = Some(minutes_ago(1));
-        });
-        for (name, example, expected) in [
-            ("all_is_allowed", healthy(), "scaling, rollout, remediation   yes"),
+        let cases: [(&str, fn() -> Example, &str); 6] = [
+            ("all_is_allowed", healthy, "scaling, rollout, remediation   yes"),
             (
                 "what_is_no_finding_is_told",
-                single(),
+                single,
                 "scale up      yes\n\
                  scale down    no        there is no other Machine (etcd-quorum)\n\
                  rollout       yes\n\
@@ -225,7 +228,7 @@ mod tests {
             ),
             (
                 "findings_are_told_below",
-                member_dead(),
+                member_dead,
                 "scale up, scale down, rollout   no        etcd-tolerance\n\
                  \x20                                         Machine/m2: etcd-members-answer, etcd-pods-ready\n\
                  remediation of m2               yes\n\
@@ -233,7 +236,7 @@ mod tests {
             ),
             (
                 "much_of_one_machine_is_not_told_one_by_one",
-                mid_rollout().after(start),
+                || mid_rollout().after(start),
                 "scale up, scale down, rollout   no        Machine/m4: etcd-members-answer, etcd-pods-ready, \
                  api-servers-ready, schedulers-ready\n\
                  remediation of m4               yes\n\
@@ -246,7 +249,7 @@ mod tests {
             ),
             (
                 "the_usual_comes_last",
-                no_leader(),
+                no_leader,
                 "scale up, scale down, rollout   no        etcd-quorum\n\
                  \x20                                         Machine/m2: etcd-members-answer, etcd-pods-ready\n\
                  \x20                                         Machine/m3: etcd-members-answer, etcd-pods-ready\n\
@@ -255,8 +258,9 @@ mod tests {
                  (components-healthy)\n\
                  other remediations              no        etcd-quorum",
             ),
-        ] {
-            assert_eq!(shown(&example), expected, "{name}");
+        ];
+        for (name, example, expected) in cases {
+            assert_eq!(shown(&example()), expected, "{name}");
         }
     }
 }

@@ -208,6 +208,8 @@ mod tests {
         }
     }
 
+    type Case = (&'static str, fn() -> Example, &'static str);
+
     fn leaving() -> Example {
         healthy().after(|observed| {
             observed.machine(3).machine.deleting_since = Some(minutes_ago(1));
@@ -216,7 +218,7 @@ mod tests {
 
     #[test]
     fn what_may_be_done_and_what_keeps_it() {
-        let cases: [(&str, fn() -> Example, &str); 6] = [
+        let cases: &[Case] = &[
             ("all_is_allowed", healthy, "scaling, rollout, remediation   yes"),
             (
                 "what_is_no_finding_is_told",
@@ -260,7 +262,7 @@ mod tests {
             ),
         ];
         for (name, example, expected) in cases {
-            assert_eq!(shown(&example()), expected, "{name}");
+            assert_eq!(shown(&example()), *expected, "{name}");
         }
     }
 }

@@ -295,6 +295,14 @@ pub(super) const CASES: &[Case] = &[
             o.status(number).db_size_in_use = o.status(number).db_size;
         }
     }),
+    ("etcd-space", "quotas_differ", |o| {
+        // By its own quota each: 80 % of a smaller one.
+        o.status(2).db_size_quota = Some(75 * 1024 * 1024);
+    }),
+    ("etcd-space", "quotas_differ_during_a_rollout", |o| {
+        o.status(2).db_size_quota = Some(1024 * 1024 * 1024);
+        o.machine(2).machine.version = Some("v1.33.0".to_owned());
+    }),
     ("etcd-space", "no_quota_told", |o| {
         for number in 1..=3 {
             o.status(number).db_size_quota = None;

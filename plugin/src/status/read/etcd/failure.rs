@@ -43,8 +43,22 @@ impl Failures {
                     _ => without_forward(&format!("cannot connect: {text}")),
                 }
             }
+            error if self.is_not_listening(&error) => without_forward(&format!(
+                "connection refused: no etcd listens in pod {}",
+                pod(name)
+            )),
             error => without_forward(&error.to_string()),
         }
+    }
+
+    /// Whether a kubelet was refused by the port that it forwards to. It says so at length, with the pod's sandbox and
+    /// both protocols' addresses.
+    fn is_not_listening(&self, error: &Error) -> bool {
+        let (Error::Handshake(HandshakeError::Closed(text)) | Error::Broken { cause: text, .. }) = error
+        else {
+            return false;
+        };
+        self.stacked && text.contains("error forwarding port") && text.contains("connection refused")
     }
 
     fn of_port_forward(&self, node: &str, error: kube::Error) -> Failure {
@@ -99,6 +113,10 @@ impl Failures {
             Error::Handshake(HandshakeError::NotYetValid) => {
                 "is the clock of this machine or of the member wrong?".to_owned()
             }
+            error if self.is_not_listening(error) => format!(
+                "why has etcd ended? look at the logs of pod {} in namespace {KUBE_SYSTEM} of the workload cluster",
+                pod(name)
+            ),
             Error::Handshake(HandshakeError::Closed(_)) | Error::Deadline { .. } | Error::Broken { .. }
                 if self.stacked =>
             {
@@ -186,6 +204,20 @@ mod tests {
                 )),
                 "no TLS connection: the connection was closed: error forwarding port 2379: refused",
                 Some(logs),
+            ),
+            (
+                true,
+                Error::Handshake(HandshakeError::Closed(
+                    "error forwarding port 2379 to pod 8f1c, uid : failed to execute portforward in network namespace \
+                     \"/var/run/netns/cni-1\": failed to connect to localhost:2379 inside namespace \"8f1c\", IPv4: dial \
+                     tcp4 127.0.0.1:2379: connect: connection refused IPv6 dial tcp6: address localhost: no suitable \
+                     address found"
+                        .to_owned(),
+                )),
+                "connection refused: no etcd listens in pod etcd-n1",
+                Some(
+                    "why has etcd ended? look at the logs of pod etcd-n1 in namespace kube-system of the workload cluster",
+                ),
             ),
             (
                 true,

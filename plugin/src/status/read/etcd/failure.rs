@@ -63,9 +63,12 @@ impl Failures {
 
     fn of_port_forward(&self, node: &str, error: kube::Error) -> Failure {
         let pod = pod(node);
-        // A WebSocket is opened with GET; API servers from 1.35 on want `create` beside `get`.
+        // A WebSocket is opened with GET; API servers from 1.35 on want `create` beside `get`, and name no verb when they
+        // refuse that one (Kubernetes, `pkg/registry/core/pod/rest/authorize.go`).
         let verb = match &error {
-            kube::Error::Api(status) if status.message.contains(" cannot create ") => "create",
+            kube::Error::Api(status) if status.code == 403 && !status.message.contains(" cannot get ") => {
+                "create"
+            }
             _ => "get",
         };
         let action = Action {
@@ -258,18 +261,16 @@ mod tests {
 
     #[test]
     fn each_of_the_two_verbs_that_a_port_forward_needs_is_named() {
-        for verb in ["get", "create"] {
-            let message = format!(
-                "pods \"etcd-n1\" is forbidden: User \"reader\" cannot {verb} resource \"pods/portforward\" in API group \
-                 \"\" in the namespace \"kube-system\""
-            );
+        let of_get = "pods \"etcd-n1\" is forbidden: User \"reader\" cannot get resource \"pods/portforward\" in API group \
+                      \"\" in the namespace \"kube-system\"";
+        let of_create = "pods \"etcd-n1\" is forbidden: ";
+        for (verb, message, user) in [("get", of_get, " for user \"reader\""), ("create", of_create, "")] {
             assert_eq!(
-                failures(true).of("n1", refused(403, "Forbidden", &message)),
+                failures(true).of("n1", refused(403, "Forbidden", message)),
                 Failure {
                     object: "etcd member n1".to_owned(),
                     message: format!(
-                        "cannot {verb} pods/portforward \"etcd-n1\" in namespace \"kube-system\": forbidden for user \
-                         \"reader\""
+                        "cannot {verb} pods/portforward \"etcd-n1\" in namespace \"kube-system\": forbidden{user}"
                     ),
                     hint: Some(
                         "allow the kubeconfig's user to get and create pods/portforward in namespace kube-system of the \

@@ -53,13 +53,24 @@ pub fn format_duration(duration: Duration) -> String {
     })
 }
 
+/// A limit: as [`format_duration`] has it, below a minute with tenths of a second, below one of those in milliseconds.
+pub fn format_limit(limit: Duration) -> String {
+    let (millis, seconds) = (limit.as_millis(), limit.as_secs());
+    let tenths = millis / 100 % 10;
+    match millis {
+        1..100 => format!("{millis}ms"),
+        100..60_000 if tenths > 0 => format!("{seconds}.{tenths}s"),
+        _ => format_duration(limit),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use proptest::prelude::{any, proptest};
 
-    use super::{format_duration, parse_duration};
+    use super::{format_duration, format_limit, parse_duration};
 
     #[test]
     fn accepts_durations_as_go_does() {
@@ -103,6 +114,22 @@ mod tests {
             (86_400 * 2 + 3600 * 3 + 59, "2d3h"),
         ] {
             assert_eq!(format_duration(Duration::from_secs(seconds)), text);
+        }
+    }
+
+    #[test]
+    fn shows_limits_below_a_second() {
+        for (millis, text) in [
+            (0, "0s"),
+            (20, "20ms"),
+            (300, "0.3s"),
+            (1000, "1s"),
+            (1950, "1.9s"),
+            (59_900, "59.9s"),
+            (60_500, "1m"),
+            (90_000, "1m30s"),
+        ] {
+            assert_eq!(format_limit(Duration::from_millis(millis)), text);
         }
     }
 

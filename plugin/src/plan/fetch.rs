@@ -73,7 +73,7 @@ pub async fn fetch(
         limit: ReadLimit::each(limit),
     };
     let (object, planned) = reads.control_plane(name).await?;
-    let mut fetched = reads.surroundings(object, planned).await;
+    let mut fetched = reads.surroundings(object, planned, |_| ()).await;
     let machines = fetched
         .unread
         .iter()
@@ -121,8 +121,14 @@ impl Reads<'_> {
         }
     }
 
-    /// Reads what surrounds a control plane. What cannot be read is named in [`Fetched::unread`].
-    pub(crate) async fn surroundings(&self, object: String, planned: PlannedControlPlane) -> Fetched {
+    /// Reads what surrounds a control plane. What cannot be read is named in [`Fetched::unread`]. `machines_known` is
+    /// told the Machines as soon as they are listed, before what they were made from is read.
+    pub(crate) async fn surroundings(
+        &self,
+        object: String,
+        planned: PlannedControlPlane,
+        machines_known: impl FnOnce(&[PlannedMachine]),
+    ) -> Fetched {
         let mut fetched = Fetched {
             object,
             cluster_object: None,
@@ -138,7 +144,7 @@ impl Reads<'_> {
         let selector = format!("{}={cluster},{}", label::CLUSTER_NAME, label::CONTROL_PLANE);
         let (cluster, machines, configs) = tokio::join!(
             Box::pin(self.cluster(&cluster)),
-            Box::pin(self.machines(&selector, control_plane)),
+            Box::pin(self.machines(&selector, control_plane, machines_known)),
             Box::pin(self.configs(&selector))
         );
         let mut unread = |part, kind: &Kind, error| {
@@ -195,7 +201,12 @@ impl Reads<'_> {
         }
     }
 
-    async fn machines(&self, selector: &str, control_plane: &ControlPlane) -> Result<Machines, Error> {
+    async fn machines(
+        &self,
+        selector: &str,
+        control_plane: &ControlPlane,
+        machines_known: impl FnOnce(&[PlannedMachine]),
+    ) -> Result<Machines, Error> {
         let resource = &self.reader.machines;
         let action = Action::new("list", resource).in_namespace(self.namespace);
         let read =
@@ -208,6 +219,7 @@ impl Reads<'_> {
             .collect::<Result<Vec<_>, _>>()
             .map_err(|source| Error::Malformed { action, source })?;
         planned.retain(|planned| control_plane.has(&planned.machine.machine));
+        machines_known(&planned);
         let mut unread = Vec::new();
         let infrastructure = self.infrastructure(&planned, selector, &mut unread).await;
         Ok(Machines {

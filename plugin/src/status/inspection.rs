@@ -34,7 +34,8 @@ pub struct Inspection {
 pub enum Basis {
     /// The management cluster, the workload cluster and etcd.
     AllSources,
-    /// What the controllers have written into conditions, because the workload cluster or etcd was not asked.
+    /// What the controllers have written into conditions, because the workload cluster or etcd was not asked or did not
+    /// answer.
     Conditions,
 }
 

@@ -39,7 +39,7 @@ pub async fn run(arguments: StatusArguments, session: &Session) -> anyhow::Resul
     if let Some(contradiction) = arguments.contradiction() {
         bail!(contradiction);
     }
-    let connection = session.connect().await?;
+    let connection = session.connect_within(arguments.timeout).await?;
     if arguments.watch {
         let is_wide = arguments.output == Some(StatusOutput::Wide);
         let look = async || Ok(look(&connection, &arguments, &session.terminal).await?);

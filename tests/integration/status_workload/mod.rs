@@ -3,6 +3,7 @@
 
 mod broken_server;
 
+use std::future::ready;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -25,7 +26,7 @@ use kubectl_kcp::plan::observed::Etcd;
 use kubectl_kcp::status::observed::etcd::{Alarms, Asked};
 use kubectl_kcp::status::observed::workload::{Component, Node, StaticPod};
 use kubectl_kcp::status::observed::{EtcdSurvey, Failure, Reading, Workload};
-use kubectl_kcp::status::read::{self, Excluded, Target};
+use kubectl_kcp::status::read::{self, Excluded, MachineByNode, Target};
 use kubectl_kcp::terminal::Terminal;
 
 use self::broken_server::{Behavior, BrokenServer};
@@ -79,6 +80,7 @@ struct Observer {
     connection: Connection,
     secrets: Api<Secret>,
     target: Target,
+    machines: MachineByNode,
 }
 
 type Read = (Reading<Workload>, Reading<EtcdSurvey>);
@@ -94,8 +96,13 @@ impl Observer {
         let limit = read::limit_of_one(TIMEOUT);
         let reader = read::discover(&connection, limit).await?;
         let seen = read::management(&reader, NAMESPACE, NAME, limit).await?;
-        let target = Target::of(&seen.control_plane).context("it has no Cluster")?;
+        let of = &seen.control_plane;
+        let target = Target::of(&of.control_plane, &of.spec).context("it has no Cluster")?;
+        let machines = of.machines.iter().map(|machine| &machine.machine);
         Ok(Self {
+            machines: machines
+                .filter_map(|machine| Some((machine.node.clone()?, machine.name.clone())))
+                .collect(),
             connection,
             secrets: Api::namespaced(management.client().clone(), NAMESPACE),
             target,
@@ -109,8 +116,9 @@ impl Observer {
             ..self.target.clone()
         };
         let began = Instant::now();
-        let read =
-            read::workload_and_etcd(&self.connection, &target, Excluded::default(), began + timeout).await;
+        let machines = ready(self.machines.clone());
+        let (excluded, end) = (Excluded::default(), began + timeout);
+        let read = read::workload_and_etcd(&self.connection, &target, machines, excluded, end).await;
         let taken = began.elapsed();
         ensure!(taken <= timeout, "{cluster}: reading took {taken:?}");
         Ok(read)

@@ -103,13 +103,21 @@ pub(super) fn secrets(observed: &Observed, now: Timestamp) -> Judgement {
         && control_plane
             .created
             .is_some_and(|created| age(created, now) < STARTING_LIMIT);
-    let absent = wanted
+    let absent: Vec<String> = wanted
         .into_iter()
         .chain(client)
         .map(|purpose| format!("{cluster}-{purpose}"))
-        .filter(|name| !present.contains(name));
-    let findings = absent.map(|name| {
-        let object = format!("Secret/{name}");
+        .filter(|name| !present.contains(name))
+        .map(|name| format!("Secret/{name}"))
+        .collect();
+    let (unread, absent): (Vec<String>, Vec<String>) = absent.into_iter().partition(|object| {
+        let mut unread = observed.management.unread.iter();
+        unread.any(|failure| failure.object == *object)
+    });
+    if let (Some(unread), true) = (unread.first(), absent.is_empty()) {
+        return Err(Unjudged::unknown(format!("{unread}: could not be read")));
+    }
+    let findings = absent.into_iter().map(|object| {
         if is_new {
             return Finding::info(object, "is not there yet");
         }

@@ -56,7 +56,7 @@ pub(super) fn answer(observed: &Observed, now: Timestamp) -> Judgement {
         };
         let outcome = if is_turning {
             Outcome::Info
-        } else if membership.is_known() {
+        } else if survey.statuses().next().is_some() {
             Outcome::Fail
         } else {
             // None has answered: it may be the way to them that is broken.
@@ -106,7 +106,7 @@ pub(super) fn match_machines(observed: &Observed, now: Timestamp) -> Judgement {
     machines_read(observed)?;
     let membership = Membership::of(survey);
     if !membership.is_known() {
-        return Err(Unjudged::unknown("no member has told who is a member"));
+        return Err(membership.unknown());
     }
     let is_member = |node: &str| membership.listed().any(|listed| listed.member.name == node);
     let without_member = machines(observed).iter().filter_map(|of| {

@@ -1,11 +1,12 @@
 //! etcd's members, put together from what each of them says.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use jiff::Timestamp;
-use kcp_etcd::{Member, Members, Status};
+use kcp_etcd::{Member, Members};
 
-use super::turnover::{is_turning, machine_of_node};
+use super::{
+    judgement::Unjudged,
+    turnover::{is_turning, machine_of_node},
+};
 use crate::{
     plan::quorum,
     status::{
@@ -13,17 +14,18 @@ use crate::{
         observed::{
             Observed,
             etcd::{Answer, Asked, EtcdSurvey, hexadecimal},
+            prevailing,
         },
     },
 };
 
-/// The members of one etcd cluster: the one that most of those who answered are members of.
+/// The members of one etcd cluster: the one that prevails among those who answered.
 #[derive(Clone, Debug)]
 pub(in crate::status) struct Membership<'s> {
     survey: &'s EtcdSurvey,
-    /// Most members say that they are of it.
+    /// None where none has told one, or none prevails.
     pub(super) cluster_id: Option<u64>,
-    /// The list that most members tell; none when none has told one.
+    /// The list that prevails; none where none has told one, or none prevails.
     list: Option<&'s Members>,
 }
 
@@ -37,18 +39,10 @@ pub(super) struct Listed<'s> {
 
 impl<'s> Membership<'s> {
     pub(in crate::status) fn of(survey: &'s EtcdSurvey) -> Self {
-        let answers: Vec<&Answer> = survey.answers().map(|(_, answer)| answer).collect();
-        let cluster_id = commonest(answers.iter().filter_map(|answer| answer.cluster_id()));
-        let lists = || {
-            let lists = answers.iter().filter_map(|answer| answer.members.as_ref().ok());
-            lists.filter(|list| Some(list.cluster_id) == cluster_id)
-        };
-        let told = commonest(lists().map(ids));
-        let list = lists().find(|list| Some(ids(list)) == told);
         Self {
             survey,
-            cluster_id,
-            list,
+            cluster_id: prevailing::cluster_id(survey),
+            list: prevailing::list(survey),
         }
     }
 
@@ -69,9 +63,38 @@ impl<'s> Membership<'s> {
         self.list.is_some()
     }
 
-    /// Whether the list that one member tells is the one that most tell.
+    /// Whether members contradict each other, and nothing tells who of them is right.
+    pub(in crate::status) fn is_disputed(&self) -> bool {
+        let mut answers = self.survey.answers().map(|(_, answer)| answer);
+        match self.cluster_id {
+            None => answers.any(|answer| answer.cluster_id().is_some()),
+            Some(id) => self.list.is_none() && answers.any(|answer| answer.tells_list_of(id)),
+        }
+    }
+
+    /// Why there is no list.
+    pub(super) fn unknown(&self) -> Unjudged {
+        Unjudged::unknown(if self.is_disputed() {
+            "members contradict each other about who is a member"
+        } else {
+            "no member has told who is a member"
+        })
+    }
+
+    /// That there is one etcd cluster to judge, or none that has told of itself.
+    pub(super) fn one_cluster(&self) -> Result<(), Unjudged> {
+        if self.cluster_id.is_none() && self.is_disputed() {
+            return Err(Unjudged::unknown(
+                "members are of different etcd clusters, and none of these prevails",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether the list that one member tells is the one that prevails.
     pub(super) fn is_usual(&self, list: &Members) -> bool {
-        self.list.is_some_and(|usual| ids(usual) == ids(list))
+        self.list
+            .is_some_and(|usual| prevailing::ids(usual) == prevailing::ids(list))
     }
 
     /// The members, as they count: one that does not answer, has an alarm, knows no leader while others do, or is of
@@ -107,31 +130,9 @@ impl<'s> Membership<'s> {
 }
 
 impl EtcdSurvey {
-    /// Those who answered, and what.
-    pub(super) fn answers(&self) -> impl Iterator<Item = (&Asked, &Answer)> {
-        self.asked
-            .iter()
-            .filter_map(|asked| Some((asked, asked.answer.as_ref().ok()?)))
-    }
-
-    /// Those who told of themselves, and what.
-    pub(super) fn statuses(&self) -> impl Iterator<Item = (&Asked, &Status)> {
-        self.answers()
-            .filter_map(|(asked, answer)| Some((asked, answer.status.as_ref().ok()?)))
-    }
-
     /// Whether any member knows a leader.
     pub(super) fn knows_leader(&self) -> bool {
         self.statuses().any(|(_, status)| status.leader.is_some())
-    }
-}
-
-impl Answer {
-    /// Of which cluster it says that it is.
-    pub(super) fn cluster_id(&self) -> Option<u64> {
-        let status = self.status.as_ref().map(|status| status.cluster_id);
-        let members = self.members.as_ref().map(|members| members.cluster_id);
-        status.ok().or(members.ok())
     }
 }
 
@@ -176,21 +177,4 @@ fn is_same(asked: &Asked, member: &Member) -> bool {
         || member.name == asked.name || member.client_urls.iter().any(serves),
         |status| status.member_id == member.id,
     )
-}
-
-fn ids(list: &Members) -> BTreeSet<u64> {
-    list.members.iter().map(|member| member.id).collect()
-}
-
-/// Of two that are as common as each other, the first in order: any would do, and it must always be the same.
-fn commonest<T: Ord>(values: impl Iterator<Item = T>) -> Option<T> {
-    let mut counts: BTreeMap<T, usize> = BTreeMap::new();
-    for value in values {
-        *counts.entry(value).or_default() += 1;
-    }
-    let most = counts.values().max().copied()?;
-    counts
-        .into_iter()
-        .find(|(_, count)| *count == most)
-        .map(|(value, _)| value)
 }

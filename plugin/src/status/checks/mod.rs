@@ -4,7 +4,7 @@
 //! - [`sources`]: whether what was asked for could be read
 //! - [`lifecycle`], [`conditions`]: the control plane as an object, and what its controller says of it
 //! - [`etcd_members`], [`etcd_quorum`], [`etcd_agreement`], [`etcd_storage`]: etcd, by [`membership`]
-//! - [`components`], [`nodes`], [`add_ons`], [`kubelet_skew`]: the workload cluster
+//! - [`components`], [`nodes`], [`add_ons`], [`kubelet_skew`], [`kubeadm_config`]: the workload cluster
 //! - [`machines`], [`remediation`], [`rollout`]: Machines as they come and go
 //! - [`certificates`]: those that are there, and when they expire
 //!
@@ -33,6 +33,7 @@ mod etcd_members;
 pub(super) mod etcd_quorum;
 mod etcd_storage;
 mod judgement;
+mod kubeadm_config;
 mod kubelet_skew;
 mod lifecycle;
 mod machines;

@@ -2,7 +2,7 @@
 
 use super::{
     AskedBy, Check, add_ons, certificates, components, conditions, etcd_agreement, etcd_members, etcd_quorum,
-    etcd_storage, kubelet_skew, lifecycle, machines, nodes, remediation, rollout, sources,
+    etcd_storage, kubeadm_config, kubelet_skew, lifecycle, machines, nodes, remediation, rollout, sources,
 };
 
 /// All, in the order in which they are told.
@@ -316,6 +316,12 @@ pub const CHECKS: &[Check] = &[
         "kubelets are of versions that the API servers serve",
         AskedBy::Operation,
         kubelet_skew::kubelet_skew,
+    ),
+    Check::new(
+        "kubeadm-config-version",
+        "kubeadm-config names the version that is asked for",
+        AskedBy::Operation,
+        kubeadm_config::version,
     ),
     // Machines.
     Check::new(

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use kcp_etcd::{Alarm, AlarmKind, Members, Status};
 
-use super::Failure;
+use super::{Failure, prevailing};
 use crate::plan::observed as plan;
 
 /// Every member that was asked, and what it said.
@@ -59,16 +59,28 @@ pub enum Alarms {
 }
 
 impl EtcdSurvey {
-    /// The members as a plan takes them: those on the list that most of those asked have, of equal ones that of who is
-    /// furthest ahead.
+    /// Those who answered, and what.
+    pub fn answers(&self) -> impl Iterator<Item = (&Asked, &Answer)> {
+        self.asked
+            .iter()
+            .filter_map(|asked| Some((asked, asked.answer.as_ref().ok()?)))
+    }
+
+    /// Those who told of themselves, and what.
+    pub fn statuses(&self) -> impl Iterator<Item = (&Asked, &Status)> {
+        self.answers()
+            .filter_map(|(asked, answer)| Some((asked, answer.status.as_ref().ok()?)))
+    }
+
+    /// The members as a plan takes them: those on the list that prevails.
     pub fn members(&self) -> plan::Etcd {
         if !self.stacked {
             return plan::Etcd::External;
         }
-        let Some((status, list)) = self.widest_known() else {
+        let Some(list) = prevailing::list(self) else {
             return plan::Etcd::Unread;
         };
-        let leader = status.and_then(|status| status.leader);
+        let leader = self.leader_of(list);
         let alarmed = self.alarmed();
         plan::Etcd::Members(
             list.members
@@ -83,17 +95,13 @@ impl EtcdSurvey {
         )
     }
 
-    fn widest_known(&self) -> Option<(Option<&Status>, &Members)> {
-        let answers = || self.asked.iter().filter_map(|asked| asked.answer.as_ref().ok());
-        answers()
-            .filter_map(|answer| Some((answer.status.as_ref().ok(), answer.members.as_ref().ok()?)))
-            .max_by_key(|(status, list)| {
-                let same =
-                    answers().filter(|other| other.members.as_ref().is_ok_and(|members| members == *list));
-                let ahead =
-                    status.map(|status| (status.leader.is_some(), status.raft_term, status.raft_index));
-                (same.count(), ahead)
-            })
+    /// By the latest election that any of its members tells of.
+    fn leader_of(&self, list: &Members) -> Option<u64> {
+        let of_cluster = self
+            .statuses()
+            .filter(|(_, status)| status.cluster_id == list.cluster_id);
+        let elected = of_cluster.filter_map(|(_, status)| Some((status.raft_term, status.leader?)));
+        elected.max().map(|(_, leader)| leader)
     }
 
     /// Members with an alarm, by id.
@@ -134,6 +142,22 @@ pub(in crate::status) fn alarm_name(kind: AlarmKind) -> String {
 /// Ids of members and clusters as `etcdctl` writes them. A number of 64 bits many readers of JSON would round.
 pub(in crate::status) fn hexadecimal(id: u64) -> String {
     format!("{id:x}")
+}
+
+impl Answer {
+    /// Of which cluster it says that it is.
+    pub fn cluster_id(&self) -> Option<u64> {
+        let status = self.status.as_ref().map(|status| status.cluster_id);
+        let members = self.members.as_ref().map(|members| members.cluster_id);
+        status.ok().or(members.ok())
+    }
+
+    /// Whether it tells the members of this cluster.
+    pub fn tells_list_of(&self, cluster_id: u64) -> bool {
+        self.members
+            .as_ref()
+            .is_ok_and(|list| list.cluster_id == cluster_id)
+    }
 }
 
 /// `memberID:123 alarm:NOSPACE`: how a status words an alarm (etcd, `api/etcdserverpb`, `AlarmMember`).

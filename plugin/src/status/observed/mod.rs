@@ -4,10 +4,11 @@
 //! - [`reading`]: a part that was read, left out, or could not be read
 //! - [`management`]: the management cluster
 //! - [`workload`]: the workload cluster's API server
-//! - [`etcd`]: etcd, each member by itself
+//! - [`etcd`]: etcd, each member by itself; [`prevailing`]: what holds where members contradict each other
 
 pub mod etcd;
 pub mod management;
+pub mod prevailing;
 pub mod reading;
 pub mod workload;
 

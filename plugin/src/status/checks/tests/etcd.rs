@@ -204,6 +204,26 @@ pub(super) const CASES: &[Case] = &[
         o.list(1).members.push(member(3, ""));
     }),
     ("etcd-one-cluster", "one_of_another", another_cluster),
+    ("etcd-member-lists", "as_many_tell_one_as_another", |o| {
+        o.kill(2);
+        o.list(3).members.truncate(2);
+    }),
+    ("etcd-member-lists", "the_one_who_is_led_is_right", |o| {
+        for number in [2, 3] {
+            o.status(number).leader = None;
+            o.list(number).members.push(member(0xab, "node-m9"));
+        }
+    }),
+    ("etcd-one-cluster", "as_many_of_one_as_of_another", |o| {
+        another_cluster(o);
+        o.kill(2);
+    }),
+    ("etcd-one-cluster", "only_the_one_of_another_is_led", |o| {
+        another_cluster(o);
+        for number in [1, 2] {
+            o.status(number).leader = None;
+        }
+    }),
     ("etcd-alarms", "no_space", |o| {
         for number in 1..=3 {
             o.status(number).errors = vec!["memberID:2 alarm:NOSPACE ".to_owned()];
@@ -274,6 +294,14 @@ pub(super) const CASES: &[Case] = &[
             o.status(number).db_size = quota.div_ceil(100) * percent;
             o.status(number).db_size_in_use = o.status(number).db_size;
         }
+    }),
+    ("etcd-space", "quotas_differ", |o| {
+        // By its own quota each: 80 % of a smaller one.
+        o.status(2).db_size_quota = Some(75 * 1024 * 1024);
+    }),
+    ("etcd-space", "quotas_differ_during_a_rollout", |o| {
+        o.status(2).db_size_quota = Some(1024 * 1024 * 1024);
+        o.machine(2).machine.version = Some("v1.33.0".to_owned());
     }),
     ("etcd-space", "no_quota_told", |o| {
         for number in 1..=3 {

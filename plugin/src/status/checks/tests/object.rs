@@ -7,7 +7,7 @@ use crate::{
         example::{condition, minutes_ago, now, set},
     },
     status::{
-        checks::example::{in_days, secrets},
+        checks::example::{failure, in_days, secrets},
         observed::{Observed, Reading},
     },
 };
@@ -169,6 +169,10 @@ pub(super) const CASES: &[Case] = &[
             "* Machine m2: scheduler",
             5,
         );
+    }),
+    ("secrets-present", "one_could_not_be_read", |o| {
+        o.secrets().remove("c1-sa");
+        o.management.unread = vec![failure("Secret/c1-sa", "no answer within 2s")];
     }),
     ("secrets-present", "absent", |o| {
         o.management.secrets = Reading::Read(secrets(&["ca", "etcd", "proxy"]));

@@ -174,6 +174,23 @@ pub(super) const CASES: &[Case] = &[
             add_on.ready = 0;
         }
     }),
+    ("kubeadm-config-version", "another", |o| {
+        o.workload().kubeadm_version = Reading::Read(Some("v1.33.6".to_owned()));
+    }),
+    (
+        "kubeadm-config-version",
+        "before_the_first_machine_of_a_rollout",
+        |o| {
+            o.workload().kubeadm_version = Reading::Read(Some("v1.33.6".to_owned()));
+            o.machine(1).machine.version = Some("v1.33.6".to_owned());
+        },
+    ),
+    ("kubeadm-config-version", "a_vendor_s_build", |o| {
+        o.workload().kubeadm_version = Reading::Read(Some("v1.34.1+vendor.1".to_owned()));
+    }),
+    ("kubeadm-config-version", "not_named", |o| {
+        o.workload().kubeadm_version = Reading::Read(None);
+    }),
     ("kubelet-skew", "newer", |o| worker(o, "v1.35.0")),
     ("kubelet-skew", "at_the_limit", |o| worker(o, "v1.31.9")),
     ("kubelet-skew", "behind", |o| worker(o, "v1.30.0")),

@@ -2,6 +2,7 @@
 //! way to one.
 
 mod broken_server;
+mod reader;
 
 use std::future::ready;
 use std::time::{Duration, Instant};
@@ -25,7 +26,7 @@ use kubectl_kcp::cluster::Connection;
 use kubectl_kcp::plan::observed::Etcd;
 use kubectl_kcp::status::observed::etcd::{Alarms, Asked};
 use kubectl_kcp::status::observed::workload::{Component, Node, StaticPod};
-use kubectl_kcp::status::observed::{EtcdSurvey, Failure, Reading, Workload};
+use kubectl_kcp::status::observed::{EtcdSurvey, Failure, Management, Reading, Workload};
 use kubectl_kcp::status::read::{self, Excluded, MachineByNode, Target};
 use kubectl_kcp::terminal::Terminal;
 
@@ -65,6 +66,7 @@ async fn reads(management: &ManagementCluster) -> Result<()> {
     let observer = Observer::find(management).await?;
 
     observer.is_read_whole(&workload, &machines).await?;
+    reader::needs_each_permission(&observer, management).await?;
     observer.says_what_is_wrong_with_a_kubeconfig().await?;
     observer.says_what_is_wrong_with_a_server().await?;
     observer
@@ -79,6 +81,7 @@ async fn reads(management: &ManagementCluster) -> Result<()> {
 struct Observer {
     connection: Connection,
     secrets: Api<Secret>,
+    management: Management,
     target: Target,
     machines: MachineByNode,
 }
@@ -106,6 +109,7 @@ impl Observer {
             connection,
             secrets: Api::namespaced(management.client().clone(), NAMESPACE),
             target,
+            management: seen,
         })
     }
 

@@ -2,15 +2,23 @@
 
 use std::time::Duration;
 
+/// The longest: a year, which a clock can be asked for.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// Parses `1h30m`, `2.5s`, `300ms`, or `30` for thirty seconds.
 ///
 /// # Errors
 /// One sentence on what is accepted.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    if let Ok(seconds) = text.parse() {
-        return Ok(Duration::from_secs(seconds));
+    let duration = match text.parse() {
+        Ok(seconds) => Some(Duration::from_secs(seconds)),
+        Err(_) => parse_units(text),
+    };
+    match duration {
+        None => Err("expected a duration such as 30s, 15m or 1h30m".to_owned()),
+        Some(duration) if duration > LONGEST => Err("expected a year (8760h) at most".to_owned()),
+        Some(duration) => Ok(duration),
     }
-    parse_units(text).ok_or_else(|| "expected a duration such as 30s, 15m or 1h30m".to_owned())
 }
 
 fn parse_units(text: &str) -> Option<Duration> {
@@ -100,6 +108,15 @@ mod tests {
             "1 s",
         ] {
             assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn rejects_what_no_clock_can_be_asked_for() {
+        assert_eq!(parse_duration("8760h"), Ok(Duration::from_secs(365 * 86_400)));
+        for text in ["8760h1s", "1000000000000000000", "18446744073709551615"] {
+            let error = "expected a year (8760h) at most".to_owned();
+            assert_eq!(parse_duration(text), Err(error), "{text}");
         }
     }
 

@@ -7,9 +7,9 @@ pub(crate) mod canned;
 mod connection;
 mod discovery;
 mod error;
-mod kubeconfig;
+pub(crate) mod kubeconfig;
 mod limit;
-mod proxy;
+pub(crate) mod proxy;
 mod request;
 mod written;
 

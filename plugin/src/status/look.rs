@@ -18,17 +18,18 @@ use crate::{
     terminal::Terminal,
 };
 
-/// Reads within the time that the arguments give, and decides.
+/// Reads until `end`, and decides. Each control plane of a deep list has the whole time of the arguments, from its turn
+/// on.
 ///
 /// # Errors
 /// When the control plane, or the list of control planes, cannot be read.
 pub(super) async fn look(
     connection: &Connection,
     arguments: &StatusArguments,
+    end: Instant,
     terminal: &Terminal,
 ) -> Result<Subject, Error> {
-    let end = Instant::now() + arguments.timeout;
-    let reader = read::discover(connection, read::limit_of_list(arguments.timeout)).await?;
+    let reader = read::discover(connection, read::limit_of_list(left(end))).await?;
     let excluded = Excluded {
         workload: arguments.no_workload,
         etcd: arguments.no_etcd,
@@ -170,7 +171,14 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let subject = runtime.expect("a runtime").block_on(async {
             let terminal = Terminal::new(ColorWhen::Never);
-            look(&connection(), &arguments, &terminal).await.expect("a list")
+            look(
+                &connection(),
+                &arguments,
+                std::time::Instant::now() + arguments.timeout,
+                &terminal,
+            )
+            .await
+            .expect("a list")
         });
         let Subject::Several { inspected, .. } = subject else {
             panic!("it is a list");

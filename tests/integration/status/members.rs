@@ -52,7 +52,10 @@ pub(super) async fn are_told(
         let look = is_degraded(management, fault, findings).await?;
         if matches!(fault, Fault::Freeze) {
             // It accepts the connection.
-            is_silent(&look, "does not answer: TLS handshake: no answer within ")?;
+            is_silent(
+                &look,
+                "etcd member does not answer: TLS handshake: no answer within ",
+            )?;
         }
         workload.inflict(back, second).await?;
         is_mended(management, back).await?;
@@ -108,7 +111,7 @@ async fn last_machine_is_told(
                 let look = Look::take(management, &[]).await?;
                 is_silent(
                     &look,
-                    "does not answer: connection refused: no etcd listens in pod ",
+                    "etcd member does not answer: connection refused: no etcd listens in pod ",
                 )
             })
             .await?;

@@ -6,7 +6,7 @@ use super::summary::verdict;
 use crate::{
     follow::progress::machine_changes,
     status::{
-        inspection::{Inspection, Permission},
+        inspection::{Inspection, Outcome, Permission},
         observed::{EtcdSurvey, Observed, etcd::hexadecimal},
     },
 };
@@ -194,6 +194,7 @@ fn permissions(before: &Inspection, after: &Inspection) -> Vec<String> {
 struct Told {
     id: &'static str,
     objects: String,
+    outcome: Outcome,
     line: String,
 }
 
@@ -203,22 +204,28 @@ fn told(inspection: &Inspection) -> Vec<Told> {
         let objects = finding.objects.join(", ");
         let (outcome, id) = (finding.outcome.as_str(), checked.id);
         let line = format!("{outcome}: {objects}: {} ({id})", finding.message);
-        Told { id, objects, line }
+        Told {
+            id,
+            objects,
+            outcome: finding.outcome,
+            line,
+        }
     })
     .collect()
 }
 
 fn findings(before: &Inspection, after: &Inspection) -> Vec<String> {
     let (old, new) = (told(before), told(after));
-    let is_in = |all: &[Told], one: &Told| {
-        let mut all = all.iter();
-        all.any(|other| (other.id, &other.objects) == (one.id, &one.objects))
+    let same = |one: &Told, other: &Told| (one.id, &one.objects) == (other.id, &other.objects);
+    let weighs_as_before = |one: &Told| {
+        let mut old = old.iter();
+        old.any(|other| same(one, other) && one.outcome == other.outcome)
     };
     let appeared = new
         .iter()
-        .filter(|one| !is_in(&old, one))
+        .filter(|one| !weighs_as_before(one))
         .map(|one| one.line.clone());
-    let gone = old.iter().filter(|one| !is_in(&new, one));
+    let gone = old.iter().filter(|one| !new.iter().any(|other| same(one, other)));
     let gone = gone.map(|one| format!("no longer: {}: {}", one.objects, one.id));
     appeared.chain(gone).collect()
 }

@@ -41,6 +41,7 @@ pub mod scale;
 pub mod session;
 pub mod status;
 pub mod terminal;
+pub mod upgrade;
 pub mod verdict;
 pub mod workload;
 

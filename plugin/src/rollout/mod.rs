@@ -4,6 +4,10 @@
 //! - [`screen`]: the text
 
 pub mod decision;
+pub mod document;
+pub mod history;
+pub mod report;
+pub mod schedule;
 pub mod screen;
 
 mod arguments;

@@ -11,6 +11,8 @@
 //! - [`workload`]: the workload cluster behind a control plane, and the way to its pods
 //! - [`judgement`]: the admission rules, put to a change before it is written
 //! - [`file`], [`configuration`]: files that the user names, and the server's configuration in one
+//! - [`change`]: what a change is judged on, whether it may go ahead, and what tells of it
+//! - [`merge_patch`]: what is written
 //! - [`edit`]: reading, judging and writing a control plane, anew when others have written in between
 //! - [`follow`]: staying with a control plane until a change is done
 //! - [`status`], [`plan`], [`scale`], [`rollout`], [`pool`], [`lint`], [`rules`]: the commands
@@ -23,6 +25,7 @@ use std::{ffi::OsString, process::ExitCode};
 use clap::{CommandFactory as _, FromArgMatches as _};
 
 pub mod arguments;
+pub mod change;
 pub mod cluster;
 pub mod command;
 pub mod configuration;
@@ -33,6 +36,7 @@ pub mod file;
 pub mod follow;
 pub mod judgement;
 pub mod lint;
+pub mod merge_patch;
 pub mod plan;
 pub mod pool;
 pub mod rollout;

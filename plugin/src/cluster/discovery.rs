@@ -66,6 +66,24 @@ pub const SECRET: Kind = Kind {
     product: "Kubernetes",
 };
 
+/// `Event`. Every cluster has it.
+pub const EVENT: Kind = Kind {
+    group: "events.k8s.io",
+    kind: "Event",
+    plural: "events",
+    versions: &["v1"],
+    product: "Kubernetes",
+};
+
+/// `SelfSubjectReview`: whom the server takes a caller for. Every cluster has it.
+pub const SELF_SUBJECT_REVIEW: Kind = Kind {
+    group: "authentication.k8s.io",
+    kind: "SelfSubjectReview",
+    plural: "selfsubjectreviews",
+    versions: &["v1"],
+    product: "Kubernetes",
+};
+
 /// `Cluster`.
 pub const CLUSTER: Kind = Kind {
     group: "cluster.x-k8s.io",

@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 use super::{effect::changes, outlook::Asked, spec::with_leading_v, wire::PlannedControlPlane};
 use crate::{
     judgement::{Judgement, Surroundings, judge_update},
-    rollout::decision::{merge, restart},
+    merge_patch,
+    rollout::decision::restart,
 };
 
 /// A change that is thought of. Without any, what is pending is asked for.
@@ -26,13 +27,13 @@ impl Change {
     fn spec(&self, api_version: &str, now: Timestamp) -> Value {
         let mut spec = Value::Object(Map::new());
         if let Some(replicas) = self.replicas {
-            merge(&mut spec, &json!({"replicas": replicas}));
+            merge_patch::apply(&mut spec, &json!({"replicas": replicas}));
         }
         if let Some(version) = &self.version {
-            merge(&mut spec, &json!({"version": with_leading_v(version)}));
+            merge_patch::apply(&mut spec, &json!({"version": with_leading_v(version)}));
         }
         if self.restart {
-            merge(&mut spec, &restart(api_version, now));
+            merge_patch::apply(&mut spec, &restart(api_version, now));
         }
         spec
     }
@@ -48,27 +49,40 @@ pub fn ask(
     api_version: &str,
     surroundings: Surroundings<'_>,
 ) -> Result<(Asked, Vec<String>), DecodeError> {
-    let old: Value = decode(text)?;
-    let mut new = old.clone();
-    merge(
-        &mut new,
-        &json!({"spec": change.spec(api_version, surroundings.now)}),
-    );
-    let new_text = new.to_string();
+    let patch = json!({"spec": change.spec(api_version, surroundings.now)});
     // What stands has been judged when it was written.
-    let Judgement { denials, warnings } = if new == old {
+    let Judgement { denials, warnings } = if merge_patch::is_applied(&decode(text)?, &patch) {
         Judgement::default()
     } else {
-        judge_update(text, &new_text, surroundings)?
+        judge_update(text, &patched(text, &patch)?, surroundings)?
     };
+    Ok((asked(text, &patch, &denials)?, warnings))
+}
+
+/// What a merge patch asks of a control plane as the server wrote it, given why the rules refuse it.
+///
+/// # Errors
+/// When the control plane does not have its kind's types.
+pub fn asked(text: &str, patch: &Value, denials: &[String]) -> Result<Asked, DecodeError> {
+    let new_text = patched(text, patch)?;
+    let (old, new): (Value, Value) = (decode(text)?, decode(&new_text)?);
     let (before, after): (PlannedControlPlane, PlannedControlPlane) = (decode(text)?, decode(&new_text)?);
     let same_template = before.spec.infrastructure == after.spec.infrastructure;
-    let asked = Asked {
+    Ok(Asked {
         changes: changes(&old, &new, same_template),
         spec: after.spec,
-        denials,
-    };
-    Ok((asked, warnings))
+        denials: denials.to_vec(),
+    })
+}
+
+/// An object as a merge patch leaves it.
+///
+/// # Errors
+/// When it is none.
+pub fn patched(text: &str, patch: &Value) -> Result<String, DecodeError> {
+    let mut object: Value = decode(text)?;
+    merge_patch::apply(&mut object, patch);
+    Ok(object.to_string())
 }
 
 #[cfg(test)]

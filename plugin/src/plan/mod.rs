@@ -50,24 +50,23 @@ pub(crate) mod example;
 #[cfg(test)]
 mod properties;
 
-use std::time::Duration;
-
 use anyhow::Context as _;
 pub use arguments::PlanArguments;
 use arguments::PlanOutput;
 use ask::{Change, ask};
 use document::{PlanDocument, Standing};
-use fetch::{Fetched, Unread, fetch};
+use fetch::Unread;
 use jiff::Timestamp;
-use kcp_rules::view::View;
 
 use crate::{
-    configuration, control_plane::Reader, document::text, judgement::Surroundings, session::Session,
+    change::situation::{self, Situation},
+    configuration,
+    control_plane::Reader,
+    document::text,
+    judgement::Surroundings,
+    session::Session,
     verdict::Verdict,
 };
-
-/// The longest that one read may take.
-const READ_LIMIT: Duration = Duration::from_secs(10);
 
 /// Under which name the rules are told that the change would be made.
 const FIELD_MANAGER: &str = "kubectl-kcp";
@@ -81,15 +80,10 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
     let configuration = configuration.map(configuration::read).transpose()?;
     let connection = session.connect().await?;
     let reader = Reader::discover(&connection).await?;
-    let fetched = Box::pin(fetch(&reader, &connection.namespace, &arguments.name, READ_LIMIT)).await?;
-    let Fetched {
-        object,
-        observed,
-        unread,
-        ..
-    } = fetched;
+    let read = Situation::read(&reader, &connection.namespace, &arguments.name, situation::LIMIT);
+    let mut situation = Box::pin(read).await?;
     // Each part decides about the steps.
-    if let Some(Unread { error, .. }) = unread.into_iter().next() {
+    if let Some(Unread { error, .. }) = situation.unread.drain(..).next() {
         return Err(error.into());
     }
     let change = Change {
@@ -97,14 +91,7 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
         version: arguments.version,
         restart: arguments.restart,
     };
-    let view = if change == Change::default() {
-        View::default()
-    } else {
-        View {
-            cluster: reader.cluster(&observed.control_plane).await?.into(),
-            ..View::default()
-        }
-    };
+    let view = situation.view()?;
     let now = Timestamp::now();
     let surroundings = Surroundings {
         now,
@@ -113,11 +100,11 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
         configuration: configuration.as_ref(),
     };
     let api_version = &reader.control_planes.api_version;
-    let (asked, warnings) = ask(&object, &change, api_version, surroundings)?;
-    for warning in &warnings {
+    let (asked, warnings) = ask(&situation.object, &change, api_version, surroundings)?;
+    for warning in situation.warnings().iter().chain(&warnings) {
         session.terminal.warning(warning);
     }
-    let plan = outlook::plan(&observed, &asked, now);
+    let plan = outlook::plan(&situation.observed, &asked, now);
     let shown = match arguments.output {
         Some(PlanOutput::Json) => text(&PlanDocument::of(&plan))?,
         None => screen::screen(&plan),

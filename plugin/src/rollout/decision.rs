@@ -5,9 +5,11 @@ use kcp_rules::api::{DecodeError, control_plane::Shape};
 use serde_json::{Value, json};
 
 use crate::{
+    change::event::Occurrence,
     control_plane::ControlPlane,
-    edit::{Decision, Refusal},
+    edit::{Decision, Proposal, Refusal, RefusedBy},
     judgement::{Surroundings, judge_update},
+    plan::ask::patched,
 };
 
 /// Decides on a control plane as the server wrote it, in the version of `api_version`.
@@ -22,18 +24,29 @@ pub fn decide(
 ) -> Result<Decision, DecodeError> {
     let now = surroundings.now;
     let mut why = obstacles(control_plane, surroundings.cluster_is_paused(), now);
-    let spec = restart(api_version, now);
-    let judgement = judge_update(text, &patched(text, &spec)?, surroundings)?;
-    let by_rules = !judgement.denials.is_empty();
+    let patch = json!({ "spec": restart(api_version, now) });
+    let judgement = judge_update(text, &patched(text, &patch)?, surroundings)?;
+    let by = if judgement.denials.is_empty() {
+        RefusedBy::Command
+    } else {
+        RefusedBy::Rules
+    };
     why.extend(judgement.denials);
     if !why.is_empty() {
-        return Ok(Decision::Refused(Refusal { why, by_rules }));
+        return Ok(Decision::Refused(Refusal { why, by }));
     }
-    Ok(Decision::Write {
-        spec,
+    Ok(Decision::Write(Proposal {
+        patch,
         subresource: None,
         warnings: judgement.warnings,
-    })
+        consequences: Vec::new(),
+        occurrence: Occurrence {
+            reason: "RolloutStarted",
+            action: "StartRollout",
+            done: "rollout started",
+            detail: String::new(),
+        },
+    }))
 }
 
 /// The fields of a spec that have every Machine replaced that is there now.
@@ -74,25 +87,6 @@ fn obstacles(control_plane: &ControlPlane, cluster_is_paused: bool, now: Timesta
     why
 }
 
-/// The object with the fields of a spec set, as a merge patch would set them.
-fn patched(text: &str, spec: &Value) -> Result<String, DecodeError> {
-    let mut object: Value = kcp_rules::api::decode(text)?;
-    merge(&mut object, &json!({ "spec": spec }));
-    Ok(object.to_string())
-}
-
-/// RFC 7386 without the removal of fields.
-pub fn merge(target: &mut Value, patch: &Value) {
-    match (target, patch) {
-        (Value::Object(target), Value::Object(patch)) => {
-            for (key, value) in patch {
-                merge(target.entry(key.clone()).or_insert(Value::Null), value);
-            }
-        }
-        (target, patch) => *target = patch.clone(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use kcp_rules::{
@@ -101,7 +95,7 @@ mod tests {
     };
     use serde_json::json;
 
-    use super::{Decision, Refusal, Surroundings, decide};
+    use super::{Decision, Refusal, RefusedBy, Surroundings, decide};
     use crate::control_plane::{
         ConditionStatus::True,
         ControlPlane,
@@ -136,16 +130,11 @@ mod tests {
             ("v1beta2", json!({"rollout": {"after": time}})),
             ("v1beta3", json!({"rollout": {"after": time}})),
         ] {
-            let expected = Decision::Write {
-                spec,
-                subresource: None,
-                warnings: vec![],
+            let Decision::Write(proposal) = decision(&healthy(3).control_plane, false, version) else {
+                panic!("{version} is not written");
             };
-            assert_eq!(
-                decision(&healthy(3).control_plane, false, version),
-                expected,
-                "{version}"
-            );
+            assert_eq!(proposal.patch, json!({ "spec": spec }), "{version}");
+            assert_eq!(proposal.occurrence.note("alice"), "rollout started by alice");
         }
     }
 
@@ -196,7 +185,11 @@ mod tests {
             let mut control_plane = healthy(3).control_plane;
             change(&mut control_plane);
             let decision = decision(&control_plane, *cluster_is_paused, "v1beta2");
-            let Decision::Refused(Refusal { why, by_rules: false }) = decision else {
+            let Decision::Refused(Refusal {
+                why,
+                by: RefusedBy::Command,
+            }) = decision
+            else {
                 panic!("{name} is not refused");
             };
             assert!(

@@ -16,11 +16,12 @@ use anyhow::Context as _;
 pub use arguments::{RolloutArguments, RolloutCommand, RolloutStatusArguments, StartArguments};
 use decision::decide;
 use jiff::Timestamp;
-use kcp_rules::{Configuration, view::View};
+use kcp_rules::Configuration;
 
 use crate::{
+    change::situation::Situation,
     configuration,
-    control_plane::{ControlPlane, Reader},
+    control_plane::Reader,
     edit::{Edit, Edited, Outcome},
     follow::{Goal, Standing, follow},
     judgement::Surroundings,
@@ -64,19 +65,21 @@ async fn start(
         dry_run: *dry_run,
         field_manager,
     };
-    let judge = async |text: &str, control_plane: &ControlPlane| {
-        let view = View {
-            cluster: reader.cluster(control_plane).await?.into(),
-            ..View::default()
-        };
+    let judge = async |situation: &Situation| {
         let surroundings = Surroundings {
             now: Timestamp::now(),
             field_manager,
-            view: &view,
+            view: &situation.view()?,
             configuration,
         };
         let api_version = &reader.control_planes.api_version;
-        Ok(decide(text, control_plane, api_version, surroundings)?)
+        let control_plane = situation.control_plane();
+        Ok(decide(
+            &situation.object,
+            control_plane,
+            api_version,
+            surroundings,
+        )?)
     };
     let Edited {
         warnings, outcome, ..
@@ -92,6 +95,10 @@ async fn start(
             let by = refusal.by(configuration.is_some());
             (screen::refused(name, by, &refusal.why), Verdict::Negative)
         }
+        Outcome::Overtaken(what) => (
+            screen::refused(name, "others, who were faster", &what),
+            Verdict::Negative,
+        ),
         Outcome::Rejected(why) => (screen::refused(name, "the server", &why), Verdict::Negative),
     };
     session.terminal.print(&text).context("cannot write to stdout")?;

@@ -17,6 +17,14 @@ pub struct ScaleArguments {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_replicas)]
     pub replicas: i64,
 
+    /// Go on only if the spec asks for this number now
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_replicas)]
+    pub current_replicas: Option<i64>,
+
+    /// Ask for it though the controller could not begin now; the rules and etcd's quorum still hold
+    #[arg(long)]
+    pub force: bool,
+
     /// Follow until it is done, at most this long [default when given without a value: 15m]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, num_args = 0..=1,
           require_equals = true, default_missing_value = "15m", conflicts_with = "dry_run")]

@@ -108,20 +108,20 @@ impl<'s> Membership<'s> {
 
 impl EtcdSurvey {
     /// Those who answered, and what.
-    pub(super) fn answers(&self) -> impl Iterator<Item = (&Asked, &Answer)> {
+    pub(in crate::status) fn answers(&self) -> impl Iterator<Item = (&Asked, &Answer)> {
         self.asked
             .iter()
             .filter_map(|asked| Some((asked, asked.answer.as_ref().ok()?)))
     }
 
     /// Those who told of themselves, and what.
-    pub(super) fn statuses(&self) -> impl Iterator<Item = (&Asked, &Status)> {
+    pub(in crate::status) fn statuses(&self) -> impl Iterator<Item = (&Asked, &Status)> {
         self.answers()
             .filter_map(|(asked, answer)| Some((asked, answer.status.as_ref().ok()?)))
     }
 
     /// Whether any member knows a leader.
-    pub(super) fn knows_leader(&self) -> bool {
+    pub(in crate::status) fn knows_leader(&self) -> bool {
         self.statuses().any(|(_, status)| status.leader.is_some())
     }
 }

@@ -15,7 +15,7 @@
 //! - [`merge_patch`]: what is written
 //! - [`edit`]: reading, judging and writing a control plane, anew when others have written in between
 //! - [`follow`]: staying with a control plane until a change is done
-//! - [`status`], [`plan`], [`scale`], [`rollout`], [`pool`], [`lint`], [`rules`]: the commands
+//! - [`status`], [`plan`], [`scale`], [`rollout`], [`upgrade`], [`pool`], [`lint`], [`rules`]: the commands
 //! - [`document`]: what their JSON documents have in common
 //! - [`terminal`]: how results and errors are shown
 //! - [`verdict`]: what a command decided, and its exit code
@@ -107,7 +107,8 @@ async fn dispatch(command: Command, session: &Session) -> anyhow::Result<Verdict
         Command::Status(arguments) => Box::pin(status::run(arguments, session)).await,
         Command::Plan(arguments) => plan::run(arguments, session).await,
         Command::Scale(arguments) => scale::run(arguments, session).await,
-        Command::Rollout(arguments) => rollout::run(arguments, session).await,
+        Command::Rollout(arguments) => Box::pin(rollout::run(arguments, session)).await,
+        Command::Upgrade(arguments) => Box::pin(upgrade::run(arguments, session)).await,
         Command::Pool(arguments) => pool::run(arguments, session).await,
         Command::Lint(arguments) => lint::run(arguments, session).await,
         Command::Rules(arguments) => rules::run(&arguments, session),

@@ -23,6 +23,7 @@ mod policy_types;
 mod predictions;
 mod reasons;
 mod remediation;
+mod rollouts;
 mod rows;
 mod samples;
 mod shared;

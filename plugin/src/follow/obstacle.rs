@@ -264,8 +264,10 @@ mod tests {
     /// A rollout that began two hours ago, since when nothing has come about.
     fn quiet() -> Snapshot {
         let mut snapshot = healthy(3);
-        let rolls_out = since(120, "RollingOut", True, "Rolling out 3 not up-to-date replicas");
-        set(&mut snapshot.control_plane.conditions, rolls_out);
+        controller_says(
+            &mut snapshot,
+            since(120, "RollingOut", True, "Rolling out 3 not up-to-date replicas"),
+        );
         for machine in &mut snapshot.machines {
             machine.created = Some(minutes_ago(600));
             set(&mut machine.conditions, since(590, "Ready", True, ""));
@@ -273,132 +275,52 @@ mod tests {
         snapshot
     }
 
+    fn controller_says(snapshot: &mut Snapshot, condition: Condition) {
+        set(&mut snapshot.control_plane.conditions, condition);
+    }
+
+    /// Of the second Machine.
+    fn machine_says(snapshot: &mut Snapshot, condition: Condition) {
+        set(&mut snapshot.machines[1].conditions, condition);
+    }
+
+    fn blocked(snapshot: &mut Snapshot, minutes: i64) {
+        let message = "blocked because:\n* waiting for certificates";
+        controller_says(snapshot, since(minutes, "ScalingUp", True, message));
+    }
+
+    /// A Machine that was made so many minutes ago.
+    fn comes(snapshot: &mut Snapshot, minutes: i64) {
+        let mut machine = new_machine("c1-cp-m4");
+        machine.created = Some(minutes_ago(minutes));
+        set(
+            &mut machine.conditions,
+            since(minutes, "InfrastructureReady", False, "no capacity"),
+        );
+        snapshot.machines.push(machine);
+    }
+
+    /// The first Machine, so many minutes ago.
+    fn goes(snapshot: &mut Snapshot, minutes: i64) {
+        snapshot.machines[0].deleting_since = Some(minutes_ago(minutes));
+        let mut deleting = since(
+            minutes,
+            "Deleting",
+            True,
+            "* Pod d/web: cannot evict\n* Pod d/db: cannot evict",
+        );
+        deleting.reason = "DrainingNode".to_owned();
+        set(&mut snapshot.machines[0].conditions, deleting);
+    }
+
     fn told(snapshot: &Snapshot) -> Vec<String> {
         let text = |obstacle: &Obstacle| obstacle.text(now());
         overdue(snapshot, now()).iter().map(text).collect()
     }
 
-    #[test]
-    fn what_has_been_in_the_way_for_too_long() {
-        type Case = (&'static str, fn(&mut Snapshot), &'static [&'static str]);
-        let cases: &[Case] = &[
-            ("nothing", |_| {}, &[]),
-            (
-                "deleting_for_too_long",
-                |s| {
-                    s.machines[0].deleting_since = Some(minutes_ago(41));
-                    let mut deleting = since(
-                        41,
-                        "Deleting",
-                        True,
-                        "* Pod d/web: cannot evict\n* Pod d/db: cannot evict",
-                    );
-                    deleting.reason = "DrainingNode".to_owned();
-                    set(&mut s.machines[0].conditions, deleting);
-                },
-                &[
-                    "Machine c1-cp-m1 is still being deleted after 41m: DrainingNode: Pod d/web: cannot evict; Pod d/db: cannot evict",
-                ],
-            ),
-            (
-                "deleting",
-                |s| s.machines[0].deleting_since = Some(minutes_ago(30)),
-                &[],
-            ),
-            (
-                "no_node_for_too_long",
-                |s| {
-                    let mut machine = new_machine("c1-cp-m4");
-                    machine.created = Some(minutes_ago(11));
-                    set(
-                        &mut machine.conditions,
-                        since(11, "InfrastructureReady", False, "no capacity"),
-                    );
-                    s.machines.push(machine);
-                },
-                &["Machine c1-cp-m4 has no node after 11m: Reason: no capacity"],
-            ),
-            (
-                "no_node",
-                |s| {
-                    let mut machine = new_machine("c1-cp-m4");
-                    machine.created = Some(minutes_ago(10));
-                    s.machines.push(machine);
-                },
-                &[],
-            ),
-            (
-                "unhealthy_for_too_long",
-                |s| {
-                    set(
-                        &mut s.machines[1].conditions,
-                        since(15, "EtcdMemberHealthy", False, "no answer"),
-                    );
-                    set(
-                        &mut s.machines[1].conditions,
-                        since(20, "EtcdPodHealthy", Unknown, ""),
-                    );
-                },
-                &[
-                    "EtcdPodHealthy of Machine c1-cp-m2 has been Unknown for 20m: Reason",
-                    "EtcdMemberHealthy of Machine c1-cp-m2 has been False for 15m: Reason: no answer",
-                ],
-            ),
-            (
-                "condition_absent",
-                |s| {
-                    s.machines[1]
-                        .conditions
-                        .retain(|condition| condition.kind != "SchedulerPodHealthy")
-                },
-                &["SchedulerPodHealthy of Machine c1-cp-m2 has been absent for 10h"],
-            ),
-            (
-                "unhealthy",
-                |s| {
-                    set(
-                        &mut s.machines[1].conditions,
-                        since(10, "EtcdMemberHealthy", False, ""),
-                    )
-                },
-                &[],
-            ),
-            (
-                "etcd_is_elsewhere",
-                |s| {
-                    s.control_plane.external_etcd = true;
-                    set(
-                        &mut s.machines[1].conditions,
-                        since(15, "EtcdMemberHealthy", False, ""),
-                    );
-                },
-                &[],
-            ),
-            (
-                "blocked_for_too_long",
-                |s| {
-                    let blocked =
-                        "Scaling up from 3 to 4 replicas is blocked because:\n* waiting for certificates";
-                    set(
-                        &mut s.control_plane.conditions,
-                        since(31, "ScalingUp", True, blocked),
-                    );
-                },
-                &[
-                    "ScalingUp has been blocked for 31m: Reason: Scaling up from 3 to 4 replicas is blocked because: waiting for certificates",
-                ],
-            ),
-            (
-                "scaling_and_not_blocked",
-                |s| {
-                    set(
-                        &mut s.control_plane.conditions,
-                        since(31, "ScalingUp", True, "Scaling up from 3 to 4 replicas"),
-                    )
-                },
-                &[],
-            ),
-        ];
+    type Case = (&'static str, fn(&mut Snapshot), &'static [&'static str]);
+
+    fn judged(cases: &[Case]) {
         for (name, change, expected) in cases {
             let mut snapshot = quiet();
             change(&mut snapshot);
@@ -407,44 +329,124 @@ mod tests {
     }
 
     #[test]
+    fn a_machine_that_takes_too_long_to_come_or_to_go() {
+        judged(&[
+            ("nothing", |_| {}, &[]),
+            ("comes", |s| comes(s, 10), &[]),
+            (
+                "comes_for_too_long",
+                |s| comes(s, 11),
+                &["Machine c1-cp-m4 has no node after 11m: Reason: no capacity"],
+            ),
+            ("goes", |s| goes(s, 30), &[]),
+            (
+                "goes_for_too_long",
+                |s| goes(s, 41),
+                &[
+                    "Machine c1-cp-m1 is still being deleted after 41m: DrainingNode: Pod d/web: cannot evict; Pod d/db: cannot \
+                   evict",
+                ],
+            ),
+        ]);
+    }
+
+    #[test]
+    fn a_component_that_is_not_healthy_for_too_long() {
+        judged(&[
+            (
+                "unhealthy",
+                |s| machine_says(s, since(10, "EtcdMemberHealthy", False, "")),
+                &[],
+            ),
+            (
+                "unhealthy_for_too_long",
+                |s| {
+                    machine_says(s, since(15, "EtcdMemberHealthy", False, "no answer"));
+                    machine_says(s, since(20, "EtcdPodHealthy", Unknown, ""));
+                },
+                &[
+                    "EtcdPodHealthy of Machine c1-cp-m2 has been Unknown for 20m: Reason",
+                    "EtcdMemberHealthy of Machine c1-cp-m2 has been False for 15m: Reason: no answer",
+                ],
+            ),
+            (
+                "never_said",
+                |s| {
+                    let conditions = &mut s.machines[1].conditions;
+                    conditions.retain(|condition| condition.kind != "SchedulerPodHealthy");
+                },
+                &["SchedulerPodHealthy of Machine c1-cp-m2 has been absent for 10h"],
+            ),
+            (
+                "etcd_is_elsewhere",
+                |s| {
+                    s.control_plane.external_etcd = true;
+                    machine_says(s, since(15, "EtcdMemberHealthy", False, ""));
+                },
+                &[],
+            ),
+        ]);
+    }
+
+    #[test]
+    fn a_controller_that_is_blocked_for_too_long() {
+        judged(&[
+            ("blocked", |s| blocked(s, 30), &[]),
+            (
+                "blocked_for_too_long",
+                |s| blocked(s, 31),
+                &["ScalingUp has been blocked for 31m: Reason: blocked because: waiting for certificates"],
+            ),
+            (
+                "not_blocked",
+                |s| controller_says(s, since(31, "ScalingUp", True, "Scaling up from 3 to 4 replicas")),
+                &[],
+            ),
+            (
+                "no_longer_blocked",
+                |s| controller_says(s, since(31, "ScalingUp", False, "blocked because")),
+                &[],
+            ),
+        ]);
+    }
+
+    #[test]
     fn whatever_comes_about_gives_it_time() {
-        type Case = (&'static str, fn(&mut Snapshot));
+        type Case = (&'static str, fn(&mut Snapshot), usize);
         let cases: &[Case] = &[
-            ("a_machine_was_made", |s| {
-                let mut machine = new_machine("c1-cp-m4");
-                machine.created = Some(minutes_ago(9));
-                s.machines.push(machine);
-            }),
-            ("a_machine_goes", |s| {
-                s.machines[0].deleting_since = Some(minutes_ago(9))
-            }),
-            ("a_machine_became_ready", |s| {
-                set(&mut s.machines[0].conditions, since(9, "Ready", True, ""));
-            }),
-            ("the_rollout_began", |s| {
-                set(&mut s.control_plane.conditions, since(9, "RollingOut", True, ""));
-            }),
-            ("the_rollout_was_asked_for", |s| {
-                s.control_plane.rollout_after = Some(minutes_ago(9))
-            }),
+            ("nothing", |_| {}, 1),
+            ("a_machine_was_made", |s| comes(s, 9), 0),
+            ("a_machine_goes", |s| goes(s, 9), 0),
+            (
+                "a_machine_became_ready",
+                |s| set(&mut s.machines[0].conditions, since(9, "Ready", True, "")),
+                0,
+            ),
+            (
+                "the_rollout_began",
+                |s| controller_says(s, since(9, "RollingOut", True, "")),
+                0,
+            ),
+            (
+                "the_rollout_was_asked_for",
+                |s| {
+                    s.control_plane.rollout_after = Some(minutes_ago(9));
+                },
+                0,
+            ),
+            (
+                "a_rollout_is_to_come",
+                |s| {
+                    s.control_plane.rollout_after = Some(minutes_ago(-9));
+                },
+                1,
+            ),
         ];
-        let unhealthy = |snapshot: &mut Snapshot| {
-            set(
-                &mut snapshot.machines[1].conditions,
-                since(300, "EtcdMemberHealthy", False, ""),
-            );
-        };
-        let mut snapshot = quiet();
-        unhealthy(&mut snapshot);
-        assert_eq!(told(&snapshot).len(), 1);
-        for (name, change) in cases {
+        for (name, change, overdue) in cases {
             let mut snapshot = quiet();
-            unhealthy(&mut snapshot);
+            machine_says(&mut snapshot, since(300, "EtcdMemberHealthy", False, ""));
             change(&mut snapshot);
-            assert_eq!(told(&snapshot), Vec::<String>::new(), "{name}");
+            assert_eq!(told(&snapshot).len(), *overdue, "{name}");
         }
-        // A rollout that has yet to begin is no progress.
-        snapshot.control_plane.rollout_after = Some(minutes_ago(-9));
-        assert_eq!(told(&snapshot).len(), 1);
     }
 }

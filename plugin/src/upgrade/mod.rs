@@ -6,13 +6,206 @@
 //! - [`image_tag`]: tags that are pinned below what the new version brings
 //! - [`assessment`]: all of these
 //! - [`workers`]: the workers of a cluster
+//! - [`decision`]: whether, and what is written
+//! - [`screen`]: the text
 
 pub mod assessment;
+pub mod decision;
 pub mod image_tag;
 pub mod kubelet_skew;
 pub mod removal;
+pub mod screen;
 pub mod workers;
 
 mod arguments;
 
+use anyhow::{Context as _, anyhow};
 pub use arguments::UpgradeArguments;
+use decision::{Outlook, Wanted, decide, machines_of_view};
+use jiff::Timestamp;
+use kcp_rules::Configuration;
+use workers::Workers;
+
+use crate::{
+    arguments::DryRun,
+    change::situation::{self, Situation},
+    cluster::ReadLimit,
+    configuration,
+    control_plane::Reader,
+    edit::{Decision, Edit, Edited, Outcome, Refusal, RefusedBy},
+    follow::{Goal, follow},
+    judgement::Surroundings,
+    plan::spec::with_leading_v,
+    session::Session,
+    terminal::Terminal,
+    verdict::Verdict,
+};
+
+/// Runs `upgrade`.
+///
+/// # Errors
+/// When nothing could be decided, or the outcome not be written.
+pub async fn run(arguments: UpgradeArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let configuration = arguments.configuration.as_deref();
+    let configuration = configuration.map(configuration::read).transpose()?;
+    let connection = session.connect().await?;
+    let reader = Reader::discover(&connection).await?;
+    let version = with_leading_v(&arguments.version);
+    // Read before the write, so that no Machine comes up unseen.
+    let before = match arguments.wait {
+        Some(_) => Some(reader.snapshot(&connection.namespace, &arguments.name).await?),
+        None => None,
+    };
+    let upgrade = Upgrade {
+        arguments: &arguments,
+        version: &version,
+        configuration: configuration.as_ref(),
+        reader: &reader,
+        session,
+    };
+    let verdict = Box::pin(upgrade.run()).await?;
+    let (Verdict::Met, Some(limit)) = (verdict, arguments.wait) else {
+        return Ok(verdict);
+    };
+    session.terminal.on_interrupt(format!(
+        "the upgrade goes on by itself; follow it with: kubectl kcp rollout status {} -n {} --watch",
+        arguments.name, connection.namespace
+    ));
+    let limit = (!limit.is_zero()).then_some(limit);
+    let goal = Goal::Version(version.clone());
+    let verdict = follow(&reader, &arguments.name, goal, limit, before, &session.terminal).await?;
+    if verdict == Verdict::Met {
+        let text = screen::done(&arguments.name, &version);
+        session.terminal.print(&text).context("cannot write to stdout")?;
+    }
+    Ok(verdict)
+}
+
+/// One upgrade.
+#[derive(Clone, Copy)]
+struct Upgrade<'u> {
+    arguments: &'u UpgradeArguments,
+    /// With its leading `v`.
+    version: &'u str,
+    configuration: Option<&'u Configuration>,
+    reader: &'u Reader<'u>,
+    session: &'u Session,
+}
+
+impl Upgrade<'_> {
+    /// Shows what it comes to, asks, and writes.
+    async fn run(&self) -> anyhow::Result<Verdict> {
+        let UpgradeArguments { name, dry_run, .. } = self.arguments;
+        let namespace = &self.reader.connection.namespace;
+        let situation = Box::pin(Situation::read(self.reader, namespace, name, situation::LIMIT)).await?;
+        let cluster = situation.control_plane().cluster.as_deref();
+        let makers = Workers::read(self.reader, cluster, ReadLimit::each(situation::LIMIT)).await;
+        let shown = self.outlook(&situation, &makers)?;
+        let from = situation.observed.spec.version.clone();
+        if shown.decision == Decision::Unchanged {
+            return self.print(&screen::unchanged(name, self.version), Verdict::Met);
+        }
+        self.print(&screen::outlook(&shown.plan, &shown.assessment), Verdict::Met)?;
+        if let Decision::Refused(refusal) = &shown.decision {
+            return self.refused(refusal);
+        }
+        if dry_run.is_none() && !self.arguments.yes {
+            if !Terminal::can_ask() {
+                let error = anyhow!("cannot upgrade {name}: there is nobody to confirm it");
+                self.session
+                    .terminal
+                    .error(&error, Some("confirm with --yes what is shown"));
+                return Ok(Verdict::Undecided);
+            }
+            let question = screen::question(name, &from, self.version);
+            if !self
+                .session
+                .terminal
+                .confirm(&question)
+                .await
+                .context("cannot read the answer")?
+            {
+                let text = screen::not_upgraded(name, self.version, "not confirmed", &[]);
+                return self.print(&text, Verdict::Negative);
+            }
+        }
+        let edit = Edit {
+            name,
+            verb: "upgrade",
+            dry_run: *dry_run,
+            field_manager: &self.arguments.field_manager,
+        };
+        let judge = async |situation: &Situation| {
+            let outlook = self.outlook(situation, &makers)?;
+            // Nobody has confirmed what has become of it meanwhile.
+            if !self.arguments.yes && matches!(outlook.decision, Decision::Write(_)) && !outlook.is_as(&shown)
+            {
+                return Ok(Decision::Refused(Refusal {
+                    why: vec!["what was confirmed would now come about otherwise: look again".to_owned()],
+                    by: RefusedBy::Command,
+                }));
+            }
+            Ok(outlook.decision)
+        };
+        let edited = Box::pin(edit.make(self.reader, &self.session.terminal, judge)).await?;
+        self.tell(&edited, &from, *dry_run)
+    }
+
+    fn outlook(&self, situation: &Situation, makers: &Workers) -> anyhow::Result<Outlook> {
+        let mut view = situation.view()?;
+        view.machines = machines_of_view(&situation.observed.machines).into();
+        let surroundings = Surroundings {
+            now: Timestamp::now(),
+            field_manager: &self.arguments.field_manager,
+            view: &view,
+            configuration: self.configuration,
+        };
+        let wanted = Wanted {
+            version: self.version,
+            force: self.arguments.force,
+            makers,
+        };
+        Ok(decide(situation, wanted, surroundings)?)
+    }
+
+    fn tell(&self, edited: &Edited, from: &str, dry_run: Option<DryRun>) -> anyhow::Result<Verdict> {
+        let name = &self.arguments.name;
+        for warning in &edited.warnings {
+            self.session.terminal.warning(warning);
+        }
+        let not_upgraded = |why: &str, lines: &[String]| screen::not_upgraded(name, self.version, why, lines);
+        match &edited.outcome {
+            Outcome::Made => {
+                let text = screen::upgraded(name, from, self.version, dry_run, &edited.consequences);
+                self.print(&text, Verdict::Met)
+            }
+            Outcome::Unchanged => self.print(&screen::unchanged(name, self.version), Verdict::Met),
+            Outcome::Refused(refusal) => self.refused(refusal),
+            Outcome::Rejected(why) => {
+                self.print(&not_upgraded("refused by the server", why), Verdict::Negative)
+            }
+            Outcome::Overtaken(what) => {
+                self.print(&not_upgraded("others were faster", what), Verdict::Negative)
+            }
+        }
+    }
+
+    fn refused(&self, refusal: &Refusal) -> anyhow::Result<Verdict> {
+        let is_configured = self.configuration.is_some();
+        let by = format!("refused by {}", refusal.by(is_configured));
+        let text = screen::not_upgraded(&self.arguments.name, self.version, &by, &refusal.why);
+        self.print(&text, Verdict::Negative)?;
+        if let Some(hint) = refusal.hint(is_configured) {
+            self.session.terminal.hint(hint);
+        }
+        Ok(Verdict::Negative)
+    }
+
+    fn print(&self, text: &str, verdict: Verdict) -> anyhow::Result<Verdict> {
+        self.session
+            .terminal
+            .print(text)
+            .context("cannot write to stdout")?;
+        Ok(verdict)
+    }
+}

@@ -308,12 +308,12 @@ impl Removal {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{REMOVALS, Removed, removals};
+    use super::{REMOVALS, Removal, Removed, removals};
 
     fn messages(from: &str, to: &str, config: &Value) -> Vec<String> {
         removals(from, to, config)
             .into_iter()
-            .map(|removal| removal.message())
+            .map(Removal::message)
             .collect()
     }
 

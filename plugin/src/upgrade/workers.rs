@@ -118,11 +118,7 @@ async fn makers(reader: &Reader<'_>, kind: &Kind, limit: ReadLimit) -> Result<Ve
     let resource = reader.served.resource(kind)?;
     let action = Action::new("list", &resource).in_namespace(&connection.namespace);
     let read = connection.list::<Maker>(&resource, Some(&connection.namespace), None);
-    match connection.within(limit, &action, read).await {
-        // The group is served, the kind is not: its gate is off.
-        Err(Error::NotFound { .. }) => Ok(Vec::new()),
-        answer => answer,
-    }
+    connection.within(limit, &action, read).await
 }
 
 fn made_for<'m>(cluster: &'m str, kind: &'m str, makers: Vec<Maker>) -> impl Iterator<Item = Worker> + 'm {

@@ -72,10 +72,9 @@ impl Generation {
         }
     }
 
-    /// Whether the Machines of two generations belong together.
+    /// Whether the Machines of two generations belong together. Another version and another template are reasons.
     fn is_like(&self, other: &Self) -> bool {
-        (&self.version, &self.template, &self.reasons, &self.gaps)
-            == (&other.version, &other.template, &other.reasons, &other.gaps)
+        self.reasons == other.reasons && self.gaps == other.gaps
     }
 }
 

@@ -116,6 +116,8 @@ pub struct Edited {
     pub object: String,
     /// The same as we understand it.
     pub before: ControlPlane,
+    /// What was written, or would be.
+    pub patch: Option<Value>,
     /// What was said then without refusing it.
     pub warnings: Vec<String>,
     /// What comes of it that one has to know.
@@ -129,6 +131,7 @@ impl Edited {
         Self {
             object: situation.object,
             before: situation.observed.control_plane,
+            patch: None,
             warnings: Vec::new(),
             consequences: Vec::new(),
             outcome,
@@ -195,6 +198,7 @@ impl Edit<'_> {
             let mut warnings = meanwhile;
             warnings.extend(proposal.warnings);
             return Ok(Edited {
+                patch: Some(proposal.patch),
                 warnings,
                 consequences: proposal.consequences,
                 ..Edited::without_write(situation, outcome)

@@ -8,7 +8,7 @@ use kcp_tests::kubectl::Ended;
 use kcp_tests::machines::WorkloadCluster;
 use kcp_tests::machines::fault::Fault;
 use kcp_tests::management_cluster::ManagementCluster;
-use kcp_tests::wait;
+use kcp_tests::{products, wait};
 use serde_json::{Value, json};
 
 use crate::objects::written;
@@ -16,6 +16,9 @@ use crate::shared::with_controllers;
 
 const NAMESPACE: &str = "changes";
 const NAME: &str = "edge";
+
+/// Who makes the changes.
+const OPERATOR: &str = "alice";
 
 /// Three machines from nothing; a fifth of it on an idle machine.
 const LIMIT: Duration = Duration::from_secs(150);
@@ -31,9 +34,11 @@ fn changes_are_guarded_and_told() {
 async fn guarded(management: &ManagementCluster) -> Result<()> {
     let cluster = Cluster::create(management.client(), NAMESPACE, NAME, 3, "v1.34.2").await?;
     cluster.settled(3, LIMIT).await?;
+    an_operator_comes(management).await?;
+    a_manifest_is_planned(management, &cluster).await?;
     // Only what is asked for is of interest here: nothing comes of it.
     cluster.pause(true).await?;
-    one_of_two_operators_wins(management).await?;
+    one_of_two_operators_wins(management, &cluster).await?;
     cluster.patch(&json!({"spec": {"replicas": 3}})).await?;
 
     let machines = cluster.machines().await?;
@@ -50,32 +55,32 @@ async fn guarded(management: &ManagementCluster) -> Result<()> {
     cluster.delete().await
 }
 
+/// Gives somebody the roles that are shipped for those who read and those who change, and no other.
+async fn an_operator_comes(management: &ManagementCluster) -> Result<()> {
+    for role in ["reader", "operator"] {
+        let folder = products::workspace().join("manifests").join(role);
+        let folder = folder.display().to_string();
+        management.kubectl().succeed(["apply", "-k", &folder]).await?;
+        let (to, whose) = (format!("--clusterrole=kcp-{role}"), format!("--user={OPERATOR}"));
+        let bind = ["create", "rolebinding", role, &to, &whose, "-n", NAMESPACE];
+        management.kubectl().succeed(bind).await?;
+    }
+    Ok(())
+}
+
+/// As the operator.
 async fn kcp(management: &ManagementCluster, arguments: &[&str]) -> Result<Ended> {
-    let place = ["-n", NAMESPACE];
-    let kcp = ["kcp"].iter().chain(arguments).chain(&place);
+    let whereabouts = ["-n", NAMESPACE, "--as", OPERATOR];
+    let kcp = ["kcp"].iter().chain(arguments).chain(&whereabouts);
     management.kubectl().run(kcp).await
 }
 
-/// Both have seen three Machines, and want another number each.
-async fn one_of_two_operators_wins(management: &ManagementCluster) -> Result<()> {
-    let scale = async |replicas: &str| kcp(management, &["scale", NAME, "--replicas", replicas]).await;
-    let (five, seven) = tokio::join!(scale("5"), scale("7"));
-    let (five, seven) = (five?, seven?);
-    let (winner, loser, number) = if five.code == 0 {
-        (&five, &seven, 5)
-    } else {
-        (&seven, &five, 7)
-    };
-    ensure!(
-        winner.code == 0
-            && winner
-                .stdout
-                .starts_with(&format!("kubeadmcontrolplane/{NAME} scaled from 3 to {number}\n")),
-        "{winner}"
-    );
-    let told = format!("spec.replicas was 3 when judged and is {number} now, by kubectl-kcp");
-    ensure!(loser.code == 1 && loser.stdout.contains(&told), "{loser}");
-
+async fn one_of_two_operators_wins(management: &ManagementCluster, cluster: &Cluster) -> Result<()> {
+    let number = wait::until("two operators meet", SOON, || async {
+        cluster.patch(&json!({"spec": {"replicas": 3}})).await?;
+        two_operators(management).await
+    })
+    .await?;
     let unexpected = kcp(
         management,
         &["scale", NAME, "--replicas", "9", "--current-replicas", "3"],
@@ -88,46 +93,97 @@ async fn one_of_two_operators_wins(management: &ManagementCluster) -> Result<()>
                 .contains(&format!("replicas is {number}, not 3")),
         "{unexpected}"
     );
-    one_event_tells_of_it(management, number).await
+    an_event_tells_of_it(management, number).await
 }
 
-async fn one_event_tells_of_it(management: &ManagementCluster, replicas: u32) -> Result<()> {
-    let user = management
-        .kubectl()
-        .succeed(["auth", "whoami", "-o", "json"])
-        .await?;
-    let user: Value = serde_json::from_str(&user.stdout)?;
-    let user = user
-        .pointer("/status/userInfo/username")
-        .and_then(Value::as_str)
-        .context("nobody")?;
+/// Both have seen three Machines, and want another number each. The number that it became.
+async fn two_operators(management: &ManagementCluster) -> Result<u32> {
+    let scale = async |replicas: &str| kcp(management, &["scale", NAME, "--replicas", replicas]).await;
+    let (five, seven) = tokio::join!(scale("5"), scale("7"));
+    let (five, seven) = (five?, seven?);
+    let (winner, loser, number) = if five.code == 0 {
+        (&five, &seven, 5)
+    } else {
+        (&seven, &five, 7)
+    };
+    let scaled = format!("kubeadmcontrolplane/{NAME} scaled from 3 to {number}\n");
+    ensure!(winner.code == 0 && winner.stdout.starts_with(&scaled), "{winner}");
+    let told = format!("spec.replicas was 3 when judged and is {number} now, by kubectl-kcp");
+    ensure!(loser.code == 1 && loser.stdout.contains(&told), "{loser}");
+    Ok(number)
+}
+
+async fn an_event_tells_of_it(management: &ManagementCluster, replicas: u32) -> Result<()> {
     let events = ["get", "events.events.k8s.io", "-n", NAMESPACE, "-o", "json"];
     let events: Value = serde_json::from_str(&management.kubectl().succeed(events).await?.stdout)?;
     let items = events
         .get("items")
         .and_then(Value::as_array)
         .context("no items")?;
-    let notes: Vec<&Value> = items
-        .iter()
-        .filter(|event| event.get("reportingController") == Some(&json!("kubectl-kcp.dev/kubectl-kcp")))
-        .collect();
-    let [event] = notes.as_slice() else {
-        bail!("{notes:#?}");
-    };
-    let expected = json!({
-        "note": format!("scaled by {user} from 3 to {replicas}"),
-        "reason": "Scaled",
-        "kind": "KubeadmControlPlane",
-        "name": NAME,
-    });
-    let found = json!({
-        "note": event.get("note"),
-        "reason": event.get("reason"),
-        "kind": event.pointer("/regarding/kind"),
-        "name": event.pointer("/regarding/name"),
-    });
-    ensure!(found == expected, "{event:#}");
+    let note = json!(format!("scaled by {OPERATOR} from 3 to {replicas}"));
+    let event = items.iter().find(|event| event.get("note") == Some(&note));
+    let event = event.with_context(|| format!("none says {note}: {items:#?}"))?;
+    for (pointer, expected) in [
+        ("/reportingController", "kubectl-kcp.dev/kubectl-kcp"),
+        ("/reason", "Scaled"),
+        ("/regarding/kind", "KubeadmControlPlane"),
+        ("/regarding/name", NAME),
+    ] {
+        ensure!(
+            event.pointer(pointer) == Some(&json!(expected)),
+            "{pointer}: {event:#}"
+        );
+    }
     Ok(())
+}
+
+/// As the server has the control plane, but for one field.
+async fn a_manifest_is_planned(management: &ManagementCluster, cluster: &Cluster) -> Result<()> {
+    let spec = cluster.get().await?.get("spec").cloned().context("no spec")?;
+    let file = management.kubectl().scratch_file("changes-plan.json");
+    let path = file.display().to_string();
+    let in_place = json!({"machineTemplate": {"metadata": {"labels": {"team": "a"}}}});
+    for (change, steps, told) in [
+        (json!({}), 0, "nothing to do"),
+        (in_place, 0, "the change replaces no Machine"),
+        (
+            json!({"version": "v1.35.0"}),
+            6,
+            "spec.version: replaces Machines that differ",
+        ),
+    ] {
+        let mut spec = spec.clone();
+        merge(&mut spec, &change);
+        let manifest = json!({
+            "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane",
+            "metadata": {"name": NAME, "namespace": NAMESPACE}, "spec": spec,
+        });
+        std::fs::write(&file, serde_json::to_vec(&manifest)?)?;
+        let planned = wait::until("the operator may read", SOON, || async {
+            let planned = kcp(management, &["plan", NAME, "-f", &path]).await?;
+            ensure!(planned.code == 0 && planned.stderr.is_empty(), "{planned}");
+            Ok(planned)
+        })
+        .await?;
+        let count =
+            planned.stdout.matches("  create  ").count() + planned.stdout.matches("  delete  ").count();
+        ensure!(
+            count == steps && planned.stdout.contains(told),
+            "{change}: {planned}"
+        );
+    }
+    Ok(())
+}
+
+fn merge(target: &mut Value, change: &Value) {
+    match (target, change) {
+        (Value::Object(target), Value::Object(change)) => {
+            for (name, value) in change {
+                merge(target.entry(name.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (target, change) => *target = change.clone(),
+    }
 }
 
 /// Nobody but etcd knows of it: the Cluster is paused.
@@ -192,6 +248,8 @@ async fn the_topology_keeps_its_fields(management: &ManagementCluster) -> Result
         "--server-side",
         "--field-manager=capi-topology",
         "--force-conflicts",
+        // What is applied is a part of what is there.
+        "--validate=false",
     ];
     written(management.kubectl(), "apply", &[applied], &apply).await?;
     let refused = kcp(management, &["scale", NAME, "--replicas", "5", "--force"]).await?;

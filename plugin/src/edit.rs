@@ -116,6 +116,8 @@ pub struct Edited {
     pub object: String,
     /// The same as we understand it.
     pub before: ControlPlane,
+    /// What was written, or would be.
+    pub patch: Option<Value>,
     /// What was said then without refusing it.
     pub warnings: Vec<String>,
     /// What comes of it that one has to know.
@@ -129,6 +131,7 @@ impl Edited {
         Self {
             object: situation.object,
             before: situation.observed.control_plane,
+            patch: None,
             warnings: Vec::new(),
             consequences: Vec::new(),
             outcome,
@@ -151,7 +154,7 @@ pub struct Edit<'e> {
 
 impl Edit<'_> {
     /// Makes the change that `decide` makes of a control plane and what surrounds it. All of that is read and decided
-    /// anew when others have written meanwhile; where they have written the same fields, it ends.
+    /// anew when others have written meanwhile; where they have written the same fields, be it while we read, it ends.
     ///
     /// # Errors
     /// When nothing could be decided, or it is not known whether the change was made.
@@ -181,6 +184,11 @@ impl Edit<'_> {
                 }
                 Decision::Write(proposal) => proposal,
             };
+            let Overtaking { contested, .. } =
+                Overtaking::of(&situation.object_at_first, &situation.object, &proposal.patch);
+            if !contested.is_empty() {
+                return Ok(Edited::without_write(situation, Outcome::Overtaken(contested)));
+            }
             let outcome = self.attempt(reader, terminal, &situation, &proposal).await?;
             let Some(outcome) = outcome else {
                 // What was warned of may be so no more: all is decided anew.
@@ -190,6 +198,7 @@ impl Edit<'_> {
             let mut warnings = meanwhile;
             warnings.extend(proposal.warnings);
             return Ok(Edited {
+                patch: Some(proposal.patch),
                 warnings,
                 consequences: proposal.consequences,
                 ..Edited::without_write(situation, outcome)
@@ -311,7 +320,7 @@ mod tests {
 
     use http::Method;
     use kcp_rules::case::{Base, V1BETA2};
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::{Decision, Edit, Edited, Fate, Outcome, Proposal, Refusal, RefusedBy, fate};
     use crate::{
@@ -322,6 +331,32 @@ mod tests {
         terminal::Terminal,
     };
 
+    /// A management cluster with one control plane, which is answered for by `control_plane`, and no Machine.
+    fn canned(control_plane: impl Fn(&Method, &str) -> (u16, Value) + Send + 'static) -> Connection {
+        let group = |name: &str| {
+            let version = json!({"groupVersion": format!("{name}/v1beta2"), "version": "v1beta2"});
+            json!({"name": name, "versions": [version], "preferredVersion": version})
+        };
+        let names = [
+            "cluster.x-k8s.io",
+            "controlplane.cluster.x-k8s.io",
+            "bootstrap.cluster.x-k8s.io",
+        ];
+        let groups = json!({"groups": names.map(group)});
+        Connection::canned(move |method, path| {
+            let is_list = ["/machines", "/kubeadmconfigs"]
+                .iter()
+                .any(|end| path.ends_with(end));
+            match *method {
+                Method::GET if path == "/apis" => (200, groups.clone()),
+                Method::GET if is_list => (200, json!({"items": []})),
+                Method::GET if path.contains("/clusters/") => failure(404, "NotFound", "no"),
+                Method::POST => (201, json!({})),
+                _ => control_plane(method, path),
+            }
+        })
+    }
+
     /// A control plane to which others have written before each of so many writes of ours.
     fn contended(conflicts: usize) -> Connection {
         written_by_others(conflicts, 3)
@@ -330,28 +365,15 @@ mod tests {
     /// The same; from their second write on it asks for so many Machines.
     fn written_by_others(conflicts: usize, replicas: i64) -> Connection {
         let writes = Arc::new(AtomicUsize::new(0));
-        let group = |name: &str| {
-            let version = json!({"groupVersion": format!("{name}/v1beta2"), "version": "v1beta2"});
-            json!({"name": name, "versions": [version], "preferredVersion": version})
-        };
-        let groups = json!({"groups": [group("cluster.x-k8s.io"), group("controlplane.cluster.x-k8s.io")]});
-        Connection::canned(move |method, path| {
+        canned(move |method, _| {
             let mut object = Base::ControlPlane(V1BETA2).object();
             let version = writes.load(Relaxed);
             object["metadata"]["resourceVersion"] = json!(version.to_string());
             object["spec"]["replicas"] = json!(if version < 2 { 3 } else { replicas });
-            let is_list = ["/machines", "/kubeadmconfigs"]
-                .iter()
-                .any(|end| path.ends_with(end));
-            match *method {
-                Method::GET if path == "/apis" => (200, groups.clone()),
-                Method::GET if is_list => (200, json!({"items": []})),
-                Method::GET if path.contains("/clusters/") => failure(404, "NotFound", "no"),
-                Method::GET => (200, object),
-                Method::POST => (201, json!({})),
-                _ if writes.fetch_add(1, Relaxed) < conflicts => failure(409, "Conflict", "changed"),
-                _ => (200, object),
+            if *method == Method::PATCH && writes.fetch_add(1, Relaxed) < conflicts {
+                return failure(409, "Conflict", "changed");
             }
+            (200, object)
         })
     }
 
@@ -428,6 +450,22 @@ mod tests {
         // What others wrote is what was wanted: it is judged as any other.
         let edited = edit(&written_by_others(3, 5)).await.unwrap();
         assert_eq!(edited.outcome, Outcome::Made);
+    }
+
+    #[tokio::test]
+    async fn what_others_write_while_we_read_is_told_too() {
+        let reads = Arc::new(AtomicUsize::new(0));
+        let connection = canned(move |method, _| {
+            assert_eq!(*method, Method::GET, "nothing is written");
+            let mut object = Base::ControlPlane(V1BETA2).object();
+            object["metadata"]["labels"] = json!({"cluster.x-k8s.io/cluster-name": "c1"});
+            let is_first = reads.fetch_add(1, Relaxed) == 0;
+            object["spec"]["replicas"] = json!(if is_first { 3 } else { 7 });
+            (200, object)
+        });
+        let edited = edit(&connection).await.unwrap();
+        let line = "spec.replicas was 3 when judged and is 7 now".to_owned();
+        assert_eq!(edited.outcome, Outcome::Overtaken(vec![line]));
     }
 
     #[test]

@@ -34,6 +34,7 @@ pub(crate) fn situation() -> Situation {
     }
     observed.spec = planned.spec;
     Situation {
+        object_at_first: object.clone(),
         object,
         cluster_object: None,
         observed,

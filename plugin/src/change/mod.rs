@@ -5,10 +5,12 @@
 //! - [`ownership`]: who else writes the fields that it writes
 //! - [`consent`]: all of these and the rules, together
 //! - [`event`]: what tells of it afterwards
+//! - [`output`]: what scripts are given of it
 
 pub mod consent;
 pub mod event;
 pub mod guard;
+pub mod output;
 pub mod ownership;
 pub mod situation;
 

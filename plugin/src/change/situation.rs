@@ -9,7 +9,7 @@ use crate::{
     control_plane::{ControlPlane, Reader, cluster_of},
     plan::{
         fetch::{Fetched, Part, Reads, Unread, fetch},
-        observed::{Etcd, Observed},
+        observed::{Etcd, EtcdMember, Observed},
     },
     status::{
         observed::{EtcdSurvey, Failure, Reading, Workload},
@@ -25,6 +25,8 @@ pub const LIMIT: Duration = Duration::from_secs(10);
 pub struct Situation {
     /// The control plane as the server wrote it.
     pub object: String,
+    /// The same as it was when the reading began.
+    pub object_at_first: String,
     /// Its Cluster as the server wrote it; none where it has none, or that could not be read.
     pub cluster_object: Option<String>,
     /// The facts. Etcd's members are those that it told, where it did.
@@ -64,11 +66,14 @@ impl Situation {
             limit: ReadLimit::each(limit),
         };
         let (object, planned) = reads.control_plane(name).await?;
-        fetched.object = object;
+        let at_first = std::mem::replace(&mut fetched.object, object);
         fetched.observed.control_plane = planned.control_plane;
         fetched.observed.spec = planned.spec;
         fetched.observed.remediation_in_progress = planned.remediation_in_progress;
-        Ok(Self::of(fetched, workload, &etcd))
+        Ok(Self {
+            object_at_first: at_first,
+            ..Self::of(fetched, workload, &etcd)
+        })
     }
 
     fn of(mut fetched: Fetched, workload: Reading<Workload>, etcd: &Reading<EtcdSurvey>) -> Self {
@@ -77,7 +82,9 @@ impl Situation {
             match etcd {
                 Reading::Read(survey) => {
                     fetched.observed.etcd = survey.members();
-                    if fetched.observed.etcd == Etcd::Unread {
+                    if fetched.observed.etcd == Etcd::Unread && survey.server_lacks_etcd {
+                        fetched.observed.etcd = without_quorum(&fetched.observed);
+                    } else if fetched.observed.etcd == Etcd::Unread {
                         etcd_unread = Some(nobody_answers(survey));
                     }
                 }
@@ -95,6 +102,7 @@ impl Situation {
             ..
         } = fetched;
         Self {
+            object_at_first: object.clone(),
             object,
             cluster_object,
             observed,
@@ -158,6 +166,20 @@ const fn is_gone(unread: &Unread) -> bool {
     )
 }
 
+/// No member answers, and the API server in front of them has no etcd either: those that Machines should have are lost.
+fn without_quorum(observed: &Observed) -> Etcd {
+    let nodes = observed
+        .machines
+        .iter()
+        .filter_map(|machine| machine.machine.node.clone());
+    let members = nodes.map(|name| EtcdMember {
+        name,
+        silence: Some("it does not answer, and the API server says that etcd does not answer it".to_owned()),
+        ..EtcdMember::default()
+    });
+    Etcd::Members(members.collect())
+}
+
 fn nobody_answers(survey: &EtcdSurvey) -> Failure {
     let failures = || {
         survey
@@ -184,11 +206,12 @@ mod tests {
     use kcp_rules::case::{Base, V1BETA2};
     use serde_json::{Value, json};
 
-    use super::{LIMIT, Situation};
+    use super::{EtcdSurvey, Fetched, LIMIT, Reading, Situation};
     use crate::{
         cluster::{Connection, Error, canned::failure},
         control_plane::Reader,
-        plan::observed::Etcd,
+        plan::{example, observed::Etcd},
+        status::observed::etcd::Alarms,
     };
 
     /// A control plane of a Cluster, its version that of how often it was read, and what else there is by path.
@@ -252,6 +275,32 @@ mod tests {
         // There is no Cluster: the rules know.
         let view = situation.view().expect("decodes");
         assert_eq!(view.cluster.get(), Some(&None));
+    }
+
+    #[test]
+    fn an_api_server_without_etcd_tells_that_the_quorum_is_lost() {
+        let fetched = || Fetched {
+            object: "{}".to_owned(),
+            cluster_object: None,
+            machine_objects: Vec::new(),
+            observed: example::observed(),
+            unread: Vec::new(),
+        };
+        let of = |server_lacks_etcd| {
+            let survey = EtcdSurvey {
+                stacked: true,
+                asked: Vec::new(),
+                alarms: Alarms::FromStatus,
+                used_ca_key: true,
+                server_lacks_etcd,
+            };
+            let situation = Situation::of(fetched(), Reading::NotYet, &Reading::Read(survey));
+            let silent =
+                ["node-m1", "node-m2", "node-m3"].map(|node| situation.observed.etcd.silence(node).is_some());
+            (silent, situation.etcd_unread.is_some())
+        };
+        assert_eq!(of(true), ([true; 3], false));
+        assert_eq!(of(false), ([false; 3], true));
     }
 
     #[tokio::test]

@@ -159,6 +159,18 @@ impl Served {
         }
     }
 
+    /// The kind in a version, if that is served, else in the version to use.
+    ///
+    /// # Errors
+    /// As [`Served::resource`].
+    pub fn resource_in(&self, kind: &Kind, version: &str) -> Result<ApiResource, Error> {
+        if self.versions(kind.group).contains(&version) {
+            Ok(kind.at(version))
+        } else {
+            self.resource(kind)
+        }
+    }
+
     /// A kind of which we know no more than that another object refers to it, in the version that the server prefers.
     /// Its plural is the kind's in lower case, as Cluster API's contract for providers has it.
     ///

@@ -36,6 +36,17 @@ impl<'c> Reader<'c> {
         })
     }
 
+    /// The same with control planes in another version, if that is served.
+    ///
+    /// # Errors
+    /// As [`Reader::discover`].
+    pub fn in_version(self, version: &str) -> Result<Self, Error> {
+        Ok(Self {
+            control_planes: self.served.resource_in(&KUBEADM_CONTROL_PLANE, version)?,
+            ..self
+        })
+    }
+
     /// One control plane as the server wrote it, and as we understand it.
     ///
     /// # Errors

@@ -23,8 +23,8 @@ pub struct Change {
 }
 
 impl Change {
-    /// The fields of the spec that it sets, for a control plane in the version of `api_version`.
-    fn spec(&self, api_version: &str, now: Timestamp) -> Value {
+    /// The merge patch that makes it, of a control plane in the version of `api_version`.
+    pub fn patch(&self, api_version: &str, now: Timestamp) -> Value {
         let mut spec = Value::Object(Map::new());
         if let Some(replicas) = self.replicas {
             merge_patch::apply(&mut spec, &json!({"replicas": replicas}));
@@ -35,28 +35,28 @@ impl Change {
         if self.restart {
             merge_patch::apply(&mut spec, &restart(api_version, now));
         }
-        spec
+        json!({ "spec": spec })
     }
 }
 
-/// What a change asks of a control plane as the server wrote it, and what the rules say of it without refusing it.
+/// What a merge patch asks of a control plane as the server wrote it, and what the rules say of it without refusing it.
 ///
 /// # Errors
 /// When the control plane does not have its kind's types.
 pub fn ask(
     text: &str,
-    change: &Change,
-    api_version: &str,
+    patch: &Value,
     surroundings: Surroundings<'_>,
 ) -> Result<(Asked, Vec<String>), DecodeError> {
-    let patch = json!({"spec": change.spec(api_version, surroundings.now)});
+    let object: Value = decode(text)?;
     // What stands has been judged when it was written.
-    let Judgement { denials, warnings } = if merge_patch::is_applied(&decode(text)?, &patch) {
-        Judgement::default()
-    } else {
-        judge_update(text, &patched(text, &patch)?, surroundings)?
-    };
-    Ok((asked(text, &patch, &denials)?, warnings))
+    let Judgement { denials, warnings } =
+        if merge_patch::is_applied(&object, patch) || *patch == json!({"spec": {}}) {
+            Judgement::default()
+        } else {
+            judge_update(text, &patched(text, patch)?, surroundings)?
+        };
+    Ok((asked(text, patch, &denials)?, warnings))
 }
 
 /// What a merge patch asks of a control plane as the server wrote it, given why the rules refuse it.
@@ -107,7 +107,8 @@ mod tests {
         };
         let api_version = format!("controlplane.cluster.x-k8s.io/{version}");
         let text = Base::ControlPlane(base).object().to_string();
-        ask(&text, change, &api_version, surroundings).expect("decodes").0
+        let patch = change.patch(&api_version, now());
+        ask(&text, &patch, surroundings).expect("decodes").0
     }
 
     #[test]
@@ -161,8 +162,8 @@ mod tests {
             view: &view,
             configuration: None,
         };
-        let (asked, warnings) =
-            ask(&object.to_string(), &Change::default(), "g/v1beta2", surroundings).expect("decodes");
+        let patch = Change::default().patch("g/v1beta2", now());
+        let (asked, warnings) = ask(&object.to_string(), &patch, surroundings).expect("decodes");
         assert_eq!((asked.changes, asked.denials, warnings), (vec![], vec![], vec![]));
         assert_eq!(asked.spec.replicas, 4);
     }

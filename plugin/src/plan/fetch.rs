@@ -219,7 +219,9 @@ impl Reads<'_> {
 
     /// The specs of bootstrap configurations, by name.
     async fn configs(&self, selector: &str) -> Result<BTreeMap<String, ConfigSpec>, Error> {
-        let resource = self.reader.served.resource(&KUBEADM_CONFIG)?;
+        // Fields differ: it is compared with the control plane's.
+        let version = &self.reader.control_planes.version;
+        let resource = self.reader.served.resource_in(&KUBEADM_CONFIG, version)?;
         let action = Action::new("list", &resource).in_namespace(self.namespace);
         let read = self
             .reader

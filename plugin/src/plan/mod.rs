@@ -7,6 +7,7 @@
 //! - [`observed`]: the facts a plan is made from
 //! - [`fetch`]: reading them
 //! - [`spec`]: what a control plane asks for
+//! - [`manifest`]: what a file asks for
 //! - [`ask`]: what a change asks for, and whether the admission rules refuse that
 //! - [`quorum`]: what etcd can stand
 //! - [`failure_domain`], [`deletion_order`]: where the next Machine comes from and goes to
@@ -30,6 +31,7 @@ pub mod effect;
 pub mod failure_domain;
 pub mod fetch;
 pub mod kubeadm_config;
+pub mod manifest;
 pub mod observed;
 pub mod outlook;
 pub mod preflight;
@@ -50,19 +52,23 @@ pub(crate) mod example;
 #[cfg(test)]
 mod properties;
 
+use std::path::Path;
+
 use anyhow::Context as _;
 pub use arguments::PlanArguments;
 use arguments::PlanOutput;
-use ask::{Change, ask};
+use ask::ask;
 use document::{PlanDocument, Standing};
 use fetch::Unread;
 use jiff::Timestamp;
+use manifest::Manifest;
 
 use crate::{
     change::situation::{self, Situation},
     configuration,
     control_plane::Reader,
     document::text,
+    file,
     judgement::Surroundings,
     session::Session,
     verdict::Verdict,
@@ -78,30 +84,41 @@ const FIELD_MANAGER: &str = "kubectl-kcp";
 pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<Verdict> {
     let configuration = arguments.configuration.as_deref();
     let configuration = configuration.map(configuration::read).transpose()?;
+    let manifest = match &arguments.file {
+        Some(file) => Some(Manifest::read(&shown(file), &file::read(file)?, &arguments.name)?),
+        None => None,
+    };
     let connection = session.connect().await?;
-    let reader = Reader::discover(&connection).await?;
+    let mut reader = Reader::discover(&connection).await?;
+    // It is compared with what the server writes in the same version.
+    if let Some(manifest) = &manifest {
+        reader = reader.in_version(&manifest.version)?;
+    }
     let read = Situation::read(&reader, &connection.namespace, &arguments.name, situation::LIMIT);
     let mut situation = Box::pin(read).await?;
     // Each part decides about the steps.
     if let Some(Unread { error, .. }) = situation.unread.drain(..).next() {
         return Err(error.into());
     }
-    let change = Change {
-        replicas: arguments.replicas,
-        version: arguments.version,
-        restart: arguments.restart,
-    };
     let view = situation.view()?;
     let now = Timestamp::now();
+    let mut warnings = situation.warnings();
+    let patch = match (&manifest, &arguments.file) {
+        (Some(manifest), Some(file)) => {
+            let patch = manifest.patch(&shown(file), &serde_json::from_str(&situation.object)?)?;
+            warnings.extend(manifest.warnings(&patch));
+            patch
+        }
+        _ => arguments.change().patch(&reader.control_planes.api_version, now),
+    };
     let surroundings = Surroundings {
         now,
         field_manager: FIELD_MANAGER,
         view: &view,
         configuration: configuration.as_ref(),
     };
-    let api_version = &reader.control_planes.api_version;
-    let (asked, warnings) = ask(&situation.object, &change, api_version, surroundings)?;
-    for warning in situation.warnings().iter().chain(&warnings) {
+    let (asked, of_rules) = ask(&situation.object, &patch, surroundings)?;
+    for warning in warnings.iter().chain(&of_rules) {
         session.terminal.warning(warning);
     }
     let plan = outlook::plan(&situation.observed, &asked, now);
@@ -114,4 +131,13 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
         Standing::NothingToDo | Standing::Clear => Verdict::Met,
         Standing::Blocked | Standing::NoPlan => Verdict::Negative,
     })
+}
+
+/// As a message names it.
+fn shown(file: &Path) -> String {
+    if file == Path::new(file::STDIN) {
+        "stdin".to_owned()
+    } else {
+        file.display().to_string()
+    }
 }

@@ -19,7 +19,7 @@ use crate::{
     change::situation::Situation,
     configuration,
     control_plane::Reader,
-    edit::{Edit, Outcome},
+    edit::{Edit, Edited, Outcome},
     follow::{Goal, follow},
     judgement::Surroundings,
     session::Session,
@@ -95,26 +95,58 @@ async fn scale(
     for warning in &edited.warnings {
         session.terminal.warning(warning);
     }
+    let is_configured = configuration.is_some();
+    let (text, verdict) = told(arguments, &edited, is_configured);
+    let hint = match &edited.outcome {
+        Outcome::Refused(refusal) => refusal.hint(is_configured),
+        _ => None,
+    };
+    if let Some(format) = arguments.output {
+        for line in text.lines() {
+            session.terminal.note(line);
+        }
+        let now = match (&edited.outcome, dry_run) {
+            (Outcome::Made, None) => {
+                let namespace = &reader.connection.namespace;
+                Some(reader.control_plane(namespace, name).await?.0)
+            }
+            _ => None,
+        };
+        let document = edited.output(format, now.as_deref(), is_configured)?;
+        session
+            .terminal
+            .print(&document)
+            .context("cannot write to stdout")?;
+    } else {
+        session.terminal.print(&text).context("cannot write to stdout")?;
+    }
+    if let Some(hint) = hint {
+        session.terminal.hint(hint);
+    }
+    Ok(verdict)
+}
+
+/// What is told of it to people, and what that means.
+fn told(arguments: &ScaleArguments, edited: &Edited, is_configured: bool) -> (String, Verdict) {
+    let ScaleArguments {
+        name,
+        replicas,
+        dry_run,
+        ..
+    } = arguments;
     let from = edited.before.desired_replicas;
     let refused = |by: &str, why: &[String]| screen::refused(name, from, *replicas, by, why);
-    let mut hint = None;
-    let (text, verdict) = match &edited.outcome {
+    match &edited.outcome {
         Outcome::Unchanged => (screen::unchanged(name, *replicas), Verdict::Met),
         Outcome::Made => {
             let text = screen::scaled(name, from, *replicas, *dry_run, &edited.consequences);
             (text, Verdict::Met)
         }
-        Outcome::Refused(refusal) => {
-            hint = refusal.hint(configuration.is_some());
-            let by = refusal.by(configuration.is_some());
-            (refused(by, &refusal.why), Verdict::Negative)
-        }
+        Outcome::Refused(refusal) => (
+            refused(refusal.by(is_configured), &refusal.why),
+            Verdict::Negative,
+        ),
         Outcome::Rejected(why) => (refused("the server", why), Verdict::Negative),
         Outcome::Overtaken(what) => (screen::overtaken(name, *replicas, what), Verdict::Negative),
-    };
-    session.terminal.print(&text).context("cannot write to stdout")?;
-    if let Some(hint) = hint {
-        session.terminal.hint(hint);
     }
-    Ok(verdict)
 }

@@ -127,7 +127,7 @@ pub struct Edited {
 }
 
 impl Edited {
-    fn without_write(situation: Situation, outcome: Outcome) -> Self {
+    pub(crate) fn without_write(situation: Situation, outcome: Outcome) -> Self {
         Self {
             object: situation.object,
             before: situation.observed.control_plane,

@@ -1,5 +1,5 @@
 //! `kubectl kcp rollout` and `upgrade` under Cluster API's real controllers: what they write, what comes of it, and what
-//! they refuse.
+//! they refuse. Somebody runs them who has no more than the roles that are shipped.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use kcp_tests::cluster::Cluster;
 use kcp_tests::kubectl::Ended;
 use kcp_tests::management_cluster::ManagementCluster;
-use kcp_tests::wait;
+use kcp_tests::{products, wait};
 use serde_json::{Value, json};
 
 use crate::shared::with_controllers;
@@ -16,6 +16,9 @@ const OLD: &str = "v1.33.6";
 const NEW: &str = "v1.34.2";
 /// An API server of [`NEW`] may not serve a worker of this version.
 const TOO_OLD: &str = "v1.30.14";
+
+/// Who runs the plugin.
+const OPERATOR: &str = "alice";
 
 /// From nothing to the first machine, or for one change of it. A quarter of it on an idle machine.
 const LIMIT: Duration = Duration::from_secs(150);
@@ -34,6 +37,14 @@ impl<'m> Subject<'m> {
     async fn create(management: &'m ManagementCluster, namespace: &'static str) -> Result<Self> {
         let cluster = Cluster::create(management.client(), namespace, "edge", 1, OLD).await?;
         cluster.settled(1, LIMIT).await?;
+        for role in ["reader", "operator"] {
+            let folder = products::workspace().join("manifests").join(role);
+            let folder = folder.display().to_string();
+            management.kubectl().succeed(["apply", "-k", &folder]).await?;
+            let (to, whose) = (format!("--clusterrole=kcp-{role}"), format!("--user={OPERATOR}"));
+            let bind = ["create", "rolebinding", role, &to, &whose, "-n", namespace];
+            management.kubectl().succeed(bind).await?;
+        }
         Ok(Self {
             management,
             namespace,
@@ -43,7 +54,9 @@ impl<'m> Subject<'m> {
 
     async fn kcp(&self, command: &str) -> Result<Ended> {
         let words = command.split_whitespace();
-        let all = std::iter::once("kcp").chain(words).chain(["-n", self.namespace]);
+        let all = std::iter::once("kcp")
+            .chain(words)
+            .chain(["-n", self.namespace, "--as", OPERATOR]);
         self.management.kubectl().run(all).await
     }
 
@@ -159,7 +172,7 @@ async fn is_planned_and_cancelled(subject: &Subject<'_>) -> Result<()> {
     );
     let notes = subject.events("RolloutPlanned").await?;
     ensure!(
-        matches!(notes.as_slice(), [note] if note.starts_with("rollout planned by ") && note.ends_with(&after)),
+        matches!(notes.as_slice(), [note] if *note == format!("rollout planned by {OPERATOR} for {after}")),
         "{notes:?}"
     );
     // The controller has seen it, and it is nothing to do yet.
@@ -213,7 +226,14 @@ async fn is_paused_and_resumed(subject: &Subject<'_>) -> Result<()> {
     subject
         .says("rollout start edge", 1, "paused by its annotation")
         .await?;
-    subject.says("rollout resume edge", 0, "edge resumed").await?;
+    let resumed = subject.document("rollout resume edge -o json").await?;
+    ensure!(
+        resumed.get("kind") == Some(&json!("KubeadmControlPlane"))
+            && resumed
+                .pointer("/metadata/annotations/cluster.x-k8s.io~1paused")
+                .is_none(),
+        "{resumed:#}"
+    );
     wait::until("the controller goes on", PAUSE, || async {
         subject
             .says("rollout status edge", 0, "rollout complete")
@@ -345,7 +365,7 @@ fn an_upgrade_is_judged_confirmed_and_followed() {
         ensure!(version == Some(&json!(NEW)), "{version:?}");
         let notes = subject.events("Upgraded").await?;
         ensure!(
-            matches!(notes.as_slice(), [note] if note.ends_with(" from v1.33.6 to v1.34.2")),
+            matches!(notes.as_slice(), [note] if note == "upgraded by alice from v1.33.6 to v1.34.2"),
             "{notes:?}"
         );
         subject

@@ -6,6 +6,7 @@
 //! - [`consent`]: all of these and the rules, together
 //! - [`event`]: what tells of it afterwards
 //! - [`output`]: what scripts are given of it
+//! - [`telling`]: saying what came of it
 
 pub mod consent;
 pub mod event;
@@ -13,6 +14,7 @@ pub mod guard;
 pub mod output;
 pub mod ownership;
 pub mod situation;
+pub mod telling;
 
 #[cfg(test)]
 pub(crate) mod example;

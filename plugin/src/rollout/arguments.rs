@@ -6,7 +6,10 @@ use clap::{Args, Subcommand, ValueEnum};
 use jiff::Timestamp;
 
 use super::schedule::Begin;
-use crate::arguments::{DryRun, parse_control_plane, parse_duration};
+use crate::{
+    arguments::{DryRun, parse_control_plane, parse_duration},
+    change::output::ChangeOutput,
+};
 
 /// Replace all Machines of a control plane, at once or later, or follow that.
 #[derive(Debug, Args)]
@@ -40,6 +43,10 @@ pub struct WriteArguments {
     /// Change nothing: judge here (client), or also let the server judge (server)
     #[arg(long, value_name = "WHERE", value_enum)]
     pub dry_run: Option<DryRun>,
+
+    /// Output format; what is said otherwise goes to stderr [default: text for people]
+    #[arg(short, long, value_name = "FORMAT", value_enum)]
+    pub output: Option<ChangeOutput>,
 
     /// What follows from each rule: the server's own AdmissionConfiguration
     #[arg(long, value_name = "FILE")]

@@ -1,12 +1,11 @@
 //! What the verbs of `rollout` that write have in common: reading, deciding, writing, and saying what came of it.
 
-use anyhow::Context as _;
 use jiff::Timestamp;
 use kcp_rules::{Configuration, api::DecodeError};
 
 use super::{arguments::WriteArguments, screen};
 use crate::{
-    change::situation::Situation,
+    change::{situation::Situation, telling::Telling},
     configuration,
     control_plane::Reader,
     edit::{Decision, Edit, Edited, Outcome},
@@ -59,30 +58,25 @@ pub(super) async fn carry_out(
         Ok(decide(situation, &reader, surroundings)?)
     };
     let edited = Box::pin(edit.make(&reader, &session.terminal, judge)).await?;
-    for warning in &edited.warnings {
-        session.terminal.warning(warning);
-    }
+    let is_configured = configuration.is_some();
     let not_done = |why: &str, lines: &[String]| screen::not_done(name, verb.not_done, why, lines);
-    let mut hint = None;
     let said = say(&edited);
-    let (text, verdict) = match &edited.outcome {
-        Outcome::Made => {
-            let text = screen::done(name, &said.done, arguments.dry_run, &edited.consequences);
-            (text, Verdict::Met)
-        }
-        Outcome::Unchanged => (screen::unchanged(name, &said.unchanged), Verdict::Met),
+    let text = match &edited.outcome {
+        Outcome::Made => screen::done(name, &said.done, arguments.dry_run, &edited.consequences),
+        Outcome::Unchanged => screen::unchanged(name, &said.unchanged),
         Outcome::Refused(refusal) => {
-            let is_configured = configuration.is_some();
-            hint = refusal.hint(is_configured);
             let by = format!("refused by {}", refusal.by(is_configured));
-            (not_done(&by, &refusal.why), Verdict::Negative)
+            not_done(&by, &refusal.why)
         }
-        Outcome::Rejected(why) => (not_done("refused by the server", why), Verdict::Negative),
-        Outcome::Overtaken(what) => (not_done("others were faster", what), Verdict::Negative),
+        Outcome::Rejected(why) => not_done("refused by the server", why),
+        Outcome::Overtaken(what) => not_done("others were faster", what),
     };
-    session.terminal.print(&text).context("cannot write to stdout")?;
-    if let Some(hint) = hint {
-        session.terminal.hint(hint);
-    }
-    Ok(verdict)
+    let telling = Telling {
+        reader: &reader,
+        terminal: &session.terminal,
+        output: arguments.output,
+        dry_run: arguments.dry_run,
+        is_configured,
+    };
+    telling.tell(&edited, &text).await
 }

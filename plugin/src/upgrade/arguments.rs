@@ -4,7 +4,10 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 
-use crate::arguments::{DryRun, parse_control_plane, parse_duration};
+use crate::{
+    arguments::{DryRun, parse_control_plane, parse_duration},
+    change::output::ChangeOutput,
+};
 
 /// Bring a control plane to another Kubernetes version: what that comes to is shown and confirmed first.
 #[derive(Debug, Args)]
@@ -33,6 +36,10 @@ pub struct UpgradeArguments {
     /// Change nothing: judge here (client), or also let the server judge (server)
     #[arg(long, value_name = "WHERE", value_enum)]
     pub dry_run: Option<DryRun>,
+
+    /// Output format; what is said otherwise goes to stderr [default: text for people]
+    #[arg(short, long, value_name = "FORMAT", value_enum, conflicts_with = "wait")]
+    pub output: Option<ChangeOutput>,
 
     /// What follows from each rule: the server's own AdmissionConfiguration
     #[arg(long, value_name = "FILE")]

@@ -27,8 +27,10 @@ use kcp_rules::Configuration;
 use workers::Workers;
 
 use crate::{
-    arguments::DryRun,
-    change::situation::{self, Situation},
+    change::{
+        situation::{self, Situation},
+        telling::Telling,
+    },
     cluster::ReadLimit,
     configuration,
     control_plane::Reader,
@@ -102,12 +104,20 @@ impl Upgrade<'_> {
         let makers = Workers::read(self.reader, cluster, ReadLimit::each(situation::LIMIT)).await;
         let shown = self.outlook(&situation, &makers)?;
         let from = situation.observed.spec.version.clone();
-        if shown.decision == Decision::Unchanged {
-            return self.print(&screen::unchanged(name, self.version), Verdict::Met);
-        }
-        self.print(&screen::outlook(&shown.plan, &shown.assessment), Verdict::Met)?;
-        if let Decision::Refused(refusal) = &shown.decision {
-            return self.refused(refusal);
+        let telling = self.telling();
+        match &shown.decision {
+            Decision::Unchanged => {
+                let edited = Edited::without_write(situation, Outcome::Unchanged);
+                return telling
+                    .tell(&edited, &screen::unchanged(name, self.version))
+                    .await;
+            }
+            Decision::Refused(refusal) => {
+                telling.aside(&screen::outlook(&shown.plan, &shown.assessment))?;
+                let edited = Edited::without_write(situation, Outcome::Refused(refusal.clone()));
+                return telling.tell(&edited, &self.told(&edited, &from)).await;
+            }
+            Decision::Write(_) => telling.aside(&screen::outlook(&shown.plan, &shown.assessment))?,
         }
         if dry_run.is_none() && !self.arguments.yes {
             if !Terminal::can_ask() {
@@ -125,8 +135,8 @@ impl Upgrade<'_> {
                 .await
                 .context("cannot read the answer")?
             {
-                let text = screen::not_upgraded(name, self.version, "not confirmed", &[]);
-                return self.print(&text, Verdict::Negative);
+                telling.aside(&screen::not_upgraded(name, self.version, "not confirmed", &[]))?;
+                return Ok(Verdict::Negative);
             }
         }
         let edit = Edit {
@@ -148,7 +158,7 @@ impl Upgrade<'_> {
             Ok(outlook.decision)
         };
         let edited = Box::pin(edit.make(self.reader, &self.session.terminal, judge)).await?;
-        self.tell(&edited, &from, *dry_run)
+        telling.tell(&edited, &self.told(&edited, &from)).await
     }
 
     fn outlook(&self, situation: &Situation, makers: &Workers) -> anyhow::Result<Outlook> {
@@ -168,44 +178,29 @@ impl Upgrade<'_> {
         Ok(decide(situation, wanted, surroundings)?)
     }
 
-    fn tell(&self, edited: &Edited, from: &str, dry_run: Option<DryRun>) -> anyhow::Result<Verdict> {
-        let name = &self.arguments.name;
-        for warning in &edited.warnings {
-            self.session.terminal.warning(warning);
+    const fn telling(&self) -> Telling<'_> {
+        Telling {
+            reader: self.reader,
+            terminal: &self.session.terminal,
+            output: self.arguments.output,
+            dry_run: self.arguments.dry_run,
+            is_configured: self.configuration.is_some(),
         }
+    }
+
+    /// What came of it, for people.
+    fn told(&self, edited: &Edited, from: &str) -> String {
+        let UpgradeArguments { name, dry_run, .. } = self.arguments;
         let not_upgraded = |why: &str, lines: &[String]| screen::not_upgraded(name, self.version, why, lines);
         match &edited.outcome {
-            Outcome::Made => {
-                let text = screen::upgraded(name, from, self.version, dry_run, &edited.consequences);
-                self.print(&text, Verdict::Met)
+            Outcome::Made => screen::upgraded(name, from, self.version, *dry_run, &edited.consequences),
+            Outcome::Unchanged => screen::unchanged(name, self.version),
+            Outcome::Refused(refusal) => {
+                let by = format!("refused by {}", refusal.by(self.configuration.is_some()));
+                not_upgraded(&by, &refusal.why)
             }
-            Outcome::Unchanged => self.print(&screen::unchanged(name, self.version), Verdict::Met),
-            Outcome::Refused(refusal) => self.refused(refusal),
-            Outcome::Rejected(why) => {
-                self.print(&not_upgraded("refused by the server", why), Verdict::Negative)
-            }
-            Outcome::Overtaken(what) => {
-                self.print(&not_upgraded("others were faster", what), Verdict::Negative)
-            }
+            Outcome::Rejected(why) => not_upgraded("refused by the server", why),
+            Outcome::Overtaken(what) => not_upgraded("others were faster", what),
         }
-    }
-
-    fn refused(&self, refusal: &Refusal) -> anyhow::Result<Verdict> {
-        let is_configured = self.configuration.is_some();
-        let by = format!("refused by {}", refusal.by(is_configured));
-        let text = screen::not_upgraded(&self.arguments.name, self.version, &by, &refusal.why);
-        self.print(&text, Verdict::Negative)?;
-        if let Some(hint) = refusal.hint(is_configured) {
-            self.session.terminal.hint(hint);
-        }
-        Ok(Verdict::Negative)
-    }
-
-    fn print(&self, text: &str, verdict: Verdict) -> anyhow::Result<Verdict> {
-        self.session
-            .terminal
-            .print(text)
-            .context("cannot write to stdout")?;
-        Ok(verdict)
     }
 }

@@ -3,6 +3,8 @@
 //! One binary: all tests share the management cluster that [`shared`] brings up, and each has a namespace of its
 //! own.
 
+mod acknowledged_writes;
+mod changes;
 mod cluster_rules;
 mod cluster_view;
 mod configuration;
@@ -24,6 +26,7 @@ mod predictions;
 mod reasons;
 mod remediation;
 mod roles;
+mod rollouts;
 mod rows;
 mod samples;
 mod shared;

@@ -17,7 +17,8 @@ pub use action::Action;
 pub use connection::Connection;
 pub(crate) use connection::shown;
 pub use discovery::{
-    CLUSTER, KUBEADM_CONFIG, KUBEADM_CONTROL_PLANE, Kind, MACHINE, MACHINE_HEALTH_CHECK, SECRET, Served,
+    CLUSTER, EVENT, KUBEADM_CONFIG, KUBEADM_CONTROL_PLANE, Kind, MACHINE, MACHINE_HEALTH_CHECK, SECRET,
+    SELF_SUBJECT_REVIEW, Served,
 };
 pub use error::Error;
 pub use limit::ReadLimit;

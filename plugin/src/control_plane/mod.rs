@@ -16,6 +16,7 @@ pub(crate) mod example;
 pub use condition::{Condition, ConditionStatus, find};
 pub use fetch::Reader;
 pub use model::{ControlPlane, Machine, Snapshot};
+pub(crate) use wire::cluster_of;
 
 /// Labels that Cluster API puts on every Machine of a control plane.
 pub mod label {

@@ -5,12 +5,14 @@ use jiff::Timestamp;
 use crate::control_plane::{Condition, ControlPlane, Snapshot};
 
 /// What is waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Goal {
     /// That many Machines, all ready and as the spec asks.
     Replicas(i64),
     /// All Machines as the spec asks, as many as it asks for.
     RolledOut,
+    /// The same, and the spec asks for this Kubernetes version.
+    Version(String),
 }
 
 /// How far it is.
@@ -54,6 +56,13 @@ impl Goal {
                 "somebody else has asked for {} Machines meanwhile",
                 control_plane.desired()
             )),
+            Self::Version(version) if control_plane.desired_version.as_ref() != Some(version) => {
+                let asked = control_plane
+                    .desired_version
+                    .as_deref()
+                    .unwrap_or("another version");
+                Some(format!("somebody else has asked for {asked} meanwhile"))
+            }
             _ => None,
         }
     }
@@ -71,7 +80,7 @@ impl Goal {
         }
         let wanted = match self {
             Self::Replicas(replicas) => *replicas,
-            Self::RolledOut => control_plane.desired(),
+            Self::RolledOut | Self::Version(_) => control_plane.desired(),
         };
         let counts = [
             (control_plane.up_to_date_replicas, "up to date"),
@@ -90,7 +99,7 @@ impl Goal {
         }
         let deleting = machines.iter().filter(|machine| machine.deleting_since.is_some());
         missing.extend(deleting.map(|machine| format!("Machine {} to be deleted", machine.name)));
-        if *self == Self::RolledOut {
+        if !matches!(self, Self::Replicas(_)) {
             // The condition and the counts come from the same look of the controller; the times of the Machines do
             // not depend on it.
             if missing.is_empty() && control_plane.is("RollingOut") {
@@ -120,7 +129,7 @@ pub fn reasons(control_plane: &ControlPlane) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::{
-        Goal::{self, Replicas, RolledOut},
+        Goal::{self, Replicas, RolledOut, Version},
         Standing::{self, OutOfReach, Reached, WaitingFor},
     };
     use crate::control_plane::{
@@ -174,6 +183,19 @@ mod tests {
                 RolledOut,
                 |s| s.control_plane.paused = true,
                 OutOfReach("the control plane is paused: it goes on when that is lifted".to_owned()),
+            ),
+            ("upgraded", Version("v1.34.1".to_owned()), |_| {}, Reached),
+            (
+                "upgrade_rolls_out",
+                Version("v1.34.1".to_owned()),
+                |s| set(&mut s.control_plane.conditions, condition("RollingOut", True, "")),
+                waiting(&["the controller to end the rollout"]),
+            ),
+            (
+                "upgraded_by_somebody_else",
+                Version("v1.34.1".to_owned()),
+                |s| s.control_plane.desired_version = Some("v1.35.0".to_owned()),
+                OutOfReach("somebody else has asked for v1.35.0 meanwhile".to_owned()),
             ),
             (
                 "deleted",

@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     future::Future,
-    time::Duration,
 };
 
 use serde::de::DeserializeOwned;
@@ -57,7 +56,7 @@ pub enum Part {
     Infrastructure,
 }
 
-/// Reads a control plane and what surrounds it. Each read may take as long as `limit`.
+/// Reads a control plane and what surrounds it.
 ///
 /// # Errors
 /// When the control plane or its Machines cannot be read.
@@ -65,12 +64,12 @@ pub async fn fetch(
     reader: &Reader<'_>,
     namespace: &str,
     name: &str,
-    limit: Duration,
+    limit: ReadLimit,
 ) -> Result<Fetched, Error> {
     let reads = Reads {
         reader,
         namespace,
-        limit: ReadLimit::each(limit),
+        limit,
     };
     let (object, planned) = reads.control_plane(name).await?;
     let mut fetched = reads.surroundings(object, planned, |_| ()).await;
@@ -232,7 +231,9 @@ impl Reads<'_> {
 
     /// The specs of bootstrap configurations, by name.
     async fn configs(&self, selector: &str) -> Result<BTreeMap<String, ConfigSpec>, Error> {
-        let resource = self.reader.served.resource(&KUBEADM_CONFIG)?;
+        // Fields differ: it is compared with the control plane's.
+        let version = &self.reader.control_planes.version;
+        let resource = self.reader.served.resource_in(&KUBEADM_CONFIG, version)?;
         let action = Action::new("list", &resource).in_namespace(self.namespace);
         let read = self
             .reader
@@ -347,7 +348,7 @@ mod tests {
 
     use super::{Fetched, Part, fetch};
     use crate::{
-        cluster::{Connection, Error, canned::failure},
+        cluster::{Connection, Error, ReadLimit, canned::failure},
         control_plane::Reader,
         plan::{
             example::template,
@@ -412,7 +413,8 @@ mod tests {
             path => (200, object(path)),
         });
         let reader = Reader::discover(&connection).await?;
-        fetch(&reader, "d", "c1-cp", Duration::from_secs(10)).await
+        let limit = ReadLimit::each(Duration::from_secs(10));
+        fetch(&reader, "d", "c1-cp", limit).await
     }
 
     fn run<T>(future: impl Future<Output = T>) -> T {

@@ -180,6 +180,11 @@ impl State {
     /// The state now. `is_outdated` says which Machines the rollout replaces.
     pub fn of(observed: &Observed, is_outdated: impl Fn(&str) -> bool) -> Self {
         let stacked = observed.etcd != Etcd::External;
+        // The controller asks one member only, and takes the others for well until their pods are not.
+        let is_silent = |machine: &Machine| {
+            let node = machine.machine.node.as_deref();
+            node.is_some_and(|node| observed.etcd.silence(node).is_some())
+        };
         let mut replicas: Vec<Replica> = observed
             .machines
             .iter()
@@ -195,7 +200,9 @@ impl State {
                 health: health(machine),
                 remediation_for: machine.remediation_for.clone(),
                 faults: conditions(stacked)
-                    .filter(|condition| !machine.is(condition))
+                    .filter(|condition| {
+                        !machine.is(condition) || (*condition == ETCD_MEMBER && is_silent(machine))
+                    })
                     .map(|condition| Fault {
                         condition,
                         is_false: machine.is_not(condition),
@@ -357,7 +364,7 @@ fn members(etcd: &Etcd, replicas: &[Replica]) -> Option<Vec<Member>> {
                         || Member {
                             name: member.name.clone(),
                             is_learner: member.is_learner,
-                            is_healthy: !member.has_alarm,
+                            is_healthy: !member.has_alarm && member.silence.is_none(),
                             machine: None,
                         },
                         |replica| of_replica(replica, member.is_learner),

@@ -249,6 +249,8 @@ fn blockers(observed: &Observed, steps: &[Step]) -> Vec<Blocker> {
     let of = &observed.management.control_plane;
     plan::blockers(of, &of.spec, steps)
         .into_iter()
+        // The checks of etcd know why.
+        .filter(|blocker| !matches!(blocker, plan::Blocker::Silent { .. }))
         .map(|blocker| of_controller(observed, &blocker))
         .collect()
 }

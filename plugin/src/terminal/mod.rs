@@ -10,6 +10,7 @@ use std::{
 
 use anstream::{AutoStream, ColorChoice};
 
+mod confirm;
 pub mod escape;
 pub mod frame;
 pub mod style;

@@ -131,7 +131,7 @@ impl<'s> Membership<'s> {
 
 impl EtcdSurvey {
     /// Whether any member knows a leader.
-    pub(super) fn knows_leader(&self) -> bool {
+    pub(in crate::status) fn knows_leader(&self) -> bool {
         self.statuses().any(|(_, status)| status.leader.is_some())
     }
 }

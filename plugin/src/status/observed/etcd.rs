@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use kcp_etcd::{Alarm, AlarmKind, Members, Status};
+use kcp_etcd::{Alarm, AlarmKind, Member, Members, Status};
 
 use super::{Failure, prevailing};
 use crate::plan::observed as plan;
@@ -90,9 +90,24 @@ impl EtcdSurvey {
                     is_learner: member.is_learner,
                     has_alarm: alarmed.contains(&member.id),
                     is_leader: leader == Some(member.id),
+                    silence: self.silence(member),
                 })
                 .collect(),
         )
+    }
+
+    /// Why a member takes no part though it was asked. kubeadm gives it its node's name.
+    fn silence(&self, member: &Member) -> Option<String> {
+        let asked = self.asked.iter().find(|asked| asked.name == member.name)?;
+        let status = asked.answer.as_ref().and_then(|answer| answer.status.as_ref());
+        match status {
+            Err(failure) => Some(failure.message.clone()),
+            Ok(status) if status.leader.is_none() => Some("it knows no leader".to_owned()),
+            Ok(status) if status.member_id != member.id => {
+                Some("another member, of another etcd cluster, answers in its place".to_owned())
+            }
+            Ok(_) => None,
+        }
     }
 
     /// By the latest election that any of its members tells of.
@@ -238,7 +253,7 @@ mod tests {
         }
     }
 
-    /// Names, each with `*` for the leader, `!` for an alarm, `~` for a learner.
+    /// Names, each with `*` for the leader, `!` for an alarm, `~` for a learner, `?` for one that takes no part.
     fn shown(etcd: &Etcd) -> String {
         let mark = |is: bool, mark: &'static str| if is { mark } else { "" };
         match etcd {
@@ -250,12 +265,34 @@ mod tests {
                         mark(member.is_leader, "*"),
                         mark(member.has_alarm, "!"),
                         mark(member.is_learner, "~"),
+                        mark(member.silence.is_some(), "?"),
                     ];
                     member.name.clone() + &marks.concat()
                 });
                 shown.collect::<Vec<_>>().join(" ")
             }
         }
+    }
+
+    #[test]
+    fn who_takes_no_part_is_told_with_the_reason() {
+        let mut foreign = asked(7, &[1, 2, 3], Some(7), 9, &[]);
+        foreign.name = "n2".to_owned();
+        let cut_off = asked(3, &[1, 2, 3], None, 7, &[]);
+        let asked = vec![asked(1, &[1, 2, 3], Some(1), 7, &[]), foreign, cut_off];
+        let etcd = survey(asked, Alarms::FromStatus).members();
+        let silences = ["n1", "n2", "n3", "n4"].map(|node| etcd.silence(node));
+        assert_eq!(
+            silences,
+            [
+                None,
+                Some("another member, of another etcd cluster, answers in its place"),
+                Some("it knows no leader"),
+                None
+            ]
+        );
+        let etcd = survey(vec![silent("n1")], Alarms::FromStatus).members();
+        assert_eq!(etcd.silence("n1"), None, "nobody has told a list");
     }
 
     #[test]
@@ -277,7 +314,7 @@ mod tests {
                     ],
                     no_space(),
                 ),
-                "n1* n2! n3",
+                "n1* n2! n3?",
             ),
             // One that is cut off knows an old list.
             (
@@ -308,7 +345,7 @@ mod tests {
                     vec![asked(1, &[1], None, 9, &[]), asked(2, &[1, 2], Some(2), 7, &[])],
                     Alarms::Listed(Vec::new()),
                 ),
-                "n1 n2*",
+                "n1? n2*",
             ),
             (
                 survey(
@@ -321,7 +358,7 @@ mod tests {
                     )],
                     Alarms::FromStatus,
                 ),
-                "n1 n2 n3!",
+                "n1? n2 n3!",
             ),
             (survey(vec![silent("n1")], Alarms::FromStatus), "unread"),
             (

@@ -49,9 +49,10 @@ fn marks() -> impl Strategy<Value = String> {
         often("e"),
         often("l"),
         often("r"),
+        often("s"),
     );
     (outdated, rare)
-        .prop_map(|(outdated, (d, x, p, f, u, e, l, r))| [outdated, d, x, p, f, u, e, l, r].concat())
+        .prop_map(|(outdated, (d, x, p, f, u, e, l, r, s))| [outdated, d, x, p, f, u, e, l, r, s].concat())
 }
 
 fn starts() -> impl Strategy<Value = Start> {

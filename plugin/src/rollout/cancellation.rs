@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use kcp_rules::api::{DecodeError, control_plane::Shape, decode};
 use serde_json::{Value, json};
 
-use super::permission::permission;
+use super::permission::{Permission, permission};
 use crate::{
     change::{
         consent::{Demand, consent},
@@ -99,8 +99,8 @@ pub fn decide(
     match Planned::of(&situation.observed, surroundings.now) {
         Planned::Nothing | Planned::Over { .. } => Ok(Decision::Unchanged),
         Planned::ToCome { after } => Ok(match permission(situation, &patch, surroundings)? {
-            Err(refusal) => Decision::Refused(refusal),
-            Ok(warnings) => {
+            Permission::Denied(refusal) => Decision::Refused(refusal),
+            Permission::Granted(warnings) => {
                 let detail = format!("that was to begin at {after}");
                 Decision::Write(proposal(detail, warnings, Vec::new()))
             }

@@ -6,7 +6,7 @@
 use kcp_rules::api::DecodeError;
 use serde_json::{Value, json};
 
-use super::permission::permission;
+use super::permission::{Permission, permission};
 use crate::{
     change::{event::Occurrence, situation::Situation},
     control_plane::{ControlPlane, PAUSED_ANNOTATION},
@@ -42,8 +42,8 @@ pub fn decide(
     };
     let patch = json!({"metadata": {"annotations": {PAUSED_ANNOTATION: value}}});
     let warnings = match permission(situation, &patch, surroundings)? {
-        Err(refusal) => return Ok(Decision::Refused(refusal)),
-        Ok(warnings) => warnings,
+        Permission::Denied(refusal) => return Ok(Decision::Refused(refusal)),
+        Permission::Granted(warnings) => warnings,
     };
     Ok(Decision::Write(Proposal {
         patch,

@@ -3,8 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    arguments::Global, lint::LintArguments, plan::PlanArguments, pool::PoolArguments,
-    rollout::RolloutArguments, rules::RulesArguments, scale::ScaleArguments, status::StatusArguments,
+    arguments::Global, lint::LintArguments, machine::MachineArguments, plan::PlanArguments,
+    pool::PoolArguments, rollout::RolloutArguments, rules::RulesArguments, scale::ScaleArguments,
+    status::StatusArguments,
 };
 
 /// Health, scale and rollout of Cluster API control planes, leases on cluster pools.
@@ -36,6 +37,8 @@ pub enum Command {
     Scale(ScaleArguments),
     /// Replace all Machines of a control plane, or follow that
     Rollout(RolloutArguments),
+    /// Have one Machine of a control plane replaced, remediated, or deleted before others
+    Machine(MachineArguments),
     /// Lease and release the customizations of a cluster pool
     Pool(PoolArguments),
     /// Put manifests, or the objects of a cluster, to the admission rules

@@ -3,9 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    arguments::Global, lint::LintArguments, plan::PlanArguments, pool::PoolArguments,
-    rollout::RolloutArguments, rules::RulesArguments, scale::ScaleArguments, status::StatusArguments,
-    upgrade::UpgradeArguments,
+    arguments::Global, lint::LintArguments, machine::MachineArguments, plan::PlanArguments,
+    pool::PoolArguments, rollout::RolloutArguments, rules::RulesArguments, scale::ScaleArguments,
+    status::StatusArguments, upgrade::UpgradeArguments,
 };
 
 /// Health, scale and rollout of Cluster API control planes, leases on cluster pools.
@@ -39,6 +39,8 @@ pub enum Command {
     Rollout(RolloutArguments),
     /// Bring a control plane to another Kubernetes version
     Upgrade(UpgradeArguments),
+    /// Have one Machine of a control plane replaced, remediated, or deleted before others
+    Machine(MachineArguments),
     /// Lease and release the customizations of a cluster pool
     Pool(PoolArguments),
     /// Put manifests, or the objects of a cluster, to the admission rules

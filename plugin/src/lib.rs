@@ -15,7 +15,7 @@
 //! - [`merge_patch`]: what is written
 //! - [`edit`]: reading, judging and writing a control plane, anew when others have written in between
 //! - [`follow`]: staying with a control plane until a change is done
-//! - [`status`], [`plan`], [`scale`], [`rollout`], [`upgrade`], [`pool`], [`lint`], [`rules`]: the commands
+//! - [`status`], [`plan`], [`scale`], [`rollout`], [`upgrade`], [`machine`], [`pool`], [`lint`], [`rules`]: the commands
 //! - [`document`]: what their JSON documents have in common
 //! - [`terminal`]: how results and errors are shown
 //! - [`verdict`]: what a command decided, and its exit code
@@ -36,6 +36,7 @@ pub mod file;
 pub mod follow;
 pub mod judgement;
 pub mod lint;
+pub mod machine;
 pub mod merge_patch;
 pub mod plan;
 pub mod pool;
@@ -109,6 +110,7 @@ async fn dispatch(command: Command, session: &Session) -> anyhow::Result<Verdict
         Command::Scale(arguments) => scale::run(arguments, session).await,
         Command::Rollout(arguments) => Box::pin(rollout::run(arguments, session)).await,
         Command::Upgrade(arguments) => Box::pin(upgrade::run(arguments, session)).await,
+        Command::Machine(arguments) => Box::pin(machine::run(arguments, session)).await,
         Command::Pool(arguments) => pool::run(arguments, session).await,
         Command::Lint(arguments) => lint::run(arguments, session).await,
         Command::Rules(arguments) => rules::run(&arguments, session),
@@ -117,7 +119,10 @@ async fn dispatch(command: Command, session: &Session) -> anyhow::Result<Verdict
 
 /// What to try next, from the first error of the chain that knows.
 fn hint(error: &anyhow::Error) -> Option<String> {
-    error
-        .chain()
-        .find_map(|cause| cause.downcast_ref::<cluster::Error>()?.hint())
+    error.chain().find_map(|cause| {
+        let of_machine = cause
+            .downcast_ref::<machine::NoSuchMachine>()
+            .map(machine::NoSuchMachine::hint);
+        of_machine.or_else(|| cause.downcast_ref::<cluster::Error>()?.hint())
+    })
 }

@@ -5,6 +5,7 @@ mod api_error;
 #[cfg(test)]
 pub(crate) mod canned;
 mod connection;
+mod deletion;
 mod discovery;
 mod error;
 pub(crate) mod kubeconfig;
@@ -16,6 +17,7 @@ mod written;
 pub use action::Action;
 pub use connection::Connection;
 pub(crate) use connection::shown;
+pub use deletion::Delete;
 pub use discovery::{
     CLUSTER, EVENT, KUBEADM_CONFIG, KUBEADM_CONTROL_PLANE, Kind, MACHINE, MACHINE_HEALTH_CHECK, SECRET,
     SELF_SUBJECT_REVIEW, Served,

@@ -240,7 +240,7 @@ impl Connection {
 }
 
 /// A name may come from another object, where nobody has looked at it: `..` would lead to another path.
-fn safe_in_url(action: &Action) -> Result<(), Error> {
+pub(super) fn safe_in_url(action: &Action) -> Result<(), Error> {
     let mut names = action.namespace.iter().chain(&action.name);
     match names.find(|name| !is_dns1123_subdomain(name.as_bytes())) {
         None => Ok(()),

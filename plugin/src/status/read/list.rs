@@ -10,11 +10,11 @@ use serde_json::value::RawValue;
 use super::{
     failure,
     management::{linked, unlinked},
-    wire::{MachineHealthCheck, MachineTies, NamedLink},
+    wire::{MachineTies, NamedLink},
 };
 use crate::{
     cluster::{Action, CLUSTER, Error, Kind, MACHINE, MACHINE_HEALTH_CHECK, ReadLimit},
-    control_plane::{Reader, label},
+    control_plane::{MachineHealthCheck, Reader, label},
     plan::{
         observed as plan,
         wire::{PlannedControlPlane, PlannedMachine, WireCluster},

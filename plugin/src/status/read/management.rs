@@ -8,13 +8,13 @@ use serde_json::value::RawValue;
 
 use super::{
     failure,
-    wire::{MachineHealthCheck, MachineTies, NamedLink},
+    wire::{MachineTies, NamedLink},
 };
 use crate::{
     cluster::{
         Action, CLUSTER, Error, KUBEADM_CONTROL_PLANE, MACHINE, MACHINE_HEALTH_CHECK, ReadLimit, SECRET,
     },
-    control_plane::Reader,
+    control_plane::{MachineHealthCheck, Reader},
     plan::{
         fetch::{Fetched, Part, Reads, Unread},
         observed as plan,

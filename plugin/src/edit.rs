@@ -177,18 +177,23 @@ impl Edit<'_> {
                 }
                 meanwhile.extend(beside);
             }
+            let while_read =
+                |patch: &Value| Overtaking::of(&situation.object_at_first, &situation.object, patch);
             let proposal = match decide(&situation).await? {
                 Decision::Unchanged => return Ok(Edited::without_write(situation, Outcome::Unchanged)),
-                Decision::Refused(refusal) => {
+                Decision::Refused(mut refusal) => {
+                    // What others have written may be why.
+                    refusal.why.append(&mut meanwhile);
+                    refusal.why.extend(while_read(&Value::Null).beside);
                     return Ok(Edited::without_write(situation, Outcome::Refused(refusal)));
                 }
                 Decision::Write(proposal) => proposal,
             };
-            let Overtaking { contested, .. } =
-                Overtaking::of(&situation.object_at_first, &situation.object, &proposal.patch);
+            let Overtaking { contested, beside } = while_read(&proposal.patch);
             if !contested.is_empty() {
                 return Ok(Edited::without_write(situation, Outcome::Overtaken(contested)));
             }
+            meanwhile.extend(beside);
             let outcome = self.attempt(reader, terminal, &situation, &proposal).await?;
             let Some(outcome) = outcome else {
                 // What was warned of may be so no more: all is decided anew.
@@ -331,6 +336,13 @@ mod tests {
         terminal::Terminal,
     };
 
+    const EDIT: Edit<'_> = Edit {
+        name: "example",
+        verb: "scale",
+        dry_run: None,
+        field_manager: "kubectl-kcp",
+    };
+
     /// A management cluster with one control plane, which is answered for by `control_plane`, and no Machine.
     fn canned(control_plane: impl Fn(&Method, &str) -> (u16, Value) + Send + 'static) -> Connection {
         let group = |name: &str| {
@@ -379,12 +391,6 @@ mod tests {
 
     async fn edit(connection: &Connection) -> anyhow::Result<Edited> {
         let reader = Reader::discover(connection).await?;
-        let edit = Edit {
-            name: "example",
-            verb: "scale",
-            dry_run: None,
-            field_manager: "kubectl-kcp",
-        };
         let decide = async |situation: &Situation| {
             Ok(Decision::Write(Proposal {
                 patch: json!({"spec": {"replicas": 5}}),
@@ -399,7 +405,7 @@ mod tests {
                 },
             }))
         };
-        edit.make(&reader, &Terminal::new(ColorWhen::Never), decide).await
+        EDIT.make(&reader, &Terminal::new(ColorWhen::Never), decide).await
     }
 
     #[test]
@@ -466,6 +472,30 @@ mod tests {
         let edited = edit(&connection).await.unwrap();
         let line = "spec.replicas was 3 when judged and is 7 now".to_owned();
         assert_eq!(edited.outcome, Outcome::Overtaken(vec![line]));
+    }
+
+    #[tokio::test]
+    async fn a_refusal_tells_what_others_wrote_meanwhile() {
+        let reads = Arc::new(AtomicUsize::new(0));
+        let connection = canned(move |_, _| {
+            let mut object = Base::ControlPlane(V1BETA2).object();
+            object["metadata"]["labels"] = json!({"cluster.x-k8s.io/cluster-name": "c1"});
+            let is_first = reads.fetch_add(1, Relaxed) == 0;
+            object["spec"]["replicas"] = json!(if is_first { 3 } else { 7 });
+            (200, object)
+        });
+        let reader = Reader::discover(&connection).await.unwrap();
+        let refusal = |why: &[&str]| Refusal {
+            why: why.iter().map(ToString::to_string).collect(),
+            by: RefusedBy::Preflight,
+        };
+        let decide = async |_: &Situation| Ok(Decision::Refused(refusal(&["no"])));
+        let edited = EDIT
+            .make(&reader, &Terminal::new(ColorWhen::Never), decide)
+            .await
+            .unwrap();
+        let expected = refusal(&["no", "spec.replicas was changed meanwhile: judged anew"]);
+        assert_eq!(edited.outcome, Outcome::Refused(expected));
     }
 
     #[test]

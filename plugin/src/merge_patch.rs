@@ -58,6 +58,8 @@ fn walk<'p>(path: &mut Vec<&'p str>, value: &'p Value, found: &mut Vec<Vec<&'p s
                 path.pop();
             }
         }
+        // The object itself is no field.
+        _ if path.is_empty() => {}
         _ => found.push(path.clone()),
     }
 }
@@ -151,6 +153,9 @@ mod tests {
                 "spec.rollout.after"
             ]
         );
+        for nothing in [json!({}), json!(null)] {
+            assert_eq!(fields(&nothing), Vec::<Vec<&str>>::new());
+        }
         assert_eq!(field(&patch, &["spec", "replicas"]), Some(&json!(3)));
         assert_eq!(field(&patch, &["spec", "none", "at"]), None);
     }

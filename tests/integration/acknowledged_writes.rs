@@ -81,14 +81,11 @@ async fn write(workload: Arc<WorkloadCluster>, is_over: Arc<AtomicBool>) -> Writ
             break;
         }
         let key = format!("{PREFIX}{number:08}");
-        match timeout(ANSWER, put(&workload, &mut client, &key)).await {
-            Ok(Ok(())) => {
-                written.acknowledged.insert(key);
-            }
-            Ok(Err(_)) | Err(_) => {
-                written.open += 1;
-                client = None;
-            }
+        if let Ok(Ok(())) = timeout(ANSWER, put(&workload, &mut client, &key)).await {
+            written.acknowledged.insert(key);
+        } else {
+            written.open += 1;
+            client = None;
         }
     }
     written

@@ -56,9 +56,7 @@ pub fn consent(situation: &Situation, demand: Demand<'_>) -> Result<Consent, Dec
     let Judgement { denials, warnings } = demand.judgement;
     let asked = asked(&situation.object, demand.patch, denials)?;
     let plan = outlook::plan(&situation.observed, &asked, demand.now);
-    // Decodes what the server wrote: whether it can be decoded has just been seen.
-    let ownership =
-        ownership(&situation.object, demand.patch, demand.field_manager).unwrap_or(Ownership::Free);
+    let ownership = ownership(&situation.object, demand.patch, demand.field_manager)?;
     let guard = Guard::of(&plan);
 
     let mut warnings = warnings.clone();

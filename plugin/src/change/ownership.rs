@@ -3,6 +3,7 @@
 //! Server-side apply refuses nothing of what a patch sets: an applier takes its field back the next time that it
 //! applies. So who writes it anyhow is told, and the topology controller, which applies all the time, is not contested.
 
+use kcp_rules::api::{DecodeError, decode};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -134,8 +135,8 @@ impl ManagedFields {
 ///
 /// # Errors
 /// When the object's metadata do not have their types.
-pub fn ownership(object: &str, patch: &Value, manager: &str) -> serde_json::Result<Ownership> {
-    let Object { metadata } = serde_json::from_str(object)?;
+pub fn ownership(object: &str, patch: &Value, manager: &str) -> Result<Ownership, DecodeError> {
+    let Object { metadata } = decode(object)?;
     let fields = merge_patch::fields(patch);
     let mut applied = Vec::new();
     for path in &fields {

@@ -48,14 +48,12 @@ pub fn ask(
     patch: &Value,
     surroundings: Surroundings<'_>,
 ) -> Result<(Asked, Vec<String>), DecodeError> {
-    let object: Value = decode(text)?;
     // What stands has been judged when it was written.
-    let Judgement { denials, warnings } =
-        if merge_patch::is_applied(&object, patch) || *patch == json!({"spec": {}}) {
-            Judgement::default()
-        } else {
-            judge_update(text, &patched(text, patch)?, surroundings)?
-        };
+    let Judgement { denials, warnings } = if merge_patch::is_applied(&decode(text)?, patch) {
+        Judgement::default()
+    } else {
+        judge_update(text, &patched(text, patch)?, surroundings)?
+    };
     Ok((asked(text, patch, &denials)?, warnings))
 }
 

@@ -18,6 +18,7 @@ mod flows;
 mod leftovers;
 mod lint;
 mod load;
+mod machine_verbs;
 mod management_cluster;
 mod objects;
 mod plugin;

@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use kcp_rules::Configuration;
 
 use crate::{
-    change::situation::Situation,
+    change::{situation::Situation, telling::Telling},
     configuration,
     control_plane::Reader,
     edit::{Edit, Edited, Outcome},
@@ -92,42 +92,20 @@ async fn scale(
         Ok(decide(situation, wanted, surroundings)?)
     };
     let edited = edit.make(reader, &session.terminal, judge).await?;
-    for warning in &edited.warnings {
-        session.terminal.warning(warning);
-    }
-    let is_configured = configuration.is_some();
-    let (text, verdict) = told(arguments, &edited, is_configured);
-    let hint = match &edited.outcome {
-        Outcome::Refused(refusal) => refusal.hint(is_configured),
-        _ => None,
+    let telling = Telling {
+        reader,
+        terminal: &session.terminal,
+        output: arguments.output,
+        dry_run: *dry_run,
+        is_configured: configuration.is_some(),
     };
-    if let Some(format) = arguments.output {
-        for line in text.lines() {
-            session.terminal.note(line);
-        }
-        let now = match (&edited.outcome, dry_run) {
-            (Outcome::Made, None) => {
-                let namespace = &reader.connection.namespace;
-                Some(reader.control_plane(namespace, name).await?.0)
-            }
-            _ => None,
-        };
-        let document = edited.output(format, now.as_deref(), is_configured)?;
-        session
-            .terminal
-            .print(&document)
-            .context("cannot write to stdout")?;
-    } else {
-        session.terminal.print(&text).context("cannot write to stdout")?;
-    }
-    if let Some(hint) = hint {
-        session.terminal.hint(hint);
-    }
-    Ok(verdict)
+    telling
+        .tell(&edited, &told(arguments, &edited, telling.is_configured))
+        .await
 }
 
-/// What is told of it to people, and what that means.
-fn told(arguments: &ScaleArguments, edited: &Edited, is_configured: bool) -> (String, Verdict) {
+/// What is told of it to people.
+fn told(arguments: &ScaleArguments, edited: &Edited, is_configured: bool) -> String {
     let ScaleArguments {
         name,
         replicas,
@@ -137,16 +115,10 @@ fn told(arguments: &ScaleArguments, edited: &Edited, is_configured: bool) -> (St
     let from = edited.before.desired_replicas;
     let refused = |by: &str, why: &[String]| screen::refused(name, from, *replicas, by, why);
     match &edited.outcome {
-        Outcome::Unchanged => (screen::unchanged(name, *replicas), Verdict::Met),
-        Outcome::Made => {
-            let text = screen::scaled(name, from, *replicas, *dry_run, &edited.consequences);
-            (text, Verdict::Met)
-        }
-        Outcome::Refused(refusal) => (
-            refused(refusal.by(is_configured), &refusal.why),
-            Verdict::Negative,
-        ),
-        Outcome::Rejected(why) => (refused("the server", why), Verdict::Negative),
-        Outcome::Overtaken(what) => (screen::overtaken(name, *replicas, what), Verdict::Negative),
+        Outcome::Unchanged => screen::unchanged(name, *replicas),
+        Outcome::Made => screen::scaled(name, from, *replicas, *dry_run, &edited.consequences),
+        Outcome::Refused(refusal) => refused(refusal.by(is_configured), &refusal.why),
+        Outcome::Rejected(why) => refused("the server", why),
+        Outcome::Overtaken(what) => screen::overtaken(name, *replicas, what),
     }
 }

@@ -8,8 +8,8 @@ use kcp_etcd::Members;
 use super::{
     etcd_members::ETCD,
     judgement::{Judgement, need},
-    membership::{Membership, asked_objects, of_member},
-    turnover::{Phase, is_turning, phase_of_node},
+    membership::{Membership, asked_objects, of_member, phase_of_asked},
+    turnover::{Phase, is_turning},
 };
 use crate::status::{
     inspection::{Finding, Outcome},
@@ -180,7 +180,7 @@ pub(super) fn leader(observed: &Observed, now: Timestamp) -> Judgement {
             }
             (Some(_), _) => return None,
         };
-        let is_joining = status.is_learner || phase_of_node(observed, &asked.name, now) == Phase::Starting;
+        let is_joining = status.is_learner || phase_of_asked(survey, asked, observed, now) == Phase::Starting;
         // Without any leader nothing is decided, whoever comes or goes.
         Some(of_member(
             asked,
@@ -243,7 +243,7 @@ pub(super) fn raft_lag(observed: &Observed, now: Timestamp) -> Judgement {
         } else {
             return None;
         };
-        let is_starting = phase_of_node(observed, &asked.name, now) == Phase::Starting;
+        let is_starting = phase_of_asked(survey, asked, observed, now) == Phase::Starting;
         Some(of_member(
             asked,
             outcome(status.is_learner || is_starting),

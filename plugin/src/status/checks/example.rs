@@ -12,7 +12,7 @@ use crate::status::observed::{
     workload::{Addon, Component, ControllerLease, Node, StaticPod},
 };
 use crate::{
-    control_plane::example::now,
+    control_plane::example::{minutes_ago, now},
     plan::{self, observed as facts},
 };
 
@@ -54,6 +54,7 @@ pub(crate) fn secrets(purposes: &[&str]) -> BTreeSet<String> {
 fn workload() -> Workload {
     let nodes = NAMES.map(|name| Node {
         name: format!("node-{name}"),
+        created: Some(minutes_ago(60)),
         kubelet_version: "v1.34.1".to_owned(),
         ready: Some(true),
         has_control_plane_label: true,
@@ -62,6 +63,7 @@ fn workload() -> Workload {
     });
     let worker = Node {
         name: "worker-1".to_owned(),
+        created: Some(minutes_ago(60)),
         kubelet_version: "v1.34.1".to_owned(),
         ready: Some(true),
         ..Node::default()

@@ -5,7 +5,7 @@ use kcp_etcd::{Member, Members};
 
 use super::{
     judgement::Unjudged,
-    turnover::{is_turning, machine_of_node},
+    turnover::{Phase, is_turning, machine_of_node, phase_of_node},
 };
 use crate::{
     plan::quorum,
@@ -99,7 +99,7 @@ impl<'s> Membership<'s> {
 
     /// The members, as they count: one that does not answer, has an alarm, knows no leader while others do, or is of
     /// another cluster is not healthy. Those that nobody asked are taken for healthy in an etcd elsewhere, and while a
-    /// Machine that they may belong to comes or goes.
+    /// Machine that they may belong to comes or goes; those that were asked, while that Machine has yet to name its node.
     pub(in crate::status) fn members(&self, observed: &Observed, now: Timestamp) -> Vec<quorum::Member> {
         let is_open = !self.survey.stacked || is_turning(observed, now);
         let alarmed = self.survey.alarmed();
@@ -107,13 +107,20 @@ impl<'s> Membership<'s> {
             .map(|Listed { member, asked }| quorum::Member {
                 name: member.name.clone(),
                 is_learner: member.is_learner,
-                is_healthy: asked.map_or(is_open, |asked| self.takes_part(asked))
-                    && !alarmed.contains(&member.id),
+                is_healthy: asked.map_or(is_open, |asked| {
+                    self.takes_part(asked) || self.may_be_starting(asked, observed, now)
+                }) && !alarmed.contains(&member.id),
                 machine: machine_of_node(observed, &member.name)
                     .filter(|_| self.survey.stacked)
                     .map(|machine| machine.machine.name.clone()),
             })
             .collect()
+    }
+
+    /// Whether no Machine names the node of one that was asked, and one that starts may be on it.
+    pub(super) fn may_be_starting(&self, asked: &Asked, observed: &Observed, now: Timestamp) -> bool {
+        machine_of_node(observed, &asked.name).is_none()
+            && phase_of_asked(self.survey, asked, observed, now) == Phase::Starting
     }
 
     /// Whether a member answers, and is connected with the others.
@@ -152,6 +159,20 @@ pub(super) fn asked_objects(asked: &Asked) -> Vec<String> {
         .into_iter()
         .chain(machine)
         .collect()
+}
+
+/// Where the Machine of one that was asked is in its life: members of an etcd elsewhere have none, and are settled.
+pub(super) fn phase_of_asked(
+    survey: &EtcdSurvey,
+    asked: &Asked,
+    observed: &Observed,
+    now: Timestamp,
+) -> Phase {
+    if survey.stacked {
+        phase_of_node(observed, &asked.name, now)
+    } else {
+        Phase::Settled
+    }
 }
 
 /// A finding about one that was asked.

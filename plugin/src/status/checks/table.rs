@@ -179,6 +179,14 @@ pub const CHECKS: &[Check] = &[
         etcd_members::answer,
     )
     .preflight(),
+    // Before those that tell how to replace a Machine: which data would be lost with it.
+    Check::new(
+        "etcd-one-cluster",
+        "all members are of one etcd cluster",
+        AskedBy::Preflight,
+        etcd_agreement::cluster_id,
+    )
+    .preflight(),
     Check::new(
         "etcd-members-match",
         "Machines and members are as many, and the same",
@@ -191,13 +199,6 @@ pub const CHECKS: &[Check] = &[
         "every member tells the same list of members",
         AskedBy::Preflight,
         etcd_agreement::member_lists,
-    )
-    .preflight(),
-    Check::new(
-        "etcd-one-cluster",
-        "all members are of one etcd cluster",
-        AskedBy::Preflight,
-        etcd_agreement::cluster_id,
     )
     .preflight(),
     Check::new(

@@ -223,8 +223,15 @@ fn surveys() -> impl Strategy<Value = EtcdSurvey> {
 }
 
 fn workloads() -> impl Strategy<Value = Workload> {
-    let node = (names(), option::of(any::<bool>()), any::<bool>(), any::<bool>());
-    let node = node.prop_map(|(name, ready, marked, is_unreachable)| Node {
+    let node = (
+        names(),
+        option::of(times()),
+        option::of(any::<bool>()),
+        any::<bool>(),
+        any::<bool>(),
+    );
+    let node = node.prop_map(|(name, created, ready, marked, is_unreachable)| Node {
+        created,
         kubelet_version: name.clone(),
         name,
         ready,

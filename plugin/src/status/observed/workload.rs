@@ -30,6 +30,8 @@ pub struct Workload {
 pub struct Node {
     /// Its name.
     pub name: String,
+    /// When it registered.
+    pub created: Option<Timestamp>,
     /// Version of its kubelet, with a leading `v`.
     pub kubelet_version: String,
     /// Condition `Ready`; none while it is unknown or absent.

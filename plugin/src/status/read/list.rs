@@ -32,8 +32,7 @@ impl TryFrom<Box<RawValue>> for ListedControlPlane {
 
     fn try_from(object: Box<RawValue>) -> serde_json::Result<Self> {
         let mut planned = PlannedControlPlane::decode(object.get())?;
-        // It may be large, and hold secrets.
-        planned.spec.config.fields = serde_json::Value::Null;
+        planned.spec.forget_config();
         Ok(Self(planned))
     }
 }

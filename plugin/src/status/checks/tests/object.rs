@@ -25,13 +25,19 @@ fn says(
     set(&mut observed.control_plane().conditions, condition);
 }
 
-/// `m3` was made a minute ago and has no node yet.
-pub(in crate::status) fn starts(observed: &mut Observed) {
+/// `m3` was made a minute ago. Its node is there, and it has yet to name it.
+pub(super) fn joins_unnamed(observed: &mut Observed) {
     let machine = &mut observed.machine(3).machine;
     *machine = crate::control_plane::Machine {
         version: machine.version.clone(),
         ..crate::control_plane::example::new_machine("m3")
     };
+    observed.survey().asked[2].machine = None;
+}
+
+/// `m3` was made a minute ago and has no node yet.
+pub(in crate::status) fn starts(observed: &mut Observed) {
+    joins_unnamed(observed);
     observed.nodes().retain(|node| node.name != "node-m3");
     observed.pods().retain(|pod| pod.node != "node-m3");
     observed.survey().asked.retain(|asked| asked.name != "node-m3");

@@ -30,6 +30,19 @@ pub struct Delete<'d> {
     pub dry_run: bool,
 }
 
+impl Delete<'_> {
+    fn parameters(&self) -> DeleteParams {
+        DeleteParams {
+            dry_run: self.dry_run,
+            preconditions: Some(Preconditions {
+                uid: Some(self.uid.to_owned()),
+                resource_version: Some(self.resource_version.to_owned()),
+            }),
+            ..DeleteParams::default()
+        }
+    }
+}
+
 impl Connection {
     /// Deletes one object. Sent once, as [`Connection::patch`].
     ///
@@ -46,16 +59,8 @@ impl Connection {
             .in_namespace(namespace)
             .named(name);
         safe_in_url(&action)?;
-        let parameters = DeleteParams {
-            dry_run: delete.dry_run,
-            preconditions: Some(Preconditions {
-                uid: Some(delete.uid.to_owned()),
-                resource_version: Some(delete.resource_version.to_owned()),
-            }),
-            ..DeleteParams::default()
-        };
         let requests = Request::new(DynamicObject::url_path(resource, Some(namespace)));
-        let request = requests.delete(name, &parameters);
+        let request = requests.delete(name, &delete.parameters());
         let answer = self.call(&action, async {
             // The object while it has finalizers, and a Status once it has none.
             self.client
@@ -63,5 +68,33 @@ impl Connection {
                 .await
         });
         written(answer.await, delete.dry_run)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::Delete;
+    use crate::cluster::MACHINE;
+
+    #[test]
+    fn only_what_was_read_is_deleted() {
+        for (dry_run, sent) in [(false, json!(null)), (true, json!(["All"]))] {
+            let delete = Delete {
+                resource: &MACHINE.at("v1beta2"),
+                namespace: "d",
+                name: "m1",
+                uid: "u",
+                resource_version: "7",
+                dry_run,
+            };
+            let body = serde_json::to_value(delete.parameters()).expect("serializes");
+            assert_eq!(
+                body.get("preconditions"),
+                Some(&json!({"uid": "u", "resourceVersion": "7"}))
+            );
+            assert_eq!(body.get("dryRun").unwrap_or(&json!(null)), &sent);
+        }
     }
 }

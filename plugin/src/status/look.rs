@@ -95,6 +95,7 @@ fn shallow(management: Management) -> Observed {
     Observed {
         management,
         workload: Reading::Excluded { flag: WITHOUT_NAME },
+        endpoint_certificate: Reading::Excluded { flag: WITHOUT_NAME },
         etcd: Reading::Excluded { flag: WITHOUT_NAME },
     }
 }

@@ -15,7 +15,7 @@ use crate::{
     arguments::duration::format_duration,
     status::{
         inspection::{Finding, Outcome},
-        observed::Observed,
+        observed::{Observed, Reading},
     },
 };
 
@@ -64,10 +64,15 @@ pub(super) fn of_machines(observed: &Observed, now: Timestamp) -> Judgement {
 }
 
 pub(super) fn of_endpoint(observed: &Observed, now: Timestamp) -> Judgement {
-    let workload = need(&observed.workload, WORKLOAD)?;
-    let expires = need(&workload.certificate_expires, "the endpoint's certificate")?;
-    let found = expiry(observed, *expires, now).map(|(outcome, message)| {
-        Finding::of(outcome, format!("Endpoint/{}", workload.server), message).hint(renewal_hint(observed))
+    let certificate = match &observed.endpoint_certificate {
+        Reading::Read(certificate) => certificate,
+        unread => {
+            need(&observed.workload, WORKLOAD)?;
+            need(unread, "the endpoint's certificate")?
+        }
+    };
+    let found = expiry(observed, certificate.expires, now).map(|(outcome, message)| {
+        Finding::of(outcome, format!("Endpoint/{}", certificate.server), message).hint(renewal_hint(observed))
     });
     Ok(found.into_iter().collect())
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use kcp_etcd::{Member, Members, Status};
 
 use crate::status::observed::{
-    EtcdSurvey, Failure, Management, Observed, Reading, Workload,
+    EndpointCertificate, EtcdSurvey, Failure, Management, Observed, Reading, Workload,
     etcd::{Alarms, Answer, Asked},
     management::{ClusterLink, HealthCheck},
     reading::Forbidden,
@@ -43,6 +43,10 @@ pub(crate) fn observed() -> Observed {
             unread: Vec::new(),
         },
         workload: Reading::Read(workload()),
+        endpoint_certificate: Reading::Read(EndpointCertificate {
+            server: "https://10.0.0.1:6443".to_owned(),
+            expires: in_days(300),
+        }),
         etcd: Reading::Read(survey()),
     }
 }
@@ -93,7 +97,6 @@ fn workload() -> Workload {
     };
     Workload {
         server: "https://10.0.0.1:6443".to_owned(),
-        certificate_expires: Reading::Read(in_days(300)),
         nodes: Reading::Read(nodes.into_iter().chain([worker]).collect()),
         static_pods: Reading::Read(pods.collect()),
         kube_proxy: add_on(4),
@@ -197,6 +200,10 @@ impl Observed {
 
     pub(crate) fn workload(&mut self) -> &mut Workload {
         part(&mut self.workload)
+    }
+
+    pub(crate) fn endpoint_certificate(&mut self) -> &mut EndpointCertificate {
+        part(&mut self.endpoint_certificate)
     }
 
     pub(crate) fn nodes(&mut self) -> &mut Vec<Node> {

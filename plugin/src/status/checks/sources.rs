@@ -34,7 +34,7 @@ fn of_management(observed: &Observed) -> impl Iterator<Item = &Failure> {
 fn of_workload(observed: &Observed) -> impl Iterator<Item = &Failure> {
     let parts = observed.workload.read().map(|workload| {
         [
-            workload.certificate_expires.failure(),
+            observed.endpoint_certificate.failure(),
             workload.nodes.failure(),
             workload.static_pods.failure(),
             workload.kube_proxy.failure(),

@@ -15,7 +15,7 @@ pub mod workload;
 pub use etcd::EtcdSurvey;
 pub use management::Management;
 pub use reading::{Failure, Reading};
-pub use workload::Workload;
+pub use workload::{EndpointCertificate, Workload};
 
 /// A control plane and what surrounds it, at one time.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +24,8 @@ pub struct Observed {
     pub management: Management,
     /// The workload cluster.
     pub workload: Reading<Workload>,
+    /// The serving certificate of its endpoint.
+    pub endpoint_certificate: Reading<EndpointCertificate>,
     /// etcd.
     pub etcd: Reading<EtcdSurvey>,
 }

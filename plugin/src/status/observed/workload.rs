@@ -9,8 +9,6 @@ use super::Reading;
 pub struct Workload {
     /// `https://host:port`, where it was reached.
     pub server: String,
-    /// When the endpoint's serving certificate expires.
-    pub certificate_expires: Reading<Timestamp>,
     /// All nodes.
     pub nodes: Reading<Vec<Node>>,
     /// The static pods of control plane nodes.
@@ -23,6 +21,16 @@ pub struct Workload {
     pub kubeadm_version: Reading<Option<String>>,
     /// The Leases `kube-controller-manager` and `kube-scheduler`.
     pub leases: Reading<Vec<ControllerLease>>,
+}
+
+/// What the workload cluster's endpoint serves with. Told apart from all else: one that has expired is why nothing else
+/// is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndpointCertificate {
+    /// `https://host:port`, where it was reached.
+    pub server: String,
+    /// When it expires.
+    pub expires: Timestamp,
 }
 
 /// A node.

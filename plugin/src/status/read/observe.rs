@@ -43,10 +43,10 @@ pub async fn observe(
     let beyond = async {
         match &target {
             Some(target) => workload_and_etcd(reader.connection, target, machines, excluded, end).await,
-            None => (Reading::NotYet, Reading::NotYet),
+            None => (Reading::NotYet, Reading::NotYet, Reading::NotYet),
         }
     };
-    let (mut management, (workload, etcd)) =
+    let (mut management, (workload, endpoint_certificate, etcd)) =
         tokio::join!(Box::pin(around(&reads, object, planned, tell)), Box::pin(beyond));
     if let Some(survey) = etcd.read() {
         management.control_plane.etcd = survey.members();
@@ -54,6 +54,7 @@ pub async fn observe(
     Ok(Observed {
         management,
         workload,
+        endpoint_certificate,
         etcd,
     })
 }
@@ -73,6 +74,7 @@ pub fn unread(mut listed: Management, error: &Error) -> Observed {
     Observed {
         management: listed,
         workload: Reading::Failed(failure.clone()),
+        endpoint_certificate: Reading::Failed(failure.clone()),
         etcd: Reading::Failed(failure),
     }
 }

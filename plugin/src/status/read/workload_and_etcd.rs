@@ -15,7 +15,7 @@ use crate::{
     cluster::Connection,
     control_plane::ControlPlane,
     plan::spec::Spec,
-    status::observed::{EtcdSurvey, Failure, Reading, Workload},
+    status::observed::{EndpointCertificate, EtcdSurvey, Failure, Reading, Workload},
 };
 
 /// What of a control plane decides where to read.
@@ -59,6 +59,13 @@ impl Target {
     }
 }
 
+/// The workload cluster, what its endpoint serves with, and etcd.
+pub(super) type WorkloadAndEtcd = (
+    Reading<Workload>,
+    Reading<EndpointCertificate>,
+    Reading<EtcdSurvey>,
+);
+
 /// The Machine on each node that a Machine names.
 pub type MachineByNode = BTreeMap<String, String>;
 
@@ -70,7 +77,7 @@ pub async fn workload_and_etcd(
     machines: impl Future<Output = MachineByNode>,
     excluded: Excluded,
     end: Instant,
-) -> (Reading<Workload>, Reading<EtcdSurvey>) {
+) -> WorkloadAndEtcd {
     let secrets = Secrets {
         management,
         namespace: &target.namespace,
@@ -80,28 +87,33 @@ pub async fn workload_and_etcd(
     if !target.initialized {
         return (
             unless(excluded.workload, NO_WORKLOAD, Reading::NotYet),
+            unless(excluded.workload, NO_WORKLOAD, Reading::NotYet),
             unless(excluded.etcd, NO_ETCD, Reading::NotYet),
         );
     }
     match (&target.external_etcd, excluded.workload) {
-        (Some(endpoints), _) => tokio::join!(
-            async {
+        (Some(endpoints), _) => {
+            let workload = async {
                 if excluded.workload {
-                    return Reading::Excluded { flag: NO_WORKLOAD };
+                    let flag = NO_WORKLOAD;
+                    return (Reading::Excluded { flag }, Reading::Excluded { flag });
                 }
                 match WorkloadCluster::open(&secrets).await {
                     Ok(cluster) => Box::pin(cluster.read(oneshot::channel().0)).await,
-                    Err(failure) => Reading::Failed(failure),
+                    Err(failure) => (Reading::Failed(failure.clone()), Reading::Failed(failure)),
                 }
-            },
-            async {
+            };
+            let etcd = async {
                 if excluded.etcd {
                     return Reading::Excluded { flag: NO_ETCD };
                 }
                 external_etcd(&secrets, endpoints).await
-            }
-        ),
+            };
+            let ((workload, endpoint_certificate), etcd) = tokio::join!(workload, etcd);
+            (workload, endpoint_certificate, etcd)
+        }
         (None, true) => (
+            Reading::Excluded { flag: NO_WORKLOAD },
             Reading::Excluded { flag: NO_WORKLOAD },
             Reading::Excluded {
                 flag: if excluded.etcd { NO_ETCD } else { NO_WORKLOAD },
@@ -148,7 +160,7 @@ async fn workload_and_stacked_etcd(
     secrets: &Secrets<'_>,
     machines: impl Future<Output = MachineByNode>,
     without_etcd: bool,
-) -> (Reading<Workload>, Reading<EtcdSurvey>) {
+) -> WorkloadAndEtcd {
     let access = async {
         if without_etcd {
             None
@@ -165,7 +177,7 @@ async fn workload_and_stacked_etcd(
             } else {
                 Reading::Failed(behind(&failure))
             };
-            return (Reading::Failed(failure), etcd);
+            return (Reading::Failed(failure.clone()), Reading::Failed(failure), etcd);
         }
     };
     let (nodes_known, nodes) = oneshot::channel();
@@ -192,7 +204,7 @@ async fn workload_and_stacked_etcd(
         etcd::survey(questions, &access, &failures, timeouts).await
     };
     let lacks_etcd = async { !without_etcd && cluster.lacks_etcd().await };
-    let (workload, mut etcd, server_lacks_etcd) = tokio::join!(
+    let ((workload, endpoint_certificate), mut etcd, server_lacks_etcd) = tokio::join!(
         Box::pin(cluster.read(nodes_known)),
         Box::pin(etcd),
         Box::pin(lacks_etcd)
@@ -200,7 +212,7 @@ async fn workload_and_stacked_etcd(
     if let Reading::Read(survey) = &mut etcd {
         survey.server_lacks_etcd = server_lacks_etcd;
     }
-    (workload, etcd)
+    (workload, endpoint_certificate, etcd)
 }
 
 /// Members cannot be asked because their API server cannot.
@@ -269,8 +281,9 @@ mod tests {
             (code, status)
         });
         let end = Instant::now() + Duration::from_secs(10);
-        let (workload, etcd) =
+        let (workload, endpoint_certificate, etcd) =
             workload_and_etcd(&management, target, ready(MachineByNode::new()), excluded, end).await;
+        assert_eq!(short(&endpoint_certificate), short(&workload));
         [short(&workload), short(&etcd)]
     }
 

@@ -104,13 +104,16 @@ fn machines(observed: &Observed) -> Vec<Certificate<'_>> {
 }
 
 fn endpoint(observed: &Observed) -> Vec<Certificate<'_>> {
-    let workload = observed.workload.read().into_iter();
-    workload
-        .map(|workload| Certificate {
-            of: &workload.server,
-            expires: workload.certificate_expires.read().copied(),
-        })
-        .collect()
+    let certificate = observed.endpoint_certificate.read();
+    let known = certificate.map(|certificate| Certificate {
+        of: &certificate.server,
+        expires: Some(certificate.expires),
+    });
+    let unknown = observed.workload.read().map(|workload| Certificate {
+        of: &workload.server,
+        expires: None,
+    });
+    known.or(unknown).into_iter().collect()
 }
 
 fn members(observed: &Observed) -> Vec<Certificate<'_>> {

@@ -152,8 +152,8 @@ pub(in crate::status) fn single() -> Example {
         let answer = observed.answer(1);
         answer.certificate_expires = Some(in_days(12));
         observed.list(1).members.truncate(1);
+        observed.endpoint_certificate().expires = in_days(12);
         let workload = observed.workload();
-        workload.certificate_expires = Reading::Read(in_days(12));
         if let Reading::Read(Some(kube_proxy)) = &mut workload.kube_proxy {
             (kube_proxy.desired, kube_proxy.ready) = (1, 1);
         }
@@ -247,6 +247,7 @@ pub(in crate::status) fn control_characters() -> Example {
         EVIL.clone_into(&mut observed.control_plane().name);
         observed.cluster().control_plane_name = Some(EVIL.to_owned());
         EVIL.clone_into(&mut observed.workload().server);
+        EVIL.clone_into(&mut observed.endpoint_certificate().server);
         let failure = Failure {
             hint: Some(EVIL.to_owned()),
             ..failure(EVIL, "\u{1b}]0;owned\u{7}")

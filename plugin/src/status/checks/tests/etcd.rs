@@ -44,6 +44,7 @@ fn none_reached(observed: &mut Observed) {
 fn unread(observed: &mut Observed) {
     let failure = failure("Secret/c1-kubeconfig", "cannot connect");
     observed.workload = Reading::Failed(failure.clone());
+    observed.endpoint_certificate = Reading::Failed(failure.clone());
     observed.etcd = Reading::Failed(failure);
 }
 

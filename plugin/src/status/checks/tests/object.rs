@@ -208,7 +208,16 @@ pub(super) const CASES: &[Case] = &[
         o.machine(2).certificates_expire = Some(in_days(2));
     }),
     ("endpoint-certificate", "soon", |o| {
-        o.workload().certificate_expires = Reading::Read(in_days(3));
+        o.endpoint_certificate().expires = in_days(3);
+    }),
+    ("endpoint-certificate", "expired_and_nothing_else_answers", |o| {
+        o.endpoint_certificate().expires = in_days(-1);
+        let failure = failure("Secret/c1-kubeconfig", "the certificate is not trusted");
+        o.workload = Reading::Failed(failure.clone());
+        o.etcd = Reading::Failed(failure);
+    }),
+    ("endpoint-certificate", "does_not_come", |o| {
+        o.endpoint_certificate = Reading::Failed(failure("https://10.0.0.1:6443", "no TLS"));
     }),
     ("etcd-certificates", "expired", |o| {
         o.answer(2).certificate_expires = Some(in_days(-1));

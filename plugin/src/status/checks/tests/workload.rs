@@ -19,6 +19,9 @@ fn leave_out(observed: &mut Observed) {
     observed.workload = Reading::Excluded {
         flag: "--no-workload",
     };
+    observed.endpoint_certificate = Reading::Excluded {
+        flag: "--no-workload",
+    };
     observed.etcd = Reading::Excluded {
         flag: "--no-workload",
     };

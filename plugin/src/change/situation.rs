@@ -70,7 +70,7 @@ impl Situation {
             .collect();
         let nothing = Excluded::default();
         let beyond = read::workload_and_etcd(reader.connection, &target, ready(machines), nothing, end);
-        let (workload, etcd) = Box::pin(beyond).await;
+        let (workload, _, etcd) = Box::pin(beyond).await;
         // Read once more: etcd takes its time to ask, the controller writes meanwhile, and a write is made under the
         // version that is judged.
         let reads = Reads {

@@ -172,7 +172,6 @@ mod tests {
     fn workload(nodes: Reading<Vec<Node>>) -> Reading<Workload> {
         Reading::Read(Workload {
             server: "https://c1".to_owned(),
-            certificate_expires: Reading::NotYet,
             nodes,
             static_pods: Reading::NotYet,
             kube_proxy: Reading::NotYet,

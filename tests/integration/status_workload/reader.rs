@@ -85,10 +85,11 @@ impl Observer {
             &format!("status tells what is missing {who}"),
             AUTHORIZED,
             || async {
-                let (workload, etcd) = self.read_as(who, TIMEOUT).await?;
+                let (workload, endpoint_certificate, etcd) = self.read_as(who, TIMEOUT).await?;
                 let observed = Observed {
                     management: self.management.clone(),
                     workload,
+                    endpoint_certificate,
                     etcd,
                 };
                 let inspection = inspect(&observed, Timestamp::now());

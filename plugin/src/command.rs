@@ -5,12 +5,14 @@ use clap::{Parser, Subcommand};
 use crate::{
     arguments::Global,
     lint::LintArguments,
+    machine::MachineArguments,
     plan::PlanArguments,
     pool::{PoolArguments, PoolCommand},
     rollout::RolloutArguments,
     rules::RulesArguments,
     scale::ScaleArguments,
     status::StatusArguments,
+    upgrade::UpgradeArguments,
 };
 
 /// Health, scale and rollout of Cluster API control planes, leases on cluster pools.
@@ -41,8 +43,12 @@ pub enum Command {
     Plan(PlanArguments),
     /// Change the number of Machines of a control plane
     Scale(ScaleArguments),
-    /// Replace all Machines of a control plane, or follow that
+    /// Replace all Machines of a control plane, at once or later, or follow that
     Rollout(RolloutArguments),
+    /// Bring a control plane to another Kubernetes version
+    Upgrade(UpgradeArguments),
+    /// Have one Machine of a control plane replaced, remediated, or deleted before others
+    Machine(MachineArguments),
     /// Lease and release the customizations of a cluster pool
     Pool(PoolArguments),
     /// Put manifests, or the objects of a cluster, to the admission rules

@@ -1,13 +1,21 @@
 //! A change of a control plane's spec: read, decided on, and written under the version that was read; all anew when
 //! others have written in between.
 
+mod overtaking;
+
+use overtaking::Overtaking;
 use serde_json::{Value, json};
 
 use crate::{
     arguments::DryRun,
-    cluster::{Error, Write, Written},
+    change::{
+        event::{Events, Occurrence, Subject},
+        situation::{self, Situation},
+    },
+    cluster::{Error, KUBEADM_CONTROL_PLANE, Write, Written},
     control_plane::{ControlPlane, Reader},
     judgement::rejection,
+    merge_patch,
     terminal::Terminal,
 };
 
@@ -23,14 +31,22 @@ pub enum Decision {
     /// Nothing: it is not allowed.
     Refused(Refusal),
     /// Write.
-    Write {
-        /// The fields of the spec that are set.
-        spec: Value,
-        /// None for the object itself.
-        subresource: Option<&'static str>,
-        /// What the rules say without refusing it.
-        warnings: Vec<String>,
-    },
+    Write(Proposal),
+}
+
+/// What is to be written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Proposal {
+    /// A merge patch of the control plane.
+    pub patch: Value,
+    /// None for the object itself.
+    pub subresource: Option<&'static str>,
+    /// What is said without refusing it, by the rules or by what it was judged on.
+    pub warnings: Vec<String>,
+    /// What comes of it that one has to know, a line each.
+    pub consequences: Vec<String>,
+    /// What tells of it.
+    pub occurrence: Occurrence,
 }
 
 /// Why a change is not sent.
@@ -38,27 +54,42 @@ pub enum Decision {
 pub struct Refusal {
     /// A line each.
     pub why: Vec<String>,
-    /// Whether a rule is among what refuses: a configuration can have it do something else.
-    pub by_rules: bool,
+    /// Who refuses first.
+    pub by: RefusedBy,
+}
+
+/// Who refuses a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusedBy {
+    /// The admission rules: a configuration can have them do something else.
+    Rules,
+    /// The preflight: it may be overridden.
+    Preflight,
+    /// The command, for good.
+    Command,
 }
 
 impl Refusal {
     /// Who refuses, given whether the server's configuration is known.
     pub const fn by(&self, is_configured: bool) -> &'static str {
-        match (self.by_rules, is_configured) {
-            (true, false) => "the rules, judged by the default configuration",
-            (true, true) => "the rules",
-            (false, _) => "kubectl kcp",
+        match (self.by, is_configured) {
+            (RefusedBy::Rules, false) => "the rules, judged by the default configuration",
+            (RefusedBy::Rules, true) => "the rules",
+            (RefusedBy::Preflight, _) => "the preflight",
+            (RefusedBy::Command, _) => "kubectl kcp",
         }
     }
 
     /// What to try next, given whether the server's configuration is known.
     pub const fn hint(&self, is_configured: bool) -> Option<&'static str> {
-        match (self.by_rules, is_configured) {
-            (true, false) => {
+        match (self.by, is_configured) {
+            (RefusedBy::Rules, false) => {
                 Some("if the server is configured otherwise, name its file with --configuration")
             }
-            _ => None,
+            (RefusedBy::Preflight, _) => {
+                Some("with --force it is asked for all the same, and the controller waits until it may begin")
+            }
+            (RefusedBy::Rules, true) | (RefusedBy::Command, _) => None,
         }
     }
 }
@@ -72,6 +103,8 @@ pub enum Outcome {
     Refused(Refusal),
     /// Refused by the server or a webhook, and why, a line each.
     Rejected(Vec<String>),
+    /// Others wrote the same fields between our judgement and our write; what they wrote, a line each.
+    Overtaken(Vec<String>),
     /// It was made, or would be if this were no dry run.
     Made,
 }
@@ -79,12 +112,31 @@ pub enum Outcome {
 /// What came of it, and on what ground.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Edited {
-    /// The control plane when that was decided.
+    /// The control plane when that was decided, as the server wrote it.
+    pub object: String,
+    /// The same as we understand it.
     pub before: ControlPlane,
-    /// What the rules said then without refusing it.
+    /// What was written, or would be.
+    pub patch: Option<Value>,
+    /// What was said then without refusing it.
     pub warnings: Vec<String>,
+    /// What comes of it that one has to know.
+    pub consequences: Vec<String>,
     /// What came of it.
     pub outcome: Outcome,
+}
+
+impl Edited {
+    pub(crate) fn without_write(situation: Situation, outcome: Outcome) -> Self {
+        Self {
+            object: situation.object,
+            before: situation.observed.control_plane,
+            patch: None,
+            warnings: Vec::new(),
+            consequences: Vec::new(),
+            outcome,
+        }
+    }
 }
 
 /// A change that is wanted.
@@ -101,7 +153,8 @@ pub struct Edit<'e> {
 }
 
 impl Edit<'_> {
-    /// Makes the change that `decide` makes of a control plane, given as the server wrote it and as we understand it.
+    /// Makes the change that `decide` makes of a control plane and what surrounds it. All of that is read and decided
+    /// anew when others have written meanwhile; where they have written the same fields, be it while we read, it ends.
     ///
     /// # Errors
     /// When nothing could be decided, or it is not known whether the change was made.
@@ -109,45 +162,52 @@ impl Edit<'_> {
         &self,
         reader: &Reader<'_>,
         terminal: &Terminal,
-        decide: impl AsyncFn(&str, &ControlPlane) -> anyhow::Result<Decision>,
+        decide: impl AsyncFn(&Situation) -> anyhow::Result<Decision>,
     ) -> anyhow::Result<Edited> {
         let Self { name, verb, .. } = self;
         let namespace = &reader.connection.namespace;
+        let mut last: Option<(String, Value)> = None;
+        let mut meanwhile = Vec::new();
         for _ in 0..ATTEMPTS {
-            let (text, before) = reader.control_plane(namespace, name).await?;
-            let decision = decide(&text, &before).await?;
-            let version = before.resource_version.clone();
-            let edited = |outcome, warnings| Edited {
-                before,
-                warnings,
-                outcome,
-            };
-            let (spec, subresource, warnings) = match decision {
-                Decision::Unchanged => return Ok(edited(Outcome::Unchanged, Vec::new())),
-                Decision::Refused(refusal) => return Ok(edited(Outcome::Refused(refusal), Vec::new())),
-                Decision::Write {
-                    spec,
-                    subresource,
-                    warnings,
-                } => (spec, subresource, warnings),
-            };
-            if self.dry_run == Some(DryRun::Client) {
-                return Ok(edited(Outcome::Made, warnings));
-            }
-            if self.dry_run.is_none() {
-                terminal.on_interrupt(format!(
-                    "the change may have been accepted already; look with: kubectl kcp status {name} -n {namespace}"
-                ));
-            }
-            match self.write(reader, &version, &spec, subresource).await {
-                Ok(Fate::Made) => return Ok(edited(Outcome::Made, warnings)),
-                // What was warned of may be so no more: all is decided anew.
-                Ok(Fate::Overtaken) => {}
-                Err(Error::Rejected { status, .. }) => {
-                    return Ok(edited(Outcome::Rejected(rejection(&status)), warnings));
+            let situation = Box::pin(Situation::read(reader, namespace, name, situation::LIMIT)).await?;
+            if let Some((judged, patch)) = &last {
+                let Overtaking { contested, beside } = Overtaking::of(judged, &situation.object, patch);
+                if !contested.is_empty() {
+                    return Ok(Edited::without_write(situation, Outcome::Overtaken(contested)));
                 }
-                Err(error) => return Err(error.into()),
+                meanwhile.extend(beside);
             }
+            let while_read =
+                |patch: &Value| Overtaking::of(&situation.object_at_first, &situation.object, patch);
+            let proposal = match decide(&situation).await? {
+                Decision::Unchanged => return Ok(Edited::without_write(situation, Outcome::Unchanged)),
+                Decision::Refused(mut refusal) => {
+                    // What others have written may be why.
+                    refusal.why.append(&mut meanwhile);
+                    refusal.why.extend(while_read(&Value::Null).beside);
+                    return Ok(Edited::without_write(situation, Outcome::Refused(refusal)));
+                }
+                Decision::Write(proposal) => proposal,
+            };
+            let Overtaking { contested, beside } = while_read(&proposal.patch);
+            if !contested.is_empty() {
+                return Ok(Edited::without_write(situation, Outcome::Overtaken(contested)));
+            }
+            meanwhile.extend(beside);
+            let outcome = self.attempt(reader, terminal, &situation, &proposal).await?;
+            let Some(outcome) = outcome else {
+                // What was warned of may be so no more: all is decided anew.
+                last = Some((situation.object, proposal.patch));
+                continue;
+            };
+            let mut warnings = meanwhile;
+            warnings.extend(proposal.warnings);
+            return Ok(Edited {
+                patch: Some(proposal.patch),
+                warnings,
+                consequences: proposal.consequences,
+                ..Edited::without_write(situation, outcome)
+            });
         }
         Err(Error::Contended {
             goal: format!("{verb} {name}"),
@@ -156,21 +216,56 @@ impl Edit<'_> {
         .into())
     }
 
-    /// Writes once. When the answer is lost the object is read back.
-    async fn write(
+    /// Writes, as far as this is no dry run, and tells of it; none when others have written meanwhile.
+    async fn attempt(
         &self,
         reader: &Reader<'_>,
-        version: &str,
-        spec: &Value,
-        subresource: Option<&str>,
-    ) -> Result<Fate, Error> {
+        terminal: &Terminal,
+        situation: &Situation,
+        proposal: &Proposal,
+    ) -> Result<Option<Outcome>, Error> {
         let namespace = &reader.connection.namespace;
+        match self.dry_run {
+            Some(DryRun::Client) => return Ok(Some(Outcome::Made)),
+            Some(DryRun::Server) => {}
+            None => terminal.on_interrupt(format!(
+                "the change may have been accepted already; look with: kubectl kcp status {} -n {namespace}",
+                self.name
+            )),
+        }
+        let control_plane = situation.control_plane();
+        match self
+            .write(reader, &control_plane.resource_version, proposal)
+            .await
+        {
+            Ok(Fate::Made) => {}
+            Ok(Fate::Overtaken) => return Ok(None),
+            Err(Error::Rejected { status, .. }) => return Ok(Some(Outcome::Rejected(rejection(&status)))),
+            Err(error) => return Err(error),
+        }
+        if self.dry_run.is_none() {
+            let events = Events {
+                connection: reader.connection,
+                field_manager: self.field_manager,
+                terminal,
+            };
+            let subject = subject(control_plane, &reader.control_planes.api_version);
+            events.tell(&proposal.occurrence, &subject, None).await;
+        }
+        Ok(Some(Outcome::Made))
+    }
+
+    /// Writes once. When the answer is lost the object is read back.
+    async fn write(&self, reader: &Reader<'_>, version: &str, proposal: &Proposal) -> Result<Fate, Error> {
+        let namespace = &reader.connection.namespace;
+        let mut patch = proposal.patch.clone();
+        merge_patch::apply(&mut patch, &json!({ "metadata": { "resourceVersion": version } }));
         let write = Write {
             resource: &reader.control_planes,
             namespace,
             name: self.name,
-            subresource,
-            patch: &json!({ "metadata": { "resourceVersion": version }, "spec": spec }),
+            subresource: proposal.subresource,
+            patch: &patch,
             field_manager: self.field_manager,
             dry_run: self.dry_run == Some(DryRun::Server),
         };
@@ -180,13 +275,25 @@ impl Edit<'_> {
             Written::Unknown(error) => error,
         };
         let fate = match reader.control_plane(namespace, self.name).await {
-            Ok((now, _)) => fate(&now, version, spec),
+            Ok((now, _)) => fate(&now, version, &proposal.patch),
             Err(Error::NotFound { .. }) => Some(Fate::Overtaken),
             Err(_) => None,
         };
         fate.ok_or_else(|| Error::OutcomeUnknown {
             source: Box::new(lost),
         })
+    }
+}
+
+/// A control plane as an Event names it.
+pub(crate) fn subject(control_plane: &ControlPlane, api_version: &str) -> Subject {
+    Subject {
+        api_version: api_version.to_owned(),
+        kind: KUBEADM_CONTROL_PLANE.kind.to_owned(),
+        namespace: control_plane.namespace.clone(),
+        name: control_plane.name.clone(),
+        uid: control_plane.uid.clone(),
+        resource_version: control_plane.resource_version.clone(),
     }
 }
 
@@ -200,23 +307,13 @@ enum Fate {
 }
 
 /// What an object that is read after a write under `version` tells of that write; none when it may be stored yet.
-fn fate(now: &str, version: &str, spec: &Value) -> Option<Fate> {
+fn fate(now: &str, version: &str, patch: &Value) -> Option<Fate> {
     let now: Value = serde_json::from_str(now).ok()?;
-    if has(now.get("spec")?, spec) {
+    let current = now.pointer("/metadata/resourceVersion")?.as_str()?;
+    if merge_patch::is_applied(&now, patch) {
         return Some(Fate::Made);
     }
-    let current = now.pointer("/metadata/resourceVersion")?.as_str()?;
     (current != version).then_some(Fate::Overtaken)
-}
-
-/// Whether an object has all that a merge patch without nulls sets.
-fn has(object: &Value, patch: &Value) -> bool {
-    match (object, patch) {
-        (Value::Object(object), Value::Object(patch)) => patch
-            .iter()
-            .all(|(name, patch)| object.get(name).is_some_and(|value| has(value, patch))),
-        (value, patch) => value == patch,
-    }
 }
 
 #[cfg(test)]
@@ -228,74 +325,108 @@ mod tests {
 
     use http::Method;
     use kcp_rules::case::{Base, V1BETA2};
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::{Decision, Edit, Edited, Fate, Outcome, Refusal, fate};
+    use super::{Decision, Edit, Edited, Fate, Outcome, Proposal, Refusal, RefusedBy, fate};
     use crate::{
         arguments::global::ColorWhen,
+        change::{event::Occurrence, situation::Situation},
         cluster::{Connection, canned::failure},
-        control_plane::{ControlPlane, Reader},
+        control_plane::Reader,
         terminal::Terminal,
     };
 
-    /// A control plane to which others have written before each of so many writes of ours.
-    fn contended(conflicts: usize) -> Connection {
-        let writes = Arc::new(AtomicUsize::new(0));
+    const EDIT: Edit<'_> = Edit {
+        name: "example",
+        verb: "scale",
+        dry_run: None,
+        field_manager: "kubectl-kcp",
+    };
+
+    /// A management cluster with one control plane, which is answered for by `control_plane`, and no Machine.
+    fn canned(control_plane: impl Fn(&Method, &str) -> (u16, Value) + Send + 'static) -> Connection {
         let group = |name: &str| {
             let version = json!({"groupVersion": format!("{name}/v1beta2"), "version": "v1beta2"});
             json!({"name": name, "versions": [version], "preferredVersion": version})
         };
-        let groups = json!({"groups": [group("cluster.x-k8s.io"), group("controlplane.cluster.x-k8s.io")]});
+        let names = [
+            "cluster.x-k8s.io",
+            "controlplane.cluster.x-k8s.io",
+            "bootstrap.cluster.x-k8s.io",
+        ];
+        let groups = json!({"groups": names.map(group)});
         Connection::canned(move |method, path| {
-            let mut object = Base::ControlPlane(V1BETA2).object();
-            object["metadata"]["resourceVersion"] = json!(writes.load(Relaxed).to_string());
+            let is_list = ["/machines", "/kubeadmconfigs"]
+                .iter()
+                .any(|end| path.ends_with(end));
             match *method {
                 Method::GET if path == "/apis" => (200, groups.clone()),
-                Method::GET => (200, object),
-                _ if writes.fetch_add(1, Relaxed) < conflicts => failure(409, "Conflict", "changed"),
-                _ => (200, object),
+                Method::GET if is_list => (200, json!({"items": []})),
+                Method::GET if path.contains("/clusters/") => failure(404, "NotFound", "no"),
+                Method::POST => (201, json!({})),
+                _ => control_plane(method, path),
             }
+        })
+    }
+
+    /// A control plane to which others have written before each of so many writes of ours.
+    fn contended(conflicts: usize) -> Connection {
+        written_by_others(conflicts, 3)
+    }
+
+    /// The same; from their second write on it asks for so many Machines.
+    fn written_by_others(conflicts: usize, replicas: i64) -> Connection {
+        let writes = Arc::new(AtomicUsize::new(0));
+        canned(move |method, _| {
+            let mut object = Base::ControlPlane(V1BETA2).object();
+            let version = writes.load(Relaxed);
+            object["metadata"]["resourceVersion"] = json!(version.to_string());
+            object["spec"]["replicas"] = json!(if version < 2 { 3 } else { replicas });
+            if *method == Method::PATCH && writes.fetch_add(1, Relaxed) < conflicts {
+                return failure(409, "Conflict", "changed");
+            }
+            (200, object)
         })
     }
 
     async fn edit(connection: &Connection) -> anyhow::Result<Edited> {
         let reader = Reader::discover(connection).await?;
-        let edit = Edit {
-            name: "example",
-            verb: "scale",
-            dry_run: None,
-            field_manager: "kubectl-kcp",
-        };
-        let decide = async |_: &str, control_plane: &ControlPlane| {
-            Ok(Decision::Write {
-                spec: json!({"replicas": 5}),
+        let decide = async |situation: &Situation| {
+            Ok(Decision::Write(Proposal {
+                patch: json!({"spec": {"replicas": 5}}),
                 subresource: None,
-                warnings: vec![format!("at {}", control_plane.resource_version)],
-            })
+                warnings: vec![format!("at {}", situation.control_plane().resource_version)],
+                consequences: Vec::new(),
+                occurrence: Occurrence {
+                    reason: "Scaled",
+                    action: "Scale",
+                    done: "scaled",
+                    detail: String::new(),
+                },
+            }))
         };
-        edit.make(&reader, &Terminal::new(ColorWhen::Never), decide).await
+        EDIT.make(&reader, &Terminal::new(ColorWhen::Never), decide).await
     }
 
     #[test]
-    fn a_refusal_says_whose_rules_it_is_by() {
-        let hint = "if the server is configured otherwise, name its file with --configuration";
-        for (by_rules, is_configured, by, expected) in [
+    fn a_refusal_says_by_whom_it_is_and_what_helps() {
+        let file = Some("if the server is configured otherwise, name its file with --configuration");
+        let force =
+            Some("with --force it is asked for all the same, and the controller waits until it may begin");
+        for (by, is_configured, expected) in [
             (
-                true,
+                RefusedBy::Rules,
                 false,
-                "the rules, judged by the default configuration",
-                Some(hint),
+                ("the rules, judged by the default configuration", file),
             ),
-            (true, true, "the rules", None),
-            (false, false, "kubectl kcp", None),
-            (false, true, "kubectl kcp", None),
+            (RefusedBy::Rules, true, ("the rules", None)),
+            (RefusedBy::Preflight, false, ("the preflight", force)),
+            (RefusedBy::Preflight, true, ("the preflight", force)),
+            (RefusedBy::Command, false, ("kubectl kcp", None)),
+            (RefusedBy::Command, true, ("kubectl kcp", None)),
         ] {
-            let refusal = Refusal {
-                why: Vec::new(),
-                by_rules,
-            };
-            assert_eq!(refusal.by(is_configured), by);
-            assert_eq!(refusal.hint(is_configured), expected);
+            let refusal = Refusal { why: Vec::new(), by };
+            assert_eq!((refusal.by(is_configured), refusal.hint(is_configured)), expected);
         }
     }
 
@@ -316,6 +447,57 @@ mod tests {
         });
     }
 
+    #[tokio::test]
+    async fn who_is_too_late_is_told_what_others_wrote() {
+        let edited = edit(&written_by_others(3, 7)).await.unwrap();
+        let line = "spec.replicas was 3 when judged and is 7 now".to_owned();
+        assert_eq!(edited.outcome, Outcome::Overtaken(vec![line]));
+        assert_eq!(edited.before.resource_version, "2");
+        // What others wrote is what was wanted: it is judged as any other.
+        let edited = edit(&written_by_others(3, 5)).await.unwrap();
+        assert_eq!(edited.outcome, Outcome::Made);
+    }
+
+    #[tokio::test]
+    async fn what_others_write_while_we_read_is_told_too() {
+        let reads = Arc::new(AtomicUsize::new(0));
+        let connection = canned(move |method, _| {
+            assert_eq!(*method, Method::GET, "nothing is written");
+            let mut object = Base::ControlPlane(V1BETA2).object();
+            object["metadata"]["labels"] = json!({"cluster.x-k8s.io/cluster-name": "c1"});
+            let is_first = reads.fetch_add(1, Relaxed) == 0;
+            object["spec"]["replicas"] = json!(if is_first { 3 } else { 7 });
+            (200, object)
+        });
+        let edited = edit(&connection).await.unwrap();
+        let line = "spec.replicas was 3 when judged and is 7 now".to_owned();
+        assert_eq!(edited.outcome, Outcome::Overtaken(vec![line]));
+    }
+
+    #[tokio::test]
+    async fn a_refusal_tells_what_others_wrote_meanwhile() {
+        let reads = Arc::new(AtomicUsize::new(0));
+        let connection = canned(move |_, _| {
+            let mut object = Base::ControlPlane(V1BETA2).object();
+            object["metadata"]["labels"] = json!({"cluster.x-k8s.io/cluster-name": "c1"});
+            let is_first = reads.fetch_add(1, Relaxed) == 0;
+            object["spec"]["replicas"] = json!(if is_first { 3 } else { 7 });
+            (200, object)
+        });
+        let reader = Reader::discover(&connection).await.unwrap();
+        let refusal = |why: &[&str]| Refusal {
+            why: why.iter().map(ToString::to_string).collect(),
+            by: RefusedBy::Preflight,
+        };
+        let decide = async |_: &Situation| Ok(Decision::Refused(refusal(&["no"])));
+        let edited = EDIT
+            .make(&reader, &Terminal::new(ColorWhen::Never), decide)
+            .await
+            .unwrap();
+        let expected = refusal(&["no", "spec.replicas was changed meanwhile: judged anew"]);
+        assert_eq!(edited.outcome, Outcome::Refused(expected));
+    }
+
     #[test]
     fn what_an_object_tells_of_a_write_without_an_answer() {
         let object = |version: &str, after: Option<&str>| {
@@ -323,7 +505,7 @@ mod tests {
             json!({"metadata": {"resourceVersion": version}, "spec": {"replicas": 3, "rollout": rollout}})
                 .to_string()
         };
-        let wanted = json!({"rollout": {"after": "2026-08-21T12:00:00Z"}});
+        let wanted = json!({"spec": {"rollout": {"after": "2026-08-21T12:00:00Z"}}});
         for (name, now, expected) in [
             (
                 "stored",

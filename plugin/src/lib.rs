@@ -11,9 +11,11 @@
 //! - [`workload`]: the workload cluster behind a control plane, and the way to its pods
 //! - [`judgement`]: the admission rules, put to a change before it is written
 //! - [`file`], [`configuration`]: files that the user names, and the server's configuration in one
+//! - [`change`]: what a change is judged on, whether it may go ahead, and what tells of it
+//! - [`merge_patch`]: what is written
 //! - [`edit`]: reading, judging and writing a control plane, anew when others have written in between
 //! - [`follow`]: staying with a control plane until a change is done
-//! - [`status`], [`plan`], [`scale`], [`rollout`], [`pool`], [`lint`], [`rules`]: the commands
+//! - [`status`], [`plan`], [`scale`], [`rollout`], [`upgrade`], [`machine`], [`pool`], [`lint`], [`rules`]: the commands
 //! - [`document`]: what their JSON documents have in common
 //! - [`terminal`]: how results and errors are shown
 //! - [`verdict`]: what a command decided, and its exit code
@@ -23,6 +25,7 @@ use std::{ffi::OsString, process::ExitCode};
 use clap::{CommandFactory as _, FromArgMatches as _};
 
 pub mod arguments;
+pub mod change;
 pub mod cluster;
 pub mod command;
 pub mod configuration;
@@ -33,6 +36,8 @@ pub mod file;
 pub mod follow;
 pub mod judgement;
 pub mod lint;
+pub mod machine;
+pub mod merge_patch;
 pub mod plan;
 pub mod pool;
 pub mod rollout;
@@ -41,6 +46,7 @@ pub mod scale;
 pub mod session;
 pub mod status;
 pub mod terminal;
+pub mod upgrade;
 pub mod verdict;
 pub mod workload;
 
@@ -103,7 +109,9 @@ async fn dispatch(command: Command, session: &Session) -> anyhow::Result<Verdict
         Command::Status(arguments) => Box::pin(status::run(arguments, session)).await,
         Command::Plan(arguments) => plan::run(arguments, session).await,
         Command::Scale(arguments) => scale::run(arguments, session).await,
-        Command::Rollout(arguments) => rollout::run(arguments, session).await,
+        Command::Rollout(arguments) => Box::pin(rollout::run(arguments, session)).await,
+        Command::Upgrade(arguments) => Box::pin(upgrade::run(arguments, session)).await,
+        Command::Machine(arguments) => Box::pin(machine::run(arguments, session)).await,
         Command::Pool(arguments) => pool::run(arguments, session).await,
         Command::Lint(arguments) => lint::run(arguments, session).await,
         Command::Rules(arguments) => rules::run(&arguments, session),
@@ -112,7 +120,10 @@ async fn dispatch(command: Command, session: &Session) -> anyhow::Result<Verdict
 
 /// What to try next, from the first error of the chain that knows.
 fn hint(error: &anyhow::Error) -> Option<String> {
-    error
-        .chain()
-        .find_map(|cause| cause.downcast_ref::<cluster::Error>()?.hint())
+    error.chain().find_map(|cause| {
+        let of_machine = cause
+            .downcast_ref::<machine::NoSuchMachine>()
+            .map(machine::NoSuchMachine::hint);
+        of_machine.or_else(|| cause.downcast_ref::<cluster::Error>()?.hint())
+    })
 }

@@ -1,5 +1,9 @@
 //! What every command is given.
 
+use std::time::Duration;
+
+use tokio::{runtime::Handle, task::spawn_blocking, time::timeout};
+
 use crate::{
     arguments::Global,
     cluster::{Connection, Error},
@@ -23,5 +27,61 @@ impl Session {
     /// When no cluster is configured or the configuration is wrong. The server itself is first met by a request.
     pub async fn connect(&self) -> Result<Connection, Error> {
         Connection::open(&self.global, self.terminal.clone()).await
+    }
+
+    /// The same, given up when a credential plugin takes longer than `limit`. The plugin itself goes on.
+    ///
+    /// # Errors
+    /// As [`Session::connect`], and [`Error::CredentialsOutOfTime`].
+    pub async fn connect_within(&self, limit: Duration) -> Result<Connection, Error> {
+        let (global, terminal) = (self.global.clone(), self.terminal.clone());
+        let runtime = Handle::current();
+        // A plugin is waited for by the thread that asks for it.
+        let opened = spawn_blocking(move || runtime.block_on(Connection::open(&global, terminal)));
+        match timeout(limit, opened).await {
+            Ok(Ok(connection)) => connection,
+            Ok(Err(ended)) => Err(Error::Configuration {
+                cause: ended.to_string(),
+            }),
+            Err(_) => Err(Error::CredentialsOutOfTime { after: limit }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, time::Duration};
+
+    use super::{Error, Session};
+    use crate::{
+        arguments::{Global, global::ColorWhen},
+        terminal::Terminal,
+    };
+
+    #[test]
+    fn a_credential_plugin_that_does_not_end_is_given_up() {
+        let kubeconfig = std::env::temp_dir().join(format!("kcp-session-{}.kubeconfig", std::process::id()));
+        let text = "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}], \
+                    clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}], users: [{name: u, user: {exec: {apiVersion: \
+                    client.authentication.k8s.io/v1, command: sleep, args: ['5'], interactiveMode: Never}}}]}";
+        fs::write(&kubeconfig, text).expect("a file");
+        let session = Session {
+            global: Global {
+                kubeconfig: Some(kubeconfig.clone()),
+                ..Global::default()
+            },
+            terminal: Terminal::new(ColorWhen::Never),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let opened = runtime.block_on(session.connect_within(Duration::from_millis(300)));
+        runtime.shutdown_background();
+        fs::remove_file(&kubeconfig).expect("the file");
+        let error = opened.err().expect("no credentials");
+        assert!(matches!(error, Error::CredentialsOutOfTime { .. }), "{error:?}");
+        assert_eq!(
+            error.to_string(),
+            "no credentials within 0.3s: the kubeconfig's credential plugin has not ended"
+        );
     }
 }

@@ -3,6 +3,8 @@
 //! One binary: all tests share the management cluster that [`shared`] brings up, and each has a namespace of its
 //! own.
 
+mod acknowledged_writes;
+mod changes;
 mod cluster_rules;
 mod cluster_view;
 mod configuration;
@@ -16,6 +18,7 @@ mod flows;
 mod leftovers;
 mod lint;
 mod load;
+mod machine_verbs;
 mod management_cluster;
 mod objects;
 mod plugin;
@@ -25,6 +28,8 @@ mod pools;
 mod predictions;
 mod reasons;
 mod remediation;
+mod roles;
+mod rollouts;
 mod rows;
 mod samples;
 mod shared;

@@ -1,5 +1,6 @@
 //! What `kubectl kcp plan` says will happen against what Cluster API's controllers then do, as a watch of the Machines
-//! shows it: which failure domain each new Machine comes up in, and which Machine goes.
+//! shows it: which failure domain each new Machine comes up in, and which Machine goes. All the while a client writes to the
+//! workload cluster's etcd, and loses nothing.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,6 +9,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use futures_util::TryStreamExt as _;
 use kcp_tests::cluster::Cluster;
+use kcp_tests::kubectl::Ended;
+use kcp_tests::machines::WorkloadCluster;
+use kcp_tests::machines::fault::Fault;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::{resources, wait};
 use kube::ResourceExt as _;
@@ -15,6 +19,7 @@ use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, WatchEvent, 
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
+use crate::acknowledged_writes::AcknowledgedWrites;
 use crate::objects::{control_plane, written};
 use crate::shared::with_controllers;
 
@@ -26,6 +31,9 @@ const NEW: &str = "v1.34.2";
 
 /// From nothing to the first machine, or for one change of three machines. A quarter of it on an idle machine.
 const LIMIT: Duration = Duration::from_secs(150);
+
+/// In all that comes about here, ten a second; a tenth of it on an idle machine.
+const LEAST_WRITES: usize = 200;
 
 /// What a controller notes of another's status in a second.
 const NOTED: Duration = Duration::from_secs(30);
@@ -48,19 +56,30 @@ async fn predicted(management: &ManagementCluster) -> Result<()> {
     .await?;
     cluster.settled(1, LIMIT).await?;
 
+    let workload = management.machines().cluster(NAMESPACE, NAME).await?;
+    let writes = AcknowledgedWrites::begin(workload.clone());
+
     let surge = |surge: u32| json!({"rollout": {"strategy": {"rollingUpdate": {"maxSurge": surge}}}});
     let comes_about = async |arguments: &[&str], spec: Value, replicas: usize, steps: usize| {
         let what = arguments.join(" ");
         let outcome = as_planned(management, &cluster, arguments, &spec, replicas, steps).await;
         outcome.with_context(|| format!("plan {what}"))
     };
+    let now = || jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     comes_about(&["--replicas=3"], json!({"replicas": 3}), 3, 2).await?;
+    comes_about(&["--replicas=5"], json!({"replicas": 5}), 5, 2).await?;
+    comes_about(&["--replicas=3"], json!({"replicas": 3}), 3, 2).await?;
+    comes_about(&["--restart"], json!({"rollout": {"after": now()}}), 3, 6).await?;
     comes_about(&["--version", NEW], json!({"version": NEW}), 3, 6).await?;
     cluster.patch(&json!({"spec": surge(0)})).await?;
-    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    comes_about(&["--restart"], json!({"rollout": {"after": now}}), 3, 6).await?;
+    comes_about(&["--restart"], json!({"rollout": {"after": now()}}), 3, 6).await?;
     cluster.patch(&json!({"spec": surge(1)})).await?;
+    let remediated = remediated_as_planned(management, &cluster, &workload).await;
+    remediated.context("plan of a remediation")?;
     comes_about(&["--replicas=1"], json!({"replicas": 1}), 1, 2).await?;
+
+    let acknowledged = writes.end().await?;
+    ensure!(acknowledged >= LEAST_WRITES, "only {acknowledged} writes");
     cluster.delete().await
 }
 
@@ -73,46 +92,80 @@ async fn as_planned(
     replicas: usize,
     steps: usize,
 ) -> Result<()> {
-    let plan = ["kcp", "plan", NAME, "-n", NAMESPACE, "-o", "json"];
-    let ended = management.kubectl().run(plan.iter().chain(arguments)).await?;
-    ensure!(ended.code == 0 && ended.stderr.is_empty(), "{ended}");
-    let document: Value = serde_json::from_str(&ended.stdout)?;
-    let planned = planned(&document)?;
-    ensure!(planned.len() == steps, "{} steps: {document:#}", planned.len());
-
+    // What has settled for the controller may have members that are still electing.
+    let planned = wait::until("nothing keeps the first step", NOTED, || async {
+        let (ended, document) = plan(management, arguments).await?;
+        ensure!(ended.code == 0 && ended.stderr.is_empty(), "{ended}");
+        ensure!(document.get("etcd") == Some(&json!("read")), "{document:#}");
+        let planned = planned(&document)?;
+        ensure!(planned.len() == steps, "{} steps: {document:#}", planned.len());
+        Ok(planned)
+    })
+    .await?;
     let seen = Seen::begin(management).await?;
     cluster.patch(&json!({"spec": spec})).await?;
     cluster.settled(replicas, LIMIT).await?;
-    // The watch may be behind.
-    wait::until("the watch shows what came about", NOTED, || async {
-        ensure!(!seen.watch.is_finished(), "the watch has ended");
-        let seen = seen.events();
-        ensure!(seen.len() >= steps, "so far: {seen:?}");
+    seen.is(&planned).await
+}
+
+/// Has a Machine without its member replaced, and compares what comes about with the plan. The control plane is paused
+/// until that is made: its controller is quicker than we.
+async fn remediated_as_planned(
+    management: &ManagementCluster,
+    cluster: &Cluster,
+    workload: &WorkloadCluster,
+) -> Result<()> {
+    cluster.check_health().await?;
+    let machines = cluster.machines().await?;
+    let victim = machines.get(1).context("there is no second machine")?;
+    let pause = |value: Value| json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": value}}});
+    cluster.patch(&pause(json!(""))).await?;
+    workload.inflict(Fault::Kill, victim).await?;
+    let remediate = json!({"metadata": {"annotations": {"cluster.x-k8s.io/remediate-machine": ""}}});
+    resources::machines(management.client(), NAMESPACE)
+        .patch(victim, &PatchParams::default(), &Patch::Merge(&remediate))
+        .await?;
+    let planned = wait::until("the plan is to replace the Machine", NOTED, || async {
+        let (ended, document) = plan(management, &[]).await?;
+        let blockers = document.get("blockers").and_then(Value::as_array);
+        let blockers: Option<Vec<&Value>> = blockers.map(|blockers| {
+            blockers
+                .iter()
+                .filter_map(|blocker| blocker.get("reason"))
+                .collect()
+        });
+        ensure!(
+            ended.code == 1 && blockers.as_deref() == Some(&[&json!("paused")][..]),
+            "{ended}"
+        );
+        planned(&document)
+    })
+    .await?;
+    let [deletion, creation] = planned.as_slice() else {
+        bail!("{planned:#?}");
+    };
+    ensure!(
+        !deletion.is_creation && deletion.names == [victim.as_str()] && creation.is_creation,
+        "{planned:#?}"
+    );
+    let seen = Seen::begin(management).await?;
+    cluster.patch(&pause(Value::Null)).await?;
+    wait::until("the Machine goes", LIMIT, || async {
+        let machines = cluster.machines().await?;
+        ensure!(!machines.contains(victim), "{machines:?}");
         Ok(())
     })
     .await?;
-    let seen = seen.events();
-    ensure!(seen.len() == steps, "{seen:?}");
-    // The plan names Machines that are to be in the order in which they are made.
-    let made: Vec<&str> = seen
-        .iter()
-        .filter(|event| event.is_creation)
-        .map(|event| event.machine.as_str())
-        .collect();
-    for (step, event) in planned.iter().zip(&seen) {
-        let names: BTreeSet<&str> = step
-            .names
-            .iter()
-            .map(|name| step_name(name, &made))
-            .collect::<Result<_>>()?;
-        ensure!(
-            step.is_creation == event.is_creation
-                && names.contains(event.machine.as_str())
-                && step.failure_domains.contains(&event.failure_domain),
-            "{step:?} was planned, {event:?} came about; all of it: {seen:?}"
-        );
-    }
-    Ok(())
+    cluster.settled(3, LIMIT).await?;
+    seen.is(&planned).await
+}
+
+/// What `kubectl kcp plan` says, and its document.
+async fn plan(management: &ManagementCluster, arguments: &[&str]) -> Result<(Ended, Value)> {
+    let plan = ["kcp", "plan", NAME, "-n", NAMESPACE, "-o", "json"];
+    let ended = management.kubectl().run(plan.iter().chain(arguments)).await?;
+    let document = serde_json::from_str(&ended.stdout).with_context(|| ended.to_string())?;
+    Ok((ended, document))
 }
 
 /// `(new 2)` is the second that is made.
@@ -175,6 +228,40 @@ impl Seen {
         let events = Arc::new(Mutex::new(Vec::new()));
         let watch = tokio::spawn(watch(machines, version, events.clone()));
         Ok(Self { events, watch })
+    }
+
+    /// Waits for as much as was planned, and compares it.
+    async fn is(&self, planned: &[Planned]) -> Result<()> {
+        // The watch may be behind.
+        wait::until("the watch shows what came about", NOTED, || async {
+            ensure!(!self.watch.is_finished(), "the watch has ended");
+            let seen = self.events();
+            ensure!(seen.len() >= planned.len(), "so far: {seen:?}");
+            Ok(())
+        })
+        .await?;
+        let seen = self.events();
+        ensure!(seen.len() == planned.len(), "{seen:?}");
+        // The plan names Machines that are to be in the order in which they are made.
+        let made: Vec<&str> = seen
+            .iter()
+            .filter(|event| event.is_creation)
+            .map(|event| event.machine.as_str())
+            .collect();
+        for (step, event) in planned.iter().zip(&seen) {
+            let names: BTreeSet<&str> = step
+                .names
+                .iter()
+                .map(|name| step_name(name, &made))
+                .collect::<Result<_>>()?;
+            ensure!(
+                step.is_creation == event.is_creation
+                    && names.contains(event.machine.as_str())
+                    && step.failure_domains.contains(&event.failure_domain),
+                "{step:?} was planned, {event:?} came about; all of it: {seen:?}"
+            );
+        }
+        Ok(())
     }
 
     fn events(&self) -> Vec<Event> {

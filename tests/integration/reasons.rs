@@ -1,4 +1,4 @@
-//! Why a Machine is out of date: what `kubectl kcp plan` says against what Cluster API's controller says in the condition
+//! Why a Machine is out of date: what `kubectl kcp plan` and `kubectl kcp status` say against what Cluster API's controller says in the condition
 //! `UpToDate` of each Machine, for one change after the other.
 //!
 //! No rollout goes on: a static pod that is not ready holds it up before its first step.
@@ -148,8 +148,10 @@ impl Bench<'_> {
                 "Cluster API says of {machine}: {of_machine:?}"
             );
         }
-        let ours = self.planned().await?;
-        ensure!(ours == said, "we say {ours:?}, Cluster API {said:?}");
+        for (command, key) in [("plan", "reasons"), ("status", "outdatedBecause")] {
+            let ours = self.told(command, key).await?;
+            ensure!(ours == said, "{command} says {ours:?}, Cluster API {said:?}");
+        }
         Ok(())
     }
 
@@ -175,10 +177,10 @@ impl Bench<'_> {
         Ok(said)
     }
 
-    /// What `kubectl kcp plan` says of each Machine.
-    async fn planned(&self) -> Result<Reasons> {
-        let plan = ["kcp", "plan", NAME, "-n", NAMESPACE, "-o", "json"];
-        let ended = self.management.kubectl().run(plan).await?;
+    /// What a command says of each Machine.
+    async fn told(&self, command: &str, key: &str) -> Result<Reasons> {
+        let look = ["kcp", command, NAME, "-n", NAMESPACE, "-o", "json"];
+        let ended = self.management.kubectl().run(look).await?;
         ensure!(ended.code <= 1 && ended.stderr.is_empty(), "{ended}");
         let document: Value = serde_json::from_str(&ended.stdout).with_context(|| ended.to_string())?;
         let machines = document.get("machines").and_then(Value::as_array);
@@ -190,10 +192,7 @@ impl Bench<'_> {
                 ensure!(gaps.is_some_and(Vec::is_empty), "not judged whole: {machine}");
                 // Reasons that only another version of Cluster API has.
                 ensure!(machine.get("afterProviderUpdate").is_none(), "{machine}");
-                let reasons = machine
-                    .get("reasons")
-                    .and_then(Value::as_array)
-                    .context("no reasons")?;
+                let reasons = machine.get(key).and_then(Value::as_array).context("no reasons")?;
                 let reasons = reasons.iter().map(|reason| text(reason, "/reason"));
                 Ok((text(machine, "/name")?, reasons.collect::<Result<_>>()?))
             })

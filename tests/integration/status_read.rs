@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use kcp_tests::fleet::Fleet;
 use kcp_tests::management_cluster::ManagementCluster;
-use kcp_tests::{manifests, products, wait};
+use kcp_tests::{products, wait};
 use kubectl_kcp::arguments::Global;
 use kubectl_kcp::arguments::global::ColorWhen;
 use kubectl_kcp::cluster::{Connection, Error};
@@ -22,6 +22,7 @@ use kubectl_kcp::terminal::Terminal;
 use serde_json::{Value, json};
 
 use crate::objects::{cluster, written};
+use crate::roles;
 use crate::shared::with_management_cluster;
 
 const NAMESPACE: &str = "status-read";
@@ -120,7 +121,7 @@ fn reads_what_is_there_with_the_shipped_role_alone() {
             .await
             .context("with the shipped role")
             .unwrap();
-        for missing in permissions(&role) {
+        for missing in roles::permissions(&role) {
             without(management, &role, &missing).await.unwrap();
         }
     });
@@ -170,48 +171,9 @@ fn is_whole(management: &Management) -> Result<()> {
     Ok(())
 }
 
-/// Resource and verb.
-type Permission = (String, String);
-
 fn shipped_role() -> Result<Value> {
-    let objects = manifests::read(&products::workspace().join("manifests/reader/clusterrole.yaml"))?;
+    let objects = roles::shipped("clusterrole.yaml")?;
     objects.into_iter().next().context("manifests/reader has no role")
-}
-
-fn texts(value: Option<&Value>) -> Vec<String> {
-    let values = value.and_then(Value::as_array).into_iter().flatten();
-    values.filter_map(Value::as_str).map(str::to_owned).collect()
-}
-
-fn permissions(role: &Value) -> Vec<Permission> {
-    let rules = role.get("rules").and_then(Value::as_array).into_iter().flatten();
-    let pairs = rules.flat_map(|rule| {
-        let verbs = texts(rule.get("verbs"));
-        let resources = texts(rule.get("resources")).into_iter();
-        resources.flat_map(move |resource| {
-            verbs
-                .clone()
-                .into_iter()
-                .map(move |verb| (resource.clone(), verb))
-        })
-    });
-    pairs.collect()
-}
-
-/// The role without one permission. Rules for several resources are taken apart.
-fn role_without(role: &Value, (resource, verb): &Permission) -> Value {
-    let rules = role.get("rules").and_then(Value::as_array).into_iter().flatten();
-    let rules = rules.flat_map(|rule| {
-        texts(rule.get("resources")).into_iter().map(move |other| {
-            let mut verbs = texts(rule.get("verbs"));
-            if other == *resource {
-                verbs.retain(|kept| kept != verb);
-            }
-            json!({"apiGroups": rule.get("apiGroups"), "resources": [other], "verbs": verbs})
-        })
-    });
-    let rules = rules.filter(|rule| !texts(rule.get("verbs")).is_empty());
-    json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "rules": rules.collect::<Vec<_>>()})
 }
 
 /// A `ServiceAccount` with one role in one namespace.
@@ -263,10 +225,10 @@ impl Person {
 }
 
 /// Each permission is missed by what needs it, and by nothing else.
-async fn without(management: &ManagementCluster, role: &Value, missing: &Permission) -> Result<()> {
+async fn without(management: &ManagementCluster, role: &Value, missing: &roles::Permission) -> Result<()> {
     let (resource, verb) = missing;
     let who = format!("without-{verb}-{}", resource.replace('*', "infrastructure"));
-    let person = Person::bound(management, &who, &role_without(role, missing)).await?;
+    let person = Person::bound(management, &who, &roles::without(role, missing)).await?;
     let (full, by_name, by_list) = needed(resource, verb)?;
     let expected = |needs: bool| -> BTreeSet<Forbidden> {
         let forbidden = Forbidden {

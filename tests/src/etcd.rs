@@ -4,6 +4,8 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::Request;
 use http_body_util::BodyExt as _;
 use kube::Client;
@@ -188,6 +190,38 @@ impl EtcdClient {
         let request = json!({"action": action, "memberID": member, "alarm": alarm});
         let answer: Answer = self.call("maintenance/alarm", &request).await?;
         Ok(answer.alarms)
+    }
+
+    /// Stores a value under a key.
+    pub async fn put(&self, key: &str, value: &str) -> Result<()> {
+        let pair = json!({"key": STANDARD.encode(key), "value": STANDARD.encode(value)});
+        self.call::<Value>("kv/put", &pair).await.map(drop)
+    }
+
+    /// The keys that begin so, as the cluster agrees on them.
+    pub async fn keys(&self, prefix: &str) -> Result<Vec<String>> {
+        #[derive(Deserialize)]
+        struct Answer {
+            #[serde(default)]
+            kvs: Vec<Pair>,
+        }
+        #[derive(Deserialize)]
+        struct Pair {
+            key: String,
+        }
+        // The first key after all that begin so: prefixes end in no 0xff.
+        let mut end = prefix.as_bytes().to_vec();
+        if let Some(last) = end.last_mut() {
+            *last += 1;
+        }
+        let range =
+            json!({"key": STANDARD.encode(prefix), "range_end": STANDARD.encode(end), "keys_only": true});
+        let answer: Answer = self.call("kv/range", &range).await?;
+        let keys = answer.kvs.into_iter().map(|pair| {
+            let key = STANDARD.decode(pair.key).context("a key that is not base64")?;
+            String::from_utf8(key).context("a key that is no text")
+        });
+        keys.collect()
     }
 
     async fn call<T: DeserializeOwned>(&self, method: &str, body: &Value) -> Result<T> {

@@ -2,15 +2,23 @@
 
 use std::time::Duration;
 
+/// The longest: a year, which a clock can be asked for.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// Parses `1h30m`, `2.5s`, `300ms`, or `30` for thirty seconds.
 ///
 /// # Errors
 /// One sentence on what is accepted.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    if let Ok(seconds) = text.parse() {
-        return Ok(Duration::from_secs(seconds));
+    let duration = match text.parse() {
+        Ok(seconds) => Some(Duration::from_secs(seconds)),
+        Err(_) => parse_units(text),
+    };
+    match duration {
+        None => Err("expected a duration such as 30s, 15m or 1h30m".to_owned()),
+        Some(duration) if duration > LONGEST => Err("expected a year (8760h) at most".to_owned()),
+        Some(duration) => Ok(duration),
     }
-    parse_units(text).ok_or_else(|| "expected a duration such as 30s, 15m or 1h30m".to_owned())
 }
 
 fn parse_units(text: &str) -> Option<Duration> {
@@ -53,13 +61,24 @@ pub fn format_duration(duration: Duration) -> String {
     })
 }
 
+/// A limit: as [`format_duration`] has it, below a minute with tenths of a second, below one of those in milliseconds.
+pub fn format_limit(limit: Duration) -> String {
+    let (millis, seconds) = (limit.as_millis(), limit.as_secs());
+    let tenths = millis / 100 % 10;
+    match millis {
+        1..100 => format!("{millis}ms"),
+        100..60_000 if tenths > 0 => format!("{seconds}.{tenths}s"),
+        _ => format_duration(limit),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use proptest::prelude::{any, proptest};
 
-    use super::{format_duration, parse_duration};
+    use super::{format_duration, format_limit, parse_duration};
 
     #[test]
     fn accepts_durations_as_go_does() {
@@ -93,6 +112,15 @@ mod tests {
     }
 
     #[test]
+    fn rejects_what_no_clock_can_be_asked_for() {
+        assert_eq!(parse_duration("8760h"), Ok(Duration::from_secs(365 * 86_400)));
+        for text in ["8760h1s", "1000000000000000000", "18446744073709551615"] {
+            let error = "expected a year (8760h) at most".to_owned();
+            assert_eq!(parse_duration(text), Err(error), "{text}");
+        }
+    }
+
+    #[test]
     fn shows_the_two_largest_units() {
         for (seconds, text) in [
             (0, "0s"),
@@ -103,6 +131,22 @@ mod tests {
             (86_400 * 2 + 3600 * 3 + 59, "2d3h"),
         ] {
             assert_eq!(format_duration(Duration::from_secs(seconds)), text);
+        }
+    }
+
+    #[test]
+    fn shows_limits_below_a_second() {
+        for (millis, text) in [
+            (0, "0s"),
+            (20, "20ms"),
+            (300, "0.3s"),
+            (1000, "1s"),
+            (1950, "1.9s"),
+            (59_900, "59.9s"),
+            (60_500, "1m"),
+            (90_000, "1m30s"),
+        ] {
+            assert_eq!(format_limit(Duration::from_millis(millis)), text);
         }
     }
 

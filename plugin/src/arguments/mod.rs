@@ -12,6 +12,6 @@ pub use dry_run::DryRun;
 pub use duration::{format_duration, parse_duration};
 pub use global::Global;
 pub use name::{
-    ControlPlaneName, parse_cluster_pool, parse_control_plane, parse_control_plane_of_cluster,
+    ControlPlaneName, parse_cluster_pool, parse_control_plane, parse_control_plane_of_cluster, parse_machine,
     parse_namespace, parse_object_name,
 };

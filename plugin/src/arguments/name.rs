@@ -44,6 +44,14 @@ const CLUSTER: NamedKind = NamedKind {
     names: ["cluster", "clusters", "cl"],
 };
 
+/// Cluster API gives it the short name `ma`.
+const MACHINE: NamedKind = NamedKind {
+    title: "a Machine",
+    spellings: "NAME or machine/NAME",
+    group: "cluster.x-k8s.io",
+    names: ["machine", "machines", "ma"],
+};
+
 /// What a control plane is named by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControlPlaneName {
@@ -106,6 +114,14 @@ pub fn parse_cluster_pool(text: &str) -> Result<String, String> {
     CLUSTER_POOL.parse(text)
 }
 
+/// Parses the name of a Machine: `NAME`, `machine/NAME`, `ma/NAME`, the group after a dot or not.
+///
+/// # Errors
+/// One sentence on what is wrong.
+pub fn parse_machine(text: &str) -> Result<String, String> {
+    MACHINE.parse(text)
+}
+
 /// Parses the name of an object.
 ///
 /// # Errors
@@ -139,7 +155,7 @@ pub fn parse_namespace(text: &str) -> Result<String, String> {
 mod tests {
     use super::{
         ControlPlaneName, parse_cluster_pool, parse_control_plane, parse_control_plane_of_cluster,
-        parse_namespace,
+        parse_machine, parse_namespace,
     };
 
     #[test]
@@ -161,6 +177,9 @@ mod tests {
             "clusterpools.hive.openshift.io/p.1",
         ] {
             assert_eq!(parse_cluster_pool(text).as_deref(), Ok("p.1"), "{text}");
+        }
+        for text in ["m.1", "machine/m.1", "ma/m.1", "machines.cluster.x-k8s.io/m.1"] {
+            assert_eq!(parse_machine(text).as_deref(), Ok("m.1"), "{text}");
         }
     }
 
@@ -190,6 +209,10 @@ mod tests {
         assert_eq!(
             parse_cluster_pool("cdc/p"),
             Err("cdc is not a cluster pool: write NAME or clusterpool/NAME".to_owned())
+        );
+        assert_eq!(
+            parse_machine("kcp/m"),
+            Err("kcp is not a Machine: write NAME or machine/NAME".to_owned())
         );
         for text in [
             "kcphive.openshift.io/a",

@@ -1,6 +1,6 @@
 //! Answers that are made up, for the order of events that no test can force on a server.
 
-use std::future::ready;
+use std::future::{Future, ready};
 
 use http::{Method, Request, Response};
 use kube::{Client, client::Body};
@@ -13,13 +13,22 @@ impl Connection {
     /// A connection on which each request is answered by what `answer` makes of its method and path: a status and an
     /// object. Needs a runtime.
     pub(crate) fn canned(answer: impl Fn(&Method, &str) -> (u16, Value) + Send + 'static) -> Self {
+        Self::canned_later(move |method, path| ready(answer(method, path)))
+    }
+
+    /// The same with answers that take their time.
+    pub(crate) fn canned_later<A>(answer: impl Fn(&Method, &str) -> A + Send + 'static) -> Self
+    where
+        A: Future<Output = (u16, Value)> + Send + 'static,
+    {
         let service = tower::service_fn(move |request: Request<Body>| {
-            let (status, object) = answer(request.method(), request.uri().path());
-            ready(
+            let answer = answer(request.method(), request.uri().path());
+            async move {
+                let (status, object) = answer.await;
                 Response::builder()
                     .status(status)
-                    .body(Body::from(object.to_string().into_bytes())),
-            )
+                    .body(Body::from(object.to_string().into_bytes()))
+            }
         });
         Self {
             client: Client::new(service, "d"),

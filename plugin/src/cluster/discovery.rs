@@ -66,6 +66,24 @@ pub const SECRET: Kind = Kind {
     product: "Kubernetes",
 };
 
+/// `Event`. Every cluster has it.
+pub const EVENT: Kind = Kind {
+    group: "events.k8s.io",
+    kind: "Event",
+    plural: "events",
+    versions: &["v1"],
+    product: "Kubernetes",
+};
+
+/// `SelfSubjectReview`: whom the server takes a caller for. Every cluster has it.
+pub const SELF_SUBJECT_REVIEW: Kind = Kind {
+    group: "authentication.k8s.io",
+    kind: "SelfSubjectReview",
+    plural: "selfsubjectreviews",
+    versions: &["v1"],
+    product: "Kubernetes",
+};
+
 /// `Cluster`.
 pub const CLUSTER: Kind = Kind {
     group: "cluster.x-k8s.io",
@@ -138,6 +156,18 @@ impl Served {
                 product: kind.product,
                 server: self.server.clone(),
             }),
+        }
+    }
+
+    /// The kind in a version, if that is served, else in the version to use.
+    ///
+    /// # Errors
+    /// As [`Served::resource`].
+    pub fn resource_in(&self, kind: &Kind, version: &str) -> Result<ApiResource, Error> {
+        if self.versions(kind.group).contains(&version) {
+            Ok(kind.at(version))
+        } else {
+            self.resource(kind)
         }
     }
 

@@ -6,6 +6,7 @@ use kube::{config::KubeconfigError, core::Status};
 use thiserror::Error as ThisError;
 
 use super::{Action, api_error::root_cause};
+use crate::arguments::duration::format_limit;
 
 /// A failure to find, reach or use a cluster.
 #[derive(Debug, ThisError)]
@@ -55,6 +56,12 @@ pub enum Error {
         /// Without the output of a credential plugin: that holds secrets.
         cause: String,
     },
+    /// Credentials that did not come in time. Nothing was sent.
+    #[error("no credentials within {}: the kubeconfig's credential plugin has not ended", format_limit(*after))]
+    CredentialsOutOfTime {
+        /// How long we waited.
+        after: Duration,
+    },
     /// No connection: nothing was sent.
     #[error("cannot reach the API server at {server}: {cause}")]
     Unreachable {
@@ -82,7 +89,7 @@ pub enum Error {
         cause: String,
     },
     /// No answer in time.
-    #[error("cannot {action}: no answer from {server} within {}", crate::arguments::duration::format_duration(*after))]
+    #[error("cannot {action}: no answer from {server} within {}", format_limit(*after))]
     Timeout {
         /// What was asked.
         action: Box<Action>,
@@ -92,7 +99,7 @@ pub enum Error {
         after: Duration,
     },
     /// The time for it, or for all that the command does, was over.
-    #[error("cannot {action}: no answer from {server} within {}", crate::arguments::duration::format_duration(*after))]
+    #[error("cannot {action}: no answer from {server} within {}", format_limit(*after))]
     OutOfTime {
         /// What was asked.
         action: Box<Action>,
@@ -235,6 +242,9 @@ impl Error {
             }
             Self::Timeout { .. } => "allow more time with --request-timeout".to_owned(),
             Self::OutOfTime { .. } => "allow more time with --timeout".to_owned(),
+            Self::CredentialsOutOfTime { .. } => {
+                "log in first, for instance with: kubectl auth whoami; or allow more time with --timeout".to_owned()
+            }
             Self::Unauthorized { .. } => {
                 "log in again, or choose another user with --user or --context".to_owned()
             }

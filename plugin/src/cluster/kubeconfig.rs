@@ -56,7 +56,7 @@ fn read(path: &Path) -> Result<Kubeconfig, Error> {
 ///
 /// # Errors
 /// When a name is not defined.
-pub(super) fn select(kubeconfig: &Kubeconfig, flags: &Global) -> Result<Kubeconfig, Error> {
+pub(crate) fn select(kubeconfig: &Kubeconfig, flags: &Global) -> Result<Kubeconfig, Error> {
     let mut context = select_context(kubeconfig, flags)?;
     let mut cluster = select_cluster(kubeconfig, flags, &context)?;
     let mut user = select_user(kubeconfig, flags, &context)?;

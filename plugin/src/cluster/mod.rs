@@ -5,23 +5,26 @@ mod api_error;
 #[cfg(test)]
 pub(crate) mod canned;
 mod connection;
+mod creation;
+mod deletion;
 mod discovery;
 mod error;
-mod existence;
-mod kubeconfig;
+pub(crate) mod kubeconfig;
 mod limit;
-mod proxy;
+pub(crate) mod proxy;
 mod request;
 mod written;
 
 pub use action::Action;
 pub use connection::Connection;
 pub(crate) use connection::shown;
+pub use creation::{Create, Created};
+pub use deletion::Delete;
 pub use discovery::{
-    CLUSTER, KUBEADM_CONFIG, KUBEADM_CONTROL_PLANE, Kind, MACHINE, MACHINE_HEALTH_CHECK, SECRET, Served,
+    CLUSTER, EVENT, KUBEADM_CONFIG, KUBEADM_CONTROL_PLANE, Kind, MACHINE, MACHINE_HEALTH_CHECK, SECRET,
+    SELF_SUBJECT_REVIEW, Served,
 };
 pub use error::Error;
-pub use existence::{Create, Created, Delete};
 pub use limit::ReadLimit;
 pub use request::Write;
 pub use written::Written;

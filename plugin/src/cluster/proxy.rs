@@ -10,7 +10,7 @@ use super::Error;
 
 /// The environment's proxies.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Environment {
+pub(crate) struct Environment {
     https: Option<String>,
     http: Option<String>,
     /// `NO_PROXY`.
@@ -18,7 +18,7 @@ pub(super) struct Environment {
 }
 
 impl Environment {
-    pub(super) fn of_process() -> Self {
+    pub(crate) fn of_process() -> Self {
         let read = |upper: &str, lower: &str| {
             let value = std::env::var(upper).or_else(|_| std::env::var(lower));
             value.ok().filter(|value| !value.is_empty())
@@ -35,7 +35,7 @@ impl Environment {
 ///
 /// # Errors
 /// When the proxy's URL is none.
-pub(super) fn proxy_for(selected: &Kubeconfig, environment: &Environment) -> Result<Option<Uri>, Error> {
+pub(crate) fn proxy_for(selected: &Kubeconfig, environment: &Environment) -> Result<Option<Uri>, Error> {
     let cluster = selected.clusters.first().and_then(|named| named.cluster.as_ref());
     let configured = cluster.and_then(|cluster| cluster.proxy_url.as_deref());
     let server = cluster

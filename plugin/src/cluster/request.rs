@@ -4,7 +4,7 @@ use http::Request as HttpRequest;
 use kcp_rules::syntax::is_dns1123_subdomain;
 use kube::{
     Resource as _,
-    api::{DynamicObject, GetParams, ListParams, Patch, PatchParams},
+    api::{DynamicObject, GetParams, ListParams, Patch, PatchParams, PostParams},
     core::{ApiResource, Request},
 };
 use serde::{Deserialize, de::DeserializeOwned};
@@ -207,6 +207,39 @@ impl Connection {
                 .await
         });
         written(answer.await, write.dry_run)
+    }
+}
+
+impl Connection {
+    /// Creates one object, in a namespace where its kind has such. Sent once, as [`Connection::patch`].
+    ///
+    /// # Errors
+    /// As [`Connection::call`].
+    pub async fn create<T: DeserializeOwned>(
+        &self,
+        resource: &ApiResource,
+        namespace: Option<&str>,
+        object: &Value,
+        field_manager: &str,
+    ) -> Result<T, Error> {
+        let mut action = Action::new("create", resource);
+        action.namespace = namespace.map(str::to_owned);
+        action.name = object
+            .pointer("/metadata/name")
+            .and_then(Value::as_str)
+            .map(str::to_owned);
+        safe_in_url(&action)?;
+        let parameters = PostParams {
+            field_manager: Some(field_manager.to_owned()),
+            ..PostParams::default()
+        };
+        let requests = Request::new(DynamicObject::url_path(resource, namespace));
+        let request = requests.create(&parameters, object.to_string().into_bytes());
+        self.call(&action, async {
+            let request = request.map_err(kube::Error::BuildRequest)?;
+            self.client.request::<T>(request).await
+        })
+        .await
     }
 }
 

@@ -44,6 +44,7 @@ const fn leaves_open(error: &Error) -> bool {
         | Error::NoCurrentContext
         | Error::Configuration { .. }
         | Error::Pod { .. }
+        | Error::CredentialsOutOfTime { .. }
         | Error::Credentials { .. }
         | Error::Unreachable { .. }
         | Error::Tls { .. }

@@ -1,12 +1,8 @@
 //! Reads control planes and their Machines.
 
-use kcp_rules::view::Cluster;
 use kube::core::ApiResource;
 
-use super::{
-    ControlPlane, Machine, Snapshot, label,
-    wire::{WireCluster, WireControlPlane},
-};
+use super::{ControlPlane, Machine, Snapshot, label, wire::WireControlPlane};
 use crate::cluster::{Action, CLUSTER, Connection, Error, KUBEADM_CONTROL_PLANE, MACHINE, Served};
 
 /// Reads from one management cluster, in the versions that it serves.
@@ -37,6 +33,17 @@ impl<'c> Reader<'c> {
             machines: served.resource(&MACHINE)?,
             clusters: served.resource(&CLUSTER)?,
             served,
+        })
+    }
+
+    /// The same with control planes in another version, if that is served.
+    ///
+    /// # Errors
+    /// As [`Reader::discover`].
+    pub fn in_version(self, version: &str) -> Result<Self, Error> {
+        Ok(Self {
+            control_planes: self.served.resource_in(&KUBEADM_CONTROL_PLANE, version)?,
+            ..self
         })
     }
 
@@ -76,24 +83,6 @@ impl<'c> Reader<'c> {
                 .collect(),
             control_plane,
         })
-    }
-
-    /// The Cluster of a control plane; none when there is none.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub async fn cluster(&self, control_plane: &ControlPlane) -> Result<Option<Cluster>, Error> {
-        let Some(name) = &control_plane.cluster else {
-            return Ok(None);
-        };
-        let cluster = self
-            .connection
-            .get::<WireCluster>(&self.clusters, &control_plane.namespace, name);
-        match cluster.await {
-            Ok(cluster) => Ok(Some(cluster.into())),
-            Err(Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
     }
 
     async fn machines_of(&self, namespace: &str, cluster: &str) -> Result<Vec<Machine>, Error> {

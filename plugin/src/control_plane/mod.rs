@@ -4,9 +4,11 @@
 //! - [`wire`]: objects as the API server sends them, in either API version
 //! - [`model`]: what we keep of them, the same for both versions
 //! - [`fetch`]: the reading
+//! - [`health_check`]: who looks after the Machines
 
 pub mod condition;
 pub mod fetch;
+pub(crate) mod health_check;
 pub mod model;
 mod wire;
 
@@ -15,7 +17,9 @@ pub(crate) mod example;
 
 pub use condition::{Condition, ConditionStatus, find};
 pub use fetch::Reader;
+pub(crate) use health_check::MachineHealthCheck;
 pub use model::{ControlPlane, Machine, Snapshot};
+pub(crate) use wire::cluster_of;
 
 /// Labels that Cluster API puts on every Machine of a control plane.
 pub mod label {
@@ -23,6 +27,8 @@ pub mod label {
     pub const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
     /// On control plane Machines; the value is empty.
     pub const CONTROL_PLANE: &str = "cluster.x-k8s.io/control-plane";
+    /// Its value is the name of the control plane; a hash of it where that has more than 63 characters.
+    pub const CONTROL_PLANE_NAME: &str = "cluster.x-k8s.io/control-plane-name";
 }
 
 /// Stops all controllers from working on an object. Its presence counts, not its value.

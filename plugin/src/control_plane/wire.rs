@@ -292,6 +292,14 @@ impl From<WireCluster> for Cluster {
     }
 }
 
+/// What rules see of a Cluster, given as the server wrote it.
+///
+/// # Errors
+/// When it does not have its kind's types.
+pub(crate) fn cluster_of(object: &str) -> serde_json::Result<Cluster> {
+    serde_json::from_str::<WireCluster>(object).map(Cluster::from)
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

@@ -2,15 +2,19 @@
 
 use jiff::Timestamp;
 
-use crate::control_plane::{Condition, ControlPlane, Snapshot};
+use crate::control_plane::{Condition, ControlPlane, Machine, Snapshot};
 
 /// What is waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Goal {
     /// That many Machines, all ready and as the spec asks.
     Replicas(i64),
     /// All Machines as the spec asks, as many as it asks for.
     RolledOut,
+    /// The same, and the spec asks for this Kubernetes version.
+    Version(String),
+    /// A Machine of this name gone, and as many others ready as the spec asks for.
+    Replaced(String),
 }
 
 /// How far it is.
@@ -54,6 +58,13 @@ impl Goal {
                 "somebody else has asked for {} Machines meanwhile",
                 control_plane.desired()
             )),
+            Self::Version(version) if control_plane.desired_version.as_ref() != Some(version) => {
+                let asked = control_plane
+                    .desired_version
+                    .as_deref()
+                    .unwrap_or("another version");
+                Some(format!("somebody else has asked for {asked} meanwhile"))
+            }
             _ => None,
         }
     }
@@ -66,12 +77,15 @@ impl Goal {
         }: &Snapshot,
         now: Timestamp,
     ) -> Vec<String> {
+        if let Self::Replaced(machine) = self {
+            return missing_of_replacement(control_plane, machines, machine);
+        }
         if !control_plane.is_observed() {
             return vec!["the controller to see the change".to_owned()];
         }
         let wanted = match self {
             Self::Replicas(replicas) => *replicas,
-            Self::RolledOut => control_plane.desired(),
+            Self::RolledOut | Self::Version(_) | Self::Replaced(_) => control_plane.desired(),
         };
         let counts = [
             (control_plane.up_to_date_replicas, "up to date"),
@@ -90,7 +104,7 @@ impl Goal {
         }
         let deleting = machines.iter().filter(|machine| machine.deleting_since.is_some());
         missing.extend(deleting.map(|machine| format!("Machine {} to be deleted", machine.name)));
-        if *self == Self::RolledOut {
+        if !matches!(self, Self::Replicas(_)) {
             // The condition and the counts come from the same look of the controller; the times of the Machines do
             // not depend on it.
             if missing.is_empty() && control_plane.is("RollingOut") {
@@ -107,6 +121,27 @@ impl Goal {
     }
 }
 
+/// By the Machines themselves: for a moment the counts are of the time before one went.
+fn missing_of_replacement(control_plane: &ControlPlane, machines: &[Machine], replaced: &str) -> Vec<String> {
+    if machines.iter().any(|machine| machine.name == replaced) {
+        return vec![format!("Machine {replaced} to be deleted")];
+    }
+    let staying = machines.iter().filter(|machine| machine.deleting_since.is_none());
+    let (ready, coming): (Vec<&Machine>, Vec<&Machine>) =
+        staying.partition(|machine| machine.ready() == Some(true));
+    let wanted = usize::try_from(control_plane.desired()).unwrap_or_default();
+    let missing = wanted.saturating_sub(ready.len());
+    let mut what: Vec<String> = coming
+        .iter()
+        .take(missing)
+        .map(|machine| format!("Machine {} to be ready", machine.name))
+        .collect();
+    if missing > coming.len() {
+        what.push(format!("{} to be made", missing - coming.len()));
+    }
+    what
+}
+
 /// What Cluster API itself says about a change that does not go on.
 pub fn reasons(control_plane: &ControlPlane) -> Vec<String> {
     ["RollingOut", "ScalingUp", "ScalingDown", "Remediating"]
@@ -120,13 +155,13 @@ pub fn reasons(control_plane: &ControlPlane) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::{
-        Goal::{self, Replicas, RolledOut},
+        Goal::{self, Replaced, Replicas, RolledOut, Version},
         Standing::{self, OutOfReach, Reached, WaitingFor},
     };
     use crate::control_plane::{
         ConditionStatus::True,
         Snapshot,
-        example::{condition, healthy, minutes_ago, now, set},
+        example::{condition, healthy, minutes_ago, new_machine, now, set},
     };
 
     fn waiting(what: &[&str]) -> Standing {
@@ -175,6 +210,19 @@ mod tests {
                 |s| s.control_plane.paused = true,
                 OutOfReach("the control plane is paused: it goes on when that is lifted".to_owned()),
             ),
+            ("upgraded", Version("v1.34.1".to_owned()), |_| {}, Reached),
+            (
+                "upgrade_rolls_out",
+                Version("v1.34.1".to_owned()),
+                |s| set(&mut s.control_plane.conditions, condition("RollingOut", True, "")),
+                waiting(&["the controller to end the rollout"]),
+            ),
+            (
+                "upgraded_by_somebody_else",
+                Version("v1.34.1".to_owned()),
+                |s| s.control_plane.desired_version = Some("v1.35.0".to_owned()),
+                OutOfReach("somebody else has asked for v1.35.0 meanwhile".to_owned()),
+            ),
             (
                 "deleted",
                 RolledOut,
@@ -209,6 +257,47 @@ mod tests {
                 RolledOut,
                 |s| s.control_plane.rollout_after = Some(minutes_ago(-60)),
                 Reached,
+            ),
+        ];
+        for (name, goal, change, expected) in cases {
+            let mut snapshot = healthy(3);
+            change(&mut snapshot);
+            assert_eq!(goal.standing(&snapshot, Some("u1"), now()), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_replacement_is_judged_by_the_machines() {
+        type Case = (&'static str, Goal, fn(&mut Snapshot), Standing);
+        let cases: Vec<Case> = vec![
+            ("replaced", Replaced("gone".to_owned()), |_| {}, Reached),
+            (
+                "it_goes",
+                Replaced("c1-cp-m1".to_owned()),
+                |_| {},
+                waiting(&["Machine c1-cp-m1 to be deleted"]),
+            ),
+            // The controller has not looked yet: its counts are as before.
+            (
+                "its_replacement_is_not_made",
+                Replaced("c1-cp-m1".to_owned()),
+                |s| drop(s.machines.remove(0)),
+                waiting(&["1 to be made"]),
+            ),
+            (
+                "its_replacement_comes_up",
+                Replaced("c1-cp-m1".to_owned()),
+                |s| s.machines[0] = new_machine("c1-cp-m4"),
+                waiting(&["Machine c1-cp-m4 to be ready"]),
+            ),
+            (
+                "beside_it_another_goes",
+                Replaced("gone".to_owned()),
+                |s| {
+                    s.machines[0].deleting_since = Some(minutes_ago(1));
+                    s.machines[1] = new_machine("c1-cp-m4");
+                },
+                waiting(&["Machine c1-cp-m4 to be ready", "1 to be made"]),
             ),
         ];
         for (name, goal, change, expected) in cases {

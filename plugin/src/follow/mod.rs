@@ -1,20 +1,25 @@
 //! Staying with a control plane until a change is done.
 //!
 //! - [`goal`]: whether it is, and what is waited for
+//! - [`obstacle`]: what is in the way, and whether it has been so for too long
 //! - [`progress`]: what has changed since the last look, a line each
+//! - [`ending`]: how it ended
 
+pub mod ending;
 pub mod goal;
+pub mod obstacle;
 pub mod progress;
 
-use std::{fmt::Write as _, time::Duration};
+use std::time::Duration;
 
 use anyhow::Context as _;
+pub use ending::{Ending, EndingKind};
 pub use goal::{Goal, Standing};
 use jiff::{Timestamp, tz::TimeZone};
+pub use obstacle::{Obstacle, ObstacleKind};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
-    arguments::duration::format_duration,
     cluster::Error,
     control_plane::{Reader, Snapshot},
     terminal::{Terminal, escape},
@@ -28,11 +33,20 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// How far away "never" is, for a wait without limit.
 const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// Follows a control plane until it has reached a goal, cannot reach it any more, or `timeout` has passed (none: for
-/// ever), and says so on the terminal. `before` is how it was before the change, if there is one.
+/// What is shown of what changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// A line each, on stdout.
+    Lines,
+    /// Nothing on stdout: a document follows there.
+    Nothing,
+}
+
+/// Follows a control plane until it has reached a goal, cannot reach it any more, is stuck, or `timeout` has passed
+/// (none: for ever), and says so on the terminal. `before` is how it was before the change, if there is one.
 ///
 /// # Errors
-/// When the control plane cannot be read; a server that is away for a while is waited for.
+/// As [`follow_to_its_end`].
 pub async fn follow(
     reader: &Reader<'_>,
     name: &str,
@@ -41,6 +55,26 @@ pub async fn follow(
     before: Option<Snapshot>,
     terminal: &Terminal,
 ) -> anyhow::Result<Verdict> {
+    let ending = follow_to_its_end(reader, name, &goal, timeout, before, Shown::Lines, terminal).await?;
+    terminal
+        .print(&ending.text(&goal, Timestamp::now()))
+        .context("cannot write to stdout")?;
+    Ok(ending.verdict())
+}
+
+/// The same, and leaves it to the caller to say how it ended.
+///
+/// # Errors
+/// When the control plane cannot be read; a server that is away for a while is waited for.
+pub async fn follow_to_its_end(
+    reader: &Reader<'_>,
+    name: &str,
+    goal: &Goal,
+    timeout: Option<Duration>,
+    before: Option<Snapshot>,
+    shown: Shown,
+    terminal: &Terminal,
+) -> anyhow::Result<Ending> {
     let namespace = &reader.connection.namespace;
     let deadline = Instant::now() + timeout.unwrap_or(FOR_EVER);
     let mut last = before;
@@ -50,24 +84,22 @@ pub async fn follow(
             Ok(Ok(snapshot)) => {
                 away = None;
                 let at = Timestamp::now();
-                for line in progress::changes(last.as_ref(), &snapshot) {
-                    let clock = at.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string();
-                    terminal
-                        .line(&format!("{clock}  {}", escape(&line)))
-                        .context("cannot write to stdout")?;
+                if shown == Shown::Lines {
+                    print_changes(last.as_ref(), &snapshot, at, terminal)?;
                 }
                 let uid = last.as_ref().map(|last| last.control_plane.uid.as_str());
-                match goal.standing(&snapshot, uid, at) {
-                    Standing::Reached => {
-                        terminal.stop_spinning();
-                        return Ok(Verdict::Met);
+                let kind = match goal.standing(&snapshot, uid, at) {
+                    Standing::Reached => Some(EndingKind::Reached),
+                    Standing::OutOfReach(why) => Some(EndingKind::OutOfReach(why)),
+                    Standing::WaitingFor(what) => {
+                        terminal.spin(&format!("waiting for {}", what.join(", ")));
+                        let overdue = obstacle::overdue(&snapshot, at);
+                        (!overdue.is_empty()).then_some(EndingKind::Stuck(overdue))
                     }
-                    Standing::OutOfReach(why) => {
-                        terminal.stop_spinning();
-                        terminal.line(&escape(&why)).context("cannot write to stdout")?;
-                        return Ok(Verdict::Negative);
-                    }
-                    Standing::WaitingFor(what) => terminal.spin(&format!("waiting for {}", what.join(", "))),
+                };
+                if let Some(kind) = kind {
+                    terminal.stop_spinning();
+                    return Ok(Ending { snapshot, kind });
                 }
                 last = Some(snapshot);
             }
@@ -82,33 +114,30 @@ pub async fn follow(
         }
         if Instant::now() + INTERVAL >= deadline {
             terminal.stop_spinning();
-            return timed_out(last.as_ref(), away, &goal, timeout, terminal);
+            return match (away, last) {
+                (Some(error), _) => Err(error.into()),
+                (None, None) => anyhow::bail!("the time is up before the control plane could be read"),
+                (None, Some(snapshot)) => Ok(Ending {
+                    snapshot,
+                    kind: EndingKind::TimedOut(timeout.unwrap_or_default()),
+                }),
+            };
         }
         sleep(INTERVAL).await;
     }
 }
 
-fn timed_out(
-    last: Option<&Snapshot>,
-    away: Option<Error>,
-    goal: &Goal,
-    timeout: Option<Duration>,
+fn print_changes(
+    before: Option<&Snapshot>,
+    after: &Snapshot,
+    at: Timestamp,
     terminal: &Terminal,
-) -> anyhow::Result<Verdict> {
-    if let Some(error) = away {
-        return Err(error.into());
+) -> anyhow::Result<()> {
+    let clock = at.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string();
+    for line in progress::changes(before, after) {
+        terminal
+            .line(&format!("{clock}  {}", escape(&line)))
+            .context("cannot write to stdout")?;
     }
-    let Some(last) = last else {
-        anyhow::bail!("the time is up before the control plane could be read");
-    };
-    let after = format_duration(timeout.unwrap_or_default());
-    let mut text = format!("timed out after {after}, still waiting for:\n");
-    if let Standing::WaitingFor(what) = goal.standing(last, None, Timestamp::now()) {
-        for what in what.iter().chain(&goal::reasons(&last.control_plane)) {
-            // Writing to a String cannot fail.
-            let _ = writeln!(text, "  {}", escape(what));
-        }
-    }
-    terminal.print(&text).context("cannot write to stdout")?;
-    Ok(Verdict::Negative)
+    Ok(())
 }

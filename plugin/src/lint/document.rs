@@ -19,16 +19,16 @@ const MAX_REPEATED: usize = 100_000;
 
 /// A value, and the line where it stands; an object's field stands where its name does.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Located {
+pub(crate) struct Located {
     /// Counted from one.
-    pub(super) line: u64,
+    pub(crate) line: u64,
     /// The value.
-    pub(super) node: Node,
+    pub(crate) node: Node,
 }
 
 /// A value.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Node {
+pub(crate) enum Node {
     /// Anything that holds no other value.
     Scalar(Value),
     /// A list.
@@ -40,14 +40,14 @@ pub(super) enum Node {
 /// A file that is not YAML, or is more than we take.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
-pub(super) struct SyntaxError {
+pub(crate) struct SyntaxError {
     /// Counted from one; none when the fault has no place.
-    pub(super) line: Option<u64>,
+    pub(crate) line: Option<u64>,
     message: String,
 }
 
 /// Reads the documents of a YAML or JSON stream. Empty ones are skipped. What follows a syntax error is not read.
-pub(super) fn parse(mut text: &[u8]) -> Vec<Result<Located, SyntaxError>> {
+pub(crate) fn parse(mut text: &[u8]) -> Vec<Result<Located, SyntaxError>> {
     serde_saphyr::read_with_options::<_, Spanned<Node>>(&mut text, options())
         .map(|document| match document {
             Ok(document) => Ok(Located::from(document)),
@@ -92,7 +92,7 @@ fn options() -> Options {
 
 impl Located {
     /// The field of an object.
-    pub(super) fn get(&self, name: &str) -> Option<&Self> {
+    pub(crate) fn get(&self, name: &str) -> Option<&Self> {
         match &self.node {
             Node::Object(fields) => fields
                 .iter()
@@ -102,7 +102,7 @@ impl Located {
     }
 
     /// The text of a field, if it is text.
-    pub(super) fn text(&self, name: &str) -> Option<&str> {
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
         match &self.get(name)?.node {
             Node::Scalar(Value::String(text)) => Some(text),
             _ => None,
@@ -111,7 +111,7 @@ impl Located {
 
     /// The line of a field such as `spec.inventory[1].name`. One that is not there is looked for where it would
     /// stand: at the innermost of its parents.
-    pub(super) fn line_of(&self, path: &str) -> u64 {
+    pub(crate) fn line_of(&self, path: &str) -> u64 {
         let mut found = self;
         for step in path.split(['.', '[']) {
             let next = match (&found.node, step.strip_suffix(']')) {
@@ -129,7 +129,7 @@ impl Located {
     }
 
     /// The value without its lines.
-    pub(super) fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         match &self.node {
             Node::Scalar(value) => value.clone(),
             Node::List(items) => items.iter().map(Self::to_json).collect(),

@@ -11,7 +11,7 @@
 //! - [`finding`], [`report`]: how that is told
 
 mod arguments;
-mod document;
+pub(crate) mod document;
 mod finding;
 mod fleet;
 mod given;

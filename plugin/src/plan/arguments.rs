@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::ask::Change;
 use crate::{arguments::parse_control_plane, scale::parse_replicas};
 
 /// Say what the controller will do to a control plane, step by step, and what keeps it from the first step.
@@ -25,6 +26,10 @@ pub struct PlanArguments {
     #[arg(long)]
     pub restart: bool,
 
+    /// Plan for what a manifest asks for, as kubectl apply would write it; - for stdin
+    #[arg(short, long = "filename", value_name = "FILE", conflicts_with_all = ["replicas", "version", "restart"])]
+    pub file: Option<PathBuf>,
+
     /// What follows from each rule: the server's own AdmissionConfiguration
     #[arg(long, value_name = "FILE")]
     pub configuration: Option<PathBuf>,
@@ -32,6 +37,17 @@ pub struct PlanArguments {
     /// Output format [default: text for people]
     #[arg(short, long, value_name = "FORMAT", value_enum)]
     pub output: Option<PlanOutput>,
+}
+
+impl PlanArguments {
+    /// The change that the flags name.
+    pub(super) fn change(&self) -> Change {
+        Change {
+            replicas: self.replicas,
+            version: self.version.clone(),
+            restart: self.restart,
+        }
+    }
 }
 
 /// Output formats of `plan`.

@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 use super::{effect::changes, outlook::Asked, spec::with_leading_v, wire::PlannedControlPlane};
 use crate::{
     judgement::{Judgement, Surroundings, judge_update},
-    rollout::decision::{merge, restart},
+    merge_patch,
+    rollout::decision::restart,
 };
 
 /// A change that is thought of. Without any, what is pending is asked for.
@@ -22,53 +23,64 @@ pub struct Change {
 }
 
 impl Change {
-    /// The fields of the spec that it sets, for a control plane in the version of `api_version`.
-    fn spec(&self, api_version: &str, now: Timestamp) -> Value {
+    /// The merge patch that makes it, of a control plane in the version of `api_version`.
+    pub fn patch(&self, api_version: &str, now: Timestamp) -> Value {
         let mut spec = Value::Object(Map::new());
         if let Some(replicas) = self.replicas {
-            merge(&mut spec, &json!({"replicas": replicas}));
+            merge_patch::apply(&mut spec, &json!({"replicas": replicas}));
         }
         if let Some(version) = &self.version {
-            merge(&mut spec, &json!({"version": with_leading_v(version)}));
+            merge_patch::apply(&mut spec, &json!({"version": with_leading_v(version)}));
         }
         if self.restart {
-            merge(&mut spec, &restart(api_version, now));
+            merge_patch::apply(&mut spec, &restart(api_version, now));
         }
-        spec
+        json!({ "spec": spec })
     }
 }
 
-/// What a change asks of a control plane as the server wrote it, and what the rules say of it without refusing it.
+/// What a merge patch asks of a control plane as the server wrote it, and what the rules say of it without refusing it.
 ///
 /// # Errors
 /// When the control plane does not have its kind's types.
 pub fn ask(
     text: &str,
-    change: &Change,
-    api_version: &str,
+    patch: &Value,
     surroundings: Surroundings<'_>,
 ) -> Result<(Asked, Vec<String>), DecodeError> {
-    let old: Value = decode(text)?;
-    let mut new = old.clone();
-    merge(
-        &mut new,
-        &json!({"spec": change.spec(api_version, surroundings.now)}),
-    );
-    let new_text = new.to_string();
     // What stands has been judged when it was written.
-    let Judgement { denials, warnings } = if new == old {
+    let Judgement { denials, warnings } = if merge_patch::is_applied(&decode(text)?, patch) {
         Judgement::default()
     } else {
-        judge_update(text, &new_text, surroundings)?
+        judge_update(text, &patched(text, patch)?, surroundings)?
     };
+    Ok((asked(text, patch, &denials)?, warnings))
+}
+
+/// What a merge patch asks of a control plane as the server wrote it, given why the rules refuse it.
+///
+/// # Errors
+/// When the control plane does not have its kind's types.
+pub fn asked(text: &str, patch: &Value, denials: &[String]) -> Result<Asked, DecodeError> {
+    let new_text = patched(text, patch)?;
+    let (old, new): (Value, Value) = (decode(text)?, decode(&new_text)?);
     let (before, after): (PlannedControlPlane, PlannedControlPlane) = (decode(text)?, decode(&new_text)?);
     let same_template = before.spec.infrastructure == after.spec.infrastructure;
-    let asked = Asked {
+    Ok(Asked {
         changes: changes(&old, &new, same_template),
         spec: after.spec,
-        denials,
-    };
-    Ok((asked, warnings))
+        denials: denials.to_vec(),
+    })
+}
+
+/// An object as a merge patch leaves it.
+///
+/// # Errors
+/// When it is none.
+pub fn patched(text: &str, patch: &Value) -> Result<String, DecodeError> {
+    let mut object: Value = decode(text)?;
+    merge_patch::apply(&mut object, patch);
+    Ok(object.to_string())
 }
 
 #[cfg(test)]
@@ -93,7 +105,8 @@ mod tests {
         };
         let api_version = format!("controlplane.cluster.x-k8s.io/{version}");
         let text = Base::ControlPlane(base).object().to_string();
-        ask(&text, change, &api_version, surroundings).expect("decodes").0
+        let patch = change.patch(&api_version, now());
+        ask(&text, &patch, surroundings).expect("decodes").0
     }
 
     #[test]
@@ -147,8 +160,8 @@ mod tests {
             view: &view,
             configuration: None,
         };
-        let (asked, warnings) =
-            ask(&object.to_string(), &Change::default(), "g/v1beta2", surroundings).expect("decodes");
+        let patch = Change::default().patch("g/v1beta2", now());
+        let (asked, warnings) = ask(&object.to_string(), &patch, surroundings).expect("decodes");
         assert_eq!((asked.changes, asked.denials, warnings), (vec![], vec![], vec![]));
         assert_eq!(asked.spec.replicas, 4);
     }

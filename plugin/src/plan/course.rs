@@ -373,6 +373,17 @@ mod tests {
             ("m1@a m2@b m3@zf", 1, 1, &["-m3 0-0", "-m1|m2 0-0"]),
             // Held until the other member is healthy.
             ("m1@a m2@bx m3@ce", 3, 1, &["?m3 0-1", "?m2 0-0", "+b 0-1"]),
+            // Which goes is random, and the controller does not know who is silent.
+            (
+                "m1@a m2@bs m3@c",
+                1,
+                1,
+                &["?m2 0-1", "-m1|m2|m3 0-0", "-m1|m2|m3 0-0"],
+            ),
+            ("m1 m2s m3", 1, 1, &["?m2 0-1", "-m1 0-0", "-m2 0-0"]),
+            ("m1s m2 m3", 1, 1, &["-m1 0-0", "-m2 0-0"]),
+            ("m1@a m2@bds m3@c", 1, 1, &["-m2 0-0", "-m1|m3 0-0"]),
+            ("m1@a! m2@bs m3@c", 3, 1, &["?m2 0-1", "+a 0-1", "-m1 1-1"]),
             // Deleted by hand, the second too.
             (
                 "m1@a m2@bx m3@cx",

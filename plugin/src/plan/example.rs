@@ -18,7 +18,7 @@ pub(crate) fn declared(names: &str) -> Vec<String> {
 
 /// Machines, apart by blanks, the oldest first: `name@domain` and marks. The marks: `!` outdated, `d` to be deleted,
 /// `x` being deleted, `p` without a node, `f` a component failed, `u` one unknown, `e` its member failed, `l` its member
-/// a learner, `r` awaits remediation, `R` is marked for it besides.
+/// a learner, `s` its member silent, `r` awaits remediation, `R` is marked for it besides.
 ///
 /// Names are a letter and a digit, domains a letter.
 pub(crate) fn replicas(machines: &str) -> Vec<Replica> {
@@ -54,6 +54,7 @@ fn replica(index: usize, text: &str) -> Replica {
             (false, false) => Deletion::Unasked,
         },
         is_updating: false,
+        is_silent: has('s'),
         health: match (has('R'), has('r')) {
             (true, _) => HealthCheck::AwaitsRemediationFirst,
             (false, true) => HealthCheck::AwaitsRemediation,
@@ -80,7 +81,7 @@ pub(crate) fn state(machines: &str) -> State {
         Some(Member {
             name: replica.node.clone()?,
             is_learner: learners.contains(&replica.name.as_str()),
-            is_healthy: !replica.has_fault("EtcdMemberHealthy"),
+            is_healthy: !replica.has_fault("EtcdMemberHealthy") && !replica.is_silent,
             machine: Some(replica.name.clone()),
         })
     });

@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     future::Future,
-    time::Duration,
 };
 
 use serde::de::DeserializeOwned;
@@ -57,7 +56,7 @@ pub enum Part {
     Infrastructure,
 }
 
-/// Reads a control plane and what surrounds it. Each read may take as long as `limit`.
+/// Reads a control plane and what surrounds it.
 ///
 /// # Errors
 /// When the control plane or its Machines cannot be read.
@@ -65,15 +64,15 @@ pub async fn fetch(
     reader: &Reader<'_>,
     namespace: &str,
     name: &str,
-    limit: Duration,
+    limit: ReadLimit,
 ) -> Result<Fetched, Error> {
     let reads = Reads {
         reader,
         namespace,
-        limit: ReadLimit::each(limit),
+        limit,
     };
     let (object, planned) = reads.control_plane(name).await?;
-    let mut fetched = reads.surroundings(object, planned).await;
+    let mut fetched = reads.surroundings(object, planned, |_| ()).await;
     let machines = fetched
         .unread
         .iter()
@@ -121,8 +120,14 @@ impl Reads<'_> {
         }
     }
 
-    /// Reads what surrounds a control plane. What cannot be read is named in [`Fetched::unread`].
-    pub(crate) async fn surroundings(&self, object: String, planned: PlannedControlPlane) -> Fetched {
+    /// Reads what surrounds a control plane. What cannot be read is named in [`Fetched::unread`]. `machines_known` is
+    /// told the Machines as soon as they are listed, before what they were made from is read.
+    pub(crate) async fn surroundings(
+        &self,
+        object: String,
+        planned: PlannedControlPlane,
+        machines_known: impl FnOnce(&[PlannedMachine]),
+    ) -> Fetched {
         let mut fetched = Fetched {
             object,
             cluster_object: None,
@@ -138,7 +143,7 @@ impl Reads<'_> {
         let selector = format!("{}={cluster},{}", label::CLUSTER_NAME, label::CONTROL_PLANE);
         let (cluster, machines, configs) = tokio::join!(
             Box::pin(self.cluster(&cluster)),
-            Box::pin(self.machines(&selector, control_plane)),
+            Box::pin(self.machines(&selector, control_plane, machines_known)),
             Box::pin(self.configs(&selector))
         );
         let mut unread = |part, kind: &Kind, error| {
@@ -195,7 +200,12 @@ impl Reads<'_> {
         }
     }
 
-    async fn machines(&self, selector: &str, control_plane: &ControlPlane) -> Result<Machines, Error> {
+    async fn machines(
+        &self,
+        selector: &str,
+        control_plane: &ControlPlane,
+        machines_known: impl FnOnce(&[PlannedMachine]),
+    ) -> Result<Machines, Error> {
         let resource = &self.reader.machines;
         let action = Action::new("list", resource).in_namespace(self.namespace);
         let read =
@@ -208,6 +218,7 @@ impl Reads<'_> {
             .collect::<Result<Vec<_>, _>>()
             .map_err(|source| Error::Malformed { action, source })?;
         planned.retain(|planned| control_plane.has(&planned.machine.machine));
+        machines_known(&planned);
         let mut unread = Vec::new();
         let infrastructure = self.infrastructure(&planned, selector, &mut unread).await;
         Ok(Machines {
@@ -220,7 +231,9 @@ impl Reads<'_> {
 
     /// The specs of bootstrap configurations, by name.
     async fn configs(&self, selector: &str) -> Result<BTreeMap<String, ConfigSpec>, Error> {
-        let resource = self.reader.served.resource(&KUBEADM_CONFIG)?;
+        // Fields differ: it is compared with the control plane's.
+        let version = &self.reader.control_planes.version;
+        let resource = self.reader.served.resource_in(&KUBEADM_CONFIG, version)?;
         let action = Action::new("list", &resource).in_namespace(self.namespace);
         let read = self
             .reader
@@ -335,7 +348,7 @@ mod tests {
 
     use super::{Fetched, Part, fetch};
     use crate::{
-        cluster::{Connection, Error, canned::failure},
+        cluster::{Connection, Error, ReadLimit, canned::failure},
         control_plane::Reader,
         plan::{
             example::template,
@@ -400,7 +413,8 @@ mod tests {
             path => (200, object(path)),
         });
         let reader = Reader::discover(&connection).await?;
-        fetch(&reader, "d", "c1-cp", Duration::from_secs(10)).await
+        let limit = ReadLimit::each(Duration::from_secs(10));
+        fetch(&reader, "d", "c1-cp", limit).await
     }
 
     fn run<T>(future: impl Future<Output = T>) -> T {

@@ -7,6 +7,7 @@
 //! - [`observed`]: the facts a plan is made from
 //! - [`fetch`]: reading them
 //! - [`spec`]: what a control plane asks for
+//! - [`manifest`]: what a file asks for
 //! - [`ask`]: what a change asks for, and whether the admission rules refuse that
 //! - [`quorum`]: what etcd can stand
 //! - [`failure_domain`], [`deletion_order`]: where the next Machine comes from and goes to
@@ -30,6 +31,7 @@ pub mod effect;
 pub mod failure_domain;
 pub mod fetch;
 pub mod kubeadm_config;
+pub mod manifest;
 pub mod observed;
 pub mod outlook;
 pub mod preflight;
@@ -50,24 +52,27 @@ pub(crate) mod example;
 #[cfg(test)]
 mod properties;
 
-use std::time::Duration;
+use std::path::Path;
 
 use anyhow::Context as _;
 pub use arguments::PlanArguments;
 use arguments::PlanOutput;
-use ask::{Change, ask};
+use ask::ask;
 use document::{PlanDocument, Standing};
-use fetch::{Fetched, Unread, fetch};
+use fetch::Unread;
 use jiff::Timestamp;
-use kcp_rules::view::View;
+use manifest::Manifest;
 
 use crate::{
-    configuration, control_plane::Reader, document::text, judgement::Surroundings, session::Session,
+    change::situation::{self, Situation},
+    configuration,
+    control_plane::Reader,
+    document::text,
+    file,
+    judgement::Surroundings,
+    session::Session,
     verdict::Verdict,
 };
-
-/// The longest that one read may take.
-const READ_LIMIT: Duration = Duration::from_secs(10);
 
 /// Under which name the rules are told that the change would be made.
 const FIELD_MANAGER: &str = "kubectl-kcp";
@@ -79,45 +84,44 @@ const FIELD_MANAGER: &str = "kubectl-kcp";
 pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<Verdict> {
     let configuration = arguments.configuration.as_deref();
     let configuration = configuration.map(configuration::read).transpose()?;
+    let manifest = match &arguments.file {
+        Some(file) => Some(Manifest::read(&shown(file), &file::read(file)?, &arguments.name)?),
+        None => None,
+    };
     let connection = session.connect().await?;
-    let reader = Reader::discover(&connection).await?;
-    let fetched = Box::pin(fetch(&reader, &connection.namespace, &arguments.name, READ_LIMIT)).await?;
-    let Fetched {
-        object,
-        observed,
-        unread,
-        ..
-    } = fetched;
+    let mut reader = Reader::discover(&connection).await?;
+    // It is compared with what the server writes in the same version.
+    if let Some(manifest) = &manifest {
+        reader = reader.in_version(&manifest.version)?;
+    }
+    let read = Situation::read(&reader, &connection.namespace, &arguments.name, situation::LIMIT);
+    let mut situation = Box::pin(read).await?;
     // Each part decides about the steps.
-    if let Some(Unread { error, .. }) = unread.into_iter().next() {
+    if let Some(Unread { error, .. }) = situation.unread.drain(..).next() {
         return Err(error.into());
     }
-    let change = Change {
-        replicas: arguments.replicas,
-        version: arguments.version,
-        restart: arguments.restart,
-    };
-    let view = if change == Change::default() {
-        View::default()
-    } else {
-        View {
-            cluster: reader.cluster(&observed.control_plane).await?.into(),
-            ..View::default()
-        }
-    };
+    let view = situation.view()?;
     let now = Timestamp::now();
+    let mut warnings = situation.warnings();
+    let patch = match (&manifest, &arguments.file) {
+        (Some(manifest), Some(file)) => {
+            let patch = manifest.patch(&shown(file), &serde_json::from_str(&situation.object)?)?;
+            warnings.extend(manifest.warnings(&patch));
+            patch
+        }
+        _ => arguments.change().patch(&reader.control_planes.api_version, now),
+    };
     let surroundings = Surroundings {
         now,
         field_manager: FIELD_MANAGER,
         view: &view,
         configuration: configuration.as_ref(),
     };
-    let api_version = &reader.control_planes.api_version;
-    let (asked, warnings) = ask(&object, &change, api_version, surroundings)?;
-    for warning in &warnings {
+    let (asked, of_rules) = ask(&situation.object, &patch, surroundings)?;
+    for warning in warnings.iter().chain(&of_rules) {
         session.terminal.warning(warning);
     }
-    let plan = outlook::plan(&observed, &asked, now);
+    let plan = outlook::plan(&situation.observed, &asked, now);
     let shown = match arguments.output {
         Some(PlanOutput::Json) => text(&PlanDocument::of(&plan))?,
         None => screen::screen(&plan),
@@ -127,4 +131,13 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
         Standing::NothingToDo | Standing::Clear => Verdict::Met,
         Standing::Blocked | Standing::NoPlan => Verdict::Negative,
     })
+}
+
+/// As a message names it.
+fn shown(file: &Path) -> String {
+    if file == Path::new(file::STDIN) {
+        "stdin".to_owned()
+    } else {
+        file.display().to_string()
+    }
 }

@@ -151,6 +151,22 @@ pub struct EtcdMember {
     pub has_alarm: bool,
     /// Whether it leads.
     pub is_leader: bool,
+    /// Why it takes no part though it was asked: it does not answer, or is cut off; none where it does, or nobody asked
+    /// it.
+    pub silence: Option<String>,
+}
+
+impl Etcd {
+    /// Why the member on a node takes no part; none where it does, or nobody asked it.
+    pub fn silence(&self, node: &str) -> Option<&str> {
+        match self {
+            Self::External | Self::Unread => None,
+            Self::Members(members) => {
+                let member = members.iter().find(|member| member.name == node)?;
+                member.silence.as_deref()
+            }
+        }
+    }
 }
 
 impl Machine {

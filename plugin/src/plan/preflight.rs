@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{
     course::Step,
-    observed::{Machine, Observed},
+    observed::{Etcd, Machine, Observed},
     spec::Spec,
     state::COMPONENT_CONDITIONS,
     step::{Action, Purpose},
@@ -59,6 +59,15 @@ pub enum Blocker {
     Learner {
         /// Which Machine.
         machine: String,
+    },
+    /// A member of etcd was asked and takes no part.
+    Silent {
+        /// Its name.
+        member: String,
+        /// The Machine that it runs on.
+        machine: String,
+        /// What it, or the way to it, says.
+        why: String,
     },
     /// A Machine is being updated in place.
     UpdatingInPlace {
@@ -141,9 +150,13 @@ fn of_machine(observed: &Observed, purpose: Purpose, name: &str) -> Vec<Blocker>
         Purpose::RemoveMember => vec![Blocker::MemberWithoutMachine { member: machine() }],
         Purpose::ComeUp | Purpose::Recover => {
             let of_name = |other: &&Machine| other.machine.name == name;
-            let stacked = observed.etcd != super::observed::Etcd::External;
+            let stacked = observed.etcd != Etcd::External;
             match observed.machines.iter().find(of_name) {
-                Some(machine) if machine.has_node() => conditions(machine, stacked, purpose),
+                Some(machine) if machine.has_node() => {
+                    let mut blockers = conditions(machine, stacked, purpose);
+                    blockers.extend(silent(machine, &observed.etcd));
+                    blockers
+                }
                 _ => vec![Blocker::NoNode { machine: machine() }],
             }
         }
@@ -178,7 +191,28 @@ fn conditions(machine: &Machine, stacked: bool, purpose: Purpose) -> Vec<Blocker
     blockers
 }
 
+fn silent(machine: &Machine, etcd: &Etcd) -> Option<Blocker> {
+    let node = machine.machine.node.as_deref()?;
+    Some(Blocker::Silent {
+        member: node.to_owned(),
+        machine: machine.machine.name.clone(),
+        why: etcd.silence(node)?.to_owned(),
+    })
+}
+
 impl Blocker {
+    /// Whether no controller works on the control plane because of it: not a matter of what is to be done.
+    pub const fn is_standstill(&self) -> bool {
+        matches!(
+            self,
+            Self::Paused
+                | Self::ClusterPaused
+                | Self::InfrastructureNotReady
+                | Self::NoEndpoint
+                | Self::NoKubeconfig
+        )
+    }
+
     /// For people.
     pub fn message(&self) -> String {
         match self {
@@ -207,6 +241,9 @@ impl Blocker {
             }
             Self::Learner { machine } => {
                 format!("the etcd member of Machine {machine} has yet to be promoted")
+            }
+            Self::Silent { member, machine, why } => {
+                format!("etcd member {member} of Machine {machine} takes no part: {why}")
             }
             Self::UpdatingInPlace { machine } => format!("Machine {machine} is being updated in place"),
             Self::MemberWithoutMachine { member } if member.is_empty() => {

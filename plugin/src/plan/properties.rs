@@ -9,7 +9,7 @@ use super::{
     remediation::Terms,
     spec::Spec,
     state::State,
-    step::{self, Action, NoPlan, Purpose, Surroundings},
+    step::{self, Action, NoPlan, Outcome, Purpose, Surroundings},
 };
 use crate::control_plane::example::now;
 
@@ -49,9 +49,10 @@ fn marks() -> impl Strategy<Value = String> {
         often("e"),
         often("l"),
         often("r"),
+        often("s"),
     );
     (outdated, rare)
-        .prop_map(|(outdated, (d, x, p, f, u, e, l, r))| [outdated, d, x, p, f, u, e, l, r].concat())
+        .prop_map(|(outdated, (d, x, p, f, u, e, l, r, s))| [outdated, d, x, p, f, u, e, l, r, s].concat())
 }
 
 fn starts() -> impl Strategy<Value = Start> {
@@ -128,71 +129,126 @@ fn is_at_target(state: &State, spec: &Spec) -> bool {
             .all(|replica| !replica.is_outdated && !replica.is_deleting() && replica.node.is_some())
 }
 
-/// Follows the controller with its choices made by `dice`, beside the steps that the plan tells.
-fn follow(start: &Start, steps: &[Step], dice: &[usize]) -> Result<(), TestCaseError> {
+/// What the controller does, one step after another: the state before each, and what came of it.
+struct Trace {
+    taken: Vec<(State, Outcome)>,
+    end: State,
+}
+
+/// Follows the controller with its choices made by `dice`, as long as it goes on.
+fn follow(start: &Start, dice: &[usize]) -> Trace {
     let mut state = start.state.clone();
     let mut dice = dice.iter().cycle();
-    // What is told of the steps holds until they may differ.
-    let mut told = steps.iter().take_while(|step| !step.may_differ);
+    let mut taken = Vec::new();
     loop {
         let outcomes = step::next(&state, start.surroundings()).expect("the plan goes on");
         let roll = dice.next().copied().unwrap_or_default();
         let Some(outcome) = outcomes.get(roll % outcomes.len().max(1)) else {
-            break;
+            return Trace { taken, end: state };
         };
-        if let Some(step) = told.next() {
+        taken.push((state, outcome.clone()));
+        state = outcome.state.clone();
+    }
+}
+
+/// The steps that are told, and what then came about; none where there is no plan.
+fn planned(start: &Start, dice: &[usize]) -> Option<(Vec<Step>, Trace)> {
+    let steps = course(start.state.clone(), start.surroundings()).ok()?;
+    Some((steps, follow(start, dice)))
+}
+
+fn dice() -> impl Strategy<Value = Vec<usize>> {
+    vec(0..60_usize, 8)
+}
+
+fn config() -> ProptestConfig {
+    ProptestConfig {
+        cases: 1_000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    /// Not even while a step goes on, in the worst case.
+    #[test]
+    fn no_plan_passes_through_a_state_without_quorum(start in starts(), dice in dice()) {
+        let Some((_, trace)) = planned(&start, &dice) else { return Ok(()) };
+        for (state, outcome) in &trace.taken {
+            // A control plane that has never come up has nothing to lose.
+            if outcome.purpose == Purpose::Remediate && !start.initialized {
+                continue;
+            }
+            let is_first = state.members.as_ref().is_some_and(Vec::is_empty);
+            let votes = [outcome.meanwhile, outcome.state.votes(Change::Unchanged)];
+            for votes in votes.into_iter().flatten() {
+                prop_assert!(votes.has_quorum() || is_first, "{:?}: {:?}", outcome, votes);
+            }
+            // What no node is known of takes no member with it.
+            let takes_member =
+                |name: &String| state.replica(name).is_none_or(|replica| replica.node.is_some());
+            let is_safe = outcome.meanwhile.is_none_or(super::quorum::Votes::is_safe);
+            if outcome.action != Action::Wait {
+                prop_assert!(is_safe || !outcome.names.iter().any(takes_member));
+            }
+        }
+    }
+
+    #[test]
+    fn without_quorum_there_is_the_reason_and_no_step(start in starts()) {
+        let course = course(start.state.clone(), start.surroundings());
+        let is_lost = matches!(course, Err(NoPlan::QuorumLost { .. }));
+        prop_assert_eq!(is_lost, began_without_quorum(&start.state), "{:?}", course);
+    }
+
+    #[test]
+    fn every_plan_ends_at_its_target(start in starts(), dice in dice()) {
+        let Some((_, trace)) = planned(&start, &dice) else { return Ok(()) };
+        prop_assert!(is_at_target(&trace.end, &start.spec), "{:?}", trace.end);
+    }
+
+    /// But by remediation, and by Machines that were being deleted already.
+    #[test]
+    fn max_surge_0_never_exceeds_the_number_asked_for_and_max_surge_1_never_goes_below(
+        start in starts(), dice in dice()
+    ) {
+        let Some((_, trace)) = planned(&start, &dice) else { return Ok(()) };
+        let desired = start.spec.replicas;
+        let surge = start.spec.max_surge;
+        for (_, outcome) in &trace.taken {
+            let there = outcome.state.replicas.len();
+            match (outcome.action, outcome.purpose) {
+                (Action::Create, _) => prop_assert!(there <= desired + surge, "{:?}", outcome),
+                (Action::Delete, Purpose::Rollout | Purpose::ScaleDown) => {
+                    prop_assert!(there + 1 >= desired + surge, "{:?}", outcome);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_told_of_the_steps_comes_about(start in starts(), dice in dice()) {
+        let Some((steps, trace)) = planned(&start, &dice) else { return Ok(()) };
+        // It holds until the steps may differ.
+        let told = steps.iter().position(|step| step.may_differ).unwrap_or(steps.len());
+        prop_assert!(trace.taken.len() >= told);
+        prop_assert!(told < steps.len() || trace.taken.len() == told);
+        for (step, (_, outcome)) in steps.iter().take(told).zip(&trace.taken) {
             prop_assert_eq!((outcome.action, outcome.purpose), (step.action, step.purpose));
             prop_assert!(outcome.names.iter().all(|name| step.names.contains(name)));
             prop_assert!(step.failure_domains.contains(&outcome.failure_domain));
             prop_assert_eq!(outcome.state.replicas.len(), step.replicas);
             prop_assert!(step.choice != Choice::None || outcome.names == step.names);
         }
-
-        // A control plane that has never come up has nothing to lose.
-        let removes_only = outcome.purpose == Purpose::Remediate && !start.initialized;
-        let votes = [outcome.meanwhile, outcome.state.votes(Change::Unchanged)];
-        for votes in votes.into_iter().flatten() {
-            let is_first = state.members.as_ref().is_some_and(Vec::is_empty);
-            prop_assert!(
-                votes.has_quorum() || is_first || removes_only,
-                "{:?}: {:?}",
-                outcome,
-                votes
-            );
-        }
-        // What no node is known of takes no member with it.
-        let takes_member = |name: &String| state.replica(name).is_none_or(|replica| replica.node.is_some());
-        let is_safe = outcome.meanwhile.is_none_or(super::quorum::Votes::is_safe);
-        if outcome.action != Action::Wait && !removes_only {
-            prop_assert!(is_safe || !outcome.names.iter().any(takes_member));
-        }
-        if outcome.action == Action::Create {
-            prop_assert!(outcome.state.replicas.len() <= start.spec.most_replicas());
-        }
-        let is_asked_for = matches!(outcome.purpose, Purpose::Rollout | Purpose::ScaleDown);
-        if outcome.action == Action::Delete && is_asked_for {
-            let least = start.spec.replicas - usize::from(start.spec.max_surge == 0);
-            prop_assert!(outcome.state.replicas.len() >= least);
-        }
-        state = outcome.state.clone();
     }
-    prop_assert!(told.next().is_none());
-    prop_assert!(is_at_target(&state, &start.spec), "{:?}", state);
-    Ok(())
-}
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
-
-    /// Every plan ends where it should, keeps etcd's quorum all the way, and names what the controller may choose.
     #[test]
-    fn a_plan_keeps_quorum_and_ends_at_its_target(start in starts(), dice in vec(0..60_usize, 8)) {
+    fn there_is_no_plan_only_for_a_reason(start in starts()) {
         match course(start.state.clone(), start.surroundings()) {
-            Ok(steps) => {
-                prop_assert!(!began_without_quorum(&start.state));
-                follow(&start, &steps, &dice)?;
-            }
-            Err(NoPlan::QuorumLost { .. }) => prop_assert!(began_without_quorum(&start.state)),
+            Ok(_) | Err(NoPlan::QuorumLost { .. }) => {}
             Err(NoPlan::LastMachine { .. }) => {
                 let all_go = start.state.replicas.iter().all(super::state::Replica::is_deleting);
                 prop_assert!(all_go || (start.spec.max_surge == 0 && start.spec.replicas == 1));

@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use owo_colors::{OwoColorize as _, Style};
 
-use super::{course::Step, outlook::Plan, rollout_reason::Verdict, spec::Spec, step::Action, wording};
+use super::{
+    course::Step, effect::Effect, outlook::Plan, rollout_reason::Verdict, spec::Spec, step::Action, wording,
+};
 use crate::terminal::{
     escape,
     style::{BAD, FAINT, GOOD, HEADING, WARN},
@@ -172,7 +174,7 @@ fn replaced(plan: &Plan) -> String {
 }
 
 /// What is said, with all the Machines it is said of.
-pub(crate) fn grouped<'m>(said: impl Iterator<Item = (String, &'m str)>) -> Vec<(String, String)> {
+fn grouped<'m>(said: impl Iterator<Item = (String, &'m str)>) -> Vec<(String, String)> {
     let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
     for (line, machine) in said {
         match groups.iter_mut().find(|(other, _)| *other == line) {
@@ -212,7 +214,15 @@ fn remarks(plan: &Plan) -> String {
         let remark = "the steps may be others, by what the controller has chosen at random";
         (format!("from step {number} on {remark}"), None)
     }));
-    if !plan.asked.changes.is_empty() && plan.steps.as_ref().is_ok_and(Vec::is_empty) {
+    if plan
+        .asked
+        .changes
+        .iter()
+        .any(|change| change.effect != Effect::Scale)
+        && plan.steps.is_ok()
+        && !plan.rolls_out()
+        && plan.rollout_to_come.is_none()
+    {
         remarks.push(("the change replaces no Machine".to_owned(), None));
     }
     if let Some(after) = plan.rollout_to_come {

@@ -1,11 +1,15 @@
 //! What a control plane asks for, as far as Machines come and go by it.
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
 
 use super::observed::ConfigSpec;
 
 /// kubeadm's own validity of a certificate, in days.
 const DEFAULT_CERTIFICATE_VALIDITY_DAYS: i64 = 365;
+
+/// Where a configuration says otherwise.
+const CERTIFICATE_VALIDITY_DAYS: &str = "/clusterConfiguration/certificateValidityPeriodDays";
 
 /// `spec`, the same for both API versions.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,11 +71,21 @@ pub fn with_leading_v(version: &str) -> String {
 impl Spec {
     /// How long a certificate of a new Machine lasts, in days.
     pub fn certificate_validity_days(&self) -> i64 {
-        self.config
-            .fields
-            .pointer("/clusterConfiguration/certificateValidityPeriodDays")
-            .and_then(serde_json::Value::as_i64)
+        self.configured_certificate_validity_days()
             .unwrap_or(DEFAULT_CERTIFICATE_VALIDITY_DAYS)
+    }
+
+    fn configured_certificate_validity_days(&self) -> Option<i64> {
+        let days = self.config.fields.pointer(CERTIFICATE_VALIDITY_DAYS)?;
+        days.as_i64()
+    }
+
+    /// Forgets what Machines are configured by, which may be large and hold secrets, but for how long certificates last.
+    pub fn forget_config(&mut self) {
+        self.config.fields = match self.configured_certificate_validity_days() {
+            Some(days) => json!({"clusterConfiguration": {"certificateValidityPeriodDays": days}}),
+            None => Value::Null,
+        };
     }
 
     /// Whether new Machines would be replaced as soon as they are there, for ever: their certificates expire within
@@ -106,6 +120,8 @@ mod tests {
             let mut spec = spec();
             spec.certificates_expiry_days = days;
             spec.config.fields = json!({"clusterConfiguration": {"certificateValidityPeriodDays": validity}});
+            assert_eq!(spec.rolls_out_for_ever(), for_ever, "{days:?} of {validity:?}");
+            spec.forget_config();
             assert_eq!(spec.rolls_out_for_ever(), for_ever, "{days:?} of {validity:?}");
         }
     }

@@ -24,6 +24,7 @@ pub const LABELS: &str = "NodeKubeadmLabelsAndTaintsSet";
 
 /// A Machine, as far as decisions look at it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(clippy::struct_excessive_bools, reason = "no two exclude each other")]
 pub struct Replica {
     /// Its name; for one that a step makes, the name that the plan gives it.
     pub name: String,
@@ -41,6 +42,9 @@ pub struct Replica {
     pub deletion: Deletion,
     /// Whether an update in place is under way on it.
     pub is_updating: bool,
+    /// Whether its member of etcd takes no part. The controller asks one member only, and takes the others for well until
+    /// their pods are not.
+    pub is_silent: bool,
     /// What health checks have come to.
     pub health: HealthCheck,
     /// Which remediation it was made by.
@@ -138,15 +142,16 @@ impl Replica {
         self.faults.iter().filter(|fault| fault.condition != LABELS)
     }
 
-    /// Whether it keeps the controller from going on.
+    /// Whether it keeps the controller from going on, or will as soon as that sees what we do.
     pub fn is_obstacle(&self) -> bool {
-        self.node.is_none() || self.obstacles().next().is_some()
+        self.node.is_none() || self.is_silent || self.obstacles().next().is_some()
     }
 
     /// Makes it as it is once it has come up and all is well.
     pub fn recover(&mut self) {
         self.node.get_or_insert_with(|| self.name.clone());
         self.faults.clear();
+        self.is_silent = false;
         self.health = HealthCheck::Passed;
     }
 }
@@ -180,6 +185,10 @@ impl State {
     /// The state now. `is_outdated` says which Machines the rollout replaces.
     pub fn of(observed: &Observed, is_outdated: impl Fn(&str) -> bool) -> Self {
         let stacked = observed.etcd != Etcd::External;
+        let is_silent = |machine: &Machine| {
+            let node = machine.machine.node.as_deref();
+            node.is_some_and(|node| observed.etcd.silence(node).is_some())
+        };
         let mut replicas: Vec<Replica> = observed
             .machines
             .iter()
@@ -192,6 +201,7 @@ impl State {
                 is_outdated: is_outdated(&machine.machine.name),
                 deletion: deletion(machine),
                 is_updating: machine.updating_in_place,
+                is_silent: is_silent(machine),
                 health: health(machine),
                 remediation_for: machine.remediation_for.clone(),
                 faults: conditions(stacked)
@@ -219,6 +229,24 @@ impl State {
             remediation_in_progress,
             made: 0,
         }
+    }
+
+    /// The state as conditions tell it, by which the controller chooses: who is silent is not known, nor that a member has
+    /// yet to be promoted where its Machine's condition holds.
+    pub fn by_conditions(&self) -> Self {
+        let mut told = self.clone();
+        for replica in &mut told.replicas {
+            replica.is_silent = false;
+            if replica.has_fault(ETCD_MEMBER) {
+                continue;
+            }
+            let of_replica = |member: &&mut Member| member.machine.as_deref() == Some(&replica.name);
+            if let Some(member) = told.members.iter_mut().flatten().find(of_replica) {
+                member.is_learner = false;
+                member.is_healthy = true;
+            }
+        }
+        told
     }
 
     /// The votes after a change; none when etcd runs elsewhere.
@@ -285,6 +313,7 @@ impl State {
             is_outdated: false,
             deletion: Deletion::Unasked,
             is_updating: false,
+            is_silent: false,
             health: HealthCheck::Passed,
             remediation_for: None,
             faults: Vec::new(),
@@ -334,7 +363,7 @@ fn members(etcd: &Etcd, replicas: &[Replica]) -> Option<Vec<Member>> {
     let of_replica = |replica: &Replica, is_learner| Member {
         name: replica.node.clone().unwrap_or_default(),
         is_learner,
-        is_healthy: !replica.has_fault(ETCD_MEMBER),
+        is_healthy: !replica.has_fault(ETCD_MEMBER) && !replica.is_silent,
         machine: Some(replica.name.clone()),
     };
     match etcd {
@@ -357,7 +386,7 @@ fn members(etcd: &Etcd, replicas: &[Replica]) -> Option<Vec<Member>> {
                         || Member {
                             name: member.name.clone(),
                             is_learner: member.is_learner,
-                            is_healthy: !member.has_alarm,
+                            is_healthy: !member.has_alarm && member.silence.is_none(),
                             machine: None,
                         },
                         |replica| of_replica(replica, member.is_learner),

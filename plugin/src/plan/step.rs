@@ -292,8 +292,18 @@ fn delete(
     }
     // The controller chooses anew until it has chosen one that may go. What is wrong with that one does not count.
     let may_go = |replica: &Replica| recovery(state, Some(replica)).is_none();
-    let chosen = next.machines.iter().filter_map(|name| state.replica(name));
-    let (can_go, must_wait): (Vec<&Replica>, Vec<&Replica>) = chosen.partition(|replica| may_go(replica));
+    // It may choose one that only we see should not go.
+    let told = state.by_conditions();
+    let candidates = || next.machines.iter().filter_map(|name| state.replica(name));
+    let may_be_chosen = || candidates().filter(|replica| recovery(&told, Some(replica)).is_none());
+    if may_be_chosen().count() > 1
+        && !may_be_chosen().all(may_go)
+        && let Some(wait) = recovery(state, None)
+    {
+        return Ok(vec![wait]);
+    }
+    let (can_go, must_wait): (Vec<&Replica>, Vec<&Replica>) =
+        candidates().partition(|replica| may_go(replica));
     if can_go.is_empty() {
         let save = if must_wait.len() == 1 {
             must_wait.first().copied()

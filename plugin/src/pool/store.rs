@@ -180,7 +180,7 @@ impl<'c> Store<'c> {
             object,
             field_manager: self.field_manager,
         };
-        self.connection.create(&create).await
+        self.connection.make(&create).await
     }
 
     /// Whether a namespace has a label, with whatever value.
@@ -224,7 +224,7 @@ impl<'c> Store<'c> {
             object: &claim,
             field_manager: self.field_manager,
         };
-        self.connection.create(&create).await.map_err(of_hive)
+        self.connection.make(&create).await.map_err(of_hive)
     }
 
     /// Does away with a claim, once, and not with another of its name.
@@ -235,6 +235,7 @@ impl<'c> Store<'c> {
             name: &claim.metadata.name,
             uid: &claim.metadata.uid,
             resource_version: None,
+            dry_run: false,
         };
         self.connection.delete(&delete).await.map_err(of_hive)
     }
@@ -379,7 +380,7 @@ impl Records for Store<'_> {
             object: record,
             field_manager: self.field_manager,
         };
-        self.connection.create(&create).await
+        self.connection.make(&create).await
     }
 
     async fn write_record(&self, customization: &str, patch: &Value) -> Result<Written, Error> {
@@ -408,6 +409,7 @@ impl Records for Store<'_> {
             name: &record.metadata.name,
             uid: &record.metadata.uid,
             resource_version: Some(&record.metadata.resource_version),
+            dry_run: false,
         };
         self.connection.delete(&delete).await
     }

@@ -4,42 +4,119 @@ use jiff::Timestamp;
 use kcp_rules::api::{DecodeError, control_plane::Shape};
 use serde_json::{Value, json};
 
+use super::schedule::Begin;
 use crate::{
+    change::{
+        consent::{Demand, consent},
+        event::Occurrence,
+        situation::Situation,
+    },
     control_plane::ControlPlane,
-    edit::{Decision, Refusal},
+    edit::{Decision, Proposal, Refusal, RefusedBy},
     judgement::{Surroundings, judge_update},
+    plan::ask::patched,
 };
 
-/// Decides on a control plane as the server wrote it, in the version of `api_version`.
+/// How long after its time a planned rollout begins at the latest: nothing wakes the controller then, and it looks at
+/// every object again after its `--sync-period`, which is ten minutes unless set otherwise.
+const LATEST_BEGIN: &str = "ten minutes";
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// When it is to begin.
+    pub begin: Begin,
+    /// Whether to go on though the preflight blocks it.
+    pub force: bool,
+}
+
+/// Decides on a control plane in the version of `api_version`, and what surrounds it.
 ///
 /// # Errors
 /// When the control plane does not have its kind's types.
 pub fn decide(
-    text: &str,
-    control_plane: &ControlPlane,
+    situation: &Situation,
+    wanted: Wanted,
     api_version: &str,
     surroundings: Surroundings<'_>,
 ) -> Result<Decision, DecodeError> {
     let now = surroundings.now;
-    let mut why = obstacles(control_plane, surroundings.cluster_is_paused(), now);
-    let spec = restart(api_version, now);
-    let judgement = judge_update(text, &patched(text, &spec)?, surroundings)?;
-    let by_rules = !judgement.denials.is_empty();
-    why.extend(judgement.denials);
+    let mut why = obstacles(situation.control_plane(), surroundings.cluster_is_paused(), now);
+    let after = match wanted.begin.after(now) {
+        Ok(after) => after,
+        Err(no_time) => {
+            why.push(no_time.to_string());
+            return Ok(refused(why));
+        }
+    };
+    let patch = json!({ "spec": rollout_after(api_version, after) });
+    let judgement = judge_update(
+        &situation.object,
+        &patched(&situation.object, &patch)?,
+        surroundings,
+    )?;
+    let consent = consent(
+        situation,
+        Demand {
+            patch: &patch,
+            judgement: &judgement,
+            field_manager: surroundings.field_manager,
+            force: wanted.force,
+            now,
+        },
+    )?;
     if !why.is_empty() {
-        return Ok(Decision::Refused(Refusal { why, by_rules }));
+        // What stands in its way goes before what it would come to.
+        return Ok(refused(why));
     }
-    Ok(Decision::Write {
-        spec,
+    let mut consequences = consent.consequences();
+    if let Some(refusal) = consent.refusal {
+        return Ok(Decision::Refused(refusal));
+    }
+    let is_planned = wanted.begin.is_planned();
+    if is_planned {
+        consequences.push(format!(
+            "every Machine made before {after} is replaced; it begins then or at most {LATEST_BEGIN} later"
+        ));
+    }
+    Ok(Decision::Write(Proposal {
+        patch,
         subresource: None,
-        warnings: judgement.warnings,
+        warnings: consent.warnings,
+        consequences,
+        occurrence: if is_planned {
+            Occurrence {
+                reason: "RolloutPlanned",
+                action: "StartRollout",
+                done: "rollout planned",
+                detail: format!("for {after}"),
+            }
+        } else {
+            Occurrence {
+                reason: "RolloutStarted",
+                action: "StartRollout",
+                done: "rollout started",
+                detail: String::new(),
+            }
+        },
+    }))
+}
+
+const fn refused(why: Vec<String>) -> Decision {
+    Decision::Refused(Refusal {
+        why,
+        by: RefusedBy::Command,
     })
 }
 
 /// The fields of a spec that have every Machine replaced that is there now.
 pub fn restart(api_version: &str, now: Timestamp) -> Value {
-    // Whole seconds: the API's times have no fraction.
-    let after = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    // The API's times reach as far as ours.
+    rollout_after(api_version, Begin::Now.after(now).unwrap_or(now))
+}
+
+/// The fields of a spec that have every Machine replaced that was made before a time, once that has come.
+fn rollout_after(api_version: &str, after: Timestamp) -> Value {
     match Shape::of(api_version) {
         Shape::V1Beta1 => json!({"rolloutAfter": after.to_string()}),
         Shape::V1Beta2 => json!({"rollout": {"after": after.to_string()}}),
@@ -69,48 +146,40 @@ fn obstacles(control_plane: &ControlPlane, cluster_is_paused: bool, now: Timesta
         ));
     }
     if let Some(planned) = control_plane.rollout_after.filter(|after| *after > now) {
-        why.push(format!("a rollout is planned for {planned} already"));
+        let (name, namespace) = (&control_plane.name, &control_plane.namespace);
+        why.push(format!(
+            "a rollout is planned for {planned} already: kubectl kcp rollout cancel {name} -n {namespace}"
+        ));
     }
     why
 }
 
-/// The object with the fields of a spec set, as a merge patch would set them.
-fn patched(text: &str, spec: &Value) -> Result<String, DecodeError> {
-    let mut object: Value = kcp_rules::api::decode(text)?;
-    merge(&mut object, &json!({ "spec": spec }));
-    Ok(object.to_string())
-}
-
-/// RFC 7386 without the removal of fields.
-pub fn merge(target: &mut Value, patch: &Value) {
-    match (target, patch) {
-        (Value::Object(target), Value::Object(patch)) => {
-            for (key, value) in patch {
-                merge(target.entry(key.clone()).or_insert(Value::Null), value);
-            }
-        }
-        (target, patch) => *target = patch.clone(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use kcp_rules::{
-        case::{Base, V1BETA1, V1BETA2},
+        case::{Base, V1BETA1},
         view::{Cluster, View},
     };
     use serde_json::json;
 
-    use super::{Decision, Refusal, Surroundings, decide};
-    use crate::control_plane::{
-        ConditionStatus::True,
-        ControlPlane,
-        example::{condition, healthy, minutes_ago, now, set},
+    use super::{Decision, Refusal, RefusedBy, Surroundings, Wanted, decide, restart};
+    use crate::{
+        change::{
+            example::{fail, situation},
+            situation::Situation,
+        },
+        control_plane::{
+            ConditionStatus::True,
+            ControlPlane,
+            example::{condition, minutes_ago, now, set},
+        },
+        edit::Proposal,
+        rollout::schedule::Begin,
     };
 
-    fn decision(control_plane: &ControlPlane, cluster_is_paused: bool, version: &str) -> Decision {
-        let object = Base::ControlPlane(if version == "v1beta1" { V1BETA1 } else { V1BETA2 }).object();
-        let api_version = format!("controlplane.cluster.x-k8s.io/{version}");
+    fn decided(situation: &Situation, wanted: Wanted, version: &str, cluster_is_paused: bool) -> Decision {
         let cluster = Cluster {
             paused: cluster_is_paused,
             ..Cluster::default()
@@ -125,7 +194,26 @@ mod tests {
             view: &view,
             configuration: None,
         };
-        decide(&object.to_string(), control_plane, &api_version, surroundings).expect("decodes")
+        let api_version = format!("controlplane.cluster.x-k8s.io/{version}");
+        decide(situation, wanted, &api_version, surroundings).expect("decodes")
+    }
+
+    fn proposal(decision: Decision) -> Proposal {
+        match decision {
+            Decision::Write(proposal) => proposal,
+            other => panic!("not written: {other:?}"),
+        }
+    }
+
+    fn refusal(decision: Decision) -> Refusal {
+        match decision {
+            Decision::Refused(refusal) => refusal,
+            other => panic!("not refused: {other:?}"),
+        }
+    }
+
+    fn beginning(begin: Begin) -> Wanted {
+        Wanted { begin, force: false }
     }
 
     #[test]
@@ -136,17 +224,53 @@ mod tests {
             ("v1beta2", json!({"rollout": {"after": time}})),
             ("v1beta3", json!({"rollout": {"after": time}})),
         ] {
-            let expected = Decision::Write {
-                spec,
-                subresource: None,
-                warnings: vec![],
-            };
-            assert_eq!(
-                decision(&healthy(3).control_plane, false, version),
-                expected,
-                "{version}"
-            );
+            let mut situation = situation();
+            if version == "v1beta1" {
+                situation.object = Base::ControlPlane(V1BETA1).object().to_string();
+            }
+            let proposal = proposal(decided(&situation, Wanted::default(), version, false));
+            assert_eq!(proposal.patch, json!({ "spec": spec }), "{version}");
+            assert_eq!(restart(version, now()), spec);
+            assert_eq!(proposal.occurrence.note("alice"), "rollout started by alice");
+            assert_eq!(proposal.subresource, None);
         }
+    }
+
+    #[test]
+    fn says_what_etcd_cannot_stand_meanwhile() {
+        let started = proposal(decided(&situation(), Wanted::default(), "v1beta2", false));
+        assert_eq!(
+            started.consequences,
+            ["no etcd member may fail during steps 1, 3 and 5"]
+        );
+    }
+
+    #[test]
+    fn a_rollout_to_come_is_planned() {
+        let wanted = beginning(Begin::In(Duration::from_secs(3600)));
+        let planned = proposal(decided(&situation(), wanted, "v1beta2", false));
+        let time = "2026-08-21T13:00:01Z";
+        assert_eq!(planned.patch, json!({"spec": {"rollout": {"after": time}}}));
+        assert_eq!(
+            planned.occurrence.note("alice"),
+            format!("rollout planned by alice for {time}")
+        );
+        assert_eq!(
+            planned.consequences,
+            [format!(
+                "every Machine made before {time} is replaced; it begins then or at most ten minutes later"
+            )]
+        );
+        let over = beginning(Begin::At(minutes_ago(1)));
+        let why = "2026-08-21T11:59:00Z is over, and a rollout of that time would begin at once: leave out --at to start \
+                   one now";
+        assert_eq!(
+            refusal(decided(&situation(), over, "v1beta2", false)),
+            Refusal {
+                why: vec![why.to_owned()],
+                by: RefusedBy::Command
+            }
+        );
     }
 
     #[test]
@@ -189,20 +313,44 @@ mod tests {
                 "planned",
                 false,
                 |c| c.rollout_after = Some(minutes_ago(-5)),
-                "planned for 2026-08-21T12:05:00Z",
+                "planned for 2026-08-21T12:05:00Z already: kubectl kcp rollout cancel c1-cp -n d",
             ),
         ];
         for (name, cluster_is_paused, change, reason) in cases {
-            let mut control_plane = healthy(3).control_plane;
-            change(&mut control_plane);
-            let decision = decision(&control_plane, *cluster_is_paused, "v1beta2");
-            let Decision::Refused(Refusal { why, by_rules: false }) = decision else {
-                panic!("{name} is not refused");
-            };
-            assert!(
-                matches!(&why[..], [only] if only.contains(reason)),
-                "{name}: {why:?}"
-            );
+            for begin in [Begin::Now, Begin::In(Duration::from_secs(60))] {
+                let mut situation = situation();
+                change(&mut situation.observed.control_plane);
+                let wanted = Wanted { begin, force: true };
+                let Refusal { why, by } = refusal(decided(&situation, wanted, "v1beta2", *cluster_is_paused));
+                assert_eq!(by, RefusedBy::Command, "{name}");
+                assert!(
+                    matches!(&why[..], [only] if only.contains(reason)),
+                    "{name}: {why:?}"
+                );
+            }
         }
+    }
+
+    #[test]
+    fn a_machine_that_is_not_well_blocks_what_begins_now() {
+        let mut sick = situation();
+        fail(&mut sick, 2, "EtcdPodHealthy", "crashed");
+        let why = vec!["EtcdPodHealthy of Machine m2 is False: crashed".to_owned()];
+        assert_eq!(
+            refusal(decided(&sick, Wanted::default(), "v1beta2", false)),
+            Refusal {
+                why: why.clone(),
+                by: RefusedBy::Preflight
+            }
+        );
+        let forced = Wanted {
+            force: true,
+            ..Wanted::default()
+        };
+        assert_eq!(proposal(decided(&sick, forced, "v1beta2", false)).warnings, why);
+        // What it will be like then is not known now.
+        let planned = beginning(Begin::In(Duration::from_secs(3600)));
+        let planned = proposal(decided(&sick, planned, "v1beta2", false));
+        assert_eq!(planned.warnings, Vec::<String>::new());
     }
 }

@@ -1,129 +1,262 @@
-//! `kubectl kcp rollout`: have every Machine of a control plane replaced, and follow that.
+//! `kubectl kcp rollout`: have every Machine of a control plane replaced, at once or later, and follow that.
 //!
-//! - [`decision`]: whether a rollout may start, and what is written for it
-//! - [`screen`]: the text
+//! - [`schedule`], [`decision`]: when a rollout is to begin, whether it may, and what is written for it
+//! - [`cancellation`]: whether one can be taken back
+//! - [`pausing`]: whether a control plane is left alone
+//! - [`permission`]: whether what asks the controller for nothing is sent
+//! - [`report`]: how far a rollout is; [`history`]: the generations of Machines
+//! - [`document`], [`screen`]: the JSON and the text
 
+pub mod cancellation;
 pub mod decision;
+pub mod document;
+pub mod history;
+pub mod pausing;
+pub mod permission;
+pub mod report;
+pub mod schedule;
 pub mod screen;
 
 mod arguments;
+mod write;
+
+use std::{cell::Cell, time::Duration};
 
 use anyhow::Context as _;
-pub use arguments::{RolloutArguments, RolloutCommand, RolloutStatusArguments, StartArguments};
-use decision::decide;
+pub use arguments::{
+    CancelArguments, DocumentFormat, HistoryArguments, PauseArguments, RolloutArguments, RolloutCommand,
+    RolloutStatusArguments, StartArguments, WriteArguments,
+};
+use cancellation::Planned;
+use document::RolloutStatus;
+use history::{document::RolloutHistory, history};
 use jiff::Timestamp;
-use kcp_rules::{Configuration, view::View};
+use pausing::Wish;
+use report::RolloutReport;
+use serde::Serialize;
+use write::{Said, Verb, carry_out};
 
 use crate::{
-    configuration,
-    control_plane::{ControlPlane, Reader},
-    edit::{Edit, Edited, Outcome},
-    follow::{Goal, Standing, follow},
-    judgement::Surroundings,
+    cluster::ReadLimit,
+    control_plane::Reader,
+    document::text,
+    follow::{EndingKind, Goal, Shown, follow_to_its_end},
+    plan::fetch::{Unread, fetch},
     session::Session,
+    terminal::Terminal,
     verdict::Verdict,
 };
+
+/// The longest that one read of a history may take.
+const READ_LIMIT: Duration = Duration::from_secs(10);
 
 /// Runs `rollout`.
 ///
 /// # Errors
 /// When nothing could be decided, or the outcome not be written.
 pub async fn run(arguments: RolloutArguments, session: &Session) -> anyhow::Result<Verdict> {
-    let configuration = match &arguments.command {
-        RolloutCommand::Start(StartArguments { configuration, .. }) => configuration.as_deref(),
-        RolloutCommand::Status(_) => None,
-    };
-    let configuration = configuration.map(configuration::read).transpose()?;
-    let connection = session.connect().await?;
-    let reader = Reader::discover(&connection).await?;
     match arguments.command {
-        RolloutCommand::Start(arguments) => start(&arguments, configuration.as_ref(), &reader, session).await,
-        RolloutCommand::Status(arguments) => status(&arguments, &reader, session).await,
+        RolloutCommand::Start(arguments) => start(&arguments, session).await,
+        RolloutCommand::Cancel(arguments) => cancel(&arguments, session).await,
+        RolloutCommand::Pause(arguments) => pause(&arguments, Wish::Pause, session).await,
+        RolloutCommand::Resume(arguments) => pause(&arguments, Wish::Resume, session).await,
+        RolloutCommand::Status(arguments) => status(&arguments, session).await,
+        RolloutCommand::History(arguments) => show_history(&arguments, session).await,
     }
 }
 
-async fn start(
-    arguments: &StartArguments,
-    configuration: Option<&Configuration>,
-    reader: &Reader<'_>,
-    session: &Session,
-) -> anyhow::Result<Verdict> {
-    let StartArguments {
-        name,
-        dry_run,
-        field_manager,
-        ..
-    } = arguments;
-    let edit = Edit {
-        name,
+async fn start(arguments: &StartArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let wanted = decision::Wanted {
+        begin: arguments.begin(),
+        force: arguments.force,
+    };
+    let verb = Verb {
         verb: "roll out",
-        dry_run: *dry_run,
-        field_manager,
+        not_done: "rollout not started",
     };
-    let judge = async |text: &str, control_plane: &ControlPlane| {
-        let view = View {
-            cluster: reader.cluster(control_plane).await?.into(),
-            ..View::default()
-        };
-        let surroundings = Surroundings {
-            now: Timestamp::now(),
-            field_manager,
-            view: &view,
-            configuration,
-        };
-        let api_version = &reader.control_planes.api_version;
-        Ok(decide(text, control_plane, api_version, surroundings)?)
+    let done = if wanted.begin.is_planned() {
+        "rollout planned"
+    } else {
+        "rollout started"
     };
-    let Edited {
-        warnings, outcome, ..
-    } = edit.make(reader, &session.terminal, judge).await?;
-    for warning in &warnings {
+    let start = carry_out(
+        verb,
+        &arguments.name,
+        &arguments.write,
+        session,
+        |situation, reader, surroundings| {
+            let api_version = &reader.control_planes.api_version;
+            decision::decide(situation, wanted, api_version, surroundings)
+        },
+        |_| Said {
+            done: done.to_owned(),
+            // A time of this second was asked for this second already.
+            unchanged: "a rollout of this time is asked for already".to_owned(),
+        },
+    );
+    start.await
+}
+
+async fn cancel(arguments: &CancelArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let verb = Verb {
+        verb: "cancel the rollout of",
+        not_done: "rollout not cancelled",
+    };
+    let planned = Cell::new(Planned::Nothing);
+    let cancel = carry_out(
+        verb,
+        &arguments.name,
+        &arguments.write,
+        session,
+        |situation, reader, surroundings| {
+            planned.set(Planned::of(&situation.observed, surroundings.now));
+            let api_version = &reader.control_planes.api_version;
+            cancellation::decide(situation, arguments.running, api_version, surroundings)
+        },
+        |_| planned.take().said(),
+    );
+    cancel.await
+}
+
+async fn pause(arguments: &PauseArguments, wish: Wish, session: &Session) -> anyhow::Result<Verdict> {
+    let verb = match wish {
+        Wish::Pause => Verb {
+            verb: "pause",
+            not_done: "not paused",
+        },
+        Wish::Resume => Verb {
+            verb: "resume",
+            not_done: "not resumed",
+        },
+    };
+    let cluster_is_paused = Cell::new(false);
+    let pause = carry_out(
+        verb,
+        &arguments.name,
+        &arguments.write,
+        session,
+        |situation, _, surroundings| {
+            cluster_is_paused.set(situation.observed.cluster.paused);
+            pausing::decide(situation, wish, surroundings)
+        },
+        |_| match wish {
+            Wish::Pause => Said {
+                done: "paused".to_owned(),
+                unchanged: "it is paused already".to_owned(),
+            },
+            Wish::Resume => Said {
+                done: "resumed".to_owned(),
+                unchanged: "it is not paused by its annotation".to_owned(),
+            },
+        },
+    );
+    let verdict = pause.await?;
+    if wish == Wish::Resume && cluster_is_paused.get() {
+        let warning =
+            "its Cluster is paused as well: no controller works on it until spec.paused of that is false";
         session.terminal.warning(warning);
     }
-    let mut hint = None;
-    let (text, verdict) = match outcome {
-        Outcome::Made | Outcome::Unchanged => (screen::started(name, *dry_run), Verdict::Met),
-        Outcome::Refused(refusal) => {
-            hint = refusal.hint(configuration.is_some());
-            let by = refusal.by(configuration.is_some());
-            (screen::refused(name, by, &refusal.why), Verdict::Negative)
-        }
-        Outcome::Rejected(why) => (screen::refused(name, "the server", &why), Verdict::Negative),
-    };
-    session.terminal.print(&text).context("cannot write to stdout")?;
-    if let Some(hint) = hint {
-        session.terminal.hint(hint);
-    }
     Ok(verdict)
 }
 
-async fn status(
-    arguments: &RolloutStatusArguments,
-    reader: &Reader<'_>,
-    session: &Session,
+async fn status(arguments: &RolloutStatusArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let RolloutStatusArguments { name, output, .. } = arguments;
+    let connection = session.connect().await?;
+    let reader = Reader::discover(&connection).await?;
+    let namespace = &connection.namespace;
+    if !arguments.watch {
+        let snapshot = reader.snapshot(namespace, name).await?;
+        let now = Timestamp::now();
+        let report = RolloutReport::of(snapshot, now);
+        return told(&report, *output, now, &session.terminal);
+    }
+    session.terminal.on_interrupt(format!(
+        "a rollout goes on by itself; follow it with: kubectl kcp rollout status {name} -n {namespace} --watch"
+    ));
+    let limit = (!arguments.timeout.is_zero()).then_some(arguments.timeout);
+    let shown = match output {
+        None => Shown::Lines,
+        Some(_) => Shown::Nothing,
+    };
+    let goal = Goal::RolledOut;
+    let ending = follow_to_its_end(&reader, name, &goal, limit, None, shown, &session.terminal).await?;
+    let now = Timestamp::now();
+    if output.is_none() && ending.kind != EndingKind::Reached {
+        let text = ending.text(&goal, now);
+        session.terminal.print(&text).context("cannot write to stdout")?;
+        return Ok(ending.verdict());
+    }
+    told(
+        &RolloutReport::at_the_end(ending, now),
+        *output,
+        now,
+        &session.terminal,
+    )
+}
+
+/// Prints a report in the format that is asked for.
+fn told(
+    report: &RolloutReport,
+    output: Option<DocumentFormat>,
+    now: Timestamp,
+    terminal: &Terminal,
 ) -> anyhow::Result<Verdict> {
-    let name = &arguments.name;
-    let namespace = &reader.connection.namespace;
-    let mut verdict = Verdict::Met;
-    if arguments.watch {
-        session.terminal.on_interrupt(format!(
-            "a rollout goes on by itself; follow it with: kubectl kcp rollout status {name} -n {namespace} --watch"
-        ));
-        let limit = (!arguments.timeout.is_zero()).then_some(arguments.timeout);
-        verdict = follow(reader, name, Goal::RolledOut, limit, None, &session.terminal).await?;
-        if verdict != Verdict::Met {
-            // What is waited for has been said.
-            return Ok(verdict);
-        }
+    let shown = match output {
+        None => screen::status(report, now),
+        Some(format) => format.of(&RolloutStatus::of(report, now))?,
+    };
+    terminal.print(&shown).context("cannot write to stdout")?;
+    Ok(report.verdict())
+}
+
+async fn show_history(arguments: &HistoryArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let connection = session.connect().await?;
+    let reader = Reader::discover(&connection).await?;
+    let fetched = Box::pin(fetch(
+        &reader,
+        &connection.namespace,
+        &arguments.name,
+        ReadLimit::each(READ_LIMIT),
+    ))
+    .await?;
+    for Unread { kind, error, .. } in &fetched.unread {
+        session.terminal.warning(&format!("{kind} was not read: {error}"));
     }
-    let snapshot = reader.snapshot(namespace, name).await?;
-    let standing = Goal::RolledOut.standing(&snapshot, None, Timestamp::now());
-    if standing != Standing::Reached {
-        verdict = Verdict::Negative;
+    let now = Timestamp::now();
+    let history = history(&fetched.observed, now);
+    let shown = match arguments.output {
+        None => history::screen::screen(&history, Terminal::size().map(|size| size.width), now),
+        Some(format) => format.of(&RolloutHistory::of(&history))?,
+    };
+    session.terminal.print(&shown).context("cannot write to stdout")?;
+    Ok(Verdict::Met)
+}
+
+impl DocumentFormat {
+    /// A document as it is printed.
+    fn of(self, document: &impl Serialize) -> anyhow::Result<String> {
+        Ok(match self {
+            Self::Json => text(document).context("cannot write JSON")?,
+            Self::Yaml => serde_saphyr::to_string(document).context("cannot write YAML")?,
+        })
     }
-    session
-        .terminal
-        .print(&screen::status(&snapshot.control_plane, &standing))
-        .context("cannot write to stdout")?;
-    Ok(verdict)
+}
+
+impl Planned {
+    fn said(&self) -> Said {
+        let (done, unchanged) = match self {
+            Self::Nothing => ("rollout cancelled".to_owned(), "no rollout is planned".to_owned()),
+            Self::Over { after } => (
+                "rollout cancelled".to_owned(),
+                format!(
+                    "no rollout is planned: that of {after} is done, and its time stays, for without it no Machine would \
+                     be out of date either"
+                ),
+            ),
+            Self::Running { after, .. } | Self::ToCome { after } => {
+                (format!("rollout of {after} cancelled"), String::new())
+            }
+        };
+        Said { done, unchanged }
+    }
 }

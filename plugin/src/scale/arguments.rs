@@ -4,7 +4,10 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 
-use crate::arguments::{DryRun, parse_control_plane, parse_duration};
+use crate::{
+    arguments::{DryRun, parse_control_plane, parse_duration},
+    change::output::ChangeOutput,
+};
 
 /// Change the number of Machines of a control plane.
 #[derive(Debug, Args)]
@@ -17,6 +20,14 @@ pub struct ScaleArguments {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_replicas)]
     pub replicas: i64,
 
+    /// Go on only if the spec asks for this number now
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_replicas)]
+    pub current_replicas: Option<i64>,
+
+    /// Ask for it though the controller could not begin now; the rules and etcd's quorum still hold
+    #[arg(long)]
+    pub force: bool,
+
     /// Follow until it is done, at most this long [default when given without a value: 15m]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, num_args = 0..=1,
           require_equals = true, default_missing_value = "15m", conflicts_with = "dry_run")]
@@ -25,6 +36,10 @@ pub struct ScaleArguments {
     /// Change nothing: judge here (client), or also let the server judge (server)
     #[arg(long, value_name = "WHERE", value_enum)]
     pub dry_run: Option<DryRun>,
+
+    /// Output format; what is said otherwise goes to stderr [default: text for people]
+    #[arg(short, long, value_name = "FORMAT", value_enum, conflicts_with = "wait")]
+    pub output: Option<ChangeOutput>,
 
     /// What follows from each rule: the server's own AdmissionConfiguration
     #[arg(long, value_name = "FILE")]

@@ -11,15 +11,15 @@ mod arguments;
 use anyhow::Context as _;
 pub use arguments::ScaleArguments;
 pub(crate) use arguments::parse_replicas;
-use decision::decide;
+use decision::{Wanted, decide};
 use jiff::Timestamp;
-use kcp_rules::{Configuration, api::DecodeError, view::View};
+use kcp_rules::Configuration;
 
 use crate::{
-    cluster::Error,
+    change::{situation::Situation, telling::Telling},
     configuration,
-    control_plane::{ControlPlane, Reader},
-    edit::{Decision, Edit, Edited, Outcome},
+    control_plane::Reader,
+    edit::{Edit, Edited, Outcome},
     follow::{Goal, follow},
     judgement::Surroundings,
     session::Session,
@@ -77,69 +77,48 @@ async fn scale(
         dry_run: *dry_run,
         field_manager,
     };
-    let judge = async |text: &str, control_plane: &ControlPlane| {
-        let wanted = |surroundings: Surroundings<'_>| decide(text, control_plane, *replicas, surroundings);
-        judge(reader, control_plane, field_manager, configuration, wanted).await
+    let wanted = Wanted {
+        replicas: *replicas,
+        current: arguments.current_replicas,
+        force: arguments.force,
     };
-    let Edited {
-        before,
-        warnings,
-        outcome,
-    } = edit.make(reader, &session.terminal, judge).await?;
-    for warning in &warnings {
-        session.terminal.warning(warning);
-    }
-    let from = before.desired_replicas;
-    let mut hint = None;
-    let (text, verdict) = match outcome {
-        Outcome::Unchanged => (screen::unchanged(name, *replicas), Verdict::Met),
-        Outcome::Made => (screen::scaled(name, from, *replicas, *dry_run), Verdict::Met),
-        Outcome::Refused(refusal) => {
-            hint = refusal.hint(configuration.is_some());
-            let by = refusal.by(configuration.is_some());
-            (
-                screen::refused(name, from, *replicas, by, &refusal.why),
-                Verdict::Negative,
-            )
-        }
-        Outcome::Rejected(why) => (
-            screen::refused(name, from, *replicas, "the server", &why),
-            Verdict::Negative,
-        ),
+    let judge = async |situation: &Situation| {
+        let surroundings = Surroundings {
+            now: Timestamp::now(),
+            field_manager,
+            view: &situation.view()?,
+            configuration,
+        };
+        Ok(decide(situation, wanted, surroundings)?)
     };
-    session.terminal.print(&text).context("cannot write to stdout")?;
-    if let Some(hint) = hint {
-        session.terminal.hint(hint);
-    }
-    Ok(verdict)
+    let edited = edit.make(reader, &session.terminal, judge).await?;
+    let telling = Telling {
+        reader,
+        terminal: &session.terminal,
+        output: arguments.output,
+        dry_run: *dry_run,
+        is_configured: configuration.is_some(),
+    };
+    telling
+        .tell(&edited, &told(arguments, &edited, telling.is_configured))
+        .await
 }
 
-/// Decides, and reads the Cluster where the rules ask for it. Who may not read it is judged by the server alone.
-async fn judge(
-    reader: &Reader<'_>,
-    control_plane: &ControlPlane,
-    field_manager: &str,
-    configuration: Option<&Configuration>,
-    decide: impl Fn(Surroundings<'_>) -> Result<Decision, DecodeError>,
-) -> anyhow::Result<Decision> {
-    let now = Timestamp::now();
-    let decide = |view: &View| {
-        decide(Surroundings {
-            now,
-            field_manager,
-            view,
-            configuration,
-        })
-    };
-    let mut view = View::default();
-    let decision = decide(&view)?;
-    if !view.wanted().cluster {
-        return Ok(decision);
+/// What is told of it to people.
+fn told(arguments: &ScaleArguments, edited: &Edited, is_configured: bool) -> String {
+    let ScaleArguments {
+        name,
+        replicas,
+        dry_run,
+        ..
+    } = arguments;
+    let from = edited.before.desired_replicas;
+    let refused = |by: &str, why: &[String]| screen::refused(name, from, *replicas, by, why);
+    match &edited.outcome {
+        Outcome::Unchanged => screen::unchanged(name, *replicas),
+        Outcome::Made => screen::scaled(name, from, *replicas, *dry_run, &edited.consequences),
+        Outcome::Refused(refusal) => refused(refusal.by(is_configured), &refusal.why),
+        Outcome::Rejected(why) => refused("the server", why),
+        Outcome::Overtaken(what) => screen::overtaken(name, *replicas, what),
     }
-    match reader.cluster(control_plane).await {
-        Ok(cluster) => view.cluster = cluster.into(),
-        Err(Error::Forbidden { .. }) => return Ok(decision),
-        Err(error) => return Err(error.into()),
-    }
-    Ok(decide(&view)?)
 }

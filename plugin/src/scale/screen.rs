@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// `3`, or what stands for a number that is not set.
-fn number(replicas: Option<i64>) -> String {
+pub(super) fn number(replicas: Option<i64>) -> String {
     replicas.map_or_else(|| "an unset number".to_owned(), |replicas| replicas.to_string())
 }
 
@@ -22,10 +22,17 @@ pub fn unchanged(name: &str, replicas: i64) -> String {
     )
 }
 
-/// It was written.
-pub fn scaled(name: &str, from: Option<i64>, to: i64, dry_run: Option<DryRun>) -> String {
+/// It was written; what comes of it, a line each.
+pub fn scaled(
+    name: &str,
+    from: Option<i64>,
+    to: i64,
+    dry_run: Option<DryRun>,
+    consequences: &[String],
+) -> String {
     let (name, from, mark) = (escape(name), number(from), DryRun::mark(dry_run));
-    format!("kubeadmcontrolplane/{name} scaled from {from} to {to}{mark}\n")
+    let heading = format!("kubeadmcontrolplane/{name} scaled from {from} to {to}{mark}\n");
+    with_lines(heading, consequences)
 }
 
 /// It was followed to its end.
@@ -39,13 +46,27 @@ pub fn done(name: &str, replicas: i64) -> String {
 
 /// It was refused, by the rules or by the server.
 pub fn refused(name: &str, from: Option<i64>, to: i64, by: &str, why: &[String]) -> String {
-    let mut text = format!(
+    let heading = format!(
         "kubeadmcontrolplane/{} {} from {} to {to}: refused by {by}\n",
         escape(name),
         "not scaled".style(BAD),
         number(from)
     );
-    for line in why {
+    with_lines(heading, why)
+}
+
+/// Others have scaled it meanwhile.
+pub fn overtaken(name: &str, to: i64, what: &[String]) -> String {
+    let heading = format!(
+        "kubeadmcontrolplane/{} {} to {to}: others were faster\n",
+        escape(name),
+        "not scaled".style(BAD),
+    );
+    with_lines(heading, what)
+}
+
+fn with_lines(mut text: String, lines: &[String]) -> String {
+    for line in lines {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "  {}", escape(line));
     }
@@ -54,7 +75,7 @@ pub fn refused(name: &str, from: Option<i64>, to: i64, by: &str, why: &[String])
 
 #[cfg(test)]
 mod tests {
-    use super::{done, refused, scaled, unchanged};
+    use super::{done, overtaken, refused, scaled, unchanged};
     use crate::{arguments::DryRun, terminal::plain};
 
     #[test]
@@ -64,11 +85,11 @@ mod tests {
             "kubeadmcontrolplane/c1-cp unchanged: replicas is 3 already\n"
         );
         assert_eq!(
-            scaled("c1-cp", Some(1), 3, None),
+            scaled("c1-cp", Some(1), 3, None, &[]),
             "kubeadmcontrolplane/c1-cp scaled from 1 to 3\n"
         );
         assert_eq!(
-            scaled("c1-cp", None, 3, Some(DryRun::Server)),
+            scaled("c1-cp", None, 3, Some(DryRun::Server), &[]),
             "kubeadmcontrolplane/c1-cp scaled from an unset number to 3 (server dry run)\n"
         );
     }
@@ -83,6 +104,20 @@ mod tests {
             done("c1-cp", 1),
             "kubeadmcontrolplane/c1-cp has 1 Machine, ready and up to date\n"
         );
+    }
+
+    #[test]
+    fn says_what_comes_of_it_and_what_others_did() {
+        let consequences = ["no etcd member may fail until step 2 is done".to_owned()];
+        insta::assert_snapshot!(scaled("c1-cp", Some(1), 3, None, &consequences), @r"
+        kubeadmcontrolplane/c1-cp scaled from 1 to 3
+          no etcd member may fail until step 2 is done
+        ");
+        let what = ["spec.replicas was 3 when judged and is 5 now, by kubectl-kcp".to_owned()];
+        insta::assert_snapshot!(plain(&overtaken("c1-cp", 7, &what)), @r"
+        kubeadmcontrolplane/c1-cp not scaled to 7: others were faster
+          spec.replicas was 3 when judged and is 5 now, by kubectl-kcp
+        ");
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub struct StatusArguments {
     #[arg(long, conflicts_with_all = ["name", "no_workload"])]
     pub deep: bool,
 
-    /// How long to read at most: 30s, 2m
+    /// How long to read at most: 30s, 2m; with --deep, each control plane when its turn comes
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "10s")]
     pub timeout: Duration,
 }

@@ -9,9 +9,8 @@ use super::{
     inspection::{Basis, Checked, Finding, Inspection, Outcome, Preflight},
     observed::{
         EtcdSurvey, Failure, Observed, Reading,
-        etcd::{Alarms, Asked},
+        etcd::{Alarms, Asked, alarm_name, hexadecimal},
     },
-    screen::alarm_name,
 };
 use crate::{
     control_plane::Condition,
@@ -510,11 +509,6 @@ impl FindingOfCheck {
             hint: finding.hint.clone(),
         }
     }
-}
-
-/// A number of 64 bits: as a number in JSON, many readers would round it.
-fn hexadecimal(id: u64) -> String {
-    format!("{id:x}")
 }
 
 #[cfg(test)]

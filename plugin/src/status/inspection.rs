@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use serde::Serialize;
 
-use super::health::Health;
+use super::{checks::find, health::Health};
 use crate::{
     control_plane::Machine,
     plan::{quorum::Votes, rollout_reason},
@@ -34,7 +34,8 @@ pub struct Inspection {
 pub enum Basis {
     /// The management cluster, the workload cluster and etcd.
     AllSources,
-    /// What the controllers have written into conditions, because the workload cluster or etcd was not asked.
+    /// What the controllers have written into conditions, because the workload cluster or etcd was not asked or did not
+    /// answer.
     Conditions,
 }
 
@@ -138,13 +139,21 @@ pub struct Blocker {
 }
 
 impl Inspection {
-    /// Every finding with its check, the heaviest first, else in the checks' order.
+    /// Every finding with its check, the heaviest first; of equal weight those that stop what is asked for, then in the
+    /// checks' order, and last those that sum up others.
     pub fn findings(&self) -> Vec<(&Checked, &Finding)> {
         let checks = self.checks.iter();
         let mut all: Vec<(&Checked, &Finding)> = checks
             .flat_map(|checked| checked.findings.iter().map(move |finding| (checked, finding)))
             .collect();
-        all.sort_by_key(|(_, finding)| Reverse(finding.outcome));
+        all.sort_by_key(|(checked, finding)| {
+            let check = find(checked.id);
+            (
+                Reverse(finding.outcome),
+                !check.is_some_and(|check| check.is_blocking),
+                check.is_some_and(|check| check.sums_up),
+            )
+        });
         all
     }
 

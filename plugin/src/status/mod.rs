@@ -23,6 +23,8 @@ pub(crate) mod schema;
 
 mod arguments;
 
+use std::time::Instant;
+
 use anyhow::{Context as _, bail};
 pub use arguments::{StatusArguments, StatusOutput};
 pub use inspect::inspect;
@@ -39,19 +41,19 @@ pub async fn run(arguments: StatusArguments, session: &Session) -> anyhow::Resul
     if let Some(contradiction) = arguments.contradiction() {
         bail!(contradiction);
     }
-    let connection = session.connect().await?;
+    let end = Instant::now() + arguments.timeout;
+    let connection = session.connect_within(arguments.timeout).await?;
     if arguments.watch {
         let is_wide = arguments.output == Some(StatusOutput::Wide);
-        let look = async || Ok(look(&connection, &arguments, &session.terminal).await?);
+        let look = async || {
+            let end = Instant::now() + arguments.timeout;
+            Ok(look(&connection, &arguments, end, &session.terminal).await?)
+        };
         return Box::pin(watch::watch(&session.terminal, is_wide, look)).await;
     }
-    let subject = look(&connection, &arguments, &session.terminal).await?;
+    let subject = look(&connection, &arguments, end, &session.terminal).await?;
     let width = Terminal::size().map(|size| size.width);
     let text = subject.report(arguments.output, Timestamp::now(), width)?;
     session.terminal.print(&text).context("cannot write to stdout")?;
-    let verdicts = subject
-        .inspected()
-        .iter()
-        .map(|inspected| inspected.inspection.health.verdict());
-    Ok(Verdict::worst(verdicts))
+    Ok(subject.verdict())
 }

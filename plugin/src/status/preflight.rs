@@ -249,6 +249,8 @@ fn blockers(observed: &Observed, steps: &[Step]) -> Vec<Blocker> {
     let of = &observed.management.control_plane;
     plan::blockers(of, &of.spec, steps)
         .into_iter()
+        // The checks of etcd know why.
+        .filter(|blocker| !matches!(blocker, plan::Blocker::Silent { .. }))
         .map(|blocker| of_controller(observed, &blocker))
         .collect()
 }
@@ -281,6 +283,15 @@ fn scale_down(observed: &Observed, state: &State) -> Vec<Blocker> {
     blockers
 }
 
+/// Checks of whether members contradict each other.
+const DISPUTES: [&str; 2] = ["etcd-one-cluster", "etcd-member-lists"];
+
+/// Whether nobody can say which members there are: the one that is removed may be the one who holds the data.
+fn are_members_disputed(observed: &Observed) -> bool {
+    let survey = observed.etcd.read().filter(|survey| survey.stacked);
+    survey.is_some_and(|survey| Membership::of(survey).is_disputed())
+}
+
 /// Whether a Machine would be replaced if a health check found it unhealthy now.
 fn remediated(
     observed: &Observed,
@@ -300,6 +311,14 @@ fn remediated(
     }
     let asked = step(Action::Delete, Purpose::Remediate, vec![machine.to_owned()]);
     let mut blockers = blockers(observed, &[asked]);
+    if are_members_disputed(observed) {
+        let disputes = |check: &Check| DISPUTES.contains(&check.id);
+        // While Machines come and go a dispute is no fault, and nothing to build on either.
+        for outcome in [Outcome::Fail, Outcome::Info] {
+            blockers.extend(failing(checks, disputes, outcome, &|_| true));
+        }
+        return decided(checks, blockers);
+    }
     let outlook = remediation::outlook(&state, terms(observed, now));
     blockers.extend(
         outlook

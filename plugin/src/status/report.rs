@@ -9,7 +9,7 @@ use super::{
     observed::Observed,
     screen::{Layout, Screen, list, one},
 };
-use crate::document;
+use crate::{document, terminal::escape, verdict::Verdict};
 
 /// A control plane as it was read and judged.
 #[derive(Clone, Debug, PartialEq)]
@@ -97,11 +97,20 @@ impl Subject {
         inspected.map(|Inspected { observed, inspection }| (observed, inspection))
     }
 
+    /// The worst of them.
+    pub fn verdict(&self) -> Verdict {
+        let verdicts = self.inspected().iter();
+        Verdict::worst(verdicts.map(|inspected| inspected.inspection.health.verdict()))
+    }
+
     /// As `kubectl get -o name` writes them.
     fn names(&self) -> String {
         let names = self.inspected().iter().map(|inspected| {
             let name = &inspected.observed.management.control_plane.control_plane.name;
-            format!("kubeadmcontrolplane.controlplane.cluster.x-k8s.io/{name}\n")
+            format!(
+                "kubeadmcontrolplane.controlplane.cluster.x-k8s.io/{}\n",
+                escape(name)
+            )
         });
         names.collect()
     }
@@ -143,11 +152,15 @@ mod tests {
     #[test]
     fn each_format_is_its_own() {
         for (output, of_one, of_several) in [
-            (None, "Control plane: default/edge", "NAMESPACE   NAME   VERSION"),
+            (
+                None,
+                "Control plane: d/c1-cp",
+                "NAMESPACE   NAME    CLUSTER   VERSION",
+            ),
             (
                 Some(StatusOutput::Wide),
-                "Control plane: default/edge",
-                "NAMESPACE   NAME   VERSION   THERE",
+                "Control plane: d/c1-cp",
+                "NAMESPACE   NAME    CLUSTER   VERSION   THERE",
             ),
             (Some(StatusOutput::Json), "{", "{"),
             (
@@ -157,8 +170,8 @@ mod tests {
             ),
             (
                 Some(StatusOutput::Name),
-                "kubeadmcontrolplane.controlplane.cluster.x-k8s.io/edge",
-                "kubeadmcontrolplane.controlplane.cluster.x-k8s.io/edge",
+                "kubeadmcontrolplane.controlplane.cluster.x-k8s.io/c1-cp",
+                "kubeadmcontrolplane.controlplane.cluster.x-k8s.io/c1-cp",
             ),
         ] {
             assert_eq!(first_line(&one(), output), of_one);

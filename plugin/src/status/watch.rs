@@ -19,8 +19,8 @@ use crate::{
 /// From the end of one look to the next. A look asks every member of etcd: more often would be a load.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// Shows control planes until the process is interrupted. `read` is one look. A look that fails is told, and the next
-/// one made, except for the first.
+/// Shows control planes until the process is interrupted, or whoever reads stdout has gone away. `read` is one look. A
+/// look that fails is told, and the next one made, except for the first.
 ///
 /// # Errors
 /// When the first look fails, or the result cannot be written.
@@ -58,6 +58,9 @@ pub async fn watch(
         }
         told = trouble;
         is_first = false;
+        if terminal.is_unread() {
+            return Ok(subject.verdict());
+        }
         last = Some(subject);
         sleep(INTERVAL).await;
     }
@@ -122,6 +125,7 @@ mod tests {
     use crate::{
         control_plane::example::now,
         status::{
+            inspection::Outcome,
             report::Inspected,
             screen::example::{Example, healthy, member_dead},
         },
@@ -147,13 +151,10 @@ mod tests {
         let mut other = inspected(healthy());
         other.observed.management.control_plane.control_plane.name = "other".to_owned();
         let before = several(vec![inspected(healthy()), other]);
-        assert_eq!(
-            lines(None, &before),
-            ["default/edge: Healthy", "default/other: Healthy"]
-        );
+        assert_eq!(lines(None, &before), ["d/c1-cp: Healthy", "d/other: Healthy"]);
         assert_eq!(lines(Some(&before), &before), Vec::<String>::new());
         let after = several(vec![inspected(healthy())]);
-        assert_eq!(lines(Some(&before), &after), ["default/other: gone"]);
+        assert_eq!(lines(Some(&before), &after), ["d/other: gone"]);
     }
 
     #[test]
@@ -165,6 +166,26 @@ mod tests {
             lines.first().map(String::as_str),
             Some("Healthy -> Degraded: 3 wrong")
         );
+    }
+
+    #[test]
+    fn a_finding_that_gets_worse_is_told_again() {
+        let before = inspected(member_dead());
+        let mut after = before.clone();
+        let findings = after
+            .inspection
+            .checks
+            .iter_mut()
+            .flat_map(|checked| &mut checked.findings);
+        let finding = findings.last().expect("a finding");
+        finding.outcome = Outcome::Warn;
+        let (objects, message) = (finding.objects.join(", "), finding.message.clone());
+        let told = lines(
+            Some(&Subject::One(Box::new(before))),
+            &Subject::One(Box::new(after)),
+        );
+        let line = format!("warn: {objects}: {message} (");
+        assert!(matches!(&told[..], [only] if only.starts_with(&line)), "{told:?}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::{
 
 use anstream::{AutoStream, ColorChoice};
 
+mod confirm;
 pub mod escape;
 pub mod frame;
 pub mod style;
@@ -35,6 +36,8 @@ pub struct Terminal {
 struct Shared {
     spinner: Option<ProgressBar>,
     on_interrupt: Option<String>,
+    /// Whoever read stdout has gone away.
+    is_unread: bool,
 }
 
 impl Terminal {
@@ -58,7 +61,7 @@ impl Terminal {
     pub fn print(&self, text: &str) -> io::Result<()> {
         self.around_spinner(|| {
             let mut stdout = AutoStream::new(io::stdout(), self.color).lock();
-            ignore_closed_pipe(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+            self.note_closed_pipe(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
         })
     }
 
@@ -68,6 +71,27 @@ impl Terminal {
     /// When stdout cannot be written to.
     pub fn line(&self, text: &str) -> io::Result<()> {
         self.print(&format!("{text}\n"))
+    }
+
+    /// Whether whoever read stdout has gone away: there is nobody to stay for.
+    pub fn is_unread(&self) -> bool {
+        self.shared
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_unread
+    }
+
+    fn note_closed_pipe(&self, written: io::Result<()>) -> io::Result<()> {
+        match written {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.shared
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .is_unread = true;
+                Ok(())
+            }
+            other => other,
+        }
     }
 
     /// The size of the terminal that stdout is; none when it is something else.
@@ -96,7 +120,7 @@ impl Terminal {
         };
         self.around_spinner(|| {
             let mut stdout = io::stdout().lock();
-            ignore_closed_pipe(stdout.write_all(bytes.as_bytes()).and_then(|()| stdout.flush()))
+            self.note_closed_pipe(stdout.write_all(bytes.as_bytes()).and_then(|()| stdout.flush()))
         })
     }
 
@@ -186,13 +210,6 @@ impl Terminal {
     }
 }
 
-fn ignore_closed_pipe(result: io::Result<()>) -> io::Result<()> {
-    match result {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => other,
-    }
-}
-
 /// Text as it would be without a terminal.
 #[cfg(test)]
 pub(crate) fn plain(text: &str) -> String {
@@ -203,11 +220,16 @@ pub(crate) fn plain(text: &str) -> String {
 mod tests {
     use std::io;
 
-    use super::ignore_closed_pipe;
+    use super::Terminal;
+    use crate::arguments::global::ColorWhen;
 
     #[test]
     fn a_closed_pipe_is_silent_and_a_full_disk_is_not() {
-        assert!(ignore_closed_pipe(Err(io::ErrorKind::BrokenPipe.into())).is_ok());
-        assert!(ignore_closed_pipe(Err(io::ErrorKind::StorageFull.into())).is_err());
+        let terminal = Terminal::new(ColorWhen::Never);
+        let written = |kind: io::ErrorKind| terminal.note_closed_pipe(Err(kind.into()));
+        assert!(written(io::ErrorKind::StorageFull).is_err());
+        assert!(!terminal.is_unread());
+        assert!(written(io::ErrorKind::BrokenPipe).is_ok());
+        assert!(terminal.clone().is_unread());
     }
 }

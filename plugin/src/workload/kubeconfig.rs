@@ -11,7 +11,14 @@ use kube::{Client, Config};
 use thiserror::Error;
 
 use super::{ServingCertificate, answer_limit::limited};
-use crate::cluster::shown;
+use crate::{
+    arguments::Global,
+    cluster::{
+        kubeconfig::select,
+        proxy::{Environment, proxy_for},
+        shown,
+    },
+};
 
 /// The largest that a Secret's value can be: the API server's limit.
 const MAX_BYTES: usize = 1024 * 1024;
@@ -88,9 +95,13 @@ pub async fn api_server(
     };
     let kubeconfig = parse(kubeconfig).map_err(error)?;
     let inconsistent = || error(KubeconfigFault::Inconsistent);
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+    let selected = select(&kubeconfig, &Global::default()).map_err(|_| inconsistent())?;
+    // kube reads the environment's proxies, and asks NO_PROXY about the proxy instead of the server.
+    let proxy_url = proxy_for(&selected, &Environment::of_process()).map_err(|_| inconsistent())?;
+    let mut config = Config::from_custom_kubeconfig(selected, &KubeConfigOptions::default())
         .await
         .map_err(|_| inconsistent())?;
+    config.proxy_url = proxy_url;
     config.default_retry = false;
     config.connect_timeout = Some(timeout);
     config.read_timeout = Some(timeout);

@@ -18,4 +18,4 @@ pub use kubeconfig::{ApiServer, KubeconfigError, KubeconfigFault, api_server, cl
 pub use objects::Objects;
 pub use port_forward::PortForward;
 pub use secret::Secret;
-pub use serving_certificate::{ServingCertificate, ServingCertificateError};
+pub use serving_certificate::{ServingCertificate, ServingCertificateError, certificate_end};

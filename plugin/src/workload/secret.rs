@@ -5,13 +5,32 @@ use std::{collections::BTreeMap, fmt};
 use k8s_openapi::ByteString;
 use serde::Deserialize;
 
-use crate::cluster::{Connection, Error, SECRET};
+use crate::cluster::{Connection, Error, KUBEADM_CONTROL_PLANE, SECRET};
+
+/// The type of the Secrets that Cluster API makes (Cluster API, `ClusterSecretType`).
+const MADE_BY_CLUSTER_API: &str = "cluster.x-k8s.io/secret";
 
 /// A Secret's values.
 #[derive(Default, Deserialize)]
 pub struct Secret {
     #[serde(default)]
+    metadata: Metadata,
+    #[serde(default, rename = "type")]
+    kind: String,
+    #[serde(default)]
     data: BTreeMap<String, ByteString>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    #[serde(default)]
+    owner_references: Vec<Owner>,
+}
+
+#[derive(Deserialize)]
+struct Owner {
+    kind: String,
 }
 
 impl Secret {
@@ -23,6 +42,12 @@ impl Secret {
         management.get(&SECRET.at("v1"), namespace, name).await
     }
 
+    /// Whether the control plane's controller has made it, and would make it anew: it leaves alone what a user has given.
+    pub fn is_managed(&self) -> bool {
+        let mut owners = self.metadata.owner_references.iter();
+        self.kind == MADE_BY_CLUSTER_API && owners.any(|owner| owner.kind == KUBEADM_CONTROL_PLANE.kind)
+    }
+
     /// The value under a key.
     pub fn value(&self, key: &str) -> Option<&[u8]> {
         self.data.get(key).map(|value| value.0.as_slice())
@@ -32,7 +57,10 @@ impl Secret {
 impl<const N: usize> From<[(&str, &[u8]); N]> for Secret {
     fn from(values: [(&str, &[u8]); N]) -> Self {
         let values = values.map(|(key, value)| (key.to_owned(), ByteString(value.to_vec())));
-        Self { data: values.into() }
+        Self {
+            data: values.into(),
+            ..Self::default()
+        }
     }
 }
 

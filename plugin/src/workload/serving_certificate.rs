@@ -44,6 +44,17 @@ pub enum ServingCertificateError {
     Unreadable,
 }
 
+/// When a certificate ends, from seconds since 1970. One that never does names the last second of the year 9999 (RFC
+/// 5280, 4.1.2.5), which is later than the latest `Timestamp`.
+pub fn certificate_end(not_after: i64) -> Timestamp {
+    let latest = if not_after < 0 {
+        Timestamp::MIN
+    } else {
+        Timestamp::MAX
+    };
+    Timestamp::from_second(not_after).unwrap_or(latest)
+}
+
 /// The way to a server's certificate.
 #[derive(Clone, Debug)]
 pub struct ServingCertificate {
@@ -139,9 +150,7 @@ impl ServerCertVerifier for Onlooker {
     ) -> Result<ServerCertVerified, rustls::Error> {
         let expires = X509Certificate::from_der(end_entity)
             .ok()
-            .and_then(|(_, certificate)| {
-                Timestamp::from_second(certificate.validity().not_after.timestamp()).ok()
-            });
+            .map(|(_, certificate)| certificate_end(certificate.validity().not_after.timestamp()));
         // A connection shakes hands once.
         let _ = self.seen.0.set(expires);
         Ok(ServerCertVerified::assertion())
@@ -169,5 +178,24 @@ impl ServerCertVerifier for Onlooker {
         self.provider
             .signature_verification_algorithms
             .supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::certificate_end;
+
+    #[test]
+    fn a_certificate_may_never_end() {
+        for (not_after, end) in [
+            (0, Timestamp::UNIX_EPOCH),
+            // 9999-12-31T23:59:59Z
+            (253_402_300_799, Timestamp::MAX),
+            (i64::MIN, Timestamp::MIN),
+        ] {
+            assert_eq!(certificate_end(not_after), end, "{not_after}");
+        }
     }
 }

@@ -6,6 +6,9 @@ use kcp_tests::workload_access::{AccessFault, WorkloadAccess};
 
 use super::{NAME, NAMESPACE, PAUSED, comes_to};
 
+/// In the place of the URL of the server that stands in, which is known once it runs.
+const STAND_IN: &str = "STAND-IN";
+
 pub(super) async fn is_told(management: &ManagementCluster, machines: [&str; 3]) -> Result<()> {
     let access = WorkloadAccess::read(management.run(), management.client(), NAMESPACE, NAME).await?;
     let workload = || "unknown workload-reachable Secret/edge-kubeconfig".to_owned();
@@ -19,7 +22,16 @@ pub(super) async fn is_told(management: &ManagementCluster, machines: [&str; 3])
     for (fault, exit_code, verdict, findings) in [
         (AccessFault::KubeconfigGarbage, 2, "Unknown", without_way()),
         (AccessFault::Nowhere, 2, "Unknown", without_way()),
-        (AccessFault::ServerExpired, 2, "Unknown", without_way()),
+        (
+            AccessFault::ServerExpired,
+            1,
+            "Degraded",
+            [
+                without_way(),
+                vec![format!("fail endpoint-certificate Endpoint/{STAND_IN}")],
+            ]
+            .concat(),
+        ),
         (AccessFault::ClientExpired, 2, "Unknown", without_way()),
         (
             AccessFault::KubeconfigMissing,
@@ -40,7 +52,11 @@ pub(super) async fn is_told(management: &ManagementCluster, machines: [&str; 3])
         (AccessFault::Restore, 0, "Healthy", Vec::new()),
     ] {
         access.inflict(fault).await?;
-        let findings = [findings, vec![PAUSED.to_owned()]].concat();
+        let server = access.stand_in_url().await.unwrap_or_default();
+        let findings = findings
+            .into_iter()
+            .map(|finding| finding.replace(STAND_IN, &server));
+        let findings: Vec<String> = findings.chain([PAUSED.to_owned()]).collect();
         comes_to(management, &fault.to_string(), exit_code, verdict, &findings).await?;
     }
     Ok(())

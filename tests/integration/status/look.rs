@@ -71,6 +71,13 @@ impl Look {
         of_machine.get("allowed")?.as_bool()
     }
 
+    /// What the findings of one check say.
+    pub(super) fn messages(&self, id: &str) -> Vec<&str> {
+        let findings = self.at("/findings").as_array().into_iter().flatten();
+        let of_check = findings.filter(|finding| text(finding, "id") == id);
+        of_check.map(|finding| text(finding, "message")).collect()
+    }
+
     /// `severity id object`, in the order in which they are told.
     pub(super) fn findings(&self) -> Vec<String> {
         let findings = self.at("/findings").as_array().into_iter().flatten();

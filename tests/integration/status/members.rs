@@ -1,12 +1,14 @@
 //! What happens to a member of etcd, each by the checks that are for it, and not any more once it is mended.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use kcp_tests::machines::WorkloadCluster;
 use kcp_tests::machines::fault::Fault;
 use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::wait;
 
+use super::look::Look;
 use super::losses::killed;
-use super::{PAUSED, comes_to};
+use super::{PAUSED, SOON, comes_to};
 
 /// The name of a member that belongs to no Machine.
 const STRAY: &str = "stray";
@@ -47,7 +49,14 @@ pub(super) async fn are_told(
         ),
     ] {
         workload.inflict(fault, second).await?;
-        is_degraded(management, fault, findings).await?;
+        let look = is_degraded(management, fault, findings).await?;
+        if matches!(fault, Fault::Freeze) {
+            // It accepts the connection.
+            is_silent(
+                &look,
+                "etcd member does not answer: TLS handshake: no answer within ",
+            )?;
+        }
         workload.inflict(back, second).await?;
         is_mended(management, back).await?;
     }
@@ -62,7 +71,9 @@ async fn stray_is_told(management: &ManagementCluster, workload: &WorkloadCluste
     let joins = workload.inflict(Fault::Stray, STRAY);
     let seen = async {
         let learner = format!("fail etcd-learners EtcdMember/{STRAY}");
-        is_degraded(management, Fault::HoldPromotions, vec![alone.clone(), learner]).await?;
+        is_degraded(management, Fault::HoldPromotions, vec![alone.clone(), learner])
+            .await
+            .map(drop)?;
         workload.inflict(Fault::Promote, STRAY).await
     };
     tokio::try_join!(joins, seen)?;
@@ -94,15 +105,36 @@ async fn last_machine_is_told(
     ] {
         workload.inflict(fault, machine).await?;
         is_degraded(management, fault, findings).await?;
+        if matches!(fault, Fault::Wipe) {
+            // It gives up, as it misses what it has promised to have: why is in its log alone.
+            wait::until("status tells that the wiped member has ended", SOON, || async {
+                let look = Look::take(management, &[]).await?;
+                is_silent(
+                    &look,
+                    "etcd member does not answer: connection refused: no etcd listens in pod ",
+                )
+            })
+            .await?;
+        }
     }
     Ok(())
 }
 
-async fn is_degraded(management: &ManagementCluster, fault: Fault, mut findings: Vec<String>) -> Result<()> {
+/// The same check tells of a member that stands still and of one that has ended; its message tells them apart.
+fn is_silent(look: &Look, message: &str) -> Result<()> {
+    let told = look.messages("etcd-members-answer");
+    let is_told = told.iter().all(|told| told.starts_with(message));
+    ensure!(!told.is_empty() && is_told, "{told:?} instead of {message:?}");
+    Ok(())
+}
+
+async fn is_degraded(
+    management: &ManagementCluster,
+    fault: Fault,
+    mut findings: Vec<String>,
+) -> Result<Look> {
     findings.push(PAUSED.to_owned());
-    comes_to(management, &fault.to_string(), 1, "Degraded", &findings)
-        .await
-        .map(drop)
+    comes_to(management, &fault.to_string(), 1, "Degraded", &findings).await
 }
 
 async fn is_mended(management: &ManagementCluster, back: Fault) -> Result<()> {

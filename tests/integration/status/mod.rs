@@ -44,7 +44,8 @@ async fn is_told(management: &ManagementCluster) -> Result<()> {
     let cluster = Cluster::create(management.client(), NAMESPACE, NAME, 3, OLD).await?;
     cluster.settled(3, LIMIT).await?;
     is_healthy(management).await?;
-    rollout::is_no_fault(management, &cluster).await?;
+    let workload = management.machines().cluster(NAMESPACE, NAME).await?;
+    rollout::is_no_fault(management, &cluster, &workload).await?;
     is_healthy(management).await?;
 
     let machines = cluster.machines().await?;
@@ -52,7 +53,6 @@ async fn is_told(management: &ManagementCluster) -> Result<()> {
         bail!("the Machines are {machines:?}");
     };
     let machines = [first.as_str(), second, third];
-    let workload = management.machines().cluster(NAMESPACE, NAME).await?;
     losses::are_told(management, &workload, machines).await?;
     is_healthy(management).await?;
 

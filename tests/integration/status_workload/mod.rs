@@ -2,7 +2,9 @@
 //! way to one.
 
 mod broken_server;
+mod reader;
 
+use std::future::ready;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -24,8 +26,10 @@ use kubectl_kcp::cluster::Connection;
 use kubectl_kcp::plan::observed::Etcd;
 use kubectl_kcp::status::observed::etcd::{Alarms, Asked};
 use kubectl_kcp::status::observed::workload::{Component, Node, StaticPod};
-use kubectl_kcp::status::observed::{EtcdSurvey, Failure, Reading, Workload};
-use kubectl_kcp::status::read::{self, Excluded, Target};
+use kubectl_kcp::status::observed::{
+    EndpointCertificate, EtcdSurvey, Failure, Management, Reading, Workload,
+};
+use kubectl_kcp::status::read::{self, Excluded, MachineByNode, Target};
 use kubectl_kcp::terminal::Terminal;
 
 use self::broken_server::{Behavior, BrokenServer};
@@ -64,6 +68,7 @@ async fn reads(management: &ManagementCluster) -> Result<()> {
     let observer = Observer::find(management).await?;
 
     observer.is_read_whole(&workload, &machines).await?;
+    reader::needs_each_permission(&observer, management).await?;
     observer.says_what_is_wrong_with_a_kubeconfig().await?;
     observer.says_what_is_wrong_with_a_server().await?;
     observer
@@ -78,10 +83,16 @@ async fn reads(management: &ManagementCluster) -> Result<()> {
 struct Observer {
     connection: Connection,
     secrets: Api<Secret>,
+    management: Management,
     target: Target,
+    machines: MachineByNode,
 }
 
-type Read = (Reading<Workload>, Reading<EtcdSurvey>);
+type Read = (
+    Reading<Workload>,
+    Reading<EndpointCertificate>,
+    Reading<EtcdSurvey>,
+);
 
 impl Observer {
     async fn find(management: &ManagementCluster) -> Result<Self> {
@@ -94,11 +105,17 @@ impl Observer {
         let limit = read::limit_of_one(TIMEOUT);
         let reader = read::discover(&connection, limit).await?;
         let seen = read::management(&reader, NAMESPACE, NAME, limit).await?;
-        let target = Target::of(&seen.control_plane).context("it has no Cluster")?;
+        let of = &seen.control_plane;
+        let target = Target::of(&of.control_plane, &of.spec).context("it has no Cluster")?;
+        let machines = of.machines.iter().map(|machine| &machine.machine);
         Ok(Self {
+            machines: machines
+                .filter_map(|machine| Some((machine.node.clone()?, machine.name.clone())))
+                .collect(),
             connection,
             secrets: Api::namespaced(management.client().clone(), NAMESPACE),
             target,
+            management: seen,
         })
     }
 
@@ -109,8 +126,9 @@ impl Observer {
             ..self.target.clone()
         };
         let began = Instant::now();
-        let read =
-            read::workload_and_etcd(&self.connection, &target, Excluded::default(), began + timeout).await;
+        let machines = ready(self.machines.clone());
+        let (excluded, end) = (Excluded::default(), began + timeout);
+        let read = read::workload_and_etcd(&self.connection, &target, machines, excluded, end).await;
         let taken = began.elapsed();
         ensure!(taken <= timeout, "{cluster}: reading took {taken:?}");
         Ok(read)
@@ -142,11 +160,11 @@ impl Observer {
 
     async fn is_read_whole(&self, workload: &WorkloadCluster, machines: &[String]) -> Result<()> {
         let ready = |nodes: &[Node]| nodes.iter().all(|node| node.ready == Some(true));
-        let (read, etcd) = wait::until("all Nodes are ready", SOON, || async {
-            let (read, etcd) = self.read_as(NAME, TIMEOUT).await?;
+        let (read, certificate, etcd) = wait::until("all Nodes are ready", SOON, || async {
+            let (read, certificate, etcd) = self.read_as(NAME, TIMEOUT).await?;
             let nodes = read.read().and_then(|read| read.nodes.read());
             ensure!(nodes.is_some_and(|nodes| ready(nodes)), "{read:?}");
-            Ok((read, etcd))
+            Ok((read, certificate, etcd))
         })
         .await?;
         let Reading::Read(read) = read else {
@@ -159,11 +177,19 @@ impl Observer {
             has_control_plane_label: true,
             has_control_plane_taint: true,
             is_unreachable: false,
+            created: None,
         };
-        ensure!(
-            read.nodes == Reading::Read(machines.iter().map(node).collect()),
-            "{read:?}"
-        );
+        // When each was made is the API server's to say.
+        let nodes: Option<Vec<Node>> = read.nodes.read().map(|nodes| {
+            let nodes = nodes.iter().cloned();
+            nodes
+                .map(|node| Node {
+                    created: None,
+                    ..node
+                })
+                .collect()
+        });
+        ensure!(nodes == Some(machines.iter().map(node).collect()), "{read:?}");
         let pods = [
             Component::Etcd,
             Component::ApiServer,
@@ -191,8 +217,8 @@ impl Observer {
             "{read:?}"
         );
         ensure!(read.server.starts_with("https://127.0.0.1:"), "{read:?}");
-        let expires = read.certificate_expires.read().context("no certificate")?;
-        ensure!(is_in_a_year(*expires)?, "{expires}");
+        let expires = certificate.read().context("no certificate")?;
+        ensure!(is_in_a_year(expires.expires)?, "{expires:?}");
         self.is_surveyed(etcd, workload, machines).await
     }
 
@@ -323,7 +349,7 @@ impl Observer {
                 .await?;
             self.says(cluster, SHORT_TIMEOUT, &message).await?;
             if matches!(behavior, Behavior::Floods) {
-                let (workload, _) = self.read_as(cluster, TIMEOUT).await?;
+                let (workload, _, _) = self.read_as(cluster, TIMEOUT).await?;
                 let failure = workload.failure().context("it did not fail")?;
                 ensure!(
                     failure.message.ends_with(": the answer is larger than 32 MiB"),
@@ -336,7 +362,7 @@ impl Observer {
 
     /// The kubeconfig's Secret is named with a message that begins so, and nothing is read.
     async fn says(&self, cluster: &str, timeout: Duration, message: &str) -> Result<()> {
-        let (workload, etcd) = self.read_as(cluster, timeout).await?;
+        let (workload, _, etcd) = self.read_as(cluster, timeout).await?;
         let failure = workload.failure().with_context(|| format!("{workload:?}"))?;
         ensure!(
             failure.object == format!("Secret/{cluster}-kubeconfig"),
@@ -364,7 +390,7 @@ impl Observer {
         let key = std::fs::read(&files.key)?;
         let pair = [("tls.crt", authority.certificate().as_bytes()), ("tls.key", &key)];
         self.create_secret("stranger", "etcd", &pair).await?;
-        let (workload, etcd) = self.read_as("stranger", TIMEOUT).await?;
+        let (workload, _, etcd) = self.read_as("stranger", TIMEOUT).await?;
         ensure!(workload.read().is_some(), "{workload:?}");
         let survey = etcd.read().with_context(|| format!("{etcd:?}"))?;
         ensure!(survey.alarms == Alarms::FromStatus, "{survey:?}");
@@ -413,7 +439,7 @@ impl Observer {
         ];
         self.create_secret("given", "apiserver-etcd-client", &pair)
             .await?;
-        let (_, etcd) = self.read_as("given", TIMEOUT).await?;
+        let (_, _, etcd) = self.read_as("given", TIMEOUT).await?;
         let survey = etcd.read().with_context(|| format!("{etcd:?}"))?;
         ensure!(!survey.used_ca_key, "{survey:?}");
         for asked in &survey.asked {
@@ -429,7 +455,7 @@ impl Observer {
             bail!("the Machines are {machines:?}");
         };
         workload.inflict(Fault::Freeze, frozen).await?;
-        let (_, etcd) = self.read_as(NAME, SHORT_TIMEOUT).await?;
+        let (_, _, etcd) = self.read_as(NAME, SHORT_TIMEOUT).await?;
         workload.inflict(Fault::Thaw, frozen).await?;
         let survey = etcd.read().with_context(|| format!("{etcd:?}"))?;
         for asked in &survey.asked {

@@ -22,7 +22,8 @@ pub enum Fault {
     Reconnect,
     /// It loses what it stored, and is started again.
     Wipe,
-    /// It loses what it stored, and founds an etcd cluster of its own.
+    /// It loses what it stored, and founds an etcd cluster of its own. Stands for two clusters' members joined by mistake:
+    /// behind one control plane there are members of two etcd clusters, with different ids, lists and leaders.
     Split,
     /// It has no space left.
     NoSpace,

@@ -101,7 +101,7 @@ impl WorkloadCluster {
     }
 
     /// A client for a member that votes and that nothing was done to.
-    pub(super) async fn etcd(&self) -> Result<EtcdClient> {
+    pub async fn etcd(&self) -> Result<EtcdClient> {
         let member = self.etcd_route.member();
         self.etcd_at(member.with_context(|| format!("no etcd member of {} is well", self.name))?)
             .await

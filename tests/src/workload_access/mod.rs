@@ -79,6 +79,13 @@ impl WorkloadAccess {
         Ok(())
     }
 
+    /// Where the API server listens that the kubeconfig names instead of the real one.
+    pub async fn stand_in_url(&self) -> Option<String> {
+        let stand_in = self.stand_in.lock().await;
+        let port = stand_in.as_ref().map(StandIn::port)?;
+        Some(format!("https://127.0.0.1:{port}"))
+    }
+
     async fn spoil(&self, fault: AccessFault) -> Result<Spoiled> {
         let mut spoiled = Spoiled {
             kubeconfig: Some(self.kubeconfig.clone()),

@@ -7,13 +7,13 @@ use jiff::Timestamp;
 use super::{
     components::WORKLOAD,
     judgement::{Judgement, Unjudged, need},
-    turnover::{age, is_turning, since},
+    turnover::{STARTING_LIMIT, age, is_turning, since},
 };
 use crate::status::{
     inspection::{Finding, Outcome},
     observed::{
         Observed, Reading,
-        workload::{Addon, Workload},
+        workload::{Addon, Node, Workload},
     },
 };
 
@@ -29,7 +29,14 @@ pub(super) fn leases(observed: &Observed, now: Timestamp) -> Judgement {
     let findings = leases.iter().filter_map(|lease| {
         let object = format!("Lease/{}", lease.name);
         if lease.holder.as_deref().unwrap_or_default().is_empty() {
-            return Some(Finding::fail(object, "nobody holds it: none of them leads"));
+            // One that stops in order gives it back, and others wait for their turn to take it.
+            return Some(match lease.renewed {
+                Some(released) if age(released, now) > LEASE_LIMIT => {
+                    let lasts = since(released, now);
+                    Finding::fail(object, format!("nobody holds it for {lasts}: none of them leads"))
+                }
+                _ => Finding::info(object, "nobody holds it yet, or since just now"),
+            });
         }
         let renewed = lease.renewed?;
         let holds = Duration::from_secs(u64::try_from(lease.duration_seconds?).ok()?);
@@ -44,13 +51,28 @@ pub(super) fn leases(observed: &Observed, now: Timestamp) -> Judgement {
 }
 
 pub(super) fn kube_proxy(observed: &Observed, now: Timestamp) -> Judgement {
+    let workload = need(&observed.workload, WORKLOAD)?;
+    let unsettled = workload.nodes.read().map_or(0, |nodes| {
+        let nodes = nodes.iter().filter(|node| !has_settled(node, now));
+        i64::try_from(nodes.count()).unwrap_or(i64::MAX)
+    });
     addon(
         observed,
         "DaemonSet",
         "kube-proxy",
         |workload| &workload.kube_proxy,
+        // A node's own pods wait for it.
+        |addon| addon.desired.saturating_sub(addon.ready) <= unsettled,
         now,
     )
+}
+
+/// Whether a node is ready, and registered long enough ago.
+fn has_settled(node: &Node, now: Timestamp) -> bool {
+    let is_young = node
+        .created
+        .is_some_and(|created| age(created, now) < STARTING_LIMIT);
+    node.ready == Some(true) && !is_young
 }
 
 pub(super) fn core_dns(observed: &Observed, now: Timestamp) -> Judgement {
@@ -59,6 +81,7 @@ pub(super) fn core_dns(observed: &Observed, now: Timestamp) -> Judgement {
         "Deployment",
         "coredns",
         |workload| &workload.core_dns,
+        |_| false,
         now,
     )
 }
@@ -68,6 +91,7 @@ fn addon(
     kind: &str,
     name: &str,
     part: fn(&Workload) -> &Reading<Option<Addon>>,
+    is_coming_up: impl Fn(&Addon) -> bool,
     now: Timestamp,
 ) -> Judgement {
     let workload = need(&observed.workload, WORKLOAD)?;
@@ -80,7 +104,7 @@ fn addon(
         return Ok(Vec::new());
     }
     let message = format!("{} of {} pods are ready", addon.ready, addon.desired);
-    let outcome = if is_turning(observed, now) {
+    let outcome = if is_turning(observed, now) || is_coming_up(addon) {
         Outcome::Info
     } else {
         Outcome::Warn

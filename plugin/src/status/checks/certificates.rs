@@ -15,7 +15,7 @@ use crate::{
     arguments::duration::format_duration,
     status::{
         inspection::{Finding, Outcome},
-        observed::Observed,
+        observed::{Observed, Reading},
     },
 };
 
@@ -64,10 +64,15 @@ pub(super) fn of_machines(observed: &Observed, now: Timestamp) -> Judgement {
 }
 
 pub(super) fn of_endpoint(observed: &Observed, now: Timestamp) -> Judgement {
-    let workload = need(&observed.workload, WORKLOAD)?;
-    let expires = need(&workload.certificate_expires, "the endpoint's certificate")?;
-    let found = expiry(observed, *expires, now).map(|(outcome, message)| {
-        Finding::of(outcome, format!("Endpoint/{}", workload.server), message).hint(renewal_hint(observed))
+    let certificate = match &observed.endpoint_certificate {
+        Reading::Read(certificate) => certificate,
+        unread => {
+            need(&observed.workload, WORKLOAD)?;
+            need(unread, "the endpoint's certificate")?
+        }
+    };
+    let found = expiry(observed, certificate.expires, now).map(|(outcome, message)| {
+        Finding::of(outcome, format!("Endpoint/{}", certificate.server), message).hint(renewal_hint(observed))
     });
     Ok(found.into_iter().collect())
 }
@@ -103,13 +108,21 @@ pub(super) fn secrets(observed: &Observed, now: Timestamp) -> Judgement {
         && control_plane
             .created
             .is_some_and(|created| age(created, now) < STARTING_LIMIT);
-    let absent = wanted
+    let absent: Vec<String> = wanted
         .into_iter()
         .chain(client)
         .map(|purpose| format!("{cluster}-{purpose}"))
-        .filter(|name| !present.contains(name));
-    let findings = absent.map(|name| {
-        let object = format!("Secret/{name}");
+        .filter(|name| !present.contains(name))
+        .map(|name| format!("Secret/{name}"))
+        .collect();
+    let (unread, absent): (Vec<String>, Vec<String>) = absent.into_iter().partition(|object| {
+        let mut unread = observed.management.unread.iter();
+        unread.any(|failure| failure.object == *object)
+    });
+    if let (Some(unread), true) = (unread.first(), absent.is_empty()) {
+        return Err(Unjudged::unknown(format!("{unread}: could not be read")));
+    }
+    let findings = absent.into_iter().map(|object| {
         if is_new {
             return Finding::info(object, "is not there yet");
         }

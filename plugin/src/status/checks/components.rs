@@ -154,10 +154,15 @@ fn ready(observed: &Observed, component: Component, now: Timestamp) -> Judgement
     let not_ready = of_component()
         .filter(|pod| !pod.ready && !pod.deleting)
         .filter_map(|pod| {
-            let message = match &pod.message {
-                Some(message) => format!("{about} is not ready, {}: {message}", pod.phase.to_lowercase()),
-                None => format!("{about} is not ready, {}", pod.phase.to_lowercase()),
+            let phase = match pod.phase.as_str() {
+                "Running" => String::new(),
+                phase => format!(", {}", phase.to_lowercase()),
             };
+            let why = pod
+                .message
+                .as_ref()
+                .map_or_else(String::new, |message| format!(": {message}"));
+            let message = format!("{about} is not ready{phase}{why}");
             of_node(observed, &pod.node, &message, now).map(|finding| finding.hint(pod_hint(pod)))
         });
     // Whether each Machine has an API server is a check of its own.

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 
 use super::{
+    components::machines_without_etcd,
     etcd_quorum::votes,
     judgement::{Judgement, Unjudged},
     turnover::{STARTING_LIMIT, TURN_LIMIT, age, is_fresh, is_turning},
@@ -110,7 +111,8 @@ pub(super) fn etcd_cluster_healthy(observed: &Observed, now: Timestamp) -> Judge
         return Err(Unjudged::skipped("etcd runs elsewhere"));
     }
     // What is wrong with the members is told of the members.
-    let is_explained = votes(observed, now).is_some_and(|votes| votes.unhealthy > 0);
+    let is_explained = votes(observed, now).is_some_and(|votes| votes.unhealthy > 0)
+        || !machines_without_etcd(observed).is_empty();
     of_machines(observed, "EtcdClusterHealthy", is_explained, now)
 }
 

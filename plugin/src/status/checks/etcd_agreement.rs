@@ -8,10 +8,16 @@ use kcp_etcd::Members;
 use super::{
     etcd_members::ETCD,
     judgement::{Judgement, need},
-    membership::{Membership, hexadecimal, of_member},
-    turnover::{Phase, is_turning, phase_of_node},
+    membership::{Membership, asked_objects, of_member, phase_of_asked},
+    turnover::{Phase, is_turning},
 };
-use crate::status::{inspection::Outcome, observed::Observed};
+use crate::status::{
+    inspection::{Finding, Outcome},
+    observed::{
+        Observed,
+        etcd::{Asked, hexadecimal},
+    },
+};
 
 /// Entries of raft's log that a member may be behind another, or behind itself in applying them. A follower that is
 /// further behind needs a whole snapshot (etcd's `DefaultSnapshotCatchUpEntries`), and a member that is further behind
@@ -25,20 +31,33 @@ fn outcome(is_turning: bool) -> Outcome {
 
 pub(super) fn cluster_id(observed: &Observed, _: Timestamp) -> Judgement {
     let survey = need(&observed.etcd, ETCD)?;
-    let Some(usual) = Membership::of(survey).cluster_id else {
+    let membership = Membership::of(survey);
+    if membership.one_cluster().is_err() {
+        let told = survey
+            .answers()
+            .filter_map(|(asked, answer)| Some((asked, hexadecimal(answer.cluster_id()?))));
+        let finding = disputed(
+            told,
+            "of different etcd clusters",
+            Outcome::Fail,
+            "remove nothing before it is clear which cluster holds the data: etcdctl snapshot save on one member of each",
+        );
+        return Ok(vec![finding]);
+    }
+    let Some(usual) = membership.cluster_id else {
         return Ok(Vec::new());
     };
     let others = survey.answers().filter_map(|(asked, answer)| {
         let own = answer.cluster_id().filter(|own| *own != usual)?;
         let message = format!(
-            "is a member of another etcd cluster: {}, the others of {}",
+            "is a member of another etcd cluster: {}, most of {}",
             hexadecimal(own),
             hexadecimal(usual)
         );
-        Some(
-            of_member(asked, Outcome::Fail, &message)
-                .hint("what is written through its API server is lost to the others: replace its Machine"),
-        )
+        Some(of_member(asked, Outcome::Fail, &message).hint(
+            "what is written through its API server is lost to the others: save what is needed of it with etcdctl \
+             snapshot save, then replace its Machine",
+        ))
     });
     Ok(others.collect())
 }
@@ -46,13 +65,26 @@ pub(super) fn cluster_id(observed: &Observed, _: Timestamp) -> Judgement {
 pub(super) fn member_lists(observed: &Observed, now: Timestamp) -> Judgement {
     let survey = need(&observed.etcd, ETCD)?;
     let membership = Membership::of(survey);
+    membership.one_cluster()?;
     let is_turning = is_turning(observed, now);
-    let differing = survey.answers().filter_map(|(asked, answer)| {
+    // What another cluster lists is no matter of this one.
+    let lists = survey.answers().filter_map(|(asked, answer)| {
         let list = answer.members.as_ref().ok()?;
-        // What another cluster lists is no matter of this one.
-        if Some(list.cluster_id) != membership.cluster_id || membership.is_usual(list) {
-            return None;
-        }
+        (Some(list.cluster_id) == membership.cluster_id).then_some((asked, list))
+    });
+    if membership.is_disputed() {
+        let told = lists.map(|(asked, list)| (asked, joined(names(list).iter())));
+        let finding = disputed(
+            told,
+            "different lists of members",
+            outcome(is_turning),
+            "remove no member and no Machine before it is clear who is right: the list of the one whom most voters \
+             follow, by etcdctl endpoint status on each member",
+        );
+        return Ok(vec![finding]);
+    }
+    let differing = lists.filter(|(_, list)| !membership.is_usual(list));
+    let findings = differing.map(|(asked, list)| {
         let usual: BTreeSet<String> = membership
             .listed()
             .map(|listed| shown(&listed.member.name, listed.member.id))
@@ -60,13 +92,40 @@ pub(super) fn member_lists(observed: &Observed, now: Timestamp) -> Judgement {
         let own = names(list);
         let (lacks, adds) = (joined(usual.difference(&own)), joined(own.difference(&usual)));
         let message = match (lacks.is_empty(), adds.is_empty()) {
-            (false, true) => format!("lists other members than most do: it lacks {lacks}"),
-            (true, false) => format!("lists other members than most do: it has {adds} besides"),
-            _ => format!("lists other members than most do: it has {adds} in place of {lacks}"),
+            (false, true) => {
+                format!("tells another list of members than the one that prevails: it lacks {lacks}")
+            }
+            (true, false) => {
+                format!("tells another list of members than the one that prevails: it has {adds} besides")
+            }
+            _ => format!(
+                "tells another list of members than the one that prevails: it has {adds} in place of {lacks}"
+            ),
         };
-        Some(of_member(asked, outcome(is_turning), &message))
+        of_member(asked, outcome(is_turning), &message)
     });
-    Ok(differing.collect())
+    Ok(findings.collect())
+}
+
+/// What members tell that contradicts each other, where nothing tells who is right.
+fn disputed<'a>(
+    told: impl Iterator<Item = (&'a Asked, String)>,
+    what: &str,
+    outcome: Outcome,
+    hint: &str,
+) -> Finding {
+    let told: Vec<(&Asked, String)> = told.collect();
+    let each: Vec<String> = told
+        .iter()
+        .map(|(asked, own)| format!("{} tells {own}", asked.name))
+        .collect();
+    let message = format!("{what}, and none prevails: {}", each.join("; "));
+    let objects = told.iter().flat_map(|(asked, _)| asked_objects(asked));
+    Finding {
+        objects: objects.collect(),
+        ..Finding::of(outcome, "", message)
+    }
+    .hint(hint)
 }
 
 fn shown(name: &str, id: u64) -> String {
@@ -89,6 +148,7 @@ fn joined<'n>(names: impl Iterator<Item = &'n String>) -> String {
 pub(super) fn leader(observed: &Observed, now: Timestamp) -> Judgement {
     let survey = need(&observed.etcd, ETCD)?;
     let membership = Membership::of(survey);
+    membership.one_cluster()?;
     let is_turning = is_turning(observed, now);
     let of_cluster = || {
         survey
@@ -120,7 +180,7 @@ pub(super) fn leader(observed: &Observed, now: Timestamp) -> Judgement {
             }
             (Some(_), _) => return None,
         };
-        let is_joining = status.is_learner || phase_of_node(observed, &asked.name, now) == Phase::Starting;
+        let is_joining = status.is_learner || phase_of_asked(survey, asked, observed, now) == Phase::Starting;
         // Without any leader nothing is decided, whoever comes or goes.
         Some(of_member(
             asked,
@@ -134,6 +194,7 @@ pub(super) fn leader(observed: &Observed, now: Timestamp) -> Judgement {
 pub(super) fn raft_term(observed: &Observed, now: Timestamp) -> Judgement {
     let survey = need(&observed.etcd, ETCD)?;
     let membership = Membership::of(survey);
+    membership.one_cluster()?;
     let is_turning = is_turning(observed, now);
     let of_cluster = || {
         survey
@@ -159,6 +220,7 @@ pub(super) fn raft_term(observed: &Observed, now: Timestamp) -> Judgement {
 pub(super) fn raft_lag(observed: &Observed, now: Timestamp) -> Judgement {
     let survey = need(&observed.etcd, ETCD)?;
     let membership = Membership::of(survey);
+    membership.one_cluster()?;
     let of_cluster = || {
         survey
             .statuses()
@@ -181,7 +243,7 @@ pub(super) fn raft_lag(observed: &Observed, now: Timestamp) -> Judgement {
         } else {
             return None;
         };
-        let is_starting = phase_of_node(observed, &asked.name, now) == Phase::Starting;
+        let is_starting = phase_of_asked(survey, asked, observed, now) == Phase::Starting;
         Some(of_member(
             asked,
             outcome(status.is_learner || is_starting),

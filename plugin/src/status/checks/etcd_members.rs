@@ -1,20 +1,20 @@
 //! etcd's members: those that should be there are, and answer.
 
 use jiff::Timestamp;
-use kcp_etcd::AlarmKind;
 
 use super::{
+    components::describe,
     judgement::{Judgement, Unjudged, machine, need, or_else},
     machines::replacement_hint,
-    membership::{Listed, Membership, asked_objects, hexadecimal, member_object, of_member},
-    turnover::{Phase, is_turning, machine_of_node, machines, machines_read, phase_of_node},
+    membership::{Listed, Membership, asked_objects, member_object, of_member, phase_of_asked},
+    turnover::{Phase, is_turning, machine_of_node, machines, machines_read, without_node},
 };
 use crate::status::{
     checks::components,
     inspection::{Finding, Outcome},
     observed::{
         Failure, Observed,
-        etcd::{Alarms, Answer, EtcdSurvey},
+        etcd::{Alarms, Answer, EtcdSurvey, hexadecimal},
     },
 };
 
@@ -49,21 +49,26 @@ pub(super) fn answer(observed: &Observed, now: Timestamp) -> Judgement {
         let is_listed = membership
             .listed()
             .any(|listed| listed.member.name == asked.name && !listed.member.is_learner);
-        let is_turning = match phase_of_node(observed, &asked.name, now) {
+        let is_turning = match phase_of_asked(survey, asked, observed, now) {
             // It is removed from the list and its machine from the world, one shortly after the other.
             Phase::Leaving => true,
-            Phase::Starting => !is_listed,
+            // It may vote before its Machine names the node.
+            Phase::Starting => !is_listed || membership.may_be_starting(asked, observed, now),
             Phase::Settled => false,
         };
         let outcome = if is_turning {
             Outcome::Info
-        } else if membership.is_known() {
+        } else if survey.statuses().next().is_some() {
             Outcome::Fail
         } else {
             // None has answered: it may be the way to them that is broken.
             Outcome::Unknown
         };
-        let finding = of_member(asked, outcome, &format!("does not answer: {}", failure.message));
+        let finding = of_member(
+            asked,
+            outcome,
+            &format!("etcd member does not answer: {}", failure.message),
+        );
         // A Secret may be the cause.
         let finding = if failure.object.contains('/') {
             finding.and(&failure.object)
@@ -103,7 +108,7 @@ pub(super) fn match_machines(observed: &Observed, now: Timestamp) -> Judgement {
     machines_read(observed)?;
     let membership = Membership::of(survey);
     if !membership.is_known() {
-        return Err(Unjudged::unknown("no member has told who is a member"));
+        return Err(membership.unknown());
     }
     let is_member = |node: &str| membership.listed().any(|listed| listed.member.name == node);
     let without_member = machines(observed).iter().filter_map(|of| {
@@ -113,10 +118,20 @@ pub(super) fn match_machines(observed: &Observed, now: Timestamp) -> Judgement {
         }
         let message = format!("node {node} has no etcd member");
         let object = machine(&of.machine.name);
-        Some(if Phase::of(of, now) == Phase::Starting {
-            Finding::info(object, format!("{message} yet"))
+        if Phase::of(of, now) == Phase::Starting {
+            return Some(Finding::info(object, format!("{message} yet")));
+        }
+        let finding = Finding::fail(object, message);
+        // What another cluster on it holds would go with the Machine: the check of that says what to do.
+        let is_of_another = survey.answers().any(|(asked, answer)| {
+            asked.name == node
+                && answer.cluster_id().is_some()
+                && answer.cluster_id() != membership.cluster_id
+        });
+        Some(if is_of_another {
+            finding
         } else {
-            Finding::fail(object, message).hint(replacement_hint(observed, of))
+            finding.hint(replacement_hint(observed, of))
         })
     });
     let without_machine = membership
@@ -128,39 +143,62 @@ pub(super) fn match_machines(observed: &Observed, now: Timestamp) -> Judgement {
             if is_turning(observed, now) {
                 return Finding::info(object, "belongs to no Machine yet, or no longer");
             }
-            Finding::fail(object, "belongs to no Machine").hint(format!(
-                "the controller removes it when no Machine is coming up; by hand, on a healthy member: etcdctl member \
-                 remove {}",
-                hexadecimal(member.id)
-            ))
+            unowned(observed, object, "belongs to no Machine", || {
+                format!(
+                    "the controller removes it when no Machine is coming up; by hand, on a healthy member: etcdctl \
+                     member remove {}",
+                    hexadecimal(member.id)
+                )
+            })
         });
     Ok(without_member.chain(without_machine).collect())
+}
+
+/// A finding about a member that no Machine is known to have, with a hint to remove it: unless it may be that of a Machine
+/// which names no node, and a healthy voter.
+fn unowned(
+    observed: &Observed,
+    object: String,
+    message: &str,
+    removal_hint: impl FnOnce() -> String,
+) -> Finding {
+    let Some(first) = without_node(observed).next() else {
+        return Finding::fail(object, message).hint(removal_hint());
+    };
+    let names: Vec<&str> = without_node(observed)
+        .map(|of| of.machine.name.as_str())
+        .collect();
+    Finding::fail(
+        object,
+        format!(
+            "{message}; it may be that of a Machine without node: {}",
+            names.join(", ")
+        ),
+    )
+    .hint(format!(
+        "do not remove it before that Machine names its node; {}",
+        describe(first)
+    ))
 }
 
 pub(super) fn alarms(observed: &Observed, _: Timestamp) -> Judgement {
     let survey = need(&observed.etcd, ETCD)?;
     let membership = Membership::of(survey);
-    let raised: Vec<(u64, String)> = match &survey.alarms {
-        Alarms::Listed(alarms) => alarms
-            .iter()
-            .map(|alarm| (alarm.member_id, alarm_name(alarm.kind)))
-            .collect(),
-        Alarms::FromStatus | Alarms::Failed(_) => survey
-            .alarms_of_statuses()
-            .into_iter()
-            .map(|(id, kind)| (id, kind.to_owned()))
-            .collect(),
-    };
-    let of_members = raised.iter().map(|(id, kind)| {
-        let listed = membership.listed().find(|listed| listed.member.id == *id);
+    let of_members = survey.raised().into_iter().map(|(id, kind)| {
+        let listed = membership.listed().find(|listed| listed.member.id == id);
         let objects = match listed {
             Some(Listed {
                 asked: Some(asked), ..
             }) => asked_objects(asked),
             Some(Listed { member, .. }) => vec![member_object(member)],
-            None => vec![format!("EtcdMember/{}", hexadecimal(*id))],
+            // etcd's way to say that it cannot tell whose data is wrong.
+            None if id == 0 => {
+                let name = &observed.management.control_plane.control_plane.name;
+                vec![format!("KubeadmControlPlane/{name}")]
+            }
+            None => vec![format!("EtcdMember/{}", hexadecimal(id))],
         };
-        of_alarm(objects, kind)
+        of_alarm(objects, &kind, id == 0)
     });
     let mut findings: Vec<Finding> = of_members.collect();
     if let Alarms::Failed(failure) = &survey.alarms
@@ -171,30 +209,30 @@ pub(super) fn alarms(observed: &Observed, _: Timestamp) -> Judgement {
     Ok(findings)
 }
 
-fn alarm_name(kind: AlarmKind) -> String {
-    match kind {
-        AlarmKind::NoSpace => "NOSPACE".to_owned(),
-        AlarmKind::Corrupt => "CORRUPT".to_owned(),
-        AlarmKind::Other(number) => format!("number {number}"),
-        _ => "of a kind not known to us".to_owned(),
-    }
-}
-
-fn of_alarm(objects: Vec<String>, alarm: &str) -> Finding {
+fn of_alarm(objects: Vec<String>, alarm: &str, is_of_all: bool) -> Finding {
+    let who = if is_of_all { "etcd as a whole " } else { "" };
     let (means, hint) = match alarm {
         "NOSPACE" => (
             ": its database has reached the quota, writes are refused",
             Some("compact, then on that member: etcdctl defrag, and last: etcdctl alarm disarm"),
         ),
         "CORRUPT" => (
-            ": its data differs from the others'",
-            Some("replace its Machine: a new member gets the others' data"),
+            if is_of_all {
+                ": its members' data differ, and it cannot tell whose is wrong"
+            } else {
+                ": its data and the leader's differ"
+            },
+            // Followers are compared with the leader, whose own data may be what is wrong.
+            Some(
+                "first save a snapshot and compare the hashes of all members: etcdctl endpoint hashkv --cluster; then \
+                 replace the Machine of the one that differs from most",
+            ),
         ),
         _ => ("", None),
     };
     let finding = Finding {
         objects,
-        ..Finding::fail("", format!("raises alarm {alarm}{means}"))
+        ..Finding::fail("", format!("{who}raises alarm {alarm}{means}"))
     };
     match hint {
         Some(hint) => finding.hint(hint),
@@ -210,7 +248,7 @@ pub(super) fn learners(observed: &Observed, now: Timestamp) -> Judgement {
         .map(|Listed { member, .. }| {
             let object = member_object(member);
             let message = if member.is_learner {
-                "is a learner: it does not vote"
+                "etcd member is a learner: it does not vote"
             } else {
                 "has been added and has never started"
             };
@@ -219,18 +257,21 @@ pub(super) fn learners(observed: &Observed, now: Timestamp) -> Judgement {
                 || is_turning(observed, now),
                 |machine| Phase::of(machine, now) != Phase::Settled,
             );
+            let about = |finding: Finding| match of {
+                Some(of) => finding.and(machine(&of.machine.name)),
+                None => finding,
+            };
             if is_starting {
-                return Finding::info(object, format!("{message} yet"));
+                return about(Finding::info(object, format!("{message} yet")));
             }
-            let finding = Finding::fail(object, message);
             match of {
-                Some(of) => finding
-                    .and(machine(&of.machine.name))
-                    .hint(replacement_hint(observed, of)),
-                None => finding.hint(format!(
-                    "no other member can join before it is gone: etcdctl member remove {}",
-                    hexadecimal(member.id)
-                )),
+                Some(of) => about(Finding::fail(object, message)).hint(replacement_hint(observed, of)),
+                None => unowned(observed, object, message, || {
+                    format!(
+                        "no other member can join before it is gone: etcdctl member remove {}",
+                        hexadecimal(member.id)
+                    )
+                }),
             }
         });
     Ok(findings.collect())

@@ -61,7 +61,7 @@ fn standing(observed: &Observed, now: Timestamp) -> Result<Standing, Unjudged> {
                 unasked: None,
             });
         }
-        Ok(_) => Unjudged::unknown("no member has told who is a member"),
+        Ok(membership) => membership.unknown(),
         Err(unjudged) => unjudged,
     };
     machines_read(observed)?;

@@ -39,16 +39,36 @@ const fn mebibytes(bytes: u64) -> u64 {
     bytes / MEBIBYTE
 }
 
-pub(super) fn space(observed: &Observed, _: Timestamp) -> Judgement {
+pub(super) fn space(observed: &Observed, now: Timestamp) -> Judgement {
     let survey = need(&observed.etcd, ETCD)?;
     let told = survey
         .statuses()
         .filter_map(|(asked, status)| Some((asked, status, status.db_size_quota?)));
     let told: Vec<_> = told.collect();
     if told.is_empty() {
-        return Err(Unjudged::unknown("no member tells its quota: etcd does from 3.6"));
+        return Err(Unjudged::unknown(if survey.statuses().next().is_none() {
+            "no member has told of itself"
+        } else {
+            "no member tells its quota: etcd does from 3.6"
+        }));
     }
-    let findings = told.into_iter().filter_map(|(asked, status, quota)| {
+    let quotas = || told.iter().map(|(_, _, quota)| *quota);
+    let (smallest, largest) = (quotas().min(), quotas().max());
+    let differing = told
+        .iter()
+        .filter(|(_, _, quota)| smallest < largest && Some(*quota) == smallest)
+        .map(|(asked, _, quota)| {
+            let message = format!(
+                "its quota is {} MiB, others' up to {} MiB: writes are refused by all when the smallest is full",
+                mebibytes(*quota),
+                mebibytes(largest.unwrap_or(*quota))
+            );
+            let is_changing = is_rolling_out(observed, now) || is_turning(observed, now);
+            let outcome = if is_changing { Outcome::Info } else { Outcome::Warn };
+            of_member(asked, outcome, &message).hint("give all members the same: quota-backend-bytes in etcd's extraArgs")
+        });
+    let full = told.iter().filter_map(|(asked, status, quota)| {
+        let (status, quota) = (*status, *quota);
         let full = percent(status.db_size, quota)?;
         let outcome = match full {
             SPACE_FAULT_PERCENT.. => Outcome::Fail,
@@ -62,7 +82,7 @@ pub(super) fn space(observed: &Observed, _: Timestamp) -> Judgement {
         );
         Some(of_member(asked, outcome, &message).hint("compact, then on that member: etcdctl defrag"))
     });
-    Ok(findings.collect())
+    Ok(full.chain(differing).collect())
 }
 
 pub(super) fn fragmentation(observed: &Observed, _: Timestamp) -> Judgement {

@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use kcp_etcd::{Member, Members, Status};
 
 use crate::status::observed::{
-    EtcdSurvey, Failure, Management, Observed, Reading, Workload,
+    EndpointCertificate, EtcdSurvey, Failure, Management, Observed, Reading, Workload,
     etcd::{Alarms, Answer, Asked},
     management::{ClusterLink, HealthCheck},
     reading::Forbidden,
     workload::{Addon, Component, ControllerLease, Node, StaticPod},
 };
 use crate::{
-    control_plane::example::now,
+    control_plane::example::{minutes_ago, now},
     plan::{self, observed as facts},
 };
 
@@ -43,6 +43,10 @@ pub(crate) fn observed() -> Observed {
             unread: Vec::new(),
         },
         workload: Reading::Read(workload()),
+        endpoint_certificate: Reading::Read(EndpointCertificate {
+            server: "https://10.0.0.1:6443".to_owned(),
+            expires: in_days(300),
+        }),
         etcd: Reading::Read(survey()),
     }
 }
@@ -54,6 +58,7 @@ pub(crate) fn secrets(purposes: &[&str]) -> BTreeSet<String> {
 fn workload() -> Workload {
     let nodes = NAMES.map(|name| Node {
         name: format!("node-{name}"),
+        created: Some(minutes_ago(60)),
         kubelet_version: "v1.34.1".to_owned(),
         ready: Some(true),
         has_control_plane_label: true,
@@ -62,6 +67,7 @@ fn workload() -> Workload {
     });
     let worker = Node {
         name: "worker-1".to_owned(),
+        created: Some(minutes_ago(60)),
         kubelet_version: "v1.34.1".to_owned(),
         ready: Some(true),
         ..Node::default()
@@ -91,7 +97,6 @@ fn workload() -> Workload {
     };
     Workload {
         server: "https://10.0.0.1:6443".to_owned(),
-        certificate_expires: Reading::Read(in_days(300)),
         nodes: Reading::Read(nodes.into_iter().chain([worker]).collect()),
         static_pods: Reading::Read(pods.collect()),
         kube_proxy: add_on(4),
@@ -195,6 +200,10 @@ impl Observed {
 
     pub(crate) fn workload(&mut self) -> &mut Workload {
         part(&mut self.workload)
+    }
+
+    pub(crate) fn endpoint_certificate(&mut self) -> &mut EndpointCertificate {
+        part(&mut self.endpoint_certificate)
     }
 
     pub(crate) fn nodes(&mut self) -> &mut Vec<Node> {

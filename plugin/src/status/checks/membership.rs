@@ -1,29 +1,31 @@
 //! etcd's members, put together from what each of them says.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use jiff::Timestamp;
-use kcp_etcd::{Member, Members, Status};
+use kcp_etcd::{Member, Members};
 
-use super::turnover::{is_turning, machine_of_node};
+use super::{
+    judgement::Unjudged,
+    turnover::{Phase, is_turning, machine_of_node, phase_of_node},
+};
 use crate::{
     plan::quorum,
     status::{
         inspection::{Finding, Outcome},
         observed::{
             Observed,
-            etcd::{Answer, Asked, EtcdSurvey},
+            etcd::{Answer, Asked, EtcdSurvey, hexadecimal},
+            prevailing,
         },
     },
 };
 
-/// The members of one etcd cluster: the one that most of those who answered are members of.
+/// The members of one etcd cluster: the one that prevails among those who answered.
 #[derive(Clone, Debug)]
 pub(in crate::status) struct Membership<'s> {
     survey: &'s EtcdSurvey,
-    /// Most members say that they are of it.
+    /// None where none has told one, or none prevails.
     pub(super) cluster_id: Option<u64>,
-    /// The list that most members tell; none when none has told one.
+    /// The list that prevails; none where none has told one, or none prevails.
     list: Option<&'s Members>,
 }
 
@@ -37,18 +39,10 @@ pub(super) struct Listed<'s> {
 
 impl<'s> Membership<'s> {
     pub(in crate::status) fn of(survey: &'s EtcdSurvey) -> Self {
-        let answers: Vec<&Answer> = survey.answers().map(|(_, answer)| answer).collect();
-        let cluster_id = commonest(answers.iter().filter_map(|answer| answer.cluster_id()));
-        let lists = || {
-            let lists = answers.iter().filter_map(|answer| answer.members.as_ref().ok());
-            lists.filter(|list| Some(list.cluster_id) == cluster_id)
-        };
-        let told = commonest(lists().map(ids));
-        let list = lists().find(|list| Some(ids(list)) == told);
         Self {
             survey,
-            cluster_id,
-            list,
+            cluster_id: prevailing::cluster_id(survey),
+            list: prevailing::list(survey),
         }
     }
 
@@ -69,14 +63,43 @@ impl<'s> Membership<'s> {
         self.list.is_some()
     }
 
-    /// Whether the list that one member tells is the one that most tell.
+    /// Whether members contradict each other, and nothing tells who of them is right.
+    pub(in crate::status) fn is_disputed(&self) -> bool {
+        let mut answers = self.survey.answers().map(|(_, answer)| answer);
+        match self.cluster_id {
+            None => answers.any(|answer| answer.cluster_id().is_some()),
+            Some(id) => self.list.is_none() && answers.any(|answer| answer.tells_list_of(id)),
+        }
+    }
+
+    /// Why there is no list.
+    pub(super) fn unknown(&self) -> Unjudged {
+        Unjudged::unknown(if self.is_disputed() {
+            "members contradict each other about who is a member"
+        } else {
+            "no member has told who is a member"
+        })
+    }
+
+    /// That there is one etcd cluster to judge, or none that has told of itself.
+    pub(super) fn one_cluster(&self) -> Result<(), Unjudged> {
+        if self.cluster_id.is_none() && self.is_disputed() {
+            return Err(Unjudged::unknown(
+                "members are of different etcd clusters, and none of these prevails",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether the list that one member tells is the one that prevails.
     pub(super) fn is_usual(&self, list: &Members) -> bool {
-        self.list.is_some_and(|usual| ids(usual) == ids(list))
+        self.list
+            .is_some_and(|usual| prevailing::ids(usual) == prevailing::ids(list))
     }
 
     /// The members, as they count: one that does not answer, has an alarm, knows no leader while others do, or is of
     /// another cluster is not healthy. Those that nobody asked are taken for healthy in an etcd elsewhere, and while a
-    /// Machine that they may belong to comes or goes.
+    /// Machine that they may belong to comes or goes; those that were asked, while that Machine has yet to name its node.
     pub(in crate::status) fn members(&self, observed: &Observed, now: Timestamp) -> Vec<quorum::Member> {
         let is_open = !self.survey.stacked || is_turning(observed, now);
         let alarmed = self.survey.alarmed();
@@ -84,13 +107,20 @@ impl<'s> Membership<'s> {
             .map(|Listed { member, asked }| quorum::Member {
                 name: member.name.clone(),
                 is_learner: member.is_learner,
-                is_healthy: asked.map_or(is_open, |asked| self.takes_part(asked))
-                    && !alarmed.contains(&member.id),
+                is_healthy: asked.map_or(is_open, |asked| {
+                    self.takes_part(asked) || self.may_be_starting(asked, observed, now)
+                }) && !alarmed.contains(&member.id),
                 machine: machine_of_node(observed, &member.name)
                     .filter(|_| self.survey.stacked)
                     .map(|machine| machine.machine.name.clone()),
             })
             .collect()
+    }
+
+    /// Whether no Machine names the node of one that was asked, and one that starts may be on it.
+    pub(super) fn may_be_starting(&self, asked: &Asked, observed: &Observed, now: Timestamp) -> bool {
+        machine_of_node(observed, &asked.name).is_none()
+            && phase_of_asked(self.survey, asked, observed, now) == Phase::Starting
     }
 
     /// Whether a member answers, and is connected with the others.
@@ -107,37 +137,10 @@ impl<'s> Membership<'s> {
 }
 
 impl EtcdSurvey {
-    /// Those who answered, and what.
-    pub(super) fn answers(&self) -> impl Iterator<Item = (&Asked, &Answer)> {
-        self.asked
-            .iter()
-            .filter_map(|asked| Some((asked, asked.answer.as_ref().ok()?)))
-    }
-
-    /// Those who told of themselves, and what.
-    pub(super) fn statuses(&self) -> impl Iterator<Item = (&Asked, &Status)> {
-        self.answers()
-            .filter_map(|(asked, answer)| Some((asked, answer.status.as_ref().ok()?)))
-    }
-
     /// Whether any member knows a leader.
-    pub(super) fn knows_leader(&self) -> bool {
+    pub(in crate::status) fn knows_leader(&self) -> bool {
         self.statuses().any(|(_, status)| status.leader.is_some())
     }
-}
-
-impl Answer {
-    /// Of which cluster it says that it is.
-    pub(super) fn cluster_id(&self) -> Option<u64> {
-        let status = self.status.as_ref().map(|status| status.cluster_id);
-        let members = self.members.as_ref().map(|members| members.cluster_id);
-        status.ok().or(members.ok())
-    }
-}
-
-/// As etcd writes them.
-pub(super) fn hexadecimal(id: u64) -> String {
-    format!("{id:x}")
 }
 
 /// `EtcdMember/` and its name, or its number while it has none.
@@ -156,6 +159,20 @@ pub(super) fn asked_objects(asked: &Asked) -> Vec<String> {
         .into_iter()
         .chain(machine)
         .collect()
+}
+
+/// Where the Machine of one that was asked is in its life: members of an etcd elsewhere have none, and are settled.
+pub(super) fn phase_of_asked(
+    survey: &EtcdSurvey,
+    asked: &Asked,
+    observed: &Observed,
+    now: Timestamp,
+) -> Phase {
+    if survey.stacked {
+        phase_of_node(observed, &asked.name, now)
+    } else {
+        Phase::Settled
+    }
 }
 
 /// A finding about one that was asked.
@@ -181,21 +198,4 @@ fn is_same(asked: &Asked, member: &Member) -> bool {
         || member.name == asked.name || member.client_urls.iter().any(serves),
         |status| status.member_id == member.id,
     )
-}
-
-fn ids(list: &Members) -> BTreeSet<u64> {
-    list.members.iter().map(|member| member.id).collect()
-}
-
-/// Of two that are as common as each other, the first in order: any would do, and it must always be the same.
-fn commonest<T: Ord>(values: impl Iterator<Item = T>) -> Option<T> {
-    let mut counts: BTreeMap<T, usize> = BTreeMap::new();
-    for value in values {
-        *counts.entry(value).or_default() += 1;
-    }
-    let most = counts.values().max().copied()?;
-    counts
-        .into_iter()
-        .find(|(_, count)| *count == most)
-        .map(|(value, _)| value)
 }

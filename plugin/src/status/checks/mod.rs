@@ -4,7 +4,7 @@
 //! - [`sources`]: whether what was asked for could be read
 //! - [`lifecycle`], [`conditions`]: the control plane as an object, and what its controller says of it
 //! - [`etcd_members`], [`etcd_quorum`], [`etcd_agreement`], [`etcd_storage`]: etcd, by [`membership`]
-//! - [`components`], [`nodes`], [`add_ons`], [`kubelet_skew`]: the workload cluster
+//! - [`components`], [`nodes`], [`add_ons`], [`kubelet_skew`], [`kubeadm_config`]: the workload cluster
 //! - [`machines`], [`remediation`], [`rollout`]: Machines as they come and go
 //! - [`certificates`]: those that are there, and when they expire
 //!
@@ -33,6 +33,7 @@ mod etcd_members;
 pub(super) mod etcd_quorum;
 mod etcd_storage;
 mod judgement;
+mod kubeadm_config;
 mod kubelet_skew;
 mod lifecycle;
 mod machines;
@@ -57,6 +58,8 @@ pub struct Check {
     pub is_preflight: bool,
     /// Whether what is asked for does not go on while it fails.
     pub is_blocking: bool,
+    /// Whether it sums up what other checks look at, one by one.
+    pub sums_up: bool,
     judge: fn(&Observed, Timestamp) -> Judgement,
 }
 
@@ -90,6 +93,7 @@ impl Check {
             asked_by,
             is_preflight: false,
             is_blocking: false,
+            sums_up: false,
             judge,
         }
     }
@@ -104,6 +108,13 @@ impl Check {
     const fn blocking(self) -> Self {
         Self {
             is_blocking: true,
+            ..self
+        }
+    }
+
+    const fn summing_up(self) -> Self {
+        Self {
+            sums_up: true,
             ..self
         }
     }

@@ -34,7 +34,7 @@ fn of_management(observed: &Observed) -> impl Iterator<Item = &Failure> {
 fn of_workload(observed: &Observed) -> impl Iterator<Item = &Failure> {
     let parts = observed.workload.read().map(|workload| {
         [
-            workload.certificate_expires.failure(),
+            observed.endpoint_certificate.failure(),
             workload.nodes.failure(),
             workload.static_pods.failure(),
             workload.kube_proxy.failure(),
@@ -142,7 +142,9 @@ fn hint(forbidden: &Forbidden) -> String {
     format!("{cluster}kubectl auth can-i {verb} {resource}{place}")
 }
 
-/// Whether every source has answered.
+/// Whether every source has answered; of etcd one member at least.
 pub(in crate::status) fn are_complete(observed: &Observed) -> bool {
-    observed.workload.read().is_some() && observed.etcd.read().is_some()
+    let survey = observed.etcd.read();
+    let has_answered = survey.is_some_and(|survey| survey.statuses().next().is_some());
+    observed.workload.read().is_some() && has_answered
 }

@@ -2,7 +2,7 @@
 
 use super::{
     AskedBy, Check, add_ons, certificates, components, conditions, etcd_agreement, etcd_members, etcd_quorum,
-    etcd_storage, kubelet_skew, lifecycle, machines, nodes, remediation, rollout, sources,
+    etcd_storage, kubeadm_config, kubelet_skew, lifecycle, machines, nodes, remediation, rollout, sources,
 };
 
 /// All, in the order in which they are told.
@@ -93,7 +93,8 @@ pub const CHECKS: &[Check] = &[
         "its controller finds it available",
         AskedBy::Health,
         conditions::available,
-    ),
+    )
+    .summing_up(),
     Check::new(
         "certificates-available",
         "its controller finds the cluster's certificates",
@@ -105,12 +106,54 @@ pub const CHECKS: &[Check] = &[
         "its controller finds etcd healthy",
         AskedBy::Health,
         conditions::etcd_cluster_healthy,
-    ),
+    )
+    .summing_up(),
     Check::new(
         "components-healthy",
         "its controller finds the components healthy",
         AskedBy::Health,
         conditions::components_healthy,
+    )
+    .summing_up(),
+    // What is asked for.
+    Check::new(
+        "machines-up-to-date",
+        "no Machine is out of date",
+        AskedBy::Lifecycle,
+        rollout::machines_up_to_date,
+    ),
+    Check::new(
+        "rollout-ends",
+        "new Machines are not out of date",
+        AskedBy::Lifecycle,
+        rollout::ends,
+    ),
+    Check::new(
+        "replicas",
+        "there are as many Machines as asked for",
+        AskedBy::Lifecycle,
+        rollout::replicas,
+    ),
+    Check::new(
+        "change-progress",
+        "no change has been blocked for long",
+        AskedBy::Lifecycle,
+        rollout::progress,
+    )
+    .blocking(),
+    // The nodes: what is wrong with one explains what is wrong on it.
+    Check::new(
+        "machines-joined",
+        "every Machine has its node",
+        AskedBy::Health,
+        machines::nodes,
+    )
+    .preflight(),
+    Check::new(
+        "nodes-ready",
+        "every node is there and ready",
+        AskedBy::Health,
+        nodes::ready,
     ),
     // etcd.
     Check::new(
@@ -127,12 +170,21 @@ pub const CHECKS: &[Check] = &[
         AskedBy::Health,
         etcd_quorum::tolerance,
     )
-    .preflight(),
+    .preflight()
+    .summing_up(),
     Check::new(
         "etcd-members-answer",
         "every member answers",
         AskedBy::Preflight,
         etcd_members::answer,
+    )
+    .preflight(),
+    // Before those that tell how to replace a Machine: which data would be lost with it.
+    Check::new(
+        "etcd-one-cluster",
+        "all members are of one etcd cluster",
+        AskedBy::Preflight,
+        etcd_agreement::cluster_id,
     )
     .preflight(),
     Check::new(
@@ -147,13 +199,6 @@ pub const CHECKS: &[Check] = &[
         "every member tells the same list of members",
         AskedBy::Preflight,
         etcd_agreement::member_lists,
-    )
-    .preflight(),
-    Check::new(
-        "etcd-one-cluster",
-        "all members are of one etcd cluster",
-        AskedBy::Preflight,
-        etcd_agreement::cluster_id,
     )
     .preflight(),
     Check::new(
@@ -244,12 +289,6 @@ pub const CHECKS: &[Check] = &[
     )
     .preflight(),
     Check::new(
-        "nodes-ready",
-        "every node is there and ready",
-        AskedBy::Health,
-        nodes::ready,
-    ),
-    Check::new(
         "node-labels-and-taints",
         "every node has the label and the taint of the control plane",
         AskedBy::Health,
@@ -279,14 +318,13 @@ pub const CHECKS: &[Check] = &[
         AskedBy::Operation,
         kubelet_skew::kubelet_skew,
     ),
-    // Machines.
     Check::new(
-        "machines-joined",
-        "every Machine has its node",
-        AskedBy::Health,
-        machines::nodes,
-    )
-    .preflight(),
+        "kubeadm-config-version",
+        "kubeadm-config names the version that is asked for",
+        AskedBy::Operation,
+        kubeadm_config::version,
+    ),
+    // Machines.
     Check::new(
         "machines-ready",
         "every Machine is ready",
@@ -318,31 +356,6 @@ pub const CHECKS: &[Check] = &[
         AskedBy::Lifecycle,
         remediation::cover,
     ),
-    Check::new(
-        "machines-up-to-date",
-        "no Machine is out of date",
-        AskedBy::Lifecycle,
-        rollout::machines_up_to_date,
-    ),
-    Check::new(
-        "rollout-ends",
-        "new Machines are not out of date",
-        AskedBy::Lifecycle,
-        rollout::ends,
-    ),
-    Check::new(
-        "replicas",
-        "there are as many Machines as asked for",
-        AskedBy::Lifecycle,
-        rollout::replicas,
-    ),
-    Check::new(
-        "change-progress",
-        "no change has been blocked for long",
-        AskedBy::Lifecycle,
-        rollout::progress,
-    )
-    .blocking(),
     // Certificates.
     Check::new(
         "secrets-present",

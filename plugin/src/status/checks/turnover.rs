@@ -117,9 +117,23 @@ pub(super) fn machine_of_node<'o>(observed: &'o Observed, node: &str) -> Option<
         .find(|machine| machine.machine.node.as_deref() == Some(node))
 }
 
-/// Where the Machine on a node is in its life; settled where there is none.
+/// The Machines that name no node: a node that no Machine names may be of one of them, as may the member on it. A node
+/// registers before its Machine names it, which waits for the provider's id of the node.
+pub(super) fn without_node(observed: &Observed) -> impl Iterator<Item = &Machine> {
+    machines(observed).iter().filter(|machine| !machine.has_node())
+}
+
+/// Where the Machine on a node is in its life. A node that no Machine names is taken for that of one that starts, and is
+/// settled where there is none.
 pub(super) fn phase_of_node(observed: &Observed, node: &str, now: Timestamp) -> Phase {
-    machine_of_node(observed, node).map_or(Phase::Settled, |machine| Phase::of(machine, now))
+    if let Some(machine) = machine_of_node(observed, node) {
+        return Phase::of(machine, now);
+    }
+    if without_node(observed).any(|machine| Phase::of(machine, now) == Phase::Starting) {
+        Phase::Starting
+    } else {
+        Phase::Settled
+    }
 }
 
 #[cfg(test)]

@@ -46,12 +46,12 @@ fn scripts_find_what_they_found_before() {
         ("/apiVersion", "kubectl-kcp.dev/v1alpha1"),
         ("/kind", "ControlPlaneStatusList"),
         ("/items/0/kind", "ControlPlaneStatus"),
-        ("/items/0/metadata/name", "edge"),
-        ("/items/0/metadata/namespace", "default"),
+        ("/items/0/metadata/name", "c1-cp"),
+        ("/items/0/metadata/namespace", "d"),
         ("/items/0/verdict", "Degraded"),
         ("/items/0/findings/0/severity", "fail"),
-        ("/items/0/findings/0/object", "KubeadmControlPlane/edge"),
-        ("/items/0/findings/0/id", "etcd-tolerance"),
+        ("/items/0/findings/0/object", "EtcdMember/node-m2, Machine/m2"),
+        ("/items/0/findings/0/id", "etcd-members-answer"),
     ] {
         assert_eq!(
             list.pointer(pointer).and_then(Value::as_str),

@@ -13,7 +13,7 @@ use crate::{
         health::Health,
         inspection::Outcome,
         observed::{
-            EtcdSurvey, Failure, Observed, Reading, Workload,
+            EndpointCertificate, EtcdSurvey, Failure, Observed, Reading, Workload,
             etcd::{Alarms, Answer, Asked},
             management::HealthCheck,
             workload::{Addon, Component, ControllerLease, Node, StaticPod},
@@ -223,8 +223,15 @@ fn surveys() -> impl Strategy<Value = EtcdSurvey> {
 }
 
 fn workloads() -> impl Strategy<Value = Workload> {
-    let node = (names(), option::of(any::<bool>()), any::<bool>(), any::<bool>());
-    let node = node.prop_map(|(name, ready, marked, is_unreachable)| Node {
+    let node = (
+        names(),
+        option::of(times()),
+        option::of(any::<bool>()),
+        any::<bool>(),
+        any::<bool>(),
+    );
+    let node = node.prop_map(|(name, created, ready, marked, is_unreachable)| Node {
+        created,
         kubelet_version: name.clone(),
         name,
         ready,
@@ -259,25 +266,21 @@ fn workloads() -> impl Strategy<Value = Workload> {
         duration_seconds,
     });
     let parts = (
-        reading(times()),
         reading(vec(node, 0..4)),
         reading(vec(pod, 0..8)),
         reading(option::of(add_on.clone())),
         reading(option::of(add_on)),
         reading(vec(lease, 0..3)),
     );
-    parts.prop_map(
-        |(certificate_expires, nodes, static_pods, kube_proxy, core_dns, leases)| Workload {
-            server: String::new(),
-            certificate_expires,
-            nodes,
-            static_pods,
-            kube_proxy,
-            core_dns,
-            kubeadm_version: Reading::NotYet,
-            leases,
-        },
-    )
+    parts.prop_map(|(nodes, static_pods, kube_proxy, core_dns, leases)| Workload {
+        server: String::new(),
+        nodes,
+        static_pods,
+        kube_proxy,
+        core_dns,
+        kubeadm_version: Reading::NotYet,
+        leases,
+    })
 }
 
 fn anything() -> impl Strategy<Value = Observed> {
@@ -307,8 +310,13 @@ fn anything() -> impl Strategy<Value = Observed> {
         vec(failures(), 0..2),
         vec(names(), 0..2),
     );
-    (management, reading(workloads()), reading(surveys())).prop_map(
-        |((object, machines, health_checks, unread, unowned), workload, etcd)| {
+    let certificate = times().prop_map(|expires| EndpointCertificate {
+        server: String::new(),
+        expires,
+    });
+    let beyond = (reading(workloads()), reading(certificate), reading(surveys()));
+    (management, beyond).prop_map(
+        |((object, machines, health_checks, unread, unowned), (workload, endpoint_certificate, etcd))| {
             let (conditions, flags, replicas, days, created) = object;
             let mut observed = observed();
             observed.management.health_checks = health_checks;
@@ -333,6 +341,7 @@ fn anything() -> impl Strategy<Value = Observed> {
             control_plane.created = created;
             Observed {
                 workload,
+                endpoint_certificate,
                 etcd,
                 ..observed
             }

@@ -54,6 +54,16 @@ fn the_verdict_and_what_it_rests_on() {
             Conditions,
         ),
         (
+            "no_member_answers",
+            |o| {
+                for asked in &mut o.survey().asked {
+                    asked.answer = Err(failure("etcd", "no answer within 2 s"));
+                }
+            },
+            Unknown,
+            Conditions,
+        ),
+        (
             "workload_failed",
             |o| o.workload = Reading::Failed(failure("Secret/c1-kubeconfig", "is not there")),
             Unknown,

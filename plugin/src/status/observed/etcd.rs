@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use kcp_etcd::{Alarm, Members, Status};
+use kcp_etcd::{Alarm, AlarmKind, Member, Members, Status};
 
-use super::Failure;
+use super::{Failure, prevailing};
 use crate::plan::observed as plan;
 
 /// Every member that was asked, and what it said.
@@ -59,16 +59,28 @@ pub enum Alarms {
 }
 
 impl EtcdSurvey {
-    /// The members as a plan takes them: those on the list that most of those asked have, of equal ones that of who is
-    /// furthest ahead.
+    /// Those who answered, and what.
+    pub fn answers(&self) -> impl Iterator<Item = (&Asked, &Answer)> {
+        self.asked
+            .iter()
+            .filter_map(|asked| Some((asked, asked.answer.as_ref().ok()?)))
+    }
+
+    /// Those who told of themselves, and what.
+    pub fn statuses(&self) -> impl Iterator<Item = (&Asked, &Status)> {
+        self.answers()
+            .filter_map(|(asked, answer)| Some((asked, answer.status.as_ref().ok()?)))
+    }
+
+    /// The members as a plan takes them: those on the list that prevails.
     pub fn members(&self) -> plan::Etcd {
         if !self.stacked {
             return plan::Etcd::External;
         }
-        let Some((status, list)) = self.widest_known() else {
+        let Some(list) = prevailing::list(self) else {
             return plan::Etcd::Unread;
         };
-        let leader = status.and_then(|status| status.leader);
+        let leader = self.leader_of(list);
         let alarmed = self.alarmed();
         plan::Etcd::Members(
             list.members
@@ -78,42 +90,88 @@ impl EtcdSurvey {
                     is_learner: member.is_learner,
                     has_alarm: alarmed.contains(&member.id),
                     is_leader: leader == Some(member.id),
+                    silence: self.silence(member),
                 })
                 .collect(),
         )
     }
 
-    fn widest_known(&self) -> Option<(Option<&Status>, &Members)> {
-        let answers = || self.asked.iter().filter_map(|asked| asked.answer.as_ref().ok());
-        answers()
-            .filter_map(|answer| Some((answer.status.as_ref().ok(), answer.members.as_ref().ok()?)))
-            .max_by_key(|(status, list)| {
-                let same =
-                    answers().filter(|other| other.members.as_ref().is_ok_and(|members| members == *list));
-                let ahead =
-                    status.map(|status| (status.leader.is_some(), status.raft_term, status.raft_index));
-                (same.count(), ahead)
-            })
-    }
-
-    /// Members with an alarm, by id: what all agree on, or what those that answered know of.
-    pub(in crate::status) fn alarmed(&self) -> BTreeSet<u64> {
-        match &self.alarms {
-            Alarms::Listed(alarms) => alarms.iter().map(|alarm| alarm.member_id).collect(),
-            Alarms::FromStatus | Alarms::Failed(_) => {
-                self.alarms_of_statuses().into_iter().map(|(id, _)| id).collect()
+    /// Why a member takes no part though it was asked. kubeadm gives it its node's name.
+    fn silence(&self, member: &Member) -> Option<String> {
+        let asked = self.asked.iter().find(|asked| asked.name == member.name)?;
+        let status = asked.answer.as_ref().and_then(|answer| answer.status.as_ref());
+        match status {
+            Err(failure) => Some(failure.message.clone()),
+            Ok(status) if status.leader.is_none() => Some("it knows no leader".to_owned()),
+            Ok(status) if status.member_id != member.id => {
+                Some("another member, of another etcd cluster, answers in its place".to_owned())
             }
+            Ok(_) => None,
         }
     }
 
-    /// What the members' own errors say of alarms: whose, by id, and which. Each member tells those of all.
-    pub(in crate::status) fn alarms_of_statuses(&self) -> BTreeSet<(u64, &str)> {
-        self.asked
-            .iter()
-            .filter_map(|asked| asked.answer.as_ref().ok()?.status.as_ref().ok())
-            .flat_map(|status| &status.errors)
-            .filter_map(|error| alarm(error))
-            .collect()
+    /// By the latest election that any of its members tells of.
+    fn leader_of(&self, list: &Members) -> Option<u64> {
+        let of_cluster = self
+            .statuses()
+            .filter(|(_, status)| status.cluster_id == list.cluster_id);
+        let elected = of_cluster.filter_map(|(_, status)| Some((status.raft_term, status.leader?)));
+        elected.max().map(|(_, leader)| leader)
+    }
+
+    /// Members with an alarm, by id.
+    pub(in crate::status) fn alarmed(&self) -> BTreeSet<u64> {
+        self.raised().into_iter().map(|(id, _)| id).collect()
+    }
+
+    /// Alarms, by the member's id, and which: what all agree on, or what those that answered know of. Each member's own
+    /// errors tell those of all.
+    pub(in crate::status) fn raised(&self) -> BTreeSet<(u64, String)> {
+        match &self.alarms {
+            Alarms::Listed(alarms) => alarms
+                .iter()
+                .map(|alarm| (alarm.member_id, alarm_name(alarm.kind)))
+                .collect(),
+            Alarms::FromStatus | Alarms::Failed(_) => self
+                .asked
+                .iter()
+                .filter_map(|asked| asked.answer.as_ref().ok()?.status.as_ref().ok())
+                .flat_map(|status| &status.errors)
+                .filter_map(|error| alarm(error))
+                .map(|(id, kind)| (id, kind.to_owned()))
+                .collect(),
+        }
+    }
+}
+
+/// As etcd writes it, where it has a name.
+pub(in crate::status) fn alarm_name(kind: AlarmKind) -> String {
+    match kind {
+        AlarmKind::NoSpace => "NOSPACE".to_owned(),
+        AlarmKind::Corrupt => "CORRUPT".to_owned(),
+        AlarmKind::Other(number) => format!("number {number}"),
+        _ => "unknown".to_owned(),
+    }
+}
+
+/// Ids of members and clusters as `etcdctl` writes them. A number of 64 bits many readers of JSON would round.
+pub(in crate::status) fn hexadecimal(id: u64) -> String {
+    format!("{id:x}")
+}
+
+impl Answer {
+    /// Of which cluster it says that it is.
+    pub fn cluster_id(&self) -> Option<u64> {
+        let status = self.status.as_ref().map(|status| status.cluster_id);
+        let members = self.members.as_ref().map(|members| members.cluster_id);
+        status.ok().or(members.ok())
+    }
+
+    /// Whether it tells the members of this cluster.
+    pub fn tells_list_of(&self, cluster_id: u64) -> bool {
+        self.members
+            .as_ref()
+            .is_ok_and(|list| list.cluster_id == cluster_id)
     }
 }
 
@@ -195,7 +253,7 @@ mod tests {
         }
     }
 
-    /// Names, each with `*` for the leader, `!` for an alarm, `~` for a learner.
+    /// Names, each with `*` for the leader, `!` for an alarm, `~` for a learner, `?` for one that takes no part.
     fn shown(etcd: &Etcd) -> String {
         let mark = |is: bool, mark: &'static str| if is { mark } else { "" };
         match etcd {
@@ -207,12 +265,34 @@ mod tests {
                         mark(member.is_leader, "*"),
                         mark(member.has_alarm, "!"),
                         mark(member.is_learner, "~"),
+                        mark(member.silence.is_some(), "?"),
                     ];
                     member.name.clone() + &marks.concat()
                 });
                 shown.collect::<Vec<_>>().join(" ")
             }
         }
+    }
+
+    #[test]
+    fn who_takes_no_part_is_told_with_the_reason() {
+        let mut foreign = asked(7, &[1, 2, 3], Some(7), 9, &[]);
+        foreign.name = "n2".to_owned();
+        let cut_off = asked(3, &[1, 2, 3], None, 7, &[]);
+        let asked = vec![asked(1, &[1, 2, 3], Some(1), 7, &[]), foreign, cut_off];
+        let etcd = survey(asked, Alarms::FromStatus).members();
+        let silences = ["n1", "n2", "n3", "n4"].map(|node| etcd.silence(node));
+        assert_eq!(
+            silences,
+            [
+                None,
+                Some("another member, of another etcd cluster, answers in its place"),
+                Some("it knows no leader"),
+                None
+            ]
+        );
+        let etcd = survey(vec![silent("n1")], Alarms::FromStatus).members();
+        assert_eq!(etcd.silence("n1"), None, "nobody has told a list");
     }
 
     #[test]
@@ -234,7 +314,7 @@ mod tests {
                     ],
                     no_space(),
                 ),
-                "n1* n2! n3",
+                "n1* n2! n3?",
             ),
             // One that is cut off knows an old list.
             (
@@ -265,7 +345,7 @@ mod tests {
                     vec![asked(1, &[1], None, 9, &[]), asked(2, &[1, 2], Some(2), 7, &[])],
                     Alarms::Listed(Vec::new()),
                 ),
-                "n1 n2*",
+                "n1? n2*",
             ),
             (
                 survey(
@@ -278,7 +358,7 @@ mod tests {
                     )],
                     Alarms::FromStatus,
                 ),
-                "n1 n2 n3!",
+                "n1? n2 n3!",
             ),
             (survey(vec![silent("n1")], Alarms::FromStatus), "unread"),
             (

@@ -21,9 +21,11 @@ pub struct Management {
     pub deletions: Vec<Deletion>,
     /// `MachineHealthChecks` of the Cluster.
     pub health_checks: Reading<Vec<HealthCheck>>,
-    /// Names of the Cluster's Secrets that are there, of those that are looked for.
+    /// Names of the Cluster's Secrets that are there, of those that are looked for. Where one could not be read and
+    /// others could, it is in `unread`.
     pub secrets: Reading<BTreeSet<String>>,
-    /// Parts of `control_plane` that could not be read: infrastructure, bootstrap configurations.
+    /// What else could not be read: Machines, infrastructure, bootstrap configurations, single Secrets, or, when it was
+    /// listed before, the control plane itself.
     pub unread: Vec<Failure>,
 }
 

@@ -4,17 +4,18 @@
 //! - [`reading`]: a part that was read, left out, or could not be read
 //! - [`management`]: the management cluster
 //! - [`workload`]: the workload cluster's API server
-//! - [`etcd`]: etcd, each member by itself
+//! - [`etcd`]: etcd, each member by itself; [`prevailing`]: what holds where members contradict each other
 
 pub mod etcd;
 pub mod management;
+pub mod prevailing;
 pub mod reading;
 pub mod workload;
 
 pub use etcd::EtcdSurvey;
 pub use management::Management;
 pub use reading::{Failure, Reading};
-pub use workload::Workload;
+pub use workload::{EndpointCertificate, Workload};
 
 /// A control plane and what surrounds it, at one time.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +24,8 @@ pub struct Observed {
     pub management: Management,
     /// The workload cluster.
     pub workload: Reading<Workload>,
+    /// The serving certificate of its endpoint.
+    pub endpoint_certificate: Reading<EndpointCertificate>,
     /// etcd.
     pub etcd: Reading<EtcdSurvey>,
 }

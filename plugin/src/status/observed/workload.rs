@@ -9,8 +9,6 @@ use super::Reading;
 pub struct Workload {
     /// `https://host:port`, where it was reached.
     pub server: String,
-    /// When the endpoint's serving certificate expires.
-    pub certificate_expires: Reading<Timestamp>,
     /// All nodes.
     pub nodes: Reading<Vec<Node>>,
     /// The static pods of control plane nodes.
@@ -25,11 +23,23 @@ pub struct Workload {
     pub leases: Reading<Vec<ControllerLease>>,
 }
 
+/// What the workload cluster's endpoint serves with. Told apart from all else: one that has expired is why nothing else
+/// is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndpointCertificate {
+    /// `https://host:port`, where it was reached.
+    pub server: String,
+    /// When it expires.
+    pub expires: Timestamp,
+}
+
 /// A node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
     /// Its name.
     pub name: String,
+    /// When it registered.
+    pub created: Option<Timestamp>,
     /// Version of its kubelet, with a leading `v`.
     pub kubelet_version: String,
     /// Condition `Ready`; none while it is unknown or absent.

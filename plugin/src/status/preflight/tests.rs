@@ -386,3 +386,28 @@ fn a_rollout_begins_with_a_machine_more_or_one_less() {
         )
     );
 }
+
+#[test]
+fn nothing_is_removed_while_members_contradict_each_other() {
+    let disputed = |o: &mut Observed| {
+        o.kill(2);
+        o.list(3).members.truncate(2);
+    };
+    let blocker = "etcd-member-lists: EtcdMember/node-m1 Machine/m1 EtcdMember/node-m3 Machine/m3";
+    for remediation in preflight(disputed).remediation {
+        assert_eq!(
+            told(&remediation.permission),
+            ["no", blocker],
+            "{}",
+            remediation.machine
+        );
+    }
+    let turning = preflight(|o| {
+        disputed(o);
+        o.machine(2).machine.deleting_since = Some(minutes_ago(1));
+    });
+    for remediation in turning.remediation {
+        let told = told(&remediation.permission);
+        assert!(told.contains(&blocker.to_owned()), "{told:?}");
+    }
+}

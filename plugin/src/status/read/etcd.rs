@@ -10,7 +10,6 @@ mod members;
 use std::collections::BTreeMap;
 
 use futures_util::future::{join_all, select_ok};
-use jiff::Timestamp;
 use kcp_etcd::{Connection, Error, Report, Step, Timeouts};
 
 pub(super) use self::{
@@ -18,9 +17,12 @@ pub(super) use self::{
     failure::Failures,
     members::{Question, external, stacked},
 };
-use crate::status::observed::{
-    EtcdSurvey, Failure, Reading,
-    etcd::{Alarms, Answer, Asked},
+use crate::{
+    status::observed::{
+        EtcdSurvey, Failure, Reading,
+        etcd::{Alarms, Answer, Asked},
+    },
+    workload::certificate_end,
 };
 
 /// Asks everybody at the same time. External members none of which can be reached are out of reach.
@@ -36,7 +38,8 @@ pub(super) async fn survey(
         .collect();
     let reports = kcp_etcd::survey(&endpoints, &access.tls, timeouts).await;
     if !failures.stacked && !reports.is_empty() && reports.iter().all(is_unreachable) {
-        let first = questions.into_iter().zip(reports).next();
+        let mut asked = questions.into_iter().filter(|question| question.endpoint.is_ok());
+        let first = asked.next().zip(reports.into_iter().next());
         if let Some((question, Err(error))) = first {
             return Reading::OutOfReach(failures.of(&question.name, error));
         }
@@ -77,9 +80,7 @@ fn told(report: Report, name: &str, failures: &Failures) -> Answer {
         status: report.status.map_err(|error| failures.of(name, error)),
         members: report.members.map_err(|error| failures.of(name, error)),
         is_named: server.names_member,
-        certificate_expires: server
-            .certificate_not_after
-            .and_then(|seconds| Timestamp::from_second(seconds).ok()),
+        certificate_expires: server.certificate_not_after.map(certificate_end),
     }
 }
 
@@ -120,4 +121,50 @@ async fn alarms(reports: impl Iterator<Item = &Report>) -> Alarms {
         }
     }
     Alarms::Listed(listed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io, time::Duration};
+
+    use kcp_etcd::{ClientCertificate, Dial, Dialing, Endpoint, Tls, Trust};
+
+    use super::{super::time_limits, Access, Failures, Question, Reading, external, survey};
+
+    const CERTIFICATE: &[u8] = include_bytes!("../../../etcd/tests/keys/rsa-pkcs1.crt");
+    const KEY: &[u8] = include_bytes!("../../../etcd/tests/keys/rsa-pkcs1.key");
+
+    struct Refusing;
+
+    impl Dial for Refusing {
+        fn dial(&self) -> Dialing<'_> {
+            Box::pin(async { Err(io::Error::from(io::ErrorKind::ConnectionRefused)) })
+        }
+    }
+
+    #[tokio::test]
+    async fn the_member_that_is_out_of_reach_is_named() {
+        let mut questions = external(&["http://10.0.0.1:2379".to_owned()]);
+        questions.push(Question {
+            name: "10.0.0.2:2379".to_owned(),
+            machine: None,
+            endpoint: Ok(Endpoint::new(Refusing, ["10.0.0.2"])),
+        });
+        let trust = Trust::new(CERTIFICATE).expect("an authority");
+        let access = Access {
+            tls: Tls::new(trust, ClientCertificate::given(CERTIFICATE, KEY).expect("a pair")),
+            used_ca_key: false,
+        };
+        let failures = Failures {
+            stacked: false,
+            authority: "edge-etcd".to_owned(),
+            server: String::new(),
+        };
+        let timeouts = time_limits::for_etcd(Duration::from_secs(10));
+        let survey = survey(questions, &access, &failures, timeouts).await;
+        let Reading::OutOfReach(failure) = survey else {
+            panic!("nobody can be reached: {survey:?}");
+        };
+        assert_eq!(failure.object, "etcd member 10.0.0.2:2379");
+    }
 }

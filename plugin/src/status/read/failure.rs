@@ -36,19 +36,45 @@ pub(super) fn of_all(kind: &Kind, error: &Error) -> Failure {
     of(object(kind.kind, None), error)
 }
 
-/// A server's words may have several.
+/// The longest message that is kept, in characters: what answers may say anything.
+pub(super) const LONGEST_MESSAGE: usize = 300;
+
+/// A server's words may have several lines, and be without end.
 pub(super) fn one_line(text: &str) -> String {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    words.join(" ")
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+        if let Some((end, _)) = line.char_indices().nth(LONGEST_MESSAGE) {
+            line.truncate(end);
+            line.push('…');
+            return line;
+        }
+    }
+    line
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Failure, Forbidden, of, of_all};
+    use super::{Failure, Forbidden, LONGEST_MESSAGE, of, of_all, one_line};
     use crate::cluster::{Action, Error, MACHINE};
 
     fn list() -> Action {
         Action::new("list", &MACHINE.at("v1beta2"))
+    }
+
+    #[test]
+    fn a_message_is_one_line_of_bounded_length() {
+        assert_eq!(one_line(" a\n  b\tc "), "a b c");
+        let fits = "é".repeat(LONGEST_MESSAGE);
+        assert_eq!(one_line(&fits), fits);
+        for endless in ["é".repeat(1_000), "é ".repeat(1_000)] {
+            let shown = one_line(&endless);
+            assert_eq!(shown.chars().count(), LONGEST_MESSAGE + 1);
+            assert!(shown.ends_with('…'), "{shown}");
+        }
     }
 
     #[test]

@@ -10,11 +10,11 @@ use serde_json::value::RawValue;
 use super::{
     failure,
     management::{linked, unlinked},
-    wire::{MachineHealthCheck, MachineTies, NamedLink},
+    wire::{MachineTies, NamedLink},
 };
 use crate::{
     cluster::{Action, CLUSTER, Error, Kind, MACHINE, MACHINE_HEALTH_CHECK, ReadLimit},
-    control_plane::{Reader, label},
+    control_plane::{MachineHealthCheck, Reader, label},
     plan::{
         observed as plan,
         wire::{PlannedControlPlane, PlannedMachine, WireCluster},
@@ -32,8 +32,7 @@ impl TryFrom<Box<RawValue>> for ListedControlPlane {
 
     fn try_from(object: Box<RawValue>) -> serde_json::Result<Self> {
         let mut planned = PlannedControlPlane::decode(object.get())?;
-        // It may be large, and hold secrets.
-        planned.spec.config.fields = serde_json::Value::Null;
+        planned.spec.forget_config();
         Ok(Self(planned))
     }
 }

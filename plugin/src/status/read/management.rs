@@ -8,16 +8,17 @@ use serde_json::value::RawValue;
 
 use super::{
     failure,
-    wire::{MachineHealthCheck, MachineTies, NamedLink},
+    wire::{MachineTies, NamedLink},
 };
 use crate::{
     cluster::{
         Action, CLUSTER, Error, KUBEADM_CONTROL_PLANE, MACHINE, MACHINE_HEALTH_CHECK, ReadLimit, SECRET,
     },
-    control_plane::Reader,
+    control_plane::{MachineHealthCheck, Reader},
     plan::{
         fetch::{Fetched, Part, Reads, Unread},
         observed as plan,
+        wire::{PlannedControlPlane, PlannedMachine},
     },
     status::observed::{
         Failure, Management, Reading,
@@ -74,21 +75,27 @@ pub async fn management(
         limit,
     };
     let (object, planned) = reads.control_plane(name).await?;
+    Ok(around(&reads, object, planned, |_| ()).await)
+}
+
+/// Reads what surrounds a control plane. `machines_known` is told the Machines as soon as they are listed.
+pub(super) async fn around(
+    reads: &Reads<'_>,
+    object: String,
+    planned: PlannedControlPlane,
+    machines_known: impl FnOnce(&[PlannedMachine]),
+) -> Management {
     let Some(cluster) = planned.control_plane.cluster.clone() else {
-        return Ok(unlinked(reads.surroundings(object, planned).await.observed));
+        return unlinked(reads.surroundings(object, planned, machines_known).await.observed);
     };
     let (fetched, health_checks, secrets) = tokio::join!(
-        Box::pin(reads.surroundings(object, planned)),
-        Box::pin(health_checks(&reads)),
-        Box::pin(secrets(&reads, &cluster))
+        Box::pin(reads.surroundings(object, planned, machines_known)),
+        Box::pin(health_checks(reads)),
+        Box::pin(secrets(reads, &cluster))
     );
     let mut management = assembled(fetched, health_checks.as_deref());
-    if let Some(present) = secrets.read() {
-        let has_kubeconfig = present.contains(&format!("{cluster}-kubeconfig"));
-        management.control_plane.cluster.has_kubeconfig = Some(has_kubeconfig);
-    }
-    management.secrets = secrets;
-    Ok(management)
+    secrets.put_into(&mut management, &format!("{cluster}-kubeconfig"));
+    management
 }
 
 /// One that Cluster API has not linked to a Cluster yet.
@@ -206,23 +213,54 @@ async fn health_checks(reads: &Reads<'_>) -> Result<Vec<MachineHealthCheck>, Err
     connection.within(reads.limit, &action, read).await
 }
 
-/// Which of a Cluster's Secrets are there. Their content is not sent.
-async fn secrets(reads: &Reads<'_>, cluster: &str) -> Reading<BTreeSet<String>> {
-    let names = SECRETS.map(|suffix| format!("{cluster}-{suffix}"));
-    let present = join_all(names.iter().map(|name| is_there(reads, name))).await;
-    let mut there = BTreeSet::new();
-    for (name, present) in names.into_iter().zip(present) {
-        match present {
-            Ok(true) => {
-                there.insert(name);
+/// A Cluster's Secrets, as far as could be told.
+#[derive(Default)]
+struct Secrets {
+    there: BTreeSet<String>,
+    absent: BTreeSet<String>,
+    unread: Vec<Failure>,
+}
+
+impl Secrets {
+    fn put_into(self, management: &mut Management, kubeconfig: &str) {
+        management.control_plane.cluster.has_kubeconfig = if self.there.contains(kubeconfig) {
+            Some(true)
+        } else {
+            self.absent.contains(kubeconfig).then_some(false)
+        };
+        let is_unread = self.there.is_empty() && self.absent.is_empty();
+        let mut unread = self.unread.into_iter();
+        management.secrets = match unread.next() {
+            Some(first) if is_unread => Reading::Failed(first),
+            first => {
+                management.unread.extend(first);
+                Reading::Read(self.there)
             }
-            Ok(false) => {}
+        };
+        management.unread.extend(unread.filter(|_| !is_unread));
+    }
+}
+
+/// Which of a Cluster's Secrets are there. Their content is not sent.
+async fn secrets(reads: &Reads<'_>, cluster: &str) -> Secrets {
+    let names = SECRETS.map(|suffix| format!("{cluster}-{suffix}"));
+    let read = join_all(names.iter().map(|name| is_there(reads, name))).await;
+    let mut secrets = Secrets::default();
+    for (name, is_there) in names.into_iter().zip(read) {
+        match is_there {
+            Ok(true) => {
+                secrets.there.insert(name);
+            }
+            Ok(false) => {
+                secrets.absent.insert(name);
+            }
             Err(error) => {
-                return Reading::Failed(failure::of(failure::object(SECRET.kind, Some(&name)), &error));
+                let object = failure::object(SECRET.kind, Some(&name));
+                secrets.unread.push(failure::of(object, &error));
             }
         }
     }
-    Reading::Read(there)
+    secrets
 }
 
 async fn is_there(reads: &Reads<'_>, secret: &str) -> Result<bool, Error> {

@@ -1,6 +1,7 @@
 //! Reads what `status` decides about. Each part is read by itself and may fail by itself: what could not be read is a
 //! part of what was seen.
 //!
+//! - [`observe`]: one control plane, from all sources at the same time
 //! - [`management`]: the management cluster about one control plane
 //! - [`list`]: about all of a namespace, or of all namespaces
 //! - [`deep`]: several control planes one by one, some at a time
@@ -14,18 +15,23 @@ mod etcd;
 mod failure;
 mod list;
 mod management;
+mod observe;
 mod secret;
 mod time_limits;
 mod wire;
 mod workload;
 mod workload_and_etcd;
 
+#[cfg(test)]
+pub(super) mod example;
+
 use std::time::{Duration, Instant};
 
 pub use deep::each;
 pub use list::list;
 pub use management::{control_plane_of, management};
-pub use workload_and_etcd::{Excluded, Target, workload_and_etcd};
+pub use observe::{observe, unread};
+pub use workload_and_etcd::{Excluded, MachineByNode, Target, workload_and_etcd};
 
 use crate::{
     cluster::{Action, Connection, Error, ReadLimit},

@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use kcp_etcd::Timeouts;
 
-/// Of what is left, for Secrets of the management cluster: they come before all else.
-const SECRETS: f64 = 0.2;
+/// Of what is left, for a Secret of the management cluster. Secrets come before all else, at most two one after the other:
+/// what they do not take is left to the rest.
+const SECRET: f64 = 1.0 / 3.0;
 
 /// Of what is left then, for a read of the workload cluster: etcd's members are asked when its nodes are known.
 const WORKLOAD: f64 = 0.4;
@@ -25,9 +26,9 @@ pub(super) fn until(end: Instant) -> Duration {
     end.saturating_duration_since(Instant::now())
 }
 
-/// For one Secret of at most two that are read one after the other.
+/// For one Secret.
 pub(super) fn for_secret(left: Duration) -> Duration {
-    share(left, SECRETS / 2.0)
+    share(left, SECRET)
 }
 
 /// For one read of the workload cluster.
@@ -64,7 +65,8 @@ mod tests {
     fn all_that_comes_one_after_the_other_fits() {
         for millis in [0, 1, 50, 1_000, 2_345, 10_000, 60_000, 3_600_000] {
             let whole = Duration::from_millis(millis);
-            let left = whole.checked_sub(for_secret(whole) * 2).expect("Secrets fit");
+            let left = whole.checked_sub(for_secret(whole)).expect("a Secret fits");
+            let left = left.checked_sub(for_secret(left)).expect("another Secret fits");
             let left = left
                 .checked_sub(for_workload(left))
                 .expect("the workload cluster fits");
@@ -77,7 +79,7 @@ mod tests {
     #[test]
     fn ten_seconds_are_shared_out() {
         let whole = Duration::from_secs(10);
-        assert_eq!(for_secret(whole), Duration::from_secs(1));
+        assert_eq!(for_secret(whole), Duration::from_millis(3_300));
         assert_eq!(for_workload(whole), Duration::from_secs(4));
         let etcd = for_etcd(whole);
         assert_eq!(etcd.dial, Duration::from_millis(2_800));

@@ -4,12 +4,10 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use kube::core::{Selector, SelectorExt as _};
 use serde::Deserialize;
 
 use crate::{
-    control_plane::{Condition, PAUSED_ANNOTATION, find},
+    control_plane::{Condition, find},
     status::observed::management::{ClusterLink, Deletion},
 };
 
@@ -176,78 +174,11 @@ impl From<WireCluster> for NamedLink {
     }
 }
 
-/// A `MachineHealthCheck`, before it is held against Machines.
-#[derive(Debug, Deserialize)]
-#[serde(from = "WireHealthCheck")]
-pub(super) struct MachineHealthCheck {
-    pub(super) namespace: String,
-    pub(super) cluster: String,
-    pub(super) name: String,
-    pub(super) paused: bool,
-    pub(super) remediation_allowed: Option<bool>,
-    /// None where it cannot be understood: it selects nothing then, as for its controller.
-    selector: Option<Selector>,
-}
-
-#[derive(Deserialize)]
-struct WireHealthCheck {
-    metadata: Metadata,
-    spec: HealthCheckSpec,
-    #[serde(default)]
-    status: Status,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct HealthCheckSpec {
-    #[serde(default)]
-    cluster_name: String,
-    #[serde(default)]
-    selector: LabelSelector,
-}
-
-impl From<WireHealthCheck> for MachineHealthCheck {
-    fn from(
-        WireHealthCheck {
-            metadata,
-            spec,
-            status,
-        }: WireHealthCheck,
-    ) -> Self {
-        let conditions = status.conditions();
-        let allowed = find(&conditions, "RemediationAllowed");
-        Self {
-            paused: metadata.annotations.contains_key(PAUSED_ANNOTATION),
-            namespace: metadata.namespace,
-            name: metadata.name,
-            cluster: spec.cluster_name,
-            remediation_allowed: allowed.and_then(|condition| {
-                match (condition.is_true(), condition.is_false()) {
-                    (false, false) => None,
-                    (is_true, _) => Some(is_true),
-                }
-            }),
-            selector: spec.selector.try_into().ok(),
-        }
-    }
-}
-
-impl MachineHealthCheck {
-    /// Whether it looks after a Machine of its Cluster with such labels.
-    pub(super) fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
-        self.selector
-            .as_ref()
-            .is_some_and(|selector| selector.matches(labels))
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use serde_json::{Value, json};
 
-    use super::{ClusterLink, Deletion, MachineHealthCheck, MachineTies, NamedLink};
+    use super::{ClusterLink, Deletion, MachineTies, NamedLink};
 
     fn ties(object: Value) -> MachineTies {
         serde_json::from_value(object).expect("a Machine")
@@ -338,59 +269,5 @@ mod tests {
                 ..bare
             }
         );
-    }
-
-    fn health_check(object: Value) -> MachineHealthCheck {
-        serde_json::from_value(object).expect("a MachineHealthCheck")
-    }
-
-    #[test]
-    fn both_versions_of_a_health_check_say_the_same() {
-        let metadata = json!({"name": "h", "annotations": {"cluster.x-k8s.io/paused": ""}});
-        let spec = json!({"clusterName": "c1", "selector": {}});
-        let of = |status: Value| health_check(json!({"metadata": metadata, "spec": spec, "status": status}));
-        for (status, allowed) in [("True", Some(true)), ("False", Some(false)), ("Unknown", None)] {
-            let conditions = json!([{"type": "RemediationAllowed", "status": status}]);
-            for status in [
-                json!({"conditions": conditions}),
-                json!({"conditions": [], "v1beta2": {"conditions": conditions}}),
-            ] {
-                assert_eq!(of(status.clone()).remediation_allowed, allowed, "{status}");
-            }
-        }
-        let silent = of(json!({}));
-        assert_eq!((silent.remediation_allowed, silent.paused), (None, true));
-    }
-
-    #[test]
-    fn a_health_check_selects_as_its_controller_does() {
-        let control_plane = "cluster.x-k8s.io/control-plane";
-        let labels: BTreeMap<String, String> = [(control_plane, ""), ("tier", "gold")]
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .into();
-        for (selector, selected) in [
-            (json!({}), true),
-            (json!({"matchLabels": {control_plane: ""}}), true),
-            (
-                json!({"matchLabels": {control_plane: "", "tier": "silver"}}),
-                false,
-            ),
-            (
-                json!({"matchExpressions": [{"key": "tier", "operator": "In", "values": ["gold"]}]}),
-                true,
-            ),
-            (
-                json!({"matchExpressions": [{"key": control_plane, "operator": "DoesNotExist"}]}),
-                false,
-            ),
-            (
-                json!({"matchExpressions": [{"key": "tier", "operator": "Resembles"}]}),
-                false,
-            ),
-        ] {
-            let spec = json!({"clusterName": "c1", "selector": selector});
-            let check = health_check(json!({"metadata": {"name": "h"}, "spec": spec}));
-            assert_eq!(check.selects(&labels), selected, "{selector}");
-        }
     }
 }

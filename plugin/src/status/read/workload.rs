@@ -18,7 +18,7 @@ use super::{secret::Secrets, time_limits};
 use crate::{
     cluster::Error,
     status::observed::{
-        Failure, Reading, Workload,
+        EndpointCertificate, Failure, Reading, Workload,
         workload::{Addon, Component, ControllerLease, Node, StaticPod},
     },
     workload::{ApiServer, Objects, api_server},
@@ -66,10 +66,7 @@ impl WorkloadCluster {
         let server = api_server(&full_name, VALUE, kubeconfig, left)
             .await
             .map_err(|error| Failure {
-                hint: Some(format!(
-                    "the control plane's controller writes it anew when it is gone: kubectl delete secret {name} -n {}",
-                    secrets.namespace
-                )),
+                hint: Some(renewal_hint(secrets, secret.is_managed())),
                 ..secrets.unusable(KUBECONFIG, error.to_string())
             })?;
         let limit = time_limits::for_workload(left);
@@ -83,7 +80,10 @@ impl WorkloadCluster {
     }
 
     /// Reads all parts, at the same time. `nodes_known` is told as soon as that is so.
-    pub(super) async fn read(&self, nodes_known: oneshot::Sender<Nodes>) -> Reading<Workload> {
+    pub(super) async fn read(
+        &self,
+        nodes_known: oneshot::Sender<Nodes>,
+    ) -> (Reading<Workload>, Reading<EndpointCertificate>) {
         let nodes = async {
             let nodes = self.nodes().await;
             // Whoever does not listen asks no members.
@@ -94,8 +94,8 @@ impl WorkloadCluster {
             });
             nodes
         };
-        let (certificate_expires, nodes, static_pods, kube_proxy, core_dns, kubeadm_version, leases) = tokio::join!(
-            Box::pin(self.certificate_expires()),
+        let (endpoint_certificate, nodes, static_pods, kube_proxy, core_dns, kubeadm_version, leases) = tokio::join!(
+            Box::pin(self.endpoint_certificate()),
             Box::pin(nodes),
             Box::pin(self.static_pods()),
             Box::pin(self.kube_proxy()),
@@ -111,18 +111,18 @@ impl WorkloadCluster {
             && kubeadm_version.is_err()
             && leases.is_err()
         {
-            return Reading::Failed(self.failures.of_all(error));
+            return (Reading::Failed(self.failures.of_all(error)), endpoint_certificate);
         }
-        Reading::Read(Workload {
+        let workload = Workload {
             server: self.server.url.clone(),
-            certificate_expires,
             nodes: self.part("Node", nodes),
             static_pods: self.part("Pod", static_pods),
             kube_proxy: self.part("DaemonSet/kube-proxy", kube_proxy),
             core_dns: self.part("Deployment/coredns", core_dns),
             kubeadm_version: self.kubeadm_version(kubeadm_version),
             leases: self.part("Lease", leases),
-        })
+        };
+        (Reading::Read(workload), endpoint_certificate)
     }
 
     /// Whether the API server says that etcd does not answer it: it goes on answering this without etcd, for which it
@@ -174,7 +174,7 @@ impl WorkloadCluster {
             .collect())
     }
 
-    async fn certificate_expires(&self) -> Reading<jiff::Timestamp> {
+    async fn endpoint_certificate(&self) -> Reading<EndpointCertificate> {
         let failed = |message| {
             Reading::Failed(Failure {
                 object: self.server.url.clone(),
@@ -184,7 +184,10 @@ impl WorkloadCluster {
             })
         };
         match timeout(self.limit, self.server.certificate.expires()).await {
-            Ok(Ok(expires)) => Reading::Read(expires),
+            Ok(Ok(expires)) => Reading::Read(EndpointCertificate {
+                server: self.server.url.clone(),
+                expires,
+            }),
             Ok(Err(error)) => failed(error.to_string()),
             Err(_) => failed("no certificate came in time".to_owned()),
         }
@@ -215,6 +218,22 @@ impl WorkloadCluster {
     }
 }
 
+/// How to come to another kubeconfig. Where the controller would write none anew this may be the only way in.
+fn renewal_hint(secrets: &Secrets<'_>, is_managed: bool) -> String {
+    if is_managed {
+        format!(
+            "save it, and then: kubectl delete secret {} -n {}; the control plane's controller writes it anew when it \
+             is gone, with the key in Secret {}",
+            secrets.name(KUBECONFIG),
+            secrets.namespace,
+            secrets.name("ca")
+        )
+    } else {
+        "save it before you replace it: the control plane's controller has not made it, and writes none anew"
+            .to_owned()
+    }
+}
+
 /// Whether nothing else that is asked there will be answered either.
 const fn is_without_server(error: &Error) -> bool {
     matches!(
@@ -228,15 +247,15 @@ const fn is_without_server(error: &Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use http::Method;
     use serde_json::{Value, json};
     use tokio::sync::oneshot;
 
     use super::{
-        ApiServer, Component, Failure, Failures, Node, Nodes, Objects, Reading, StaticPod, Workload,
-        WorkloadCluster,
+        ApiServer, Component, EndpointCertificate, Failure, Failures, Node, Nodes, Objects, Reading, Secrets,
+        StaticPod, Workload, WorkloadCluster,
     };
     use crate::{
         cluster::{Connection, canned::failure},
@@ -266,7 +285,7 @@ mod tests {
         (200, list)
     }
 
-    async fn read(cluster: &WorkloadCluster) -> (Reading<Workload>, Nodes) {
+    async fn read(cluster: &WorkloadCluster) -> ((Reading<Workload>, Reading<EndpointCertificate>), Nodes) {
         let (nodes_known, nodes) = oneshot::channel();
         let read = cluster.read(nodes_known).await;
         (read, nodes.await.expect("the nodes were told"))
@@ -306,7 +325,7 @@ mod tests {
             ..Node::default()
         };
         assert!(matches!(nodes, Nodes::Read(nodes) if nodes == [n1.clone()]));
-        let Reading::Read(workload) = read else {
+        let (Reading::Read(workload), endpoint_certificate) = read else {
             panic!("it was read: {read:?}");
         };
         assert_eq!(workload.nodes, Reading::Read(vec![n1]));
@@ -329,7 +348,7 @@ mod tests {
         let failures = [
             workload.kube_proxy.failure(),
             workload.leases.failure(),
-            workload.certificate_expires.failure(),
+            endpoint_certificate.failure(),
         ];
         let said = failures.map(|failure| {
             let failure = failure.expect("it failed");
@@ -352,10 +371,44 @@ mod tests {
         );
     }
 
+    /// What to do about a Secret of this type, with this owner, whose kubeconfig is none.
+    async fn hint(kind: &'static str, owner: &'static str) -> String {
+        let management = Connection::canned(move |_, _| {
+            let metadata =
+                json!({"name": "edge-kubeconfig", "ownerReferences": [{"kind": owner, "name": "edge"}]});
+            let data = json!({"value": k8s_openapi::ByteString(b"[1, 2".to_vec())});
+            (200, json!({"metadata": metadata, "type": kind, "data": data}))
+        });
+        let secrets = Secrets {
+            management: &management,
+            namespace: "d",
+            cluster: "edge",
+            end: Instant::now() + Duration::from_secs(10),
+        };
+        let Err(failure) = WorkloadCluster::open(&secrets).await else {
+            panic!("it is no kubeconfig");
+        };
+        failure.hint.expect("a hint")
+    }
+
+    #[tokio::test]
+    async fn a_kubeconfig_that_nobody_would_write_anew_is_not_to_be_deleted() {
+        const GIVEN: &str = "save it before you replace it: the control plane's controller has not made it, and writes none anew";
+        const MADE: &str = "save it, and then: kubectl delete secret edge-kubeconfig -n d; the control plane's controller \
+                            writes it anew when it is gone, with the key in Secret edge-ca";
+        for (kind, owner, expected) in [
+            ("cluster.x-k8s.io/secret", "KubeadmControlPlane", MADE),
+            ("cluster.x-k8s.io/secret", "Cluster", GIVEN),
+            ("Opaque", "KubeadmControlPlane", GIVEN),
+        ] {
+            assert_eq!(hint(kind, owner).await, expected, "{kind} {owner}");
+        }
+    }
+
     #[tokio::test]
     async fn a_server_that_answers_nothing_is_one_failure() {
         let cluster = cluster(|_, _| failure(500, "InternalError", "broken\nby a proxy"));
-        let (read, nodes) = read(&cluster).await;
+        let ((read, _), nodes) = read(&cluster).await;
         assert!(matches!(nodes, Nodes::Unread));
         assert_eq!(
             read,

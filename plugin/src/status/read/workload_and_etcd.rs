@@ -1,6 +1,6 @@
 //! Reads the workload cluster, and etcd, whose members are reached through it unless they run elsewhere.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::{collections::BTreeMap, future::Future, time::Instant};
 
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -13,8 +13,9 @@ use super::{
 };
 use crate::{
     cluster::Connection,
-    plan::observed as plan,
-    status::observed::{EtcdSurvey, Failure, Reading, Workload},
+    control_plane::ControlPlane,
+    plan::spec::Spec,
+    status::observed::{EndpointCertificate, EtcdSurvey, Failure, Reading, Workload},
 };
 
 /// What of a control plane decides where to read.
@@ -26,8 +27,6 @@ pub struct Target {
     pub cluster: String,
     /// Whether a control plane has come up once: nobody could be asked before.
     pub initialized: bool,
-    /// The Machine on each node that a Machine names.
-    pub machines: BTreeMap<String, String>,
     /// `https://host:port` of each endpoint of an external etcd; none when etcd runs on the Machines.
     pub external_etcd: Option<Vec<String>>,
 }
@@ -43,10 +42,8 @@ pub struct Excluded {
 
 impl Target {
     /// None for a control plane that is not linked to a Cluster yet.
-    pub fn of(observed: &plan::Observed) -> Option<Self> {
-        let control_plane = &observed.control_plane;
-        let endpoints = observed
-            .spec
+    pub fn of(control_plane: &ControlPlane, spec: &Spec) -> Option<Self> {
+        let endpoints = spec
             .config
             .fields
             .pointer("/clusterConfiguration/etcd/external/endpoints");
@@ -55,11 +52,6 @@ impl Target {
             namespace: control_plane.namespace.clone(),
             cluster: control_plane.cluster.clone()?,
             initialized: control_plane.initialized,
-            machines: observed
-                .machines
-                .iter()
-                .filter_map(|machine| Some((machine.machine.node.clone()?, machine.machine.name.clone())))
-                .collect(),
             external_etcd: control_plane
                 .external_etcd
                 .then(|| endpoints.filter_map(Value::as_str).map(str::to_owned).collect()),
@@ -67,13 +59,25 @@ impl Target {
     }
 }
 
-/// Reads both, until `end` at the latest. What could not be read by then is a failure of its own.
+/// The workload cluster, what its endpoint serves with, and etcd.
+pub(super) type WorkloadAndEtcd = (
+    Reading<Workload>,
+    Reading<EndpointCertificate>,
+    Reading<EtcdSurvey>,
+);
+
+/// The Machine on each node that a Machine names.
+pub type MachineByNode = BTreeMap<String, String>;
+
+/// Reads both, until `end` at the latest. What could not be read by then is a failure of its own. Of `machines` only
+/// etcd's members wait to be told, for whom else to ask.
 pub async fn workload_and_etcd(
     management: &Connection,
     target: &Target,
+    machines: impl Future<Output = MachineByNode>,
     excluded: Excluded,
     end: Instant,
-) -> (Reading<Workload>, Reading<EtcdSurvey>) {
+) -> WorkloadAndEtcd {
     let secrets = Secrets {
         management,
         namespace: &target.namespace,
@@ -83,41 +87,39 @@ pub async fn workload_and_etcd(
     if !target.initialized {
         return (
             unless(excluded.workload, NO_WORKLOAD, Reading::NotYet),
+            unless(excluded.workload, NO_WORKLOAD, Reading::NotYet),
             unless(excluded.etcd, NO_ETCD, Reading::NotYet),
         );
     }
     match (&target.external_etcd, excluded.workload) {
-        (Some(endpoints), _) => tokio::join!(
-            async {
+        (Some(endpoints), _) => {
+            let workload = async {
                 if excluded.workload {
-                    return Reading::Excluded { flag: NO_WORKLOAD };
+                    let flag = NO_WORKLOAD;
+                    return (Reading::Excluded { flag }, Reading::Excluded { flag });
                 }
                 match WorkloadCluster::open(&secrets).await {
                     Ok(cluster) => Box::pin(cluster.read(oneshot::channel().0)).await,
-                    Err(failure) => Reading::Failed(failure),
+                    Err(failure) => (Reading::Failed(failure.clone()), Reading::Failed(failure)),
                 }
-            },
-            async {
+            };
+            let etcd = async {
                 if excluded.etcd {
                     return Reading::Excluded { flag: NO_ETCD };
                 }
                 external_etcd(&secrets, endpoints).await
-            }
-        ),
+            };
+            let ((workload, endpoint_certificate), etcd) = tokio::join!(workload, etcd);
+            (workload, endpoint_certificate, etcd)
+        }
         (None, true) => (
+            Reading::Excluded { flag: NO_WORKLOAD },
             Reading::Excluded { flag: NO_WORKLOAD },
             Reading::Excluded {
                 flag: if excluded.etcd { NO_ETCD } else { NO_WORKLOAD },
             },
         ),
-        (None, false) => {
-            Box::pin(workload_and_stacked_etcd(
-                &secrets,
-                &target.machines,
-                excluded.etcd,
-            ))
-            .await
-        }
+        (None, false) => Box::pin(workload_and_stacked_etcd(&secrets, machines, excluded.etcd)).await,
     }
 }
 
@@ -133,6 +135,14 @@ fn unless<T>(excluded: bool, flag: &'static str, reading: Reading<T>) -> Reading
 }
 
 async fn external_etcd(secrets: &Secrets<'_>, endpoints: &[String]) -> Reading<EtcdSurvey> {
+    if endpoints.is_empty() {
+        return Reading::Failed(Failure {
+            object: "etcd".to_owned(),
+            message: "it runs elsewhere, and the spec names no endpoint".to_owned(),
+            hint: None,
+            forbidden: None,
+        });
+    }
     let access = match Access::read(secrets, false).await {
         Ok(access) => access,
         Err(failure) => return Reading::Failed(failure),
@@ -148,9 +158,9 @@ async fn external_etcd(secrets: &Secrets<'_>, endpoints: &[String]) -> Reading<E
 
 async fn workload_and_stacked_etcd(
     secrets: &Secrets<'_>,
-    machines: &BTreeMap<String, String>,
+    machines: impl Future<Output = MachineByNode>,
     without_etcd: bool,
-) -> (Reading<Workload>, Reading<EtcdSurvey>) {
+) -> WorkloadAndEtcd {
     let access = async {
         if without_etcd {
             None
@@ -167,7 +177,7 @@ async fn workload_and_stacked_etcd(
             } else {
                 Reading::Failed(behind(&failure))
             };
-            return (Reading::Failed(failure), etcd);
+            return (Reading::Failed(failure.clone()), Reading::Failed(failure), etcd);
         }
     };
     let (nodes_known, nodes) = oneshot::channel();
@@ -177,13 +187,14 @@ async fn workload_and_stacked_etcd(
             Some(Err(failure)) => return Reading::Failed(failure),
             Some(Ok(access)) => access,
         };
-        let labelled = match nodes.await {
+        let (nodes, machines) = tokio::join!(nodes, machines);
+        let labelled = match nodes {
             Ok(Nodes::Read(nodes)) => nodes,
             Ok(Nodes::NoServer(failure)) => return Reading::Failed(behind(&failure)),
             Ok(Nodes::Unread) | Err(_) => Vec::new(),
         };
         let labelled = labelled.into_iter().filter(|node| node.has_control_plane_label);
-        let questions = etcd::stacked(&cluster.server.client, machines, labelled.map(|node| node.name));
+        let questions = etcd::stacked(&cluster.server.client, &machines, labelled.map(|node| node.name));
         let failures = etcd::Failures {
             stacked: true,
             authority: secrets.name("etcd"),
@@ -193,7 +204,7 @@ async fn workload_and_stacked_etcd(
         etcd::survey(questions, &access, &failures, timeouts).await
     };
     let lacks_etcd = async { !without_etcd && cluster.lacks_etcd().await };
-    let (workload, mut etcd, server_lacks_etcd) = tokio::join!(
+    let ((workload, endpoint_certificate), mut etcd, server_lacks_etcd) = tokio::join!(
         Box::pin(cluster.read(nodes_known)),
         Box::pin(etcd),
         Box::pin(lacks_etcd)
@@ -201,7 +212,7 @@ async fn workload_and_stacked_etcd(
     if let Reading::Read(survey) = &mut etcd {
         survey.server_lacks_etcd = server_lacks_etcd;
     }
-    (workload, etcd)
+    (workload, endpoint_certificate, etcd)
 }
 
 /// Members cannot be asked because their API server cannot.
@@ -219,39 +230,39 @@ fn behind(failure: &Failure) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::{
+        future::ready,
+        time::{Duration, Instant},
+    };
 
     use serde_json::json;
 
-    use super::{Excluded, Failure, Reading, Target, workload_and_etcd};
+    use super::{Excluded, Failure, MachineByNode, Reading, Target, workload_and_etcd};
     use crate::{
         cluster::{Connection, canned::failure},
-        plan::example,
+        plan::{example, observed::Observed},
     };
 
     #[test]
     fn a_control_plane_tells_where_to_read() {
+        let target = |observed: &Observed| Target::of(&observed.control_plane, &observed.spec);
         let mut observed = example::observed();
         observed.control_plane.namespace = "d".to_owned();
         observed.control_plane.cluster = Some("edge".to_owned());
         observed.control_plane.initialized = true;
-        observed.machines = vec![example::machine("m1", "a", 1), example::machine("m2", "a", 2)];
-        observed.machines[0].machine.node = Some("n1".to_owned());
-        observed.machines[1].machine.node = None;
         let stacked = Target {
             namespace: "d".to_owned(),
             cluster: "edge".to_owned(),
             initialized: true,
-            machines: [("n1".to_owned(), "m1".to_owned())].into(),
             external_etcd: None,
         };
-        assert_eq!(Target::of(&observed), Some(stacked.clone()));
+        assert_eq!(target(&observed), Some(stacked.clone()));
 
         observed.control_plane.external_etcd = true;
         observed.spec.config.fields =
             json!({"clusterConfiguration": {"etcd": {"external": {"endpoints": ["https://e:2379"]}}}});
         assert_eq!(
-            Target::of(&observed),
+            target(&observed),
             Some(Target {
                 external_etcd: Some(vec!["https://e:2379".to_owned()]),
                 ..stacked
@@ -259,7 +270,7 @@ mod tests {
         );
 
         observed.control_plane.cluster = None;
-        assert_eq!(Target::of(&observed), None);
+        assert_eq!(target(&observed), None);
     }
 
     /// Of a control plane without Secrets: why workload and etcd were not read, in short.
@@ -270,7 +281,9 @@ mod tests {
             (code, status)
         });
         let end = Instant::now() + Duration::from_secs(10);
-        let (workload, etcd) = workload_and_etcd(&management, target, excluded, end).await;
+        let (workload, endpoint_certificate, etcd) =
+            workload_and_etcd(&management, target, ready(MachineByNode::new()), excluded, end).await;
+        assert_eq!(short(&endpoint_certificate), short(&workload));
         [short(&workload), short(&etcd)]
     }
 
@@ -294,7 +307,6 @@ mod tests {
             namespace: "d".to_owned(),
             cluster: "edge".to_owned(),
             initialized,
-            machines: [("n1".to_owned(), "m1".to_owned())].into(),
             external_etcd: external.then(|| vec!["https://e:2379".to_owned()]),
         };
         let excluded = |workload, etcd| Excluded { workload, etcd };
@@ -317,5 +329,16 @@ mod tests {
             let found = unread(&target(initialized, external), without).await;
             assert_eq!(found, expected, "{initialized} {external} {without:?}");
         }
+        let without_endpoint = Target {
+            external_etcd: Some(Vec::new()),
+            ..target(true, true)
+        };
+        assert_eq!(
+            unread(&without_endpoint, excluded(true, false)).await,
+            [
+                "--no-workload",
+                "etcd: it runs elsewhere, and the spec names no endpoint"
+            ]
+        );
     }
 }

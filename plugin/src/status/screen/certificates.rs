@@ -104,23 +104,29 @@ fn machines(observed: &Observed) -> Vec<Certificate<'_>> {
 }
 
 fn endpoint(observed: &Observed) -> Vec<Certificate<'_>> {
-    let workload = observed.workload.read().into_iter();
-    workload
-        .map(|workload| Certificate {
-            of: &workload.server,
-            expires: workload.certificate_expires.read().copied(),
-        })
-        .collect()
+    let certificate = observed.endpoint_certificate.read();
+    let known = certificate.map(|certificate| Certificate {
+        of: &certificate.server,
+        expires: Some(certificate.expires),
+    });
+    let unknown = observed.workload.read().map(|workload| Certificate {
+        of: &workload.server,
+        expires: None,
+    });
+    known.or(unknown).into_iter().collect()
 }
 
 fn members(observed: &Observed) -> Vec<Certificate<'_>> {
     let survey = observed.etcd.read().into_iter();
-    let answers = survey.flat_map(|survey| &survey.asked).filter_map(|asked| {
-        let answer = asked.answer.as_ref().ok()?;
-        Some(Certificate {
+    let asked = survey.flat_map(|survey| &survey.asked);
+    asked
+        .map(|asked| Certificate {
             of: &asked.name,
-            expires: answer.certificate_expires,
+            expires: asked
+                .answer
+                .as_ref()
+                .ok()
+                .and_then(|answer| answer.certificate_expires),
         })
-    });
-    answers.collect()
+        .collect()
 }

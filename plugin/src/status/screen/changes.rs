@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{members::alarm_name, summary::verdict};
+use super::summary::verdict;
 use crate::{
     follow::progress::machine_changes,
     status::{
-        inspection::{Inspection, Permission},
-        observed::{EtcdSurvey, Observed, etcd::Alarms},
+        inspection::{Inspection, Outcome, Permission},
+        observed::{EtcdSurvey, Observed, etcd::hexadecimal},
     },
 };
 
@@ -138,9 +138,6 @@ fn leaders(survey: &EtcdSurvey) -> String {
 }
 
 fn alarms(survey: &EtcdSurvey) -> Vec<String> {
-    let Alarms::Listed(alarms) = &survey.alarms else {
-        return Vec::new();
-    };
     let whose = |id: u64| {
         let asked = survey.asked.iter().find(|asked| {
             let status = asked
@@ -150,11 +147,11 @@ fn alarms(survey: &EtcdSurvey) -> Vec<String> {
                 .and_then(|answer| answer.status.as_ref().ok());
             status.is_some_and(|status| status.member_id == id)
         });
-        asked.map_or_else(|| format!("{id:x}"), |asked| asked.name.clone())
+        asked.map_or_else(|| hexadecimal(id), |asked| asked.name.clone())
     };
-    alarms
-        .iter()
-        .map(|alarm| format!("alarm {} of {}", alarm_name(alarm.kind), whose(alarm.member_id)))
+    let raised = survey.raised().into_iter();
+    raised
+        .map(|(id, alarm)| format!("alarm {alarm} of {}", whose(id)))
         .collect()
 }
 
@@ -197,6 +194,7 @@ fn permissions(before: &Inspection, after: &Inspection) -> Vec<String> {
 struct Told {
     id: &'static str,
     objects: String,
+    outcome: Outcome,
     line: String,
 }
 
@@ -206,22 +204,28 @@ fn told(inspection: &Inspection) -> Vec<Told> {
         let objects = finding.objects.join(", ");
         let (outcome, id) = (finding.outcome.as_str(), checked.id);
         let line = format!("{outcome}: {objects}: {} ({id})", finding.message);
-        Told { id, objects, line }
+        Told {
+            id,
+            objects,
+            outcome: finding.outcome,
+            line,
+        }
     })
     .collect()
 }
 
 fn findings(before: &Inspection, after: &Inspection) -> Vec<String> {
     let (old, new) = (told(before), told(after));
-    let is_in = |all: &[Told], one: &Told| {
-        let mut all = all.iter();
-        all.any(|other| (other.id, &other.objects) == (one.id, &one.objects))
+    let same = |one: &Told, other: &Told| (one.id, &one.objects) == (other.id, &other.objects);
+    let weighs_as_before = |one: &Told| {
+        let mut old = old.iter();
+        old.any(|other| same(one, other) && one.outcome == other.outcome)
     };
     let appeared = new
         .iter()
-        .filter(|one| !is_in(&old, one))
+        .filter(|one| !weighs_as_before(one))
         .map(|one| one.line.clone());
-    let gone = old.iter().filter(|one| !is_in(&new, one));
+    let gone = old.iter().filter(|one| !new.iter().any(|other| same(one, other)));
     let gone = gone.map(|one| format!("no longer: {}: {}", one.objects, one.id));
     appeared.chain(gone).collect()
 }

@@ -1,12 +1,16 @@
-//! What is wrong, the heaviest first: a line each, with the object and the check's id, and what to do below it.
+//! What is wrong, the heaviest first. What is about one Machine is told together: what explains the rest comes first,
+//! with what to do below it, and the rest a line each. Machines of which the same is to be told share it.
 
 use std::fmt::Write as _;
 
 use owo_colors::{OwoColorize as _, Style};
 
-use super::Layout;
+use super::{
+    Layout,
+    subject::{subject, subjects},
+};
 use crate::{
-    status::inspection::{Inspection, Outcome},
+    status::inspection::{Checked, Finding, Inspection, Outcome},
     terminal::{
         escape,
         style::{BAD, FAINT, HEADING, WARN},
@@ -17,25 +21,109 @@ use crate::{
 /// Cells before a finding's text: two blanks, the longest outcome, a blank.
 const INDENT: usize = 10;
 
+/// Checks without a judgement that are named where room is scarce; more are counted.
+const NAMED_LIMIT: usize = 3;
+
+const HINT: &str = "hint:";
+
+/// Before what else there is to say of a subject.
+const ALSO: &str = "also:";
+
+/// What is told of one or several subjects.
+struct Told<'i> {
+    finding: &'i Finding,
+    /// Of the checks that found it.
+    ids: Vec<&'static str>,
+}
+
+impl Told<'_> {
+    fn is_same(&self, other: &Self) -> bool {
+        self.ids == other.ids && self.says(other.finding)
+    }
+
+    fn says(&self, finding: &Finding) -> bool {
+        (self.finding.outcome, &self.finding.message) == (finding.outcome, &finding.message)
+    }
+
+    fn line(&self) -> String {
+        format!("{} ({})", self.finding.message, self.ids.join(", "))
+    }
+}
+
+/// What is told of some subjects, each of which it holds for.
+struct Group<'i> {
+    subjects: Vec<&'i str>,
+    told: Vec<Told<'i>>,
+}
+
+fn groups<'i>(findings: Vec<(&'i Checked, &'i Finding)>) -> Vec<Group<'i>> {
+    let mut by_subject: Vec<Group<'i>> = Vec::new();
+    for (checked, finding) in findings {
+        let subjects = subjects(&finding.objects);
+        let id = checked.id;
+        let same = by_subject.iter_mut().find(|group| group.subjects == subjects);
+        let Some(group) = same.filter(|_| subject(&finding.objects).is_some()) else {
+            let told = vec![Told {
+                finding,
+                ids: vec![id],
+            }];
+            by_subject.push(Group { subjects, told });
+            continue;
+        };
+        match group.told.iter_mut().find(|told| told.says(finding)) {
+            Some(told) if told.ids.contains(&id) => {}
+            Some(told) => told.ids.push(id),
+            None => group.told.push(Told {
+                finding,
+                ids: vec![id],
+            }),
+        }
+    }
+    let mut groups: Vec<Group<'i>> = Vec::new();
+    for group in by_subject {
+        let is_same = |other: &&mut Group<'i>| {
+            other.told.len() == group.told.len()
+                && other.told.iter().zip(&group.told).all(|(a, b)| a.is_same(b))
+        };
+        match groups.iter_mut().find(is_same) {
+            Some(same) if same.subjects == group.subjects => {}
+            Some(same) => same.subjects.extend(group.subjects),
+            None => groups.push(group),
+        }
+    }
+    groups
+}
+
 pub(super) fn findings(inspection: &Inspection, layout: Layout) -> String {
     let mut text = String::new();
-    for (checked, finding) in inspection.findings() {
-        title(&mut text, finding.outcome);
-        let id = checked.id;
-        let line = format!("{}: {} ({id})", finding.objects.join(", "), finding.message);
-        entry(&mut text, finding.outcome, &line, layout);
-        if let Some(hint) = &finding.hint {
-            hint_lines(&mut text, hint, layout);
+    for Group { subjects, told } in groups(inspection.findings()) {
+        let Some((first, others)) = told.split_first() else {
+            continue;
+        };
+        let outcome = first.finding.outcome;
+        title(&mut text, outcome);
+        let line = format!("{}: {}", subjects.join(", "), first.line());
+        entry(&mut text, outcome, &line, layout);
+        if outcome > Outcome::Info || layout.is_wide {
+            hint(&mut text, first.finding, layout);
+        }
+        let mut label = ALSO;
+        for other in others {
+            also(&mut text, label, outcome, other, layout);
+            // With its own hint each is by itself.
+            if !layout.is_wide {
+                label = "";
+            }
         }
     }
     for (reason, outcome, ids) in unjudged(inspection, layout) {
         title(&mut text, outcome);
-        entry(
-            &mut text,
-            outcome,
-            &format!("{}: {reason}", ids.join(", ")),
-            layout,
-        );
+        let which = if ids.len() > NAMED_LIMIT && !layout.is_wide {
+            format!("{} checks", ids.len())
+        } else {
+            ids.join(", ")
+        };
+        entry(&mut text, outcome, &format!("{which}: {reason}"), layout);
     }
     text
 }
@@ -86,20 +174,47 @@ fn entry(text: &mut String, outcome: Outcome, line: &str, layout: Layout) {
     }
 }
 
-fn hint_lines(text: &mut String, hint: &str, layout: Layout) {
-    const LABEL: &str = "hint:";
+fn hint(text: &mut String, finding: &Finding, layout: Layout) {
+    let Some(hint) = &finding.hint else {
+        return;
+    };
     let hint = escape(hint);
     let room = layout
         .limit()
-        .map(|limit| limit.saturating_sub(INDENT + LABEL.len() + 1));
+        .map(|limit| limit.saturating_sub(INDENT + HINT.len() + 1));
     let lines = match room {
         Some(room) => wrap_hint(&hint, room),
         None => vec![hint.into_owned()],
     };
-    let mut label = LABEL.style(FAINT).to_string();
+    labelled(text, HINT, lines);
+}
+
+/// What else there is to say. Its hint goes where room is scarce: that of the first is to be followed first.
+fn also(text: &mut String, label: &str, first: Outcome, told: &Told<'_>, layout: Layout) {
+    let outcome = told.finding.outcome;
+    let weight = if outcome == first {
+        String::new()
+    } else {
+        format!("{}: ", outcome.as_str())
+    };
+    let line = format!("{weight}{}", told.line());
+    labelled(text, label, layout.lines(&line, INDENT + ALSO.len() + 1));
+    if layout.is_wide {
+        hint(text, told.finding, layout);
+    }
+}
+
+/// Lines beside a label that is as wide as [`HINT`] and [`ALSO`].
+fn labelled(text: &mut String, label: &str, lines: Vec<String>) {
+    let blank = " ".repeat(HINT.len());
+    let mut label = if label.is_empty() {
+        blank.clone()
+    } else {
+        label.style(FAINT).to_string()
+    };
     for line in lines {
         let _ = writeln!(text, "{}{label} {line}", " ".repeat(INDENT));
-        label = " ".repeat(LABEL.len());
+        label.clone_from(&blank);
     }
 }
 

@@ -1,13 +1,11 @@
-//! The Machines by failure domain, and why those that are outdated are.
-
-use std::fmt::Write as _;
+//! The Machines by failure domain, those that are outdated first. The findings say why they are.
 
 use jiff::Timestamp;
-use owo_colors::{OwoColorize as _, Style};
+use owo_colors::Style;
 
 use super::{Layout, age, style_of_no};
 use crate::{
-    plan::{observed::Machine, rollout_reason::Verdict, screen::grouped},
+    plan::observed::Machine,
     status::{inspection::Inspection, observed::Observed},
     terminal::{
         style::{GOOD, WARN},
@@ -64,7 +62,7 @@ pub(super) fn machines(
         before = Some(domain);
         table.row(row(observed, inspection, machine, shown, now));
     }
-    table.render_within(layout.limit(), layout.is_wide) + &outdated(&inspection.up_to_date, layout)
+    table.render_within(layout.limit(), layout.is_wide)
 }
 
 fn row(
@@ -124,23 +122,4 @@ fn kubelet<'o>(observed: &'o Observed, node: Option<&str>) -> &'o str {
         .and_then(|workload| workload.nodes.read());
     let found = nodes.and_then(|nodes| nodes.iter().find(|other| Some(other.name.as_str()) == node));
     found.map_or("", |node| &node.kubelet_version)
-}
-
-const OUTDATED: &str = "outdated:";
-
-fn outdated(verdicts: &[Verdict], layout: Layout) -> String {
-    let said = verdicts.iter().flat_map(|verdict| {
-        let reasons = verdict.reasons.iter();
-        reasons.map(|reason| (reason.message(), verdict.machine.as_str()))
-    });
-    let mut text = String::new();
-    for (reason, machines) in grouped(said) {
-        let mut label = OUTDATED.style(WARN).to_string();
-        for line in layout.lines(&format!("{machines}: {reason}"), OUTDATED.len() + 1) {
-            // Writing to a String cannot fail.
-            let _ = writeln!(text, "{label} {line}");
-            label = " ".repeat(OUTDATED.len());
-        }
-    }
-    text
 }

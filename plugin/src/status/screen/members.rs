@@ -1,15 +1,16 @@
-//! etcd's members, a row each: what each says of itself, or why it does not.
+//! etcd's members, a row each: what each says of itself, or that it does not. The findings say why.
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
-use kcp_etcd::{AlarmKind, Member, Status};
+use kcp_etcd::{Member, Status};
 use owo_colors::{OwoColorize as _, Style};
 
 use super::Layout;
 use crate::{
+    plan::wording::listed,
     status::observed::{
         EtcdSurvey, Observed,
-        etcd::{Alarms, Answer, Asked},
+        etcd::{Alarms, Answer, Asked, hexadecimal},
     },
     terminal::{
         style::{BAD, FAINT, GOOD, WARN},
@@ -40,6 +41,23 @@ pub(super) fn members(observed: &Observed, layout: Layout) -> String {
     if survey.asked.is_empty() {
         return lines("etcd members: none to ask", Style::new(), layout);
     }
+    let mut text = if answers(survey).next().is_none() {
+        let names: Vec<&str> = survey.asked.iter().map(|asked| asked.name.as_str()).collect();
+        lines(
+            &format!("etcd members: no answer from {}", listed(&names, "and")),
+            BAD,
+            layout,
+        )
+    } else {
+        table(survey, layout)
+    };
+    for note in notes(observed, survey) {
+        text.push_str(&lines(&note, FAINT, layout));
+    }
+    text
+}
+
+fn table(survey: &EtcdSurvey, layout: Layout) -> String {
     let mut table = Table::of(COLUMNS.iter().copied());
     for asked in &survey.asked {
         table.row(row(survey, asked));
@@ -48,15 +66,11 @@ pub(super) fn members(observed: &Observed, layout: Layout) -> String {
         let (name, what) = if stranger.name.is_empty() {
             ("(not started)", "a member that has never started")
         } else {
-            (stranger.name.as_str(), "a member without a Machine: not asked")
+            (stranger.name.as_str(), "no Machine has this node: not asked")
         };
-        table.row([Cell::from(name), Cell::styled(what, BAD).rest()]);
+        table.row([Cell::from(name), Cell::styled(what, WARN).rest()]);
     }
-    let mut text = table.render_within(layout.limit(), layout.is_wide);
-    for note in notes(observed, survey) {
-        text.push_str(&lines(&note, FAINT, layout));
-    }
-    text
+    table.render_within(layout.limit(), layout.is_wide)
 }
 
 fn lines(text: &str, style: Style, layout: Layout) -> String {
@@ -72,24 +86,11 @@ fn lines(text: &str, style: Style, layout: Layout) -> String {
 
 fn row(survey: &EtcdSurvey, asked: &Asked) -> Vec<Cell> {
     let name = Cell::from(&asked.name);
-    let status = match &asked.answer {
-        Ok(Answer {
-            status: Ok(status), ..
-        }) => status,
-        Ok(Answer {
-            status: Err(failure), ..
-        }) => {
-            return vec![
-                name,
-                Cell::styled(format!("no status: {}", failure.message), BAD).rest(),
-            ];
-        }
-        Err(failure) => {
-            return vec![
-                name,
-                Cell::styled(format!("no answer: {}", failure.message), BAD).rest(),
-            ];
-        }
+    let Ok(Answer {
+        status: Ok(status), ..
+    }) = &asked.answer
+    else {
+        return vec![name, Cell::styled("no answer", BAD).rest()];
     };
     vec![
         name,
@@ -106,7 +107,7 @@ fn row(survey: &EtcdSurvey, asked: &Asked) -> Vec<Cell> {
         },
         alarms(survey, status),
         Cell::from(&status.version),
-        Cell::from(format!("{:x}", status.member_id)),
+        Cell::from(hexadecimal(status.member_id)),
         Cell::from(asked.machine.as_deref().unwrap_or("none")),
     ]
 }
@@ -119,7 +120,7 @@ fn leader(survey: &EtcdSurvey, status: &Status) -> Cell {
         Some(id) if id == status.member_id => Cell::styled("yes", GOOD),
         Some(id) if followed.len() > 1 => {
             let leader = known(survey).into_iter().find(|member| member.id == id);
-            let name = leader.map_or_else(|| format!("{id:x}"), |member| member.name.clone());
+            let name = leader.map_or_else(|| hexadecimal(id), |member| member.name.clone());
             Cell::styled(format!("follows {name}"), BAD)
         }
         Some(_) => Cell::from("no"),
@@ -127,32 +128,15 @@ fn leader(survey: &EtcdSurvey, status: &Status) -> Cell {
 }
 
 fn alarms(survey: &EtcdSurvey, status: &Status) -> Cell {
-    let raised: Vec<String> = match &survey.alarms {
-        Alarms::Failed(_) => return Cell::styled("?", WARN),
-        Alarms::Listed(alarms) => {
-            let own = alarms.iter().filter(|alarm| alarm.member_id == status.member_id);
-            own.map(|alarm| alarm_name(alarm.kind)).collect()
-        }
-        Alarms::FromStatus => {
-            let all = survey.alarms_of_statuses().into_iter();
-            let own = all.filter(|(id, _)| *id == status.member_id);
-            own.map(|(_, kind)| kind.to_owned()).collect()
-        }
-    };
-    if raised.is_empty() {
-        Cell::from("none")
-    } else {
-        Cell::styled(raised.join(", "), BAD)
-    }
-}
-
-/// As etcd writes it.
-pub(in crate::status) fn alarm_name(kind: AlarmKind) -> String {
-    match kind {
-        AlarmKind::NoSpace => "NOSPACE".to_owned(),
-        AlarmKind::Corrupt => "CORRUPT".to_owned(),
-        AlarmKind::Other(number) => format!("alarm {number}"),
-        _ => "unknown".to_owned(),
+    let raised = survey.raised().into_iter();
+    let own: Vec<String> = raised
+        .filter(|(id, _)| *id == status.member_id)
+        .map(|(_, alarm)| alarm)
+        .collect();
+    match &survey.alarms {
+        _ if !own.is_empty() => Cell::styled(own.join(", "), BAD),
+        Alarms::Failed(_) => Cell::styled("?", WARN),
+        Alarms::Listed(_) | Alarms::FromStatus => Cell::from("none"),
     }
 }
 
@@ -196,7 +180,7 @@ fn notes(observed: &Observed, survey: &EtcdSurvey) -> Vec<String> {
             "asked with a certificate made with the CA key in Secret/{secret}"
         ));
     }
-    if survey.alarms == Alarms::FromStatus {
+    if survey.alarms == Alarms::FromStatus && answers(survey).next().is_some() {
         notes.push("no leader to list the alarms: each is from the member's own status".to_owned());
     }
     let misnamed: Vec<&str> = survey

@@ -4,7 +4,7 @@
 //!   plane's screen, in this order
 //! - [`list`]: several control planes, a line each
 //! - [`changes`]: what has changed since the last look, a line each
-//! - [`absence`]: why a part is not there
+//! - [`absence`]: why a part is not there; [`subject`]: what a finding or a blocker is about
 
 mod absence;
 mod certificates;
@@ -14,13 +14,13 @@ mod list;
 mod machines;
 mod members;
 mod preflight;
+mod subject;
 mod summary;
 
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
 pub use list::list;
-pub(in crate::status) use members::alarm_name;
 
 use owo_colors::Style;
 
@@ -107,10 +107,7 @@ pub fn one(observed: &Observed, inspection: &Inspection, now: Timestamp, layout:
             Part::Certificates,
             certificates::certificates(observed, now, layout),
         ),
-        (
-            Part::Preflight,
-            preflight::preflight(observed, inspection, layout),
-        ),
+        (Part::Preflight, preflight::preflight(inspection, layout)),
         (Part::Findings, findings::findings(inspection, layout)),
     ];
     Screen {

@@ -134,8 +134,15 @@ fn etcd(observed: &Observed, inspection: &Inspection) -> (String, Style) {
         (Some(why), _) => (why, style),
         (None, Some(votes)) => quorum(votes),
         (None, None) if is_external => ("external".to_owned(), style),
-        (None, None) => ("votes are not known".to_owned(), WARN),
+        (None, None) if has_lost_quorum(inspection) => ("no quorum, and no member answers".to_owned(), BAD),
+        (None, None) => ("votes are not known: no member answers".to_owned(), WARN),
     }
+}
+
+/// By what others know of the members.
+fn has_lost_quorum(inspection: &Inspection) -> bool {
+    let mut checks = inspection.checks.iter();
+    checks.any(|checked| checked.id == "etcd-quorum" && checked.outcome == Outcome::Fail)
 }
 
 fn quorum(votes: Votes) -> (String, Style) {

@@ -1,9 +1,11 @@
+use std::collections::BTreeSet;
+
 use super::{Layout, Screen, changes::changes, list, one};
 use crate::{
     control_plane::example::{minutes_ago, now},
     status::{
         inspection::Inspection,
-        observed::{Observed, Reading, etcd::Alarms},
+        observed::{Observed, etcd::Alarms},
         screen::example::{self, Example},
     },
     terminal::{plain, width::width},
@@ -38,11 +40,47 @@ fn every_screen() {
 fn wide_screens() {
     for (name, example) in [
         ("member_dead", example::member_dead()),
+        ("node_dead", example::node_dead()),
         ("no_etcd", example::no_etcd()),
         ("long_names", example::long_names()),
     ] {
         let text = screen(&example, Some(80), true).text();
         insta::assert_snapshot!(format!("{name}_wide"), plain(&text));
+    }
+}
+
+#[test]
+fn the_cause_is_told_first_and_nothing_twice() {
+    for (example, first) in [
+        (
+            example::node_dead(),
+            "  fail    Machine/m2: the node is unreachable (nodes-ready)",
+        ),
+        (
+            example::member_dead(),
+            "  fail    Machine/m2: etcd member does not answer: cannot connect: connection refused \
+             (etcd-members-answer)",
+        ),
+        (
+            example::quorum_lost(),
+            "  fail    KubeadmControlPlane/c1-cp: quorum is lost: 1 of 3 voting members are healthy, 2 are needed, by \
+             their pods and the Machines' conditions (etcd-quorum)",
+        ),
+        (
+            example::mid_rollout(),
+            "  info    KubeadmControlPlane/c1-cp: rollout in progress, 1 of 4 Machines up to date \
+             (machines-up-to-date)",
+        ),
+    ] {
+        let text = plain(&screen(&example, None, false).text());
+        let told: Vec<&str> = text
+            .lines()
+            .skip_while(|line| !line.starts_with("What "))
+            .skip(1)
+            .collect();
+        assert_eq!(told.first(), Some(&first));
+        let unique: BTreeSet<&&str> = told.iter().collect();
+        assert_eq!(unique.len(), told.len(), "{text}");
     }
 }
 
@@ -104,10 +142,11 @@ fn pairs(examples: &[Example]) -> impl Iterator<Item = (&Observed, &Inspection)>
 
 #[test]
 fn several_control_planes() {
-    let mut paris = example::member_dead();
-    let control_plane = &mut paris.observed.management.control_plane.control_plane;
-    control_plane.name = "paris-control-plane".to_owned();
-    control_plane.cluster = Some("paris".to_owned());
+    let paris = example::member_dead().after(|observed| {
+        let name = "paris-control-plane";
+        observed.control_plane().name = name.to_owned();
+        observed.cluster().control_plane_name = Some(name.to_owned());
+    });
     let examples = vec![
         example::healthy(),
         example::mid_rollout(),
@@ -127,7 +166,7 @@ fn several_control_planes() {
         insta::assert_snapshot!(format!("list_{columns}"), plain(&text));
         insta::assert_snapshot!(format!("list_{columns}_colour"), visible(&text));
     }
-    let text = list(pairs(&examples), Some("default"), now(), Layout::default()).text();
+    let text = list(pairs(&examples), Some("d"), now(), Layout::default()).text();
     insta::assert_snapshot!("list_of_a_namespace", plain(&text));
     let layout = Layout {
         width: Some(80),
@@ -163,11 +202,11 @@ fn the_first_look_tells_where_things_stand() {
         changes(None, (&dead.observed, &dead.inspection)),
         [
             "Degraded: 3 wrong",
-            "fail: KubeadmControlPlane/edge: no more etcd members may fail: 2 of 3 voters are healthy, 2 are needed \
-             (etcd-tolerance)",
-            "fail: Machine/edge-b8v4q: etcd member node-b8v4q does not answer: connection refused: nothing listens on \
-             port 2379 of the pod (etcd-members-answer)",
-            "fail: Pod/kube-apiserver-node-b8v4q: not ready: CrashLoopBackOff (api-servers-ready)",
+            "fail: EtcdMember/node-m2, Machine/m2: etcd member does not answer: cannot connect: connection refused \
+             (etcd-members-answer)",
+            "fail: Machine/m2, Node/node-m2: etcd pod is not ready: CrashLoopBackOff (etcd-pods-ready)",
+            "fail: KubeadmControlPlane/c1-cp, EtcdMember/node-m2: 2 of 3 voting members are healthy, 2 are needed: no \
+             more may fail (etcd-tolerance)",
         ]
     );
 }
@@ -176,24 +215,24 @@ fn the_first_look_tells_where_things_stand() {
 fn what_changes_when_a_member_dies_and_comes_back() {
     let (healthy, dead) = (example::healthy(), example::member_dead());
     assert_eq!(changed(&healthy, &healthy), Vec::<String>::new());
-    let blocked = "is blocked by etcd-members-answer, api-servers-ready";
+    let blocked = "is blocked by etcd-tolerance, etcd-members-answer, etcd-pods-ready";
     assert_eq!(
         changed(&healthy, &dead),
         [
             "Healthy -> Degraded: 3 wrong",
             "3/3 Machines, 2 ready, 3 up to date",
-            "Machine edge-b8v4q is not ready any more",
-            "etcd member node-b8v4q does not answer",
+            "Machine m2 is not ready any more",
+            "etcd member node-m2 does not answer",
             &format!("scale up {blocked}"),
             &format!("scale down {blocked}"),
             &format!("rollout {blocked}"),
-            "remediation of edge-5xk2p is blocked by etcd-quorum",
-            "remediation of edge-tw7zn is blocked by etcd-quorum",
-            "fail: KubeadmControlPlane/edge: no more etcd members may fail: 2 of 3 voters are healthy, 2 are needed \
-             (etcd-tolerance)",
-            "fail: Machine/edge-b8v4q: etcd member node-b8v4q does not answer: connection refused: nothing listens on \
-             port 2379 of the pod (etcd-members-answer)",
-            "fail: Pod/kube-apiserver-node-b8v4q: not ready: CrashLoopBackOff (api-servers-ready)",
+            "remediation of m1 is blocked by etcd-quorum",
+            "remediation of m3 is blocked by etcd-quorum",
+            "fail: EtcdMember/node-m2, Machine/m2: etcd member does not answer: cannot connect: connection refused \
+             (etcd-members-answer)",
+            "fail: Machine/m2, Node/node-m2: etcd pod is not ready: CrashLoopBackOff (etcd-pods-ready)",
+            "fail: KubeadmControlPlane/c1-cp, EtcdMember/node-m2: 2 of 3 voting members are healthy, 2 are needed: no \
+             more may fail (etcd-tolerance)",
         ]
     );
     assert_eq!(
@@ -201,16 +240,16 @@ fn what_changes_when_a_member_dies_and_comes_back() {
         [
             "Degraded -> Healthy",
             "3/3 Machines, 3 ready, 3 up to date",
-            "Machine edge-b8v4q is ready",
-            "etcd member node-b8v4q answers again",
+            "Machine m2 is ready",
+            "etcd member node-m2 answers again",
             "scale up is allowed now",
             "scale down is allowed now",
             "rollout is allowed now",
-            "remediation of edge-5xk2p is allowed now",
-            "remediation of edge-tw7zn is allowed now",
-            "no longer: KubeadmControlPlane/edge: etcd-tolerance",
-            "no longer: Machine/edge-b8v4q: etcd-members-answer",
-            "no longer: Pod/kube-apiserver-node-b8v4q: api-servers-ready",
+            "remediation of m1 is allowed now",
+            "remediation of m3 is allowed now",
+            "no longer: EtcdMember/node-m2, Machine/m2: etcd-members-answer",
+            "no longer: Machine/m2, Node/node-m2: etcd-pods-ready",
+            "no longer: KubeadmControlPlane/c1-cp, EtcdMember/node-m2: etcd-tolerance",
         ]
     );
 }
@@ -221,9 +260,9 @@ fn what_changes_in_a_rollout() {
     let lines = changed(&healthy, &rollout);
     for expected in [
         "4/3 Machines, 3 ready, 1 up to date",
-        "Machine edge-new9c appeared",
-        "Machine edge-b8v4q is outdated: version v1.33.4, v1.34.1 asked for",
-        "etcd member node-new9c appeared",
+        "Machine m4 appeared",
+        "Machine m2 is outdated: version v1.33.6, v1.34.1 asked for",
+        "etcd member node-m4 appeared",
     ] {
         assert!(
             lines.iter().any(|line| line == expected),
@@ -232,9 +271,9 @@ fn what_changes_in_a_rollout() {
     }
     let lines = changed(&rollout, &healthy);
     for expected in [
-        "Machine edge-new9c is gone",
-        "Machine edge-b8v4q is up to date",
-        "etcd member node-new9c is gone",
+        "Machine m4 is gone",
+        "Machine m2 is up to date",
+        "etcd member node-m4 is gone",
     ] {
         assert!(
             lines.iter().any(|line| line == expected),
@@ -245,48 +284,43 @@ fn what_changes_in_a_rollout() {
 
 #[test]
 fn a_finding_is_the_same_whatever_time_it_tells() {
-    let before = example::member_dead();
-    let mut after = before.clone();
-    for checked in &mut after.inspection.checks {
-        for finding in &mut checked.findings {
-            finding.message.push_str(", for 3m");
-        }
-    }
-    after.observed.management.control_plane.machines[0]
-        .machine
-        .created = Some(minutes_ago(1));
+    let after = |minutes| {
+        example::healthy().after(|observed| {
+            let machine = &mut observed.machine(3).machine;
+            machine.created = Some(minutes_ago(minutes));
+            machine.node = None;
+        })
+    };
+    let (before, after) = (after(20), after(21));
+    assert_ne!(before.inspection.checks, after.inspection.checks);
     assert_eq!(changed(&before, &after), Vec::<String>::new());
 }
 
 #[test]
 fn a_change_of_leader_or_alarm_is_told() {
     let before = example::external_etcd();
-    let mut after = before.clone();
-    let Reading::Read(survey) = &mut after.observed.etcd else {
-        panic!("no survey");
+    let after = before.after(|observed| {
+        observed.survey().alarms = Alarms::Listed(Vec::new());
+        for number in 1..=3 {
+            observed.status(number).leader = Some(2);
+        }
+    });
+    let of_etcd = |lines: Vec<String>| -> Vec<String> {
+        let lines = lines.into_iter();
+        lines.filter(|line| line.starts_with("etcd ")).collect()
     };
-    survey.alarms = Alarms::Listed(Vec::new());
-    let statuses = survey
-        .asked
-        .iter_mut()
-        .filter_map(|asked| asked.answer.as_mut().ok());
-    let mut statuses: Vec<_> = statuses
-        .filter_map(|answer| answer.status.as_mut().ok())
-        .collect();
-    let second = statuses[1].member_id;
-    for status in &mut statuses {
-        status.leader = Some(second);
-    }
-    let expected = [
-        "etcd leader 10.0.0.1:2379 -> 10.0.0.2:2379",
-        "etcd alarm NOSPACE of 10.0.0.3:2379 disarmed",
-    ];
-    assert_eq!(changed(&before, &after), expected);
     assert_eq!(
-        changed(&after, &before),
+        of_etcd(changed(&before, &after)),
         [
-            "etcd leader 10.0.0.2:2379 -> 10.0.0.1:2379",
-            "etcd alarm NOSPACE of 10.0.0.3:2379 raised"
+            "etcd leader 10.0.1.1:2379 -> 10.0.1.2:2379",
+            "etcd alarm NOSPACE of 10.0.1.3:2379 disarmed",
+        ]
+    );
+    assert_eq!(
+        of_etcd(changed(&after, &before)),
+        [
+            "etcd leader 10.0.1.2:2379 -> 10.0.1.1:2379",
+            "etcd alarm NOSPACE of 10.0.1.3:2379 raised"
         ]
     );
 }

@@ -2,7 +2,10 @@
 
 use kcp_etcd::{Alarm, AlarmKind};
 
-use super::{Case, object::starts};
+use super::{
+    Case,
+    object::{joins_unnamed, starts},
+};
 use crate::{
     control_plane::{
         ConditionStatus::{False, Unknown},
@@ -41,6 +44,7 @@ fn none_reached(observed: &mut Observed) {
 fn unread(observed: &mut Observed) {
     let failure = failure("Secret/c1-kubeconfig", "cannot connect");
     observed.workload = Reading::Failed(failure.clone());
+    observed.endpoint_certificate = Reading::Failed(failure.clone());
     observed.etcd = Reading::Failed(failure);
 }
 
@@ -67,6 +71,23 @@ fn another_cluster(observed: &mut Observed) {
     observed.status(3).raft_applied_index = 10;
     observed.list(3).cluster_id = 0xc2;
     observed.list(3).members = vec![member(0x33, "node-m3")];
+}
+
+/// `m3` is settled, and does not name its node: the member there may be its own.
+fn names_no_node(observed: &mut Observed) {
+    observed.machine(3).machine.node = None;
+    observed.survey().asked[2].machine = None;
+}
+
+fn elsewhere(observed: &mut Observed) {
+    observed.control_plane().external_etcd = true;
+    observed.secrets().insert("c1-apiserver-etcd-client".to_owned());
+    observed.facts().etcd = crate::plan::observed::Etcd::External;
+    observed.survey().stacked = false;
+    for (number, asked) in (1..).zip(&mut observed.survey().asked) {
+        asked.name = format!("node-m{number}:2379");
+        asked.machine = None;
+    }
 }
 
 pub(super) const CASES: &[Case] = &[
@@ -114,6 +135,14 @@ pub(super) const CASES: &[Case] = &[
         }
         o.survey().alarms = Alarms::FromStatus;
     }),
+    (
+        "etcd-tolerance",
+        "of_a_machine_that_has_yet_to_name_its_node",
+        |o| {
+            joins_unnamed(o);
+            o.kill(3);
+        },
+    ),
     ("etcd-members-answer", "killed", |o| o.kill(2)),
     ("etcd-members-answer", "stopped", |o| {
         o.answer(2).status = Err(failure("etcd member node-m2", "Status: no answer within 2s"));
@@ -155,16 +184,38 @@ pub(super) const CASES: &[Case] = &[
         set(&mut o.machine(2).machine.conditions, unknown);
     }),
     ("etcd-members-answer", "elsewhere", |o| {
-        o.control_plane().external_etcd = true;
-        o.secrets().insert("c1-apiserver-etcd-client".to_owned());
-        o.facts().etcd = crate::plan::observed::Etcd::External;
-        o.survey().stacked = false;
-        for (number, asked) in (1..).zip(&mut o.survey().asked) {
-            asked.name = format!("node-m{number}:2379");
-            asked.machine = None;
-        }
+        elsewhere(o);
         o.survey().asked[1].answer = Err(failure("etcd", "connection refused"));
     }),
+    ("etcd-members-answer", "elsewhere_while_a_machine_starts", |o| {
+        elsewhere(o);
+        joins_unnamed(o);
+        o.survey().asked[1].answer = Err(failure("etcd", "connection refused"));
+    }),
+    (
+        "etcd-members-answer",
+        "of_a_machine_that_has_yet_to_name_its_node",
+        |o| {
+            joins_unnamed(o);
+            o.kill(3);
+        },
+    ),
+    (
+        "etcd-members-match",
+        "founded_its_own_cluster_and_was_removed",
+        |o| {
+            o.health_checks().clear();
+            another_cluster(o);
+            o.each_list_of(&[1, 2], |list| list.members.truncate(2));
+        },
+    ),
+    (
+        "etcd-members-match",
+        "member_that_may_be_of_a_machine_without_node",
+        |o| {
+            names_no_node(o);
+        },
+    ),
     ("etcd-members-match", "machine_without_member", |o| {
         o.each_list_of(&[1, 2], |list| list.members.truncate(2));
         o.kill(3);
@@ -204,6 +255,26 @@ pub(super) const CASES: &[Case] = &[
         o.list(1).members.push(member(3, ""));
     }),
     ("etcd-one-cluster", "one_of_another", another_cluster),
+    ("etcd-member-lists", "as_many_tell_one_as_another", |o| {
+        o.kill(2);
+        o.list(3).members.truncate(2);
+    }),
+    ("etcd-member-lists", "the_one_who_is_led_is_right", |o| {
+        for number in [2, 3] {
+            o.status(number).leader = None;
+            o.list(number).members.push(member(0xab, "node-m9"));
+        }
+    }),
+    ("etcd-one-cluster", "as_many_of_one_as_of_another", |o| {
+        another_cluster(o);
+        o.kill(2);
+    }),
+    ("etcd-one-cluster", "only_the_one_of_another_is_led", |o| {
+        another_cluster(o);
+        for number in [1, 2] {
+            o.status(number).leader = None;
+        }
+    }),
     ("etcd-alarms", "no_space", |o| {
         for number in 1..=3 {
             o.status(number).errors = vec!["memberID:2 alarm:NOSPACE ".to_owned()];
@@ -216,6 +287,12 @@ pub(super) const CASES: &[Case] = &[
     ("etcd-alarms", "corrupt_by_its_own_word", |o| {
         o.survey().alarms = Alarms::FromStatus;
         o.status(2).errors = vec!["memberID:2 alarm:CORRUPT".to_owned()];
+    }),
+    ("etcd-alarms", "corrupt_and_nobody_is_blamed", |o| {
+        o.survey().alarms = Alarms::Listed(vec![Alarm {
+            member_id: 0,
+            kind: AlarmKind::Corrupt,
+        }]);
     }),
     ("etcd-alarms", "one_without_space_by_the_word_of_all", |o| {
         o.survey().alarms = Alarms::FromStatus;
@@ -237,6 +314,11 @@ pub(super) const CASES: &[Case] = &[
     }),
     ("etcd-learners", "never_started", |o| {
         o.each_list(|list| list.members.push(member(0xab, "")));
+    }),
+    ("etcd-learners", "may_be_of_a_machine_without_node", |o| {
+        names_no_node(o);
+        o.each_list(|list| list.members[2].is_learner = true);
+        o.status(3).is_learner = true;
     }),
     ("etcd-leader", "cut_off", |o| {
         o.status(3).leader = None;
@@ -262,6 +344,11 @@ pub(super) const CASES: &[Case] = &[
     ("etcd-raft-lag", "behind_others", |o| {
         o.status(3).raft_index -= 5_001;
     }),
+    ("etcd-raft-lag", "elsewhere_while_a_machine_starts", |o| {
+        elsewhere(o);
+        joins_unnamed(o);
+        o.status(3).raft_index -= 5_001;
+    }),
     ("etcd-raft-lag", "within_the_limit", |o| {
         o.status(3).raft_index -= 5_000;
     }),
@@ -274,6 +361,14 @@ pub(super) const CASES: &[Case] = &[
             o.status(number).db_size = quota.div_ceil(100) * percent;
             o.status(number).db_size_in_use = o.status(number).db_size;
         }
+    }),
+    ("etcd-space", "quotas_differ", |o| {
+        // By its own quota each: 80 % of a smaller one.
+        o.status(2).db_size_quota = Some(75 * 1024 * 1024);
+    }),
+    ("etcd-space", "quotas_differ_during_a_rollout", |o| {
+        o.status(2).db_size_quota = Some(1024 * 1024 * 1024);
+        o.machine(2).machine.version = Some("v1.33.0".to_owned());
     }),
     ("etcd-space", "no_quota_told", |o| {
         for number in 1..=3 {

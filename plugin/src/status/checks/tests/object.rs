@@ -7,7 +7,7 @@ use crate::{
         example::{condition, minutes_ago, now, set},
     },
     status::{
-        checks::example::{in_days, secrets},
+        checks::example::{failure, in_days, secrets},
         observed::{Observed, Reading},
     },
 };
@@ -25,13 +25,19 @@ fn says(
     set(&mut observed.control_plane().conditions, condition);
 }
 
-/// `m3` was made a minute ago and has no node yet.
-pub(in crate::status) fn starts(observed: &mut Observed) {
+/// `m3` was made a minute ago. Its node is there, and it has yet to name it.
+pub(super) fn joins_unnamed(observed: &mut Observed) {
     let machine = &mut observed.machine(3).machine;
     *machine = crate::control_plane::Machine {
         version: machine.version.clone(),
         ..crate::control_plane::example::new_machine("m3")
     };
+    observed.survey().asked[2].machine = None;
+}
+
+/// `m3` was made a minute ago and has no node yet.
+pub(in crate::status) fn starts(observed: &mut Observed) {
+    joins_unnamed(observed);
     observed.nodes().retain(|node| node.name != "node-m3");
     observed.pods().retain(|pod| pod.node != "node-m3");
     observed.survey().asked.retain(|asked| asked.name != "node-m3");
@@ -170,6 +176,10 @@ pub(super) const CASES: &[Case] = &[
             5,
         );
     }),
+    ("secrets-present", "one_could_not_be_read", |o| {
+        o.secrets().remove("c1-sa");
+        o.management.unread = vec![failure("Secret/c1-sa", "no answer within 2s")];
+    }),
     ("secrets-present", "absent", |o| {
         o.management.secrets = Reading::Read(secrets(&["ca", "etcd", "proxy"]));
     }),
@@ -198,7 +208,16 @@ pub(super) const CASES: &[Case] = &[
         o.machine(2).certificates_expire = Some(in_days(2));
     }),
     ("endpoint-certificate", "soon", |o| {
-        o.workload().certificate_expires = Reading::Read(in_days(3));
+        o.endpoint_certificate().expires = in_days(3);
+    }),
+    ("endpoint-certificate", "expired_and_nothing_else_answers", |o| {
+        o.endpoint_certificate().expires = in_days(-1);
+        let failure = failure("Secret/c1-kubeconfig", "the certificate is not trusted");
+        o.workload = Reading::Failed(failure.clone());
+        o.etcd = Reading::Failed(failure);
+    }),
+    ("endpoint-certificate", "does_not_come", |o| {
+        o.endpoint_certificate = Reading::Failed(failure("https://10.0.0.1:6443", "no TLS"));
     }),
     ("etcd-certificates", "expired", |o| {
         o.answer(2).certificate_expires = Some(in_days(-1));

@@ -1,6 +1,9 @@
 //! The workload cluster.
 
-use super::{Case, object::starts};
+use super::{
+    Case,
+    object::{joins_unnamed, starts},
+};
 use crate::{
     control_plane::{
         ConditionStatus::{False, Unknown},
@@ -16,6 +19,9 @@ fn leave_out(observed: &mut Observed) {
     observed.workload = Reading::Excluded {
         flag: "--no-workload",
     };
+    observed.endpoint_certificate = Reading::Excluded {
+        flag: "--no-workload",
+    };
     observed.etcd = Reading::Excluded {
         flag: "--no-workload",
     };
@@ -29,6 +35,12 @@ fn not_ready(observed: &mut Observed, component: Component) {
 
 fn worker(observed: &mut Observed, kubelet: &str) {
     observed.nodes()[3].kubelet_version = kubelet.to_owned();
+}
+
+fn lacks_kube_proxies(observed: &mut Observed, number: i64) {
+    if let Reading::Read(Some(add_on)) = &mut observed.workload().kube_proxy {
+        add_on.ready -= number;
+    }
 }
 
 pub(super) const CASES: &[Case] = &[
@@ -87,6 +99,24 @@ pub(super) const CASES: &[Case] = &[
             .machine
             .conditions
             .retain(|other| !matches!(other.kind.as_str(), "Ready" | "NodeKubeadmLabelsAndTaintsSet"));
+    }),
+    (
+        "schedulers-ready",
+        "of_a_machine_that_has_yet_to_name_its_node",
+        |o| {
+            joins_unnamed(o);
+            o.pod(Component::Scheduler, 3).ready = false;
+        },
+    ),
+    ("schedulers-ready", "of_a_node_that_is_no_machine_s", |o| {
+        let (mut pod, node) = (o.pod(Component::Scheduler, 3).clone(), o.nodes()[2].clone());
+        pod.node = "node-m9".to_owned();
+        pod.ready = false;
+        o.pods().push(pod);
+        o.nodes().push(Node {
+            name: "node-m9".to_owned(),
+            ..node
+        });
     }),
     ("schedulers-ready", "by_a_condition_that_is_unknown", |o| {
         leave_out(o);
@@ -149,22 +179,37 @@ pub(super) const CASES: &[Case] = &[
     ("controller-leases", "over", |o| {
         if let Reading::Read(leases) = &mut o.workload().leases {
             leases[0].renewed = Some(minutes_ago(3));
+            leases[1].renewed = Some(minutes_ago(3));
             leases[1].holder = Some(String::new());
+        }
+    }),
+    ("controller-leases", "released_by_one_that_stops", |o| {
+        if let Reading::Read(leases) = &mut o.workload().leases {
+            leases[0].renewed = Some(minutes_ago(2));
+            leases[0].holder = Some(String::new());
+            leases[1].renewed = None;
+            leases[1].holder = None;
         }
     }),
     ("controller-leases", "none", |o| {
         o.workload().leases = Reading::Read(vec![]);
     }),
-    ("kube-proxy-ready", "some", |o| {
-        if let Reading::Read(Some(add_on)) = &mut o.workload().kube_proxy {
-            add_on.ready = 3;
-        }
-    }),
+    ("kube-proxy-ready", "some", |o| lacks_kube_proxies(o, 1)),
     ("kube-proxy-ready", "some_while_a_machine_starts", |o| {
         starts(o);
-        if let Reading::Read(Some(add_on)) = &mut o.workload().kube_proxy {
-            add_on.ready = 3;
-        }
+        lacks_kube_proxies(o, 1);
+    }),
+    ("kube-proxy-ready", "but_on_a_worker_that_is_not_ready", |o| {
+        o.nodes()[3].ready = Some(false);
+        lacks_kube_proxies(o, 1);
+    }),
+    ("kube-proxy-ready", "but_on_a_worker_that_has_just_joined", |o| {
+        o.nodes()[3].created = Some(minutes_ago(1));
+        lacks_kube_proxies(o, 1);
+    }),
+    ("kube-proxy-ready", "on_fewer_nodes_than_are_settled", |o| {
+        o.nodes()[3].ready = Some(false);
+        lacks_kube_proxies(o, 2);
     }),
     ("kube-proxy-ready", "none_there", |o| {
         o.workload().kube_proxy = Reading::Read(None);
@@ -173,6 +218,23 @@ pub(super) const CASES: &[Case] = &[
         if let Reading::Read(Some(add_on)) = &mut o.workload().core_dns {
             add_on.ready = 0;
         }
+    }),
+    ("kubeadm-config-version", "another", |o| {
+        o.workload().kubeadm_version = Reading::Read(Some("v1.33.6".to_owned()));
+    }),
+    (
+        "kubeadm-config-version",
+        "before_the_first_machine_of_a_rollout",
+        |o| {
+            o.workload().kubeadm_version = Reading::Read(Some("v1.33.6".to_owned()));
+            o.machine(1).machine.version = Some("v1.33.6".to_owned());
+        },
+    ),
+    ("kubeadm-config-version", "a_vendor_s_build", |o| {
+        o.workload().kubeadm_version = Reading::Read(Some("v1.34.1+vendor.1".to_owned()));
+    }),
+    ("kubeadm-config-version", "not_named", |o| {
+        o.workload().kubeadm_version = Reading::Read(None);
     }),
     ("kubelet-skew", "newer", |o| worker(o, "v1.35.0")),
     ("kubelet-skew", "at_the_limit", |o| worker(o, "v1.31.9")),

@@ -29,7 +29,8 @@ impl Access {
     /// none is issued: its authority is not the cluster's.
     pub(in crate::status::read) async fn read(secrets: &Secrets<'_>, stacked: bool) -> Result<Self, Failure> {
         let authority = secrets.read(AUTHORITY).await?;
-        let client = if stacked && authority.value(KEY).is_some() {
+        // An operator who keeps the key elsewhere may have emptied it: a Secret of type kubernetes.io/tls must have both.
+        let client = if stacked && value(AUTHORITY, &authority, KEY).is_ok() {
             None
         } else {
             Some(secrets.read(CLIENT).await?)
@@ -65,9 +66,14 @@ struct Unusable {
 }
 
 fn value<'s>(purpose: &'static str, secret: &'s Secret, key: &str) -> Result<&'s [u8], Unusable> {
-    secret.value(key).ok_or_else(|| Unusable {
+    let missing = match secret.value(key) {
+        Some([]) => format!("key {key} is empty"),
+        Some(value) => return Ok(value),
+        None => format!("it has no key {key}"),
+    };
+    Err(Unusable {
         purpose,
-        message: format!("it has no key {key}"),
+        message: missing,
     })
 }
 
@@ -80,10 +86,13 @@ fn unusable(purpose: &'static str, key: &str, error: &CredentialError) -> Unusab
 
 #[cfg(test)]
 mod tests {
-    use std::time::SystemTime;
+    use std::time::{Duration, Instant, SystemTime};
 
-    use super::Access;
-    use crate::workload::Secret;
+    use k8s_openapi::ByteString;
+    use serde_json::json;
+
+    use super::{Access, Secrets};
+    use crate::{cluster::Connection, workload::Secret};
 
     const CERTIFICATE: &[u8] = include_bytes!("../../../../etcd/tests/keys/rsa-pkcs1.crt");
     const KEY: &[u8] = include_bytes!("../../../../etcd/tests/keys/rsa-pkcs1.key");
@@ -102,13 +111,36 @@ mod tests {
         assert!(!access.used_ca_key);
     }
 
+    #[tokio::test]
+    async fn an_empty_key_is_none() {
+        let connection = Connection::canned(|_, path| {
+            let data = |key: &[u8]| json!({"tls.crt": ByteString(CERTIFICATE.to_vec()), "tls.key": ByteString(key.to_vec())});
+            let data = if path.ends_with("/c1-etcd") {
+                data(b"")
+            } else {
+                data(KEY)
+            };
+            (200, json!({"metadata": {"name": "any"}, "data": data}))
+        });
+        let secrets = Secrets {
+            management: &connection,
+            namespace: "d",
+            cluster: "c1",
+            end: Instant::now() + Duration::from_secs(10),
+        };
+        let access = Access::read(&secrets, true).await.expect("access");
+        assert!(!access.used_ca_key);
+    }
+
     #[test]
     fn says_which_key_of_which_secret_cannot_be_used() {
         let without_key: Secret = [("tls.crt", CERTIFICATE)].into();
         let of_another: Secret = [("tls.crt", CERTIFICATE), ("tls.key", ANOTHER_KEY)].into();
         let garbage: Secret = [("tls.crt", &b"sesame"[..]), ("tls.key", KEY)].into();
-        let cases: [(&Secret, Option<&Secret>, &str, &str); 6] = [
+        let empty: Secret = [("tls.crt", CERTIFICATE), ("tls.key", &b""[..])].into();
+        let cases: [(&Secret, Option<&Secret>, &str, &str); 7] = [
             (&[].into(), None, "etcd", "it has no key tls.crt"),
+            (&empty, None, "etcd", "key tls.key is empty"),
             (&without_key, None, "etcd", "it has no key tls.key"),
             (
                 &garbage,

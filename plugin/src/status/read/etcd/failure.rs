@@ -43,15 +43,32 @@ impl Failures {
                     _ => without_forward(&format!("cannot connect: {text}")),
                 }
             }
+            error if self.is_not_listening(&error) => without_forward(&format!(
+                "connection refused: no etcd listens in pod {}",
+                pod(name)
+            )),
             error => without_forward(&error.to_string()),
         }
     }
 
+    /// Whether a kubelet was refused by the port that it forwards to. It says so at length, with the pod's sandbox and
+    /// both protocols' addresses.
+    fn is_not_listening(&self, error: &Error) -> bool {
+        let (Error::Handshake(HandshakeError::Closed(text)) | Error::Broken { cause: text, .. }) = error
+        else {
+            return false;
+        };
+        self.stacked && text.contains("error forwarding port") && text.contains("connection refused")
+    }
+
     fn of_port_forward(&self, node: &str, error: kube::Error) -> Failure {
         let pod = pod(node);
-        // A WebSocket is opened with GET; API servers from 1.35 on want `create` beside `get`.
+        // A WebSocket is opened with GET; API servers from 1.35 on want `create` beside `get`, and name no verb when they
+        // refuse that one (Kubernetes, `pkg/registry/core/pod/rest/authorize.go`).
         let verb = match &error {
-            kube::Error::Api(status) if status.message.contains(" cannot create ") => "create",
+            kube::Error::Api(status) if status.code == 403 && !status.message.contains(" cannot get ") => {
+                "create"
+            }
             _ => "get",
         };
         let action = Action {
@@ -99,6 +116,10 @@ impl Failures {
             Error::Handshake(HandshakeError::NotYetValid) => {
                 "is the clock of this machine or of the member wrong?".to_owned()
             }
+            error if self.is_not_listening(error) => format!(
+                "why has etcd ended? look at the logs of pod {} in namespace {KUBE_SYSTEM} of the workload cluster",
+                pod(name)
+            ),
             Error::Handshake(HandshakeError::Closed(_)) | Error::Deadline { .. } | Error::Broken { .. }
                 if self.stacked =>
             {
@@ -189,6 +210,20 @@ mod tests {
             ),
             (
                 true,
+                Error::Handshake(HandshakeError::Closed(
+                    "error forwarding port 2379 to pod 8f1c, uid : failed to execute portforward in network namespace \
+                     \"/var/run/netns/cni-1\": failed to connect to localhost:2379 inside namespace \"8f1c\", IPv4: dial \
+                     tcp4 127.0.0.1:2379: connect: connection refused IPv6 dial tcp6: address localhost: no suitable \
+                     address found"
+                        .to_owned(),
+                )),
+                "connection refused: no etcd listens in pod etcd-n1",
+                Some(
+                    "why has etcd ended? look at the logs of pod etcd-n1 in namespace kube-system of the workload cluster",
+                ),
+            ),
+            (
+                true,
                 Error::Handshake(HandshakeError::Expired { not_after: None }),
                 "no TLS connection: the member's certificate has expired",
                 Some("a Machine that replaces this one gets a new certificate"),
@@ -226,18 +261,16 @@ mod tests {
 
     #[test]
     fn each_of_the_two_verbs_that_a_port_forward_needs_is_named() {
-        for verb in ["get", "create"] {
-            let message = format!(
-                "pods \"etcd-n1\" is forbidden: User \"reader\" cannot {verb} resource \"pods/portforward\" in API group \
-                 \"\" in the namespace \"kube-system\""
-            );
+        let of_get = "pods \"etcd-n1\" is forbidden: User \"reader\" cannot get resource \"pods/portforward\" in API group \
+                      \"\" in the namespace \"kube-system\"";
+        let of_create = "pods \"etcd-n1\" is forbidden: ";
+        for (verb, message, user) in [("get", of_get, " for user \"reader\""), ("create", of_create, "")] {
             assert_eq!(
-                failures(true).of("n1", refused(403, "Forbidden", &message)),
+                failures(true).of("n1", refused(403, "Forbidden", message)),
                 Failure {
                     object: "etcd member n1".to_owned(),
                     message: format!(
-                        "cannot {verb} pods/portforward \"etcd-n1\" in namespace \"kube-system\": forbidden for user \
-                         \"reader\""
+                        "cannot {verb} pods/portforward \"etcd-n1\" in namespace \"kube-system\": forbidden{user}"
                     ),
                     hint: Some(
                         "allow the kubeconfig's user to get and create pods/portforward in namespace kube-system of the \

@@ -70,7 +70,7 @@ pub(in crate::status::read) fn external(endpoints: &[String]) -> Vec<Question> {
                     Ok((address, authority.host().trim_matches(['[', ']']).to_owned()))
                 }
                 _ => Err(refused(
-                    endpoint,
+                    &without_user(endpoint),
                     "it is no https URL: members are asked over TLS only",
                 )),
             };
@@ -82,12 +82,22 @@ pub(in crate::status::read) fn external(endpoints: &[String]) -> Vec<Question> {
                 },
                 Err(failure) => Question {
                     endpoint: Err(failure),
-                    name: endpoint.clone(),
+                    name: without_user(endpoint),
                     machine: None,
                 },
             }
         })
         .collect()
+}
+
+/// An endpoint without user and password. It may be no URL.
+fn without_user(endpoint: &str) -> String {
+    let (scheme, rest) = endpoint.split_once("://").unwrap_or(("", endpoint));
+    match rest.rsplit_once('@') {
+        Some((_, rest)) if scheme.is_empty() => rest.to_owned(),
+        Some((_, rest)) => format!("{scheme}://{rest}"),
+        None => endpoint.to_owned(),
+    }
 }
 
 /// What is asked of a member is about this.
@@ -155,7 +165,11 @@ mod tests {
             "https://10.0.0.1:2379",
             "https://etcd.example",
             "https://[fd00::1]:2379",
+            "https://me:sesame@10.0.0.3:2379",
             "http://10.0.0.2:2379",
+            "http://me:sesame@10.0.0.2:2379",
+            "https://me:ses ame@x",
+            "me:sesame@x",
             "",
         ];
         let questions = external(&endpoints.map(str::to_owned));
@@ -166,7 +180,11 @@ mod tests {
             ("10.0.0.1:2379", way("10.0.0.1")),
             ("etcd.example:2379", way("etcd.example")),
             ("[fd00::1]:2379", way("fd00::1")),
+            ("10.0.0.3:2379", way("10.0.0.3")),
             ("http://10.0.0.2:2379", refused("http://10.0.0.2:2379")),
+            ("http://10.0.0.2:2379", refused("http://10.0.0.2:2379")),
+            ("https://x", refused("https://x")),
+            ("x", refused("x")),
             ("", refused("")),
         ];
         assert_eq!(

@@ -27,7 +27,10 @@ fn control_plane(namespace: &str, name: &str, cluster: &str) -> Value {
     json!({
         "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2",
         "metadata": {"namespace": namespace, "name": name, "labels": {"cluster.x-k8s.io/cluster-name": cluster}},
-        "spec": {"replicas": 3, "version": "v1.34.1", "kubeadmConfigSpec": {"users": [{"passwd": "sesame"}]}},
+        "spec": {"replicas": 3, "version": "v1.34.1", "kubeadmConfigSpec": {
+            "users": [{"passwd": "sesame"}],
+            "clusterConfiguration": {"certificateValidityPeriodDays": 3650, "dns": {"imageTag": "v1"}},
+        }},
     })
 }
 
@@ -137,7 +140,11 @@ fn each_control_plane_gets_its_own() {
         let flag = WITHOUT_NAME;
         assert_eq!(management.secrets, Reading::Excluded { flag });
         assert_eq!(management.unread, []);
-        assert_eq!(management.control_plane.spec.config.fields, Value::Null);
+        // Nothing of it but what decides about new Machines.
+        assert_eq!(
+            management.control_plane.spec.config.fields,
+            json!({"clusterConfiguration": {"certificateValidityPeriodDays": 3650}})
+        );
         let machines = &management.control_plane.machines;
         assert!(
             machines

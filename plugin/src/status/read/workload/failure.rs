@@ -6,9 +6,6 @@ use crate::{
     status::observed::{Failure, reading::Forbidden},
 };
 
-/// The longest message that is kept, in characters: what answers may say anything.
-const LONGEST_MESSAGE: usize = 300;
-
 /// Failures of one workload cluster.
 #[derive(Clone, Debug)]
 pub(in crate::status::read) struct Failures {
@@ -21,7 +18,6 @@ impl Failures {
     pub(in crate::status::read) fn of(&self, object: &str, error: &Error) -> Failure {
         let failure = failure::of(object.to_owned(), error);
         Failure {
-            message: shortened(&failure.message),
             hint: self.hint(error),
             forbidden: failure.forbidden.map(|forbidden| Forbidden {
                 in_workload_cluster: true,
@@ -61,18 +57,11 @@ impl Failures {
     }
 }
 
-fn shortened(message: &str) -> String {
-    match message.char_indices().nth(LONGEST_MESSAGE) {
-        None => message.to_owned(),
-        Some((end, _)) => format!("{}…", message.get(..end).unwrap_or_default()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::{Failure, Failures, LONGEST_MESSAGE};
+    use super::{super::super::failure::LONGEST_MESSAGE, Failure, Failures};
     use crate::{
         cluster::{Action, Error},
         status::observed::reading::Forbidden,

@@ -42,6 +42,7 @@ pub(super) fn node(node: v1::Node) -> Node {
     let labels = node.metadata.labels.unwrap_or_default();
     Node {
         name: node.metadata.name.unwrap_or_default(),
+        created: node.metadata.creation_timestamp.map(|time| time.0),
         kubelet_version: if version.is_empty() || version.starts_with('v') {
             version
         } else {
@@ -199,7 +200,8 @@ mod tests {
     #[test]
     fn a_control_plane_node() {
         let read = node(object(json!({
-            "metadata": {"name": "n1", "labels": {"node-role.kubernetes.io/control-plane": ""}},
+            "metadata": {"name": "n1", "creationTimestamp": "2026-03-01T12:00:00Z",
+                "labels": {"node-role.kubernetes.io/control-plane": ""}},
             "spec": {"taints": [{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]},
             "status": {
                 "conditions": [{"type": "MemoryPressure", "status": "False"}, {"type": "Ready", "status": "True"}],
@@ -212,6 +214,7 @@ mod tests {
             read,
             Node {
                 name: "n1".to_owned(),
+                created: "2026-03-01T12:00:00Z".parse().ok(),
                 kubelet_version: "v1.34.2".to_owned(),
                 ready: Some(true),
                 has_control_plane_label: true,

@@ -1,0 +1,192 @@
+//! Whether a change may go ahead, by what it comes to.
+
+use crate::plan::{outlook::Plan, preflight::Blocker, step::NoPlan, wording};
+
+/// What stands in the way of a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Guard {
+    /// Nothing.
+    Clear,
+    /// The controller would not take the first step now. May be overridden: it waits then.
+    Blocked(Vec<Blocker>),
+    /// There is no way that keeps etcd's quorum, or none at all. Never overridden.
+    NoWay(NoPlan),
+}
+
+impl Guard {
+    /// By the plan of the change.
+    pub fn of(plan: &Plan) -> Self {
+        // Nothing is lost where there is no Machine yet.
+        if plan.replicas == 0 {
+            return Self::Clear;
+        }
+        match &plan.steps {
+            // The rules speak for themselves.
+            Err(NoPlan::Refused { .. }) => Self::Clear,
+            Err(no_plan) => Self::NoWay(no_plan.clone()),
+            Ok(_) => {
+                let blockers = plan.blockers.iter().filter(|blocker| !blocker.is_standstill());
+                let blockers: Vec<Blocker> = blockers.cloned().collect();
+                if blockers.is_empty() {
+                    Self::Clear
+                } else {
+                    Self::Blocked(blockers)
+                }
+            }
+        }
+    }
+
+    /// Why, a line each.
+    pub fn why(&self) -> Vec<String> {
+        match self {
+            Self::Clear => Vec::new(),
+            Self::Blocked(blockers) => blockers.iter().map(Blocker::message).collect(),
+            Self::NoWay(no_plan) => vec![wording::no_plan(no_plan)],
+        }
+    }
+}
+
+/// What keeps the controller from working on a control plane at all, a line each: a change waits for that.
+pub fn standstill(plan: &Plan) -> Vec<String> {
+    let blockers = plan.blockers.iter().filter(|blocker| blocker.is_standstill());
+    blockers.map(Blocker::message).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Guard, standstill};
+    use crate::{
+        control_plane::example::{minutes_ago, now},
+        plan::{
+            example::{observed, spec},
+            observed::{Etcd, EtcdMember, Observed},
+            outlook::{Asked, Plan, plan},
+            quorum::Votes,
+            spec::Spec,
+            step::NoPlan,
+        },
+    };
+
+    fn of(observed: &Observed, spec: Spec, denials: &[&str]) -> Plan {
+        let asked = Asked {
+            spec,
+            changes: Vec::new(),
+            denials: denials.iter().map(ToString::to_string).collect(),
+        };
+        plan(observed, &asked, now())
+    }
+
+    /// Members on the nodes of three Machines, those of which a reason is given silent.
+    fn members(silent: &[(&str, &str)]) -> Etcd {
+        let member = |node: &str| EtcdMember {
+            name: node.to_owned(),
+            silence: silent
+                .iter()
+                .find(|(name, _)| *name == node)
+                .map(|(_, why)| (*why).to_owned()),
+            ..EtcdMember::default()
+        };
+        Etcd::Members(["node-m1", "node-m2", "node-m3"].map(member).to_vec())
+    }
+
+    #[test]
+    fn what_the_controller_would_wait_for_blocks_and_what_loses_quorum_is_no_way() {
+        type Case = (&'static str, fn(&mut Observed), Spec, &'static [&'static str]);
+        let one = || spec().with_replicas(1);
+        let five = || spec().with_replicas(5);
+        let cases: Vec<Case> = vec![
+            ("well", |_| {}, five(), &[]),
+            ("well, fewer", |_| {}, one(), &[]),
+            ("well, restart", |_| {}, spec().restarted(now()), &[]),
+            ("paused", |o| o.control_plane.paused = true, five(), &[]),
+            (
+                "a member that is silent",
+                |o| o.etcd = members(&[("node-m2", "no answer within 2 s")]),
+                five(),
+                &["etcd member node-m2 of Machine m2 takes no part: no answer within 2 s"],
+            ),
+            (
+                "a member that is silent, restart",
+                |o| o.etcd = members(&[("node-m2", "no answer within 2 s")]),
+                spec().restarted(now()),
+                &["etcd member node-m2 of Machine m2 takes no part: no answer within 2 s"],
+            ),
+            (
+                "a member that is silent, fewer, and another is chosen",
+                |o| {
+                    o.etcd = members(&[("node-m2", "no answer within 2 s")]);
+                    o.cluster.failure_domains.clear();
+                },
+                one(),
+                &["etcd member node-m2 of Machine m2 takes no part: no answer within 2 s"],
+            ),
+            (
+                "two members that are silent",
+                |o| o.etcd = members(&[("node-m2", "gone"), ("node-m3", "gone")]),
+                five(),
+                &["etcd has no quorum: 1 of 3 voting members are healthy, 2 are needed"],
+            ),
+            (
+                "a Machine that goes",
+                |o| o.machines[0].machine.deleting_since = Some(minutes_ago(1)),
+                five(),
+                &["Machine m1 is being deleted"],
+            ),
+            (
+                "no Machine at all",
+                |o| {
+                    o.machines.clear();
+                    o.cluster.infrastructure_ready = false;
+                },
+                five(),
+                &[],
+            ),
+            (
+                "being deleted",
+                |o| o.control_plane.deleting_since = Some(minutes_ago(1)),
+                five(),
+                &["the control plane is being deleted"],
+            ),
+        ];
+        for (name, change, asked, expected) in cases {
+            let mut observed = observed();
+            change(&mut observed);
+            assert_eq!(Guard::of(&of(&observed, asked, &[])).why(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn only_what_passes_by_itself_can_be_overridden() {
+        let mut lost = observed();
+        lost.etcd = members(&[("node-m2", "gone"), ("node-m3", "gone")]);
+        let votes = Votes {
+            voters: 3,
+            unhealthy: 2,
+            starting: 0,
+        };
+        assert_eq!(
+            Guard::of(&of(&lost, spec(), &[])),
+            Guard::NoWay(NoPlan::QuorumLost { votes })
+        );
+        let mut one_silent = observed();
+        one_silent.etcd = members(&[("node-m2", "gone")]);
+        let guard = Guard::of(&of(&one_silent, spec().with_replicas(5), &[]));
+        assert!(matches!(guard, Guard::Blocked(_)), "{guard:?}");
+        // The rules speak for themselves.
+        assert_eq!(Guard::of(&of(&observed(), spec(), &["no"])), Guard::Clear);
+    }
+
+    #[test]
+    fn a_standstill_is_told() {
+        let mut observed = observed();
+        observed.control_plane.paused = true;
+        observed.cluster.has_endpoint = false;
+        assert_eq!(
+            standstill(&of(&observed, spec().with_replicas(5), &[])),
+            [
+                "the control plane is paused: no controller works on it",
+                "the Cluster has no control plane endpoint yet"
+            ]
+        );
+    }
+}

@@ -1,0 +1,449 @@
+//! Who owns a field that is to be written, by `metadata.managedFields`.
+//!
+//! Server-side apply refuses nothing of what a patch sets: an applier takes its field back the next time that it
+//! applies. So who writes it anyhow is told, and the topology controller, which applies all the time, is not contested.
+
+use kcp_rules::api::{DecodeError, decode};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::merge_patch;
+
+/// As which the topology controller of Cluster API applies: `TopologyManagerName` of
+/// `core/reconcilers/topology/cluster/structuredmerge`.
+const TOPOLOGY_MANAGER: &str = "capi-topology";
+
+/// On what the topology controller made.
+const TOPOLOGY_OWNED: &str = "topology.cluster.x-k8s.io/owned";
+
+/// What keeps a repository and a cluster the same, by the names that it writes under.
+const CONTINUOUS_APPLIERS: &[(&str, &str)] = &[
+    ("argocd", "Argo CD"),
+    ("flux", "Flux"),
+    ("helm-controller", "Flux"),
+    ("kustomize-controller", "Flux"),
+    ("helm", "Helm"),
+];
+
+/// Fields that a managed topology sets, by their paths in both API versions; and those of the Cluster that it sets them
+/// from.
+const TOPOLOGY_FIELDS: &[(&[&str], &str)] = &[
+    (&["spec", "replicas"], "spec.topology.controlPlane.replicas"),
+    (
+        &["spec", "rollout", "after"],
+        "spec.topology.controlPlane.rollout.after",
+    ),
+    (
+        &["spec", "rolloutAfter"],
+        "spec.topology.controlPlane.rollout.after",
+    ),
+    (&["spec", "version"], "spec.topology.version"),
+];
+
+/// Where the same field stands in the other API version: managed fields keep the one that they were written in.
+const SAME_FIELDS: &[(&[&str], &[&str])] = &[(&["spec", "rolloutAfter"], &["spec", "rollout", "after"])];
+
+const PAUSED: &[&str] = &["metadata", "annotations", crate::control_plane::PAUSED_ANNOTATION];
+
+/// Who owns what is to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ownership {
+    /// Nobody who would put it back.
+    Free,
+    /// Another applies it, and will put it back.
+    Applied(Vec<Applied>),
+    /// The topology controller applies it all the time, or the Cluster is where it is asked for.
+    OfTopology {
+        /// The field that is to be written.
+        field: String,
+        /// The field of the Cluster to write instead; none where it comes from the `ClusterClass`.
+        instead: Option<&'static str>,
+    },
+}
+
+/// A field that another applies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// Which.
+    pub field: String,
+    /// The field manager.
+    pub manager: String,
+    /// The product, where we know it by its name.
+    pub product: Option<&'static str>,
+}
+
+#[derive(Deserialize)]
+struct Object {
+    metadata: Metadata,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    #[serde(default)]
+    labels: std::collections::BTreeMap<String, String>,
+    #[serde(default)]
+    managed_fields: Vec<ManagedFields>,
+}
+
+#[derive(Deserialize)]
+struct ManagedFields {
+    #[serde(default)]
+    manager: String,
+    #[serde(default)]
+    operation: String,
+    #[serde(default)]
+    time: Option<jiff::Timestamp>,
+    #[serde(rename = "fieldsV1", default)]
+    fields: Value,
+}
+
+impl ManagedFields {
+    fn applies(&self) -> bool {
+        self.operation == "Apply"
+    }
+
+    /// Whether a field is among those: a set that ends above it is of all that is below.
+    fn has(&self, path: &[&str]) -> bool {
+        let mut at = &self.fields;
+        for name in path {
+            match at.get(format!("f:{name}")) {
+                Some(below) => at = below,
+                None => return false,
+            }
+            if at.as_object().is_some_and(serde_json::Map::is_empty) {
+                return true;
+            }
+        }
+        // With a dot among its own fields the object itself is owned; without, only some of what is in it.
+        at.get(".").is_some()
+    }
+
+    fn has_in_any_version(&self, path: &[&str]) -> bool {
+        let same = SAME_FIELDS.iter().find_map(|(one, other)| {
+            if *one == path {
+                Some(*other)
+            } else {
+                (*other == path).then_some(*one)
+            }
+        });
+        self.has(path) || same.is_some_and(|same| self.has(same))
+    }
+}
+
+/// Who owns the fields of a merge patch of an object, given as the server wrote it; `manager` is who writes it.
+///
+/// # Errors
+/// When the object's metadata do not have their types.
+pub fn ownership(object: &str, patch: &Value, manager: &str) -> Result<Ownership, DecodeError> {
+    let Object { metadata } = decode(object)?;
+    let fields = merge_patch::fields(patch);
+    let mut applied = Vec::new();
+    for path in &fields {
+        let field = || merge_patch::shown(path);
+        let sets = merge_patch::field(patch, path).is_some_and(|value| !value.is_null());
+        if path.as_slice() == PAUSED && sets && metadata.labels.contains_key(TOPOLOGY_OWNED) {
+            return Ok(Ownership::OfTopology {
+                field: field(),
+                instead: Some("spec.paused"),
+            });
+        }
+        let owners = || {
+            let all = metadata.managed_fields.iter();
+            all.filter(|entry| entry.has_in_any_version(path))
+        };
+        if owners().any(|owner| owner.manager == TOPOLOGY_MANAGER && owner.applies()) {
+            let known = TOPOLOGY_FIELDS.iter().find(|(known, _)| known == path);
+            return Ok(Ownership::OfTopology {
+                field: field(),
+                instead: known.map(|(_, instead)| *instead),
+            });
+        }
+        let others = owners().filter(|owner| owner.manager != manager);
+        let appliers = others.filter(|owner| owner.applies() || product(&owner.manager).is_some());
+        applied.extend(appliers.map(|owner| Applied {
+            field: field(),
+            manager: owner.manager.clone(),
+            product: product(&owner.manager),
+        }));
+    }
+    Ok(if applied.is_empty() {
+        Ownership::Free
+    } else {
+        Ownership::Applied(applied)
+    })
+}
+
+/// Who wrote a field last, of those who own it; none where nobody does.
+pub fn last_writer(object: &str, path: &[&str]) -> Option<String> {
+    let Object { metadata } = serde_json::from_str(object).ok()?;
+    let mut entries = metadata.managed_fields;
+    entries.retain(|entry| entry.has_in_any_version(path));
+    let last = entries.into_iter().max_by_key(|entry| entry.time);
+    last.map(|entry| entry.manager)
+}
+
+fn product(manager: &str) -> Option<&'static str> {
+    let is_of = |prefix: &str| {
+        let rest = manager.strip_prefix(prefix);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    };
+    let known = CONTINUOUS_APPLIERS.iter().find(|(prefix, _)| is_of(prefix));
+    known.map(|(_, product)| *product)
+}
+
+impl Applied {
+    /// For people.
+    pub fn message(&self) -> String {
+        let Self {
+            field,
+            manager,
+            product,
+        } = self;
+        let product = product.map_or_else(String::new, |product| format!(" ({product})"));
+        format!("{field} is applied by {manager}{product}, which will put it back: change it there too")
+    }
+}
+
+/// Why what the topology controller owns is not written, and what to write instead.
+pub fn of_topology(field: &str, instead: Option<&str>, cluster: &str) -> String {
+    let instead = instead.map_or_else(
+        || format!("change the variables of Cluster {cluster}, or its ClusterClass, instead"),
+        |instead| format!("set {instead} of Cluster {cluster} instead"),
+    );
+    format!("{field} is of the managed topology of Cluster {cluster}: {instead}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{Applied, Ownership, last_writer, of_topology, ownership};
+
+    /// As a server writes it of a control plane that a topology controller applies, a person made once with
+    /// `kubectl apply`, and controllers report on.
+    fn managed() -> Vec<Value> {
+        vec![
+            json!({"manager": "kubectl-client-side-apply", "operation": "Update",
+                "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "time": "2026-08-21T10:00:00Z",
+                "fieldsType": "FieldsV1", "fieldsV1": {
+                    "f:metadata": {"f:annotations": {".": {}, "f:kubectl.kubernetes.io/last-applied-configuration": {}}},
+                    "f:spec": {".": {}, "f:replicas": {}, "f:version": {}}}}),
+            json!({"manager": "manager", "operation": "Update", "subresource": "status",
+                "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "time": "2026-08-21T11:00:00Z",
+                "fieldsType": "FieldsV1", "fieldsV1": {"f:status": {"f:replicas": {}}}}),
+        ]
+    }
+
+    fn applies(manager: &str, operation: &str, version: &str, fields: &Value) -> Value {
+        json!({"manager": manager, "operation": operation, "time": "2026-08-21T12:00:00Z",
+            "apiVersion": format!("controlplane.cluster.x-k8s.io/{version}"),
+            "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": fields}})
+    }
+
+    fn object(more: Option<Value>, labels: &Value) -> String {
+        let mut managed = managed();
+        managed.extend(more);
+        json!({"metadata": {"name": "c1-cp", "labels": labels, "managedFields": managed}}).to_string()
+    }
+
+    fn of(more: Option<Value>, patch: &Value) -> Ownership {
+        ownership(&object(more, &json!({})), patch, "kubectl-kcp").expect("decodes")
+    }
+
+    /// A patch of `spec`, and who owns what it writes where one more has written some fields.
+    type Case = (&'static str, Value, Value, Ownership);
+
+    fn judged(cases: &[Case]) {
+        for (name, entry, patch, expected) in cases {
+            assert_eq!(
+                of(Some(entry.clone()), &json!({"spec": patch})),
+                *expected,
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_topology_controller_is_not_contested() {
+        let topology = |field: &str, instead| Ownership::OfTopology {
+            field: field.to_owned(),
+            instead,
+        };
+        let applied = |version: &str, fields: &Value| applies("capi-topology", "Apply", version, fields);
+        let replicas = json!({"f:replicas": {}});
+        let (v1beta1, v1beta2) = (
+            json!({"f:rolloutAfter": {}}),
+            json!({"f:rollout": {"f:after": {}}}),
+        );
+        let strategy = json!({"f:rollout": {"f:strategy": {"f:type": {}}}});
+        let replicas_of_cluster = Some("spec.topology.controlPlane.replicas");
+        let after_of_cluster = Some("spec.topology.controlPlane.rollout.after");
+        judged(&[
+            (
+                "the field",
+                applied("v1beta2", &replicas),
+                json!({"replicas": 5}),
+                topology("spec.replicas", replicas_of_cluster),
+            ),
+            (
+                "its name, but no apply",
+                applies("capi-topology", "Update", "v1beta2", &replicas),
+                json!({"replicas": 5}),
+                Ownership::Free,
+            ),
+            (
+                "another field",
+                applied("v1beta2", &replicas),
+                json!({"version": "v1.35.0"}),
+                Ownership::Free,
+            ),
+            (
+                "one of several",
+                applied("v1beta2", &json!({"f:version": {}})),
+                json!({"replicas": 5, "version": "v1.35.0"}),
+                topology("spec.version", Some("spec.topology.version")),
+            ),
+            (
+                "v1beta1 written as v1beta2",
+                applied("v1beta1", &v1beta1),
+                json!({"rollout": {"after": "t"}}),
+                topology("spec.rollout.after", after_of_cluster),
+            ),
+            (
+                "v1beta2 written as v1beta1",
+                applied("v1beta2", &v1beta2),
+                json!({"rolloutAfter": "t"}),
+                topology("spec.rolloutAfter", after_of_cluster),
+            ),
+            (
+                "taken away",
+                applied("v1beta1", &v1beta1),
+                json!({"rolloutAfter": null}),
+                topology("spec.rolloutAfter", after_of_cluster),
+            ),
+            (
+                "a neighbour of the same parent",
+                applied("v1beta2", &strategy),
+                json!({"rollout": {"after": "t"}}),
+                Ownership::Free,
+            ),
+            (
+                "all of the parent",
+                applied("v1beta2", &json!({"f:rollout": {}})),
+                json!({"rollout": {"after": "t"}}),
+                topology("spec.rollout.after", after_of_cluster),
+            ),
+            (
+                "a field of the ClusterClass",
+                applied("v1beta2", &json!({"f:machineNaming": {}})),
+                json!({"machineNaming": {"template": "x"}}),
+                topology("spec.machineNaming.template", None),
+            ),
+        ]);
+    }
+
+    #[test]
+    fn who_puts_a_field_back_is_told() {
+        let by = |manager: &str, product| {
+            Ownership::Applied(vec![Applied {
+                field: "spec.replicas".to_owned(),
+                manager: manager.to_owned(),
+                product,
+            }])
+        };
+        assert_eq!(of(None, &json!({"spec": {"replicas": 5}})), Ownership::Free);
+        for (manager, operation, expected) in [
+            ("kubectl-kcp", "Apply", Ownership::Free),
+            ("kubectl", "Apply", by("kubectl", None)),
+            ("kubectl", "Update", Ownership::Free),
+            (
+                "argocd-controller",
+                "Apply",
+                by("argocd-controller", Some("Argo CD")),
+            ),
+            (
+                "argocd-controller",
+                "Update",
+                by("argocd-controller", Some("Argo CD")),
+            ),
+            (
+                "kustomize-controller",
+                "Apply",
+                by("kustomize-controller", Some("Flux")),
+            ),
+            ("helm-controller", "Update", by("helm-controller", Some("Flux"))),
+            ("helm", "Update", by("helm", Some("Helm"))),
+            ("helmsman", "Update", Ownership::Free),
+        ] {
+            let entry = applies(manager, operation, "v1beta2", &json!({"f:replicas": {}}));
+            let found = of(Some(entry), &json!({"spec": {"replicas": 5}}));
+            assert_eq!(found, expected, "{manager} {operation}");
+        }
+    }
+
+    #[test]
+    fn what_a_topology_made_is_paused_by_its_cluster() {
+        let pause = |value: Value| json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": value}}});
+        let labels = json!({"topology.cluster.x-k8s.io/owned": ""});
+        let of = |labels: &Value, value| {
+            ownership(&object(None, labels), &pause(value), "kubectl-kcp").expect("decodes")
+        };
+        assert_eq!(
+            of(&labels, json!("true")),
+            Ownership::OfTopology {
+                field: "metadata.annotations[cluster.x-k8s.io/paused]".to_owned(),
+                instead: Some("spec.paused"),
+            }
+        );
+        assert_eq!(of(&labels, Value::Null), Ownership::Free, "resumed here");
+        assert_eq!(of(&json!({}), json!("true")), Ownership::Free);
+    }
+
+    #[test]
+    fn an_object_without_managed_fields_is_free() {
+        let object = json!({"metadata": {"name": "c1-cp"}}).to_string();
+        let patch = json!({"spec": {"replicas": 5}});
+        assert_eq!(
+            ownership(&object, &patch, "kubectl-kcp").expect("decodes"),
+            Ownership::Free
+        );
+        assert_eq!(last_writer(&object, &["spec", "replicas"]), None);
+    }
+
+    #[test]
+    fn who_wrote_last_is_who_is_named() {
+        let entry = applies("kubectl-scale", "Update", "v1beta2", &json!({"f:replicas": {}}));
+        let object = object(Some(entry), &json!({}));
+        let writer = |path: &[&str]| last_writer(&object, path);
+        assert_eq!(writer(&["spec", "replicas"]).as_deref(), Some("kubectl-scale"));
+        assert_eq!(
+            writer(&["spec", "version"]).as_deref(),
+            Some("kubectl-client-side-apply")
+        );
+        assert_eq!(writer(&["spec", "rollout", "after"]), None);
+    }
+
+    #[test]
+    fn says_what_to_do() {
+        let applied = Applied {
+            field: "spec.replicas".to_owned(),
+            manager: "argocd-controller".to_owned(),
+            product: Some("Argo CD"),
+        };
+        assert_eq!(
+            applied.message(),
+            "spec.replicas is applied by argocd-controller (Argo CD), which will put it back: change it there too"
+        );
+        assert_eq!(
+            of_topology("spec.replicas", Some("spec.topology.controlPlane.replicas"), "c1"),
+            "spec.replicas is of the managed topology of Cluster c1: set spec.topology.controlPlane.replicas of Cluster c1 \
+             instead"
+        );
+        assert_eq!(
+            of_topology("spec.machineNaming.template", None, "c1"),
+            "spec.machineNaming.template is of the managed topology of Cluster c1: change the variables of Cluster c1, or \
+             its ClusterClass, instead"
+        );
+    }
+}

@@ -1,0 +1,213 @@
+//! `kubectl kcp machine`: one Machine of a control plane is replaced, remediated, or preferred for deletion.
+//!
+//! - [`object`]: a Machine as it is written to, and whose it is
+//! - [`situation`]: what a change of it is judged on
+//! - [`danger`]: what a control plane cannot stand its loss for
+//! - [`leader`], [`ownership`]: what has to be known of it
+//! - [`replacement`], [`preference`], [`remediation`]: whether, and what is written, for each verb
+//! - [`decision`]: what these have in common
+//! - [`change`]: reading, judging and writing, anew when others have written in between
+//! - [`screen`]: the text
+
+pub mod danger;
+pub mod decision;
+pub mod object;
+
+mod arguments;
+mod change;
+mod leader;
+mod ownership;
+mod preference;
+mod remediation;
+mod replacement;
+mod screen;
+mod situation;
+
+#[cfg(test)]
+mod example;
+
+use anyhow::Context as _;
+pub use arguments::{
+    ChangeArguments, MachineArguments, MachineCommand, PreferDeleteArguments, RemediateArguments,
+    ReplaceArguments,
+};
+use change::{Changed, MachineChange, Outcome};
+use jiff::Timestamp;
+use preference::Preference;
+pub use situation::NoSuchMachine;
+
+use crate::{
+    control_plane::Reader,
+    edit::RefusedBy,
+    follow::{Goal, follow},
+    session::Session,
+    verdict::Verdict,
+};
+
+/// The change is judged by no rule, so that no configuration of the rules matters to it.
+const IS_CONFIGURED: bool = true;
+
+/// What a verb says of what it has done.
+#[derive(Clone, Copy)]
+struct Wording {
+    verb: &'static str,
+    done: &'static str,
+    undone: &'static str,
+}
+
+const REPLACED: Wording = Wording {
+    verb: "replace",
+    done: "deleted: its control plane replaces it",
+    undone: "not replaced",
+};
+
+const PREFERRED: Wording = Wording {
+    verb: "prefer the deletion of",
+    done: "is preferred for deletion",
+    undone: "not preferred for deletion",
+};
+
+const CLEARED: Wording = Wording {
+    verb: "no more prefer the deletion of",
+    done: "is preferred for deletion no more",
+    undone: "still preferred for deletion",
+};
+
+const REMEDIATED: Wording = Wording {
+    verb: "remediate",
+    done: "marked for remediation",
+    undone: "not marked for remediation",
+};
+
+/// Runs `machine`.
+///
+/// # Errors
+/// When nothing could be decided, or the outcome not be written.
+pub async fn run(arguments: MachineArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let connection = session.connect().await?;
+    let reader = Reader::discover(&connection).await?;
+    match arguments.command {
+        MachineCommand::Replace(arguments) => replace(&arguments, &reader, session).await,
+        MachineCommand::PreferDelete(arguments) => prefer_delete(&arguments, &reader, session).await,
+        MachineCommand::Remediate(arguments) => remediate(&arguments, &reader, session).await,
+    }
+}
+
+async fn replace(
+    arguments: &ReplaceArguments,
+    reader: &Reader<'_>,
+    session: &Session,
+) -> anyhow::Result<Verdict> {
+    let change = change_of(&arguments.change, REPLACED, false);
+    let changed = change
+        .make(reader, &session.terminal, |of| {
+            replacement::decide(of, arguments.force, Timestamp::now())
+        })
+        .await?;
+    let verdict = told(&changed, &change, REPLACED, session)?;
+    let (Verdict::Met, Some(limit), Some(control_plane)) = (verdict, arguments.wait, changed.control_plane)
+    else {
+        return Ok(verdict);
+    };
+    let ChangeArguments { name, .. } = &arguments.change;
+    let namespace = &reader.connection.namespace;
+    session.terminal.on_interrupt(format!(
+        "the replacement goes on by itself; look with: kubectl kcp status {control_plane} -n {namespace} --watch"
+    ));
+    let limit = (!limit.is_zero()).then_some(limit);
+    let goal = Goal::Replaced(name.clone());
+    let verdict = follow(reader, &control_plane, goal, limit, None, &session.terminal).await?;
+    if verdict == Verdict::Met {
+        let text = screen::replaced(name, &control_plane);
+        session.terminal.print(&text).context("cannot write to stdout")?;
+    }
+    Ok(verdict)
+}
+
+async fn prefer_delete(
+    arguments: &PreferDeleteArguments,
+    reader: &Reader<'_>,
+    session: &Session,
+) -> anyhow::Result<Verdict> {
+    let (preference, wording) = if arguments.clear {
+        (Preference::Cleared, CLEARED)
+    } else {
+        (Preference::Preferred, PREFERRED)
+    };
+    let change = change_of(&arguments.change, wording, false);
+    let changed = change
+        .make(reader, &session.terminal, |of| {
+            preference::decide(of, preference, change.field_manager, Timestamp::now())
+        })
+        .await?;
+    told(&changed, &change, wording, session)
+}
+
+async fn remediate(
+    arguments: &RemediateArguments,
+    reader: &Reader<'_>,
+    session: &Session,
+) -> anyhow::Result<Verdict> {
+    let change = change_of(&arguments.change, REMEDIATED, true);
+    let changed = change
+        .make(reader, &session.terminal, |of| {
+            remediation::decide(of, arguments.force, change.field_manager, Timestamp::now())
+        })
+        .await?;
+    let verdict = told(&changed, &change, REMEDIATED, session)?;
+    if let (Outcome::Refused(refusal), Some(_)) = (&changed.outcome, &changed.control_plane)
+        && refusal.by == RefusedBy::Command
+    {
+        session.terminal.hint(&format!(
+            "delete it where etcd's quorum can stand that with: kubectl kcp machine replace {} -n {}",
+            change.name, reader.connection.namespace
+        ));
+    }
+    Ok(verdict)
+}
+
+fn change_of(arguments: &ChangeArguments, wording: Wording, with_health_checks: bool) -> MachineChange<'_> {
+    MachineChange {
+        name: &arguments.name,
+        verb: wording.verb,
+        dry_run: arguments.dry_run,
+        field_manager: &arguments.field_manager,
+        with_health_checks,
+    }
+}
+
+/// Says what came of a change.
+fn told(
+    changed: &Changed,
+    change: &MachineChange<'_>,
+    wording: Wording,
+    session: &Session,
+) -> anyhow::Result<Verdict> {
+    for warning in &changed.warnings {
+        session.terminal.warning(warning);
+    }
+    let mut hint = None;
+    let (text, verdict) = match &changed.outcome {
+        Outcome::Unchanged(why) => (screen::unchanged(change.name, why), Verdict::Met),
+        Outcome::Made => {
+            let consequences = &changed.consequences;
+            let text = screen::made(change.name, wording.done, change.dry_run, consequences);
+            (text, Verdict::Met)
+        }
+        Outcome::Refused(refusal) => {
+            hint = refusal.hint(IS_CONFIGURED);
+            let by = refusal.by(IS_CONFIGURED);
+            let text = screen::refused(change.name, wording.undone, by, &refusal.why);
+            (text, Verdict::Negative)
+        }
+        Outcome::Rejected(why) => {
+            let text = screen::refused(change.name, wording.undone, "the server", why);
+            (text, Verdict::Negative)
+        }
+    };
+    session.terminal.print(&text).context("cannot write to stdout")?;
+    if let Some(hint) = hint {
+        session.terminal.hint(hint);
+    }
+    Ok(verdict)
+}

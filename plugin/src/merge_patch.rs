@@ -1,0 +1,162 @@
+//! Merge patches (RFC 7386): what is written is one, and what is judged is an object that it was applied to.
+
+use serde_json::{Map, Value};
+
+/// Applies a patch. A field that is null in it is taken away.
+pub fn apply(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = Value::Object(Map::new());
+    }
+    let Value::Object(target) = target else { return };
+    for (name, value) in patch {
+        if value.is_null() {
+            target.remove(name);
+        } else {
+            apply(target.entry(name.clone()).or_insert(Value::Null), value);
+        }
+    }
+}
+
+/// Whether a patch would change nothing of an object.
+pub fn is_applied(object: &Value, patch: &Value) -> bool {
+    match (object, patch) {
+        (Value::Object(object), Value::Object(patch)) => patch.iter().all(|(name, patch)| {
+            object
+                .get(name)
+                .map_or(is_empty(patch), |value| is_applied(value, patch))
+        }),
+        (value, patch) => value == patch,
+    }
+}
+
+/// Whether a patch sets nothing where nothing is.
+fn is_empty(patch: &Value) -> bool {
+    match patch {
+        Value::Null => true,
+        Value::Object(fields) => !fields.is_empty() && fields.values().all(is_empty),
+        _ => false,
+    }
+}
+
+/// The fields that a patch sets or takes away, as the names that lead to each; a list counts as one field.
+pub fn fields(patch: &Value) -> Vec<Vec<&str>> {
+    let mut found = Vec::new();
+    walk(&mut Vec::new(), patch, &mut found);
+    found
+}
+
+fn walk<'p>(path: &mut Vec<&'p str>, value: &'p Value, found: &mut Vec<Vec<&'p str>>) {
+    match value {
+        Value::Object(fields) if !fields.is_empty() => {
+            for (name, value) in fields {
+                path.push(name);
+                walk(path, value, found);
+                path.pop();
+            }
+        }
+        // The object itself is no field.
+        _ if path.is_empty() => {}
+        _ => found.push(path.clone()),
+    }
+}
+
+/// The value of a field, given as the names that lead to it.
+pub fn field<'o>(object: &'o Value, path: &[&str]) -> Option<&'o Value> {
+    path.iter().try_fold(object, |value, name| value.get(name))
+}
+
+/// The names that lead to a field as people write them: `spec.rollout.after`, `metadata.annotations[a.io/b]`.
+pub fn shown(path: &[&str]) -> String {
+    let mut text = String::new();
+    for name in path {
+        if name.contains(['.', '/']) {
+            text = format!("{text}[{name}]");
+        } else if text.is_empty() {
+            text.push_str(name);
+        } else {
+            text = format!("{text}.{name}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{apply, field, fields, is_applied, shown};
+
+    #[test]
+    fn applies_as_the_standard_has_it() {
+        // The first are of RFC 7386, appendix A.
+        for (target, patch, expected) in [
+            (json!({"a": "b"}), json!({"a": "c"}), json!({"a": "c"})),
+            (json!({"a": "b"}), json!({"b": "c"}), json!({"a": "b", "b": "c"})),
+            (json!({"a": "b"}), json!({"a": null}), json!({})),
+            (json!({"a": ["b"]}), json!({"a": "c"}), json!({"a": "c"})),
+            (json!({"a": [1, 2]}), json!({"a": [3]}), json!({"a": [3]})),
+            (json!({"e": null}), json!({"a": 1}), json!({"e": null, "a": 1})),
+            (json!([1, 2]), json!({"a": "b", "c": null}), json!({"a": "b"})),
+            (
+                json!({}),
+                json!({"a": {"bb": {"c": null}}}),
+                json!({"a": {"bb": {}}}),
+            ),
+            (
+                json!({"a": {"b": 1, "c": 2}}),
+                json!({"a": {"b": null, "d": 3}}),
+                json!({"a": {"c": 2, "d": 3}}),
+            ),
+        ] {
+            let mut patched = target.clone();
+            apply(&mut patched, &patch);
+            assert_eq!(patched, expected, "{target} {patch}");
+        }
+    }
+
+    #[test]
+    fn tells_whether_anything_would_change() {
+        for (object, patch, expected) in [
+            (json!({"a": 1, "b": 2}), json!({"a": 1}), true),
+            (json!({"a": 1}), json!({"a": 2}), false),
+            (json!({"a": 1}), json!({"b": 2}), false),
+            (json!({"a": {"b": 1}}), json!({"a": {"b": 1}}), true),
+            (json!({"a": 1}), json!({"b": null}), true),
+            (json!({"b": 1}), json!({"b": null}), false),
+            (json!({}), json!({"a": {"b": null}}), true),
+            (json!({"a": {}}), json!({"a": {"b": null}}), true),
+            (json!({"a": {"b": 1}}), json!({"a": {"b": null}}), false),
+            (json!({}), json!({"a": {}}), false),
+            (json!({"a": [1]}), json!({"a": [1, 2]}), false),
+        ] {
+            assert_eq!(is_applied(&object, &patch), expected, "{object} {patch}");
+        }
+    }
+
+    #[test]
+    fn names_each_field() {
+        let patch = json!({
+            "metadata": {"annotations": {"cluster.x-k8s.io/paused": null}},
+            "spec": {"replicas": 3, "rollout": {"after": "t"}, "list": [{"a": 1}]},
+        });
+        let names: Vec<String> = fields(&patch).iter().map(|path| shown(path)).collect();
+        assert_eq!(
+            names,
+            [
+                "metadata.annotations[cluster.x-k8s.io/paused]",
+                "spec.list",
+                "spec.replicas",
+                "spec.rollout.after"
+            ]
+        );
+        for nothing in [json!({}), json!(null)] {
+            assert_eq!(fields(&nothing), Vec::<Vec<&str>>::new());
+        }
+        assert_eq!(field(&patch, &["spec", "replicas"]), Some(&json!(3)));
+        assert_eq!(field(&patch, &["spec", "none", "at"]), None);
+    }
+}

@@ -1,0 +1,63 @@
+//! What a finding or a blocker is about, of the objects that it names.
+
+const CONTROL_PLANE: &str = "KubeadmControlPlane/";
+const MACHINE: &str = "Machine/";
+
+/// The one Machine among some objects, or else the only object; none of the control plane as a whole, and of several.
+pub(super) fn subject(objects: &[String]) -> Option<&str> {
+    if is_of_whole(objects) {
+        return None;
+    }
+    let mut machines = objects.iter().filter(|object| object.starts_with(MACHINE));
+    match (machines.next(), machines.next(), objects) {
+        (Some(machine), None, _) => Some(machine),
+        (None, _, [only]) => Some(only),
+        _ => None,
+    }
+}
+
+/// Whether the control plane itself is named: the rest is what makes it so.
+pub(super) fn is_of_whole(objects: &[String]) -> bool {
+    objects.iter().any(|object| object.starts_with(CONTROL_PLANE))
+}
+
+/// What is shown of some objects: the one they are about, the control plane alone where they sum it up, or all.
+pub(super) fn subjects(objects: &[String]) -> Vec<&str> {
+    let whole = objects.iter().find(|object| object.starts_with(CONTROL_PLANE));
+    match whole.map(String::as_str).or_else(|| subject(objects)) {
+        Some(subject) => vec![subject],
+        None => objects.iter().map(String::as_str).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{subject, subjects};
+
+    #[test]
+    fn what_objects_are_about() {
+        for (objects, about, shown) in [
+            ("EtcdMember/n1 Machine/m1", Some("Machine/m1"), "Machine/m1"),
+            ("Machine/m1 Node/n1", Some("Machine/m1"), "Machine/m1"),
+            ("Node/n1", Some("Node/n1"), "Node/n1"),
+            (
+                "KubeadmControlPlane/c1 Machine/m1",
+                None,
+                "KubeadmControlPlane/c1",
+            ),
+            (
+                "Cluster/c1 KubeadmControlPlane/c1",
+                None,
+                "KubeadmControlPlane/c1",
+            ),
+            ("KubeadmControlPlane/c1", None, "KubeadmControlPlane/c1"),
+            ("Machine/m1 Machine/m2", None, "Machine/m1 Machine/m2"),
+            ("Node/n1 Node/n2", None, "Node/n1 Node/n2"),
+            ("", None, ""),
+        ] {
+            let objects: Vec<String> = objects.split_whitespace().map(str::to_owned).collect();
+            assert_eq!(subject(&objects), about, "{objects:?}");
+            assert_eq!(subjects(&objects).join(" "), shown, "{objects:?}");
+        }
+    }
+}

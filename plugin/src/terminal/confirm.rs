@@ -1,0 +1,56 @@
+//! Asking a person before something is done.
+
+use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+
+use super::{Terminal, escape};
+
+impl Terminal {
+    /// Whether there is a person to ask: what is asked is seen, and the answer typed.
+    pub fn can_ask() -> bool {
+        io::stdin().is_terminal() && io::stderr().is_terminal()
+    }
+
+    /// Asks a question that is answered by yes or no; anything but yes is no.
+    ///
+    /// # Errors
+    /// When no answer can be read.
+    pub async fn confirm(&self, question: &str) -> io::Result<bool> {
+        self.stop_spinning();
+        let mut stderr = io::stderr().lock();
+        write!(stderr, "{} [y/N] ", escape(question))?;
+        stderr.flush()?;
+        drop(stderr);
+        // On a thread of its own: an interrupt is heard meanwhile.
+        let answer = tokio::task::spawn_blocking(|| {
+            let mut answer = String::new();
+            io::stdin().lock().read_line(&mut answer).map(|_| answer)
+        });
+        let answer = answer.await.map_err(io::Error::other)??;
+        Ok(is_yes(&answer))
+    }
+}
+
+fn is_yes(answer: &str) -> bool {
+    matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_yes;
+
+    #[test]
+    fn only_yes_is_yes() {
+        for (answer, yes) in [
+            ("y\n", true),
+            ("Yes\r\n", true),
+            (" YES ", true),
+            ("", false),
+            ("\n", false),
+            ("n\n", false),
+            ("yes please\n", false),
+            ("ye\n", false),
+        ] {
+            assert_eq!(is_yes(answer), yes, "{answer:?}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Whether the kubelets of workers may be served by an API server of another version.
+//!
+//! Source: Kubernetes, Version Skew Policy, kubelet: <https://kubernetes.io/releases/version-skew-policy/#kubelet>.
+
+use kcp_rules::topics::version::parse;
+
+/// Minor versions that a kubelet may be behind an API server.
+const LAG_LIMIT: u64 = 3;
+/// The same for a kubelet below [`WIDER_FROM`].
+const EARLIER_LAG_LIMIT: u64 = 2;
+/// The minor version of the first kubelet that may be three behind.
+const WIDER_FROM: u64 = 25;
+
+/// Something that says which version its kubelet has, or that of its Machines.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Worker {
+    /// `Node/w1`, `MachineDeployment/md-0`.
+    pub object: String,
+    /// With a leading `v`.
+    pub version: String,
+}
+
+/// What an API server of another version means to a worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Skew {
+    /// Its kubelet would be too far behind to be served.
+    TooOld {
+        /// Minor versions behind.
+        lag: u64,
+        /// Minor versions allowed.
+        allowed: u64,
+    },
+    /// Its kubelet would be newer than the API server, which is not allowed either.
+    TooNew,
+}
+
+/// The workers that may not be served by an API server of `version`, each with the reason.
+pub fn unserved<'w>(workers: &'w [Worker], version: &str) -> Vec<(&'w Worker, Skew)> {
+    let Ok(server) = parse(version) else {
+        return Vec::new();
+    };
+    let skewed = workers.iter().filter_map(|worker| {
+        let kubelet = parse(&worker.version).ok()?;
+        if (kubelet.major, kubelet.minor) > (server.major, server.minor) {
+            return Some((worker, Skew::TooNew));
+        }
+        let allowed = if kubelet.minor < WIDER_FROM {
+            EARLIER_LAG_LIMIT
+        } else {
+            LAG_LIMIT
+        };
+        let lag = server.minor.saturating_sub(kubelet.minor);
+        (kubelet.major == server.major && lag > allowed).then_some((worker, Skew::TooOld { lag, allowed }))
+    });
+    skewed.collect()
+}
+
+/// Why a worker is not served, for people.
+pub fn message((worker, skew): &(&Worker, Skew), version: &str) -> String {
+    let Worker {
+        object,
+        version: kubelet,
+    } = worker;
+    match skew {
+        Skew::TooOld { lag, allowed } => format!(
+            "{object}: kubelet {kubelet} would be {lag} minor versions behind an API server of {version}, and {allowed} \
+             are allowed; upgrade the workers first"
+        ),
+        Skew::TooNew => {
+            format!(
+                "{object}: kubelet {kubelet} is newer than an API server of {version}, which is not allowed"
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Skew, Worker, message, unserved};
+
+    fn worker(version: &str) -> Worker {
+        Worker {
+            object: "Node/w1".to_owned(),
+            version: version.to_owned(),
+        }
+    }
+
+    #[test]
+    fn how_far_a_kubelet_may_be_behind() {
+        let too_old = |lag, allowed| Some(Skew::TooOld { lag, allowed });
+        for (kubelet, server, expected) in [
+            ("v1.34.1", "v1.34.2", None),
+            ("v1.31.0", "v1.34.2", None),
+            ("v1.30.9", "v1.34.2", too_old(4, 3)),
+            ("v1.25.0", "v1.28.0", None),
+            ("v1.24.17", "v1.26.0", None),
+            ("v1.24.17", "v1.27.0", too_old(3, 2)),
+            ("v1.35.0", "v1.34.2", Some(Skew::TooNew)),
+            ("v1.34.9", "v1.34.2", None),
+            ("v1.31.0-rc.1+build", "v1.35.0", too_old(4, 3)),
+            ("unknown", "v1.34.2", None),
+            ("v1.30.0", "latest", None),
+        ] {
+            let workers = [worker(kubelet)];
+            let found = unserved(&workers, server).pop().map(|(_, skew)| skew);
+            assert_eq!(found, expected, "{kubelet} and {server}");
+        }
+    }
+
+    #[test]
+    fn a_message_says_what_to_do() {
+        let (old, new) = (worker("v1.30.9"), worker("v1.35.0"));
+        insta::assert_snapshot!(message(&(&old, Skew::TooOld { lag: 4, allowed: 3 }), "v1.34.2"),
+            @"Node/w1: kubelet v1.30.9 would be 4 minor versions behind an API server of v1.34.2, and 3 are allowed; upgrade the workers first");
+        insta::assert_snapshot!(message(&(&new, Skew::TooNew), "v1.34.2"),
+            @"Node/w1: kubelet v1.35.0 is newer than an API server of v1.34.2, which is not allowed");
+    }
+}

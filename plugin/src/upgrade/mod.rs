@@ -1,0 +1,206 @@
+//! `kubectl kcp upgrade`: another Kubernetes version, with what it means to workers, manifests and configuration told
+//! and confirmed before it is written.
+//!
+//! - [`kubelet_skew`]: workers that the new API servers may not serve
+//! - [`removal`]: what Kubernetes has removed on the way
+//! - [`image_tag`]: tags that are pinned below what the new version brings
+//! - [`assessment`]: all of these
+//! - [`workers`]: the workers of a cluster
+//! - [`decision`]: whether, and what is written
+//! - [`screen`]: the text
+
+pub mod assessment;
+pub mod decision;
+pub mod image_tag;
+pub mod kubelet_skew;
+pub mod removal;
+pub mod screen;
+pub mod workers;
+
+mod arguments;
+
+use anyhow::{Context as _, anyhow};
+pub use arguments::UpgradeArguments;
+use decision::{Outlook, Wanted, decide, machines_of_view};
+use jiff::Timestamp;
+use kcp_rules::Configuration;
+use workers::Workers;
+
+use crate::{
+    change::{
+        situation::{self, Situation},
+        telling::Telling,
+    },
+    cluster::ReadLimit,
+    configuration,
+    control_plane::Reader,
+    edit::{Decision, Edit, Edited, Outcome, Refusal, RefusedBy},
+    follow::{Goal, follow},
+    judgement::Surroundings,
+    plan::spec::with_leading_v,
+    session::Session,
+    terminal::Terminal,
+    verdict::Verdict,
+};
+
+/// Runs `upgrade`.
+///
+/// # Errors
+/// When nothing could be decided, or the outcome not be written.
+pub async fn run(arguments: UpgradeArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let configuration = arguments.configuration.as_deref();
+    let configuration = configuration.map(configuration::read).transpose()?;
+    let connection = session.connect().await?;
+    let reader = Reader::discover(&connection).await?;
+    let version = with_leading_v(&arguments.version);
+    // Read before the write, so that no Machine comes up unseen.
+    let before = match arguments.wait {
+        Some(_) => Some(reader.snapshot(&connection.namespace, &arguments.name).await?),
+        None => None,
+    };
+    let upgrade = Upgrade {
+        arguments: &arguments,
+        version: &version,
+        configuration: configuration.as_ref(),
+        reader: &reader,
+        session,
+    };
+    let verdict = Box::pin(upgrade.run()).await?;
+    let (Verdict::Met, Some(limit)) = (verdict, arguments.wait) else {
+        return Ok(verdict);
+    };
+    session.terminal.on_interrupt(format!(
+        "the upgrade goes on by itself; follow it with: kubectl kcp rollout status {} -n {} --watch",
+        arguments.name, connection.namespace
+    ));
+    let limit = (!limit.is_zero()).then_some(limit);
+    let goal = Goal::Version(version.clone());
+    let verdict = follow(&reader, &arguments.name, goal, limit, before, &session.terminal).await?;
+    if verdict == Verdict::Met {
+        let text = screen::done(&arguments.name, &version);
+        session.terminal.print(&text).context("cannot write to stdout")?;
+    }
+    Ok(verdict)
+}
+
+/// One upgrade.
+#[derive(Clone, Copy)]
+struct Upgrade<'u> {
+    arguments: &'u UpgradeArguments,
+    /// With its leading `v`.
+    version: &'u str,
+    configuration: Option<&'u Configuration>,
+    reader: &'u Reader<'u>,
+    session: &'u Session,
+}
+
+impl Upgrade<'_> {
+    /// Shows what it comes to, asks, and writes.
+    async fn run(&self) -> anyhow::Result<Verdict> {
+        let UpgradeArguments { name, dry_run, .. } = self.arguments;
+        let namespace = &self.reader.connection.namespace;
+        let situation = Box::pin(Situation::read(self.reader, namespace, name, situation::LIMIT)).await?;
+        let cluster = situation.control_plane().cluster.as_deref();
+        let makers = Workers::read(self.reader, cluster, ReadLimit::each(situation::LIMIT)).await;
+        let shown = self.outlook(&situation, &makers)?;
+        let from = situation.observed.spec.version.clone();
+        let telling = self.telling();
+        match &shown.decision {
+            Decision::Unchanged => {
+                let edited = Edited::without_write(situation, Outcome::Unchanged);
+                return telling
+                    .tell(&edited, &screen::unchanged(name, self.version))
+                    .await;
+            }
+            Decision::Refused(refusal) => {
+                telling.aside(&screen::outlook(&shown.plan, &shown.assessment))?;
+                let edited = Edited::without_write(situation, Outcome::Refused(refusal.clone()));
+                return telling.tell(&edited, &self.told(&edited, &from)).await;
+            }
+            Decision::Write(_) => telling.aside(&screen::outlook(&shown.plan, &shown.assessment))?,
+        }
+        if dry_run.is_none() && !self.arguments.yes {
+            if !Terminal::can_ask() {
+                let error = anyhow!("cannot upgrade {name}: there is nobody to confirm it");
+                self.session
+                    .terminal
+                    .error(&error, Some("confirm with --yes what is shown"));
+                return Ok(Verdict::Undecided);
+            }
+            let question = screen::question(name, &from, self.version);
+            if !self
+                .session
+                .terminal
+                .confirm(&question)
+                .await
+                .context("cannot read the answer")?
+            {
+                telling.aside(&screen::not_upgraded(name, self.version, "not confirmed", &[]))?;
+                return Ok(Verdict::Negative);
+            }
+        }
+        let edit = Edit {
+            name,
+            verb: "upgrade",
+            dry_run: *dry_run,
+            field_manager: &self.arguments.field_manager,
+        };
+        let judge = async |situation: &Situation| {
+            let outlook = self.outlook(situation, &makers)?;
+            // Nobody has confirmed what has become of it meanwhile.
+            if !self.arguments.yes && matches!(outlook.decision, Decision::Write(_)) && !outlook.is_as(&shown)
+            {
+                return Ok(Decision::Refused(Refusal {
+                    why: vec!["what was confirmed would now come about otherwise: look again".to_owned()],
+                    by: RefusedBy::Command,
+                }));
+            }
+            Ok(outlook.decision)
+        };
+        let edited = Box::pin(edit.make(self.reader, &self.session.terminal, judge)).await?;
+        telling.tell(&edited, &self.told(&edited, &from)).await
+    }
+
+    fn outlook(&self, situation: &Situation, makers: &Workers) -> anyhow::Result<Outlook> {
+        let mut view = situation.view()?;
+        view.machines = machines_of_view(&situation.observed.machines).into();
+        let surroundings = Surroundings {
+            now: Timestamp::now(),
+            field_manager: &self.arguments.field_manager,
+            view: &view,
+            configuration: self.configuration,
+        };
+        let wanted = Wanted {
+            version: self.version,
+            force: self.arguments.force,
+            makers,
+        };
+        Ok(decide(situation, wanted, surroundings)?)
+    }
+
+    const fn telling(&self) -> Telling<'_> {
+        Telling {
+            reader: self.reader,
+            terminal: &self.session.terminal,
+            output: self.arguments.output,
+            dry_run: self.arguments.dry_run,
+            is_configured: self.configuration.is_some(),
+        }
+    }
+
+    /// What came of it, for people.
+    fn told(&self, edited: &Edited, from: &str) -> String {
+        let UpgradeArguments { name, dry_run, .. } = self.arguments;
+        let not_upgraded = |why: &str, lines: &[String]| screen::not_upgraded(name, self.version, why, lines);
+        match &edited.outcome {
+            Outcome::Made => screen::upgraded(name, from, self.version, *dry_run, &edited.consequences),
+            Outcome::Unchanged => screen::unchanged(name, self.version),
+            Outcome::Refused(refusal) => {
+                let by = format!("refused by {}", refusal.by(self.configuration.is_some()));
+                not_upgraded(&by, &refusal.why)
+            }
+            Outcome::Rejected(why) => not_upgraded("refused by the server", why),
+            Outcome::Overtaken(what) => not_upgraded("others were faster", what),
+        }
+    }
+}

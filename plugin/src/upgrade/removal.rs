@@ -1,0 +1,439 @@
+//! What Kubernetes has removed, from which minor version on.
+//!
+//! A small table: what is in it has a source, and what is not in it may be removed all the same.
+
+use kcp_rules::topics::version::parse;
+use serde_json::Value;
+
+/// Something that Kubernetes has no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Removal {
+    /// The first minor version of v1 without it.
+    pub minor: u64,
+    /// What.
+    pub what: Removed,
+    /// What to do about it.
+    pub remedy: &'static str,
+    /// Where that is said.
+    pub source: &'static str,
+}
+
+/// What was removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removed {
+    /// Kinds of an API version.
+    Api {
+        /// `GROUP/VERSION`.
+        version: &'static str,
+        /// Kinds, apart by commas.
+        kinds: &'static str,
+    },
+    /// A flag. A component that is given it does not start.
+    Flag {
+        /// Of which component.
+        component: Component,
+        /// Without the dashes.
+        name: &'static str,
+    },
+    /// A feature gate of Kubernetes' components. One that is given it does not start.
+    FeatureGate(&'static str),
+    /// A feature gate of kubeadm, which refuses a configuration that names it.
+    KubeadmFeatureGate(&'static str),
+}
+
+/// What arguments are given to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Component {
+    /// `kube-apiserver`
+    ApiServer,
+    /// `kube-controller-manager`
+    ControllerManager,
+    /// `kube-scheduler`
+    Scheduler,
+    /// `kubelet`
+    Kubelet,
+}
+
+const API_GUIDE: &str = "https://kubernetes.io/docs/reference/using-api/deprecation-guide/";
+
+const REMOVALS: &[Removal] = &[
+    api(25, "batch/v1beta1", "CronJob", "use batch/v1"),
+    api(
+        25,
+        "discovery.k8s.io/v1beta1",
+        "EndpointSlice",
+        "use discovery.k8s.io/v1",
+    ),
+    api(25, "events.k8s.io/v1beta1", "Event", "use events.k8s.io/v1"),
+    api(
+        25,
+        "autoscaling/v2beta1",
+        "HorizontalPodAutoscaler",
+        "use autoscaling/v2",
+    ),
+    api(25, "policy/v1beta1", "PodDisruptionBudget", "use policy/v1"),
+    api(
+        25,
+        "policy/v1beta1",
+        "PodSecurityPolicy",
+        "use Pod Security Admission or another admission webhook",
+    ),
+    api(25, "node.k8s.io/v1beta1", "RuntimeClass", "use node.k8s.io/v1"),
+    api(
+        26,
+        "flowcontrol.apiserver.k8s.io/v1beta1",
+        "FlowSchema, PriorityLevelConfiguration",
+        "use flowcontrol.apiserver.k8s.io/v1beta2",
+    ),
+    api(
+        26,
+        "autoscaling/v2beta2",
+        "HorizontalPodAutoscaler",
+        "use autoscaling/v2",
+    ),
+    api(
+        27,
+        "storage.k8s.io/v1beta1",
+        "CSIStorageCapacity",
+        "use storage.k8s.io/v1",
+    ),
+    api(
+        29,
+        "flowcontrol.apiserver.k8s.io/v1beta2",
+        "FlowSchema, PriorityLevelConfiguration",
+        "use flowcontrol.apiserver.k8s.io/v1",
+    ),
+    Removal {
+        minor: 31,
+        what: Removed::Flag {
+            component: Component::Kubelet,
+            name: "keep-terminated-pod-volumes",
+        },
+        remedy: "remove it",
+        source: "https://github.com/kubernetes/kubernetes/pull/122082",
+    },
+    api(
+        32,
+        "flowcontrol.apiserver.k8s.io/v1beta3",
+        "FlowSchema, PriorityLevelConfiguration",
+        "use flowcontrol.apiserver.k8s.io/v1",
+    ),
+    Removal {
+        minor: 33,
+        what: Removed::Flag {
+            component: Component::ApiServer,
+            name: "cloud-provider",
+        },
+        remedy: "remove it",
+        source: "https://github.com/kubernetes/kubernetes/pull/130162",
+    },
+    Removal {
+        minor: 33,
+        what: Removed::Flag {
+            component: Component::ApiServer,
+            name: "cloud-config",
+        },
+        remedy: "remove it",
+        source: "https://github.com/kubernetes/kubernetes/pull/130162",
+    },
+    Removal {
+        minor: 33,
+        what: Removed::FeatureGate("DisableCloudProviders"),
+        remedy: "remove it",
+        source: "https://github.com/kubernetes/kubernetes/pull/130162",
+    },
+    Removal {
+        minor: 33,
+        what: Removed::FeatureGate("DisableKubeletCloudCredentialProviders"),
+        remedy: "remove it",
+        source: "https://github.com/kubernetes/kubernetes/pull/130162",
+    },
+    Removal {
+        minor: 35,
+        what: Removed::Flag {
+            component: Component::Kubelet,
+            name: "pod-infra-container-image",
+        },
+        remedy: "remove it; the container runtime's configuration names the image",
+        source: "https://github.com/kubernetes/kubernetes/blob/master/CHANGELOG/CHANGELOG-1.35.md",
+    },
+    Removal {
+        minor: 36,
+        what: Removed::FeatureGate("CSIMigrationPortworx"),
+        remedy: "remove it",
+        source: "https://github.com/kubernetes/kubernetes/pull/135322",
+    },
+    Removal {
+        minor: 36,
+        what: Removed::FeatureGate("InTreePluginPortworxUnregister"),
+        remedy: "remove it",
+        source: "https://github.com/kubernetes/kubernetes/pull/135322",
+    },
+    Removal {
+        minor: 36,
+        what: Removed::FeatureGate("HonorPVReclaimPolicy"),
+        remedy: "remove it",
+        source: "https://github.com/kubernetes/kubernetes/pull/135335",
+    },
+    Removal {
+        minor: 36,
+        what: Removed::FeatureGate("WatchFromStorageWithoutResourceVersion"),
+        remedy: "remove it",
+        source: "https://github.com/kubernetes/kubernetes/pull/136066",
+    },
+    Removal {
+        minor: 36,
+        what: Removed::KubeadmFeatureGate("ControlPlaneKubeletLocalMode"),
+        remedy: "remove it: it is always on",
+        source: "https://github.com/kubernetes/kubernetes/pull/135773",
+    },
+];
+
+const fn api(minor: u64, version: &'static str, kinds: &'static str, remedy: &'static str) -> Removal {
+    Removal {
+        minor,
+        what: Removed::Api { version, kinds },
+        remedy,
+        source: API_GUIDE,
+    }
+}
+
+/// What is removed on the way from one version to another and concerns a control plane: API versions in any case, for
+/// nobody knows who uses them; flags and feature gates where its `kubeadmConfigSpec` gives them.
+pub fn removals(from: &str, to: &str, config: &Value) -> Vec<&'static Removal> {
+    let (Ok(from), Ok(to)) = (parse(from), parse(to)) else {
+        return Vec::new();
+    };
+    let is_gone = |removal: &&Removal| to.major > 1 || removal.minor <= to.minor;
+    let concerns = |removal: &&Removal| match removal.what {
+        Removed::Api { .. } => from.major == 1 && removal.minor > from.minor,
+        Removed::Flag { component, name } => component.arguments(config).any(|argument| argument.0 == name),
+        Removed::FeatureGate(gate) => Component::ALL.into_iter().any(|component| {
+            component
+                .arguments(config)
+                .any(|(name, value)| name == "feature-gates" && gives(value, gate))
+        }),
+        Removed::KubeadmFeatureGate(gate) => config
+            .pointer("/clusterConfiguration/featureGates")
+            .is_some_and(|gates| gates.get(gate).is_some()),
+    };
+    REMOVALS.iter().filter(is_gone).filter(concerns).collect()
+}
+
+/// Whether `A=true,B=false` gives a feature gate.
+fn gives(value: &str, gate: &str) -> bool {
+    let mut gates = value.split(',');
+    gates.any(|given| given.split('=').next().is_some_and(|name| name.trim() == gate))
+}
+
+impl Component {
+    const ALL: [Self; 4] = [
+        Self::ApiServer,
+        Self::ControllerManager,
+        Self::Scheduler,
+        Self::Kubelet,
+    ];
+
+    /// As its binary is named.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ApiServer => "kube-apiserver",
+            Self::ControllerManager => "kube-controller-manager",
+            Self::Scheduler => "kube-scheduler",
+            Self::Kubelet => "kubelet",
+        }
+    }
+
+    /// Where a `kubeadmConfigSpec` gives it arguments.
+    const fn pointers(self) -> &'static [&'static str] {
+        match self {
+            Self::ApiServer => &["/clusterConfiguration/apiServer/extraArgs"],
+            Self::ControllerManager => &["/clusterConfiguration/controllerManager/extraArgs"],
+            Self::Scheduler => &["/clusterConfiguration/scheduler/extraArgs"],
+            Self::Kubelet => &[
+                "/initConfiguration/nodeRegistration/kubeletExtraArgs",
+                "/joinConfiguration/nodeRegistration/kubeletExtraArgs",
+            ],
+        }
+    }
+
+    /// Name and value of each argument that a `kubeadmConfigSpec` gives it: a map in v1beta1, a list in v1beta2.
+    fn arguments(self, config: &Value) -> impl Iterator<Item = (&str, &str)> {
+        let given = self
+            .pointers()
+            .iter()
+            .filter_map(|pointer| config.pointer(pointer));
+        given.flat_map(|arguments| {
+            let mapped = arguments.as_object().into_iter().flatten();
+            let mapped = mapped.map(|(name, value)| (name.as_str(), value.as_str()));
+            let listed = arguments.as_array().into_iter().flatten();
+            let listed = listed.filter_map(|argument| {
+                let name = argument.get("name")?.as_str()?;
+                Some((name, argument.get("value").and_then(Value::as_str)))
+            });
+            mapped
+                .chain(listed)
+                .map(|(name, value)| (name, value.unwrap_or_default()))
+        })
+    }
+}
+
+impl Removal {
+    /// For people.
+    pub fn message(&self) -> String {
+        let Self {
+            minor, what, remedy, ..
+        } = self;
+        match what {
+            Removed::Api { version, kinds } => {
+                format!("from v1.{minor} on {version} of {kinds} is not served: {remedy}")
+            }
+            Removed::Flag { component, name } => format!(
+                "from v1.{minor} on {} does not start with --{name}, which is given: {remedy}",
+                component.name()
+            ),
+            Removed::FeatureGate(gate) => {
+                format!(
+                    "from v1.{minor} on no component starts with feature gate {gate}, which is given: {remedy}"
+                )
+            }
+            Removed::KubeadmFeatureGate(gate) => format!(
+                "from v1.{minor} on kubeadm refuses feature gate {gate} of clusterConfiguration, which is given: {remedy}"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{REMOVALS, Removal, Removed, removals};
+
+    fn messages(from: &str, to: &str, config: &Value) -> Vec<String> {
+        removals(from, to, config)
+            .into_iter()
+            .map(Removal::message)
+            .collect()
+    }
+
+    #[test]
+    fn an_api_goes_with_the_minor_that_goes_over_it() {
+        let flow_schemas = "from v1.32 on flowcontrol.apiserver.k8s.io/v1beta3 of FlowSchema, \
+                            PriorityLevelConfiguration is not served: use flowcontrol.apiserver.k8s.io/v1";
+        for (from, to, expected) in [
+            ("v1.31.9", "v1.32.0", vec![flow_schemas]),
+            ("v1.31.9", "v1.32.0-rc.1", vec![flow_schemas]),
+            ("v1.32.0", "v1.33.0", vec![]),
+            ("v1.31.0", "v1.31.4", vec![]),
+            ("nonsense", "v1.32.0", vec![]),
+        ] {
+            assert_eq!(messages(from, to, &json!({})), expected, "{from} to {to}");
+        }
+    }
+
+    #[test]
+    fn a_flag_or_gate_counts_where_it_is_given() {
+        let cluster = |component: &str, arguments: Value| json!({"clusterConfiguration": {component: {"extraArgs": arguments}}});
+        let kubelet = |side: &str, arguments: Value| json!({side: {"nodeRegistration": {"kubeletExtraArgs": arguments}}});
+        let listed =
+            |name: &str, value: &str| json!([{"name": "v", "value": "2"}, {"name": name, "value": value}]);
+        let gates = "AllAlpha=false, HonorPVReclaimPolicy=true";
+        let cloud =
+            "from v1.33 on kube-apiserver does not start with --cloud-provider, which is given: remove it";
+        let gate = "from v1.36 on no component starts with feature gate HonorPVReclaimPolicy, which is given: remove it";
+        let pause = "from v1.35 on kubelet does not start with --pod-infra-container-image, which is given: remove it; \
+                     the container runtime's configuration names the image";
+        for (name, config, to, expected) in [
+            (
+                "list",
+                cluster("apiServer", listed("cloud-provider", "external")),
+                "v1.33.0",
+                vec![cloud],
+            ),
+            (
+                "map",
+                cluster("apiServer", json!({"cloud-provider": "external"})),
+                "v1.33.0",
+                vec![cloud],
+            ),
+            (
+                "long_gone",
+                cluster("apiServer", json!({"cloud-provider": ""})),
+                "v1.35.1",
+                vec![cloud],
+            ),
+            (
+                "not_yet",
+                cluster("apiServer", listed("cloud-provider", "external")),
+                "v1.32.9",
+                vec![],
+            ),
+            (
+                "another_component",
+                cluster("controllerManager", listed("cloud-provider", "external")),
+                "v1.33.0",
+                vec![],
+            ),
+            (
+                "gate",
+                cluster("scheduler", listed("feature-gates", gates)),
+                "v1.36.0",
+                vec![gate],
+            ),
+            (
+                "gate_map",
+                cluster("scheduler", json!({"feature-gates": gates})),
+                "v1.36.0",
+                vec![gate],
+            ),
+            (
+                "another_gate",
+                cluster("scheduler", listed("feature-gates", "HonorPV=true")),
+                "v1.36.0",
+                vec![],
+            ),
+            (
+                "init",
+                kubelet("initConfiguration", listed("pod-infra-container-image", "p")),
+                "v1.35.0",
+                vec![pause],
+            ),
+            (
+                "join",
+                kubelet("joinConfiguration", listed("pod-infra-container-image", "p")),
+                "v1.35.0",
+                vec![pause],
+            ),
+            (
+                "kubeadm_gate",
+                json!({"clusterConfiguration": {"featureGates": {"ControlPlaneKubeletLocalMode": true}}}),
+                "v1.36.0",
+                vec![
+                    "from v1.36 on kubeadm refuses feature gate ControlPlaneKubeletLocalMode of clusterConfiguration, \
+                      which is given: remove it: it is always on",
+                ],
+            ),
+        ] {
+            assert_eq!(messages("v1.32.0", to, &config), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_table_is_in_order_and_has_sources() {
+        assert!(REMOVALS.is_sorted_by_key(|removal| removal.minor));
+        for removal in REMOVALS {
+            assert!(removal.source.starts_with("https://"), "{removal:?}");
+            let name = match removal.what {
+                Removed::Api { version, .. } => version,
+                Removed::Flag { name, .. }
+                | Removed::FeatureGate(name)
+                | Removed::KubeadmFeatureGate(name) => name,
+            };
+            assert!(
+                !name.is_empty() && !name.starts_with('-') && !removal.remedy.is_empty(),
+                "{removal:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! A client that writes to a workload cluster's etcd all the while, and remembers what etcd has acknowledged.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use kcp_tests::etcd::EtcdClient;
+use kcp_tests::machines::WorkloadCluster;
+use kcp_tests::wait;
+use tokio::task::JoinHandle;
+use tokio::time::{interval, timeout};
+
+/// Between two writes.
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// After it a member is given up, and another asked. An election takes a second.
+const ANSWER: Duration = Duration::from_secs(2);
+
+/// All keys begin so.
+const PREFIX: &str = "acknowledged/";
+
+/// etcd answers for all of them in one go.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Writes until it is ended.
+pub(crate) struct AcknowledgedWrites {
+    workload: Arc<WorkloadCluster>,
+    is_over: Arc<AtomicBool>,
+    writer: JoinHandle<Written>,
+}
+
+/// What came of the writes.
+#[derive(Debug, Default)]
+struct Written {
+    acknowledged: BTreeSet<String>,
+    /// Sent, and not answered: they may be stored or not.
+    open: usize,
+}
+
+impl AcknowledgedWrites {
+    pub(crate) fn begin(workload: Arc<WorkloadCluster>) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let writer = tokio::spawn(write(workload.clone(), is_over.clone()));
+        Self {
+            workload,
+            is_over,
+            writer,
+        }
+    }
+
+    /// Ends, and succeeds when nothing that was acknowledged is lost. How many that were.
+    pub(crate) async fn end(self) -> Result<usize> {
+        self.is_over.store(true, Relaxed);
+        let Written { acknowledged, open } = self.writer.await?;
+        let keys = wait::until("etcd tells its keys", LIMIT, || async {
+            let keys = self.workload.etcd().await?.keys(PREFIX).await?;
+            Ok(BTreeSet::from_iter(keys))
+        })
+        .await?;
+        let lost: Vec<&String> = acknowledged.difference(&keys).collect();
+        ensure!(
+            lost.is_empty(),
+            "of {} acknowledged writes these are lost: {lost:?}",
+            acknowledged.len()
+        );
+        let beside = keys.difference(&acknowledged).count();
+        ensure!(beside <= open, "{beside} keys that nobody wrote, {open} at most");
+        Ok(acknowledged.len())
+    }
+}
+
+async fn write(workload: Arc<WorkloadCluster>, is_over: Arc<AtomicBool>) -> Written {
+    let mut written = Written::default();
+    let mut client = None;
+    let mut clock = interval(PERIOD);
+    for number in 0_u64.. {
+        clock.tick().await;
+        if is_over.load(Relaxed) {
+            break;
+        }
+        let key = format!("{PREFIX}{number:08}");
+        if let Ok(Ok(())) = timeout(ANSWER, put(&workload, &mut client, &key)).await {
+            written.acknowledged.insert(key);
+        } else {
+            written.open += 1;
+            client = None;
+        }
+    }
+    written
+}
+
+async fn put(workload: &WorkloadCluster, client: &mut Option<EtcdClient>, key: &str) -> Result<()> {
+    if client.is_none() {
+        *client = Some(workload.etcd().await?);
+    }
+    client.as_ref().context("no member is well")?.put(key, "").await
+}

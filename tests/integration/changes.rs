@@ -1,0 +1,264 @@
+//! Changes that `kubectl kcp` makes, or refuses to make, under real controllers with real members of etcd.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use kcp_tests::cluster::Cluster;
+use kcp_tests::kubectl::Ended;
+use kcp_tests::machines::WorkloadCluster;
+use kcp_tests::machines::fault::Fault;
+use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::{products, wait};
+use serde_json::{Value, json};
+
+use crate::objects::written;
+use crate::shared::with_controllers;
+
+const NAMESPACE: &str = "changes";
+const NAME: &str = "edge";
+
+/// Who makes the changes.
+const OPERATOR: &str = "alice";
+
+/// Three machines from nothing; a fifth of it on an idle machine.
+const LIMIT: Duration = Duration::from_secs(150);
+
+/// Elections, and what controllers take note of.
+const SOON: Duration = Duration::from_secs(45);
+
+#[test]
+fn changes_are_guarded_and_told() {
+    with_controllers(NAMESPACE, guarded);
+}
+
+async fn guarded(management: &ManagementCluster) -> Result<()> {
+    let cluster = Cluster::create(management.client(), NAMESPACE, NAME, 3, "v1.34.2").await?;
+    cluster.settled(3, LIMIT).await?;
+    an_operator_comes(management).await?;
+    a_manifest_is_planned(management, &cluster).await?;
+    // Only what is asked for is of interest here: nothing comes of it.
+    cluster.pause(true).await?;
+    one_of_two_operators_wins(management, &cluster).await?;
+    cluster.patch(&json!({"spec": {"replicas": 3}})).await?;
+
+    let machines = cluster.machines().await?;
+    let [_, second, third] = machines.as_slice() else {
+        bail!("the Machines are {machines:?}");
+    };
+    let workload = management.machines().cluster(NAMESPACE, NAME).await?;
+    a_dead_member_blocks_by_its_name(management, &workload, second).await?;
+    without_quorum_nothing_is_forced(management, &workload, [second, third]).await?;
+    cluster.pause(false).await?;
+    cluster.settled(3, LIMIT).await?;
+
+    the_topology_keeps_its_fields(management).await?;
+    cluster.delete().await
+}
+
+/// Gives somebody the roles that are shipped for those who read and those who change, and no other.
+async fn an_operator_comes(management: &ManagementCluster) -> Result<()> {
+    for role in ["reader", "operator"] {
+        let folder = products::workspace().join("manifests").join(role);
+        let folder = folder.display().to_string();
+        management.kubectl().succeed(["apply", "-k", &folder]).await?;
+        let (to, whose) = (format!("--clusterrole=kcp-{role}"), format!("--user={OPERATOR}"));
+        let bind = ["create", "rolebinding", role, &to, &whose, "-n", NAMESPACE];
+        management.kubectl().succeed(bind).await?;
+    }
+    Ok(())
+}
+
+/// As the operator.
+async fn kcp(management: &ManagementCluster, arguments: &[&str]) -> Result<Ended> {
+    let whereabouts = ["-n", NAMESPACE, "--as", OPERATOR];
+    let kcp = ["kcp"].iter().chain(arguments).chain(&whereabouts);
+    management.kubectl().run(kcp).await
+}
+
+async fn one_of_two_operators_wins(management: &ManagementCluster, cluster: &Cluster) -> Result<()> {
+    let number = wait::until("two operators meet", SOON, || async {
+        cluster.patch(&json!({"spec": {"replicas": 3}})).await?;
+        two_operators(management).await
+    })
+    .await?;
+    let unexpected = kcp(
+        management,
+        &["scale", NAME, "--replicas", "9", "--current-replicas", "3"],
+    );
+    let unexpected = unexpected.await?;
+    ensure!(
+        unexpected.code == 1
+            && unexpected
+                .stdout
+                .contains(&format!("replicas is {number}, not 3")),
+        "{unexpected}"
+    );
+    an_event_tells_of_it(management, number).await
+}
+
+/// Both have seen three Machines, and want another number each. The number that it became.
+async fn two_operators(management: &ManagementCluster) -> Result<u32> {
+    let scale = async |replicas: &str| kcp(management, &["scale", NAME, "--replicas", replicas]).await;
+    let (five, seven) = tokio::join!(scale("5"), scale("7"));
+    let (five, seven) = (five?, seven?);
+    let (winner, loser, number) = if five.code == 0 {
+        (&five, &seven, 5)
+    } else {
+        (&seven, &five, 7)
+    };
+    let scaled = format!("kubeadmcontrolplane/{NAME} scaled from 3 to {number}\n");
+    ensure!(winner.code == 0 && winner.stdout.starts_with(&scaled), "{winner}");
+    let told = format!("spec.replicas was 3 when judged and is {number} now, by kubectl-kcp");
+    ensure!(loser.code == 1 && loser.stdout.contains(&told), "{loser}");
+    Ok(number)
+}
+
+async fn an_event_tells_of_it(management: &ManagementCluster, replicas: u32) -> Result<()> {
+    let events = ["get", "events.events.k8s.io", "-n", NAMESPACE, "-o", "json"];
+    let events: Value = serde_json::from_str(&management.kubectl().succeed(events).await?.stdout)?;
+    let items = events
+        .get("items")
+        .and_then(Value::as_array)
+        .context("no items")?;
+    let note = json!(format!("scaled by {OPERATOR} from 3 to {replicas}"));
+    let event = items.iter().find(|event| event.get("note") == Some(&note));
+    let event = event.with_context(|| format!("none says {note}: {items:#?}"))?;
+    for (pointer, expected) in [
+        ("/reportingController", "kubectl-kcp.dev/kubectl-kcp"),
+        ("/reason", "Scaled"),
+        ("/regarding/kind", "KubeadmControlPlane"),
+        ("/regarding/name", NAME),
+    ] {
+        ensure!(
+            event.pointer(pointer) == Some(&json!(expected)),
+            "{pointer}: {event:#}"
+        );
+    }
+    Ok(())
+}
+
+/// As the server has the control plane, but for one field.
+async fn a_manifest_is_planned(management: &ManagementCluster, cluster: &Cluster) -> Result<()> {
+    let spec = cluster.get().await?.get("spec").cloned().context("no spec")?;
+    let file = management.kubectl().scratch_file("changes-plan.json");
+    let path = file.display().to_string();
+    let in_place = json!({"machineTemplate": {"metadata": {"labels": {"team": "a"}}}});
+    for (change, steps, told) in [
+        (json!({}), 0, "nothing to do"),
+        (in_place, 0, "the change replaces no Machine"),
+        (
+            json!({"version": "v1.35.0"}),
+            6,
+            "spec.version: replaces Machines that differ",
+        ),
+    ] {
+        let mut spec = spec.clone();
+        merge(&mut spec, &change);
+        let manifest = json!({
+            "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane",
+            "metadata": {"name": NAME, "namespace": NAMESPACE}, "spec": spec,
+        });
+        std::fs::write(&file, serde_json::to_vec(&manifest)?)?;
+        let planned = wait::until("the operator may read", SOON, || async {
+            let planned = kcp(management, &["plan", NAME, "-f", &path]).await?;
+            ensure!(planned.code == 0 && planned.stderr.is_empty(), "{planned}");
+            Ok(planned)
+        })
+        .await?;
+        let count =
+            planned.stdout.matches("  create  ").count() + planned.stdout.matches("  delete  ").count();
+        ensure!(
+            count == steps && planned.stdout.contains(told),
+            "{change}: {planned}"
+        );
+    }
+    Ok(())
+}
+
+fn merge(target: &mut Value, change: &Value) {
+    match (target, change) {
+        (Value::Object(target), Value::Object(change)) => {
+            for (name, value) in change {
+                merge(target.entry(name.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (target, change) => *target = change.clone(),
+    }
+}
+
+/// Nobody but etcd knows of it: the Cluster is paused.
+async fn a_dead_member_blocks_by_its_name(
+    management: &ManagementCluster,
+    workload: &WorkloadCluster,
+    dead: &str,
+) -> Result<()> {
+    workload.inflict(Fault::Kill, dead).await?;
+    let named = format!("etcd member {dead} of Machine {dead} takes no part: ");
+    for replicas in ["1", "5"] {
+        let scale = ["scale", NAME, "--replicas", replicas];
+        let blocked = kcp(management, &scale).await?;
+        ensure!(
+            blocked.code == 1
+                && blocked.stdout.contains(": refused by the preflight\n")
+                && blocked.stdout.contains(&named)
+                && blocked.stderr.contains("--force"),
+            "{blocked}"
+        );
+        let forced = kcp(
+            management,
+            &[&scale[..], &["--force", "--dry-run=server"]].concat(),
+        )
+        .await?;
+        ensure!(forced.code == 0 && forced.stderr.contains(&named), "{forced}");
+    }
+    let restart = kcp(management, &["plan", NAME, "--restart"]).await?;
+    ensure!(restart.code == 1 && restart.stdout.contains(&named), "{restart}");
+    Ok(())
+}
+
+async fn without_quorum_nothing_is_forced(
+    management: &ManagementCluster,
+    workload: &WorkloadCluster,
+    [dead, next]: [&str; 2],
+) -> Result<()> {
+    workload.inflict(Fault::Kill, next).await?;
+    let scale = ["scale", NAME, "--replicas", "5", "--force", "--dry-run=server"];
+    wait::until("the loss of quorum is seen", SOON, || async {
+        let refused = kcp(management, &scale).await?;
+        ensure!(
+            refused.code == 1 && refused.stdout.contains("etcd has no quorum"),
+            "{refused}"
+        );
+        Ok(())
+    })
+    .await?;
+    workload.inflict(Fault::Restart, dead).await?;
+    workload.inflict(Fault::Restart, next).await
+}
+
+/// As the topology controller applies it.
+async fn the_topology_keeps_its_fields(management: &ManagementCluster) -> Result<()> {
+    let applied = json!({
+        "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane",
+        "metadata": {"name": NAME}, "spec": {"replicas": 3},
+    });
+    let apply = [
+        "-n",
+        NAMESPACE,
+        "--server-side",
+        "--field-manager=capi-topology",
+        "--force-conflicts",
+        // What is applied is a part of what is there.
+        "--validate=false",
+    ];
+    written(management.kubectl(), "apply", &[applied], &apply).await?;
+    let refused = kcp(management, &["scale", NAME, "--replicas", "5", "--force"]).await?;
+    ensure!(
+        refused.code == 1
+            && refused.stdout.contains(&format!(
+                "set spec.topology.controlPlane.replicas of Cluster {NAME} instead"
+            )),
+        "{refused}"
+    );
+    Ok(())
+}

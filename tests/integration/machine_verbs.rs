@@ -1,0 +1,297 @@
+//! `kubectl kcp machine` under real controllers with real members of etcd: what is refused, and what the controllers make
+//! of what is not.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use kcp_tests::cluster::Cluster;
+use kcp_tests::kubectl::Ended;
+use kcp_tests::machines::fault::Fault;
+use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::{resources, wait};
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::shared::with_controllers;
+
+const NAMESPACE: &str = "machine-verbs";
+const NAME: &str = "edge";
+
+/// Three machines from nothing, or one replaced; a fifth of it on an idle machine.
+const LIMIT: Duration = Duration::from_secs(150);
+
+/// What controllers take note of.
+const SOON: Duration = Duration::from_secs(45);
+
+/// A Machine with it stays until somebody takes it away.
+const HOLD: &str = "pre-drain.delete.hook.machine.cluster.x-k8s.io/test";
+
+#[test]
+fn one_machine_is_changed_as_its_control_plane_can_stand() {
+    with_controllers(NAMESPACE, changed);
+}
+
+async fn changed(management: &ManagementCluster) -> Result<()> {
+    let cluster = Cluster::create(management.client(), NAMESPACE, NAME, 3, "v1.34.2").await?;
+    cluster.settled(3, LIMIT).await?;
+    let machines = cluster.machines().await?;
+    let [first, second, _] = machines.as_slice() else {
+        bail!("the Machines are {machines:?}");
+    };
+    unknown_is_told(management, first).await?;
+    nobody_would_remediate(management, first).await?;
+    dead_is_replaced(management, &cluster, [first, second]).await?;
+    paused_is_left(management, &cluster, first).await?;
+
+    cluster.check_health().await?;
+    is_remediated(management, &cluster).await?;
+    preferred_goes_first(management, &cluster).await?;
+    cluster.delete().await
+}
+
+async fn machine(management: &ManagementCluster, arguments: &[&str]) -> Result<Ended> {
+    let place = ["-n", NAMESPACE];
+    let kcp = ["kcp", "machine"].iter().chain(arguments).chain(&place);
+    management.kubectl().run(kcp).await
+}
+
+/// Sets or takes away an annotation of a Machine.
+async fn annotate(
+    management: &ManagementCluster,
+    machine: &str,
+    annotation: &str,
+    value: Option<&str>,
+) -> Result<()> {
+    let patch = json!({"metadata": {"annotations": {annotation: value}}});
+    let machines = resources::machines(management.client(), NAMESPACE);
+    let patched = machines
+        .patch(machine, &PatchParams::default(), &Patch::Merge(&patch))
+        .await;
+    patched.map(drop).context("annotating the Machine")
+}
+
+async fn unknown_is_told(management: &ManagementCluster, known: &str) -> Result<()> {
+    let unknown = machine(management, &["replace", "edge-nobody"]).await?;
+    ensure!(
+        unknown.code == 2
+            && unknown.stderr.contains("machines \"edge-nobody\"")
+            && unknown.stderr.contains(&format!(
+                "hint: Machines of control planes in namespace {NAMESPACE}: "
+            ))
+            && unknown.stderr.contains(known),
+        "{unknown}"
+    );
+    Ok(())
+}
+
+async fn nobody_would_remediate(management: &ManagementCluster, name: &str) -> Result<()> {
+    let refused = machine(management, &["remediate", name]).await?;
+    let expected = format!(
+        "machine/{name} not marked for remediation: refused by kubectl kcp\n  no MachineHealthCheck selects it: nobody would \
+         act on the mark\n"
+    );
+    ensure!(
+        refused.code == 1
+            && refused.stdout == expected
+            && refused
+                .stderr
+                .contains(&format!("kubectl kcp machine replace {name} -n {NAMESPACE}")),
+        "{refused}"
+    );
+    Ok(())
+}
+
+async fn dead_is_replaced(
+    management: &ManagementCluster,
+    cluster: &Cluster,
+    [live, dead]: [&str; 2],
+) -> Result<()> {
+    let workload = management.machines().cluster(NAMESPACE, NAME).await?;
+    workload.inflict(Fault::Kill, dead).await?;
+    for arguments in [
+        &["replace", live][..],
+        &["replace", live, "--force"],
+        &["replace", live, "--dry-run=client"],
+    ] {
+        let refused = machine(management, arguments).await?;
+        let reason = format!(
+            "machine/{live} not replaced: refused by kubectl kcp\n  without it etcd would have no quorum: 1 of 2 voting \
+             members healthy, 2 needed\n  etcd member {dead} of Machine {dead} takes no part: "
+        );
+        ensure!(
+            refused.code == 1 && refused.stdout.starts_with(&reason),
+            "{refused}"
+        );
+    }
+    ensure!(cluster.machines().await?.len() == 3, "one was deleted");
+
+    // The controller's look at the others may be of the moment of the loss.
+    wait::until("the dead one may be replaced", SOON, || async {
+        let dry = machine(management, &["replace", dead, "--dry-run=server"]).await?;
+        let expected = format!("machine/{dead} deleted: its control plane replaces it (server dry run)\n");
+        ensure!(dry.code == 0 && dry.stdout.starts_with(&expected), "{dry}");
+        Ok(())
+    })
+    .await?;
+    annotate(management, dead, HOLD, Some("")).await?;
+    let replaced = machine(management, &["replace", dead]).await?;
+    let expected = format!(
+        "machine/{dead} deleted: its control plane replaces it\n  no etcd member may fail until another has taken its place\n"
+    );
+    ensure!(
+        replaced.code == 0 && replaced.stdout == expected && replaced.stderr.is_empty(),
+        "{replaced}"
+    );
+    let again = machine(management, &["replace", dead]).await?;
+    let expected = format!("machine/{dead} unchanged: it is being deleted already\n");
+    ensure!(again.code == 0 && again.stdout == expected, "{again}");
+    an_event_tells_of_it(management, "MachineReplaced", "replacement requested", dead).await?;
+
+    annotate(management, dead, HOLD, None).await?;
+    // It is gone already, or goes.
+    let followed = machine(management, &["replace", dead, "--wait=150s"]).await?;
+    ensure!(
+        followed.code == 2 || followed.stdout.contains(&format!("machine/{dead} is gone")),
+        "{followed}"
+    );
+    cluster.settled(3, LIMIT).await?;
+    let machines = cluster.machines().await?;
+    ensure!(!machines.iter().any(|name| name == dead), "{machines:?}");
+    Ok(())
+}
+
+async fn an_event_tells_of_it(
+    management: &ManagementCluster,
+    reason: &str,
+    done: &str,
+    machine: &str,
+) -> Result<()> {
+    let user = management
+        .kubectl()
+        .succeed(["auth", "whoami", "-o", "json"])
+        .await?;
+    let user: Value = serde_json::from_str(&user.stdout)?;
+    let user = user
+        .pointer("/status/userInfo/username")
+        .and_then(Value::as_str)
+        .context("nobody")?;
+    let events = ["get", "events.events.k8s.io", "-n", NAMESPACE, "-o", "json"];
+    let events: Value = serde_json::from_str(&management.kubectl().succeed(events).await?.stdout)?;
+    let items = events
+        .get("items")
+        .and_then(Value::as_array)
+        .context("no items")?;
+    let ours = items
+        .iter()
+        .filter(|event| event.get("reportingController") == Some(&json!("kubectl-kcp.dev/kubectl-kcp")))
+        .filter(|event| event.get("reason") == Some(&json!(reason)));
+    let told: Vec<Value> = ours
+        .map(|event| {
+            json!([
+                event.get("note"),
+                event.pointer("/regarding/kind"),
+                event.pointer("/regarding/name"),
+                event.pointer("/related/kind"),
+                event.pointer("/related/name"),
+            ])
+        })
+        .collect();
+    let note = format!("{done} by {user} for Machine {machine}");
+    let expected = json!([note, "KubeadmControlPlane", NAME, "Machine", machine]);
+    ensure!(told == [expected], "{told:?}");
+    Ok(())
+}
+
+async fn paused_is_left(management: &ManagementCluster, cluster: &Cluster, name: &str) -> Result<()> {
+    cluster.pause(true).await?;
+    let refused = machine(management, &["replace", name, "--force"]).await?;
+    ensure!(
+        refused.code == 1
+            && refused
+                .stdout
+                .contains("the Cluster is paused: nothing would take its place"),
+        "{refused}"
+    );
+    cluster.pause(false).await?;
+    cluster.settled(3, LIMIT).await
+}
+
+/// By a `MachineHealthCheck`, which sees nothing wrong with it.
+async fn is_remediated(management: &ManagementCluster, cluster: &Cluster) -> Result<()> {
+    let machines = cluster.machines().await?;
+    let victim = machines.first().context("there is none")?;
+    let remediated = machine(management, &["remediate", victim]).await?;
+    let expected = format!(
+        "machine/{victim} marked for remediation\n  MachineHealthCheck {NAME} has the control plane replace it\n"
+    );
+    ensure!(
+        remediated.code == 0 && remediated.stdout == expected,
+        "{remediated}"
+    );
+    an_event_tells_of_it(
+        management,
+        "MachineRemediationRequested",
+        "remediation requested",
+        victim,
+    )
+    .await?;
+    wait::until(&format!("{victim} is remediated"), LIMIT, || async {
+        let now = cluster.machines().await?;
+        ensure!(!now.contains(victim) && now.len() == 3, "{now:?}");
+        Ok(())
+    })
+    .await?;
+    cluster.settled(3, LIMIT).await
+}
+
+/// Not the oldest, which would go first.
+async fn preferred_goes_first(management: &ManagementCluster, cluster: &Cluster) -> Result<()> {
+    let machines = cluster.machines().await?;
+    let preferred = machines.last().context("there is none")?;
+    for (arguments, told) in [
+        (
+            &["prefer-delete", preferred][..],
+            "is preferred for deletion\n  takes effect at the next scale down or rollout\n  it is the first to go\n",
+        ),
+        (
+            &["prefer-delete", preferred],
+            "unchanged: it is preferred for deletion already; takes effect at the next scale down or rollout; it is the \
+             first to go\n",
+        ),
+        (
+            &["prefer-delete", preferred, "--clear"],
+            "is preferred for deletion no more\n",
+        ),
+        (
+            &["prefer-delete", preferred, "--clear"],
+            "unchanged: it is not preferred for deletion\n",
+        ),
+        (
+            &["prefer-delete", preferred],
+            "is preferred for deletion\n  takes effect at the next scale down or rollout\n  it is the first to go\n",
+        ),
+    ] {
+        let ended = machine(management, arguments).await?;
+        ensure!(
+            ended.code == 0 && ended.stdout == format!("machine/{preferred} {told}"),
+            "{ended}"
+        );
+    }
+    // No other goes before this one is gone.
+    annotate(management, preferred, HOLD, Some("")).await?;
+    let scaled = ["kcp", "scale", NAME, "--replicas=1", "-n", NAMESPACE];
+    management.kubectl().succeed(scaled).await?;
+    wait::until("one is being deleted", SOON, || async {
+        let staying = cluster.machines().await?;
+        ensure!(staying.len() < 3, "{staying:?}");
+        Ok(())
+    })
+    .await?;
+    let staying = cluster.machines().await?;
+    ensure!(
+        staying.len() == 2 && !staying.contains(preferred),
+        "{staying:?} stay, not {preferred}"
+    );
+    annotate(management, preferred, HOLD, None).await?;
+    cluster.settled(1, LIMIT).await
+}

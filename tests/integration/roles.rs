@@ -1,0 +1,60 @@
+//! Roles as they are shipped, and the same without one permission.
+
+use std::path::Path;
+
+use anyhow::Result;
+use kcp_tests::{manifests, products};
+use serde_json::{Value, json};
+
+/// Resource and verb.
+pub(crate) type Permission = (String, String);
+
+/// The roles in one file of `manifests/reader`.
+pub(crate) fn shipped(file: &str) -> Result<Vec<Value>> {
+    manifests::read(&products::workspace().join(Path::new("manifests/reader").join(file)))
+}
+
+/// What a role allows.
+pub(crate) fn permissions(role: &Value) -> Vec<Permission> {
+    let pairs = rules(role).flat_map(|rule| {
+        let verbs = texts(rule.get("verbs"));
+        let resources = texts(rule.get("resources")).into_iter();
+        resources.flat_map(move |resource| {
+            verbs
+                .clone()
+                .into_iter()
+                .map(move |verb| (resource.clone(), verb))
+        })
+    });
+    pairs.collect()
+}
+
+/// The role without one permission. Rules for several resources are taken apart.
+pub(crate) fn without(role: &Value, (resource, verb): &Permission) -> Value {
+    let rules = rules(role).flat_map(|rule| {
+        texts(rule.get("resources")).into_iter().map(move |other| {
+            let mut verbs = texts(rule.get("verbs"));
+            if other == *resource {
+                verbs.retain(|kept| kept != verb);
+            }
+            json!({"apiGroups": rule.get("apiGroups"), "resources": [other], "verbs": verbs})
+        })
+    });
+    let rules: Vec<Value> = rules
+        .filter(|rule| !texts(rule.get("verbs")).is_empty())
+        .collect();
+    let mut role = role.clone();
+    if let Some(role) = role.as_object_mut() {
+        role.insert("rules".to_owned(), json!(rules));
+    }
+    role
+}
+
+fn rules(role: &Value) -> impl Iterator<Item = &Value> {
+    role.get("rules").and_then(Value::as_array).into_iter().flatten()
+}
+
+fn texts(value: Option<&Value>) -> Vec<String> {
+    let values = value.and_then(Value::as_array).into_iter().flatten();
+    values.filter_map(Value::as_str).map(str::to_owned).collect()
+}

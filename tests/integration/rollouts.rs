@@ -1,0 +1,380 @@
+//! `kubectl kcp rollout` and `upgrade` under Cluster API's real controllers: what they write, what comes of it, and what
+//! they refuse. Somebody runs them who has no more than the roles that are shipped.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use kcp_tests::cluster::Cluster;
+use kcp_tests::kubectl::Ended;
+use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::{products, wait};
+use serde_json::{Value, json};
+
+use crate::shared::with_controllers;
+
+const OLD: &str = "v1.33.6";
+const NEW: &str = "v1.34.2";
+/// An API server of [`NEW`] may not serve a worker of this version.
+const TOO_OLD: &str = "v1.30.14";
+
+/// Who runs the plugin.
+const OPERATOR: &str = "alice";
+
+/// From nothing to the first machine, or for one change of it. A quarter of it on an idle machine.
+const LIMIT: Duration = Duration::from_secs(150);
+
+/// A controller takes note of a pause in a second.
+const PAUSE: Duration = Duration::from_secs(30);
+
+/// A cluster, and the plugin that is run against it.
+struct Subject<'m> {
+    management: &'m ManagementCluster,
+    namespace: &'static str,
+    cluster: Cluster,
+}
+
+impl<'m> Subject<'m> {
+    async fn create(management: &'m ManagementCluster, namespace: &'static str) -> Result<Self> {
+        let cluster = Cluster::create(management.client(), namespace, "edge", 1, OLD).await?;
+        cluster.settled(1, LIMIT).await?;
+        for role in ["reader", "operator"] {
+            let folder = products::workspace().join("manifests").join(role);
+            let folder = folder.display().to_string();
+            management.kubectl().succeed(["apply", "-k", &folder]).await?;
+            let (to, whose) = (format!("--clusterrole=kcp-{role}"), format!("--user={OPERATOR}"));
+            let bind = ["create", "rolebinding", role, &to, &whose, "-n", namespace];
+            management.kubectl().succeed(bind).await?;
+        }
+        Ok(Self {
+            management,
+            namespace,
+            cluster,
+        })
+    }
+
+    async fn kcp(&self, command: &str) -> Result<Ended> {
+        let words = command.split_whitespace();
+        let all = std::iter::once("kcp")
+            .chain(words)
+            .chain(["-n", self.namespace, "--as", OPERATOR]);
+        self.management.kubectl().run(all).await
+    }
+
+    /// Runs the plugin, which must end with an exit code and say something on stdout.
+    async fn says(&self, command: &str, code: i32, stdout: &str) -> Result<Ended> {
+        let ended = self.kcp(command).await?;
+        ensure!(
+            ended.code == code && ended.stdout.contains(stdout),
+            "exit code {code} and {stdout:?} expected: {ended}"
+        );
+        Ok(ended)
+    }
+
+    async fn document(&self, command: &str) -> Result<Value> {
+        let ended = self.kcp(command).await?;
+        serde_json::from_str(&ended.stdout).with_context(|| format!("{ended}"))
+    }
+
+    async fn spec(&self) -> Result<Value> {
+        let control_plane = self.cluster.get().await?;
+        control_plane.get("spec").cloned().context("no spec")
+    }
+
+    /// The spec without the time of a rollout, and that time.
+    async fn spec_and_time(&self) -> Result<(Value, Option<String>)> {
+        let mut spec = self.spec().await?;
+        let rollout = spec.pointer_mut("/rollout").and_then(Value::as_object_mut);
+        let after = rollout.and_then(|rollout| rollout.remove("after"));
+        Ok((spec, after.and_then(|after| after.as_str().map(str::to_owned))))
+    }
+
+    async fn worker_version(&self, version: &str) -> Result<()> {
+        let patch = json!({"spec": {"template": {"spec": {"version": version}}}}).to_string();
+        let patch = [
+            "patch",
+            "machinedeployment",
+            "edge",
+            "-n",
+            self.namespace,
+            "--type=merge",
+            "-p",
+            &patch,
+        ];
+        self.management.kubectl().succeed(patch).await.map(drop)
+    }
+
+    async fn events(&self, reason: &str) -> Result<Vec<String>> {
+        let field = format!("reason={reason}");
+        let list = [
+            "get",
+            "events.v1.events.k8s.io",
+            "-o",
+            "json",
+            "--field-selector",
+            &field,
+            "-n",
+            self.namespace,
+        ];
+        let ended = self.management.kubectl().succeed(list).await?;
+        let events: Value = serde_json::from_str(&ended.stdout)?;
+        let items = events
+            .pointer("/items")
+            .and_then(Value::as_array)
+            .context("no list")?;
+        let notes = items.iter().filter_map(|event| event.get("note")?.as_str());
+        Ok(notes.map(str::to_owned).collect())
+    }
+}
+
+#[test]
+fn a_rollout_is_planned_and_cancelled_paused_and_restarted() {
+    with_controllers("rollouts", async |management| {
+        let subject = Subject::create(management, "rollouts").await?;
+        is_planned_and_cancelled(&subject).await?;
+        is_paused_and_resumed(&subject).await?;
+        restarts_as_clusterctl_does(&subject).await?;
+        subject.cluster.delete().await
+    });
+}
+
+async fn is_planned_and_cancelled(subject: &Subject<'_>) -> Result<()> {
+    let before = subject.spec().await?;
+    subject
+        .says("rollout cancel edge", 0, "unchanged: no rollout is planned")
+        .await?;
+    subject
+        .says(
+            "rollout start edge --at 2020-01-01T00:00:00Z",
+            1,
+            "2020-01-01T00:00:00Z is over",
+        )
+        .await?;
+    subject
+        .says(
+            "rollout start edge --in 8h --dry-run=server",
+            0,
+            "rollout planned (server dry run)",
+        )
+        .await?;
+    ensure!(subject.spec().await? == before, "a dry run has changed the spec");
+
+    subject
+        .says("rollout start edge --in 8h", 0, "rollout planned")
+        .await?;
+    let (rest, after) = subject.spec_and_time().await?;
+    let after = after.context("no time is written")?;
+    let away = after
+        .parse::<jiff::Timestamp>()?
+        .duration_since(jiff::Timestamp::now());
+    ensure!(
+        away.as_secs() > 7 * 3600 && away.as_secs() <= 8 * 3600,
+        "it begins at {after}"
+    );
+    let notes = subject.events("RolloutPlanned").await?;
+    ensure!(
+        matches!(notes.as_slice(), [note] if *note == format!("rollout planned by {OPERATOR} for {after}")),
+        "{notes:?}"
+    );
+    // The controller has seen it, and it is nothing to do yet.
+    subject.cluster.settled(1, LIMIT).await?;
+    let status = subject.document("rollout status edge -o json").await?;
+    ensure!(
+        status.get("progress") == Some(&json!("Complete")) && status.get("planned") == Some(&json!(after)),
+        "{status:#}"
+    );
+    let again = subject
+        .says(
+            "rollout start edge",
+            1,
+            "rollout not started: refused by kubectl kcp",
+        )
+        .await?;
+    ensure!(
+        again
+            .stdout
+            .contains("kubectl kcp rollout cancel edge -n rollouts"),
+        "{again}"
+    );
+
+    subject
+        .says("rollout cancel edge", 0, &format!("rollout of {after} cancelled"))
+        .await?;
+    ensure!(
+        subject.spec().await? == before && rest == subject.spec_and_time().await?.0,
+        "{before:#} became {:#}",
+        subject.spec().await?
+    );
+    Ok(())
+}
+
+async fn is_paused_and_resumed(subject: &Subject<'_>) -> Result<()> {
+    subject.says("rollout resume edge", 0, "unchanged").await?;
+    subject.says("rollout pause edge", 0, "edge paused").await?;
+    subject
+        .says("rollout pause edge", 0, "unchanged: it is paused already")
+        .await?;
+    let control_plane = subject.cluster.get().await?;
+    let annotation = control_plane.pointer("/metadata/annotations/cluster.x-k8s.io~1paused");
+    ensure!(annotation == Some(&json!("true")), "{annotation:?}");
+    wait::until("the controller leaves it alone", PAUSE, || async {
+        subject
+            .says("rollout status edge", 1, "rollout stopped")
+            .await
+            .map(drop)
+    })
+    .await?;
+    subject
+        .says("rollout start edge", 1, "paused by its annotation")
+        .await?;
+    let resumed = subject.document("rollout resume edge -o json").await?;
+    ensure!(
+        resumed.get("kind") == Some(&json!("KubeadmControlPlane"))
+            && resumed
+                .pointer("/metadata/annotations/cluster.x-k8s.io~1paused")
+                .is_none(),
+        "{resumed:#}"
+    );
+    wait::until("the controller goes on", PAUSE, || async {
+        subject
+            .says("rollout status edge", 0, "rollout complete")
+            .await
+            .map(drop)
+    })
+    .await
+}
+
+async fn restarts_as_clusterctl_does(subject: &Subject<'_>) -> Result<()> {
+    let clusterctl = subject.management.kubectl();
+    let theirs = [
+        "alpha",
+        "rollout",
+        "restart",
+        "kubeadmcontrolplane/edge",
+        "-n",
+        subject.namespace,
+    ];
+    let first = subject.cluster.machines().await?;
+    clusterctl.clusterctl(theirs).await?;
+    let (after_theirs, time_of_theirs) = subject.spec_and_time().await?;
+    subject
+        .says(
+            "rollout status edge --watch --timeout 150s",
+            0,
+            "rollout complete",
+        )
+        .await?;
+    let second = subject.cluster.machines().await?;
+    let done = subject
+        .says("rollout cancel edge", 0, "unchanged: no rollout is planned")
+        .await?;
+    ensure!(done.stdout.contains("is done, and its time stays"), "{done}");
+
+    subject.says("rollout start edge", 0, "rollout started").await?;
+    let (after_ours, time_of_ours) = subject.spec_and_time().await?;
+    ensure!(
+        after_ours == after_theirs,
+        "{after_theirs:#} became {after_ours:#}"
+    );
+    let (theirs, ours) = (
+        time_of_theirs.context("no time")?,
+        time_of_ours.context("no time")?,
+    );
+    ensure!(theirs.len() == ours.len() && theirs < ours, "{theirs} and {ours}");
+    let running = subject.says("rollout cancel edge", 1, "runs already").await?;
+    ensure!(
+        running.stdout.contains(second.first().context("no Machine")?),
+        "{running}"
+    );
+    let ended = subject
+        .document("rollout status edge --watch --timeout 150s -o json")
+        .await?;
+    ensure!(ended.get("progress") == Some(&json!("Complete")), "{ended:#}");
+
+    let third = subject.cluster.machines().await?;
+    ensure!(
+        first != second && second != third && third.len() == 1,
+        "{first:?}, {second:?}, {third:?}"
+    );
+    let history = subject.document("rollout history edge -o json").await?;
+    ensure!(
+        history
+            .pointer("/generations/0/machines/0/name")
+            .and_then(Value::as_str)
+            == third.first().map(String::as_str)
+            && history.pointer("/generations/0/current") == Some(&json!(true))
+            && history.pointer("/generations/1").is_none()
+            && history.pointer("/rolloutAfter") == Some(&json!(ours)),
+        "{history:#}"
+    );
+    Ok(())
+}
+
+#[test]
+fn an_upgrade_is_judged_confirmed_and_followed() {
+    with_controllers("upgrades", async |management| {
+        let subject = Subject::create(management, "upgrades").await?;
+        let before = subject.spec().await?;
+        subject.cluster.add_worker(OLD, LIMIT).await?;
+        // Cluster API makes no Machine of such a version; that it is asked for is enough.
+        subject.worker_version(TOO_OLD).await?;
+        let refused = subject
+            .says(
+                &format!("upgrade edge --version {NEW} --yes --force"),
+                1,
+                "not upgraded",
+            )
+            .await?;
+        let worker = "MachineDeployment/edge: kubelet v1.30.14 would be 4 minor versions behind";
+        ensure!(refused.stdout.contains(worker), "{refused}");
+        subject.worker_version(OLD).await?;
+
+        subject
+            .says("upgrade edge --version 1.35.1 --yes", 1, "(version-skips-minor)")
+            .await?;
+        let undecided = subject
+            .says(&format!("upgrade edge --version {NEW}"), 2, "STEP")
+            .await?;
+        ensure!(
+            undecided.stderr.contains("hint: confirm with --yes"),
+            "{undecided}"
+        );
+        let dry_run = format!("upgrade edge --version {NEW} --dry-run=server");
+        let dry_run = subject.says(&dry_run, 0, "(server dry run)").await?;
+        ensure!(
+            !dry_run.stdout.contains("not read") && !dry_run.stderr.contains("not read"),
+            "{dry_run}"
+        );
+        ensure!(subject.spec().await? == before, "the spec has changed");
+
+        let upgraded = subject
+            .says(
+                &format!("upgrade edge --version {NEW} --yes --wait=150s"),
+                0,
+                "upgraded from v1.33.6 to v1.34.2",
+            )
+            .await?;
+        ensure!(
+            upgraded
+                .stdout
+                .ends_with("edge is at v1.34.2, every Machine ready and up to date\n"),
+            "{upgraded}"
+        );
+        subject.cluster.settled(1, LIMIT).await?;
+        let version = subject.cluster.get().await?;
+        let version = version.pointer("/status/version");
+        ensure!(version == Some(&json!(NEW)), "{version:?}");
+        let notes = subject.events("Upgraded").await?;
+        ensure!(
+            matches!(notes.as_slice(), [note] if note == "upgraded by alice from v1.33.6 to v1.34.2"),
+            "{notes:?}"
+        );
+        subject
+            .says(
+                &format!("upgrade edge --version {NEW}"),
+                0,
+                "unchanged: version is v1.34.2 already",
+            )
+            .await?;
+        subject.cluster.delete().await
+    });
+}

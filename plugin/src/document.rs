@@ -14,3 +14,15 @@ pub fn text(document: &impl Serialize) -> serde_json::Result<String> {
     text.push('\n');
     Ok(text)
 }
+
+/// The same in YAML.
+///
+/// # Errors
+/// When it cannot be written as YAML.
+pub fn yaml(document: &impl Serialize) -> Result<String, serde_saphyr::ser::Error> {
+    let mut text = serde_saphyr::to_string(document)?;
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    Ok(text)
+}

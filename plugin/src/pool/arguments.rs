@@ -2,11 +2,12 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::repair::RepairArguments;
 use crate::arguments::{parse_cluster_pool, parse_object_name};
 
 /// Lease and release the customizations of a cluster pool.
 #[derive(Debug, Args)]
-#[command(subcommand_value_name = "lease|release")]
+#[command(subcommand_value_name = "lease|release|repair")]
 pub struct PoolArguments {
     /// What to do.
     #[command(subcommand)]
@@ -26,6 +27,11 @@ pub enum PoolCommand {
     /// Exits with 0 when it has nothing, and with 1 while its cluster deployment needs what it was made with. What
     /// others have is not touched.
     Release(ReleaseArguments),
+    /// Find what has leaked, and mend it with --yes
+    ///
+    /// A customization is never freed while a cluster deployment of its holder's name exists. It is freed when its lease
+    /// has ended, or when its holder's cluster deployment was seen once and is gone. Exits with 1 while anything is wrong.
+    Repair(RepairArguments),
 }
 
 /// Arguments of `pool lease`.

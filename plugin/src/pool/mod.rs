@@ -6,6 +6,8 @@
 //! - [`model`]: what is free, and the order of choice
 //! - [`capacity`], [`staleness`]: how many clusters a pool may have, and which of them it has left behind
 //! - [`record_keeping`], [`lease`], [`release`]: the writes
+//! - [`survey`], [`copies`]: what there is of all pools of a namespace
+//! - [`repair`]: finding and mending what has leaked
 //! - [`document`], [`entry_state`]: how the result is told
 
 #![allow(
@@ -18,6 +20,7 @@ mod capacity;
 mod claims;
 mod cluster_pool;
 mod conditions;
+mod copies;
 mod deployments;
 mod document;
 mod entry;
@@ -30,8 +33,14 @@ mod model;
 mod record;
 mod record_keeping;
 mod release;
+mod repair;
+#[cfg(test)]
+mod schema;
 mod staleness;
 mod store;
+mod survey;
+#[cfg(test)]
+mod survey_example;
 
 pub use arguments::PoolArguments;
 
@@ -55,6 +64,7 @@ pub async fn run(arguments: PoolArguments, session: &Session) -> anyhow::Result<
     match arguments.command {
         PoolCommand::Lease(arguments) => run_lease(arguments, session).await,
         PoolCommand::Release(arguments) => run_release(arguments, session).await,
+        PoolCommand::Repair(arguments) => Box::pin(repair::run(arguments, session)).await,
     }
 }
 

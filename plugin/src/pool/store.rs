@@ -98,6 +98,16 @@ impl<'c> Store<'c> {
         }
     }
 
+    /// For requests that there is no method for here.
+    pub(super) fn connection(&self) -> &'c Connection {
+        self.connection
+    }
+
+    /// Under which the server records changes.
+    pub(super) fn field_manager(&self) -> &'c str {
+        self.field_manager
+    }
+
     /// The pools' namespace.
     pub(super) fn namespace(&self) -> &'c str {
         &self.connection.namespace

@@ -19,7 +19,7 @@ pub mod screen;
 pub mod watch;
 
 #[cfg(test)]
-mod schema;
+pub(crate) mod schema;
 
 mod arguments;
 

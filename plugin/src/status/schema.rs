@@ -4,10 +4,10 @@ mod validator;
 
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 
-pub(super) use validator::faults;
+pub(crate) use validator::faults;
 
 /// The schema of what is written: a field that may be null is there.
-pub(super) fn of<T: JsonSchema>() -> Schema {
+pub(crate) fn of<T: JsonSchema>() -> Schema {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     settings.into_generator().into_root_schema_for::<T>()
 }

@@ -1,0 +1,67 @@
+//! What repair reads, and writes besides customizations and records.
+
+use serde_json::Value;
+
+use super::mend::Leases;
+use crate::{
+    cluster::{Delete, Error, Write, Written},
+    pool::{
+        copies::Copy,
+        deployments::ClusterDeployment,
+        record::LABEL,
+        store::{CLUSTER_DEPLOYMENT, CUSTOMIZATION, Customizations as _, Records as _, Store},
+        survey::Survey,
+    },
+};
+
+impl Leases for Store<'_> {
+    async fn survey(&self) -> Result<Survey, Error> {
+        // Clusters last: one that is made meanwhile is seen, and its customization, read before, has changed then.
+        let entries = self.list().await?;
+        let records = self.records().await?;
+        let pools = self.pools(Some(self.namespace())).await?;
+        let labelled = format!("{LABEL}=true");
+        let copies: Vec<Copy> = self
+            .connection()
+            .list_metadata(&CUSTOMIZATION.at("v1"), None, Some(&labelled))
+            .await?;
+        Ok(Survey {
+            namespace: self.namespace().to_owned(),
+            pools,
+            entries,
+            records,
+            deployments: self.deployments().await?,
+            copies,
+        })
+    }
+
+    async fn patch_cluster(&self, cluster: &ClusterDeployment, patch: &Value) -> Result<Written, Error> {
+        let written = self
+            .connection()
+            .patch(&Write {
+                resource: &CLUSTER_DEPLOYMENT.at("v1"),
+                namespace: &cluster.metadata.namespace,
+                name: cluster.name(),
+                subresource: None,
+                patch,
+                field_manager: self.field_manager(),
+                dry_run: false,
+            })
+            .await;
+        match written {
+            Err(Error::NotFound { .. }) => Ok(Written::Changed),
+            other => other,
+        }
+    }
+
+    async fn delete_copy(&self, copy: &Copy) -> Result<Written, Error> {
+        let delete = Delete {
+            resource: &CUSTOMIZATION.at("v1"),
+            namespace: &copy.metadata.namespace,
+            name: &copy.metadata.name,
+            uid: &copy.metadata.uid,
+            resource_version: Some(&copy.metadata.resource_version),
+        };
+        self.connection().delete(&delete).await
+    }
+}

@@ -3,8 +3,14 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    arguments::Global, lint::LintArguments, plan::PlanArguments, pool::PoolArguments,
-    rollout::RolloutArguments, rules::RulesArguments, scale::ScaleArguments, status::StatusArguments,
+    arguments::Global,
+    lint::LintArguments,
+    plan::PlanArguments,
+    pool::{PoolArguments, PoolCommand},
+    rollout::RolloutArguments,
+    rules::RulesArguments,
+    scale::ScaleArguments,
+    status::StatusArguments,
 };
 
 /// Health, scale and rollout of Cluster API control planes, leases on cluster pools.
@@ -23,7 +29,8 @@ const EXIT_CODES: &str = "Exit codes:
   0    it is so, or has been done
   1    it is not so, or was refused: unhealthy, denied, blocked, exhausted, timed out
   2    could not decide: usage, input and output, the API, permissions
-  130  interrupted";
+  130  interrupted
+A command that runs under `pool exec` keeps its own code: see its help.";
 
 /// A command.
 #[derive(Debug, Subcommand)]
@@ -42,6 +49,13 @@ pub enum Command {
     Lint(LintArguments),
     /// List the admission rules, or explain one
     Rules(RulesArguments),
+}
+
+impl Command {
+    /// Whether it decides by itself what comes of a signal.
+    pub(crate) fn handles_signals(&self) -> bool {
+        matches!(self, Self::Pool(pool) if matches!(pool.command, PoolCommand::Exec(_)))
+    }
 }
 
 #[cfg(test)]

@@ -84,9 +84,10 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// Runs a command until it ends or is interrupted.
 async fn run(command: Command, session: &Session) -> Verdict {
+    let is_interruptible = !command.handles_signals();
     let outcome = tokio::select! {
         outcome = dispatch(command, session) => outcome,
-        Ok(()) = tokio::signal::ctrl_c() => {
+        Ok(()) = tokio::signal::ctrl_c(), if is_interruptible => {
             session.terminal.interrupted();
             return Verdict::Interrupted;
         }

@@ -13,6 +13,8 @@ pub enum Verdict {
     Undecided,
     /// Stopped by SIGINT.
     Interrupted,
+    /// A command that we ran ended with this code.
+    Command(u8),
 }
 
 impl Verdict {
@@ -23,6 +25,7 @@ impl Verdict {
             Self::Negative => 1,
             Self::Undecided => 2,
             Self::Interrupted => 130,
+            Self::Command(code) => code,
         }
     }
 
@@ -43,13 +46,13 @@ impl From<Verdict> for ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use super::Verdict::{self, Interrupted, Met, Negative, Undecided};
+    use super::Verdict::{self, Command, Interrupted, Met, Negative, Undecided};
 
     #[test]
     fn exit_codes_are_those_of_the_reference() {
         assert_eq!(
-            [Met, Negative, Undecided, Interrupted].map(Verdict::code),
-            [0, 1, 2, 130]
+            [Met, Negative, Undecided, Interrupted, Command(7)].map(Verdict::code),
+            [0, 1, 2, 130, 7]
         );
     }
 

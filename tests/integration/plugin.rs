@@ -132,7 +132,12 @@ fn customization(answer: &Value) -> Option<String> {
 }
 
 /// A `ClusterPool` with an inventory of `size` customizations, through our webhook.
-async fn create_pool(management: &ManagementCluster, namespace: &str, name: &str, size: usize) -> Result<()> {
+pub(crate) async fn create_pool(
+    management: &ManagementCluster,
+    namespace: &str,
+    name: &str,
+    size: usize,
+) -> Result<()> {
     management.create_namespace(namespace).await?;
     let entries: Vec<String> = (0..size).map(|number| format!("host-{number}")).collect();
     let mut items: Vec<Value> = entries.iter().map(|entry| customization_object(entry)).collect();

@@ -82,6 +82,15 @@ impl Kubectl {
         Ok(ended)
     }
 
+    /// Runs a shell script with a user's environment to its end, whatever that is; `shell` is its program and its flags.
+    pub async fn script<A: AsRef<str>>(
+        &self,
+        shell: &str,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Result<Ended> {
+        self.run_to(Stdio::piped, Path::new(shell), arguments).await
+    }
+
     /// Runs a command whose output goes where ours goes, as it comes.
     pub async fn show<A: AsRef<str>>(&self, arguments: impl IntoIterator<Item = A>) -> Result<Ended> {
         self.run_to(Stdio::inherit, &self.program, arguments).await

@@ -9,7 +9,7 @@ pub mod invocation;
 pub mod name;
 
 pub use dry_run::DryRun;
-pub use duration::parse_duration;
+pub use duration::{format_duration, parse_duration};
 pub use global::Global;
 pub use name::{
     ControlPlaneName, parse_cluster_pool, parse_control_plane, parse_control_plane_of_cluster,

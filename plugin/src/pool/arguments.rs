@@ -1,13 +1,17 @@
 //! Arguments of `kubectl kcp pool`.
 
-use clap::{Args, Subcommand, ValueEnum};
+use std::{ffi::OsString, time::Duration};
 
-use super::repair::RepairArguments;
-use crate::arguments::{parse_cluster_pool, parse_object_name};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
+
+use super::{
+    generated_name, held::Held, install_config::InstallConfigSource, patience::WaitLimit,
+    repair::RepairArguments,
+};
+use crate::arguments::{parse_cluster_pool, parse_duration, parse_object_name};
 
 /// Lease and release the customizations of a cluster pool.
 #[derive(Debug, Args)]
-#[command(subcommand_value_name = "lease|release|repair")]
 pub struct PoolArguments {
     /// What to do.
     #[command(subcommand)]
@@ -32,46 +36,139 @@ pub enum PoolCommand {
     /// A customization is never freed while a cluster deployment of its holder's name exists. It is freed when its lease
     /// has ended, or when its holder's cluster deployment was seen once and is gone. Exits with 1 while anything is wrong.
     Repair(RepairArguments),
+    /// Run a command while a lease is held
+    ///
+    /// The lease is renewed as long as the command runs, and given back when it ends. The command finds
+    /// `KCP_NAMESPACE`, `KCP_POOL`, `KCP_CUSTOMIZATION` and `KCP_CLUSTER_DEPLOYMENT` in its environment, and with
+    /// --install-config `KCP_INSTALL_CONFIG`, a file. Exits with the command's own code; with 125 when there is no lease, or it is lost,
+    /// which ends the command; with 126 or 127 when the command cannot be run or is not there.
+    Exec(ExecArguments),
 }
 
 /// Arguments of `pool lease`.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("lessee").required(true))]
 pub struct LeaseArguments {
-    /// Whose customization, and whose.
+    /// Name of the cluster pool
+    #[arg(value_parser = parse_cluster_pool)]
+    pub pool: String,
+
+    /// Whose lease it is.
     #[command(flatten)]
-    pub lease: LeaseName,
+    pub lessee: Lessee,
+
+    /// How long the lease lasts unless it is taken again [default: until it is released]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub ttl: Option<Duration>,
+
+    /// Wait until a customization is free, for so long at most where a duration is given
+    #[arg(long, value_name = "DURATION", value_parser = WaitLimit::parse)]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub wait: Option<WaitLimit>,
+
+    /// Patch this install-config with the customization: a file, - for stdin, or secret/NAME, key install-config.yaml
+    #[arg(long, value_name = "FILE|secret/NAME")]
+    pub install_config: Option<InstallConfigSource>,
 
     /// Output format
     #[arg(short, long, value_name = "FORMAT", value_enum)]
+    #[arg(requires_if("install-config", "install_config"))]
     pub output: Option<LeaseOutput>,
+
+    /// Name under which the server records the change
+    #[arg(long, value_name = "NAME", default_value = "kubectl-kcp")]
+    pub field_manager: String,
+}
+
+/// Whose lease it is.
+#[derive(Clone, Debug, Args)]
+pub struct Lessee {
+    /// Name of the cluster deployment that holds the lease
+    #[arg(long, value_name = "NAME", value_parser = parse_object_name, group = "lessee")]
+    pub cluster_deployment: Option<String>,
+
+    /// The same, with a name of its own that begins with this
+    #[arg(long, value_name = "PREFIX", value_parser = generated_name::parse_prefix, group = "lessee")]
+    pub generate_name: Option<String>,
+}
+
+impl Lessee {
+    /// The name; none where neither was given.
+    pub(super) fn name(&self) -> Option<String> {
+        let generated = || Some(generated_name::generate(self.generate_name.as_deref()?));
+        self.cluster_deployment.clone().or_else(generated)
+    }
 }
 
 /// Arguments of `pool release`.
 #[derive(Debug, Args)]
 pub struct ReleaseArguments {
-    /// Whose customization, and whose.
-    #[command(flatten)]
-    pub lease: LeaseName,
-
-    /// Output format
-    #[arg(short, long, value_name = "FORMAT", value_enum)]
-    pub output: Option<ReleaseOutput>,
-}
-
-/// What names a lease.
-#[derive(Debug, Args)]
-pub struct LeaseName {
-    /// Name of the cluster pool
-    #[arg(value_parser = parse_cluster_pool)]
-    pub pool: String,
+    /// Name of the cluster pool, or cdc/NAME of one customization
+    #[arg(value_name = "POOL|cdc/NAME")]
+    pub held: Held,
 
     /// Name of the cluster deployment that holds the lease
     #[arg(long, value_name = "NAME", value_parser = parse_object_name)]
     pub cluster_deployment: String,
 
+    /// Give it back although the cluster still needs what it was made with
+    #[arg(long)]
+    pub force: bool,
+
+    /// Output format
+    #[arg(short, long, value_name = "FORMAT", value_enum)]
+    pub output: Option<ReleaseOutput>,
+
     /// Name under which the server records the change
     #[arg(long, value_name = "NAME", default_value = "kubectl-kcp")]
     pub field_manager: String,
+}
+
+/// Arguments of `pool exec`.
+#[derive(Debug, Args)]
+pub struct ExecArguments {
+    /// Name of the cluster pool
+    #[arg(value_parser = parse_cluster_pool)]
+    pub pool: String,
+
+    /// Whose lease it is; by default a name of its own.
+    #[command(flatten)]
+    pub lessee: Lessee,
+
+    /// How long the lease lasts when it is not renewed: when this program is killed
+    #[arg(long, value_name = "DURATION", value_parser = parse_ttl, default_value = "1m")]
+    pub ttl: Duration,
+
+    /// Wait until a customization is free, for so long at most where a duration is given
+    #[arg(long, value_name = "DURATION", value_parser = WaitLimit::parse)]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub wait: Option<WaitLimit>,
+
+    /// Patch this install-config with the customization: a file, - for stdin, or secret/NAME, key install-config.yaml
+    #[arg(long, value_name = "FILE|secret/NAME")]
+    pub install_config: Option<InstallConfigSource>,
+
+    /// Name under which the server records the change
+    #[arg(long, value_name = "NAME", default_value = "kubectl-kcp")]
+    pub field_manager: String,
+
+    /// The command and its arguments
+    #[arg(last = true, required = true)]
+    pub command: Vec<OsString>,
+}
+
+/// The shortest lease that can be renewed in time: three renewals, and time for the command to end.
+const MIN_TTL: Duration = Duration::from_secs(3);
+
+fn parse_ttl(text: &str) -> Result<Duration, String> {
+    let ttl = parse_duration(text)?;
+    if ttl < MIN_TTL {
+        return Err(format!(
+            "a lease that is renewed lasts {} s at least",
+            MIN_TTL.as_secs()
+        ));
+    }
+    Ok(ttl)
 }
 
 /// Output formats of `pool lease`.
@@ -79,8 +176,14 @@ pub struct LeaseName {
 pub enum LeaseOutput {
     /// A JSON document: `PoolLease`
     Json,
+    /// The same in YAML
+    Yaml,
+    /// Shell variables, a line each: `KCP_NAMESPACE`, `KCP_POOL`, `KCP_CUSTOMIZATION`, `KCP_CLUSTER_DEPLOYMENT`
+    Env,
     /// The leased customization as RESOURCE/NAME
     Name,
+    /// The patched install-config; it may hold secrets
+    InstallConfig,
 }
 
 /// Output formats of `pool release`.
@@ -88,6 +191,8 @@ pub enum LeaseOutput {
 pub enum ReleaseOutput {
     /// A JSON document: `PoolRelease`
     Json,
+    /// The same in YAML
+    Yaml,
     /// The released customizations as RESOURCE/NAME
     Name,
 }

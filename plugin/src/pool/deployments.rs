@@ -2,6 +2,7 @@
 
 use kcp_rules::api::hive::ClusterPoolReference;
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::{
     conditions::Conditions,
@@ -86,6 +87,20 @@ impl ClusterDeployment {
         } else {
             Life::Over
         }
+    }
+
+    fn finalizers_of_others(&self) -> Vec<String> {
+        let mut finalizers = self.metadata.finalizers.clone();
+        finalizers.retain(|name| name != LEASE_FINALIZER);
+        finalizers
+    }
+
+    /// Lets it go: a merge patch that the server refuses once the cluster has changed.
+    pub(super) fn without_lease_finalizer(&self) -> Value {
+        json!({"metadata": {
+            "resourceVersion": self.metadata.resource_version,
+            "finalizers": self.finalizers_of_others(),
+        }})
     }
 
     /// The claim that has it.
@@ -189,11 +204,12 @@ impl Deployments {
         let needing = self.made_for(holder).filter_map(|cluster| {
             let needed_by = Cluster {
                 namespace: cluster.metadata.namespace.clone(),
-                is_deprovisioning: match cluster.life() {
-                    Life::Alive => false,
-                    Life::Deprovisioning => true,
+                finalizers: match cluster.life() {
+                    Life::Alive => Vec::new(),
+                    Life::Deprovisioning => cluster.finalizers_of_others(),
                     Life::Over => return None,
                 },
+                is_ours: cluster.metadata.has_finalizer(LEASE_FINALIZER),
             };
             Some((cluster.customization()?.to_owned(), needed_by))
         });

@@ -1,9 +1,18 @@
 //! What `pool lease` and `pool release` say: JSON documents and sentences.
 
-use serde::Serialize;
+use std::time::Duration;
 
-use super::entry_state::{EntryState, Name, PoolName, none_free};
-use crate::{cluster::Error, document::API_VERSION};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{
+    entry_state::{EntryState, Name, PoolName, none_free},
+    install_config::InstallConfig,
+    lease::Leased,
+    model::Standing,
+    record,
+};
+use crate::{arguments::format_duration, cluster::Error, document::API_VERSION};
 
 /// The result of `pool lease`, as `-o json` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -25,9 +34,22 @@ pub(super) struct PoolLease {
     /// The reason in a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
+    /// Until when, unless it is renewed; absent when until it is released.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttl_seconds: Option<u64>,
     /// How things stand with each entry, when none is free.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     entries: Vec<EntryState>,
+    /// Entries that were passed over because their patches cannot be applied.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    broken: Vec<EntryState>,
+    /// The install-config with the customization's patches applied. Its secrets are for who asks for it, and not for
+    /// every log of a document.
+    #[serde(skip)]
+    install_config: Option<InstallConfig>,
+    /// What the customization wants patched in the manifests that the installer writes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    installer_manifest_patches: Vec<Value>,
     /// What was not looked at, a sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
@@ -39,6 +61,10 @@ pub(super) struct PoolLease {
 pub(super) enum Reason {
     /// No entry is free.
     Exhausted,
+    /// No entry became free in the time that was given.
+    Timeout,
+    /// Another has it.
+    NotHolder,
     /// The pool has no inventory.
     NoSuchEntry,
     /// A lease would not last, or would not be the one that the cluster needs; or a cluster still needs it.
@@ -49,6 +75,8 @@ impl Reason {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Exhausted => "exhausted",
+            Self::Timeout => "timeout",
+            Self::NotHolder => "not-holder",
             Self::NoSuchEntry => "no-such-entry",
             Self::Blocked => "blocked",
         }
@@ -61,10 +89,15 @@ impl Reason {
 pub(super) struct PoolRelease {
     api_version: &'static str,
     kind: &'static str,
-    pool: PoolName,
+    /// Absent where it was given back by its own name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pool: Option<PoolName>,
     cluster_deployment: Name,
     /// What was given back; empty when nothing was held.
     customizations: Vec<Name>,
+    /// The claim that was deleted, and with it the cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    claim: Option<Name>,
     /// Why something was kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<Reason>,
@@ -77,16 +110,41 @@ pub(super) struct PoolRelease {
 }
 
 impl PoolLease {
-    pub(super) fn leased(
-        pool: PoolName,
-        cluster_deployment: &str,
-        customization: &str,
-        already: bool,
-    ) -> Self {
-        Self {
-            customization: Some(customization.into()),
-            already_held: Some(already),
+    pub(super) fn leased(pool: PoolName, cluster_deployment: &str, leased: Leased) -> Self {
+        let mut document = Self {
+            customization: Some(leased.customization.as_str().into()),
+            already_held: Some(leased.already),
             ..Self::none(pool, cluster_deployment)
+        };
+        for (name, why) in leased.unfit {
+            document.warnings.push(format!("{name} is passed over: {why}"));
+            document.broken.push(EntryState::new(name, Standing::Unfit(why)));
+        }
+        if let Some(patched) = leased.patched {
+            document.warnings.extend(patched.warnings);
+            document.install_config = Some(patched.install_config);
+            document.installer_manifest_patches = patched.manifest_patches;
+        }
+        document
+    }
+
+    /// The same, for so long.
+    pub(super) fn lasting(self, ttl: Option<Duration>) -> Self {
+        let is_leased = self.customization.is_some();
+        let seconds = ttl.filter(|_| is_leased).map(record::whole_seconds);
+        Self {
+            ttl_seconds: seconds.map(u64::from),
+            ..self
+        }
+    }
+
+    /// The same, after a wait that was in vain.
+    pub(super) fn timed_out(self, waited: Duration) -> Self {
+        let message = self.message.unwrap_or_default();
+        Self {
+            reason: Some(Reason::Timeout),
+            message: Some(format!("waited {}: {message}", format_duration(waited))),
+            ..self
         }
     }
 
@@ -114,6 +172,10 @@ impl PoolLease {
             cluster_deployment: cluster_deployment.into(),
             customization: None,
             already_held: None,
+            ttl_seconds: None,
+            broken: Vec::new(),
+            install_config: None,
+            installer_manifest_patches: Vec::new(),
             reason: None,
             message: None,
             entries: Vec::new(),
@@ -161,6 +223,30 @@ impl PoolLease {
         ))
     }
 
+    pub(super) fn reason(&self) -> Option<Reason> {
+        self.reason
+    }
+
+    /// What scripts and commands find in their environment; none where there is no lease.
+    pub(super) fn variables(&self) -> Option<[(&'static str, &str); 4]> {
+        Some([
+            ("KCP_NAMESPACE", &self.pool.namespace),
+            ("KCP_POOL", &self.pool.name),
+            ("KCP_CUSTOMIZATION", self.customization()?),
+            ("KCP_CLUSTER_DEPLOYMENT", &self.cluster_deployment.name),
+        ])
+    }
+
+    /// The leased customization.
+    pub(super) fn customization(&self) -> Option<&str> {
+        self.customization.as_ref().map(|name| name.name.as_str())
+    }
+
+    /// The patched install-config.
+    pub(super) fn install_config(&self) -> Option<&InstallConfig> {
+        self.install_config.as_ref()
+    }
+
     /// One line on why there is none.
     pub(super) fn refusal(&self) -> Option<String> {
         refusal(self.reason, self.message.as_deref())
@@ -168,17 +254,37 @@ impl PoolLease {
 }
 
 impl PoolRelease {
-    pub(super) fn new(pool: PoolName, cluster_deployment: &str, released: &[String]) -> Self {
+    pub(super) fn new(pool: Option<PoolName>, cluster_deployment: &str, released: &[String]) -> Self {
         Self {
             api_version: API_VERSION,
             kind: "PoolRelease",
             pool,
             cluster_deployment: cluster_deployment.into(),
             customizations: released.iter().map(|name| name.as_str().into()).collect(),
+            claim: None,
             reason: None,
             message: None,
             warnings: Vec::new(),
         }
+    }
+
+    pub(super) fn refused(
+        pool: Option<PoolName>,
+        cluster_deployment: &str,
+        reason: Reason,
+        message: String,
+    ) -> Self {
+        Self {
+            reason: Some(reason),
+            message: Some(message),
+            ..Self::new(pool, cluster_deployment, &[])
+        }
+    }
+
+    /// The same, with what comes of it.
+    pub(super) fn warned(mut self, warnings: impl IntoIterator<Item = String>) -> Self {
+        self.warnings.extend(warnings);
+        self
     }
 
     /// The same, with others that were kept because the holder's cluster needs them: a sentence on each.
@@ -230,8 +336,13 @@ impl PoolRelease {
             ..
         } = self;
         if customizations.is_empty() && self.reason.is_none() {
-            let (deployment, namespace, pool) = (&cluster_deployment.name, &pool.namespace, &pool.name);
-            return format!("{deployment} holds nothing from pool {namespace}/{pool}\n");
+            let deployment = &cluster_deployment.name;
+            return match pool {
+                Some(PoolName { namespace, name }) => {
+                    format!("{deployment} holds nothing from pool {namespace}/{name}\n")
+                }
+                None => format!("{deployment} does not hold it, and nobody else does\n"),
+            };
         }
         customizations.iter().fold(String::new(), |text, name| {
             text + &resource_name(name) + " released\n"
@@ -254,8 +365,17 @@ fn resource_name(Name { name }: &Name) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{EntryState, PoolLease, PoolName, PoolRelease, Reason};
-    use crate::pool::model::{Deployment, Standing};
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::{EntryState, Leased, PoolLease, PoolName, PoolRelease, Reason};
+    use crate::pool::{
+        install_config::InstallConfig,
+        lease::Unfits,
+        model::{Deployment, Standing},
+        patching::Unfit,
+    };
 
     fn pool() -> PoolName {
         PoolName {
@@ -269,6 +389,36 @@ mod tests {
             cluster_deployment: holder.map(str::to_owned),
             pool: pool.map(str::to_owned),
         }
+    }
+
+    fn leased(already: bool) -> Leased {
+        Leased {
+            customization: "foo".to_owned(),
+            already,
+            patched: None,
+            unfit: Unfits::new(),
+        }
+    }
+
+    /// One entry was passed over.
+    fn patched() -> PoolLease {
+        let config = InstallConfig::parse(b"metadata: {name: generated}", "f").unwrap();
+        let spec = json!({
+            "installConfigPatches": [{"op": "replace", "path": "metadata/name", "value": "foo"}],
+            "installerManifestPatches": [{
+                "manifestSelector": {"glob": "manifests/*.yaml"}, "patches": [{"op": "remove", "path": "/a"}],
+            }],
+        });
+        let leased = Leased {
+            patched: Some(crate::pool::patching::patched(&config, &spec).unwrap()),
+            unfit: [("bar".to_owned(), broken())].into(),
+            ..leased(false)
+        };
+        PoolLease::leased(pool(), "us", leased).lasting(Some(Duration::from_secs(90)))
+    }
+
+    fn broken() -> Unfit {
+        Unfit::Broken("spec.installConfigPatches[0] (remove \"/x\"): its path leads nowhere".to_owned())
     }
 
     fn exhausted() -> PoolLease {
@@ -287,6 +437,7 @@ mod tests {
             ),
             ("e", Standing::Deleting),
             ("f", Standing::Missing),
+            ("g", Standing::Unfit(broken())),
         ];
         let entries = entries.map(|(name, standing)| EntryState::new(name.to_owned(), standing));
         PoolLease::exhausted(pool(), "us", entries.into())
@@ -294,8 +445,13 @@ mod tests {
 
     #[test]
     fn json_of_a_lease() {
-        let lease = PoolLease::leased(pool(), "us", "foo", false);
+        let lease = PoolLease::leased(pool(), "us", leased(false));
         insta::assert_snapshot!(serde_json::to_string_pretty(&lease).unwrap());
+    }
+
+    #[test]
+    fn json_of_a_lease_with_an_install_config() {
+        insta::assert_snapshot!(serde_json::to_string_pretty(&patched()).unwrap());
     }
 
     #[test]
@@ -305,7 +461,7 @@ mod tests {
 
     #[test]
     fn json_of_a_release() {
-        let release = PoolRelease::new(pool(), "us", &["foo".to_owned()]);
+        let release = PoolRelease::new(Some(pool()), "us", &["foo".to_owned()]);
         insta::assert_snapshot!(serde_json::to_string_pretty(&release).unwrap());
     }
 
@@ -315,17 +471,21 @@ mod tests {
         let many =
             (0..12).map(|index| EntryState::new(format!("entry-{index}"), held(Some("x"), Some("vsphere"))));
         let screens = [
-            PoolLease::leased(pool(), "us", "foo", false).sentence().unwrap(),
-            PoolLease::leased(pool(), "us", "foo", true).sentence().unwrap(),
+            PoolLease::leased(pool(), "us", leased(false)).sentence().unwrap(),
+            PoolLease::leased(pool(), "us", leased(true)).sentence().unwrap(),
+            format!("{:?}", patched().variables()),
+            patched().warnings().join("\n"),
             exhausted().refusal().unwrap(),
+            exhausted().timed_out(Duration::from_secs(90)).refusal().unwrap(),
             PoolLease::exhausted(pool(), "us", many.collect())
                 .refusal()
                 .unwrap(),
             refused(Reason::NoSuchEntry, "no inventory").refusal().unwrap(),
             refused(Reason::Blocked, "Hive").refusal().unwrap(),
-            PoolRelease::new(pool(), "us", &["a".to_owned(), "b".to_owned()]).sentences(),
-            PoolRelease::new(pool(), "us", &["a".to_owned(), "b".to_owned()]).resource_names(),
-            PoolRelease::new(pool(), "us", &[]).sentences(),
+            PoolRelease::new(Some(pool()), "us", &["a".to_owned(), "b".to_owned()]).sentences(),
+            PoolRelease::new(Some(pool()), "us", &["a".to_owned(), "b".to_owned()]).resource_names(),
+            PoolRelease::new(Some(pool()), "us", &[]).sentences(),
+            PoolRelease::new(None, "us", &[]).sentences(),
         ];
         insta::assert_snapshot!(screens.join("\n"));
     }

@@ -15,6 +15,9 @@ pub(super) const AVAILABLE: &str = "Available";
 /// The condition that says how its last use went.
 pub(super) const APPLY_SUCCEEDED: &str = "ApplySucceeded";
 
+/// The reason for patches that cannot be applied.
+pub(super) const BROKEN_BY_SYNTAX: &str = "BrokenBySyntax";
+
 /// Who takes a lease. Two lessees with the same name are the same holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Holder<'h> {
@@ -137,6 +140,27 @@ impl Entry {
                 "clusterPoolRef": null,
             },
         })
+    }
+
+    /// Says that the patches cannot be applied: a write that the server refuses once the entry has changed.
+    pub(super) fn broken(&self, why: &str, now: Timestamp) -> Value {
+        let condition = Condition {
+            kind: APPLY_SUCCEEDED,
+            status: "False",
+            reason: BROKEN_BY_SYNTAX,
+            message: why,
+        };
+        json!({
+            "metadata": { "resourceVersion": self.metadata.resource_version },
+            "status": { "conditions": self.status.conditions.with(condition, now).into_value() },
+        })
+    }
+
+    /// Whether it says so already.
+    pub(super) fn says_broken(&self, why: &str) -> bool {
+        let conditions = self.conditions();
+        conditions.reason(APPLY_SUCCEEDED) == Some(BROKEN_BY_SYNTAX)
+            && conditions.message(APPLY_SUCCEEDED) == Some(why)
     }
 
     fn with_available(&self, status: &str, reason: &str, message: &str, now: Timestamp) -> Value {

@@ -27,6 +27,9 @@ struct EntryDocument<'e> {
     /// The pool that holds it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pool: Option<Name>,
+    /// What is wrong with a broken one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
 }
 
 /// A reference by name.
@@ -59,6 +62,10 @@ impl Serialize for EntryState {
             state: standing.state(),
             cluster_deployment: cluster_deployment.map(Name::from),
             pool: pool.map(Name::from),
+            message: match standing {
+                Standing::Unfit(why) => Some(why.to_string()),
+                _ => None,
+            },
         }
         .serialize(serializer)
     }
@@ -71,6 +78,7 @@ impl Standing {
             Self::Ours | Self::OursUnmarked | Self::Free => "free",
             Self::Held { .. } => "held",
             Self::Referenced { .. } => "referenced",
+            Self::Unfit(_) => "broken",
             Self::Deleting => "deleting",
             Self::Missing => "missing",
         }
@@ -82,6 +90,7 @@ impl Standing {
             Self::Ours | Self::OursUnmarked | Self::Free => "free",
             Self::Held { .. } => "held",
             Self::Referenced { .. } => "used",
+            Self::Unfit(_) => "broken",
             Self::Deleting => "being deleted",
             Self::Missing => "missing",
         }
@@ -95,7 +104,12 @@ impl Standing {
                 pool,
             } => (cluster_deployment.as_deref(), pool.as_deref()),
             Self::Referenced { by } => (Some(&by.name), Some(&by.pool)),
-            Self::Ours | Self::OursUnmarked | Self::Free | Self::Deleting | Self::Missing => (None, None),
+            Self::Ours
+            | Self::OursUnmarked
+            | Self::Free
+            | Self::Unfit(_)
+            | Self::Deleting
+            | Self::Missing => (None, None),
         }
     }
 
@@ -140,12 +154,13 @@ pub(super) fn none_free(pool: &PoolName, entries: &[EntryState]) -> String {
         pool.name,
         entries.len()
     );
-    let groups: [(Is, &str); 4] = [
+    let groups: [(Is, &str); 5] = [
         (|standing| matches!(standing, Standing::Held { .. }), "held"),
         (
             |standing| matches!(standing, Standing::Referenced { .. }),
             "used by a cluster without a lease",
         ),
+        (|standing| matches!(standing, Standing::Unfit(_)), "broken"),
         (|standing| *standing == Standing::Deleting, "being deleted"),
         (|standing| *standing == Standing::Missing, "missing"),
     ];

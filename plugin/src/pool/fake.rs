@@ -89,9 +89,16 @@ impl Fake {
     pub(super) fn put(&self, name: &str, status: &Value) {
         self.version.set(self.version.get() + 1);
         let metadata = json!({"name": name, "resourceVersion": self.version.get().to_string()});
-        self.entries
-            .borrow_mut()
-            .insert(name.to_owned(), json!({"metadata": metadata, "status": status}));
+        let mut entries = self.entries.borrow_mut();
+        let spec = entries
+            .get(name)
+            .map_or(Value::Null, |entry| entry["spec"].clone());
+        let entry = json!({"metadata": metadata, "spec": spec, "status": status});
+        entries.insert(name.to_owned(), entry);
+    }
+
+    pub(super) fn put_spec(&self, name: &str, spec: &Value) {
+        self.entries.borrow_mut().get_mut(name).unwrap()["spec"] = spec.clone();
     }
 
     pub(super) fn status(&self, name: &str) -> Value {

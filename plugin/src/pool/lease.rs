@@ -1,14 +1,19 @@
 //! Taking a lease: first the record, which keeps others from the entry for a moment, then the status, one write at a
 //! time, each refused by the server once the entry has changed. The status decides.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
 
 use anyhow::Context as _;
 use jiff::SignedDuration;
 
 use super::{
     entry::{Entry, Holder},
+    install_config::InstallConfig,
     model::{Candidate, Choice, Inventory, References, Slot, Standing},
+    patching::{Patched, Unfit, patched},
     record::{LeaseClaim, Record},
     record_keeping::{Recorded, announce, renew, withdraw},
     store::{Customizations, Records},
@@ -36,15 +41,25 @@ const MAX_SENDS: u32 = 5;
 /// Before a write is sent the second time; doubled before each further one, 3 s in all.
 const FIRST_REST: Duration = Duration::from_millis(200);
 
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request<'r> {
+    /// The inventory.
+    pub(super) names: &'r [&'r str],
+    /// None where the clusters could not be read.
+    pub(super) references: Option<&'r References>,
+    pub(super) claim: LeaseClaim<'r>,
+    /// What the patches have to apply to; none where nobody wants to know.
+    pub(super) install_config: Option<&'r InstallConfig>,
+    /// Whether a lease that the holder has already is somebody else's.
+    pub(super) is_new: bool,
+}
+
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// The holder has this entry.
-    Leased {
-        customization: String,
-        /// It had it before we came.
-        already: bool,
-    },
+    Leased(Leased),
     /// No entry is free: how things stand with each.
     Exhausted(Vec<(String, Standing)>),
     /// The holder's cluster was made with an entry that it cannot have.
@@ -52,32 +67,52 @@ pub(super) enum Outcome {
         customization: String,
         standing: Standing,
     },
+    /// The holder has this entry, and is not the one who asks.
+    HeldBefore { customization: String },
+    /// The holder has this entry, but its patches cannot be applied.
+    HeldUnfit { customization: String, why: Unfit },
 }
 
-/// Takes a lease on one of `names`.
+/// A lease that the holder has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Leased {
+    pub(super) customization: String,
+    /// It had it before we came.
+    pub(super) already: bool,
+    /// What it makes of the install-config.
+    pub(super) patched: Option<Patched>,
+    /// Entries that were passed over, and why.
+    pub(super) unfit: Unfits,
+}
+
+/// Entries whose patches cannot be applied.
+pub(super) type Unfits = BTreeMap<String, Unfit>;
+
+/// Takes a lease.
 ///
 /// # Errors
 /// When the API server cannot be asked, or others change the entries faster than one can be taken. Where it is open
 /// whether a lease has been taken the message says so: the same command again finds it.
 pub(super) async fn lease<S: Customizations + Records>(
     store: &S,
-    names: &[&str],
-    references: Option<&References>,
-    claim: LeaseClaim<'_>,
+    request: Request<'_>,
 ) -> anyhow::Result<Outcome> {
-    let holder = claim.holder;
+    let holder = request.claim.holder;
+    let mut unfit = Unfits::new();
     let (mut rounds, mut waits) = (0, 0);
     while rounds < MAX_ROUNDS && waits < MAX_WAITS {
         let (entries, records) = (store.list().await?, store.records().await?);
         let inventory = Inventory {
-            slots: slots(names, entries, records),
-            references: references.cloned(),
+            slots: slots(request.names, entries, records, &unfit),
+            references: request.references.cloned(),
         };
         let free = match inventory.choose(holder, store.now()) {
-            Choice::Held(held) => {
-                renew(store, held.name(), held.record, claim).await?;
-                return Ok(leased(held.name(), true));
+            Choice::Held(held) if request.is_new => {
+                return Ok(Outcome::HeldBefore {
+                    customization: held.name().to_owned(),
+                });
             }
+            Choice::Held(held) => return already_held(store, held, request).await,
             Choice::Bound(name) => return Ok(bound(&inventory, name, holder)),
             Choice::Exhausted => return Ok(exhausted(&inventory, holder)),
             Choice::Sought => {
@@ -88,8 +123,13 @@ pub(super) async fn lease<S: Customizations + Records>(
             Choice::Free(free) => free,
         };
         rounds += 1;
-        if let Some(name) = try_each(store, &free, claim).await? {
-            return Ok(leased(name, false));
+        if let Some((name, patched)) = try_each(store, &free, request, &mut unfit).await? {
+            return Ok(Outcome::Leased(Leased {
+                customization: name.to_owned(),
+                already: false,
+                patched,
+                unfit,
+            }));
         }
     }
     Err(Error::Contended {
@@ -97,6 +137,46 @@ pub(super) async fn lease<S: Customizations + Records>(
         attempts: rounds + waits,
     }
     .into())
+}
+
+async fn already_held<S: Customizations + Records>(
+    store: &S,
+    held: Candidate<'_>,
+    request: Request<'_>,
+) -> anyhow::Result<Outcome> {
+    renew(store, held.name(), held.record, request.claim).await?;
+    let customization = held.name().to_owned();
+    Ok(match fit(store, held.entry, request).await? {
+        Ok(patched) => Outcome::Leased(Leased {
+            customization,
+            already: true,
+            patched,
+            unfit: Unfits::new(),
+        }),
+        Err(why) => Outcome::HeldUnfit { customization, why },
+    })
+}
+
+/// What the entry makes of the install-config, if there is one. That it cannot be applied is written down, where nobody
+/// could apply it.
+async fn fit(
+    store: &impl Customizations,
+    entry: &Entry,
+    request: Request<'_>,
+) -> Result<Result<Option<Patched>, Unfit>, Error> {
+    let Some(install_config) = request.install_config else {
+        return Ok(Ok(None));
+    };
+    let outcome = patched(install_config, &entry.spec);
+    if let Err(Unfit::Broken(why)) = &outcome
+        && !entry.says_broken(why)
+    {
+        // Whoever has changed the entry meanwhile may have mended it; and who comes next finds the same.
+        store
+            .write_status(entry.name(), &entry.broken(why, store.now()))
+            .await?;
+    }
+    Ok(outcome.map(Some))
 }
 
 /// Whose an entry is.
@@ -110,29 +190,41 @@ enum Owner {
     Another,
 }
 
-/// Tries to take one of the entries. None when they have to be listed anew: others have changed them since.
+/// Tries to take one of the entries. None when they have to be listed anew: others have changed them since, or they do
+/// not fit.
 async fn try_each<'e, S: Customizations + Records>(
     store: &S,
     free: &[Candidate<'e>],
-    claim: LeaseClaim<'_>,
-) -> anyhow::Result<Option<&'e str>> {
-    let holder = claim.holder;
+    request: Request<'_>,
+    unfit: &mut Unfits,
+) -> anyhow::Result<Option<(&'e str, Option<Patched>)>> {
+    let holder = request.claim.holder;
     for (index, candidate) in free.iter().enumerate() {
         let (listed, name) = (candidate.entry, candidate.entry.name());
-        let owner = if index == 0 {
-            record_and_take(store, listed, candidate.record, claim).await?
+        let current = if index == 0 {
+            Some(listed.clone())
         } else {
             // After a refusal the list is known to be old: reading is cheaper than another refused write.
-            let current = store.get(name).await?;
-            match (owner(current.as_ref(), holder), current) {
-                (Owner::Another, Some(current)) if is_still_free(&current, listed) => {
-                    record_and_take(store, &current, candidate.record, claim).await?
+            store.get(name).await?
+        };
+        let mut made = None;
+        let owner = match (owner(current.as_ref(), holder), current) {
+            (Owner::Another | Owner::HolderUnmarked, Some(current)) if is_still_free(&current, listed) => {
+                match fit(store, &current, request).await? {
+                    Err(why) => {
+                        unfit.insert(name.to_owned(), why);
+                        continue;
+                    }
+                    Ok(patched) => made = patched,
                 }
-                (owner, _) => owner,
+                record_and_take(store, &current, candidate.record, request.claim).await?
             }
+            // Another run for the same holder: the list says it now.
+            (Owner::Holder, _) => return Ok(None),
+            (owner, _) => owner,
         };
         match owner {
-            Owner::Holder => return Ok(Some(name)),
+            Owner::Holder => return Ok(Some((name, made))),
             Owner::HolderUnmarked => return Ok(None),
             Owner::Another => {}
         }
@@ -227,7 +319,7 @@ fn is_still_free(current: &Entry, listed: &Entry) -> bool {
     lease(current) == lease(listed)
 }
 
-fn slots(names: &[&str], customizations: Vec<Entry>, records: Vec<Record>) -> Vec<Slot> {
+fn slots(names: &[&str], customizations: Vec<Entry>, records: Vec<Record>, unfit: &Unfits) -> Vec<Slot> {
     let mut entries: HashMap<_, _> = customizations
         .into_iter()
         .map(|entry| (entry.name().to_owned(), entry))
@@ -242,15 +334,9 @@ fn slots(names: &[&str], customizations: Vec<Entry>, records: Vec<Record>) -> Ve
             name: (*name).to_owned(),
             entry: entries.remove(*name),
             record: records.remove(*name),
+            unfit: unfit.get(*name).cloned(),
         })
         .collect()
-}
-
-fn leased(name: &str, already: bool) -> Outcome {
-    Outcome::Leased {
-        customization: name.to_owned(),
-        already,
-    }
 }
 
 fn exhausted(inventory: &Inventory, holder: Holder<'_>) -> Outcome {

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 
 use super::{
     entry::{Entry, Holder},
+    patching::Unfit,
     record::Record,
 };
 
@@ -29,6 +30,8 @@ pub(super) struct Slot {
     pub(super) entry: Option<Entry>,
     /// Who says to hold it, or to be about to.
     pub(super) record: Option<Record>,
+    /// Why its patches cannot be applied to the install-config at hand; none where nobody has tried.
+    pub(super) unfit: Option<Unfit>,
 }
 
 impl Slot {
@@ -90,6 +93,8 @@ pub(super) enum Standing {
         /// That cluster.
         by: Deployment,
     },
+    /// Nobody has it, but its patches cannot be applied.
+    Unfit(Unfit),
     /// It is being deleted.
     Deleting,
     /// There is no such customization.
@@ -138,7 +143,7 @@ impl Slot {
             .flatten();
         match deployments.find(|deployment| !deployment.is(holder)) {
             Some(by) => Standing::Referenced { by: by.clone() },
-            None => Standing::Free,
+            None => self.unfit.clone().map_or(Standing::Free, Standing::Unfit),
         }
     }
 }

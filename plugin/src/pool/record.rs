@@ -83,11 +83,7 @@ fn labels() -> Value {
 
 impl LeaseClaim<'_> {
     fn spec(&self, acquired: Timestamp, transitions: i32, now: Timestamp) -> Value {
-        // A part of a second would end the lease too early; the API takes whole ones, from one on.
-        let seconds = self.duration.map(|duration| {
-            let whole = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
-            i32::try_from(whole).unwrap_or(i32::MAX).max(1)
-        });
+        let seconds = self.duration.map(whole_seconds);
         json!({
             "holderIdentity": self.holder.cluster_deployment,
             "leaseDurationSeconds": seconds,
@@ -96,6 +92,13 @@ impl LeaseClaim<'_> {
             "leaseTransitions": transitions,
         })
     }
+}
+
+/// A part of a second would end the lease too early; the API takes whole ones, from one on, in 31 bits.
+pub(super) fn whole_seconds(duration: Duration) -> u32 {
+    const MAX: u32 = i32::MAX.unsigned_abs();
+    let whole = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
+    u32::try_from(whole).unwrap_or(MAX).clamp(1, MAX)
 }
 
 impl Record {

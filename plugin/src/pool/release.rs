@@ -23,26 +23,48 @@ pub(super) type Needs = BTreeMap<String, Cluster>;
 pub(super) struct Cluster {
     /// It has the holder's name.
     pub(super) namespace: String,
-    /// Hive takes it down, and gives its customization back then.
-    pub(super) is_deprovisioning: bool,
+    /// Of others than us, where it is being taken down; none while it is alive.
+    pub(super) finalizers: Vec<String>,
+    /// Whether our finalizer keeps it too: it was made by us and not by Hive.
+    pub(super) is_ours: bool,
 }
 
 impl Cluster {
     /// Why the customization is kept, and what to do.
     pub(super) fn refusal(&self, name: &str, customization: &str) -> String {
         let namespace = &self.namespace;
-        if self.is_deprovisioning {
-            format!(
-                "ClusterDeployment {name} was made with {customization} and is being taken down; Hive gives it back \
-                 when that is done: kubectl wait --for=delete --timeout=1h \
-                 clusterdeployments.hive.openshift.io/{name} -n {namespace}"
-            )
-        } else {
-            format!(
+        if self.finalizers.is_empty() {
+            return format!(
                 "ClusterDeployment {name} was made with {customization} and is there; delete it first: \
                  kubectl delete clusterdeployments.hive.openshift.io {name} -n {namespace}"
-            )
+            );
         }
+        let finalizers = self.finalizers.join(", ");
+        let what_then = if self.is_ours {
+            "release it again when they are gone".to_owned()
+        } else {
+            format!(
+                "Hive gives it back when that is done: kubectl wait --for=delete --timeout=1h \
+                 clusterdeployments.hive.openshift.io/{name} -n {namespace}"
+            )
+        };
+        format!(
+            "ClusterDeployment {name} was made with {customization} and is being taken down, with finalizers \
+             {finalizers}; {what_then}"
+        )
+    }
+
+    /// What is left to run when the customization is given back all the same.
+    pub(super) fn left(&self, name: &str, customization: &str) -> String {
+        let state = if self.finalizers.is_empty() {
+            "still runs"
+        } else {
+            "is still being taken down"
+        };
+        let namespace = &self.namespace;
+        format!(
+            "ClusterDeployment {name} in namespace {namespace} {state} with {customization}, which another may get now"
+        )
     }
 }
 
@@ -55,8 +77,8 @@ pub(super) struct Outcome {
     pub(super) needed: Vec<String>,
 }
 
-/// Gives back every entry that the holder has and none of its clusters needs, whether the pool still names it or not.
-/// Another's are not touched.
+/// Gives back every entry that the holder has and none of its clusters needs, whether the pool still names it or not;
+/// or `only` this one. Another's are not touched. Their records go last.
 ///
 /// # Errors
 /// When the API server cannot be asked, or an entry changes faster than it can be written.
@@ -64,11 +86,15 @@ pub(super) async fn release<S: Customizations + Records>(
     customizations: &S,
     needs: &Needs,
     holder: Holder<'_>,
+    only: Option<&str>,
 ) -> Result<Outcome, Error> {
+    let is_meant = |name: &str| only.is_none_or(|only| only == name);
     let mut released = Vec::new();
     for _ in 0..MAX_ROUNDS {
         let entries = customizations.list().await?;
-        let held = entries.iter().filter(|entry| entry.names(holder));
+        let held = entries
+            .iter()
+            .filter(|entry| entry.names(holder) && is_meant(entry.name()));
         let (needed, held): (Vec<_>, Vec<_>) = held.partition(|entry| needs.contains_key(entry.name()));
         let mut settled = true;
         for entry in held {
@@ -88,11 +114,18 @@ pub(super) async fn release<S: Customizations + Records>(
         released.sort();
         released.dedup();
         if settled {
-            for name in &released {
-                withdraw(customizations, name, holder).await?;
-            }
             let mut needed: Vec<_> = needed.iter().map(|entry| entry.name().to_owned()).collect();
             needed.sort();
+            // Also those of a release that was killed before it came to them.
+            for record in customizations.records().await? {
+                let leased = record.customization().filter(|_| record.names(holder));
+                let Some(name) = leased.filter(|name| is_meant(name)) else {
+                    continue;
+                };
+                if !needed.iter().any(|needed| needed == name) {
+                    withdraw(customizations, name, holder).await?;
+                }
+            }
             return Ok(Outcome { released, needed });
         }
     }

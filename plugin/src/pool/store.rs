@@ -103,11 +103,6 @@ impl<'c> Store<'c> {
         self.connection
     }
 
-    /// Under which the server records changes.
-    pub(super) fn field_manager(&self) -> &'c str {
-        self.field_manager
-    }
-
     /// The pools' namespace.
     pub(super) fn namespace(&self) -> &'c str {
         &self.connection.namespace
@@ -161,6 +156,50 @@ impl<'c> Store<'c> {
             Ok(deployment) => Ok(Deployments::of(self.namespace(), vec![deployment])),
             Err(Error::NotFound { .. }) => Ok(Deployments::of(self.namespace(), Vec::new())),
             Err(error) => Err(of_hive(error)),
+        }
+    }
+}
+
+impl Store<'_> {
+    /// One cluster, as it is now; none when there is no such.
+    pub(super) async fn cluster(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<ClusterDeployment>, Error> {
+        match self
+            .connection
+            .get(&CLUSTER_DEPLOYMENT.at("v1"), namespace, name)
+            .await
+        {
+            Ok(cluster) => Ok(Some(cluster)),
+            Err(Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(of_hive(error)),
+        }
+    }
+
+    /// Changes a cluster, once, by a merge patch with a resourceVersion. One that is gone has changed.
+    pub(super) async fn write_cluster(
+        &self,
+        namespace: &str,
+        name: &str,
+        patch: &Value,
+    ) -> Result<Written, Error> {
+        let written = self
+            .connection
+            .patch(&Write {
+                resource: &CLUSTER_DEPLOYMENT.at("v1"),
+                namespace,
+                name,
+                subresource: None,
+                patch,
+                field_manager: self.field_manager,
+                dry_run: false,
+            })
+            .await;
+        match written {
+            Err(Error::NotFound { .. }) => Ok(Written::Changed),
+            other => other.map_err(of_hive),
         }
     }
 }

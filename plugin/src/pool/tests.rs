@@ -3,7 +3,15 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{cluster_pool::tests::pool_object, give_back, store::Store, take};
+use super::{
+    cluster_pool::tests::pool_object,
+    entry::Holder,
+    held::Held,
+    lease_command::{Wish, take},
+    record::LeaseClaim,
+    release_command::give_back,
+    store::Store,
+};
 use crate::cluster::{Connection, canned::failure};
 
 const PATH: &str = "/apis/hive.openshift.io/v1";
@@ -31,6 +39,7 @@ fn connection(entry_status: &Value, deployments: &(u16, Value)) -> Connection {
             (&Method::GET, "/namespaces/d/clusterdeploymentcustomizations") => {
                 (200, json!({"items": [entry]}))
             }
+            (&Method::PATCH, path) if path.ends_with("/clusterdeployments/us") => (200, json!({})),
             (&Method::PATCH, "/namespaces/d/clusterdeploymentcustomizations/a/status") => {
                 (200, entry.clone())
             }
@@ -69,7 +78,20 @@ fn lease(deployments: &(u16, Value)) -> Value {
     run(async || {
         let connection = connection(&json!({}), deployments);
         let store = Store::new(&connection, "kubectl-kcp");
-        serde_json::to_value(take(&store, "d", "p", "us").await.unwrap()).unwrap()
+        let claim = LeaseClaim {
+            holder: Holder {
+                pool: "p",
+                cluster_deployment: "us",
+            },
+            duration: None,
+            cluster_deployment_uid: None,
+        };
+        let wish = Wish {
+            claim,
+            install_config: None,
+            is_new: false,
+        };
+        serde_json::to_value(take(&store, wish).await.unwrap()).unwrap()
     })
 }
 
@@ -102,13 +124,18 @@ fn a_lease_goes_by_the_clusters_there_are() {
 
 /// What `us` gives back of `a`, which it holds, by what is known of clusters.
 fn release(deployments: &(u16, Value)) -> Value {
+    release_by(deployments, false)
+}
+
+fn release_by(deployments: &(u16, Value), force: bool) -> Value {
     run(async || {
         let connection = connection(
             &json!({"clusterDeploymentRef": {"name": "us"}, "clusterPoolRef": {"name": "p"}}),
             deployments,
         );
         let store = Store::new(&connection, "kubectl-kcp");
-        serde_json::to_value(give_back(&store, "d", "p", "us").await.unwrap()).unwrap()
+        let held = Held::FromPool("p".to_owned());
+        serde_json::to_value(give_back(&store, &held, "us", force).await.unwrap()).unwrap()
     })
 }
 
@@ -119,22 +146,36 @@ fn what_a_cluster_is_made_with_is_not_given_back() {
     let alive = json!({"name": "us", "namespace": "n", "finalizers": finalizers});
     let mut deprovisioning = alive.clone();
     deprovisioning["deletionTimestamp"] = json!(deleted);
-    for (metadata, message) in [
+    let mut ours = deprovisioning.clone();
+    ours["finalizers"] = json!(["kubectl-kcp.dev/pool-lease", "example.com/dns"]);
+    for (metadata, message, left) in [
         (
             alive,
             "ClusterDeployment us was made with a and is there; delete it first: \
              kubectl delete clusterdeployments.hive.openshift.io us -n n",
+            "ClusterDeployment us in namespace n still runs with a, which another may get now",
         ),
         (
             deprovisioning,
-            "ClusterDeployment us was made with a and is being taken down; Hive gives it back when that is done: \
+            "ClusterDeployment us was made with a and is being taken down, with finalizers \
+             hive.openshift.io/deprovision; Hive gives it back when that is done: \
              kubectl wait --for=delete --timeout=1h clusterdeployments.hive.openshift.io/us -n n",
+            "ClusterDeployment us in namespace n is still being taken down with a, which another may get now",
+        ),
+        (
+            ours,
+            "ClusterDeployment us was made with a and is being taken down, with finalizers example.com/dns; release it \
+             again when they are gone",
+            "ClusterDeployment us in namespace n is still being taken down with a, which another may get now",
         ),
     ] {
-        let release = release(&made_with_a(&metadata));
-        assert_eq!(release["customizations"], json!([]));
-        assert_eq!(release["reason"], "blocked");
-        assert_eq!(release["message"], message);
+        let kept = release(&made_with_a(&metadata));
+        assert_eq!(kept["customizations"], json!([]));
+        assert_eq!(kept["reason"], "blocked");
+        assert_eq!(kept["message"], message);
+        let forced = release_by(&made_with_a(&metadata), true);
+        assert_eq!(forced["customizations"], json!([{"name": "a"}]));
+        assert_eq!(forced["warnings"], json!([left]));
     }
 }
 

@@ -5,13 +5,15 @@ use std::{collections::BTreeSet, rc::Rc};
 use proptest::prelude::{
     Just, ProptestConfig, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest,
 };
+use serde_json::{Value, json};
 use tokio::task::LocalSet;
 
-use super::{Outcome, lease};
+use super::{Leased, Outcome, Request, Unfits, lease};
 use crate::pool::{
     entry::Holder,
     fake::{Fake, Fault, reserved},
-    model::Candidate,
+    install_config::InstallConfig,
+    model::{Candidate, Standing},
     record::{LeaseClaim, first},
     release::{Needs, release},
     store::Customizations as _,
@@ -42,13 +44,30 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 fn lease_one(fake: &Fake, names: &[&str]) -> anyhow::Result<Outcome> {
-    block_on(lease(fake, names, None, claim("us")))
+    block_on(lease(fake, request(names, claim("us"))))
+}
+
+fn request<'r>(names: &'r [&'r str], claim: LeaseClaim<'r>) -> Request<'r> {
+    Request {
+        names,
+        references: None,
+        claim,
+        install_config: None,
+        is_new: false,
+    }
 }
 
 fn leased(name: &str) -> Outcome {
-    Outcome::Leased {
+    Outcome::Leased(plain(name, false))
+}
+
+/// A lease without an install-config.
+fn plain(name: &str, already: bool) -> Leased {
+    Leased {
         customization: name.to_owned(),
-        already: false,
+        already,
+        patched: None,
+        unfit: Unfits::new(),
     }
 }
 
@@ -67,12 +86,25 @@ fn one_write_when_nobody_else_is_there() {
 fn leasing_twice_is_leasing_once() {
     let fake = Fake::free(&NAMES);
     lease_one(&fake, &NAMES).unwrap();
-    let again = Outcome::Leased {
-        customization: ORDER[0].to_owned(),
-        already: true,
-    };
+    let again = Outcome::Leased(plain(ORDER[0], true));
     assert_eq!(lease_one(&fake, &NAMES).unwrap(), again);
     assert_eq!(fake.writes.borrow().len(), 1);
+}
+
+#[test]
+fn what_somebody_else_holds_by_the_same_name_is_left_alone() {
+    let fake = Fake::free(&NAMES);
+    fake.put("a", &reserved("us"));
+    let request = Request {
+        is_new: true,
+        ..request(&NAMES, claim("us"))
+    };
+    let before = Outcome::HeldBefore {
+        customization: "a".to_owned(),
+    };
+    assert_eq!(block_on(lease(&fake, request)).unwrap(), before);
+    assert_eq!(fake.record_holder("a"), None);
+    assert_eq!(fake.writes.borrow().len(), 0);
 }
 
 #[test]
@@ -133,7 +165,7 @@ fn a_write_that_may_be_stored_yet_keeps_other_entries_from_being_taken() {
         assert_eq!(sent, BTreeSet::from(["b".to_owned()]), "{name}");
         fake.settle();
         assert!(fake.held_by("us").len() <= 1, "{name}");
-        let Outcome::Leased { customization, .. } = lease_one(&fake, &NAMES).unwrap() else {
+        let Outcome::Leased(Leased { customization, .. }) = lease_one(&fake, &NAMES).unwrap() else {
             panic!("{name}");
         };
         assert_eq!(fake.held_by("us"), [customization], "{name}");
@@ -184,12 +216,90 @@ fn another_run_for_the_same_holder_was_faster() {
             .map(|entry| Candidate { entry, record: None })
             .collect();
         fake.put("b", &reserved("us"));
-        super::try_each(&fake, &stale, claim("us"))
-            .await
-            .unwrap()
-            .map(str::to_owned)
+        let request = request(&["b"], claim("us"));
+        let taken = super::try_each(&fake, &stale, request, &mut Unfits::new()).await;
+        taken.unwrap().map(|(name, _)| name.to_owned())
     });
     assert_eq!(overtaken.as_deref(), Some("b"));
+}
+
+/// What an entry is named, and the patches that it has.
+fn with_patches(entries: &[(&str, Value)]) -> Fake {
+    let fake = Fake::default();
+    for (name, patch) in entries {
+        fake.put(name, &json!({}));
+        fake.put_spec(name, &json!({"installConfigPatches": [patch]}));
+    }
+    fake
+}
+
+fn lease_patched(fake: &Fake) -> Outcome {
+    let install_config = InstallConfig::parse(b"metadata: {name: generated}", "f").unwrap();
+    let request = Request {
+        install_config: Some(&install_config),
+        ..request(&NAMES, claim("us"))
+    };
+    block_on(lease(fake, request)).unwrap()
+}
+
+fn rename(op: &str, path: &str) -> Value {
+    json!({"op": op, "path": path, "value": "foo"})
+}
+
+/// `b` is the first that is tried, then `c`, then `a`.
+#[test]
+fn what_cannot_be_patched_is_passed_over() {
+    let fake = with_patches(&[
+        ("b", rename("replace", "/nowhere/name")),
+        ("c", rename("replace", "/metadata/nmae")),
+        ("a", rename("replace", "/metadata/name")),
+    ]);
+    let Outcome::Leased(leased) = lease_patched(&fake) else {
+        panic!();
+    };
+    assert_eq!(leased.customization, "a");
+    let name = leased.patched.unwrap().install_config.value()["metadata"]["name"].clone();
+    assert_eq!(name, "foo");
+    assert_eq!(leased.unfit.keys().collect::<Vec<_>>(), ["b", "c"]);
+    assert_eq!(
+        fake.status("b"),
+        json!({"conditions": [{
+            "type": "ApplySucceeded", "status": "False", "reason": "BrokenBySyntax",
+            "message": "spec.installConfigPatches[0] (replace \"/nowhere/name\"): its path leads nowhere",
+            "lastTransitionTime": "2026-11-21T05:00:00Z",
+        }]})
+    );
+    assert_eq!(fake.status("c"), json!({}), "Hive could apply it");
+    assert_eq!(*fake.writes.borrow(), ["b", "a"]);
+    lease_patched(&fake);
+    assert_eq!(*fake.writes.borrow(), ["b", "a"], "said once");
+}
+
+#[test]
+fn a_pool_of_broken_entries_is_exhausted() {
+    let broken = rename("paint", "/x");
+    let fake = with_patches(&NAMES.map(|name| (name, broken.clone())));
+    let Outcome::Exhausted(standings) = lease_patched(&fake) else {
+        panic!();
+    };
+    assert!(
+        standings
+            .iter()
+            .all(|(_, standing)| matches!(standing, Standing::Unfit(_)))
+    );
+    assert_eq!(standings.len(), 3);
+}
+
+#[test]
+fn what_is_held_is_kept_though_it_cannot_be_patched() {
+    let fake = with_patches(&[("a", rename("remove", "/x")), ("b", rename("add", "/x"))]);
+    fake.put("a", &reserved("us"));
+    fake.put_spec("a", &json!({"installConfigPatches": [rename("remove", "/x")]}));
+    let Outcome::HeldUnfit { customization, .. } = lease_patched(&fake) else {
+        panic!();
+    };
+    assert_eq!(customization, "a");
+    assert_eq!(fake.held_by("us"), ["a"]);
 }
 
 /// A record of `them` for each, as old as that.
@@ -207,7 +317,7 @@ fn a_lease_is_recorded() {
     let fake = Fake::free(&NAMES);
     lease_one(&fake, &NAMES).unwrap();
     assert_eq!(fake.record_holder("b").as_deref(), Some("us"));
-    block_on(release(&fake, &Needs::new(), holder("us"))).unwrap();
+    block_on(release(&fake, &Needs::new(), holder("us"), None)).unwrap();
     assert_eq!(fake.record_holder("b"), None);
 }
 
@@ -264,7 +374,7 @@ fn race(fake: Fake, lessees: &[String], entries: usize) -> (Rc<Fake>, Vec<anyhow
                 let (fake, lessee, names) = (Rc::clone(&fake), lessee.clone(), entry_names(entries));
                 tokio::task::spawn_local(async move {
                     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-                    lease(&*fake, &names, None, claim(&lessee)).await
+                    lease(&*fake, request(&names, claim(&lessee))).await
                 })
             })
             .collect();
@@ -287,7 +397,7 @@ fn entries_of(outcomes: &[Outcome]) -> Vec<&str> {
     outcomes
         .iter()
         .filter_map(|outcome| match outcome {
-            Outcome::Leased { customization, .. } => Some(customization.as_str()),
+            Outcome::Leased(Leased { customization, .. }) => Some(customization.as_str()),
             _ => None,
         })
         .collect()
@@ -305,11 +415,11 @@ proptest! {
         prop_assert_eq!(entries.iter().collect::<BTreeSet<_>>().len(), 8);
         for (lessee, outcome) in lessees.iter().zip(&outcomes) {
             match outcome {
-                Outcome::Leased { customization, .. } => {
+                Outcome::Leased(Leased { customization, .. }) => {
                     prop_assert_eq!(fake.holder(customization), Some(lessee.clone()));
                 }
                 Outcome::Exhausted(standings) => prop_assert_eq!(standings.len(), 8),
-                Outcome::Bound { .. } => prop_assert!(false),
+                other => prop_assert!(false, "{:?}", other),
             }
         }
     }
@@ -340,11 +450,11 @@ proptest! {
         fake.settle();
         let held = fake.held_by("us");
         match outcome {
-            Ok(Outcome::Leased { customization, .. }) => prop_assert_eq!(held, [customization]),
+            Ok(Outcome::Leased(Leased { customization, .. })) => prop_assert_eq!(held, [customization]),
             Ok(other) => prop_assert!(false, "{:?}", other),
             Err(_) => prop_assert!(held.len() <= 1, "{:?}", held),
         }
-        let released = block_on(release(&fake, &Needs::new(), holder("us")));
+        let released = block_on(release(&fake, &Needs::new(), holder("us"), None));
         fake.settle();
         if released.is_ok() {
             prop_assert_eq!(fake.held_by("us"), Vec::<String>::new());
@@ -363,7 +473,7 @@ proptest! {
         for (lessee, outcome) in lessees.iter().zip(&outcomes) {
             let held = fake.held_by(lessee);
             match outcome {
-                Ok(Outcome::Leased { customization, .. }) => prop_assert_eq!(&held, std::slice::from_ref(customization)),
+                Ok(Outcome::Leased(Leased { customization, .. })) => prop_assert_eq!(&held, std::slice::from_ref(customization)),
                 Ok(_) => prop_assert_eq!(held, Vec::<String>::new()),
                 Err(_) => prop_assert!(held.len() <= 1, "{:?}", held),
             }

@@ -59,6 +59,7 @@ fn inventory(entries: impl IntoIterator<Item = Value>) -> Inventory {
             name: entry.name().to_owned(),
             entry: Some(entry),
             record: None,
+            unfit: None,
         }
     });
     Inventory {
@@ -293,6 +294,7 @@ fn a_missing_customization_is_passed_over() {
             name: "a".to_owned(),
             entry: None,
             record: None,
+            unfit: None,
         },
     );
     assert_eq!(chosen(&inventory, HOLDER), ["b"]);

@@ -8,6 +8,8 @@ use crate::{
     pool::{
         entry::Holder,
         fake::{Fake, Fault, reserved},
+        record::{LeaseClaim, first},
+        store::Customizations as _,
     },
 };
 
@@ -17,8 +19,12 @@ const HOLDER: Holder<'_> = Holder {
 };
 
 fn release_but(fake: &Fake, needs: &Needs) -> Result<Outcome, Error> {
+    run(release(fake, needs, HOLDER, None))
+}
+
+fn run<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(release(fake, needs, HOLDER))
+    runtime.block_on(work)
 }
 
 fn release_all(fake: &Fake) -> Result<Vec<String>, Error> {
@@ -58,12 +64,60 @@ fn gives_back_all_that_the_holder_has() {
 }
 
 #[test]
+fn gives_back_the_one_that_is_meant() {
+    let fake = held(&[]);
+    fake.put("d", &reserved("us"));
+    let released = run(release(&fake, &Needs::new(), HOLDER, Some("d"))).unwrap();
+    assert_eq!(released.released, ["d"]);
+    assert_eq!(fake.held_by("us"), ["b"]);
+}
+
+/// As after a release that was killed before it came to the record.
+#[test]
+fn a_record_without_a_lease_goes_and_others_stay() {
+    let fake = held(&[]);
+    let claim = |holder| LeaseClaim {
+        holder,
+        duration: None,
+        cluster_deployment_uid: None,
+    };
+    let them = Holder {
+        cluster_deployment: "them",
+        ..HOLDER
+    };
+    fake.put_record(first("a", claim(HOLDER), fake.now()));
+    fake.put_record(first("c", claim(them), fake.now()));
+    release_all(&fake).unwrap();
+    assert_eq!(fake.record_holder("a"), None);
+    assert_eq!(fake.record_holder("c").as_deref(), Some("them"));
+}
+
+#[test]
+fn the_record_of_what_is_kept_stays() {
+    let fake = held(&[]);
+    let claim = LeaseClaim {
+        holder: HOLDER,
+        duration: None,
+        cluster_deployment_uid: None,
+    };
+    fake.put_record(first("b", claim, fake.now()));
+    let cluster = Cluster {
+        namespace: "us".to_owned(),
+        finalizers: Vec::new(),
+        is_ours: true,
+    };
+    release_but(&fake, &[("b".to_owned(), cluster)].into()).unwrap();
+    assert_eq!(fake.record_holder("b").as_deref(), Some("us"));
+}
+
+#[test]
 fn what_a_cluster_needs_is_kept() {
     let fake = held(&[Some(Fault::Touched)]);
     fake.put("d", &reserved("us"));
     let cluster = Cluster {
         namespace: "us".to_owned(),
-        is_deprovisioning: false,
+        finalizers: Vec::new(),
+        is_ours: false,
     };
     // The holder has nothing of `a`, whatever its cluster says.
     let needs = ["a", "b"].map(|name| (name.to_owned(), cluster.clone())).into();

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde_json::json;
+use serde_json::Value;
 
 use super::{
     decision::{Sighting, Wanted, findings},
@@ -38,11 +38,7 @@ pub(in crate::pool) trait Leases: Customizations + Records {
     async fn survey(&self) -> Result<Survey, Error>;
 
     /// Changes a cluster, once, by a merge patch with a resourceVersion. One that is gone has changed.
-    async fn patch_cluster(
-        &self,
-        cluster: &ClusterDeployment,
-        patch: &serde_json::Value,
-    ) -> Result<Written, Error>;
+    async fn patch_cluster(&self, cluster: &ClusterDeployment, patch: &Value) -> Result<Written, Error>;
 
     /// Does away with this version of a copy, once.
     async fn delete_copy(&self, copy: &Copy) -> Result<Written, Error>;
@@ -135,12 +131,10 @@ async fn step(
             let mut clusters = survey.deployments.iter();
             match clusters.find(|cluster| cluster.name() == name && cluster.metadata.namespace == *namespace)
             {
-                // There is no other that would have to stay.
                 Some(cluster) => {
-                    let patch = json!({"metadata": {
-                        "resourceVersion": cluster.metadata.resource_version, "finalizers": [],
-                    }});
-                    store.patch_cluster(cluster, &patch).await
+                    store
+                        .patch_cluster(cluster, &cluster.without_lease_finalizer())
+                        .await
                 }
                 None => Ok(Written::Changed),
             }

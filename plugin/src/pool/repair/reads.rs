@@ -4,12 +4,12 @@ use serde_json::Value;
 
 use super::mend::Leases;
 use crate::{
-    cluster::{Delete, Error, Write, Written},
+    cluster::{Delete, Error, Written},
     pool::{
         copies::Copy,
         deployments::ClusterDeployment,
         record::LABEL,
-        store::{CLUSTER_DEPLOYMENT, CUSTOMIZATION, Customizations as _, Records as _, Store},
+        store::{CUSTOMIZATION, Customizations as _, Records as _, Store},
         survey::Survey,
     },
 };
@@ -36,22 +36,8 @@ impl Leases for Store<'_> {
     }
 
     async fn patch_cluster(&self, cluster: &ClusterDeployment, patch: &Value) -> Result<Written, Error> {
-        let written = self
-            .connection()
-            .patch(&Write {
-                resource: &CLUSTER_DEPLOYMENT.at("v1"),
-                namespace: &cluster.metadata.namespace,
-                name: cluster.name(),
-                subresource: None,
-                patch,
-                field_manager: self.field_manager(),
-                dry_run: false,
-            })
-            .await;
-        match written {
-            Err(Error::NotFound { .. }) => Ok(Written::Changed),
-            other => other,
-        }
+        self.write_cluster(&cluster.metadata.namespace, cluster.name(), patch)
+            .await
     }
 
     async fn delete_copy(&self, copy: &Copy) -> Result<Written, Error> {

@@ -1,0 +1,218 @@
+//! Tables of patches and the exact install-configs that come of them.
+
+use serde_json::{Value, json};
+
+use super::{Unfit, patched};
+use crate::pool::install_config::InstallConfig;
+
+const INSTALL_CONFIG: &str = "
+apiVersion: v1
+baseDomain: example.com
+metadata:
+  name: generated
+compute:
+- name: worker
+  replicas: 3
+pullSecret: sesame
+";
+
+fn config() -> InstallConfig {
+    InstallConfig::parse(INSTALL_CONFIG.as_bytes(), "f").unwrap()
+}
+
+/// The whole document, or why not.
+fn apply(patches: &Value) -> Result<Value, Unfit> {
+    patched(&config(), &json!({ "installConfigPatches": patches }))
+        .map(|patched| patched.install_config.value().clone())
+}
+
+/// What stands there after the patches.
+fn at(pointer: &str, patches: &Value) -> Option<Value> {
+    apply(patches).unwrap().pointer(pointer).cloned()
+}
+
+#[test]
+fn values_are_read_as_hive_reads_them() {
+    for (patch, pointer, expected) in [
+        (
+            json!({"op": "replace", "path": "/metadata/name", "value": "foo"}),
+            "/metadata/name",
+            json!("foo"),
+        ),
+        (
+            json!({"op": "add", "path": "/compute/0/replicas", "value": "5"}),
+            "/compute/0/replicas",
+            json!("5"),
+        ),
+        (
+            json!({"op": "add", "path": "/compute/0/replicas", "valueJSON": "5"}),
+            "/compute/0/replicas",
+            json!(5),
+        ),
+        (
+            json!({"op": "add", "path": "/x", "value": "lost", "valueJSON": "{\"a\": [1]}"}),
+            "/x",
+            json!({"a": [1]}),
+        ),
+        (
+            json!({"op": "add", "path": "/x", "valueJSON": ""}),
+            "/x",
+            json!(""),
+        ),
+        (json!({"op": "add", "path": "/x"}), "/x", json!("")),
+        (
+            json!({"op": "add", "path": "/x", "value": "\"a\"\tä\n\\\u{1F600}"}),
+            "/x",
+            json!("\"a\"\tä\n\\\u{1F600}"),
+        ),
+        (
+            json!({"op": "copy", "from": "/metadata/name", "path": "/x"}),
+            "/x",
+            json!("generated"),
+        ),
+        (
+            json!({"op": "add", "path": "/compute/-", "valueJSON": "{}"}),
+            "/compute/1",
+            json!({}),
+        ),
+    ] {
+        assert_eq!(at(pointer, &json!([patch])), Some(expected), "{patch}");
+    }
+}
+
+#[test]
+fn patches_are_applied_in_order() {
+    let patches = json!([
+        {"op": "test", "path": "/metadata/name", "value": "generated"},
+        {"op": "remove", "path": "/compute"},
+        {"op": "move", "from": "/metadata/name", "path": "/metadata/was"},
+        {"op": "add", "path": "/metadata/name", "value": "foo"},
+    ]);
+    let expected = json!({
+        "apiVersion": "v1", "baseDomain": "example.com", "pullSecret": "sesame",
+        "metadata": {"name": "foo", "was": "generated"},
+    });
+    assert_eq!(apply(&patches).unwrap(), expected);
+}
+
+/// The example of the design document, letter by letter.
+#[test]
+fn the_documents_example_names_the_cluster_foo() {
+    let spec = json!({"installConfigPatches": [{"op": "replace", "path": "metadata/name", "value": "foo"}]});
+    let patched = patched(&config(), &spec).unwrap();
+    assert_eq!(
+        patched.install_config.value().pointer("/metadata/name"),
+        Some(&json!("foo"))
+    );
+    assert_eq!(patched.install_config.value().get("name"), None);
+    assert_eq!(
+        patched.warnings,
+        [
+            "spec.installConfigPatches[0] (replace \"metadata/name\"): the path \"metadata/name\" begins with no / and is \
+          read as \"/metadata/name\"; Hive would drop its first part"
+        ]
+    );
+}
+
+#[test]
+fn what_nobody_can_apply() {
+    for (patch, why) in [
+        (
+            json!({"op": "remove", "path": "/metadata/nmae"}),
+            "(remove \"/metadata/nmae\"): its path leads nowhere",
+        ),
+        (
+            json!({"op": "add", "path": "/nowhere/name", "value": "foo"}),
+            "(add \"/nowhere/name\"): its path leads nowhere",
+        ),
+        (
+            json!({"op": "replace", "path": "/compute/1", "value": "foo"}),
+            "(replace \"/compute/1\"): its path leads nowhere",
+        ),
+        (
+            json!({"op": "replace", "path": "/nowhere/name", "value": "foo"}),
+            "(replace \"/nowhere/name\"): its path leads nowhere",
+        ),
+        (
+            json!({"op": "copy", "from": "/nowhere", "path": "/x"}),
+            "(copy \"/x\"): its from leads nowhere",
+        ),
+        (
+            json!({"op": "move", "path": "/x"}),
+            "(move \"/x\"): it has no from",
+        ),
+        (
+            json!({"op": "test", "path": "/pullSecret", "value": "swordfish"}),
+            "(test \"/pullSecret\"): another value is there",
+        ),
+        (
+            json!({"op": "add", "path": "/x", "valueJSON": "swordfish"}),
+            "(add \"/x\"): its valueJSON is not one JSON value",
+        ),
+        (
+            json!({"op": "add", "path": "/x", "value": "swordfish\u{7f}"}),
+            "(add \"/x\"): its value has a control character that Hive cannot write in JSON; use valueJSON",
+        ),
+        (
+            json!({"op": "paint", "path": "/x"}),
+            "(paint \"/x\"): it is no operation of RFC 6902",
+        ),
+    ] {
+        let expected = Unfit::Broken(format!("spec.installConfigPatches[0] {why}"));
+        assert_eq!(apply(&json!([patch])), Err(expected), "{patch}");
+    }
+}
+
+#[test]
+fn what_hive_alone_would_apply() {
+    for path in ["/metadata/nmae", "/nmae"] {
+        let patches = json!([{"op": "replace", "path": path, "value": "foo"}]);
+        let expected = Unfit::StrictlyBroken(format!(
+            "spec.installConfigPatches[0] (replace \"{path}\"): there is no such field, and Hive would add it; write op \
+             add if that is meant"
+        ));
+        assert_eq!(apply(&patches), Err(expected));
+    }
+}
+
+#[test]
+fn patches_for_manifests_are_read_and_handed_on() {
+    let manifest = |glob: &str, op: &str| json!({"manifestSelector": {"glob": glob}, "patches": [{"op": op, "path": "/a"}]});
+    let good = json!({"installerManifestPatches": [manifest("manifests/*.yaml", "remove")]});
+    assert_eq!(
+        patched(&config(), &good).unwrap().manifest_patches,
+        [manifest("manifests/*.yaml", "remove")]
+    );
+    for (glob, op, field) in [
+        (
+            "manifests/[a",
+            "remove",
+            "spec.installerManifestPatches[0].manifestSelector.glob",
+        ),
+        (
+            "../a",
+            "remove",
+            "spec.installerManifestPatches[0].manifestSelector.glob",
+        ),
+        ("a", "paint", "spec.installerManifestPatches[0].patches[0].op"),
+        ("a", "copy", "spec.installerManifestPatches[0].patches[0].from"),
+    ] {
+        let unfit = patched(
+            &config(),
+            &json!({"installerManifestPatches": [manifest(glob, op)]}),
+        );
+        let Err(Unfit::Broken(why)) = unfit else {
+            panic!("{glob} {op}: {unfit:?}");
+        };
+        assert!(why.starts_with(&format!("{field}: ")), "{why}");
+    }
+}
+
+#[test]
+fn a_customization_without_patches_changes_nothing() {
+    for spec in [Value::Null, json!({})] {
+        let patched = patched(&config(), &spec).unwrap();
+        assert_eq!(patched.install_config, config());
+        assert!(patched.manifest_patches.is_empty() && patched.warnings.is_empty());
+    }
+}

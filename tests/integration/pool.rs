@@ -1,0 +1,329 @@
+//! Leases on the real API server, as scripts ask for them.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use kcp_tests::kubectl::{Ended, Kubectl};
+use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::products;
+use kcp_tests::wait::until;
+use serde_json::{Value, json};
+
+use crate::plugin::create_pool;
+use crate::shared::with_management_cluster;
+
+/// A pool with `size` customizations, and what is asked of it.
+struct Hosts {
+    kubectl: Kubectl,
+    namespace: &'static str,
+}
+
+impl Hosts {
+    async fn create(management: &ManagementCluster, namespace: &'static str, size: usize) -> Self {
+        create_pool(management, namespace, "hosts", size).await.unwrap();
+        Self {
+            kubectl: management.kubectl().clone(),
+            namespace,
+        }
+    }
+
+    /// `kubectl kcp pool VERB hosts …`
+    async fn pool(&self, verb: &str, arguments: &[&str]) -> Ended {
+        let command = ["kcp", "pool", verb, "-n", self.namespace, "hosts"];
+        let command = command.iter().chain(arguments);
+        self.kubectl.run(command).await.unwrap()
+    }
+
+    async fn lease(&self, name: &str, arguments: &[&str]) -> Ended {
+        let named = [&["--cluster-deployment", name], arguments].concat();
+        self.pool("lease", &named).await
+    }
+
+    async fn release(&self, name: &str, arguments: &[&str]) -> Ended {
+        let named = [&["--cluster-deployment", name], arguments].concat();
+        self.pool("release", &named).await
+    }
+
+    /// An object as the API server has it; none where there is none.
+    async fn object(&self, kind: &str, name: &str) -> Option<Value> {
+        let get = [
+            "get",
+            "-n",
+            self.namespace,
+            kind,
+            name,
+            "-o",
+            "json",
+            "--ignore-not-found",
+        ];
+        let got = self.kubectl.succeed(get).await.unwrap();
+        (!got.stdout.trim().is_empty()).then(|| serde_json::from_str(&got.stdout).unwrap())
+    }
+
+    /// The holder that the only customization names.
+    async fn holder(&self) -> Option<String> {
+        let entry = self.object("clusterdeploymentcustomization", "host-0").await?;
+        Some(
+            entry
+                .pointer("/status/clusterDeploymentRef/name")?
+                .as_str()?
+                .to_owned(),
+        )
+    }
+
+    async fn record(&self) -> Option<Value> {
+        self.object("lease", "kcp-pool-host-0").await
+    }
+
+    /// Waits until the only customization names this holder, or nobody.
+    async fn until_held_by(&self, holder: Option<&str>) {
+        until(
+            "the customization names its holder",
+            Duration::from_secs(60),
+            || async {
+                let named = self.holder().await;
+                ensure!(named.as_deref() == holder, "{named:?}");
+                Ok(())
+            },
+        )
+        .await
+        .unwrap();
+    }
+}
+
+fn document(ended: &Ended) -> Value {
+    serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{ended}"))
+}
+
+#[test]
+fn a_lease_is_recorded_beside_its_customization() {
+    with_management_cluster(async |management| {
+        let hosts = Hosts::create(management, "pool-record", 1).await;
+        let leased = hosts.lease("paris", &["--ttl", "90s", "-o", "json"]).await;
+        assert_eq!(leased.code, 0, "{leased}");
+        assert_eq!(document(&leased)["ttlSeconds"], 90);
+        let record = hosts.record().await.unwrap();
+        assert_eq!(record["spec"]["holderIdentity"], "paris");
+        assert_eq!(record["spec"]["leaseDurationSeconds"], 90);
+        assert_eq!(
+            record["metadata"]["annotations"]["kubectl-kcp.dev/cluster-pool"],
+            "hosts"
+        );
+
+        let again = hosts.lease("paris", &["-o", "json"]).await;
+        assert_eq!(document(&again)["alreadyHeld"], true, "{again}");
+        let renewed = hosts.record().await.unwrap();
+        assert_eq!(renewed["spec"].get("leaseDurationSeconds"), None);
+        assert_eq!(renewed["spec"]["acquireTime"], record["spec"]["acquireTime"]);
+
+        let released = hosts.release("paris", &[]).await;
+        assert_eq!(released.code, 0, "{released}");
+        assert_eq!(hosts.record().await, None);
+        assert_eq!(hosts.release("paris", &[]).await.code, 0);
+    });
+}
+
+#[test]
+fn who_waits_gets_what_is_given_back() {
+    with_management_cluster(async |management| {
+        let hosts = Hosts::create(management, "pool-wait", 1).await;
+        assert_eq!(hosts.lease("paris", &[]).await.code, 0);
+        let late = hosts.lease("rome", &["--wait=1s", "-o", "json"]).await;
+        assert_eq!(late.code, 1, "{late}");
+        assert_eq!(document(&late)["reason"], "timeout");
+        assert!(
+            late.stderr.contains("waiting: exhausted: pool pool-wait/hosts"),
+            "{late}"
+        );
+
+        let (rome, ()) = tokio::join!(hosts.lease("rome", &["--wait=2m", "-o", "env"]), async {
+            let released = hosts.release("paris", &[]).await;
+            assert_eq!(released.code, 0, "{released}");
+        });
+        assert_eq!(rome.code, 0, "{rome}");
+        let expected = "KCP_NAMESPACE=pool-wait\nKCP_POOL=hosts\nKCP_CUSTOMIZATION=host-0\nKCP_CLUSTER_DEPLOYMENT=rome\n";
+        assert_eq!(rome.stdout, expected);
+    });
+}
+
+#[test]
+fn a_name_can_be_made_up() {
+    with_management_cluster(async |management| {
+        let hosts = Hosts::create(management, "pool-names", 2).await;
+        let mut names = Vec::new();
+        for _ in 0..2 {
+            let leased = hosts
+                .pool("lease", &["--generate-name", "ci-", "-o", "json"])
+                .await;
+            let name = document(&leased)["clusterDeployment"]["name"].clone();
+            names.push(name.as_str().unwrap().to_owned());
+        }
+        assert!(names.iter().all(|name| name.starts_with("ci-")), "{names:?}");
+        assert_ne!(names[0], names[1]);
+    });
+}
+
+#[test]
+fn a_customization_is_given_back_by_its_name() {
+    with_management_cluster(async |management| {
+        let hosts = Hosts::create(management, "pool-by-name", 1).await;
+        assert_eq!(hosts.lease("paris", &[]).await.code, 0);
+        let by_name = async |name: &str, holder: &str| {
+            let release = ["kcp", "pool", "release", "-n", "pool-by-name", name];
+            let holder = ["--cluster-deployment", holder, "-o", "json"];
+            hosts.kubectl.run(release.iter().chain(&holder)).await.unwrap()
+        };
+        for (name, holder, code, reason) in [
+            ("cdc/host-9", "paris", 1, json!("no-such-entry")),
+            ("cdc/host-0", "rome", 1, json!("not-holder")),
+            ("cdc/host-0", "paris", 0, Value::Null),
+            ("cdc/host-0", "paris", 0, Value::Null),
+        ] {
+            let ended = by_name(name, holder).await;
+            assert_eq!(
+                (ended.code, &document(&ended)["reason"]),
+                (code, &reason),
+                "{ended}"
+            );
+        }
+        assert_eq!(hosts.holder().await, None);
+    });
+}
+
+#[test]
+fn the_install_config_is_patched_and_what_is_broken_is_written_down() {
+    with_management_cluster(async |management| {
+        let hosts = Hosts::create(management, "pool-patches", 1).await;
+        let file = hosts.kubectl.scratch_file("install-config.yaml");
+        fs::write(&file, "metadata:\n  name: generated\npullSecret: sesame\n").unwrap();
+        let install_config = format!("--install-config={}", file.display());
+        let leased = hosts
+            .lease("paris", &[&install_config, "-o", "install-config"])
+            .await;
+        assert_eq!(
+            leased.stdout, "metadata:\n  name: host-0\npullSecret: sesame\n",
+            "{leased}"
+        );
+        let usage = hosts.lease("paris", &["-o", "install-config"]).await;
+        assert_eq!(usage.code, 2, "{usage}");
+        hosts.release("paris", &[]).await;
+
+        fs::write(&file, "pullSecret: sesame\n").unwrap();
+        let refused = hosts.lease("paris", &[&install_config, "-o", "json"]).await;
+        assert_eq!(refused.code, 1, "{refused}");
+        let answer = document(&refused);
+        assert_eq!(answer["reason"], "exhausted");
+        assert_eq!(answer["entries"][0]["state"], "broken");
+        assert!(!refused.to_string().contains("sesame"), "{refused}");
+        let entry = hosts
+            .object("clusterdeploymentcustomization", "host-0")
+            .await
+            .unwrap();
+        let conditions = entry["status"]["conditions"].as_array().unwrap();
+        let said = conditions
+            .iter()
+            .find(|condition| condition["type"] == "ApplySucceeded");
+        assert_eq!(said.unwrap()["reason"], "BrokenBySyntax");
+        assert_eq!(hosts.holder().await, None);
+    });
+}
+
+#[test]
+fn a_command_runs_under_a_lease() {
+    with_management_cluster(async |management| {
+        let hosts = Hosts::create(management, "pool-exec", 1).await;
+        let script = "echo $KCP_POOL $KCP_CUSTOMIZATION $KCP_CLUSTER_DEPLOYMENT; exit 7";
+        let run = ["--cluster-deployment", "paris", "--", "sh", "-c", script];
+        let ended = hosts.pool("exec", &run).await;
+        assert_eq!(
+            (ended.code, ended.stdout.as_str()),
+            (7, "hosts host-0 paris\n"),
+            "{ended}"
+        );
+        assert_eq!(hosts.holder().await, None);
+        assert_eq!(hosts.record().await, None);
+        for (command, code) in [("/no/such/program", 127), ("/etc/hostname", 126)] {
+            let ended = hosts.pool("exec", &["--", command]).await;
+            assert_eq!(ended.code, code, "{ended}");
+        }
+        assert_eq!(hosts.holder().await, None);
+
+        assert_eq!(hosts.lease("rome", &[]).await.code, 0);
+        for arguments in [
+            &["--", "true"][..],
+            &["--cluster-deployment", "rome", "--", "true"],
+        ] {
+            let ended = hosts.pool("exec", arguments).await;
+            assert_eq!(ended.code, 125, "{ended}");
+        }
+        assert_eq!(hosts.holder().await.as_deref(), Some("rome"));
+    });
+}
+
+#[test]
+fn a_lost_lease_ends_the_command() {
+    with_management_cluster(async |management| {
+        let hosts = Hosts::create(management, "pool-lost", 1).await;
+        let script = "trap 'echo ended; exit 3' TERM; while :; do sleep 0.1; done";
+        let run = [
+            "--cluster-deployment",
+            "paris",
+            "--ttl",
+            "3s",
+            "--",
+            "sh",
+            "-c",
+            script,
+        ];
+        let (ended, ()) = tokio::join!(hosts.pool("exec", &run), async {
+            hosts.until_held_by(Some("paris")).await;
+            let stolen = json!({"status": {"clusterDeploymentRef": {"name": "thief"}}}).to_string();
+            let patch = [
+                "patch",
+                "clusterdeploymentcustomization",
+                "host-0",
+                "-n",
+                "pool-lost",
+            ];
+            let patch =
+                patch
+                    .iter()
+                    .copied()
+                    .chain(["--subresource", "status", "--type=merge", "-p", &stolen]);
+            hosts.kubectl.succeed(patch).await.unwrap();
+        });
+        assert_eq!((ended.code, ended.stdout.as_str()), (125, "ended\n"), "{ended}");
+        assert!(ended.stderr.contains("lost the lease on host-0"), "{ended}");
+        assert_eq!(hosts.holder().await.as_deref(), Some("thief"));
+    });
+}
+
+#[test]
+fn the_sample_script_leases_and_gives_back() {
+    with_management_cluster(async |management| {
+        let hosts = Hosts::create(management, "pool-script", 1).await;
+        let script = products::workspace().join("manifests/samples/lease.sh");
+        let script = script.display().to_string();
+        let run = async |shell: &str, flags: &[&str], pool: &str| -> Result<Ended> {
+            let work = ["pool-script", "sh", "-c", "echo \"$KCP_CUSTOMIZATION\"; exit 5"];
+            let arguments = flags.iter().copied().chain([script.as_str(), pool]).chain(work);
+            hosts
+                .kubectl
+                .script(shell, arguments)
+                .await
+                .context("running the sample")
+        };
+        for (shell, flags) in [("sh", &[][..]), ("bash", &["-euo", "pipefail"])] {
+            let ended = run(shell, flags, "hosts").await.unwrap();
+            assert_eq!((ended.code, ended.stdout.as_str()), (5, "host-0\n"), "{ended}");
+            assert_eq!(hosts.holder().await, None);
+            let missing = run(shell, flags, "nowhere").await.unwrap();
+            assert_eq!((missing.code, missing.stdout.as_str()), (2, ""), "{missing}");
+        }
+        assert_eq!(hosts.lease("paris", &[]).await.code, 0);
+        let exhausted = run("sh", &[], "hosts").await.unwrap();
+        assert_eq!(exhausted.code, 1, "{exhausted}");
+        assert_eq!(hosts.holder().await.as_deref(), Some("paris"));
+    });
+}

@@ -142,7 +142,7 @@ fn who_waits_gets_what_is_given_back() {
             assert_eq!(released.code, 0, "{released}");
         });
         assert_eq!(rome.code, 0, "{rome}");
-        let expected = "KCP_NAMESPACE=pool-wait\nKCP_POOL=hosts\nKCP_CUSTOMIZATION=host-0\nKCP_CLUSTER_DEPLOYMENT=rome\n";
+        let expected = "KCP_NAMESPACE=pool-wait\nKCP_POOL=hosts\nKCP_CLUSTER_DEPLOYMENT=rome\nKCP_CUSTOMIZATION=host-0\n";
         assert_eq!(rome.stdout, expected);
     });
 }
@@ -325,5 +325,196 @@ fn the_sample_script_leases_and_gives_back() {
         let exhausted = run("sh", &[], "hosts").await.unwrap();
         assert_eq!(exhausted.code, 1, "{exhausted}");
         assert_eq!(hosts.holder().await.as_deref(), Some("paris"));
+    });
+}
+
+#[test]
+fn a_cluster_is_made_with_its_lease_and_goes_with_it() {
+    with_management_cluster(async |management| {
+        let hosts = Hosts::create(management, "pool-create", 2).await;
+        let file = hosts.kubectl.scratch_file("install-config-to-create.yaml");
+        fs::write(&file, "metadata:\n  name: generated\n").unwrap();
+        let install_config = format!("--install-config={}", file.display());
+        let create = ["--create", install_config.as_str()];
+        let limit = json!({"spec": {"maxSize": 1}}).to_string();
+        let limit = [
+            "patch",
+            "clusterpool",
+            "hosts",
+            "-n",
+            "pool-create",
+            "--type=merge",
+            "-p",
+            &limit,
+        ];
+        hosts.kubectl.succeed(limit).await.unwrap();
+
+        // The second time goes on with what the first has made.
+        for already in [false, true] {
+            let made = hosts
+                .lease("pool-create-paris", &[&create[..], &["-o", "json"]].concat())
+                .await;
+            assert_eq!(made.code, 0, "{made}");
+            let answer = document(&made);
+            assert_eq!(
+                (&answer["hasCluster"], &answer["alreadyHeld"]),
+                (&json!(true), &json!(already))
+            );
+        }
+        let of_cluster = async |kind: &str, name: &str| {
+            let get = ["get", kind, name, "-n", "pool-create-paris", "-o", "json"];
+            let got = hosts.kubectl.succeed(get).await.unwrap();
+            serde_json::from_str::<Value>(&got.stdout).unwrap()
+        };
+        let cluster = of_cluster("clusterdeployment", "pool-create-paris").await;
+        let made_with = &cluster["spec"]["clusterPoolRef"]["clusterDeploymentCustomization"]["name"];
+        let host = made_with.as_str().unwrap().to_owned();
+        assert_eq!(cluster["spec"]["clusterName"], json!(host));
+        assert_eq!(
+            cluster["metadata"]["finalizers"],
+            json!(["kubectl-kcp.dev/pool-lease"])
+        );
+        of_cluster("clusterdeploymentcustomization", &host).await;
+        let secret = of_cluster("secret", "pool-create-paris-install-config").await;
+        // base64 of `metadata:\n  name: host-`
+        assert!(
+            secret["data"]["install-config.yaml"]
+                .as_str()
+                .unwrap()
+                .starts_with("bWV0YWRhdGE6CiAgbmFtZTogaG9zdC")
+        );
+        let record = hosts.object("lease", &format!("kcp-pool-{host}")).await.unwrap();
+        assert_eq!(
+            record["metadata"]["annotations"]["kubectl-kcp.dev/cluster-deployment-uid"],
+            cluster["metadata"]["uid"]
+        );
+        assert_eq!(record["spec"].get("leaseDurationSeconds"), None);
+
+        let full = hosts
+            .lease("pool-create-rome", &[&create[..], &["-o", "json"]].concat())
+            .await;
+        assert_eq!(
+            (full.code, &document(&full)["reason"]),
+            (1, &json!("blocked")),
+            "{full}"
+        );
+        assert!(
+            full.stderr.contains("it has 1 clusters, and maxSize is 1"),
+            "{full}"
+        );
+
+        let living = hosts.release("pool-create-paris", &["-o", "json"]).await;
+        assert_eq!(
+            (living.code, &document(&living)["reason"]),
+            (1, &json!("blocked")),
+            "{living}"
+        );
+        let delete = [
+            "delete",
+            "clusterdeployment",
+            "pool-create-paris",
+            "-n",
+            "pool-create-paris",
+            "--wait=false",
+        ];
+        hosts.kubectl.succeed(delete).await.unwrap();
+        let released = hosts.release("pool-create-paris", &["-o", "name"]).await;
+        assert_eq!(released.code, 0, "{released}");
+        assert!(released.stdout.ends_with(&format!("/{host}\n")), "{released}");
+        let gone = [
+            "get",
+            "clusterdeployment",
+            "pool-create-paris",
+            "-n",
+            "pool-create-paris",
+        ];
+        assert_eq!(hosts.kubectl.run(gone).await.unwrap().code, 1);
+    });
+}
+
+/// What Hive writes of a claim that it answers is written by hand here.
+#[test]
+fn a_claim_waits_for_its_cluster_and_is_deleted() {
+    with_management_cluster(async |management| {
+        let hosts = Hosts::create(management, "pool-claim", 1).await;
+        let refused = hosts.lease("paris", &["--claim", "-o", "json"]).await;
+        assert_eq!(
+            (refused.code, &document(&refused)["reason"]),
+            (1, &json!("blocked")),
+            "{refused}"
+        );
+        let hives = json!({"metadata": {"finalizers": ["hive.openshift.io/clusters"]}}).to_string();
+        let hives = [
+            "patch",
+            "clusterpool",
+            "hosts",
+            "-n",
+            "pool-claim",
+            "--type=merge",
+            "-p",
+            &hives,
+        ];
+        hosts.kubectl.succeed(hives).await.unwrap();
+
+        let late = hosts
+            .lease("paris", &["--claim", "--wait=1s", "-o", "json"])
+            .await;
+        assert_eq!(
+            (late.code, &document(&late)["reason"]),
+            (1, &json!("timeout")),
+            "{late}"
+        );
+        assert_eq!(hosts.object("clusterclaim", "paris").await, None);
+        let kept = hosts.lease("paris", &["--claim", "--wait=1s", "--keep"]).await;
+        assert_eq!(kept.code, 1, "{kept}");
+        assert!(hosts.object("clusterclaim", "paris").await.is_some());
+
+        let cluster = json!({
+            "apiVersion": "hive.openshift.io/v1",
+            "kind": "ClusterDeployment",
+            "metadata": {"name": "pool-claim-x", "namespace": "pool-claim-x"},
+            "spec": {
+                "baseDomain": "example.com", "clusterName": "pool-claim-x", "platform": {"none": {}},
+                "clusterPoolRef": {
+                    "namespace": "pool-claim", "poolName": "hosts",
+                    "clusterDeploymentCustomization": {"name": "host-0"},
+                },
+            },
+        });
+        management.create_namespace("pool-claim-x").await.unwrap();
+        let file = hosts.kubectl.scratch_file("claimed-cluster.json");
+        fs::write(&file, cluster.to_string()).unwrap();
+        hosts
+            .kubectl
+            .succeed(["create", "-f", &file.display().to_string()])
+            .await
+            .unwrap();
+        let answer = json!({"spec": {"namespace": "pool-claim-x"}}).to_string();
+        let answer = [
+            "patch",
+            "clusterclaim",
+            "paris",
+            "-n",
+            "pool-claim",
+            "--type=merge",
+            "-p",
+            &answer,
+        ];
+        let (claimed, _) = tokio::join!(
+            hosts.lease("paris", &["--claim", "--wait=2m", "-o", "json"]),
+            hosts.kubectl.succeed(answer)
+        );
+        assert_eq!(claimed.code, 0, "{claimed}");
+        let claimed = document(&claimed);
+        assert_eq!(claimed["claim"]["name"], "paris");
+        assert_eq!(claimed["clusterDeployment"]["name"], "pool-claim-x");
+        assert_eq!(claimed["customization"]["name"], "host-0");
+
+        let released = hosts.release("paris", &[]).await;
+        assert_eq!(
+            released.stdout, "clusterclaim.hive.openshift.io/paris deleted\n",
+            "{released}"
+        );
+        assert_eq!(hosts.object("clusterclaim", "paris").await, None);
     });
 }

@@ -1,5 +1,7 @@
 //! Requests that make an object, or do away with one. Sent once, as patches are.
 
+use std::fmt;
+
 use kube::{
     Resource as _,
     api::{DeleteParams, DynamicObject, PostParams, Preconditions},
@@ -13,8 +15,8 @@ use super::{
     written::{Written, written},
 };
 
-/// An object that is to be made.
-#[derive(Clone, Copy, Debug)]
+/// An object that is to be made. It may be a Secret: there is no `Debug`.
+#[derive(Clone, Copy)]
 pub struct Create<'c> {
     /// What it is.
     pub resource: &'c ApiResource,
@@ -27,7 +29,6 @@ pub struct Create<'c> {
 }
 
 /// What came of it.
-#[derive(Debug)]
 pub enum Created {
     /// As the server keeps it.
     Stored(Value),
@@ -35,6 +36,17 @@ pub enum Created {
     Exists,
     /// Nobody knows: no answer, or none that tells. It may even be stored later.
     Unknown(Error),
+}
+
+impl fmt::Debug for Created {
+    /// Without the object: it may be a Secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stored(_) => f.write_str("Stored"),
+            Self::Exists => f.write_str("Exists"),
+            Self::Unknown(error) => f.debug_tuple("Unknown").field(error).finish(),
+        }
+    }
 }
 
 /// An object that is to go.

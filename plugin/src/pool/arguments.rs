@@ -70,6 +70,18 @@ pub struct LeaseArguments {
     #[arg(long, value_name = "FILE|secret/NAME")]
     pub install_config: Option<InstallConfigSource>,
 
+    /// Make the cluster as well, where no Hive does: its namespace, install-config, customization and `ClusterDeployment`
+    #[arg(long, requires = "install_config", conflicts_with = "wait")]
+    pub create: bool,
+
+    /// Ask Hive for a cluster of the pool, by a `ClusterClaim` of that name, and wait until there is one
+    #[arg(long, conflicts_with_all = ["ttl", "install_config", "create"])]
+    pub claim: bool,
+
+    /// Keep the claim that got no cluster in time
+    #[arg(long, requires = "claim")]
+    pub keep: bool,
+
     /// Output format
     #[arg(short, long, value_name = "FORMAT", value_enum)]
     #[arg(requires_if("install-config", "install_config"))]

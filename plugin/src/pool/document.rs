@@ -1,4 +1,4 @@
-//! What `pool lease` and `pool release` say: JSON documents and sentences.
+//! What `pool lease` and `pool release` say: JSON documents, by the schemas in `plugin/schema`, and sentences.
 
 use std::time::Duration;
 
@@ -16,12 +16,18 @@ use crate::{arguments::format_duration, cluster::Error, document::API_VERSION};
 
 /// The result of `pool lease`, as `-o json` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PoolLease {
+    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
     api_version: &'static str,
+    #[cfg_attr(test, schemars(extend("const" = "PoolLease")))]
     kind: &'static str,
     pool: PoolName,
     cluster_deployment: Name,
+    /// The claim that Hive answered with this cluster; to be named when it is released.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    claim: Option<Name>,
     /// The leased customization; absent when there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     customization: Option<Name>,
@@ -34,6 +40,9 @@ pub(super) struct PoolLease {
     /// The reason in a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
+    /// Whether its `ClusterDeployment` was made, or was there; absent where nobody asked for one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    has_cluster: Option<bool>,
     /// Until when, unless it is renewed; absent when until it is released.
     #[serde(skip_serializing_if = "Option::is_none")]
     ttl_seconds: Option<u64>,
@@ -57,6 +66,7 @@ pub(super) struct PoolLease {
 
 /// Why there is no lease, or why one is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Reason {
     /// No entry is free.
@@ -85,9 +95,12 @@ impl Reason {
 
 /// The result of `pool release`, as `-o json` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PoolRelease {
+    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
     api_version: &'static str,
+    #[cfg_attr(test, schemars(extend("const" = "PoolRelease")))]
     kind: &'static str,
     /// Absent where it was given back by its own name.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -128,6 +141,14 @@ impl PoolLease {
         document
     }
 
+    /// The same, with the cluster that was made for it.
+    pub(super) fn with_cluster(self) -> Self {
+        Self {
+            has_cluster: Some(true),
+            ..self
+        }
+    }
+
     /// The same, for so long.
     pub(super) fn lasting(self, ttl: Option<Duration>) -> Self {
         let is_leased = self.customization.is_some();
@@ -145,6 +166,20 @@ impl PoolLease {
             reason: Some(Reason::Timeout),
             message: Some(format!("waited {}: {message}", format_duration(waited))),
             ..self
+        }
+    }
+
+    /// A cluster that Hive gave to a claim. It has no customization where the pool has no inventory.
+    pub(super) fn claimed(
+        pool: PoolName,
+        cluster_deployment: &str,
+        customization: Option<&str>,
+        claim: &str,
+    ) -> Self {
+        Self {
+            claim: Some(claim.into()),
+            customization: customization.map(Name::from),
+            ..Self::none(pool, cluster_deployment)
         }
     }
 
@@ -170,8 +205,10 @@ impl PoolLease {
             kind: "PoolLease",
             pool,
             cluster_deployment: cluster_deployment.into(),
+            claim: None,
             customization: None,
             already_held: None,
+            has_cluster: None,
             ttl_seconds: None,
             broken: Vec::new(),
             install_config: None,
@@ -214,8 +251,22 @@ impl PoolLease {
             cluster_deployment,
             ..
         } = self;
+        if let Some(claim) = &self.claim {
+            let with = self.customization().map(|name| format!(" with {name}"));
+            return Some(format!(
+                "clusterclaim.hive.openshift.io/{} has ClusterDeployment {}{}",
+                claim.name,
+                cluster_deployment.name,
+                with.unwrap_or_default()
+            ));
+        }
+        let with_cluster = if self.has_cluster == Some(true) {
+            ", which is made"
+        } else {
+            ""
+        };
         Some(format!(
-            "{} {verb} from pool {}/{} for {}",
+            "{} {verb} from pool {}/{} for {}{with_cluster}",
             self.resource_name()?,
             pool.namespace,
             pool.name,
@@ -228,13 +279,17 @@ impl PoolLease {
     }
 
     /// What scripts and commands find in their environment; none where there is no lease.
-    pub(super) fn variables(&self) -> Option<[(&'static str, &str); 4]> {
-        Some([
-            ("KCP_NAMESPACE", &self.pool.namespace),
+    pub(super) fn variables(&self) -> Option<Vec<(&'static str, &str)>> {
+        if self.customization.is_none() && self.claim.is_none() {
+            return None;
+        }
+        let customization = self.customization().map(|name| ("KCP_CUSTOMIZATION", name));
+        let named = [
+            ("KCP_NAMESPACE", self.pool.namespace.as_str()),
             ("KCP_POOL", &self.pool.name),
-            ("KCP_CUSTOMIZATION", self.customization()?),
             ("KCP_CLUSTER_DEPLOYMENT", &self.cluster_deployment.name),
-        ])
+        ];
+        Some(named.into_iter().chain(customization).collect())
     }
 
     /// The leased customization.
@@ -278,6 +333,14 @@ impl PoolRelease {
             reason: Some(reason),
             message: Some(message),
             ..Self::new(pool, cluster_deployment, &[])
+        }
+    }
+
+    /// The same, with a claim that was deleted.
+    pub(super) fn of_claim(self, claim: &str) -> Self {
+        Self {
+            claim: Some(claim.into()),
+            ..self
         }
     }
 
@@ -335,6 +398,9 @@ impl PoolRelease {
             customizations,
             ..
         } = self;
+        if let Some(claim) = &self.claim {
+            return format!("clusterclaim.hive.openshift.io/{} deleted\n", claim.name);
+        }
         if customizations.is_empty() && self.reason.is_none() {
             let deployment = &cluster_deployment.name;
             return match pool {
@@ -376,6 +442,7 @@ mod tests {
         model::{Deployment, Standing},
         patching::Unfit,
     };
+    use crate::status::schema::{self, faults};
 
     fn pool() -> PoolName {
         PoolName {
@@ -466,6 +533,53 @@ mod tests {
     }
 
     #[test]
+    fn every_document_is_as_its_schema_says() {
+        let leases = [
+            patched(),
+            exhausted(),
+            exhausted().timed_out(Duration::from_secs(90)),
+            PoolLease::leased(pool(), "us", leased(true)).with_cluster(),
+            PoolLease::claimed(pool(), "vsphere-x", None, "us"),
+        ];
+        let schema = serde_json::to_value(schema::of::<PoolLease>()).unwrap();
+        for lease in leases {
+            let document = serde_json::to_value(&lease).unwrap();
+            assert_eq!(faults(&schema, &document), Vec::<String>::new(), "{document}");
+        }
+        let refused = PoolRelease::refused(None, "us", Reason::NotHolder, "why".to_owned());
+        let releases = [
+            PoolRelease::new(Some(pool()), "us", &["foo".to_owned()]),
+            PoolRelease::new(Some(pool()), "us", &[]).of_claim("us"),
+            refused.warned(["warning".to_owned()]),
+        ];
+        let schema = serde_json::to_value(schema::of::<PoolRelease>()).unwrap();
+        for release in releases {
+            let document = serde_json::to_value(&release).unwrap();
+            assert_eq!(faults(&schema, &document), Vec::<String>::new(), "{document}");
+        }
+    }
+
+    #[test]
+    fn the_schemas_are_checked_in() {
+        let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("schema");
+        for (name, schema) in [
+            ("poollease.json", schema::of::<PoolLease>()),
+            ("poolrelease.json", schema::of::<PoolRelease>()),
+        ] {
+            let path = directory.join(name);
+            let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+            if std::env::var_os("UPDATE_SCHEMA").is_some() {
+                std::fs::write(&path, &text).unwrap();
+            }
+            let checked_in = std::fs::read_to_string(&path).unwrap();
+            assert!(
+                checked_in == text,
+                "{name} has drifted: run this test with UPDATE_SCHEMA=1"
+            );
+        }
+    }
+
+    #[test]
     fn sentences() {
         let refused = |reason, message: &str| PoolLease::refused(pool(), "us", reason, message.to_owned());
         let many =
@@ -480,6 +594,15 @@ mod tests {
             PoolLease::exhausted(pool(), "us", many.collect())
                 .refusal()
                 .unwrap(),
+            PoolLease::claimed(pool(), "vsphere-x", Some("foo"), "us")
+                .sentence()
+                .unwrap(),
+            PoolLease::claimed(pool(), "vsphere-x", None, "us")
+                .sentence()
+                .unwrap(),
+            PoolRelease::new(Some(pool()), "us", &[])
+                .of_claim("us")
+                .sentences(),
             refused(Reason::NoSuchEntry, "no inventory").refusal().unwrap(),
             refused(Reason::Blocked, "Hive").refusal().unwrap(),
             PoolRelease::new(Some(pool()), "us", &["a".to_owned(), "b".to_owned()]).sentences(),

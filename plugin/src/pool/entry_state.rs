@@ -18,9 +18,11 @@ pub(super) struct EntryState {
 
 /// An [`EntryState`] in JSON.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct EntryDocument<'e> {
     name: &'e str,
+    #[cfg_attr(test, schemars(extend("enum" = ["free", "held", "referenced", "broken", "deleting", "missing"])))]
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     cluster_deployment: Option<Name>,
@@ -34,12 +36,14 @@ struct EntryDocument<'e> {
 
 /// A reference by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Name {
     pub(super) name: String,
 }
 
 /// A pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct PoolName {
     pub(super) namespace: String,
     pub(super) name: String,
@@ -68,6 +72,17 @@ impl Serialize for EntryState {
             },
         }
         .serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+impl schemars::JsonSchema for EntryState {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "EntryState".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        EntryDocument::json_schema(generator)
     }
 }
 

@@ -55,6 +55,14 @@ pub(super) struct Request<'r> {
     pub(super) is_new: bool,
 }
 
+/// What came of it, and what there was.
+#[derive(Clone, Debug)]
+pub(super) struct Attempt {
+    pub(super) outcome: Outcome,
+    /// All customizations, as they were last listed.
+    pub(super) entries: Vec<Entry>,
+}
+
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
@@ -96,12 +104,23 @@ pub(super) type Unfits = BTreeMap<String, Unfit>;
 pub(super) async fn lease<S: Customizations + Records>(
     store: &S,
     request: Request<'_>,
+) -> anyhow::Result<Attempt> {
+    let mut entries = Vec::new();
+    let outcome = lease_listing(store, request, &mut entries).await?;
+    Ok(Attempt { outcome, entries })
+}
+
+async fn lease_listing<S: Customizations + Records>(
+    store: &S,
+    request: Request<'_>,
+    listed: &mut Vec<Entry>,
 ) -> anyhow::Result<Outcome> {
     let holder = request.claim.holder;
     let mut unfit = Unfits::new();
     let (mut rounds, mut waits) = (0, 0);
     while rounds < MAX_ROUNDS && waits < MAX_WAITS {
         let (entries, records) = (store.list().await?, store.records().await?);
+        listed.clone_from(&entries);
         let inventory = Inventory {
             slots: slots(request.names, entries, records, &unfit),
             references: request.references.cloned(),

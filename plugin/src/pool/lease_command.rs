@@ -7,14 +7,18 @@ use jiff::Timestamp;
 
 use super::{
     arguments::{LeaseArguments, LeaseOutput},
+    capacity::Capacity,
+    claim_command,
     cluster_pool::Pool,
+    create_command,
     deployments::Deployments,
     document::{PoolLease, Reason},
     entry::Holder,
     entry_state::{EntryState, PoolName},
     install_config::InstallConfig,
-    lease::{self, Outcome, Request},
-    patience::Patience,
+    inventory_conditions,
+    lease::{self, Attempt, Outcome, Request},
+    patience::{Patience, WaitLimit},
     record::LeaseClaim,
     store::Store,
 };
@@ -68,6 +72,19 @@ pub(super) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow:
         install_config: install_config.as_ref(),
         is_new: false,
     };
+    if arguments.claim {
+        let patience = Patience {
+            since: Timestamp::now(),
+            limit: arguments.wait.unwrap_or(WaitLimit::None),
+        };
+        let terminal = &session.terminal;
+        let claim = claim_command::claim(&store, wish.claim.holder, patience, arguments.keep, terminal);
+        return show(&claim.await?, arguments.output, terminal);
+    }
+    if let (true, Some(install_config)) = (arguments.create, &install_config) {
+        let created = create_command::create(&store, wish, install_config).await?;
+        return show(&created, arguments.output, &session.terminal);
+    }
     let result = match arguments.wait {
         None => take(&store, wish).await?,
         Some(limit) => {
@@ -184,7 +201,15 @@ pub(super) async fn take(store: &Store<'_>, wish: Wish<'_>) -> anyhow::Result<Po
         install_config: wish.install_config,
         is_new: wish.is_new,
     };
-    let lease = match lease::lease(store, request).await? {
+    let Attempt { outcome, entries } = lease::lease(store, request).await?;
+    if let (Some(deployments), false) = (seen, pool.is_run_by_hive()) {
+        let capacity = Capacity::of(&pool, deployments.of_pool(holder.pool));
+        if let Some(patch) = inventory_conditions::patch(&pool, &entries, &capacity, Timestamp::now()) {
+            // A lessee may have no right to it, and others say the same: no lease fails for it.
+            drop(store.write_pool_status(holder.pool, &patch).await);
+        }
+    }
+    let lease = match outcome {
         Outcome::Leased(leased) => {
             PoolLease::leased(name, cluster_deployment, leased).lasting(wish.claim.duration)
         }
@@ -252,7 +277,7 @@ async fn obstacle(
         if !is_made_for_it {
             let message = format!(
                 "Hive runs pool {name} and would revoke the lease at once: there is no ClusterDeployment \
-                 {cluster_deployment} of that pool; create a ClusterClaim to get a cluster from Hive"
+                 {cluster_deployment} of that pool; to get a cluster from Hive, lease with --claim"
             );
             return Ok(Some((Reason::Blocked, message)));
         }

@@ -4,13 +4,14 @@
 //! - [`cluster_pool`], [`entry`], [`deployments`], [`claims`], [`record`]: the objects, and the patches that change them
 //! - [`metadata`], [`conditions`]: what those have in common
 //! - [`model`]: what is free, and the order of choice
+//! - [`inventory_conditions`]: what a pool says of its inventory
 //! - [`capacity`], [`staleness`]: how many clusters a pool may have, and which of them it has left behind
-//! - [`install_config`], [`patching`]: what a customization is for
+//! - [`install_config`], [`patching`], [`creation`]: what a customization is for
 //! - [`patience`], [`generated_name`], [`held`]: what the arguments say
 //! - [`record_keeping`], [`lease`], [`release`]: the writes
 //! - [`survey`], [`copies`]: what there is of all pools of a namespace
 //! - [`repair`]: finding and mending what has leaked
-//! - [`lease_command`], [`release_command`], [`exec_command`]: the verbs, from arguments to exit code
+//! - [`lease_command`], [`create_command`], [`claim_command`], [`release_command`], [`exec_command`]: the verbs, from arguments to exit code
 //! - [`heartbeat`], [`private_file`]: what a command under a lease needs
 //! - [`document`], [`entry_state`]: how the result is told
 
@@ -21,10 +22,16 @@
 
 mod arguments;
 mod capacity;
+mod claim_command;
 mod claims;
 mod cluster_pool;
 mod conditions;
+<<<<<<< HEAD
 mod copies;
+=======
+mod create_command;
+mod creation;
+>>>>>>> work-lease
 mod deployments;
 mod document;
 mod entry;
@@ -36,6 +43,7 @@ mod generated_name;
 mod heartbeat;
 mod held;
 mod install_config;
+mod inventory_conditions;
 mod lease;
 mod lease_command;
 mod metadata;

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use super::{
     arguments::{ReleaseArguments, ReleaseOutput},
+    claim_command,
+    claims::Claim,
     deployments::{ClusterDeployment, Deployments, LEASE_FINALIZER, Life},
     document::{PoolRelease, Reason},
     entry::{Entry, Holder},
@@ -76,6 +78,15 @@ pub(super) async fn give_back(
                 pool,
                 cluster_deployment,
             };
+            if let Some(claim) = claim_of(store, holder).await? {
+                claim_command::delete(store, &claim).await?;
+                let name = PoolName {
+                    namespace: store.namespace().to_owned(),
+                    name: pool.clone(),
+                };
+                let released = PoolRelease::new(Some(name), cluster_deployment, &[]);
+                return Ok(released.of_claim(cluster_deployment));
+            }
             Meant {
                 holder,
                 only: None,
@@ -106,6 +117,18 @@ pub(super) async fn give_back(
             .await
         }
     }
+}
+
+/// The claim of the holder's name on its pool, where Hive runs that.
+async fn claim_of(store: &Store<'_>, holder: Holder<'_>) -> Result<Option<Claim>, Error> {
+    match store.pool(holder.pool).await {
+        Ok(pool) if pool.is_run_by_hive() => {}
+        // A lease outlives its pool.
+        Ok(_) | Err(Error::NotFound { .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    let claim = store.claim(holder.cluster_deployment).await?;
+    Ok(claim.filter(|claim| claim.spec.cluster_pool_name == holder.pool))
 }
 
 /// Who has a customization that is to be given back by its name.

@@ -3,16 +3,18 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde_json::Value;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use serde_json::{Value, json};
 
 use super::{
     claims::Claim,
     cluster_pool::Pool,
     deployments::{ClusterDeployment, Deployments},
-    entry::Entry,
+    entry::{Entry, Holder},
     record::{self, Record},
 };
-use crate::cluster::{Connection, Create, Created, Delete, Error, Kind, Write, Written};
+use crate::cluster::{Action, Connection, Create, Created, Delete, Error, Kind, SECRET, Write, Written};
 
 const HIVE: &str = "Hive (or its kinds alone, manifests/dev/crds)";
 
@@ -41,6 +43,14 @@ const fn hive(kind: &'static str, plural: &'static str) -> Kind {
         product: HIVE,
     }
 }
+
+const NAMESPACE: Kind = Kind {
+    group: "",
+    kind: "Namespace",
+    plural: "namespaces",
+    versions: &["v1"],
+    product: "Kubernetes",
+};
 
 /// The customizations of one namespace, as a lease reads and writes them.
 #[allow(async_fn_in_trait, reason = "used in this crate, on one thread")]
@@ -82,6 +92,26 @@ pub(super) trait Records {
 
     /// Does away with this version of a record, once.
     async fn delete_record(&self, record: &Record) -> Result<Written, Error>;
+}
+
+/// An object that is made for a cluster, and the namespace that it is made in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Made<'m> {
+    Namespace,
+    Secret(&'m str),
+    Customization(&'m str),
+    Deployment(&'m str),
+}
+
+impl<'m> Made<'m> {
+    const fn place(self) -> (Kind, Option<&'m str>) {
+        match self {
+            Self::Namespace => (NAMESPACE, None),
+            Self::Secret(namespace) => (SECRET, Some(namespace)),
+            Self::Customization(namespace) => (CUSTOMIZATION, Some(namespace)),
+            Self::Deployment(namespace) => (CLUSTER_DEPLOYMENT, Some(namespace)),
+        }
+    }
 }
 
 /// The real ones.
@@ -130,6 +160,88 @@ impl<'c> Store<'c> {
             .list(&CLUSTER_CLAIM.at("v1"), Some(self.namespace()), None)
             .await
             .map_err(of_hive)
+    }
+
+    /// Writes a pool's status, once, by a merge patch with a resourceVersion.
+    pub(super) async fn write_pool_status(&self, name: &str, patch: &Value) -> Result<Written, Error> {
+        let write = Write {
+            resource: &CLUSTER_POOL.at("v1"),
+            namespace: self.namespace(),
+            name,
+            subresource: Some("status"),
+            patch,
+            field_manager: self.field_manager,
+            dry_run: false,
+        };
+        self.connection.patch(&write).await.map_err(of_hive)
+    }
+
+    /// Makes an object, once.
+    pub(super) async fn make(&self, made: Made<'_>, object: &Value) -> Result<Created, Error> {
+        let (kind, namespace) = made.place();
+        let create = Create {
+            resource: &kind.at("v1"),
+            namespace,
+            object,
+            field_manager: self.field_manager,
+        };
+        self.connection.create(&create).await
+    }
+
+    /// Whether a namespace has a label, with whatever value.
+    pub(super) async fn has_label(&self, namespace: &str, label: &str) -> Result<bool, Error> {
+        let action = Action::new("get", &NAMESPACE.at("v1")).named(namespace);
+        let namespaces: Api<Namespace> = Api::all(self.connection.client.clone());
+        let found = self
+            .connection
+            .read(&action, || namespaces.get_metadata(namespace))
+            .await?;
+        Ok(found
+            .metadata
+            .labels
+            .is_some_and(|labels| labels.contains_key(label)))
+    }
+
+    /// One claim; none when there is no such.
+    pub(super) async fn claim(&self, name: &str) -> Result<Option<Claim>, Error> {
+        match self
+            .connection
+            .get(&CLUSTER_CLAIM.at("v1"), self.namespace(), name)
+            .await
+        {
+            Ok(claim) => Ok(Some(claim)),
+            Err(Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(of_hive(error)),
+        }
+    }
+
+    /// Asks Hive for a cluster, once, by a claim of the holder's name.
+    pub(super) async fn create_claim(&self, holder: Holder<'_>) -> Result<Created, Error> {
+        let claim = json!({
+            "apiVersion": "hive.openshift.io/v1",
+            "kind": "ClusterClaim",
+            "metadata": {"name": holder.cluster_deployment},
+            "spec": {"clusterPoolName": holder.pool},
+        });
+        let create = Create {
+            resource: &CLUSTER_CLAIM.at("v1"),
+            namespace: Some(self.namespace()),
+            object: &claim,
+            field_manager: self.field_manager,
+        };
+        self.connection.create(&create).await.map_err(of_hive)
+    }
+
+    /// Does away with a claim, once, and not with another of its name.
+    pub(super) async fn delete_claim(&self, claim: &Claim) -> Result<Written, Error> {
+        let delete = Delete {
+            resource: &CLUSTER_CLAIM.at("v1"),
+            namespace: self.namespace(),
+            name: &claim.metadata.name,
+            uid: &claim.metadata.uid,
+            resource_version: None,
+        };
+        self.connection.delete(&delete).await.map_err(of_hive)
     }
 
     /// The clusters of all namespaces. Where there is no such kind, there are none.

@@ -39,6 +39,7 @@ fn connection(entry_status: &Value, deployments: &(u16, Value)) -> Connection {
             (&Method::GET, "/namespaces/d/clusterdeploymentcustomizations") => {
                 (200, json!({"items": [entry]}))
             }
+            (&Method::PATCH, "/namespaces/d/clusterpools/p/status") => (200, json!({})),
             (&Method::PATCH, path) if path.ends_with("/clusterdeployments/us") => (200, json!({})),
             (&Method::PATCH, "/namespaces/d/clusterdeploymentcustomizations/a/status") => {
                 (200, entry.clone())

@@ -43,8 +43,12 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
         .block_on(future)
 }
 
+async fn outcome_of(fake: &Fake, request: Request<'_>) -> anyhow::Result<Outcome> {
+    lease(fake, request).await.map(|attempt| attempt.outcome)
+}
+
 fn lease_one(fake: &Fake, names: &[&str]) -> anyhow::Result<Outcome> {
-    block_on(lease(fake, request(names, claim("us"))))
+    block_on(outcome_of(fake, request(names, claim("us"))))
 }
 
 fn request<'r>(names: &'r [&'r str], claim: LeaseClaim<'r>) -> Request<'r> {
@@ -102,7 +106,7 @@ fn what_somebody_else_holds_by_the_same_name_is_left_alone() {
     let before = Outcome::HeldBefore {
         customization: "a".to_owned(),
     };
-    assert_eq!(block_on(lease(&fake, request)).unwrap(), before);
+    assert_eq!(block_on(outcome_of(&fake, request)).unwrap(), before);
     assert_eq!(fake.record_holder("a"), None);
     assert_eq!(fake.writes.borrow().len(), 0);
 }
@@ -239,7 +243,7 @@ fn lease_patched(fake: &Fake) -> Outcome {
         install_config: Some(&install_config),
         ..request(&NAMES, claim("us"))
     };
-    block_on(lease(fake, request)).unwrap()
+    block_on(outcome_of(fake, request)).unwrap()
 }
 
 fn rename(op: &str, path: &str) -> Value {
@@ -374,7 +378,7 @@ fn race(fake: Fake, lessees: &[String], entries: usize) -> (Rc<Fake>, Vec<anyhow
                 let (fake, lessee, names) = (Rc::clone(&fake), lessee.clone(), entry_names(entries));
                 tokio::task::spawn_local(async move {
                     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-                    lease(&*fake, request(&names, claim(&lessee))).await
+                    outcome_of(&fake, request(&names, claim(&lessee))).await
                 })
             })
             .collect();

@@ -10,7 +10,8 @@
 //! - [`patience`], [`generated_name`], [`held`]: what the arguments say
 //! - [`record_keeping`], [`lease`], [`release`]: the writes
 //! - [`survey`], [`copies`]: what there is of all pools of a namespace
-//! - [`repair`]: finding and mending what has leaked
+//! - [`repair`]: finding and mending what has leaked; [`status`]: how things stand; [`plan`]:
+//!   what a change comes to
 //! - [`lease_command`], [`create_command`], [`claim_command`], [`release_command`], [`exec_command`]: the verbs, from arguments to exit code
 //! - [`heartbeat`], [`private_file`]: what a command under a lease needs
 //! - [`document`], [`entry_state`]: how the result is told
@@ -26,12 +27,9 @@ mod claim_command;
 mod claims;
 mod cluster_pool;
 mod conditions;
-<<<<<<< HEAD
 mod copies;
-=======
 mod create_command;
 mod creation;
->>>>>>> work-lease
 mod deployments;
 mod document;
 mod entry;
@@ -50,6 +48,7 @@ mod metadata;
 mod model;
 mod patching;
 mod patience;
+mod plan;
 mod private_file;
 mod record;
 mod record_keeping;
@@ -59,6 +58,7 @@ mod repair;
 #[cfg(test)]
 mod schema;
 mod staleness;
+mod status;
 mod store;
 mod survey;
 #[cfg(test)]
@@ -75,6 +75,8 @@ use crate::{session::Session, verdict::Verdict};
 pub async fn run(arguments: PoolArguments, session: &Session) -> anyhow::Result<Verdict> {
     match arguments.command {
         PoolCommand::Repair(arguments) => Box::pin(repair::run(arguments, session)).await,
+        PoolCommand::Status(arguments) => Box::pin(status::run(arguments, session)).await,
+        PoolCommand::Plan(arguments) => Box::pin(plan::run(arguments, session)).await,
         PoolCommand::Lease(arguments) => Box::pin(lease_command::run(arguments, session)).await,
         PoolCommand::Exec(arguments) => Box::pin(exec_command::run(arguments, session)).await,
         PoolCommand::Release(arguments) => Box::pin(release_command::run(arguments, session)).await,

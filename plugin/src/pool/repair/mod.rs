@@ -26,8 +26,12 @@ use arguments::RepairOutput;
 use jiff::SignedDuration;
 
 use super::{
+    capacity::Capacity,
+    cluster_pool::Pool,
     entry::Entry,
+    inventory_conditions,
     store::{CUSTOMIZATION, Customizations as _, Store},
+    survey::Survey,
 };
 use crate::{
     cluster::{Connection, Error},
@@ -133,8 +137,24 @@ async fn repair(store: &Store<'_>, arguments: &RepairArguments) -> Result<Repair
         for sighting in sightings(&survey, &wanted) {
             record_sighting(store, &sighting).await?;
         }
+        tell_of_inventories(store, &survey, &wanted).await;
     }
     Ok(Repaired::Found(found))
+}
+
+/// What the pools say of their inventories, where no Hive says it. Nothing that is mended changes it, and who may not write
+/// it repairs all the same.
+async fn tell_of_inventories(store: &Store<'_>, survey: &Survey, wanted: &Wanted<'_>) {
+    let is_ours = |pool: &&Pool| {
+        let is_asked = wanted.pool.is_none_or(|asked| asked == pool.name());
+        is_asked && pool.spec.inventory.is_some() && !pool.is_run_by_hive() && !pool.is_deleting()
+    };
+    for pool in survey.pools.iter().filter(is_ours) {
+        let capacity = Capacity::of(pool, survey.deployments.of_pool(pool.name()));
+        if let Some(patch) = inventory_conditions::patch(pool, &survey.entries, &capacity, store.now()) {
+            drop(store.write_pool_status(pool.name(), &patch).await);
+        }
+    }
 }
 
 fn show(report: &Report, output: Option<RepairOutput>, terminal: &Terminal) -> anyhow::Result<()> {

@@ -193,6 +193,8 @@ mod tests {
 
     #[test]
     fn what_comes_of_making() {
+        let secret = create((201, json!({"data": "sesame"}))).unwrap();
+        assert_eq!(format!("{secret:?}"), "Stored");
         assert!(matches!(create((201, json!({"a": 1}))), Ok(Created::Stored(object)) if object["a"] == 1));
         assert!(matches!(
             create(failure(409, "AlreadyExists", "")),

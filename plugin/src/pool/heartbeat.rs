@@ -47,6 +47,7 @@ mod tests {
         let seconds = Duration::from_secs;
         for (ttl, since_last, renewal, retry, left, grace) in [
             (60, 0, 20, 5, 50, 10),
+            (300, 0, 100, 5, 290, 10),
             (60, 15, 5, 5, 35, 10),
             (60, 49, 0, 5, 1, 10),
             (60, 50, 0, 5, 0, 10),

@@ -134,7 +134,7 @@ mod tests {
             entry("c", Some("InstallationPending")),
         ];
         assert_eq!(
-            said(&pool(5, &Value::Null), &entries),
+            said(&pool(5, &json!({})), &entries),
             Some(json!({
                 "metadata": {"resourceVersion": "1"},
                 "status": {

@@ -33,7 +33,6 @@ mod rollouts;
 mod rows;
 mod samples;
 mod shared;
-mod status;
 mod status_read;
 mod status_workload;
 mod unasked;

@@ -122,7 +122,7 @@ mod tests {
         ));
         assert_eq!(
             create(failure(403, "Forbidden", "")).unwrap_err().to_string(),
-            "cannot create leases \"a\" in namespace \"d\": forbidden"
+            "cannot create leases in namespace \"d\": forbidden"
         );
     }
 }

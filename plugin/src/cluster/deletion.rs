@@ -95,14 +95,15 @@ mod tests {
     }
 
     fn delete(answer: (u16, Value)) -> Result<Written, Error> {
-        let connection = Connection::canned(move |method, path| {
-            let machine = "/apis/cluster.x-k8s.io/v1beta2/namespaces/d/machines/m1";
-            assert_eq!((method, path), (&Method::DELETE, machine));
-            answer.clone()
-        });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let machines = MACHINE.at("v1beta2");
-        runtime.unwrap().block_on(connection.delete(&machine(&machines)))
+        runtime.unwrap().block_on(async {
+            let connection = Connection::canned(move |method, path| {
+                let machine = "/apis/cluster.x-k8s.io/v1beta2/namespaces/d/machines/m1";
+                assert_eq!((method, path), (&Method::DELETE, machine));
+                answer.clone()
+            });
+            connection.delete(&machine(&MACHINE.at("v1beta2"))).await
+        })
     }
 
     #[test]

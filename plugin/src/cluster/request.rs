@@ -224,10 +224,6 @@ impl Connection {
     ) -> Result<T, Error> {
         let mut action = Action::new("create", resource);
         action.namespace = namespace.map(str::to_owned);
-        action.name = object
-            .pointer("/metadata/name")
-            .and_then(Value::as_str)
-            .map(str::to_owned);
         safe_in_url(&action)?;
         let parameters = PostParams {
             field_manager: Some(field_manager.to_owned()),

@@ -4,7 +4,10 @@ use std::{ffi::OsString, time::Duration};
 
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 
-use super::{generated_name, held::Held, install_config::InstallConfigSource, patience::WaitLimit};
+use super::{
+    generated_name, held::Held, install_config::InstallConfigSource, patience::WaitLimit,
+    plan::PoolPlanArguments, repair::RepairArguments, status::PoolStatusArguments,
+};
 use crate::arguments::{parse_cluster_pool, parse_duration, parse_object_name};
 
 /// Lease and release the customizations of a cluster pool.
@@ -28,6 +31,20 @@ pub enum PoolCommand {
     /// Exits with 0 when it has nothing, and with 1 while its cluster deployment needs what it was made with. What
     /// others have is not touched.
     Release(ReleaseArguments),
+    /// Find what has leaked, and mend it with --yes
+    ///
+    /// A customization is never freed while a cluster deployment of its holder's name exists. It is freed when its lease
+    /// has ended, or when its holder's cluster deployment was seen once and is gone. Exits with 1 while anything is wrong.
+    Repair(RepairArguments),
+    /// Show what pools have, who has it, and what is wrong with it
+    ///
+    /// Exits with 1 when an entry is missing, broken, shared or leaked, or the inventory is smaller than the pool's size.
+    Status(PoolStatusArguments),
+    /// Say what a change of a pool would make stale or delete; changes nothing
+    ///
+    /// The file is taken for all of the pool, as `kubectl replace` takes it. Exits with 1 when a cluster becomes stale or is
+    /// deleted.
+    Plan(PoolPlanArguments),
     /// Run a command while a lease is held
     ///
     /// The lease is renewed as long as the command runs, and given back when it ends. The command finds

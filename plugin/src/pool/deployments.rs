@@ -137,6 +137,19 @@ impl Deployments {
         }
     }
 
+    /// All of them, whatever pool they were made for.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &ClusterDeployment> {
+        self.all.iter()
+    }
+
+    /// Those that were made for pools of the namespace.
+    pub(super) fn of_namespace(&self) -> impl Iterator<Item = &ClusterDeployment> {
+        self.all.iter().filter(|cluster| {
+            let reference = cluster.pool_reference.as_ref();
+            reference.is_some_and(|reference| reference.namespace == self.namespace)
+        })
+    }
+
     /// Those that were made for the pool.
     pub(super) fn of_pool<'d>(&'d self, pool: &str) -> impl Iterator<Item = &'d ClusterDeployment> {
         self.all

@@ -9,14 +9,12 @@
 //! - [`install_config`], [`patching`], [`creation`]: what a customization is for
 //! - [`patience`], [`generated_name`], [`held`]: what the arguments say
 //! - [`record_keeping`], [`lease`], [`release`]: the writes
+//! - [`survey`], [`copies`]: what there is of all pools of a namespace
+//! - [`repair`]: finding and mending what has leaked; [`status`]: how things stand; [`plan`]:
+//!   what a change comes to
 //! - [`lease_command`], [`create_command`], [`claim_command`], [`release_command`], [`exec_command`]: the verbs, from arguments to exit code
 //! - [`heartbeat`], [`private_file`]: what a command under a lease needs
 //! - [`document`], [`entry_state`]: how the result is told
-
-#![allow(
-    dead_code,
-    reason = "what is read of a pool is for verbs that come one after the other"
-)]
 
 mod arguments;
 mod capacity;
@@ -24,6 +22,7 @@ mod claim_command;
 mod claims;
 mod cluster_pool;
 mod conditions;
+mod copies;
 mod create_command;
 mod creation;
 mod deployments;
@@ -44,13 +43,21 @@ mod metadata;
 mod model;
 mod patching;
 mod patience;
+mod plan;
 mod private_file;
 mod record;
 mod record_keeping;
 mod release;
 mod release_command;
+mod repair;
+#[cfg(test)]
+mod schema;
 mod staleness;
+mod status;
 mod store;
+mod survey;
+#[cfg(test)]
+mod survey_example;
 
 pub use arguments::{PoolArguments, PoolCommand};
 
@@ -62,6 +69,9 @@ use crate::{session::Session, verdict::Verdict};
 /// When nothing could be decided.
 pub async fn run(arguments: PoolArguments, session: &Session) -> anyhow::Result<Verdict> {
     match arguments.command {
+        PoolCommand::Repair(arguments) => Box::pin(repair::run(arguments, session)).await,
+        PoolCommand::Status(arguments) => Box::pin(status::run(arguments, session)).await,
+        PoolCommand::Plan(arguments) => Box::pin(plan::run(arguments, session)).await,
         PoolCommand::Lease(arguments) => Box::pin(lease_command::run(arguments, session)).await,
         PoolCommand::Exec(arguments) => Box::pin(exec_command::run(arguments, session)).await,
         PoolCommand::Release(arguments) => Box::pin(release_command::run(arguments, session)).await,

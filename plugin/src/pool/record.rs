@@ -149,10 +149,6 @@ impl Record {
         self.renewed()?.checked_add(self.duration()?).ok()
     }
 
-    pub(super) fn is_expired(&self, now: Timestamp) -> bool {
-        self.expires().is_some_and(|end| end <= now)
-    }
-
     /// Whether it was taken away from its holder.
     pub(super) fn is_revoked(&self) -> bool {
         self.metadata.annotations.contains_key(REVOKED_ANNOTATION)

@@ -128,6 +128,11 @@ impl<'c> Store<'c> {
         }
     }
 
+    /// For requests that there is no method for here.
+    pub(super) fn connection(&self) -> &'c Connection {
+        self.connection
+    }
+
     /// The pools' namespace.
     pub(super) fn namespace(&self) -> &'c str {
         &self.connection.namespace

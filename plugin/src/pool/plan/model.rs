@@ -1,0 +1,271 @@
+//! What a change of a pool makes of its clusters and entries. Pure. What Hive does by itself follows its controller: it
+//! replaces unclaimed clusters of another version or of a dropped entry, one at a time, and deletes unclaimed ones above
+//! the size; claimed ones stay as they are.
+
+use crate::pool::{
+    capacity::Capacity,
+    cluster_pool::Pool,
+    deployments::ClusterDeployment,
+    entry::Entry,
+    staleness::{Freshness, Stale},
+    survey::Survey,
+};
+
+/// What a change of a pool comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::pool) struct PoolPlan {
+    pub(in crate::pool) namespace: String,
+    pub(in crate::pool) name: String,
+    /// Whether there is no such pool yet.
+    pub(in crate::pool) is_new: bool,
+    /// Whether Hive does by itself what follows.
+    pub(in crate::pool) is_run_by_hive: bool,
+    pub(in crate::pool) version: Version,
+    /// Unclaimed clusters that the change makes stale.
+    pub(in crate::pool) stale: Vec<StaleCluster>,
+    /// How many unclaimed clusters are deleted because the size is smaller: which ones is for Hive to choose.
+    pub(in crate::pool) excess: usize,
+    pub(in crate::pool) entries: Vec<EntryChange>,
+    /// What the change leaves wrong.
+    pub(in crate::pool) problems: Vec<String>,
+}
+
+/// The version before and after.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::pool) struct Version {
+    /// None where it cannot be told, or there was no pool.
+    pub(in crate::pool) before: Option<String>,
+    /// None where it cannot be told.
+    pub(in crate::pool) after: Option<String>,
+    /// Whether they differ: that can be told of every platform.
+    pub(in crate::pool) changes: bool,
+}
+
+/// A cluster that the change makes stale.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::pool) struct StaleCluster {
+    pub(in crate::pool) namespace: String,
+    pub(in crate::pool) name: String,
+    pub(in crate::pool) why: WhyStale,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::pool) enum WhyStale {
+    Version,
+    DroppedFromInventory,
+}
+
+/// An entry that the change adds or drops.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::pool) struct EntryChange {
+    pub(in crate::pool) name: String,
+    pub(in crate::pool) change: Change,
+    /// What comes of it.
+    pub(in crate::pool) effect: Effect,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::pool) enum Change {
+    Added,
+    Dropped,
+}
+
+/// What comes of an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::pool) enum Effect {
+    /// It can be leased.
+    Free,
+    /// It has no customization yet.
+    Missing,
+    /// Another pool names it too.
+    Shared { with: Vec<String> },
+    /// Nobody has it.
+    Unused,
+    /// Its unclaimed cluster becomes stale.
+    ClusterStale { cluster: String },
+    /// Its claimed cluster stays as it is.
+    ClusterClaimed { cluster: String, claim: String },
+    /// It stays reserved until this one gives it back.
+    Held { by: String },
+}
+
+impl PoolPlan {
+    /// Whether clusters become stale or are deleted.
+    pub(in crate::pool) fn is_destructive(&self) -> bool {
+        !self.stale.is_empty() || self.excess > 0
+    }
+}
+
+/// What comes of it when `after` takes the place of the pool of its name.
+pub(in crate::pool) fn plan(survey: &Survey, after: &Pool) -> PoolPlan {
+    let before = survey.pool(after.name());
+    let clusters: Vec<&ClusterDeployment> = survey.deployments.of_pool(after.name()).collect();
+    let stale = clusters
+        .iter()
+        .filter_map(|cluster| newly_stale(cluster, before, after))
+        .collect();
+    PoolPlan {
+        namespace: survey.namespace.clone(),
+        name: after.name().to_owned(),
+        is_new: before.is_none(),
+        is_run_by_hive: before.is_some_and(Pool::is_run_by_hive),
+        version: Version {
+            before: before.and_then(|before| Freshness::of(before).version().map(str::to_owned)),
+            after: Freshness::of(after).version().map(str::to_owned),
+            changes: before.is_some_and(|before| is_other_version(before, after)),
+        },
+        stale,
+        excess: excess(after, &clusters).saturating_sub(before.map_or(0, |before| excess(before, &clusters))),
+        entries: entries(survey, before, after, &clusters),
+        problems: problems(survey, before, after, &clusters),
+    }
+}
+
+/// Unclaimed clusters above the size.
+fn excess(pool: &Pool, clusters: &[&ClusterDeployment]) -> usize {
+    let capacity = Capacity::of(pool, clusters.iter().copied());
+    let going = clusters
+        .iter()
+        .filter(|cluster| cluster.claim().is_none() && cluster.metadata.is_deleting());
+    capacity
+        .unclaimed
+        .saturating_sub(going.count())
+        .saturating_sub(capacity.size)
+}
+
+/// Whether something differs that goes into the version.
+fn is_other_version(before: &Pool, after: &Pool) -> bool {
+    let hashed = |pool: &Pool| {
+        let spec = &pool.spec;
+        (
+            spec.platform.clone(),
+            spec.base_domain.clone(),
+            spec.image_set_ref.clone(),
+            spec.install_config_secret_template_ref.clone(),
+            spec.customization_ref.clone(),
+            spec.inventory.is_some(),
+        )
+    };
+    match (Freshness::of(before).version(), Freshness::of(after).version()) {
+        (Some(before), Some(after)) => before != after,
+        _ => hashed(before) != hashed(after),
+    }
+}
+
+fn newly_stale(cluster: &ClusterDeployment, before: Option<&Pool>, after: &Pool) -> Option<StaleCluster> {
+    let is_stale_already = before.is_some_and(|before| Freshness::of(before).stale(cluster).is_some());
+    let is_replaceable = cluster.claim().is_none() && !cluster.metadata.is_deleting();
+    let why = match Freshness::of(after).stale(cluster) {
+        Some(Stale::Version { .. }) => WhyStale::Version,
+        _ if is_replaceable && before.is_some_and(|before| is_other_version(before, after)) => {
+            WhyStale::Version
+        }
+        Some(Stale::DroppedFromInventory { .. }) => WhyStale::DroppedFromInventory,
+        None => return None,
+    };
+    (!is_stale_already).then(|| StaleCluster {
+        namespace: cluster.metadata.namespace.clone(),
+        name: cluster.name().to_owned(),
+        why,
+    })
+}
+
+fn entries(
+    survey: &Survey,
+    before: Option<&Pool>,
+    after: &Pool,
+    clusters: &[&ClusterDeployment],
+) -> Vec<EntryChange> {
+    let old = before.map(Pool::inventory).unwrap_or_default();
+    let new = after.inventory();
+    let added = new.iter().filter(|name| !old.contains(name));
+    let dropped = old.iter().filter(|name| !new.contains(name));
+    let added = added.map(|name| EntryChange {
+        name: (*name).to_owned(),
+        change: Change::Added,
+        effect: of_added(survey, after, name),
+    });
+    let dropped = dropped.map(|name| EntryChange {
+        name: (*name).to_owned(),
+        change: Change::Dropped,
+        effect: of_dropped(survey, after, name, clusters),
+    });
+    added.chain(dropped).collect()
+}
+
+fn of_added(survey: &Survey, pool: &Pool, name: &str) -> Effect {
+    let others = survey
+        .pools_naming(name)
+        .filter(|other| other.name() != pool.name());
+    let with: Vec<_> = others.map(|other| other.name().to_owned()).collect();
+    match survey.entry(name) {
+        None => Effect::Missing,
+        Some(_) if !with.is_empty() => Effect::Shared { with },
+        Some(entry) => held(entry).unwrap_or(Effect::Free),
+    }
+}
+
+fn of_dropped(survey: &Survey, pool: &Pool, name: &str, clusters: &[&ClusterDeployment]) -> Effect {
+    let user = clusters
+        .iter()
+        .find(|cluster| cluster.customization() == Some(name) && !cluster.metadata.is_deleting());
+    if let Some(user) = user {
+        let cluster = user.name().to_owned();
+        return match user.claim() {
+            Some(claim) => Effect::ClusterClaimed {
+                cluster,
+                claim: claim.to_owned(),
+            },
+            None => Effect::ClusterStale { cluster },
+        };
+    }
+    let entry = survey.entry(name);
+    let of_pool = entry.filter(|entry| entry.pool() == Some(pool.name()));
+    of_pool.and_then(held).unwrap_or(Effect::Unused)
+}
+
+fn held(entry: &Entry) -> Option<Effect> {
+    let by = entry.cluster_deployment()?.to_owned();
+    Some(Effect::Held { by })
+}
+
+fn problems(
+    survey: &Survey,
+    before: Option<&Pool>,
+    after: &Pool,
+    clusters: &[&ClusterDeployment],
+) -> Vec<String> {
+    let capacity = Capacity::of(after, clusters.iter().copied());
+    let mut problems = Vec::new();
+    let is_empty = after.spec.inventory.is_some() && after.inventory().is_empty();
+    if is_empty {
+        problems.push(
+            "an empty inventory is none to Hive's next update, which then makes clusters without customizations"
+                .to_owned(),
+        );
+    } else if capacity.beyond_inventory() > 0 {
+        problems.push(format!(
+            "size is {}, and the inventory has {} entries",
+            capacity.size,
+            capacity.inventory.unwrap_or_default()
+        ));
+    }
+    if let Some(limit) = capacity.max_size.filter(|limit| capacity.clusters > *limit) {
+        problems.push(format!(
+            "maxSize is {limit}, and there are {} clusters: no cluster is made until some are gone",
+            capacity.clusters
+        ));
+    }
+    if before.is_some_and(Pool::is_deleting) {
+        problems.push("the pool is being deleted".to_owned());
+    }
+    let missing = after
+        .inventory()
+        .into_iter()
+        .filter(|name| survey.entry(name).is_none());
+    problems.extend(missing.map(|name| format!("there is no customization {name}")));
+    problems
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+//! Arguments of `kubectl kcp pool repair`.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use crate::arguments::{parse_cluster_pool, parse_duration, parse_object_name};
+
+/// Arguments of `pool repair`.
+#[derive(Debug, Args)]
+pub struct RepairArguments {
+    /// Cluster pool to repair; all of the namespace when absent
+    #[arg(value_parser = parse_cluster_pool, conflicts_with = "all_namespaces")]
+    pub pool: Option<String>,
+
+    /// Repair the pools of all namespaces
+    #[arg(short = 'A', long)]
+    pub all_namespaces: bool,
+
+    /// How long a holder's cluster may be missing, from when it got its customization
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "10m")]
+    pub grace: Duration,
+
+    /// Do what is printed without it
+    #[arg(long)]
+    pub yes: bool,
+
+    /// Free this customization too, although nothing proves that its holder is gone; may be given again
+    #[arg(
+        long,
+        value_name = "CUSTOMIZATION",
+        value_parser = parse_customization,
+        conflicts_with = "all_namespaces"
+    )]
+    pub force: Vec<String>,
+
+    /// Output format
+    #[arg(short, long, value_name = "FORMAT", value_enum)]
+    pub output: Option<RepairOutput>,
+
+    /// Name under which the server records the change
+    #[arg(long, value_name = "NAME", default_value = "kubectl-kcp")]
+    pub field_manager: String,
+}
+
+/// Output formats of `pool repair`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RepairOutput {
+    /// A JSON document: `PoolRepair`
+    Json,
+    /// The same in YAML
+    Yaml,
+    /// Each object as RESOURCE/NAME
+    Name,
+}
+
+/// `NAME`, or `cdc/NAME` as the output has it.
+fn parse_customization(text: &str) -> Result<String, String> {
+    parse_object_name(text.strip_prefix("cdc/").unwrap_or(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use clap::{Command, FromArgMatches as _};
+
+    use super::RepairArguments;
+
+    fn parse(words: &str) -> Result<RepairArguments, clap::Error> {
+        let command = <RepairArguments as clap::Args>::augment_args(Command::new("repair"));
+        let words = std::iter::once("repair").chain(words.split_whitespace());
+        RepairArguments::from_arg_matches(&command.try_get_matches_from(words)?)
+    }
+
+    #[test]
+    fn what_is_freed_by_name_is_named() {
+        let arguments = parse("clusterpool/p --yes --force cdc/a --force b").unwrap();
+        assert_eq!(arguments.pool.as_deref(), Some("p"));
+        assert_eq!(arguments.force, ["a", "b"]);
+        assert_eq!(arguments.grace, Duration::from_mins(10));
+        assert_eq!(parse("-A --grace 1m30s").unwrap().grace, Duration::from_secs(90));
+        for words in [
+            "p -A",
+            "-A --force a",
+            "--force",
+            "--force pod/a",
+            "p q",
+            "--grace x",
+        ] {
+            assert!(parse(words).is_err(), "{words}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Reports for tests.
+
+use jiff::SignedDuration;
+use serde_json::json;
+
+use super::{
+    decision::{Wanted, findings},
+    mend::Outcome,
+    proof::Clock,
+    report::{Found, Report},
+};
+use crate::{
+    cluster::{Action, Error},
+    pool::{
+        cluster_pool::tests::pool_object,
+        deployments::tests::cluster,
+        store::CUSTOMIZATION,
+        survey_example::{LONG_AGO, NOW, Objects, deleted, entry, record, seen},
+    },
+};
+
+/// Every cause once.
+pub(super) fn all_causes() -> Objects {
+    let named = |name: &str, mut object: serde_json::Value| {
+        let is_record = object["spec"]["holderIdentity"].is_string();
+        let name = if is_record {
+            format!("kcp-pool-{name}")
+        } else {
+            name.to_owned()
+        };
+        object["metadata"]["name"] = name.into();
+        object
+    };
+    let held = |name: &str, holder| named(name, entry("False", Some(holder), LONG_AGO));
+    let stale = |name: &str, holder| named(name, entry("True", Some(holder), LONG_AGO));
+    let mut revoked = named("taken-away", record("oslo", LONG_AGO, None));
+    revoked["metadata"]["annotations"]["kubectl-kcp.dev/revoked"] = NOW.into();
+    let inventory: Vec<_> = ["host-1", "host-2"].map(|name| json!({ "name": name })).into();
+    Objects {
+        pools: vec![pool_object("pool", &json!({ "inventory": inventory }))],
+        entries: vec![
+            held("host-1", "paris"),
+            held("host-2", "rome"),
+            held("dropped", "berlin"),
+            held("taken-away", "oslo"),
+            held("unknown", "lima"),
+            named("nobodys", entry("False", None, LONG_AGO)),
+            stale("marked", "quito"),
+            named("unmarked", entry("False", None, LONG_AGO)),
+            held("used", "cairo"),
+            held("doubled", "tokyo"),
+            held("over", "delhi"),
+            named("free", entry("True", None, LONG_AGO)),
+        ],
+        records: vec![
+            named("host-1", record("paris", LONG_AGO, Some(60))),
+            named("host-2", seen(record("rome", LONG_AGO, None), "1")),
+            named("dropped", record("berlin", LONG_AGO, Some(60))),
+            revoked,
+            named("used", record("cairo", LONG_AGO, Some(60))),
+            named("free", record("bern", LONG_AGO, None)),
+        ],
+        clusters: vec![
+            cluster("quito", "pool", Some("marked")),
+            cluster("accra", "pool", Some("unmarked")),
+            cluster("dakar", "pool", Some("used")),
+            cluster("tokyo", "pool", Some("doubled")),
+            cluster("osaka", "pool", Some("doubled")),
+            deleted(
+                cluster("delhi", "pool", Some("over")),
+                &["kubectl-kcp.dev/pool-lease"],
+            ),
+        ],
+        copies: vec![
+            json!({"metadata": {"name": "free", "namespace": "bern", "creationTimestamp": LONG_AGO,
+            "labels": {"hive.openshift.io/clusterpool-namespace": "d", "hive.openshift.io/clusterpool-name": "pool"}}}),
+        ],
+    }
+}
+
+fn report(objects: &Objects, is_applied: bool) -> Report {
+    let wanted = Wanted {
+        pool: None,
+        clock: Clock {
+            now: NOW.parse().unwrap(),
+            grace: SignedDuration::from_mins(10),
+        },
+        forced: &[],
+    };
+    let found = findings(&objects.survey(), &wanted)
+        .into_iter()
+        .map(|finding| Found {
+            namespace: "d".to_owned(),
+            finding,
+            result: None,
+        });
+    Report {
+        namespace: Some("d".to_owned()),
+        pool: None,
+        is_applied,
+        found: found.collect(),
+    }
+}
+
+/// Of each sort one, by name.
+pub(super) fn reports() -> Vec<(&'static str, Report)> {
+    let mut applied = report(&all_causes(), true);
+    let mut results = [
+        Ok(Outcome::Mended),
+        Ok(Outcome::Settled),
+        Ok(Outcome::Contended),
+        Err(Error::Forbidden {
+            action: Action::new("patch", &CUSTOMIZATION.at("v1"))
+                .in_namespace("d")
+                .named("taken-away"),
+            user: Some("ci".to_owned()),
+        }),
+    ]
+    .into_iter();
+    for found in applied
+        .found
+        .iter_mut()
+        .filter(|found| found.finding.remedy.is_safe())
+    {
+        found.result = Some(results.next().unwrap_or(Ok(Outcome::Waits)));
+    }
+    let mut everywhere = report(&all_causes(), false);
+    everywhere.namespace = None;
+    everywhere.found.truncate(2);
+    let mut nothing = report(&Objects::default(), false);
+    nothing.pool = Some("pool".to_owned());
+    vec![
+        ("every cause", report(&all_causes(), false)),
+        ("what came of it", applied),
+        ("all namespaces", everywhere),
+        ("nothing", nothing),
+    ]
+}

@@ -1,0 +1,263 @@
+//! What is wrong with the leases of a namespace, and what mends it.
+
+use std::{borrow::Cow, fmt};
+
+use super::proof::Proof;
+use crate::{
+    plan::wording::listed,
+    pool::{entry::Holder, record::name_of},
+};
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::pool) struct Finding {
+    pub(in crate::pool) subject: Subject,
+    /// The pool that it is about, where it says so.
+    pub(in crate::pool) pool: Option<String>,
+    /// The `ClusterDeployment` that it is about, where it says so.
+    pub(in crate::pool) cluster_deployment: Option<String>,
+    pub(in crate::pool) cause: Cause,
+    pub(in crate::pool) remedy: Remedy,
+}
+
+/// What something is wrong with.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::pool) enum Subject {
+    /// A customization of the pool's namespace.
+    Entry {
+        name: String,
+    },
+    /// The record of who holds that customization.
+    Record {
+        customization: String,
+    },
+    Cluster {
+        namespace: String,
+        name: String,
+    },
+    /// The copy of a customization in the namespace of a cluster.
+    Copy {
+        namespace: String,
+        name: String,
+    },
+}
+
+/// Why something is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::pool) enum Cause {
+    /// Held by one who is gone.
+    HolderGone {
+        proof: Proof,
+        mark: Mark,
+        /// Whether the pool still names it.
+        is_in_inventory: bool,
+    },
+    /// Held by one of whom nobody can tell whether it is gone.
+    Unverifiable { mark: Mark, is_in_inventory: bool },
+    /// Reserved, or taken for a pool, and names nobody.
+    HolderUnknown { mark: Mark },
+    /// Marked available, and the living cluster that has it was made with it or is its holder.
+    MarkedAvailable,
+    /// Reserved, and does not say for whom; a living cluster was made with it.
+    ReferencesMissing,
+    /// It names one who is gone; another's living cluster was made with it.
+    UsedByAnother { gone: String },
+    /// More than one has it.
+    Contested { by: Vec<String> },
+    /// Our finalizer alone keeps a cluster that is deleted.
+    FinalizerLeft,
+    /// A record of one who does not have the customization.
+    RecordLeft,
+    /// A copy in a namespace whose cluster is gone.
+    CopyLeft,
+}
+
+/// How an entry is marked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::pool) enum Mark {
+    Reserved,
+    Available,
+}
+
+/// What mends it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::pool) enum Remedy {
+    /// Nobody has it any more.
+    Free,
+    /// The cluster has it that was made with it.
+    Reserve {
+        pool: String,
+        cluster_deployment: String,
+    },
+    RemoveFinalizer,
+    Delete,
+    /// Free it, should somebody who knows that its holder is gone name it.
+    FreeByName,
+    /// None that could be right.
+    Unknown,
+}
+
+impl Remedy {
+    /// Whether it is done without being asked for by name.
+    pub(in crate::pool) const fn is_safe(&self) -> bool {
+        !matches!(self, Self::FreeByName | Self::Unknown)
+    }
+
+    /// In JSON, and in a table.
+    pub(in crate::pool) const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Free => "free",
+            Self::Reserve { .. } => "reserve",
+            Self::RemoveFinalizer => "remove-finalizer",
+            Self::Delete => "delete",
+            Self::FreeByName => "force",
+            Self::Unknown => "none",
+        }
+    }
+}
+
+impl Cause {
+    /// In JSON.
+    pub(in crate::pool) const fn as_str(&self) -> &'static str {
+        match self {
+            Self::HolderGone { proof, .. } => match proof {
+                Proof::Expired { .. } => "lease-expired",
+                Proof::Revoked => "lease-revoked",
+                Proof::ClusterGone { .. } => "cluster-gone",
+                Proof::ClusterTakenDown { .. } => "cluster-taken-down",
+            },
+            Self::Unverifiable { .. } => "unverifiable",
+            Self::HolderUnknown { .. } => "holder-unknown",
+            Self::MarkedAvailable => "marked-available",
+            Self::ReferencesMissing => "references-missing",
+            Self::UsedByAnother { .. } => "used-by-another",
+            Self::Contested { .. } => "contested",
+            Self::FinalizerLeft => "finalizer-left",
+            Self::RecordLeft => "record-left",
+            Self::CopyLeft => "copy-left",
+        }
+    }
+}
+
+impl Finding {
+    /// The cause in a sentence.
+    pub(in crate::pool) fn sentence(&self) -> String {
+        let holder = self.cluster_deployment.as_deref().unwrap_or("nobody");
+        match &self.cause {
+            Cause::HolderGone {
+                proof,
+                mark,
+                is_in_inventory,
+            } => format!("{}, {proof}", self.held(*mark, *is_in_inventory)),
+            Cause::Unverifiable {
+                mark,
+                is_in_inventory,
+            } => format!(
+                "{}, and nothing tells whether that one is gone: its lease has no end, and no ClusterDeployment of it \
+                 was seen",
+                self.held(*mark, *is_in_inventory)
+            ),
+            Cause::HolderUnknown { mark } => match (mark, &self.pool) {
+                (Mark::Reserved, _) => "reserved, and names no ClusterDeployment".to_owned(),
+                (Mark::Available, pool) => format!(
+                    "marked available, and names pool {} without a ClusterDeployment",
+                    pool.as_deref().unwrap_or("nobody")
+                ),
+            },
+            Cause::MarkedAvailable => {
+                format!("marked available, while ClusterDeployment {holder} has it")
+            }
+            Cause::ReferencesMissing => {
+                format!("does not say whose it is, while ClusterDeployment {holder} was made with it")
+            }
+            Cause::UsedByAnother { gone } => {
+                format!("names {gone}, which is gone, while ClusterDeployment {holder} was made with it")
+            }
+            Cause::Contested { by } => {
+                let by: Vec<&str> = by.iter().map(String::as_str).collect();
+                format!("had by more than one: {}", listed(&by, "and"))
+            }
+            Cause::FinalizerLeft => "deleted, and kept by the finalizer of its lease alone".to_owned(),
+            Cause::RecordLeft => format!("says that {holder} holds a customization that does not name it"),
+            Cause::CopyLeft => format!("left in namespace {holder}, where no ClusterDeployment is"),
+        }
+    }
+
+    /// `reserved for a`.
+    fn held(&self, mark: Mark, is_in_inventory: bool) -> String {
+        let holder = self.cluster_deployment.as_deref().unwrap_or("nobody");
+        let dropped = match (&self.pool, is_in_inventory) {
+            (Some(pool), false) => format!("not in the inventory of {pool}; "),
+            _ => String::new(),
+        };
+        match mark {
+            Mark::Reserved => format!("{dropped}reserved for {holder}"),
+            Mark::Available => format!("{dropped}marked available, and names {holder}"),
+        }
+    }
+
+    /// Whose lease it is about.
+    pub(in crate::pool) fn holder(&self) -> Option<Holder<'_>> {
+        Some(Holder {
+            pool: self.pool.as_deref()?,
+            cluster_deployment: self.cluster_deployment.as_deref()?,
+        })
+    }
+}
+
+/// After a comma, of a holder.
+impl fmt::Display for Proof {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Expired { at } => write!(f, "whose lease ended at {}", at.strftime("%Y-%m-%dT%H:%M:%SZ")),
+            Self::Revoked => f.write_str("whose lease was taken away"),
+            Self::ClusterGone { .. } => f.write_str("whose ClusterDeployment was there and is gone"),
+            Self::ClusterTakenDown { .. } => f.write_str("whose ClusterDeployment is taken down"),
+        }
+    }
+}
+
+impl Subject {
+    pub(in crate::pool) const fn kind(&self) -> &'static str {
+        match self {
+            Self::Entry { .. } | Self::Copy { .. } => "ClusterDeploymentCustomization",
+            Self::Record { .. } => "Lease",
+            Self::Cluster { .. } => "ClusterDeployment",
+        }
+    }
+
+    pub(in crate::pool) fn name(&self) -> Cow<'_, str> {
+        match self {
+            Self::Entry { name } | Self::Copy { name, .. } | Self::Cluster { name, .. } => name.into(),
+            Self::Record { customization } => name_of(customization).into(),
+        }
+    }
+
+    /// Its namespace, where that is not the pool's.
+    pub(in crate::pool) fn namespace(&self) -> Option<&str> {
+        match self {
+            Self::Entry { .. } | Self::Record { .. } => None,
+            Self::Cluster { namespace, .. } | Self::Copy { namespace, .. } => Some(namespace),
+        }
+    }
+
+    /// As kubectl writes it.
+    pub(in crate::pool) fn resource_name(&self) -> String {
+        let resource = match self {
+            Self::Entry { .. } | Self::Copy { .. } => "clusterdeploymentcustomization.hive.openshift.io",
+            Self::Record { .. } => "lease.coordination.k8s.io",
+            Self::Cluster { .. } => "clusterdeployment.hive.openshift.io",
+        };
+        format!("{resource}/{}", self.name())
+    }
+
+    /// With kubectl's short names.
+    pub(in crate::pool) fn short_name(&self) -> String {
+        let resource = match self {
+            Self::Entry { .. } | Self::Copy { .. } => "cdc",
+            Self::Record { .. } => "lease",
+            Self::Cluster { .. } => "cd",
+        };
+        format!("{resource}/{}", self.name())
+    }
+}

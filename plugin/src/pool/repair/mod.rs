@@ -1,0 +1,177 @@
+//! `pool repair`: what has leaked, with the cause of each, and mending it.
+//!
+//! - [`reads`]: what is read
+//! - [`proof`]: whether a holder is gone
+//! - [`decision`] -> [`finding`]: what is wrong and what mends it
+//! - [`mend`]: the writes, each after reading and deciding anew
+//! - [`report`], [`document`], [`screen`]: how it is told
+
+mod arguments;
+pub(super) mod decision;
+mod document;
+#[cfg(test)]
+mod example;
+pub(super) mod finding;
+pub(super) mod mend;
+pub(super) mod proof;
+pub(super) mod reads;
+mod report;
+mod screen;
+
+use std::collections::BTreeSet;
+
+use anyhow::Context as _;
+pub(super) use arguments::RepairArguments;
+use arguments::RepairOutput;
+use jiff::SignedDuration;
+
+use super::{
+    capacity::Capacity,
+    cluster_pool::Pool,
+    entry::Entry,
+    inventory_conditions,
+    store::{CUSTOMIZATION, Customizations as _, Store},
+    survey::Survey,
+};
+use crate::{
+    cluster::{Connection, Error},
+    document::{text, yaml},
+    session::Session,
+    terminal::Terminal,
+    verdict::Verdict,
+};
+use decision::{Wanted, findings, sightings};
+use document::PoolRepair;
+use mend::{Leases as _, mend, record_sighting};
+use proof::Clock;
+use report::{Found, Report};
+
+/// Runs `pool repair`.
+///
+/// # Errors
+/// When nothing could be decided.
+pub(super) async fn run(arguments: RepairArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let connection = session.connect().await?;
+    let mut report = Report {
+        namespace: (!arguments.all_namespaces).then(|| connection.namespace.clone()),
+        pool: arguments.pool.clone(),
+        is_applied: arguments.yes,
+        found: Vec::new(),
+    };
+    if arguments.yes {
+        let again = "interrupted: what is mended stays so; the same command goes on with the rest";
+        session.terminal.on_interrupt(again);
+    }
+    let namespaces = match &report.namespace {
+        Some(namespace) => BTreeSet::from([namespace.clone()]),
+        None => namespaces(&connection, &arguments.field_manager).await?,
+    };
+    for namespace in namespaces {
+        let mut connection = connection.clone();
+        connection.namespace = namespace;
+        let store = Store::new(&connection, &arguments.field_manager);
+        match repair(&store, &arguments).await? {
+            Repaired::Found(found) => report.found.extend(found),
+            Repaired::NoSuchEntry(name) => {
+                let message = format!("no-such-entry: there is no customization {name} to free");
+                session.terminal.note(&message);
+                return Ok(Verdict::Negative);
+            }
+        }
+    }
+    show(&report, arguments.output, &session.terminal)?;
+    Ok(report.verdict())
+}
+
+/// Where there are pools, or customizations that one has taken.
+async fn namespaces(connection: &Connection, field_manager: &str) -> Result<BTreeSet<String>, Error> {
+    let pools = Store::new(connection, field_manager).pools(None).await?;
+    let entries: Vec<Entry> = connection.list(&CUSTOMIZATION.at("v1"), None, None).await?;
+    let pools = pools.into_iter().map(|pool| pool.metadata.namespace);
+    let entries = entries.into_iter().filter(|entry| entry.pool().is_some());
+    Ok(pools
+        .chain(entries.map(|entry| entry.metadata.namespace))
+        .collect())
+}
+
+enum Repaired {
+    Found(Vec<Found>),
+    /// One was to be freed by this name.
+    NoSuchEntry(String),
+}
+
+async fn repair(store: &Store<'_>, arguments: &RepairArguments) -> Result<Repaired, Error> {
+    let wanted = Wanted {
+        pool: arguments.pool.as_deref(),
+        clock: Clock {
+            now: store.now(),
+            grace: SignedDuration::try_from(arguments.grace).unwrap_or(SignedDuration::MAX),
+        },
+        forced: &arguments.force,
+    };
+    let survey = store.survey().await?;
+    if let Some(pool) = wanted.pool
+        && survey.pool(pool).is_none()
+    {
+        // The server's own answer says that there is none.
+        store.pool(pool).await?;
+    }
+    let missing = arguments.force.iter().find(|name| survey.entry(name).is_none());
+    if let Some(name) = missing {
+        return Ok(Repaired::NoSuchEntry(name.clone()));
+    }
+    let mut found = Vec::new();
+    for finding in findings(&survey, &wanted) {
+        let result = if arguments.yes && finding.remedy.is_safe() {
+            Some(mend(store, &wanted, &finding).await)
+        } else {
+            None
+        };
+        found.push(Found {
+            namespace: store.namespace().to_owned(),
+            finding,
+            result,
+        });
+    }
+    if arguments.yes {
+        for sighting in sightings(&survey, &wanted) {
+            record_sighting(store, &sighting).await?;
+        }
+        tell_of_inventories(store, &survey, &wanted).await;
+    }
+    Ok(Repaired::Found(found))
+}
+
+/// What the pools say of their inventories, where no Hive says it. Nothing that is mended changes it, and who may not write
+/// it repairs all the same.
+async fn tell_of_inventories(store: &Store<'_>, survey: &Survey, wanted: &Wanted<'_>) {
+    let is_ours = |pool: &&Pool| {
+        let is_asked = wanted.pool.is_none_or(|asked| asked == pool.name());
+        is_asked && pool.spec.inventory.is_some() && !pool.is_run_by_hive() && !pool.is_deleting()
+    };
+    for pool in survey.pools.iter().filter(is_ours) {
+        let capacity = Capacity::of(pool, survey.deployments.of_pool(pool.name()));
+        if let Some(patch) = inventory_conditions::patch(pool, &survey.entries, &capacity, store.now()) {
+            drop(store.write_pool_status(pool.name(), &patch).await);
+        }
+    }
+}
+
+fn show(report: &Report, output: Option<RepairOutput>, terminal: &Terminal) -> anyhow::Result<()> {
+    let width = Terminal::size().map(|size| size.width);
+    let text = match output {
+        None => screen::screen(report, width),
+        Some(RepairOutput::Json) => text(&PoolRepair::of(report))?,
+        Some(RepairOutput::Yaml) => yaml(&PoolRepair::of(report))?,
+        Some(RepairOutput::Name) => screen::names(report),
+    };
+    terminal.print(&text).context("cannot write to stdout")?;
+    for found in &report.found {
+        if let Some(error) = found.error() {
+            let hint = error.hint();
+            let error = anyhow::anyhow!("{error}");
+            terminal.error(&error, hint.as_deref());
+        }
+    }
+    Ok(())
+}

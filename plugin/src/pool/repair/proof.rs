@@ -1,0 +1,121 @@
+//! Whether the holder of a customization is gone, and what proves it. Pure.
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::pool::{
+    deployments::{ClusterDeployment, Life},
+    entry::{Entry, Holder},
+    record::Record,
+    survey::Survey,
+};
+
+/// What is known of the holder of a customization.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::pool) enum HolderState<'s> {
+    /// A cluster of its name is there, and not yet taken down.
+    Alive(&'s ClusterDeployment),
+    /// Its lease has not ended yet.
+    Leasing,
+    Gone(Proof),
+    /// It has had the customization for less than the grace time.
+    Recent,
+    /// Nothing proves that it is gone, and nothing that it is not.
+    Unverifiable,
+}
+
+/// Why a holder is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::pool) enum Proof {
+    /// Its lease ended, and it has not renewed it.
+    Expired { at: Timestamp },
+    /// Its lease was taken away, and the customization not yet freed.
+    Revoked,
+    /// Its cluster was seen once, and is there no more.
+    ClusterGone { uid: String },
+    /// Its cluster was deleted, and nothing but our finalizer keeps it.
+    ClusterTakenDown { namespace: String },
+}
+
+/// The clock by which a holder is judged.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::pool) struct Clock {
+    pub(in crate::pool) now: Timestamp,
+    /// How long a state has to last before it is taken for more than a moment between two writes.
+    pub(in crate::pool) grace: SignedDuration,
+}
+
+impl Clock {
+    /// Whether the grace time has passed since then. What has no time is old.
+    pub(super) fn is_past_grace(self, since: Option<Timestamp>) -> bool {
+        since.is_none_or(|since| self.now.duration_since(since) >= self.grace)
+    }
+}
+
+/// The state of the holder that the entry's references name; none where they name no `ClusterDeployment`.
+pub(in crate::pool) fn holder_state<'s>(
+    survey: &'s Survey,
+    entry: &Entry,
+    clock: Clock,
+) -> Option<HolderState<'s>> {
+    let name = entry.cluster_deployment()?;
+    let record = recorded(survey, entry);
+    let is_holders = |cluster: &&ClusterDeployment| {
+        let uid = record.and_then(Record::cluster_deployment_uid);
+        is_of_name(survey, cluster, name, entry.pool()) || uid == Some(cluster.metadata.uid.as_str())
+    };
+    let mut taken_down = None;
+    for cluster in survey.deployments.iter().filter(is_holders) {
+        if cluster.life() != Life::Over {
+            return Some(HolderState::Alive(cluster));
+        }
+        taken_down = Some(&cluster.metadata.namespace);
+    }
+    Some(if let Some(namespace) = taken_down {
+        HolderState::Gone(Proof::ClusterTakenDown {
+            namespace: namespace.clone(),
+        })
+    } else {
+        without_cluster(entry, record, clock)
+    })
+}
+
+/// The entry's record, where it is about the holder that the entry names.
+pub(super) fn recorded<'s>(survey: &'s Survey, entry: &Entry) -> Option<&'s Record> {
+    let holder = Holder {
+        pool: entry.pool()?,
+        cluster_deployment: entry.cluster_deployment()?,
+    };
+    survey.record(entry.name()).filter(|record| record.names(holder))
+}
+
+/// In the namespace of that name, where Hive and we put a cluster, or made for the pool, anywhere; where the pool is not
+/// known, for any of the namespace.
+fn is_of_name(survey: &Survey, cluster: &ClusterDeployment, name: &str, pool: Option<&str>) -> bool {
+    let is_of_pool = || match (pool, &cluster.pool_reference) {
+        (Some(pool), _) => cluster.is_of(&survey.namespace, pool),
+        (None, reference) => reference
+            .as_ref()
+            .is_some_and(|reference| reference.namespace == survey.namespace),
+    };
+    cluster.name() == name && (cluster.metadata.namespace == name || is_of_pool())
+}
+
+fn without_cluster(entry: &Entry, record: Option<&Record>, clock: Clock) -> HolderState<'static> {
+    if let Some(record) = record {
+        if record.is_revoked() {
+            return HolderState::Gone(Proof::Revoked);
+        }
+        match record.expires() {
+            Some(at) if at <= clock.now => return HolderState::Gone(Proof::Expired { at }),
+            Some(_) => return HolderState::Leasing,
+            None => {}
+        }
+    }
+    if !clock.is_past_grace(entry.since().or(entry.metadata.creation_timestamp)) {
+        return HolderState::Recent;
+    }
+    match record.and_then(Record::cluster_deployment_uid) {
+        Some(uid) => HolderState::Gone(Proof::ClusterGone { uid: uid.to_owned() }),
+        None => HolderState::Unverifiable,
+    }
+}

@@ -1,0 +1,89 @@
+//! What a repair has found, and what came of it.
+
+use super::{
+    finding::{Finding, Remedy},
+    mend::Outcome,
+};
+use crate::{cluster::Error, verdict::Verdict};
+
+/// What a repair has found.
+#[derive(Debug)]
+pub(in crate::pool) struct Report {
+    /// None for all.
+    pub(in crate::pool) namespace: Option<String>,
+    /// None for all of the namespace.
+    pub(in crate::pool) pool: Option<String>,
+    /// Whether it was to be mended.
+    pub(in crate::pool) is_applied: bool,
+    pub(in crate::pool) found: Vec<Found>,
+}
+
+/// One finding.
+#[derive(Debug)]
+pub(in crate::pool) struct Found {
+    /// The pool's.
+    pub(in crate::pool) namespace: String,
+    pub(in crate::pool) finding: Finding,
+    /// None where nothing was tried.
+    pub(in crate::pool) result: Option<Result<Outcome, Error>>,
+}
+
+/// How many findings are of one sort.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::pool) struct Count {
+    /// Mended, or no longer so.
+    pub(in crate::pool) mended: usize,
+    /// To be mended, or tried in vain.
+    pub(in crate::pool) open: usize,
+    pub(in crate::pool) by_name: usize,
+    pub(in crate::pool) by_hand: usize,
+}
+
+impl Found {
+    pub(in crate::pool) const fn is_mended(&self) -> bool {
+        matches!(self.result, Some(Ok(Outcome::Mended | Outcome::Settled)))
+    }
+
+    /// What came of it, in JSON and in a table.
+    pub(in crate::pool) fn result(&self) -> Option<&'static str> {
+        Some(match self.result.as_ref()? {
+            Ok(Outcome::Mended) => "done",
+            Ok(Outcome::Settled) => "settled",
+            Ok(Outcome::Waits) => "waits",
+            Ok(Outcome::Contended) => "contended",
+            Err(_) => "failed",
+        })
+    }
+
+    pub(in crate::pool) fn error(&self) -> Option<&Error> {
+        self.result.as_ref()?.as_ref().err()
+    }
+}
+
+impl Report {
+    pub(in crate::pool) fn count(&self) -> Count {
+        let mut count = Count::default();
+        for found in &self.found {
+            let of_sort = match found.finding.remedy {
+                _ if found.is_mended() => &mut count.mended,
+                Remedy::FreeByName => &mut count.by_name,
+                Remedy::Unknown => &mut count.by_hand,
+                Remedy::Free | Remedy::Reserve { .. } | Remedy::RemoveFinalizer | Remedy::Delete => {
+                    &mut count.open
+                }
+            };
+            *of_sort += 1;
+        }
+        count
+    }
+
+    /// Nothing wrong, or nothing any more.
+    pub(in crate::pool) fn verdict(&self) -> Verdict {
+        let verdict = |found: &Found| match found {
+            found if found.error().is_some() => Verdict::Undecided,
+            found if found.is_mended() => Verdict::Met,
+            _ => Verdict::Negative,
+        };
+        Verdict::worst(self.found.iter().map(verdict))
+    }
+}

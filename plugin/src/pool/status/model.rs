@@ -1,0 +1,343 @@
+//! How things stand with a pool: its entries, its clusters, what waits, and what is wrong. Pure.
+
+use jiff::Timestamp;
+
+use crate::{
+    pool::{
+        capacity::Capacity,
+        claims::Claim,
+        cluster_pool::Pool,
+        deployments::{ClusterDeployment, Life},
+        entry::{APPLY_SUCCEEDED, Entry},
+        record::Record,
+        repair::{
+            decision::{Wanted, findings},
+            finding::{Finding, Subject},
+            proof::Clock,
+        },
+        staleness::{Freshness, Stale},
+        survey::Survey,
+    },
+    verdict::Verdict,
+};
+
+/// How things stand with a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::pool) struct PoolState {
+    pub(in crate::pool) namespace: String,
+    pub(in crate::pool) name: String,
+    pub(in crate::pool) is_run_by_hive: bool,
+    pub(in crate::pool) is_deleting: bool,
+    /// None where it cannot be told.
+    pub(in crate::pool) version: Option<String>,
+    pub(in crate::pool) capacity: Capacity,
+    /// Those of the inventory in its order, then those that it no longer has and that are still held.
+    pub(in crate::pool) entries: Vec<EntryUse>,
+    pub(in crate::pool) clusters: Vec<ClusterUse>,
+    /// Claims without a cluster, the oldest first.
+    pub(in crate::pool) waiting: Vec<Waiting>,
+    /// What repair would tell, apart from entries.
+    pub(in crate::pool) left: Vec<Finding>,
+}
+
+/// How things stand with an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::pool) struct EntryUse {
+    pub(in crate::pool) name: String,
+    pub(in crate::pool) state: EntryCondition,
+    pub(in crate::pool) is_in_inventory: bool,
+    /// The `ClusterDeployment` that has it.
+    pub(in crate::pool) holder: Option<String>,
+    /// The pool that it was taken for.
+    pub(in crate::pool) taken_for: Option<String>,
+    pub(in crate::pool) since: Option<Timestamp>,
+    /// When its lease ends unless it is renewed.
+    pub(in crate::pool) expires: Option<Timestamp>,
+    pub(in crate::pool) last_result: Option<LastUse>,
+    /// Other pools that name it too.
+    pub(in crate::pool) shared_with: Vec<String>,
+    /// What repair would tell of it.
+    pub(in crate::pool) leak: Option<Finding>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::pool) enum EntryCondition {
+    Free,
+    Reserved,
+    /// Marked available, and a cluster was made with it, or its references name one.
+    Used,
+    Deleting,
+    Missing,
+}
+
+/// How the last use of an entry went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::pool) struct LastUse {
+    /// `True`, `False` or `Unknown`.
+    pub(in crate::pool) status: String,
+    pub(in crate::pool) reason: String,
+    pub(in crate::pool) message: String,
+    pub(in crate::pool) at: Option<Timestamp>,
+}
+
+/// A cluster of a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::pool) struct ClusterUse {
+    pub(in crate::pool) namespace: String,
+    pub(in crate::pool) name: String,
+    pub(in crate::pool) customization: Option<String>,
+    pub(in crate::pool) claim: Option<String>,
+    pub(in crate::pool) state: ClusterCondition,
+    pub(in crate::pool) created: Option<Timestamp>,
+    pub(in crate::pool) stale: Option<Stale>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::pool) enum ClusterCondition {
+    Installing,
+    Installed,
+    Deleting,
+}
+
+/// A claim without a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::pool) struct Waiting {
+    pub(in crate::pool) name: String,
+    pub(in crate::pool) since: Option<Timestamp>,
+}
+
+/// What is wrong, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::pool) struct Problem {
+    /// In one word: missing, broken, shared, leaked, left, short.
+    pub(in crate::pool) kind: &'static str,
+    /// `cdc/NAME`, or the pool.
+    pub(in crate::pool) object: String,
+    pub(in crate::pool) message: String,
+}
+
+impl EntryCondition {
+    pub(in crate::pool) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Free => "free",
+            Self::Reserved => "reserved",
+            Self::Used => "used",
+            Self::Deleting => "deleting",
+            Self::Missing => "missing",
+        }
+    }
+}
+
+impl ClusterCondition {
+    pub(in crate::pool) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Installing => "installing",
+            Self::Installed => "installed",
+            Self::Deleting => "deleting",
+        }
+    }
+}
+
+impl LastUse {
+    /// Hive's reasons for one that cannot be used as it is begin so.
+    pub(in crate::pool) fn is_broken(&self) -> bool {
+        self.status == "False" && self.reason.starts_with("Broken")
+    }
+}
+
+/// How things stand with a pool of a namespace.
+pub(in crate::pool) fn pool_state(survey: &Survey, claims: &[Claim], pool: &Pool, clock: Clock) -> PoolState {
+    let wanted = Wanted {
+        pool: Some(pool.name()),
+        clock,
+        forced: &[],
+    };
+    let found = findings(survey, &wanted);
+    let freshness = Freshness::of(pool);
+    let clusters = || survey.deployments.of_pool(pool.name());
+    let inventory = pool.inventory();
+    let held = survey.entries.iter().filter(|entry| {
+        let is_of_pool = entry.pool() == Some(pool.name());
+        is_of_pool && !inventory.contains(&entry.name())
+    });
+    let names = inventory.iter().copied();
+    let names = names.chain(held.map(Entry::name));
+    let mut waiting: Vec<_> = claims
+        .iter()
+        .filter(|claim| claim.spec.cluster_pool_name == pool.name() && claim.cluster().is_none())
+        .map(|claim| Waiting {
+            name: claim.metadata.name.clone(),
+            since: claim.metadata.creation_timestamp,
+        })
+        .collect();
+    waiting.sort_by(|a, b| (a.since, &a.name).cmp(&(b.since, &b.name)));
+    PoolState {
+        namespace: survey.namespace.clone(),
+        name: pool.name().to_owned(),
+        is_run_by_hive: pool.is_run_by_hive(),
+        is_deleting: pool.is_deleting(),
+        version: freshness.version().map(str::to_owned),
+        capacity: Capacity::of(pool, clusters()),
+        entries: names.map(|name| entry_use(survey, pool, name, &found)).collect(),
+        clusters: clusters()
+            .map(|cluster| cluster_use(cluster, &freshness))
+            .collect(),
+        waiting,
+        left: found
+            .iter()
+            .filter(|finding| !matches!(finding.subject, Subject::Entry { .. }))
+            .cloned()
+            .collect(),
+    }
+}
+
+fn entry_use(survey: &Survey, pool: &Pool, name: &str, found: &[Finding]) -> EntryUse {
+    let entry = survey.entry(name);
+    let user = survey
+        .deployments
+        .of_namespace()
+        .find(|cluster| cluster.customization() == Some(name) && cluster.life() != Life::Over);
+    let of_user = || user.map(ClusterDeployment::name);
+    let is_it = |finding: &&Finding| matches!(&finding.subject, Subject::Entry { name: of } if of == name);
+    let others = survey
+        .pools_naming(name)
+        .filter(|other| other.name() != pool.name());
+    EntryUse {
+        name: name.to_owned(),
+        state: condition(entry, user),
+        is_in_inventory: pool.inventory().contains(&name),
+        holder: entry
+            .and_then(Entry::cluster_deployment)
+            .or_else(of_user)
+            .map(str::to_owned),
+        taken_for: entry.and_then(Entry::pool).map(str::to_owned),
+        since: entry.and_then(Entry::since),
+        expires: entry.and_then(|entry| lease(survey, entry)?.expires()),
+        last_result: entry.and_then(last_use),
+        shared_with: others.map(|other| other.name().to_owned()).collect(),
+        leak: found.iter().find(is_it).cloned(),
+    }
+}
+
+fn condition(entry: Option<&Entry>, user: Option<&ClusterDeployment>) -> EntryCondition {
+    let Some(entry) = entry else {
+        return EntryCondition::Missing;
+    };
+    if entry.is_reserved() {
+        EntryCondition::Reserved
+    } else if user.is_some() || entry.cluster_deployment().is_some() || entry.pool().is_some() {
+        EntryCondition::Used
+    } else if entry.is_deleting() {
+        EntryCondition::Deleting
+    } else {
+        EntryCondition::Free
+    }
+}
+
+/// The record of the holder that the entry names.
+fn lease<'s>(survey: &'s Survey, entry: &Entry) -> Option<&'s Record> {
+    let record = survey.record(entry.name())?;
+    (record.cluster_deployment() == entry.cluster_deployment() && record.pool() == entry.pool())
+        .then_some(record)
+}
+
+fn last_use(entry: &Entry) -> Option<LastUse> {
+    let conditions = entry.conditions();
+    let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
+    Some(LastUse {
+        status: conditions.status(APPLY_SUCCEEDED)?.to_owned(),
+        reason: text(conditions.reason(APPLY_SUCCEEDED)),
+        message: text(conditions.message(APPLY_SUCCEEDED)),
+        at: conditions.since(APPLY_SUCCEEDED),
+    })
+}
+
+fn cluster_use(cluster: &ClusterDeployment, freshness: &Freshness<'_>) -> ClusterUse {
+    ClusterUse {
+        namespace: cluster.metadata.namespace.clone(),
+        name: cluster.name().to_owned(),
+        customization: cluster.customization().map(str::to_owned),
+        claim: cluster.claim().map(str::to_owned),
+        state: match cluster.is_installed {
+            _ if cluster.metadata.is_deleting() => ClusterCondition::Deleting,
+            true => ClusterCondition::Installed,
+            false => ClusterCondition::Installing,
+        },
+        created: cluster.metadata.creation_timestamp,
+        stale: freshness.stale(cluster),
+    }
+}
+
+impl PoolState {
+    pub(in crate::pool) fn count(&self, state: EntryCondition) -> usize {
+        let entries = self.entries.iter().filter(|entry| entry.is_in_inventory);
+        entries.filter(|entry| entry.state == state).count()
+    }
+
+    pub(in crate::pool) fn stale(&self) -> usize {
+        self.clusters
+            .iter()
+            .filter(|cluster| cluster.stale.is_some())
+            .count()
+    }
+
+    /// Everything that is wrong, in the order of the entries.
+    pub(in crate::pool) fn problems(&self) -> Vec<Problem> {
+        let of_entries = self.entries.iter().flat_map(EntryUse::problems);
+        let left = self.left.iter().map(|finding| Problem {
+            kind: "left",
+            object: finding.subject.short_name(),
+            message: finding.sentence(),
+        });
+        let beyond = self.capacity.beyond_inventory();
+        let short = (beyond > 0).then(|| Problem {
+            kind: "short",
+            object: format!("clusterpool/{}", self.name),
+            message: format!(
+                "size is {}, and the inventory has {} entries",
+                self.capacity.size,
+                self.capacity.inventory.unwrap_or_default()
+            ),
+        });
+        short.into_iter().chain(of_entries).chain(left).collect()
+    }
+
+    pub(in crate::pool) fn verdict(&self) -> Verdict {
+        if self.problems().is_empty() {
+            Verdict::Met
+        } else {
+            Verdict::Negative
+        }
+    }
+}
+
+impl EntryUse {
+    fn problems(&self) -> Vec<Problem> {
+        let problem = |kind, message| Problem {
+            kind,
+            object: format!("cdc/{}", self.name),
+            message,
+        };
+        let mut problems = Vec::new();
+        if self.state == EntryCondition::Missing {
+            problems.push(problem(
+                "missing",
+                "named by the inventory, and not there".to_owned(),
+            ));
+        }
+        if let Some(last) = self.last_result.as_ref().filter(|last| last.is_broken()) {
+            problems.push(problem("broken", format!("{}: {}", last.reason, last.message)));
+        }
+        if !self.shared_with.is_empty() {
+            let others = self.shared_with.join(", ");
+            problems.push(problem("shared", format!("also in the inventory of {others}")));
+        }
+        if let Some(leak) = &self.leak {
+            problems.push(problem("leaked", leak.sentence()));
+        }
+        problems
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -43,14 +43,17 @@ pub(in crate::pool) struct Sighting {
 /// Everything that is wrong: entries first, then what is let go after them.
 pub(in crate::pool) fn findings(survey: &Survey, wanted: &Wanted<'_>) -> Vec<Finding> {
     let entries = survey.entries.iter();
-    let entries = entries.filter_map(|entry| of_entry(survey, entry, wanted));
+    let entries: Vec<_> = entries
+        .filter_map(|entry| of_entry(survey, entry, wanted))
+        .collect();
     let clusters = survey.deployments.of_namespace();
     let clusters = clusters.filter_map(|cluster| finalizer_left(cluster, wanted));
     let records = survey.records.iter();
     let records = records.filter_map(|record| record_left(survey, record, wanted));
     let copies = survey.copies.iter();
-    let copies = copies.filter_map(|copy| copy_left(survey, copy, wanted));
-    entries.chain(clusters).chain(records).chain(copies).collect()
+    let copies = copies.filter_map(|copy| copy_left(survey, &entries, copy, wanted));
+    let after: Vec<_> = clusters.chain(records).chain(copies).collect();
+    entries.into_iter().chain(after).collect()
 }
 
 /// The living clusters that the records do not know yet. Hive's own need none: it frees what they leave.
@@ -291,8 +294,9 @@ fn record_left(survey: &Survey, record: &Record, wanted: &Wanted<'_>) -> Option<
     })
 }
 
-/// A copy without the cluster that it was made for, and that is not about to be made.
-fn copy_left(survey: &Survey, copy: &Copy, wanted: &Wanted<'_>) -> Option<Finding> {
+/// A copy without the cluster that it was made for, and that is not about to be made. Of a customization that is freed
+/// first nobody is about to make one.
+fn copy_left(survey: &Survey, of_entries: &[Finding], copy: &Copy, wanted: &Wanted<'_>) -> Option<Finding> {
     if copy.pool_namespace() != Some(survey.namespace.as_str()) || copy.metadata.is_deleting() {
         return None;
     }
@@ -300,10 +304,16 @@ fn copy_left(survey: &Survey, copy: &Copy, wanted: &Wanted<'_>) -> Option<Findin
     let is_used = survey
         .deployments
         .iter()
-        .any(|cluster| cluster.metadata.namespace == copy.metadata.namespace);
+        .any(|cluster| cluster.metadata.namespace == copy.metadata.namespace && cluster.life() != Life::Over);
+    let is_freed = |entry: &Entry| {
+        of_entries
+            .iter()
+            .any(|finding| finding.remedy == Remedy::Free && finding.is_about(entry.name()))
+    };
     let is_held = survey.entries.iter().any(|entry| {
         entry.cluster_deployment() == Some(name)
             && (entry.pool() == copy.pool() || entry.name() == copy.metadata.name)
+            && !is_freed(entry)
     });
     let is_left = !is_used && !is_held && wanted.clock.is_past_grace(copy.metadata.creation_timestamp);
     (is_left && wanted.is_about(copy.pool())).then(|| Finding {

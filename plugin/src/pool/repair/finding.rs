@@ -196,6 +196,16 @@ impl Finding {
         }
     }
 
+    /// Whether it is about this customization of the pool's namespace.
+    pub(in crate::pool) fn is_about(&self, customization: &str) -> bool {
+        matches!(&self.subject, Subject::Entry { name } if name == customization)
+    }
+
+    /// Whether it is of a cluster, and goes when its holder has no customization any more.
+    pub(in crate::pool) const fn goes_after_its_entry(&self) -> bool {
+        matches!(self.subject, Subject::Cluster { .. } | Subject::Copy { .. })
+    }
+
     /// Whose lease it is about.
     pub(in crate::pool) fn holder(&self) -> Option<Holder<'_>> {
         Some(Holder {

@@ -78,7 +78,7 @@ pub(in crate::pool) async fn mend(
             }
             return Ok(Outcome::Settled);
         };
-        if finding.remedy == Remedy::RemoveFinalizer && holds_yet(&found, finding) {
+        if finding.goes_after_its_entry() && holds_yet(&found, finding) {
             return Ok(Outcome::Waits);
         }
         match step(store, &survey, finding, store.now()).await? {
@@ -96,11 +96,11 @@ pub(in crate::pool) async fn mend(
     Ok(Outcome::Contended)
 }
 
-/// Whether the holder still has a customization that is to be freed: its cluster goes last.
-fn holds_yet(found: &[Finding], finalizer: &Finding) -> bool {
+/// Whether the holder still has a customization that is to be freed.
+fn holds_yet(found: &[Finding], after: &Finding) -> bool {
     found
         .iter()
-        .any(|other| other.remedy == Remedy::Free && other.holder() == finalizer.holder())
+        .any(|other| other.remedy == Remedy::Free && other.holder() == after.holder())
 }
 
 async fn step(

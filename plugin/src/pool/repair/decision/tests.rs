@@ -435,6 +435,33 @@ fn what_follows_an_entry() {
             vec![],
         ),
         (
+            "a copy whose cluster was not made in time",
+            copied(of(held()), copy("us", LONG_AGO)).record(expired()),
+            vec![
+                "clusterdeploymentcustomization/a: lease-expired: free",
+                "clusterdeploymentcustomization/a: copy-left: delete",
+            ],
+        ),
+        (
+            "a copy of an entry that is freed by its name",
+            copied(of(held()), copy("us", LONG_AGO)),
+            vec!["clusterdeploymentcustomization/a: unverifiable: force"],
+        ),
+        (
+            "a copy whose cluster is taken down",
+            copied(of(held()), copy("us", LONG_AGO)).cluster(deleted(user("us"), &[OURS])),
+            vec![
+                "clusterdeploymentcustomization/a: cluster-taken-down: free",
+                "clusterdeployment/us: finalizer-left: remove-finalizer",
+                "clusterdeploymentcustomization/a: copy-left: delete",
+            ],
+        ),
+        (
+            "a copy whose cluster is being taken down",
+            copied(of(held()), copy("us", LONG_AGO)).cluster(deleted(user("us"), &[OURS, "other"])),
+            vec![],
+        ),
+        (
             "a copy for a pool of another namespace",
             copied(
                 of(free()),

@@ -353,14 +353,38 @@ fn a_cluster_that_is_seen_is_recorded() {
     }
 }
 
+fn copy() -> Value {
+    json!({"metadata": {
+        "name": "a", "namespace": "us", "creationTimestamp": LONG_AGO, "labels": {
+            "hive.openshift.io/clusterpool-namespace": "d", "hive.openshift.io/clusterpool-name": "pool",
+        },
+    }})
+}
+
+#[test]
+fn a_copy_goes_after_its_customization() {
+    let scene = || {
+        let scene = Scene::held().record(expired());
+        scene.rest.borrow_mut().copies = vec![copy()];
+        scene
+    };
+    let at_once = scene();
+    assert_eq!(repaired(&at_once), [Outcome::Mended, Outcome::Mended]);
+    assert_eq!(at_once.state(), free());
+    assert!(at_once.rest.borrow().copies.is_empty());
+
+    let scene = scene();
+    let planned = run(async || findings(&scene.survey().await.unwrap(), &wanted()));
+    let of_copy: Vec<_> = planned.into_iter().skip(1).collect();
+    assert_eq!(mended(&scene, &of_copy), [Outcome::Waits]);
+    assert_eq!(scene.rest.borrow().copies.len(), 1);
+}
+
 #[test]
 fn deletes_what_is_left() {
     let scene =
         Scene::new(Fake::default(), &entry("True", None, LONG_AGO)).record(record("us", LONG_AGO, None));
-    scene.rest.borrow_mut().copies = vec![json!({"metadata": {
-        "name": "a", "namespace": "us", "creationTimestamp": LONG_AGO,
-        "labels": {"hive.openshift.io/clusterpool-namespace": "d"},
-    }})];
+    scene.rest.borrow_mut().copies = vec![copy()];
     assert_eq!(repaired(&scene), [Outcome::Mended, Outcome::Mended]);
     assert_eq!(scene.fake.record_holder("a"), None);
     assert!(scene.rest.borrow().copies.is_empty());

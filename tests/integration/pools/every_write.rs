@@ -1,80 +1,244 @@
-//! Each fault at each write of each command; then the same command again.
+//! Each fault at each write of each command; then the same command again, or a repair.
 
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, ensure};
-use futures_util::future::try_join_all;
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use kcp_tests::pools::fault::{FAULTS, Fault, FaultPlan};
+use kcp_tests::pools::invariant::Saying;
 use kcp_tests::pools::pool::Pool;
 use kcp_tests::pools::server::PoolServer;
-use kcp_tests::pools::verb::{Effect, LEASE, RELEASE, VERBS, Verb};
+use kcp_tests::pools::verb::{CREATE, Effect, LEASE, RELEASE, REPAIR, Verb};
+use serde_json::{Value, json};
 
 use crate::shared::with_pools;
 
-/// Of the command under test.
-const LESSEE: &str = "a";
+/// More at a time only wait for each other.
+const AT_ONCE: usize = 6;
 
-/// No command writes as often.
-const MAX_WRITES: usize = 32;
+/// Has an entry all the while, and loses it no more than it gets a second one.
+const BYSTANDER: &str = "bystander";
+
+/// A command, and what it finds.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    name: &'static str,
+    verb: Verb,
+    before: Before,
+}
+
+/// What there is before the command, beside one entry that is free or the lessee's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Before {
+    Nothing,
+    /// The lessee has an entry.
+    Leased,
+    /// The lessee has an entry, and its cluster has been deleted.
+    ClusterDeleted,
+    /// Everything that repair mends.
+    Wreck,
+}
+
+const ROWS: [Row; 5] = [
+    Row {
+        name: "lease",
+        verb: LEASE,
+        before: Before::Nothing,
+    },
+    Row {
+        name: "create",
+        verb: CREATE,
+        before: Before::Nothing,
+    },
+    Row {
+        name: "release",
+        verb: RELEASE,
+        before: Before::Leased,
+    },
+    Row {
+        name: "release-cluster",
+        verb: RELEASE,
+        before: Before::ClusterDeleted,
+    },
+    Row {
+        name: "repair",
+        verb: REPAIR,
+        before: Before::Wreck,
+    },
+];
 
 #[test]
 fn no_fault_at_any_write_loses_an_entry_or_gives_it_twice() {
+    // That of a repair is one that the other test makes.
+    let rows = ROWS.iter().filter(|row| row.before != Before::Wreck).copied();
+    let rows: Vec<_> = rows.collect();
     with_pools(async |server| {
-        let cases = VERBS.iter().flat_map(|verb| FAULTS.map(|fault| (verb, fault)));
-        let befallen = try_join_all(cases.map(async |(verb, fault)| {
-            let befallen = at_every_write(server, verb, fault).await;
-            befallen.with_context(|| format!("{}, {fault:?}", verb.name))
-        }));
-        let befallen = befallen.await.unwrap();
-        assert!(
-            befallen.iter().all(|writes| *writes > 0),
-            "a command that writes nothing: {befallen:?}"
-        );
+        at_every_write(server, "again", &rows, async |row, case, plan| {
+            case.meet(row, plan).await?;
+            case.command_again(row).await
+        })
+        .await
+        .unwrap();
     });
 }
 
-/// How many writes the fault has befallen, one a time.
-async fn at_every_write(server: &PoolServer, verb: &Verb, fault: Fault) -> Result<usize> {
-    for write in 1..=MAX_WRITES {
-        let namespace = format!("{}-{fault:?}-{write}", verb.name).to_lowercase();
-        let befell = once(server, &namespace, verb, FaultPlan { write, fault }).await;
-        if !befell.with_context(|| format!("at write {write}"))? {
-            return Ok(write - 1);
-        }
-    }
-    anyhow::bail!("more than {MAX_WRITES} writes")
+#[test]
+fn repair_leaves_nothing_behind_after_a_fault_at_any_write() {
+    with_pools(async |server| {
+        at_every_write(server, "mend", &ROWS, async |row, case, plan| {
+            case.meet(row, plan).await?;
+            case.depart_and_repair(row).await
+        })
+        .await
+        .unwrap();
+    });
 }
 
-/// Whether the fault befell the command. Another lessee has the other entry all the while, and loses it no more than it
-/// gets a second one.
-async fn once(server: &PoolServer, namespace: &str, verb: &Verb, plan: FaultPlan) -> Result<bool> {
-    let pool = Pool::create(server, namespace, 2).await?;
-    pool.succeed(&LEASE, "bystander").await?;
-    if verb.effect == Effect::Releases {
-        pool.succeed(&LEASE, LESSEE).await?;
+/// Each case in a namespace of its own, which begins with `test`.
+async fn at_every_write(
+    server: &PoolServer,
+    test: &str,
+    rows: &[Row],
+    run: impl AsyncFn(&Row, Case<'_>, FaultPlan) -> Result<()>,
+) -> Result<()> {
+    let mut plans = Vec::new();
+    for row in rows {
+        let writes = writes(server, &format!("{test}-{}", row.name), row).await?;
+        ensure!(writes > 0, "{} writes nothing", row.name);
+        let faults = FAULTS
+            .iter()
+            .flat_map(|fault| (1..=writes).map(|write| (write, *fault)));
+        plans.extend(faults.map(|(write, fault)| (row, FaultPlan { write, fault })));
     }
-    let ended = pool.run(verb, LESSEE, Some(plan)).await?;
-    let befell = ended.traffic.fault_befell;
-    let expected = if befell && plan.fault.kills() {
-        None
-    } else {
-        Some(0)
-    };
-    ensure!(ended.code == expected, "{ended}");
-    pool.succeed(verb, LESSEE).await?;
+    let run = &run;
+    let cases = stream::iter(plans).map(async |(row, plan)| {
+        let FaultPlan { write, fault } = plan;
+        let namespace = format!("{test}-{}-{fault:?}-{write}", row.name).to_lowercase();
+        let case = Case::prepare(server, &namespace, row.before).await?;
+        run(row, case, plan).await.with_context(|| namespace.clone())
+    });
+    cases.buffer_unordered(AT_ONCE).try_collect().await
+}
 
-    // A third lessee gets what is free, and nothing else.
-    let third = pool.run(&LEASE, "third", None).await?;
-    let (expected, mut living) = match verb.effect {
-        Effect::Leases => (Some(1), BTreeSet::from(["bystander", LESSEE])),
-        Effect::Releases => (Some(0), BTreeSet::from(["bystander", "third"])),
+/// How often a command writes without a fault.
+async fn writes(server: &PoolServer, namespace: &str, row: &Row) -> Result<usize> {
+    let case = Case::prepare(server, namespace, row.before).await?;
+    let ended = case.pool.succeed(&row.verb, &case.lessee).await?;
+    Ok(ended.traffic.forwarded.len())
+}
+
+/// A pool, and the lessee of the command under test.
+struct Case<'s> {
+    pool: Pool<'s>,
+    lessee: String,
+    living: BTreeSet<String>,
+}
+
+impl<'s> Case<'s> {
+    async fn prepare(server: &'s PoolServer, namespace: &str, before: Before) -> Result<Self> {
+        let entries = if before == Before::Wreck { 6 } else { 2 };
+        let pool = Pool::create(server, namespace, entries).await?;
+        let lessee = format!("{namespace}-lessee");
+        pool.succeed(&LEASE, BYSTANDER).await?;
+        let mut living = BTreeSet::from([BYSTANDER.to_owned()]);
+        match before {
+            Before::Nothing => {}
+            Before::Leased => {
+                pool.succeed(&LEASE, &lessee).await?;
+            }
+            Before::ClusterDeleted => {
+                pool.succeed(&CREATE, &lessee).await?;
+                pool.delete_cluster(&lessee).await?;
+            }
+            Before::Wreck => living.extend(wreck(&pool).await?),
+        }
+        Ok(Self { pool, lessee, living })
+    }
+
+    /// Runs the command with its fault.
+    async fn meet(&self, row: &Row, plan: FaultPlan) -> Result<()> {
+        let ended = self.pool.run(&row.verb, &self.lessee, Some(plan)).await?;
+        ensure!(ended.traffic.fault_befell, "no fault befell {ended}");
+        let expected = if plan.fault.kills() { None } else { Some(0) };
+        ensure!(ended.code == expected, "{ended}");
+        Ok(())
+    }
+
+    async fn command_again(mut self, row: &Row) -> Result<()> {
+        let pool = &self.pool;
+        pool.succeed(&row.verb, &self.lessee).await?;
+        // A third lessee gets what is free, and nothing else.
+        let third = pool.run(&LEASE, "third", None).await?;
+        let (expected, who) = match row.verb.effect {
+            Effect::Leases => (1, self.lessee),
+            Effect::Releases | Effect::Repairs => (0, "third".to_owned()),
+        };
+        ensure!(third.code == Some(expected), "{third}");
+        self.living.insert(who);
+        if row.before == Before::ClusterDeleted {
+            // What else was made with a cluster goes with its namespace, or is repair's.
+            pool.repair().await?;
+        }
+        self.pool.judge(&self.living).await?.nothing_wrong()
+    }
+
+    /// The lessee never comes back: what it had is mended, but only when its cluster has gone too.
+    async fn depart_and_repair(self, row: &Row) -> Result<()> {
+        let (pool, lessee) = (&self.pool, self.lessee.as_str());
+        if row.verb.effect == Effect::Leases
+            && let Some(cluster) = pool.cluster(lessee).await?
+        {
+            let customization = "/spec/clusterPoolRef/clusterDeploymentCustomization/name";
+            let customization = cluster.pointer(customization).and_then(Value::as_str);
+            let customization = customization.context("a cluster without a customization")?;
+            pool.say(lessee, Saying::Leased(customization.to_owned())).await?;
+            pool.end_leases(lessee).await?;
+            pool.repair().await?;
+            pool.delete_cluster(lessee).await?;
+        }
+        pool.depart(lessee).await?;
+        pool.repair().await?;
+        ensure!(
+            pool.cluster(lessee).await?.is_none(),
+            "the cluster of {lessee} is left"
+        );
+        self.pool.judge(&self.living).await?.nothing_wrong()
+    }
+}
+
+/// One entry of each sort that repair mends; who lives.
+async fn wreck(pool: &Pool<'_>) -> Result<[String; 2]> {
+    let of_pool = |name: &str| format!("{}-{name}", pool.namespace());
+    // Its lease has ended.
+    pool.succeed(&LEASE, "expired").await?;
+    pool.depart("expired").await?;
+    // Its cluster is taken down: an entry, a finalizer and a copy are left.
+    let taken_down = of_pool("taken-down");
+    pool.succeed(&CREATE, &taken_down).await?;
+    pool.delete_cluster(&taken_down).await?;
+    pool.depart(&taken_down).await?;
+    // Its cluster lives, and the entry that it was made with is marked available.
+    let robbed = of_pool("robbed");
+    let entry = pool.succeed(&CREATE, &robbed).await?.customization()?;
+    pool.say(&robbed, Saying::Releases).await?;
+    let available = json!({
+        "type": "Available", "status": "True", "reason": "Available", "message": "available",
+        "lastTransitionTime": "2026-11-21T05:00:00Z",
+    });
+    let available = json!({
+        "conditions": [available], "clusterDeploymentRef": Value::Null, "clusterPoolRef": Value::Null,
+    });
+    pool.write_status(&entry, &available).await?;
+    // Its cluster came after its lease, and nobody has seen it yet.
+    let unseen = of_pool("unseen");
+    pool.succeed(&LEASE, &unseen).await?;
+    pool.create_cluster(&unseen).await?;
+    // It was killed between its record and the status of its entry.
+    let before_status = FaultPlan {
+        write: 2,
+        fault: Fault::KilledBeforeWrite,
     };
-    ensure!(third.code == expected, "{third}");
-    // Whoever has come to nothing may come again.
-    pool.succeed(&RELEASE, "bystander").await?;
-    living.remove("bystander");
-    pool.judge(&living.into_iter().map(str::to_owned).collect())
-        .await?
-        .nothing_wrong()?;
-    Ok(befell)
+    pool.run(&LEASE, "announced", Some(before_status)).await?;
+    pool.depart("announced").await?;
+    Ok([robbed, unseen])
 }

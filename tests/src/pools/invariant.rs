@@ -98,6 +98,8 @@ pub enum Leftover {
     },
     /// A `ClusterDeployment` has been deleted, and waits for our finalizer alone.
     FinalizerStuck(String),
+    /// A copy of a customization, `NAMESPACE/NAME`, is in the namespace of somebody who is not among the living.
+    CopyOfDead(String),
 }
 
 /// From the first success that a lessee was told until it asked for the entry's release.
@@ -159,6 +161,13 @@ pub fn leftovers(versions: &Versions, inventory: &[String], living: &BTreeSet<St
     for (name, deployment) in last(&versions.cluster_deployments) {
         if deployment.is_deleting && deployment.finalizers == [FINALIZER] {
             leftovers.push(Leftover::FinalizerStuck(name.to_owned()));
+        }
+    }
+    for name in last(&versions.copies).into_keys() {
+        // A cluster has the name of its namespace.
+        let lessee = name.split_once('/').map(|(namespace, _)| namespace);
+        if lessee.is_none_or(|lessee| !living.contains(lessee)) {
+            leftovers.push(Leftover::CopyOfDead(name.to_owned()));
         }
     }
     leftovers

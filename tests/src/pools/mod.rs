@@ -3,7 +3,7 @@
 //! - [`server`]: etcd and an API server whose history can be read
 //! - [`fault`], [`fault_proxy`]: what goes wrong between one command and the API server
 //! - [`command`], [`verb`]: `kubectl-kcp`, and what it is told to do
-//! - [`pool`]: one pool, and who was told what of it
+//! - [`pool`]: one pool, and who was told what of it; [`departure`]: how lessees go
 //! - [`version`], [`history`]: every version of every entry, from etcd
 //! - [`invariant`]: what must be so of them
 //! - [`random_run`], [`counts`]: eight lessees, four entries, and faults by a seed
@@ -11,6 +11,7 @@
 
 pub mod command;
 pub mod counts;
+pub mod departure;
 pub mod fault;
 pub mod fault_proxy;
 pub mod history;

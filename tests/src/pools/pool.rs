@@ -12,7 +12,7 @@ use super::command::Ended;
 use super::fault::FaultPlan;
 use super::invariant::{Leftover, Said, Saying, Violation, leftovers, violations};
 use super::server::PoolServer;
-use super::verb::{Effect, Verb};
+use super::verb::{Effect, FIND, INSTALL_CONFIG, REPAIR, Verb};
 use super::version::Versions;
 
 /// Every pool's name, in its own namespace.
@@ -56,6 +56,12 @@ impl<'s> Pool<'s> {
             });
             create(client, customizations(namespace), &entry).await?;
         }
+        let install_config = json!({
+            "metadata": {"name": INSTALL_CONFIG},
+            "stringData": {"install-config.yaml": "metadata: {name: replaced}\n"},
+        });
+        let secrets = format!("/api/v1/namespaces/{namespace}/secrets");
+        create(client, secrets, &install_config).await?;
         let names: Vec<_> = inventory.iter().map(|name| json!({"name": name})).collect();
         let pool = json!({
             "apiVersion": "hive.openshift.io/v1", "kind": "ClusterPool", "metadata": {"name": POOL},
@@ -109,6 +115,13 @@ impl<'s> Pool<'s> {
         Ok(ended)
     }
 
+    /// Mends what the dead have left, after which nothing is wrong any more.
+    pub async fn repair(&self) -> Result<()> {
+        self.succeed(&REPAIR, "nobody").await?;
+        self.succeed(&FIND, "nobody").await?;
+        Ok(())
+    }
+
     /// Keeps what a lessee was told now.
     pub async fn say(&self, lessee: &str, what: Saying) -> Result<()> {
         let said = Said {
@@ -160,7 +173,7 @@ pub(super) fn customizations(namespace: &str) -> String {
     format!("{HIVE}/namespaces/{namespace}/clusterdeploymentcustomizations")
 }
 
-async fn create(client: &Client, collection: String, object: &Value) -> Result<()> {
+pub(super) async fn create(client: &Client, collection: String, object: &Value) -> Result<()> {
     let request = Request::post(&collection).header("content-type", "application/json");
     let created = client
         .request::<Value>(request.body(serde_json::to_vec(object)?)?)

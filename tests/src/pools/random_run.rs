@@ -11,7 +11,7 @@ use super::fault::{FAULTS, Fault, FaultPlan};
 use super::pool::Pool;
 use super::random::Random;
 use super::server::PoolServer;
-use super::verb::{LEASE, RECOVERY, RELEASE, Verb};
+use super::verb::{FIND, LEASE, RELEASE, REPAIR, Verb};
 
 /// Lessees of a run.
 pub const LESSEES: usize = 8;
@@ -88,14 +88,22 @@ async fn run(pool: Pool<'_>, seed: u64, tolerance: Tolerance) -> Result<Counts> 
             Fate::Lives => {
                 living.insert(lessee.name);
             }
-            Fate::Dies => dead.push(lessee),
+            Fate::Dies => dead.push(lessee.name),
         }
     }
-    for mut lessee in dead {
-        lessee.counts = Counts::default();
-        lessee.recover().await?;
-        counts += lessee.counts;
+    for lessee in &dead {
+        pool.depart(lessee).await?;
     }
+    let mut heir = Lessee {
+        pool: &pool,
+        name: "nobody".to_owned(),
+        random,
+        tolerance,
+        counts: Counts::default(),
+    };
+    heir.succeed(&REPAIR).await?;
+    heir.succeed(&FIND).await?;
+    counts += heir.counts;
     pool.judge(&living).await?.nothing_wrong()?;
     Ok(counts)
 }
@@ -103,6 +111,14 @@ async fn run(pool: Pool<'_>, seed: u64, tolerance: Tolerance) -> Result<Counts> 
 impl Lessee<'_> {
     async fn live(mut self) -> Result<(Self, Fate)> {
         for round in 1..=ROUNDS {
+            if self.random.one_in(4) {
+                // Whoever lives keeps what it has.
+                match self.until_decided(&REPAIR).await? {
+                    Outcome::Met => {}
+                    Outcome::Refused => bail!("{} cannot repair", self.name),
+                    Outcome::Died => return Ok((self, Fate::Dies)),
+                }
+            }
             match self.until_decided(&LEASE).await? {
                 Outcome::Met => {}
                 Outcome::Refused => continue,
@@ -163,17 +179,17 @@ impl Lessee<'_> {
         )
     }
 
-    /// Frees what it had, when it is dead.
-    async fn recover(&mut self) -> Result<()> {
+    /// Runs a command that meets with no fault.
+    async fn succeed(&mut self, verb: &Verb) -> Result<()> {
         for _ in 0..MAX_ATTEMPTS {
-            let ended = self.run(&RECOVERY, None).await?;
+            let ended = self.run(verb, None).await?;
             match ended.code {
                 Some(0) => return Ok(()),
                 Some(2) => self.undecided(&ended).await?,
                 _ => bail!("{ended}"),
             }
         }
-        bail!("what {} had is not free after {MAX_ATTEMPTS} runs", self.name)
+        bail!("{} has not succeeded in {MAX_ATTEMPTS} runs", verb.name)
     }
 
     async fn run(&mut self, verb: &Verb, plan: Option<FaultPlan>) -> Result<Ended> {

@@ -1,6 +1,6 @@
-//! The commands that write, as data: a new one is a row.
+//! The commands that write, as data.
 
-/// A command of `kubectl-kcp` that takes or gives back leases.
+/// A command of `kubectl-kcp` that takes, gives back or mends leases.
 #[derive(Clone, Copy, Debug)]
 pub struct Verb {
     /// For messages.
@@ -18,6 +18,8 @@ pub enum Effect {
     Leases,
     /// It has none afterwards.
     Releases,
+    /// It is about none: whoever lives keeps what it has.
+    Repairs,
 }
 
 /// Stands for the pool's name.
@@ -25,7 +27,10 @@ pub const POOL: &str = "{pool}";
 /// Stands for the lessee's name, which is that of its `ClusterDeployment`.
 pub const LESSEE: &str = "{lessee}";
 
-/// `pool lease`
+/// The Secret of the install-config that clusters are made from, in the pool's namespace.
+pub(super) const INSTALL_CONFIG: &str = "install-config";
+
+/// `pool lease`, for longer than any run takes.
 pub const LEASE: Verb = Verb {
     name: "lease",
     arguments: &[
@@ -34,6 +39,26 @@ pub const LEASE: Verb = Verb {
         POOL,
         "--cluster-deployment",
         LESSEE,
+        "--ttl",
+        "24h",
+        "-o",
+        "json",
+    ],
+    effect: Effect::Leases,
+};
+
+/// `pool lease --create`
+pub const CREATE: Verb = Verb {
+    name: "create",
+    arguments: &[
+        "pool",
+        "lease",
+        POOL,
+        "--cluster-deployment",
+        LESSEE,
+        "--create",
+        "--install-config",
+        "secret/install-config",
         "-o",
         "json",
     ],
@@ -55,11 +80,19 @@ pub const RELEASE: Verb = Verb {
     effect: Effect::Releases,
 };
 
-/// All that write.
-pub const VERBS: [Verb; 2] = [LEASE, RELEASE];
+/// `pool repair --yes`, which takes nothing that it sees for a moment between two writes.
+pub const REPAIR: Verb = Verb {
+    name: "repair",
+    arguments: &["pool", "repair", POOL, "--yes", "--grace", "0s", "-o", "json"],
+    effect: Effect::Repairs,
+};
 
-/// Frees what the dead have left behind, given the name of one.
-pub const RECOVERY: Verb = RELEASE;
+/// `pool repair`, which succeeds when nothing is wrong.
+pub const FIND: Verb = Verb {
+    name: "find",
+    arguments: &["pool", "repair", POOL, "--grace", "0s", "-o", "json"],
+    effect: Effect::Repairs,
+};
 
 impl Verb {
     /// The command line of one lessee.
@@ -75,15 +108,15 @@ impl Verb {
 
 #[cfg(test)]
 mod tests {
-    use super::LEASE;
+    use super::{CREATE, INSTALL_CONFIG, RELEASE};
 
     #[test]
     fn names_stand_where_they_belong() {
         assert_eq!(
-            LEASE.command("n", "p", "a"),
+            RELEASE.command("n", "p", "a"),
             [
                 "pool",
-                "lease",
+                "release",
                 "p",
                 "--cluster-deployment",
                 "a",
@@ -92,6 +125,15 @@ mod tests {
                 "-n",
                 "n"
             ]
+        );
+    }
+
+    #[test]
+    fn the_install_config_is_the_one_that_the_pool_has() {
+        assert!(
+            CREATE
+                .arguments
+                .contains(&format!("secret/{INSTALL_CONFIG}").as_str())
         );
     }
 }

@@ -55,12 +55,15 @@ pub struct Versions {
     pub leases: Vec<Version<LeaseRecord>>,
     /// Clusters that were made for the pools, wherever they are.
     pub cluster_deployments: Vec<Version<ClusterDeployment>>,
+    /// Copies of customizations beside those clusters, named `NAMESPACE/NAME`.
+    pub copies: Vec<Version<()>>,
 }
 
 /// Sorts what etcd stores by the pools' namespaces.
 #[derive(Debug, Default)]
 pub(super) struct Sorter {
-    /// The namespace of the pool, by the key of a `ClusterDeployment`: a deletion has no value that would name it.
+    /// The namespace of the pool, by the key of what was made for it elsewhere: a deletion has no value that would name
+    /// it.
     pools: HashMap<String, String>,
 }
 
@@ -88,6 +91,9 @@ const KINDS: [(&str, Kind); 3] = [
     ("/leases/", Kind::Lease),
 ];
 
+/// Names the namespace of the pool that a copy was made for. The pool's own customizations have no such label.
+const POOL_NAMESPACE: &str = "/metadata/labels/hive.openshift.io~1clusterpool-namespace";
+
 /// Before the customization's name in that of its Lease.
 const LEASE_PREFIX: &str = "kcp-pool-";
 
@@ -105,15 +111,22 @@ impl Sorter {
         let object: Option<Value> = value.map(serde_json::from_slice).transpose()?;
         let object = object.as_ref();
         match kind {
-            Kind::Entry => by_namespace
-                .entry(namespace.to_owned())
-                .or_default()
-                .entries
-                .push(Version {
+            Kind::Entry => match self.pool_elsewhere(key, object, POOL_NAMESPACE) {
+                Some(pool) => by_namespace.entry(pool).or_default().copies.push(Version {
                     revision,
-                    name: name.to_owned(),
-                    object: object.map(entry),
+                    name: format!("{namespace}/{name}"),
+                    object: object.map(|_| ()),
                 }),
+                None => by_namespace
+                    .entry(namespace.to_owned())
+                    .or_default()
+                    .entries
+                    .push(Version {
+                        revision,
+                        name: name.to_owned(),
+                        object: object.map(entry),
+                    }),
+            },
             Kind::Lease => {
                 let Some(name) = name.strip_prefix(LEASE_PREFIX) else {
                     return Ok(());
@@ -129,13 +142,10 @@ impl Sorter {
                     });
             }
             Kind::ClusterDeployment => {
-                if let Some(pool) = object.and_then(|object| text(object, "/spec/clusterPoolRef/namespace")) {
-                    self.pools.insert(key.to_owned(), pool);
-                }
-                let Some(pool) = self.pools.get(key) else {
+                let Some(pool) = self.pool_elsewhere(key, object, "/spec/clusterPoolRef/namespace") else {
                     return Ok(());
                 };
-                let versions = by_namespace.entry(pool.clone()).or_default();
+                let versions = by_namespace.entry(pool).or_default();
                 versions.cluster_deployments.push(Version {
                     revision,
                     name: name.to_owned(),
@@ -144,6 +154,14 @@ impl Sorter {
             }
         }
         Ok(())
+    }
+
+    /// The namespace of the pool that an object was made for, which some version of it names there.
+    fn pool_elsewhere(&mut self, key: &str, object: Option<&Value>, pointer: &str) -> Option<String> {
+        if let Some(pool) = object.and_then(|object| text(object, pointer)) {
+            self.pools.insert(key.to_owned(), pool);
+        }
+        self.pools.get(key).cloned()
     }
 }
 
@@ -311,6 +329,18 @@ mod tests {
         ];
         let expected = Versions {
             cluster_deployments,
+            ..Versions::default()
+        };
+        assert_eq!(sorted, HashMap::from([("n".to_owned(), expected)]));
+    }
+
+    #[test]
+    fn a_copy_belongs_to_the_namespace_of_its_pool() {
+        const KEY: &str = "/hive.openshift.io/clusterdeploymentcustomizations/a/host-1";
+        let copy = json!({"metadata": {"labels": {"hive.openshift.io/clusterpool-namespace": "n"}}});
+        let sorted = sorted(&[(2, KEY, Some(copy)), (3, KEY, None)]);
+        let expected = Versions {
+            copies: vec![version(2, "a/host-1", Some(())), version(3, "a/host-1", None)],
             ..Versions::default()
         };
         assert_eq!(sorted, HashMap::from([("n".to_owned(), expected)]));

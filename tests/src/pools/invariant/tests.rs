@@ -286,3 +286,14 @@ fn rejects_a_cluster_deployment_that_waits_for_our_finalizer_alone() {
         assert_eq!(left(&versions, &[]), expected, "{object:?}");
     }
 }
+
+#[test]
+fn rejects_a_copy_of_the_dead() {
+    let mut versions = entries([(1, "x", free()), (1, "y", free())]);
+    versions.copies = vec![version(2, "a/x", Some(()))];
+    assert_eq!(left(&versions, &["a"]), []);
+    let expected = Leftover::CopyOfDead("a/x".to_owned());
+    assert_eq!(left(&versions, &[]), [expected]);
+    versions.copies.push(version(3, "a/x", None));
+    assert_eq!(left(&versions, &[]), []);
+}

@@ -1,0 +1,95 @@
+//! How lessees come to clusters, and how they go: the clusters are taken down, and the leases end.
+
+use anyhow::{Context as _, Result};
+use http::{Method, Request};
+use serde_json::{Value, json};
+
+use super::invariant::Saying;
+use super::pool::{HIVE, POOL, Pool, create, customizations};
+
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces";
+
+/// Before the longest lease that a command takes.
+const LONG_AGO: &str = "2026-01-01T00:00:00.000000Z";
+
+impl Pool<'_> {
+    /// The cluster that was made for a lessee.
+    pub async fn cluster(&self, lessee: &str) -> Result<Option<Value>> {
+        let found = self.request(Method::GET, cluster(lessee), None).await;
+        match found {
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
+            found => Ok(Some(found.context("reading a cluster")?)),
+        }
+    }
+
+    /// Makes one in the pool's namespace, as whoever leases without `--create`.
+    pub async fn create_cluster(&self, lessee: &str) -> Result<()> {
+        let namespace = self.namespace();
+        let deployment = json!({
+            "apiVersion": "hive.openshift.io/v1", "kind": "ClusterDeployment", "metadata": {"name": lessee},
+            "spec": {
+                "baseDomain": "example.com", "clusterName": lessee, "platform": {},
+                "clusterPoolRef": {"namespace": namespace, "poolName": POOL},
+            },
+        });
+        let collection = format!("{HIVE}/namespaces/{namespace}/clusterdeployments");
+        create(self.server().client(), collection, &deployment).await
+    }
+
+    /// Deletes it. Where its lease has a finalizer on it, that keeps it.
+    pub async fn delete_cluster(&self, lessee: &str) -> Result<()> {
+        let deleted = self.request(Method::DELETE, cluster(lessee), None).await;
+        deleted.context("deleting a cluster").map(|_| ())
+    }
+
+    /// A lessee never comes back, and its leases end: their records say that they were renewed long ago. To wait for that
+    /// would take ten minutes, as long as a lease lasts whose cluster is being made.
+    pub async fn depart(&self, lessee: &str) -> Result<()> {
+        self.say(lessee, Saying::Releases).await?;
+        self.end_leases(lessee).await
+    }
+
+    /// The records alone: a lessee has what its living cluster was made with all the same.
+    pub async fn end_leases(&self, lessee: &str) -> Result<()> {
+        let _serving = self.server().serving().await;
+        let leases = format!("{LEASES}/{}/leases", self.namespace());
+        let list = self.request(Method::GET, leases.clone(), None).await;
+        let list = list.context("listing Leases")?;
+        let items = list.get("items").and_then(Value::as_array).into_iter().flatten();
+        for lease in items {
+            let holder = lease.pointer("/spec/holderIdentity").and_then(Value::as_str);
+            if holder != Some(lessee) {
+                continue;
+            }
+            let name = lease.pointer("/metadata/name").and_then(Value::as_str);
+            let lease = format!("{leases}/{}", name.context("a Lease without a name")?);
+            let long_ago = json!({"spec": {"acquireTime": LONG_AGO, "renewTime": LONG_AGO}});
+            let ended = self.request(Method::PATCH, lease, Some(&long_ago)).await;
+            ended.context("ending a lease")?;
+        }
+        Ok(())
+    }
+
+    /// Writes a merge patch to an entry's status, as nobody should.
+    pub async fn write_status(&self, entry: &str, status: &Value) -> Result<()> {
+        let path = format!("{}/{entry}/status", customizations(self.namespace()));
+        let written = self
+            .request(Method::PATCH, path, Some(&json!({ "status": status })))
+            .await;
+        written.context("writing a status").map(|_| ())
+    }
+
+    async fn request(&self, method: Method, path: String, patch: Option<&Value>) -> kube::Result<Value> {
+        let request = Request::builder().method(method).uri(path);
+        let request = request.header("content-type", "application/merge-patch+json");
+        let body = patch.map(serde_json::to_vec).transpose();
+        let body = body.map_err(kube::Error::SerdeError)?.unwrap_or_default();
+        let request = request.body(body).map_err(kube::Error::HttpError)?;
+        self.server().client().request(request).await
+    }
+}
+
+/// Its namespace has its name.
+fn cluster(lessee: &str) -> String {
+    format!("{HIVE}/namespaces/{lessee}/clusterdeployments/{lessee}")
+}

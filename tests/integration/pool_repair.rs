@@ -1,5 +1,11 @@
 //! `kubectl kcp pool repair` on the real API server: each cause made real, told, mended, and then gone.
 
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "this is test code, of which clippy exempts only functions with #[test]"
+)]
+
 use kcp_tests::kubectl::{Ended, Kubectl};
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::products;

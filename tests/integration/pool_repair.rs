@@ -42,7 +42,7 @@ impl Hosts {
             let at = |pointer: &str| finding.pointer(pointer).and_then(Value::as_str).unwrap_or("-");
             ["/object/name", "/cause", "/remedy", "/result"].map(at).join(" ")
         };
-        let findings = document["findings"].as_array().unwrap();
+        let findings = document.pointer("/findings").and_then(Value::as_array).unwrap();
         (ended.code, findings.iter().map(line).collect())
     }
 
@@ -124,7 +124,7 @@ impl Hosts {
             .unwrap();
     }
 
-    /// The ServiceAccount of the sample's CronJob, with the rights that the sample gives it.
+    /// The `ServiceAccount` of the sample's `CronJob`, with the rights that the sample gives it.
     async fn account_of_the_sample(&self) -> String {
         let sample = products::workspace().join("manifests/samples/pool-repair.yaml");
         let sample = sample.display().to_string();

@@ -1,6 +1,7 @@
 //! Leases on the real API server, as scripts ask for them.
 
 #![expect(
+    clippy::panic,
     clippy::unwrap_used,
     reason = "this is test code, of which clippy exempts only functions with #[test]"
 )]

@@ -1,5 +1,11 @@
 //! Leases on the real API server, as scripts ask for them.
 
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "this is test code, of which clippy exempts only functions with #[test]"
+)]
+
 use std::fs;
 use std::time::Duration;
 

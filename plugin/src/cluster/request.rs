@@ -7,7 +7,7 @@ use kube::{
     api::{DynamicObject, GetParams, ListParams, Patch, PatchParams, PostParams},
     core::{ApiResource, Request},
 };
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
@@ -44,7 +44,16 @@ type PageRequest = fn(&Request, &ListParams) -> Result<HttpRequest<Vec<u8>>, kub
 struct Page<T> {
     #[serde(default)]
     metadata: PageMetadata,
+    #[serde(
+        deserialize_with = "null_is_empty",
+        bound(deserialize = "T: Deserialize<'de>")
+    )]
     items: Vec<T>,
+}
+
+/// The API server writes an empty list of metadata as null. A list without the field is none.
+fn null_is_empty<'de, D: Deserializer<'de>, T: Deserialize<'de>>(items: D) -> Result<Vec<T>, D::Error> {
+    Option::deserialize(items).map(Option::unwrap_or_default)
 }
 
 #[derive(Default, Deserialize)]
@@ -253,8 +262,18 @@ pub(super) fn safe_in_url(action: &Action) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::safe_in_url;
+    use serde_json::{Value, json};
+
+    use super::{Page, safe_in_url};
     use crate::cluster::{Action, CLUSTER};
+
+    #[test]
+    fn a_list_of_nothing_is_not_a_list_without_items() {
+        let items = |page: Value| serde_json::from_value::<Page<Value>>(page).map(|page| page.items.len());
+        assert_eq!(items(json!({"items": null})).unwrap(), 0);
+        assert_eq!(items(json!({"items": [1, 2]})).unwrap(), 2);
+        assert!(items(json!({})).is_err());
+    }
 
     #[test]
     fn no_name_leads_to_another_path() {

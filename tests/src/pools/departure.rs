@@ -79,8 +79,8 @@ impl Pool<'_> {
         written.context("writing a status").map(|_| ())
     }
 
-    async fn request(&self, method: Method, path: String, patch: Option<&Value>) -> kube::Result<Value> {
-        let request = Request::builder().method(method).uri(path);
+    async fn request(&self, method: Method, uri: String, patch: Option<&Value>) -> kube::Result<Value> {
+        let request = Request::builder().method(method).uri(uri);
         let request = request.header("content-type", "application/merge-patch+json");
         let body = patch.map(serde_json::to_vec).transpose();
         let body = body.map_err(kube::Error::SerdeError)?.unwrap_or_default();

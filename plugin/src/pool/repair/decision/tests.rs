@@ -360,14 +360,6 @@ fn what_nothing_proves_is_freed_by_name_alone() {
 fn what_follows_an_entry() {
     let over = || deleted(user("us"), &[OURS]);
     let free = || entry("True", None, LONG_AGO);
-    let copy = |namespace: &str, created: &str| {
-        json!({"metadata": {"name": "a", "namespace": namespace, "creationTimestamp": created, "labels": {
-            "hive.openshift.io/clusterpool-namespace": "d", "hive.openshift.io/clusterpool-name": "pool"}}})
-    };
-    let copied = |objects: Objects, copy: Value| Objects {
-        copies: vec![copy],
-        ..objects
-    };
     for (case, objects, expected) in [
         (
             "its cluster waits for us",
@@ -414,6 +406,23 @@ fn what_follows_an_entry() {
                 .cluster(user("us")),
             vec!["lease/kcp-pool-a: record-left: delete"],
         ),
+    ] {
+        assert_eq!(found(&objects, &wanted(None, &[])), expected, "{case}");
+    }
+}
+
+#[test]
+fn when_a_copy_is_left() {
+    let free = || entry("True", None, LONG_AGO);
+    let copy = |namespace: &str, created: &str| {
+        json!({"metadata": {"name": "a", "namespace": namespace, "creationTimestamp": created, "labels": {
+            "hive.openshift.io/clusterpool-namespace": "d", "hive.openshift.io/clusterpool-name": "pool"}}})
+    };
+    let copied = |objects: Objects, copy: Value| Objects {
+        copies: vec![copy],
+        ..objects
+    };
+    for (case, objects, expected) in [
         (
             "a copy of which the cluster is gone",
             copied(of(free()), copy("us", LONG_AGO)),

@@ -106,8 +106,12 @@ async fn as_planned(
     replicas: usize,
     steps: usize,
 ) -> Result<()> {
-    // What has settled for the controller may have members that are still electing.
+    // What has settled for the controller may have members that are still electing, and a Machine that is not well for a
+    // moment is planned to go first.
     let planned = wait::until("nothing keeps the first step", NOTED, || async {
+        let status = ["kcp", "status", NAME, "-n", NAMESPACE];
+        let ended = management.kubectl().run(&status).await?;
+        ensure!(ended.code == 0, "{ended}");
         let (ended, document) = plan(management, arguments).await?;
         ensure!(ended.code == 0 && ended.stderr.is_empty(), "{ended}");
         ensure!(document.get("etcd") == Some(&json!("read")), "{document:#}");

@@ -15,7 +15,7 @@ use crate::{
         observed::{Etcd, EtcdMember, Observed},
     },
     status::{
-        observed::{EtcdSurvey, Failure, Reading, Workload},
+        observed::{EtcdSurvey, Failure, Reading, Unasked, Workload},
         read::{self, Excluded, MachineByNode, Target},
     },
 };
@@ -94,7 +94,7 @@ impl Situation {
         if fetched.observed.etcd != Etcd::External {
             match etcd {
                 Reading::Read(survey) => {
-                    fetched.observed.etcd = survey.members();
+                    fetched.observed.etcd = survey.members(Unasked::Silent);
                     if fetched.observed.etcd == Etcd::Unread && survey.server_lacks_etcd {
                         fetched.observed.etcd = without_quorum(&fetched.observed);
                     } else if fetched.observed.etcd == Etcd::Unread {

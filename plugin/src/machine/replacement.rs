@@ -44,7 +44,8 @@ pub(super) fn decide(of: &MachineSituation, force: bool, now: Timestamp) -> Deci
         // Said already, and more to the point.
         Guard::NoWay(_) if !why.is_empty() => {}
         Guard::NoWay(no_plan) => why.push(wording::no_plan(&no_plan)),
-        Guard::Blocked(blockers) => blocked = blocking(&blockers, name),
+        // What the loss of this Machine costs is judged by itself.
+        Guard::Blocked(blockers) | Guard::AtRisk { blockers, .. } => blocked = blocking(&blockers, name),
     }
     blocked.retain(|line| !why.contains(line));
     if why.is_empty() && force {

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::{
-    danger::danger,
+    danger::{Danger, danger},
     decision::{Decision, MachineWrite, Proposal},
     leader::leads,
     object::DELETE_MACHINE,
@@ -62,9 +62,13 @@ pub(super) fn decide(
     let mut lines = Vec::new();
     if preference == Preference::Preferred {
         let effect = Effect::of(of.observed(), name, now);
-        let danger = danger(of.observed(), name).into_iter();
-        let mut why: Vec<String> = danger.flat_map(|danger| danger.why()).collect();
-        if effect.is_immediate && !why.is_empty() {
+        let danger = danger(of.observed(), name);
+        // For members that come up, as they do in every rollout, the controller waits.
+        let is_lasting = danger
+            .as_ref()
+            .is_some_and(|danger| !matches!(danger, Danger::Starting { .. }));
+        let mut why = danger.map_or_else(Vec::new, |danger| danger.why());
+        if effect.is_immediate && is_lasting {
             why.extend(effect.lines);
             let by = RefusedBy::Command;
             return Decision::Refused(Refusal { why, by });
@@ -344,6 +348,32 @@ mod tests {
         mark(&mut of);
         let cleared = decision(&of, Preference::Cleared);
         assert!(matches!(cleared, Decision::Write(_)), "{cleared:?}");
+    }
+
+    #[test]
+    fn members_that_come_up_in_a_rollout_keep_nothing_from_being_marked() {
+        let mut of = situation("m2");
+        outdate(&mut of, 2);
+        dead(&mut of, &[]);
+        if let Etcd::Members(members) = &mut of.situation.observed.etcd {
+            members[2].is_learner = true;
+        }
+        let Decision::Write(proposal) = decision(&of, Preference::Preferred) else {
+            panic!("not written");
+        };
+        assert_eq!(
+            proposal.warnings,
+            [
+                "it must not go as things are: etcd has members that have yet to start or to be promoted: node-m3"
+            ]
+        );
+        assert_eq!(
+            proposal.consequences,
+            [
+                "takes effect now: a rollout is under way",
+                "it is the first to go"
+            ]
+        );
     }
 
     #[test]

@@ -73,7 +73,7 @@ pub fn consent(situation: &Situation, demand: Demand<'_>) -> Result<Consent, Dec
     }
     match &guard {
         Guard::Clear => {}
-        Guard::NoWay(_) => refusals.push((RefusedBy::Command, guard.why())),
+        Guard::NoWay(_) | Guard::AtRisk { .. } => refusals.push((RefusedBy::Command, guard.why())),
         Guard::Blocked(_) if demand.force => warnings.extend(guard.why()),
         Guard::Blocked(_) => refusals.push((RefusedBy::Preflight, guard.why())),
     }
@@ -100,6 +100,7 @@ mod tests {
         control_plane::example::now,
         edit::{Refusal, RefusedBy},
         judgement::Judgement,
+        plan::observed::{Etcd, EtcdMember},
         status::observed::Failure,
     };
 
@@ -184,6 +185,32 @@ mod tests {
             let consent = of(situation, 5, judgement, force);
             assert_eq!(consent.refusal, refusal, "{name}");
             assert_eq!(consent.warnings, warnings, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_could_cost_the_quorum_is_not_forced() {
+        let member = |node: &str| EtcdMember {
+            name: node.to_owned(),
+            silence: (node == "node-m2").then(|| "gone".to_owned()),
+            ..EtcdMember::default()
+        };
+        let mut cut_off = situation();
+        cut_off.observed.etcd = Etcd::Members(["node-m1", "node-m2", "node-m3"].map(member).to_vec());
+        for force in [false, true] {
+            let consent = of(&cut_off, 1, &Judgement::default(), force);
+            assert_eq!(
+                consent.refusal,
+                Some(refused(
+                    RefusedBy::Command,
+                    &[
+                        "etcd member node-m2 of Machine m2 takes no part: gone",
+                        "the controller does not see that, and its first step could cost etcd its quorum: 1 of 2 voting \
+                         members healthy, 2 needed"
+                    ]
+                )),
+                "{force}"
+            );
         }
     }
 

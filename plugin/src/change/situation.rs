@@ -15,7 +15,7 @@ use crate::{
         observed::{Etcd, EtcdMember, Observed},
     },
     status::{
-        observed::{EtcdSurvey, Failure, Reading, Workload},
+        observed::{EtcdSurvey, Failure, Reading, Unasked, Workload},
         read::{self, Excluded, MachineByNode, Target},
     },
 };
@@ -94,7 +94,7 @@ impl Situation {
         if fetched.observed.etcd != Etcd::External {
             match etcd {
                 Reading::Read(survey) => {
-                    fetched.observed.etcd = survey.members();
+                    fetched.observed.etcd = survey.members(Unasked::Silent);
                     if fetched.observed.etcd == Etcd::Unread && survey.server_lacks_etcd {
                         fetched.observed.etcd = without_quorum(&fetched.observed);
                     } else if fetched.observed.etcd == Etcd::Unread {
@@ -216,6 +216,7 @@ mod tests {
     };
 
     use http::Method;
+    use kcp_etcd::{Member, Members};
     use kcp_rules::case::{Base, V1BETA2};
     use serde_json::{Value, json};
 
@@ -224,7 +225,10 @@ mod tests {
         cluster::{Connection, Error, canned::failure},
         control_plane::Reader,
         plan::{example, observed::Etcd},
-        status::observed::etcd::Alarms,
+        status::observed::{
+            Failure,
+            etcd::{Alarms, Answer, Asked},
+        },
     };
 
     /// A control plane of a Cluster, its version that of how often it was read, and what else there is by path.
@@ -314,6 +318,55 @@ mod tests {
         };
         assert_eq!(of(true), ([true; 3], false));
         assert_eq!(of(false), ([false; 3], true));
+    }
+
+    #[test]
+    fn a_member_that_nobody_could_ask_takes_no_part() {
+        let member = |id| Member {
+            id,
+            name: format!("node-m{id}"),
+            peer_urls: Vec::new(),
+            client_urls: Vec::new(),
+            is_learner: false,
+        };
+        let failure = || Failure {
+            object: "etcd".to_owned(),
+            message: "not asked".to_owned(),
+            hint: None,
+            forbidden: None,
+        };
+        let answer = Answer {
+            status: Err(failure()),
+            members: Ok(Members {
+                cluster_id: 1,
+                members: [1, 2].map(member).to_vec(),
+            }),
+            is_named: true,
+            certificate_expires: None,
+        };
+        let survey = EtcdSurvey {
+            stacked: true,
+            asked: vec![Asked {
+                name: "node-m1".to_owned(),
+                machine: None,
+                answer: Ok(answer),
+            }],
+            alarms: Alarms::FromStatus,
+            used_ca_key: true,
+            server_lacks_etcd: false,
+        };
+        let fetched = Fetched {
+            object: "{}".to_owned(),
+            cluster_object: None,
+            machine_objects: Vec::new(),
+            observed: example::observed(),
+            unread: Vec::new(),
+        };
+        let situation = Situation::of(fetched, Reading::NotYet, &Reading::Read(survey));
+        assert_eq!(
+            situation.observed.etcd.silence("node-m2"),
+            Some("nobody could ask it: no node of the control plane has its name")
+        );
     }
 
     #[tokio::test]

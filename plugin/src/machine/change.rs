@@ -107,9 +107,14 @@ impl MachineChange<'_> {
                 Decision::Write(proposal) => proposal,
             };
             if let Some(outcome) = self.attempt(reader, terminal, &of, &proposal).await? {
+                let mut warnings = proposal.warnings;
+                let has_deleted = proposal.write == MachineWrite::Delete && outcome == Outcome::Made;
+                if has_deleted && self.dry_run.is_none() {
+                    warnings.extend(of.begun_beside(reader).await);
+                }
                 return Ok(Changed {
                     control_plane,
-                    warnings: proposal.warnings,
+                    warnings,
                     consequences: proposal.consequences,
                     outcome,
                 });

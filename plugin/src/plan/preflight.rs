@@ -69,6 +69,13 @@ pub enum Blocker {
         /// What it, or the way to it, says.
         why: String,
     },
+    /// A member of etcd raises an alarm.
+    Alarm {
+        /// Its name.
+        member: String,
+        /// The Machine that it runs on.
+        machine: String,
+    },
     /// A Machine is being updated in place.
     UpdatingInPlace {
         /// Which.
@@ -155,6 +162,7 @@ fn of_machine(observed: &Observed, purpose: Purpose, name: &str) -> Vec<Blocker>
                 Some(machine) if machine.has_node() => {
                     let mut blockers = conditions(machine, stacked, purpose);
                     blockers.extend(silent(machine, &observed.etcd));
+                    blockers.extend(alarm(machine, &observed.etcd));
                     blockers
                 }
                 _ => vec![Blocker::NoNode { machine: machine() }],
@@ -197,6 +205,14 @@ fn silent(machine: &Machine, etcd: &Etcd) -> Option<Blocker> {
         member: node.to_owned(),
         machine: machine.machine.name.clone(),
         why: etcd.silence(node)?.to_owned(),
+    })
+}
+
+fn alarm(machine: &Machine, etcd: &Etcd) -> Option<Blocker> {
+    let node = machine.machine.node.as_deref()?;
+    etcd.has_alarm(node).then(|| Blocker::Alarm {
+        member: node.to_owned(),
+        machine: machine.machine.name.clone(),
     })
 }
 
@@ -244,6 +260,9 @@ impl Blocker {
             }
             Self::Silent { member, machine, why } => {
                 format!("etcd member {member} of Machine {machine} takes no part: {why}")
+            }
+            Self::Alarm { member, machine } => {
+                format!("etcd member {member} of Machine {machine} raises an alarm")
             }
             Self::UpdatingInPlace { machine } => format!("Machine {machine} is being updated in place"),
             Self::MemberWithoutMachine { member } if member.is_empty() => {

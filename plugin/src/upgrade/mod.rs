@@ -34,7 +34,7 @@ use crate::{
     cluster::ReadLimit,
     configuration,
     control_plane::Reader,
-    edit::{Decision, Edit, Edited, Outcome, Refusal, RefusedBy},
+    edit::{Decision, Edit, Edited, Outcome},
     follow::{Goal, follow},
     judgement::Surroundings,
     plan::spec::with_leading_v,
@@ -119,7 +119,8 @@ impl Upgrade<'_> {
             }
             Decision::Write(_) => telling.aside(&screen::outlook(&shown.plan, &shown.assessment))?,
         }
-        if dry_run.is_none() && !self.arguments.yes {
+        let asks = dry_run.is_none() && !self.arguments.yes;
+        if asks {
             if !Terminal::can_ask() {
                 let error = anyhow!("cannot upgrade {name}: there is nobody to confirm it");
                 self.session
@@ -146,16 +147,9 @@ impl Upgrade<'_> {
             field_manager: &self.arguments.field_manager,
         };
         let judge = async |situation: &Situation| {
-            let outlook = self.outlook(situation, &makers)?;
             // Nobody has confirmed what has become of it meanwhile.
-            if !self.arguments.yes && matches!(outlook.decision, Decision::Write(_)) && !outlook.is_as(&shown)
-            {
-                return Ok(Decision::Refused(Refusal {
-                    why: vec!["what was confirmed would now come about otherwise: look again".to_owned()],
-                    by: RefusedBy::Command,
-                }));
-            }
-            Ok(outlook.decision)
+            let confirmed = asks.then_some(&shown);
+            Ok(self.outlook(situation, &makers)?.as_confirmed(confirmed))
         };
         let edited = Box::pin(edit.make(self.reader, &self.session.terminal, judge)).await?;
         telling.tell(&edited, &self.told(&edited, &from)).await

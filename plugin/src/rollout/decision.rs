@@ -49,6 +49,9 @@ pub fn decide(
             return Ok(refused(why));
         }
     };
+    if situation.control_plane().rollout_after == Some(after) {
+        return Ok(Decision::Unchanged);
+    }
     let patch = json!({ "spec": rollout_after(api_version, after) });
     let judgement = judge_update(
         &situation.object,
@@ -271,6 +274,22 @@ mod tests {
                 by: RefusedBy::Command
             }
         );
+    }
+
+    #[test]
+    fn a_time_that_is_asked_for_already_is_not_asked_for_again() {
+        let mut situation = situation();
+        let planned = minutes_ago(-5);
+        situation.observed.control_plane.rollout_after = Some(planned);
+        let again = decided(&situation, beginning(Begin::At(planned)), "v1beta2", false);
+        assert_eq!(again, Decision::Unchanged);
+        let other = decided(
+            &situation,
+            beginning(Begin::At(minutes_ago(-6))),
+            "v1beta2",
+            false,
+        );
+        assert!(matches!(other, Decision::Refused(_)), "{other:?}");
     }
 
     #[test]

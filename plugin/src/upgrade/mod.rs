@@ -28,13 +28,13 @@ use workers::Workers;
 
 use crate::{
     change::{
-        situation::{self, Situation},
+        situation::{self, Extent, Situation},
         telling::Telling,
     },
     cluster::ReadLimit,
     configuration,
     control_plane::Reader,
-    edit::{Decision, Edit, Edited, Outcome},
+    edit::{Decision, Edit, Edited, Outcome, Refusal},
     follow::{Goal, follow},
     judgement::Surroundings,
     plan::spec::with_leading_v,
@@ -136,13 +136,15 @@ impl Upgrade<'_> {
                 .await
                 .context("cannot read the answer")?
             {
-                telling.aside(&screen::not_upgraded(name, self.version, "not confirmed", &[]))?;
-                return Ok(Verdict::Negative);
+                let edited = Edited::without_write(situation, Outcome::Refused(Refusal::unconfirmed()));
+                let text = screen::not_upgraded(name, self.version, "not confirmed", &[]);
+                return telling.tell(&edited, &text).await;
             }
         }
         let edit = Edit {
             name,
             verb: "upgrade",
+            extent: Extent::All,
             dry_run: *dry_run,
             field_manager: &self.arguments.field_manager,
         };

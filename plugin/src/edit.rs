@@ -57,6 +57,8 @@ pub struct Refusal {
     pub why: Vec<String>,
     /// Who refuses first.
     pub by: RefusedBy,
+    /// What to do about it, a line each; empty where nothing is known, or waiting is all.
+    pub remedies: Vec<String>,
 }
 
 /// Who refuses a change.
@@ -71,12 +73,18 @@ pub enum RefusedBy {
 }
 
 impl Refusal {
+    /// One without a remedy.
+    pub const fn new(by: RefusedBy, why: Vec<String>) -> Self {
+        Self {
+            why,
+            by,
+            remedies: Vec::new(),
+        }
+    }
+
     /// Who was asked did not say yes.
     pub fn unconfirmed() -> Self {
-        Self {
-            why: vec!["it was not confirmed".to_owned()],
-            by: RefusedBy::Command,
-        }
+        Self::new(RefusedBy::Command, vec!["it was not confirmed".to_owned()])
     }
 
     /// Who refuses, given whether the server's configuration is known.
@@ -87,6 +95,12 @@ impl Refusal {
             (RefusedBy::Preflight, _) => "the preflight",
             (RefusedBy::Command, _) => "kubectl kcp",
         }
+    }
+
+    /// What to do, and what to try next, a line each, given whether the server's configuration is known.
+    pub fn hints(&self, is_configured: bool) -> Vec<&str> {
+        let remedies = self.remedies.iter().map(String::as_str);
+        remedies.chain(self.hint(is_configured)).collect()
     }
 
     /// What to try next, given whether the server's configuration is known.
@@ -448,9 +462,25 @@ mod tests {
             (RefusedBy::Command, false, ("kubectl kcp", None)),
             (RefusedBy::Command, true, ("kubectl kcp", None)),
         ] {
-            let refusal = Refusal { why: Vec::new(), by };
+            let refusal = Refusal::new(by, Vec::new());
             assert_eq!((refusal.by(is_configured), refusal.hint(is_configured)), expected);
         }
+    }
+
+    #[test]
+    fn what_to_do_goes_before_what_to_try() {
+        let refusal = Refusal {
+            remedies: vec!["resume it".to_owned()],
+            ..Refusal::new(RefusedBy::Rules, Vec::new())
+        };
+        assert_eq!(refusal.hints(true), ["resume it"]);
+        assert_eq!(
+            refusal.hints(false),
+            [
+                "resume it",
+                "if the server is configured otherwise, name its file with --configuration"
+            ]
+        );
     }
 
     #[test]
@@ -508,9 +538,11 @@ mod tests {
             (200, object)
         });
         let reader = Reader::discover(&connection).await.unwrap();
-        let refusal = |why: &[&str]| Refusal {
-            why: why.iter().map(ToString::to_string).collect(),
-            by: RefusedBy::Preflight,
+        let refusal = |why: &[&str]| {
+            Refusal::new(
+                RefusedBy::Preflight,
+                why.iter().map(ToString::to_string).collect(),
+            )
         };
         let decide = async |_: &Situation| Ok(Decision::Refused(refusal(&["no"])));
         let edited = EDIT

@@ -44,10 +44,10 @@ impl Telling<'_> {
             let document = edited.output(format, now.as_deref(), self.is_configured)?;
             self.terminal.print(&document).context("cannot write to stdout")?;
         }
-        if let Outcome::Refused(refusal) = &edited.outcome
-            && let Some(hint) = refusal.hint(self.is_configured)
-        {
-            self.terminal.hint(hint);
+        if let Outcome::Refused(refusal) = &edited.outcome {
+            for hint in refusal.hints(self.is_configured) {
+                self.terminal.hint(hint);
+            }
         }
         Ok(verdict(&edited.outcome))
     }
@@ -139,10 +139,7 @@ mod tests {
 
     #[test]
     fn what_came_of_it_decides() {
-        let refusal = Refusal {
-            why: Vec::new(),
-            by: RefusedBy::Rules,
-        };
+        let refusal = Refusal::new(RefusedBy::Rules, Vec::new());
         for (outcome, expected) in [
             (Outcome::Made, Met),
             (Outcome::Unchanged, Met),

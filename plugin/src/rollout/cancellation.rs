@@ -157,10 +157,10 @@ pub fn decide(
                 let instead = format!(
                     "take it back with --running, or halt it as it is: kubectl kcp rollout pause {name} -n {namespace}"
                 );
-                return Ok(Decision::Refused(Refusal {
-                    why: vec![runs, stay, rest, instead],
-                    by: RefusedBy::Command,
-                }));
+                return Ok(Decision::Refused(Refusal::new(
+                    RefusedBy::Command,
+                    vec![runs, stay, rest, instead],
+                )));
             }
             let detail = format!("that has run since {after}");
             Ok(Decision::Write(proposal(detail, warnings, vec![stay, rest])))
@@ -303,17 +303,17 @@ mod tests {
         let rest = "what it has not replaced stays too: m1 and m2; then the plan is: nothing to do";
         assert_eq!(
             decided(&situation, false),
-            Decision::Refused(Refusal {
-                why: [
+            Decision::Refused(Refusal::new(
+                RefusedBy::Command,
+                [
                     "the rollout of 2026-08-21T08:30:00Z runs already; if it were taken back:",
                     stay,
                     rest,
                     "take it back with --running, or halt it as it is: kubectl kcp rollout pause c1-cp -n d",
                 ]
                 .map(str::to_owned)
-                .to_vec(),
-                by: RefusedBy::Command
-            })
+                .to_vec()
+            ))
         );
         let taken_back = proposal(decided(&situation, true));
         assert_eq!(taken_back.consequences, [stay, rest]);

@@ -54,10 +54,10 @@ impl Outlook {
     pub fn as_confirmed(self, confirmed: Option<&Self>) -> Decision {
         match confirmed {
             Some(confirmed) if matches!(self.decision, Decision::Write(_)) && !self.is_as(confirmed) => {
-                Decision::Refused(Refusal {
-                    why: vec!["what was confirmed would now come about otherwise: look again".to_owned()],
-                    by: RefusedBy::Command,
-                })
+                Decision::Refused(Refusal::new(
+                    RefusedBy::Command,
+                    vec!["what was confirmed would now come about otherwise: look again".to_owned()],
+                ))
             }
             _ => self.decision,
         }
@@ -133,10 +133,7 @@ fn refusal(consent: Option<Refusal>, assessment: &Assessment) -> Option<Refusal>
     let workers = assessment.refusals.clone();
     match consent {
         None if workers.is_empty() => None,
-        None => Some(Refusal {
-            why: workers,
-            by: RefusedBy::Command,
-        }),
+        None => Some(Refusal::new(RefusedBy::Command, workers)),
         Some(mut refusal) => {
             if refusal.by == RefusedBy::Preflight && !workers.is_empty() {
                 refusal.by = RefusedBy::Command;
@@ -301,7 +298,7 @@ mod tests {
             let decision = outlook(situation, version, force, makers).decision;
             match (decision, expected) {
                 (Decision::Write(_), None) => {}
-                (Decision::Refused(Refusal { why, by }), Some((expected_by, lines))) => {
+                (Decision::Refused(Refusal { why, by, .. }), Some((expected_by, lines))) => {
                     assert_eq!(by, expected_by, "{name}");
                     let are_said = why.len() == lines.len()
                         && why.iter().zip(&lines).all(|(line, end)| line.ends_with(end));

@@ -5,14 +5,15 @@ use std::{
     time::{Duration, Instant},
 };
 
+use jiff::Timestamp;
 use kcp_rules::view::View;
 
 use crate::{
-    cluster::{Error, ReadLimit},
+    cluster::{CLUSTER, Error, ReadLimit},
     control_plane::{ControlPlane, Reader, cluster_of},
     plan::{
         fetch::{Fetched, Part, Reads, Unread, fetch},
-        observed::{Etcd, EtcdMember, Observed},
+        observed::{Cluster, Etcd, EtcdMember, Observed},
     },
     status::{
         observed::{EtcdSurvey, Failure, Reading, Unasked, Workload},
@@ -22,6 +23,28 @@ use crate::{
 
 /// How long all reads of a situation may take together.
 pub const LIMIT: Duration = Duration::from_secs(10);
+
+/// How much of a situation a change is judged on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// All of it.
+    All,
+    /// The control plane and its Cluster: for what asks the controller for nothing.
+    ControlPlane,
+    /// The same until the time comes that a rollout is planned for, and all of it from then on.
+    AllOnceRollingOut,
+}
+
+impl Extent {
+    /// Whether a control plane and its Cluster are enough.
+    pub fn suffices(self, control_plane: &ControlPlane, now: Timestamp) -> bool {
+        match self {
+            Self::All => false,
+            Self::ControlPlane => true,
+            Self::AllOnceRollingOut => control_plane.rollout_after.is_none_or(|after| after > now),
+        }
+    }
+}
 
 /// A control plane and what surrounds it.
 #[derive(Debug)]
@@ -34,7 +57,9 @@ pub struct Situation {
     pub cluster_object: Option<String>,
     /// The facts. Etcd's members are those that it told, where it did.
     pub observed: Observed,
-    /// What of the facts could not be read. The control plane and its Machines are always there.
+    /// Whether Machines, the workload cluster and etcd were read, or left out.
+    pub machines_read: bool,
+    /// What of the facts could not be read. The control plane is always there, and so are Machines that were read.
     pub unread: Vec<Unread>,
     /// The workload cluster.
     pub workload: Reading<Workload>,
@@ -89,6 +114,52 @@ impl Situation {
         })
     }
 
+    /// Reads a control plane and its Cluster alone, each within `limit`.
+    ///
+    /// # Errors
+    /// When the control plane cannot be read.
+    pub async fn read_control_plane(
+        reader: &Reader<'_>,
+        namespace: &str,
+        name: &str,
+        limit: Duration,
+    ) -> Result<Self, Error> {
+        let reads = Reads {
+            reader,
+            namespace,
+            limit: ReadLimit::each(limit),
+        };
+        let (object, planned) = reads.control_plane(name).await?;
+        let mut observed = Observed::from(planned);
+        let (mut cluster_object, mut unread) = (None, Vec::new());
+        if let Some(cluster) = observed.control_plane.cluster.clone() {
+            match reads.cluster(&cluster).await {
+                Ok((object, cluster)) => {
+                    cluster_object = Some(object);
+                    observed.cluster = cluster;
+                }
+                Err(error) => {
+                    observed.cluster = Cluster::unread();
+                    unread.push(Unread {
+                        part: Part::Cluster,
+                        kind: CLUSTER.kind.to_owned(),
+                        error,
+                    });
+                }
+            }
+        }
+        Ok(Self {
+            object_at_first: object.clone(),
+            object,
+            cluster_object,
+            observed,
+            machines_read: false,
+            unread,
+            workload: Reading::NotYet,
+            etcd_unread: None,
+        })
+    }
+
     fn of(mut fetched: Fetched, workload: Reading<Workload>, etcd: &Reading<EtcdSurvey>) -> Self {
         let mut etcd_unread = None;
         if fetched.observed.etcd != Etcd::External {
@@ -119,6 +190,7 @@ impl Situation {
             object,
             cluster_object,
             observed,
+            machines_read: true,
             unread,
             workload,
             etcd_unread,

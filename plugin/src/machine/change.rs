@@ -92,10 +92,7 @@ impl MachineChange<'_> {
             let of = match Box::pin(read).await? {
                 Found::Ours(of) => of,
                 Found::NotOurs(why) => {
-                    let refusal = Refusal {
-                        why: vec![why],
-                        by: RefusedBy::Command,
-                    };
+                    let refusal = Refusal::new(RefusedBy::Command, vec![why]);
                     return Ok(Changed::without_write(None, Outcome::Refused(refusal)));
                 }
             };

@@ -71,7 +71,7 @@ pub(super) fn decide(
         if effect.is_immediate && is_lasting {
             why.extend(effect.lines);
             let by = RefusedBy::Command;
-            return Decision::Refused(Refusal { why, by });
+            return Decision::Refused(Refusal::new(by, why));
         }
         warnings.extend(of.situation.warnings());
         let why = why.into_iter();
@@ -339,10 +339,7 @@ mod tests {
             "takes effect now: Machines are being deleted to have fewer",
             "it is the first to go",
         ];
-        let refusal = Refusal {
-            why: why.map(str::to_owned).to_vec(),
-            by: RefusedBy::Command,
-        };
+        let refusal = Refusal::new(RefusedBy::Command, why.map(str::to_owned).to_vec());
         assert_eq!(decision(&of, Preference::Preferred), Decision::Refused(refusal));
         // The mark may always be taken away.
         mark(&mut of);

@@ -59,7 +59,7 @@ pub(super) fn decide(of: &MachineSituation, force: bool, now: Timestamp) -> Deci
     };
     why.append(&mut blocked);
     if !why.is_empty() {
-        return Decision::Refused(Refusal { why, by });
+        return Decision::Refused(Refusal::new(by, why));
     }
     warnings.extend(leads(of.observed(), name));
     Decision::Write(Proposal {
@@ -155,7 +155,7 @@ mod tests {
 
     fn refused(by: RefusedBy, why: &[&str]) -> Decision {
         let why = why.iter().map(ToString::to_string).collect();
-        Decision::Refused(Refusal { why, by })
+        Decision::Refused(Refusal::new(by, why))
     }
 
     const FRAGILE: &str = "no etcd member may fail until another has taken its place";

@@ -67,7 +67,7 @@ mod tests {
             (PREFERRED, RefusedBy::Command, None),
         ] {
             let why = Vec::new();
-            let hint = wording.hint(&Refusal { why, by });
+            let hint = wording.hint(&Refusal::new(by, why));
             assert_eq!(hint, expected, "{} {by:?}", wording.verb);
         }
     }

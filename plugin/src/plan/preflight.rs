@@ -276,7 +276,7 @@ impl Blocker {
     pub fn hint(&self, namespace: &str, name: &str) -> Option<String> {
         match self {
             Self::Paused => Some(format!(
-                "resume with: kubectl annotate kcp {name} -n {namespace} cluster.x-k8s.io/paused-"
+                "resume it with: kubectl kcp rollout resume {name} -n {namespace}"
             )),
             Self::ClusterPaused => Some("set spec.paused of the Cluster to false".to_owned()),
             Self::TopologyVersion { .. } => {

@@ -199,10 +199,10 @@ async fn a_dry_run_leaves_no_trace() {
 async fn a_worker_is_left_alone_and_a_name_that_nobody_has_is_told() {
     let (connection, writes) = cluster(|_| (200, json!({})));
     let changed = deleted(&connection, "w1", None).await.expect("decided");
-    let refusal = Refusal {
-        why: vec!["it is no Machine of a control plane, but of MachineSet md-0".to_owned()],
-        by: RefusedBy::Command,
-    };
+    let refusal = Refusal::new(
+        RefusedBy::Command,
+        vec!["it is no Machine of a control plane, but of MachineSet md-0".to_owned()],
+    );
     assert_eq!(
         (changed.control_plane, changed.outcome),
         (None, Outcome::Refused(refusal))

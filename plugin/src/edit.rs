@@ -3,6 +3,7 @@
 
 mod overtaking;
 
+use jiff::Timestamp;
 use overtaking::Overtaking;
 use serde_json::{Value, json};
 
@@ -10,7 +11,7 @@ use crate::{
     arguments::DryRun,
     change::{
         event::{Events, Occurrence, Subject},
-        situation::{self, Situation},
+        situation::{self, Extent, Situation},
     },
     cluster::{Error, KUBEADM_CONTROL_PLANE, Write, Written},
     control_plane::{ControlPlane, Reader},
@@ -56,6 +57,8 @@ pub struct Refusal {
     pub why: Vec<String>,
     /// Who refuses first.
     pub by: RefusedBy,
+    /// What to do about it, a line each; empty where nothing is known, or waiting is all.
+    pub remedies: Vec<String>,
 }
 
 /// Who refuses a change.
@@ -70,6 +73,20 @@ pub enum RefusedBy {
 }
 
 impl Refusal {
+    /// One without a remedy.
+    pub const fn new(by: RefusedBy, why: Vec<String>) -> Self {
+        Self {
+            why,
+            by,
+            remedies: Vec::new(),
+        }
+    }
+
+    /// Who was asked did not say yes.
+    pub fn unconfirmed() -> Self {
+        Self::new(RefusedBy::Command, vec!["it was not confirmed".to_owned()])
+    }
+
     /// Who refuses, given whether the server's configuration is known.
     pub const fn by(&self, is_configured: bool) -> &'static str {
         match (self.by, is_configured) {
@@ -78,6 +95,12 @@ impl Refusal {
             (RefusedBy::Preflight, _) => "the preflight",
             (RefusedBy::Command, _) => "kubectl kcp",
         }
+    }
+
+    /// What to do, and what to try next, a line each, given whether the server's configuration is known.
+    pub fn hints(&self, is_configured: bool) -> Vec<&str> {
+        let remedies = self.remedies.iter().map(String::as_str);
+        remedies.chain(self.hint(is_configured)).collect()
     }
 
     /// What to try next, given whether the server's configuration is known.
@@ -146,6 +169,8 @@ pub struct Edit<'e> {
     pub name: &'e str,
     /// What is done to it, in one word, for messages: `scale`.
     pub verb: &'static str,
+    /// What it is judged on.
+    pub extent: Extent,
     /// Where it ends, if it is to change nothing.
     pub dry_run: Option<DryRun>,
     /// Recorded by the server.
@@ -165,11 +190,10 @@ impl Edit<'_> {
         decide: impl AsyncFn(&Situation) -> anyhow::Result<Decision>,
     ) -> anyhow::Result<Edited> {
         let Self { name, verb, .. } = self;
-        let namespace = &reader.connection.namespace;
         let mut last: Option<(String, Value)> = None;
         let mut meanwhile = Vec::new();
         for _ in 0..ATTEMPTS {
-            let situation = Box::pin(Situation::read(reader, namespace, name, situation::LIMIT)).await?;
+            let situation = Box::pin(self.situation(reader)).await?;
             if let Some((judged, patch)) = &last {
                 let Overtaking { contested, beside } = Overtaking::of(judged, &situation.object, patch);
                 if !contested.is_empty() {
@@ -214,6 +238,18 @@ impl Edit<'_> {
             attempts: ATTEMPTS,
         }
         .into())
+    }
+
+    /// Reads as much as the change is judged on.
+    async fn situation(&self, reader: &Reader<'_>) -> Result<Situation, Error> {
+        let (namespace, limit) = (&reader.connection.namespace, situation::LIMIT);
+        if self.extent != Extent::All {
+            let situation = Situation::read_control_plane(reader, namespace, self.name, limit).await?;
+            if self.extent.suffices(situation.control_plane(), Timestamp::now()) {
+                return Ok(situation);
+            }
+        }
+        Situation::read(reader, namespace, self.name, limit).await
     }
 
     /// Writes, as far as this is no dry run, and tells of it; none when others have written meanwhile.
@@ -327,7 +363,7 @@ mod tests {
     use kcp_rules::case::{Base, V1BETA2};
     use serde_json::{Value, json};
 
-    use super::{Decision, Edit, Edited, Fate, Outcome, Proposal, Refusal, RefusedBy, fate};
+    use super::{Decision, Edit, Edited, Extent, Fate, Outcome, Proposal, Refusal, RefusedBy, fate};
     use crate::{
         arguments::global::ColorWhen,
         change::{event::Occurrence, situation::Situation},
@@ -339,6 +375,7 @@ mod tests {
     const EDIT: Edit<'_> = Edit {
         name: "example",
         verb: "scale",
+        extent: Extent::All,
         dry_run: None,
         field_manager: "kubectl-kcp",
     };
@@ -425,9 +462,25 @@ mod tests {
             (RefusedBy::Command, false, ("kubectl kcp", None)),
             (RefusedBy::Command, true, ("kubectl kcp", None)),
         ] {
-            let refusal = Refusal { why: Vec::new(), by };
+            let refusal = Refusal::new(by, Vec::new());
             assert_eq!((refusal.by(is_configured), refusal.hint(is_configured)), expected);
         }
+    }
+
+    #[test]
+    fn what_to_do_goes_before_what_to_try() {
+        let refusal = Refusal {
+            remedies: vec!["resume it".to_owned()],
+            ..Refusal::new(RefusedBy::Rules, Vec::new())
+        };
+        assert_eq!(refusal.hints(true), ["resume it"]);
+        assert_eq!(
+            refusal.hints(false),
+            [
+                "resume it",
+                "if the server is configured otherwise, name its file with --configuration"
+            ]
+        );
     }
 
     #[test]
@@ -485,9 +538,11 @@ mod tests {
             (200, object)
         });
         let reader = Reader::discover(&connection).await.unwrap();
-        let refusal = |why: &[&str]| Refusal {
-            why: why.iter().map(ToString::to_string).collect(),
-            by: RefusedBy::Preflight,
+        let refusal = |why: &[&str]| {
+            Refusal::new(
+                RefusedBy::Preflight,
+                why.iter().map(ToString::to_string).collect(),
+            )
         };
         let decide = async |_: &Situation| Ok(Decision::Refused(refusal(&["no"])));
         let edited = EDIT
@@ -496,6 +551,28 @@ mod tests {
             .unwrap();
         let expected = refusal(&["no", "spec.replicas was changed meanwhile: judged anew"]);
         assert_eq!(edited.outcome, Outcome::Refused(expected));
+    }
+
+    #[tokio::test]
+    async fn what_needs_no_machines_reads_none() {
+        for (extent, after, reads_machines) in [
+            (Extent::ControlPlane, Some("2020-01-01T00:00:00Z"), false),
+            (Extent::AllOnceRollingOut, None, false),
+            (Extent::AllOnceRollingOut, Some("2999-01-01T00:00:00Z"), false),
+            (Extent::AllOnceRollingOut, Some("2020-01-01T00:00:00Z"), true),
+            (Extent::All, None, true),
+        ] {
+            let connection = canned(move |_, _| {
+                let mut object = Base::ControlPlane(V1BETA2).object();
+                object["metadata"]["labels"] = json!({"cluster.x-k8s.io/cluster-name": "c1"});
+                object["spec"]["rollout"]["after"] = json!(after);
+                (200, object)
+            });
+            let reader = Reader::discover(&connection).await.unwrap();
+            let read = Edit { extent, ..EDIT }.situation(&reader).await.unwrap();
+            assert_eq!(read.machines_read, reads_machines, "{extent:?} {after:?}");
+            assert_eq!(read.object, read.object_at_first);
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -28,6 +28,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 pub(crate) struct AcknowledgedWrites {
     workload: Arc<WorkloadCluster>,
     is_over: Arc<AtomicBool>,
+    acknowledged: Arc<AtomicUsize>,
     writer: JoinHandle<Written>,
 }
 
@@ -42,16 +43,23 @@ struct Written {
 impl AcknowledgedWrites {
     pub(crate) fn begin(workload: Arc<WorkloadCluster>) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
-        let writer = tokio::spawn(write(workload.clone(), is_over.clone()));
+        let acknowledged = Arc::new(AtomicUsize::new(0));
+        let writer = tokio::spawn(write(workload.clone(), is_over.clone(), acknowledged.clone()));
         Self {
             workload,
             is_over,
+            acknowledged,
             writer,
         }
     }
 
-    /// Ends, and succeeds when nothing that was acknowledged is lost. How many that were.
-    pub(crate) async fn end(self) -> Result<usize> {
+    /// How many there are by now.
+    pub(crate) fn acknowledged(&self) -> usize {
+        self.acknowledged.load(Relaxed)
+    }
+
+    /// Ends, and succeeds when nothing that was acknowledged is lost.
+    pub(crate) async fn end(self) -> Result<()> {
         self.is_over.store(true, Relaxed);
         let Written { acknowledged, open } = self.writer.await?;
         let keys = wait::until("etcd tells its keys", LIMIT, || async {
@@ -67,11 +75,15 @@ impl AcknowledgedWrites {
         );
         let beside = keys.difference(&acknowledged).count();
         ensure!(beside <= open, "{beside} keys that nobody wrote, {open} at most");
-        Ok(acknowledged.len())
+        Ok(())
     }
 }
 
-async fn write(workload: Arc<WorkloadCluster>, is_over: Arc<AtomicBool>) -> Written {
+async fn write(
+    workload: Arc<WorkloadCluster>,
+    is_over: Arc<AtomicBool>,
+    acknowledged: Arc<AtomicUsize>,
+) -> Written {
     let mut written = Written::default();
     let mut client = None;
     let mut clock = interval(PERIOD);
@@ -83,6 +95,7 @@ async fn write(workload: Arc<WorkloadCluster>, is_over: Arc<AtomicBool>) -> Writ
         let key = format!("{PREFIX}{number:08}");
         if let Ok(Ok(())) = timeout(ANSWER, put(&workload, &mut client, &key)).await {
             written.acknowledged.insert(key);
+            acknowledged.fetch_add(1, Relaxed);
         } else {
             written.open += 1;
             client = None;

@@ -1,6 +1,6 @@
-//! What `kubectl kcp plan` says will happen against what Cluster API's controllers then do, as a watch of the Machines
-//! shows it: which failure domain each new Machine comes up in, and which Machine goes. All the while a client writes to the
-//! workload cluster's etcd, and loses nothing.
+//! What `kubectl kcp plan` says will happen against what Cluster API's controllers then do when `scale`, `rollout start` and
+//! `upgrade` ask for it, as a watch of the Machines shows it: which failure domain each new Machine comes up in, and which
+//! Machine goes. All the while a client writes to the workload cluster's etcd, and loses nothing.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,8 +32,8 @@ const NEW: &str = "v1.34.2";
 /// From nothing to the first machine, or for one change of three machines. A quarter of it on an idle machine.
 const LIMIT: Duration = Duration::from_secs(150);
 
-/// In all that comes about here, ten a second; a tenth of it on an idle machine.
-const LEAST_WRITES: usize = 200;
+/// While one change comes about, of ten a second; a tenth of it on an idle machine.
+const LEAST_WRITES: usize = 10;
 
 /// What a controller notes of another's status in a second.
 const NOTED: Duration = Duration::from_secs(30);
@@ -60,40 +60,58 @@ async fn predicted(management: &ManagementCluster) -> Result<()> {
     let writes = AcknowledgedWrites::begin(workload.clone());
 
     let surge = |surge: u32| json!({"rollout": {"strategy": {"rollingUpdate": {"maxSurge": surge}}}});
-    let comes_about = async |arguments: &[&str], spec: Value, replicas: usize, steps: usize| {
-        let what = arguments.join(" ");
-        let outcome = as_planned(management, &cluster, arguments, &spec, replicas, steps).await;
-        outcome.with_context(|| format!("plan {what}"))
+    let comes_about = async |arguments: &[&str], verb: &[&str], replicas: usize, steps: usize| {
+        let before = writes.acknowledged();
+        let outcome = as_planned(management, &cluster, arguments, verb, replicas, steps).await;
+        outcome.with_context(|| format!("plan {}", arguments.join(" ")))?;
+        let meanwhile = writes.acknowledged() - before;
+        ensure!(
+            meanwhile >= LEAST_WRITES,
+            "{verb:?}: {meanwhile} writes meanwhile"
+        );
+        Ok(())
     };
-    let now = || jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    comes_about(&["--replicas=3"], json!({"replicas": 3}), 3, 2).await?;
-    comes_about(&["--replicas=5"], json!({"replicas": 5}), 5, 2).await?;
-    comes_about(&["--replicas=3"], json!({"replicas": 3}), 3, 2).await?;
-    comes_about(&["--restart"], json!({"rollout": {"after": now()}}), 3, 6).await?;
-    comes_about(&["--version", NEW], json!({"version": NEW}), 3, 6).await?;
+    let (scale, restart) = (["scale", NAME], ["rollout", "start", NAME]);
+    let scaled = async |replicas: &str, number: usize| {
+        comes_about(&[replicas], &[&scale[..], &[replicas]].concat(), number, 2).await
+    };
+    scaled("--replicas=3", 3).await?;
+    scaled("--replicas=5", 5).await?;
+    scaled("--replicas=3", 3).await?;
+    comes_about(&["--restart"], &restart, 3, 6).await?;
+    let upgrade = ["upgrade", NAME, "--version", NEW, "--yes"];
+    comes_about(&["--version", NEW], &upgrade, 3, 6).await?;
     cluster.patch(&json!({"spec": surge(0)})).await?;
-    comes_about(&["--restart"], json!({"rollout": {"after": now()}}), 3, 6).await?;
+    comes_about(&["--restart"], &restart, 3, 6).await?;
     cluster.patch(&json!({"spec": surge(1)})).await?;
+    let before = writes.acknowledged();
     let remediated = remediated_as_planned(management, &cluster, &workload).await;
     remediated.context("plan of a remediation")?;
-    comes_about(&["--replicas=1"], json!({"replicas": 1}), 1, 2).await?;
-
-    let acknowledged = writes.end().await?;
-    ensure!(acknowledged >= LEAST_WRITES, "only {acknowledged} writes");
+    let meanwhile = writes.acknowledged() - before;
+    ensure!(
+        meanwhile >= LEAST_WRITES,
+        "a remediation: {meanwhile} writes meanwhile"
+    );
+    scaled("--replicas=1", 1).await?;
+    writes.end().await?;
     cluster.delete().await
 }
 
-/// Plans a change, makes it, and compares what comes about with the plan.
+/// Plans a change, has a verb make it, and compares what comes about with the plan.
 async fn as_planned(
     management: &ManagementCluster,
     cluster: &Cluster,
     arguments: &[&str],
-    spec: &Value,
+    verb: &[&str],
     replicas: usize,
     steps: usize,
 ) -> Result<()> {
-    // What has settled for the controller may have members that are still electing.
+    // What has settled for the controller may have members that are still electing, and a Machine that is not well for a
+    // moment is planned to go first.
     let planned = wait::until("nothing keeps the first step", NOTED, || async {
+        let status = ["kcp", "status", NAME, "-n", NAMESPACE];
+        let ended = management.kubectl().run(&status).await?;
+        ensure!(ended.code == 0, "{ended}");
         let (ended, document) = plan(management, arguments).await?;
         ensure!(ended.code == 0 && ended.stderr.is_empty(), "{ended}");
         ensure!(document.get("etcd") == Some(&json!("read")), "{document:#}");
@@ -103,7 +121,9 @@ async fn as_planned(
     })
     .await?;
     let seen = Seen::begin(management).await?;
-    cluster.patch(&json!({"spec": spec})).await?;
+    let command = [&["kcp"], verb, &["-n", NAMESPACE]].concat();
+    let ended = management.kubectl().run(&command).await?;
+    ensure!(ended.code == 0, "{command:?}: {ended}");
     cluster.settled(replicas, LIMIT).await?;
     seen.is(&planned).await
 }

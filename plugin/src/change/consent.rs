@@ -73,15 +73,29 @@ pub fn consent(situation: &Situation, demand: Demand<'_>) -> Result<Consent, Dec
     }
     match &guard {
         Guard::Clear => {}
-        Guard::NoWay(_) => refusals.push((RefusedBy::Command, guard.why())),
+        Guard::NoWay(_) | Guard::AtRisk { .. } => refusals.push((RefusedBy::Command, guard.why())),
         Guard::Blocked(_) if demand.force => warnings.extend(guard.why()),
         Guard::Blocked(_) => refusals.push((RefusedBy::Preflight, guard.why())),
     }
+    let remedies = match &guard {
+        Guard::NoWay(no_plan) => wording::no_plan_hint(no_plan)
+            .map(str::to_owned)
+            .into_iter()
+            .collect(),
+        Guard::Clear => Vec::new(),
+        Guard::Blocked(_) if demand.force => Vec::new(),
+        Guard::Blocked(blockers) | Guard::AtRisk { blockers, .. } => {
+            let hints = blockers
+                .iter()
+                .map(|blocker| blocker.hint(&plan.namespace, &plan.name));
+            hints.flatten().collect()
+        }
+    };
     refusals.retain(|(_, why)| !why.is_empty());
     let by = refusals.first().map(|(by, _)| *by);
     let why = refusals.into_iter().flat_map(|(_, why)| why).collect();
     Ok(Consent {
-        refusal: by.map(|by| Refusal { why, by }),
+        refusal: by.map(|by| Refusal { why, by, remedies }),
         warnings,
         plan,
     })
@@ -97,9 +111,13 @@ mod tests {
             example::{fail, situation},
             situation::Situation,
         },
-        control_plane::example::now,
+        control_plane::{
+            ConditionStatus::False,
+            example::{condition, now, set},
+        },
         edit::{Refusal, RefusedBy},
         judgement::Judgement,
+        plan::observed::{Etcd, EtcdMember},
         status::observed::Failure,
     };
 
@@ -124,7 +142,7 @@ mod tests {
 
     fn refused(by: RefusedBy, why: &[&str]) -> Refusal {
         let why = why.iter().map(ToString::to_string).collect();
-        Refusal { why, by }
+        Refusal::new(by, why)
     }
 
     const EVEN: &str = "spec.replicas: 4 (replicas-even)";
@@ -185,6 +203,58 @@ mod tests {
             assert_eq!(consent.refusal, refusal, "{name}");
             assert_eq!(consent.warnings, warnings, "{name}");
         }
+    }
+
+    #[test]
+    fn what_could_cost_the_quorum_is_not_forced() {
+        let member = |node: &str| EtcdMember {
+            name: node.to_owned(),
+            silence: (node == "node-m2").then(|| "gone".to_owned()),
+            ..EtcdMember::default()
+        };
+        let mut cut_off = situation();
+        cut_off.observed.etcd = Etcd::Members(["node-m1", "node-m2", "node-m3"].map(member).to_vec());
+        for force in [false, true] {
+            let consent = of(&cut_off, 1, &Judgement::default(), force);
+            assert_eq!(
+                consent.refusal,
+                Some(refused(
+                    RefusedBy::Command,
+                    &[
+                        "etcd member node-m2 of Machine m2 takes no part: gone",
+                        "the controller does not see that, and its first step could cost etcd its quorum: 1 of 2 voting \
+                         members healthy, 2 needed"
+                    ]
+                )),
+                "{force}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_to_do_about_it_is_told() {
+        let remedies = |situation: &Situation, force| {
+            let refusal = of(situation, 5, &Judgement::default(), force).refusal;
+            refusal.map(|refusal| refusal.remedies)
+        };
+        let mut uncertified = situation();
+        let conditions = &mut uncertified.observed.control_plane.conditions;
+        set(conditions, condition("CertificatesAvailable", False, "no"));
+        let see = "see condition CertificatesAvailable of kcp c1-cp in d".to_owned();
+        assert_eq!(remedies(&uncertified, false), Some(vec![see]));
+        assert_eq!(remedies(&uncertified, true), None);
+        let mut lost = situation();
+        let silent = |node: &str| EtcdMember {
+            name: node.to_owned(),
+            silence: Some("gone".to_owned()),
+            ..EtcdMember::default()
+        };
+        lost.observed.etcd = Etcd::Members(["node-m1", "node-m2", "node-m3"].map(silent).to_vec());
+        let etcd = "bring etcd back first: the controller cannot".to_owned();
+        assert_eq!(remedies(&lost, true), Some(vec![etcd]));
+        let mut sick = situation();
+        fail(&mut sick, 2, "EtcdPodHealthy", "crashed");
+        assert_eq!(remedies(&sick, false), Some(Vec::new()));
     }
 
     #[test]

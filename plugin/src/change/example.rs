@@ -38,6 +38,7 @@ pub(crate) fn situation() -> Situation {
         object,
         cluster_object: None,
         observed,
+        machines_read: true,
         unread: Vec::new(),
         workload: Reading::NotYet,
         etcd_unread: None,

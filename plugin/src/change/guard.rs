@@ -1,6 +1,6 @@
 //! Whether a change may go ahead, by what it comes to.
 
-use crate::plan::{outlook::Plan, preflight::Blocker, step::NoPlan, wording};
+use crate::plan::{outlook::Plan, preflight::Blocker, quorum::Votes, step::NoPlan, wording};
 
 /// What stands in the way of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,6 +9,13 @@ pub enum Guard {
     Clear,
     /// The controller would not take the first step now. May be overridden: it waits then.
     Blocked(Vec<Blocker>),
+    /// It should not take the first step now, does not see that, and would not wait. Never overridden.
+    AtRisk {
+        /// What it should wait for, and what it does not see among that.
+        blockers: Vec<Blocker>,
+        /// etcd's votes after the step.
+        votes: Votes,
+    },
     /// There is no way that keeps etcd's quorum, or none at all. Never overridden.
     NoWay(NoPlan),
 }
@@ -27,10 +34,10 @@ impl Guard {
             Ok(_) => {
                 let blockers = plan.blockers.iter().filter(|blocker| !blocker.is_standstill());
                 let blockers: Vec<Blocker> = blockers.cloned().collect();
-                if blockers.is_empty() {
-                    Self::Clear
-                } else {
-                    Self::Blocked(blockers)
+                match plan.at_risk {
+                    Some(votes) => Self::AtRisk { blockers, votes },
+                    None if blockers.is_empty() => Self::Clear,
+                    None => Self::Blocked(blockers),
                 }
             }
         }
@@ -41,6 +48,11 @@ impl Guard {
         match self {
             Self::Clear => Vec::new(),
             Self::Blocked(blockers) => blockers.iter().map(Blocker::message).collect(),
+            Self::AtRisk { blockers, votes } => {
+                let mut why: Vec<String> = blockers.iter().map(Blocker::message).collect();
+                why.push(wording::at_risk(*votes));
+                why
+            }
             Self::NoWay(no_plan) => vec![wording::no_plan(no_plan)],
         }
     }
@@ -56,7 +68,10 @@ pub fn standstill(plan: &Plan) -> Vec<String> {
 mod tests {
     use super::{Guard, standstill};
     use crate::{
-        control_plane::example::{minutes_ago, now},
+        control_plane::{
+            ConditionStatus,
+            example::{condition, minutes_ago, now, set},
+        },
         plan::{
             example::{observed, spec},
             observed::{Etcd, EtcdMember, Observed},
@@ -89,9 +104,23 @@ mod tests {
         Etcd::Members(["node-m1", "node-m2", "node-m3"].map(member).to_vec())
     }
 
+    fn alarmed(node: &str) -> Etcd {
+        let Etcd::Members(mut members) = members(&[]) else {
+            panic!("members are told");
+        };
+        for member in &mut members {
+            member.has_alarm = member.name == node;
+        }
+        Etcd::Members(members)
+    }
+
     #[test]
     fn what_the_controller_would_wait_for_blocks_and_what_loses_quorum_is_no_way() {
         type Case = (&'static str, fn(&mut Observed), Spec, &'static [&'static str]);
+        const COSTS_4: &str = "the controller does not see that, and its first step could cost etcd its quorum: 2 of 4 \
+                               voting members healthy, 3 needed";
+        const COSTS_2: &str = "the controller does not see that, and its first step could cost etcd its quorum: 1 of 2 \
+                               voting members healthy, 2 needed";
         let one = || spec().with_replicas(1);
         let five = || spec().with_replicas(5);
         let cases: Vec<Case> = vec![
@@ -103,13 +132,19 @@ mod tests {
                 "a member that is silent",
                 |o| o.etcd = members(&[("node-m2", "no answer within 2 s")]),
                 five(),
-                &["etcd member node-m2 of Machine m2 takes no part: no answer within 2 s"],
+                &[
+                    "etcd member node-m2 of Machine m2 takes no part: no answer within 2 s",
+                    COSTS_4,
+                ],
             ),
             (
                 "a member that is silent, restart",
                 |o| o.etcd = members(&[("node-m2", "no answer within 2 s")]),
                 spec().restarted(now()),
-                &["etcd member node-m2 of Machine m2 takes no part: no answer within 2 s"],
+                &[
+                    "etcd member node-m2 of Machine m2 takes no part: no answer within 2 s",
+                    COSTS_4,
+                ],
             ),
             (
                 "a member that is silent, fewer, and another is chosen",
@@ -118,7 +153,16 @@ mod tests {
                     o.cluster.failure_domains.clear();
                 },
                 one(),
-                &["etcd member node-m2 of Machine m2 takes no part: no answer within 2 s"],
+                &[
+                    "etcd member node-m2 of Machine m2 takes no part: no answer within 2 s",
+                    COSTS_2,
+                ],
+            ),
+            (
+                "a member that raises an alarm",
+                |o| o.etcd = alarmed("node-m2"),
+                five(),
+                &["etcd member node-m2 of Machine m2 raises an alarm", COSTS_4],
             ),
             (
                 "two members that are silent",
@@ -168,10 +212,23 @@ mod tests {
             Guard::of(&of(&lost, spec(), &[])),
             Guard::NoWay(NoPlan::QuorumLost { votes })
         );
-        let mut one_silent = observed();
-        one_silent.etcd = members(&[("node-m2", "gone")]);
-        let guard = Guard::of(&of(&one_silent, spec().with_replicas(5), &[]));
-        assert!(matches!(guard, Guard::Blocked(_)), "{guard:?}");
+        // The controller would not wait, and either step costs the quorum.
+        let mut silent = observed();
+        silent.etcd = members(&[("node-m2", "gone")]);
+        silent.cluster.failure_domains.clear();
+        for replicas in [1, 5] {
+            let guard = Guard::of(&of(&silent, spec().with_replicas(replicas), &[]));
+            assert!(matches!(guard, Guard::AtRisk { .. }), "to {replicas}: {guard:?}");
+        }
+        // It waits for what conditions tell it.
+        set(
+            &mut silent.machines[1].machine.conditions,
+            condition("EtcdPodHealthy", ConditionStatus::False, "crashed"),
+        );
+        for replicas in [1, 5] {
+            let guard = Guard::of(&of(&silent, spec().with_replicas(replicas), &[]));
+            assert!(matches!(guard, Guard::Blocked(_)), "to {replicas}: {guard:?}");
+        }
         // The rules speak for themselves.
         assert_eq!(Guard::of(&of(&observed(), spec(), &["no"])), Guard::Clear);
     }

@@ -42,7 +42,7 @@ struct ChangeRefused<'e> {
     refused_by: &'e str,
     reasons: &'e [String],
     #[serde(skip_serializing_if = "Option::is_none")]
-    hint: Option<&'e str>,
+    hint: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -78,7 +78,7 @@ impl Edited {
             Outcome::Refused(refusal) => refused(
                 refusal.by(is_configured),
                 &refusal.why,
-                refusal.hint(is_configured),
+                Some(refusal.hints(is_configured).join("; ")).filter(|hints| !hints.is_empty()),
             ),
             Outcome::Rejected(why) => refused("the server", why, None),
             Outcome::Overtaken(what) => refused("others, who were faster", what, None),
@@ -167,14 +167,24 @@ mod tests {
             }
             document
         };
-        let refusal = Refusal {
-            why: why.clone(),
-            by: RefusedBy::Preflight,
+        let refusal = Refusal::new(RefusedBy::Preflight, why.clone());
+        let with_remedy = Refusal {
+            remedies: vec!["resume it".to_owned()],
+            ..refusal.clone()
         };
+        let force = refusal.hint(false).expect("a hint");
         for (outcome, expected) in [
             (
                 Outcome::Refused(refusal.clone()),
-                refused("the preflight", &why, refusal.hint(false)),
+                refused("the preflight", &why, Some(force)),
+            ),
+            (
+                Outcome::Refused(with_remedy),
+                refused("the preflight", &why, Some(&format!("resume it; {force}"))),
+            ),
+            (
+                Outcome::Refused(Refusal::new(RefusedBy::Command, why.clone())),
+                refused("kubectl kcp", &why, None),
             ),
             (Outcome::Rejected(why.clone()), refused("the server", &why, None)),
             (

@@ -33,6 +33,7 @@ const TOPOLOGY_FIELDS: &[(&[&str], &str)] = &[
         &["spec", "rollout", "after"],
         "spec.topology.controlPlane.rollout.after",
     ),
+    (&["spec", "rollout"], "spec.topology.controlPlane.rollout.after"),
     (
         &["spec", "rolloutAfter"],
         "spec.topology.controlPlane.rollout.after",
@@ -41,7 +42,10 @@ const TOPOLOGY_FIELDS: &[(&[&str], &str)] = &[
 ];
 
 /// Where the same field stands in the other API version: managed fields keep the one that they were written in.
-const SAME_FIELDS: &[(&[&str], &[&str])] = &[(&["spec", "rolloutAfter"], &["spec", "rollout", "after"])];
+const SAME_FIELDS: &[(&[&str], &[&str])] = &[
+    (&["spec", "rolloutAfter"], &["spec", "rollout", "after"]),
+    (&["spec", "rolloutAfter"], &["spec", "rollout"]),
+];
 
 const PAUSED: &[&str] = &["metadata", "annotations", crate::control_plane::PAUSED_ANNOTATION];
 
@@ -119,6 +123,14 @@ impl ManagedFields {
         at.get(".").is_some()
     }
 
+    /// Whether a field, or one below it, is among those: what is taken away takes all that it holds with it.
+    fn has_any_of(&self, path: &[&str]) -> bool {
+        let below = path
+            .iter()
+            .try_fold(&self.fields, |at, name| at.get(format!("f:{name}")));
+        below.is_some() || self.has_in_any_version(path)
+    }
+
     fn has_in_any_version(&self, path: &[&str]) -> bool {
         let same = SAME_FIELDS.iter().find_map(|(one, other)| {
             if *one == path {
@@ -150,7 +162,13 @@ pub fn ownership(object: &str, patch: &Value, manager: &str) -> Result<Ownership
         }
         let owners = || {
             let all = metadata.managed_fields.iter();
-            all.filter(|entry| entry.has_in_any_version(path))
+            all.filter(|entry| {
+                if sets {
+                    entry.has_in_any_version(path)
+                } else {
+                    entry.has_any_of(path)
+                }
+            })
         };
         if owners().any(|owner| owner.manager == TOPOLOGY_MANAGER && owner.applies()) {
             let known = TOPOLOGY_FIELDS.iter().find(|(known, _)| known == path);
@@ -321,6 +339,18 @@ mod tests {
                 applied("v1beta1", &v1beta1),
                 json!({"rolloutAfter": null}),
                 topology("spec.rolloutAfter", after_of_cluster),
+            ),
+            (
+                "taken away with its parent",
+                applied("v1beta2", &v1beta2),
+                json!({"rollout": null}),
+                topology("spec.rollout", after_of_cluster),
+            ),
+            (
+                "taken away with its parent, written as v1beta1",
+                applied("v1beta1", &v1beta1),
+                json!({"rollout": null}),
+                topology("spec.rollout", after_of_cluster),
             ),
             (
                 "a neighbour of the same parent",

@@ -5,23 +5,46 @@ use std::{
     time::{Duration, Instant},
 };
 
+use jiff::Timestamp;
 use kcp_rules::view::View;
 
 use crate::{
-    cluster::{Error, ReadLimit},
+    cluster::{CLUSTER, Error, ReadLimit},
     control_plane::{ControlPlane, Reader, cluster_of},
     plan::{
         fetch::{Fetched, Part, Reads, Unread, fetch},
-        observed::{Etcd, EtcdMember, Observed},
+        observed::{Cluster, Etcd, EtcdMember, Observed},
     },
     status::{
-        observed::{EtcdSurvey, Failure, Reading, Workload},
+        observed::{EtcdSurvey, Failure, Reading, Unasked, Workload},
         read::{self, Excluded, MachineByNode, Target},
     },
 };
 
 /// How long all reads of a situation may take together.
 pub const LIMIT: Duration = Duration::from_secs(10);
+
+/// How much of a situation a change is judged on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// All of it.
+    All,
+    /// The control plane and its Cluster: for what asks the controller for nothing.
+    ControlPlane,
+    /// The same until the time comes that a rollout is planned for, and all of it from then on.
+    AllOnceRollingOut,
+}
+
+impl Extent {
+    /// Whether a control plane and its Cluster are enough.
+    pub fn suffices(self, control_plane: &ControlPlane, now: Timestamp) -> bool {
+        match self {
+            Self::All => false,
+            Self::ControlPlane => true,
+            Self::AllOnceRollingOut => control_plane.rollout_after.is_none_or(|after| after > now),
+        }
+    }
+}
 
 /// A control plane and what surrounds it.
 #[derive(Debug)]
@@ -34,7 +57,9 @@ pub struct Situation {
     pub cluster_object: Option<String>,
     /// The facts. Etcd's members are those that it told, where it did.
     pub observed: Observed,
-    /// What of the facts could not be read. The control plane and its Machines are always there.
+    /// Whether Machines, the workload cluster and etcd were read, or left out.
+    pub machines_read: bool,
+    /// What of the facts could not be read. The control plane is always there, and so are Machines that were read.
     pub unread: Vec<Unread>,
     /// The workload cluster.
     pub workload: Reading<Workload>,
@@ -89,12 +114,58 @@ impl Situation {
         })
     }
 
+    /// Reads a control plane and its Cluster alone, each within `limit`.
+    ///
+    /// # Errors
+    /// When the control plane cannot be read.
+    pub async fn read_control_plane(
+        reader: &Reader<'_>,
+        namespace: &str,
+        name: &str,
+        limit: Duration,
+    ) -> Result<Self, Error> {
+        let reads = Reads {
+            reader,
+            namespace,
+            limit: ReadLimit::each(limit),
+        };
+        let (object, planned) = reads.control_plane(name).await?;
+        let mut observed = Observed::from(planned);
+        let (mut cluster_object, mut unread) = (None, Vec::new());
+        if let Some(cluster) = observed.control_plane.cluster.clone() {
+            match reads.cluster(&cluster).await {
+                Ok((object, cluster)) => {
+                    cluster_object = Some(object);
+                    observed.cluster = cluster;
+                }
+                Err(error) => {
+                    observed.cluster = Cluster::unread();
+                    unread.push(Unread {
+                        part: Part::Cluster,
+                        kind: CLUSTER.kind.to_owned(),
+                        error,
+                    });
+                }
+            }
+        }
+        Ok(Self {
+            object_at_first: object.clone(),
+            object,
+            cluster_object,
+            observed,
+            machines_read: false,
+            unread,
+            workload: Reading::NotYet,
+            etcd_unread: None,
+        })
+    }
+
     fn of(mut fetched: Fetched, workload: Reading<Workload>, etcd: &Reading<EtcdSurvey>) -> Self {
         let mut etcd_unread = None;
         if fetched.observed.etcd != Etcd::External {
             match etcd {
                 Reading::Read(survey) => {
-                    fetched.observed.etcd = survey.members();
+                    fetched.observed.etcd = survey.members(Unasked::Silent);
                     if fetched.observed.etcd == Etcd::Unread && survey.server_lacks_etcd {
                         fetched.observed.etcd = without_quorum(&fetched.observed);
                     } else if fetched.observed.etcd == Etcd::Unread {
@@ -119,6 +190,7 @@ impl Situation {
             object,
             cluster_object,
             observed,
+            machines_read: true,
             unread,
             workload,
             etcd_unread,
@@ -216,6 +288,7 @@ mod tests {
     };
 
     use http::Method;
+    use kcp_etcd::{Member, Members};
     use kcp_rules::case::{Base, V1BETA2};
     use serde_json::{Value, json};
 
@@ -224,7 +297,10 @@ mod tests {
         cluster::{Connection, Error, canned::failure},
         control_plane::Reader,
         plan::{example, observed::Etcd},
-        status::observed::etcd::Alarms,
+        status::observed::{
+            Failure,
+            etcd::{Alarms, Answer, Asked},
+        },
     };
 
     /// A control plane of a Cluster, its version that of how often it was read, and what else there is by path.
@@ -314,6 +390,55 @@ mod tests {
         };
         assert_eq!(of(true), ([true; 3], false));
         assert_eq!(of(false), ([false; 3], true));
+    }
+
+    #[test]
+    fn a_member_that_nobody_could_ask_takes_no_part() {
+        let member = |id| Member {
+            id,
+            name: format!("node-m{id}"),
+            peer_urls: Vec::new(),
+            client_urls: Vec::new(),
+            is_learner: false,
+        };
+        let failure = || Failure {
+            object: "etcd".to_owned(),
+            message: "not asked".to_owned(),
+            hint: None,
+            forbidden: None,
+        };
+        let answer = Answer {
+            status: Err(failure()),
+            members: Ok(Members {
+                cluster_id: 1,
+                members: [1, 2].map(member).to_vec(),
+            }),
+            is_named: true,
+            certificate_expires: None,
+        };
+        let survey = EtcdSurvey {
+            stacked: true,
+            asked: vec![Asked {
+                name: "node-m1".to_owned(),
+                machine: None,
+                answer: Ok(answer),
+            }],
+            alarms: Alarms::FromStatus,
+            used_ca_key: true,
+            server_lacks_etcd: false,
+        };
+        let fetched = Fetched {
+            object: "{}".to_owned(),
+            cluster_object: None,
+            machine_objects: Vec::new(),
+            observed: example::observed(),
+            unread: Vec::new(),
+        };
+        let situation = Situation::of(fetched, Reading::NotYet, &Reading::Read(survey));
+        assert_eq!(
+            situation.observed.etcd.silence("node-m2"),
+            Some("nobody could ask it: no node of the control plane has its name")
+        );
     }
 
     #[tokio::test]

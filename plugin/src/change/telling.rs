@@ -30,7 +30,7 @@ impl Telling<'_> {
     /// Tells it, with `text` for people, and what it means.
     ///
     /// # Errors
-    /// When the control plane cannot be read after the write, or nothing be written to stdout.
+    /// When nothing can be written to stdout.
     pub async fn tell(&self, edited: &Edited, text: &str) -> anyhow::Result<Verdict> {
         for warning in &edited.warnings {
             self.terminal.warning(warning);
@@ -38,22 +38,31 @@ impl Telling<'_> {
         self.aside(text)?;
         if let Some(format) = self.output {
             let now = match (&edited.outcome, self.dry_run) {
-                (Outcome::Made, None) => {
-                    let namespace = &self.reader.connection.namespace;
-                    let read = self.reader.control_plane(namespace, &edited.before.name);
-                    Some(read.await?.0)
-                }
+                (Outcome::Made, None) => self.read_back(&edited.before.name).await,
                 _ => None,
             };
             let document = edited.output(format, now.as_deref(), self.is_configured)?;
             self.terminal.print(&document).context("cannot write to stdout")?;
         }
-        if let Outcome::Refused(refusal) = &edited.outcome
-            && let Some(hint) = refusal.hint(self.is_configured)
-        {
-            self.terminal.hint(hint);
+        if let Outcome::Refused(refusal) = &edited.outcome {
+            for hint in refusal.hints(self.is_configured) {
+                self.terminal.hint(hint);
+            }
         }
         Ok(verdict(&edited.outcome))
+    }
+
+    /// The control plane as it is now. The write is made, whether that can be read or not.
+    async fn read_back(&self, name: &str) -> Option<String> {
+        let namespace = &self.reader.connection.namespace;
+        match self.reader.control_plane(namespace, name).await {
+            Ok((object, _)) => Some(object),
+            Err(error) => {
+                let warning = format!("what is shown was not read back after the write: {error}");
+                self.terminal.warning(&warning);
+                None
+            }
+        }
     }
 
     /// Prints a text for people: on stdout, unless a document goes there.
@@ -81,18 +90,56 @@ const fn verdict(outcome: &Outcome) -> Verdict {
 
 #[cfg(test)]
 mod tests {
-    use super::verdict;
+    use kcp_rules::case::{Base, V1BETA2};
+    use serde_json::json;
+
+    use super::{Telling, verdict};
     use crate::{
-        edit::{Outcome, Refusal, RefusedBy},
+        arguments::global::ColorWhen,
+        change::{example::situation, output::ChangeOutput},
+        cluster::{Connection, canned::failure},
+        control_plane::Reader,
+        edit::{Edited, Outcome, Refusal, RefusedBy},
+        terminal::Terminal,
         verdict::Verdict::{Met, Negative},
     };
 
+    #[tokio::test]
+    async fn what_is_written_stays_so_though_it_cannot_be_read_back() {
+        for (code, reason) in [(200, ""), (403, "Forbidden"), (500, "InternalError")] {
+            let connection = Connection::canned(move |_, path| {
+                if path == "/apis" {
+                    let group = |name: &str| {
+                        let version =
+                            json!({"groupVersion": format!("{name}/v1beta2"), "version": "v1beta2"});
+                        json!({"name": name, "versions": [version], "preferredVersion": version})
+                    };
+                    let names = ["cluster.x-k8s.io", "controlplane.cluster.x-k8s.io"];
+                    return (200, json!({"groups": names.map(group)}));
+                }
+                if code == 200 {
+                    return (200, Base::ControlPlane(V1BETA2).object());
+                }
+                failure(code, reason, "no")
+            });
+            let reader = Reader::discover(&connection).await.unwrap();
+            let terminal = Terminal::new(ColorWhen::Never);
+            let telling = Telling {
+                reader: &reader,
+                terminal: &terminal,
+                output: Some(ChangeOutput::Name),
+                dry_run: None,
+                is_configured: false,
+            };
+            let edited = Edited::without_write(situation(), Outcome::Made);
+            let told = telling.tell(&edited, "done\n").await;
+            assert_eq!(told.expect("what is known is told"), Met, "{code}");
+        }
+    }
+
     #[test]
     fn what_came_of_it_decides() {
-        let refusal = Refusal {
-            why: Vec::new(),
-            by: RefusedBy::Rules,
-        };
+        let refusal = Refusal::new(RefusedBy::Rules, Vec::new());
         for (outcome, expected) in [
             (Outcome::Made, Met),
             (Outcome::Unchanged, Met),

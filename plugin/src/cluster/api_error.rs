@@ -59,6 +59,9 @@ impl Error {
             }
             None => {}
         }
+        if let (400 | 422, Some(cause)) = (status.code, unknown_field(&status.message)) {
+            return Self::UnknownField { action, cause };
+        }
         match status.code {
             401 => Self::Unauthorized { server },
             403 => Self::Forbidden {
@@ -141,6 +144,13 @@ fn admission(message: &str) -> Option<Admission> {
     } else {
         None
     }
+}
+
+/// What a server says that validates strictly (k8s.io/apiserver, `pkg/endpoints/handlers/patch.go`): of a patch it quotes
+/// the whole object before that.
+fn unknown_field(message: &str) -> Option<String> {
+    let (_, cause) = message.rsplit_once("strict decoding error: ")?;
+    Some(cause.to_owned())
 }
 
 fn chain<'e>(error: &'e (dyn StdError + 'static)) -> impl Iterator<Item = &'e (dyn StdError + 'static)> {
@@ -250,6 +260,22 @@ mod tests {
                        \"https://w/?timeout=5s\": admission webhook \"w\" denied the request: EOF";
         let error = classify(status(500, "InternalError", message));
         assert!(matches!(error, Error::AdmissionFailed { .. }), "{error:?}");
+    }
+
+    #[test]
+    fn a_field_that_the_server_lacks_is_named_without_the_object() {
+        let field = "unknown field \"spec.rollout\"";
+        let of_patch =
+            format!(" \"\" is invalid: patch: Invalid value: \"{{sesame}}\": strict decoding error: {field}");
+        for (code, message) in [(400, format!("strict decoding error: {field}")), (422, of_patch)] {
+            let error = classify(status(code, "Invalid", &message));
+            assert!(matches!(error, Error::UnknownField { .. }), "{error:?}");
+            assert_eq!(
+                error.to_string(),
+                format!("cannot get kubeadmcontrolplanes \"c1\" in namespace \"d\": {field}")
+            );
+            assert!(!format!("{error:?}").contains("sesame"), "{error:?}");
+        }
     }
 
     #[test]

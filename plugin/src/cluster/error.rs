@@ -177,6 +177,14 @@ pub enum Error {
         /// The whole refusal.
         status: Box<Status>,
     },
+    /// A field of a write that the server does not have: nothing was written.
+    #[error("cannot {action}: {cause}")]
+    UnknownField {
+        /// What was asked.
+        action: Action,
+        /// The server's words, without the object that they may quote: that may hold secrets.
+        cause: String,
+    },
     /// A webhook that has to be asked before the server stores does not answer: nothing was written.
     #[error("cannot {action}: {message}")]
     AdmissionFailed {
@@ -264,6 +272,10 @@ impl Error {
             Self::AdmissionFailed { .. } => {
                 "nothing was written: the webhook's server has to answer first; see: \
                  kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations"
+                    .to_owned()
+            }
+            Self::UnknownField { .. } => {
+                "nothing was written: the resource definitions in that cluster do not have the field; see: kubectl explain"
                     .to_owned()
             }
             Self::OutcomeUnknown { .. } => "look with: kubectl kcp status".to_owned(),

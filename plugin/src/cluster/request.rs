@@ -4,7 +4,7 @@ use http::Request as HttpRequest;
 use kcp_rules::syntax::is_dns1123_subdomain;
 use kube::{
     Resource as _,
-    api::{DynamicObject, GetParams, ListParams, Patch, PatchParams, PostParams},
+    api::{DynamicObject, GetParams, ListParams, Patch, PatchParams, PostParams, ValidationDirective},
     core::{ApiResource, Request},
 };
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
@@ -35,6 +35,18 @@ pub struct Write<'w> {
     pub field_manager: &'w str,
     /// Let the server judge and not store.
     pub dry_run: bool,
+}
+
+impl Write<'_> {
+    fn parameters(&self) -> PatchParams {
+        PatchParams {
+            dry_run: self.dry_run,
+            field_manager: Some(self.field_manager.to_owned()),
+            // A field that the server does not know would be dropped, and the write be told as made.
+            field_validation: Some(ValidationDirective::Strict),
+            ..PatchParams::default()
+        }
+    }
 }
 
 /// Makes the request for one page.
@@ -186,7 +198,7 @@ impl Connection {
     ///
     /// # Errors
     /// As [`Connection::call`], when nothing is stored: [`Error::Rejected`] when the server or a webhook refuses the
-    /// patch.
+    /// patch, [`Error::UnknownField`] when the server does not know a field of it.
     pub async fn patch(&self, write: &Write<'_>) -> Result<Written, Error> {
         let Write {
             resource,
@@ -196,11 +208,7 @@ impl Connection {
         } = *write;
         let mut action = Action::new("patch", resource).in_namespace(namespace).named(name);
         safe_in_url(&action)?;
-        let parameters = PatchParams {
-            dry_run: write.dry_run,
-            field_manager: Some(write.field_manager.to_owned()),
-            ..PatchParams::default()
-        };
+        let parameters = write.parameters();
         let requests = Request::new(DynamicObject::url_path(resource, Some(namespace)));
         let patch = Patch::Merge(write.patch);
         let request = match write.subresource {
@@ -262,9 +270,10 @@ pub(super) fn safe_in_url(action: &Action) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
+    use kube::api::ValidationDirective;
     use serde_json::{Value, json};
 
-    use super::{Page, safe_in_url};
+    use super::{Page, Write, safe_in_url};
     use crate::cluster::{Action, CLUSTER};
 
     #[test]
@@ -273,6 +282,27 @@ mod tests {
         assert_eq!(items(json!({"items": null})).unwrap(), 0);
         assert_eq!(items(json!({"items": [1, 2]})).unwrap(), 2);
         assert!(items(json!({})).is_err());
+    }
+
+    #[test]
+    fn no_field_of_a_patch_is_dropped() {
+        let patch = json!({"spec": {"paused": true}});
+        let write = Write {
+            resource: &CLUSTER.at("v1beta2"),
+            namespace: "d",
+            name: "c1",
+            subresource: None,
+            patch: &patch,
+            field_manager: "kubectl-kcp",
+            dry_run: true,
+        };
+        let parameters = write.parameters();
+        assert!(matches!(
+            parameters.field_validation,
+            Some(ValidationDirective::Strict)
+        ));
+        assert_eq!(parameters.field_manager.as_deref(), Some("kubectl-kcp"));
+        assert!(parameters.dry_run);
     }
 
     #[test]

@@ -57,6 +57,7 @@ const fn leaves_open(error: &Error) -> bool {
         | Error::Contended { .. }
         | Error::OutcomeUnknown { .. }
         | Error::Rejected { .. }
+        | Error::UnknownField { .. }
         | Error::AdmissionFailed { .. }
         | Error::Other { .. } => false,
     }

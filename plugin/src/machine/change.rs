@@ -92,10 +92,7 @@ impl MachineChange<'_> {
             let of = match Box::pin(read).await? {
                 Found::Ours(of) => of,
                 Found::NotOurs(why) => {
-                    let refusal = Refusal {
-                        why: vec![why],
-                        by: RefusedBy::Command,
-                    };
+                    let refusal = Refusal::new(RefusedBy::Command, vec![why]);
                     return Ok(Changed::without_write(None, Outcome::Refused(refusal)));
                 }
             };
@@ -107,9 +104,14 @@ impl MachineChange<'_> {
                 Decision::Write(proposal) => proposal,
             };
             if let Some(outcome) = self.attempt(reader, terminal, &of, &proposal).await? {
+                let mut warnings = proposal.warnings;
+                let has_deleted = proposal.write == MachineWrite::Delete && outcome == Outcome::Made;
+                if has_deleted && self.dry_run.is_none() {
+                    warnings.extend(of.begun_beside(reader).await);
+                }
                 return Ok(Changed {
                     control_plane,
-                    warnings: proposal.warnings,
+                    warnings,
                     consequences: proposal.consequences,
                     outcome,
                 });

@@ -107,6 +107,7 @@ fn told(observed: &Observed, member: &str, machine: Option<&str>) -> String {
     );
     match observed.etcd.silence(member) {
         Some(why) => format!("{what} takes no part: {why}"),
+        None if observed.etcd.has_alarm(member) => format!("{what} raises an alarm"),
         None => format!("{what} is not healthy"),
     }
 }
@@ -163,7 +164,7 @@ mod tests {
     /// Members on the nodes of such Machines: `?` takes no part, `~` a learner, `-` one that has not started.
     fn members(text: &str) -> Etcd {
         let members = text.split_whitespace().map(|text| {
-            let name = text.trim_end_matches(['?', '~', '-']);
+            let name = text.trim_end_matches(['?', '~', '-', '!']);
             EtcdMember {
                 name: if text.ends_with('-') {
                     String::new()
@@ -171,6 +172,7 @@ mod tests {
                     format!("node-{name}")
                 },
                 is_learner: text.ends_with('~'),
+                has_alarm: text.ends_with('!'),
                 silence: text.ends_with('?').then(|| "no answer within 2s".to_owned()),
                 ..EtcdMember::default()
             }
@@ -219,6 +221,18 @@ mod tests {
                 |o| o.etcd = members("m1 m2? m3?"),
                 "m2",
                 &[DEAD, SILENT],
+            ),
+            (
+                "one raises an alarm: it",
+                |o| o.etcd = members("m1 m2 m3!"),
+                "m3",
+                &[],
+            ),
+            (
+                "one raises an alarm: another",
+                |o| o.etcd = members("m1 m2 m3!"),
+                "m1",
+                &[DEAD, "etcd member node-m3 of Machine m3 raises an alarm"],
             ),
             // The controller believes those that list it; nobody could ask etcd.
             (

@@ -7,7 +7,7 @@
 //! - [`replacement`], [`preference`], [`remediation`]: whether, and what is written, for each verb
 //! - [`decision`]: what these have in common
 //! - [`change`]: reading, judging and writing, anew when others have written in between
-//! - [`screen`]: the text
+//! - [`screen`], [`wording`]: the text
 
 pub mod danger;
 pub mod decision;
@@ -22,9 +22,12 @@ mod remediation;
 mod replacement;
 mod screen;
 mod situation;
+mod wording;
 
 #[cfg(test)]
 mod example;
+
+use std::cell::Cell;
 
 use anyhow::Context as _;
 pub use arguments::{
@@ -35,6 +38,7 @@ use change::{Changed, MachineChange, Outcome};
 use jiff::Timestamp;
 use preference::Preference;
 pub use situation::NoSuchMachine;
+use wording::{CLEARED, PREFERRED, REMEDIATED, REPLACED, Wording};
 
 use crate::{
     control_plane::Reader,
@@ -46,38 +50,6 @@ use crate::{
 
 /// The change is judged by no rule, so that no configuration of the rules matters to it.
 const IS_CONFIGURED: bool = true;
-
-/// What a verb says of what it has done.
-#[derive(Clone, Copy)]
-struct Wording {
-    verb: &'static str,
-    done: &'static str,
-    undone: &'static str,
-}
-
-const REPLACED: Wording = Wording {
-    verb: "replace",
-    done: "deleted: its control plane replaces it",
-    undone: "not replaced",
-};
-
-const PREFERRED: Wording = Wording {
-    verb: "prefer the deletion of",
-    done: "is preferred for deletion",
-    undone: "not preferred for deletion",
-};
-
-const CLEARED: Wording = Wording {
-    verb: "no more prefer the deletion of",
-    done: "is preferred for deletion no more",
-    undone: "still preferred for deletion",
-};
-
-const REMEDIATED: Wording = Wording {
-    verb: "remediate",
-    done: "marked for remediation",
-    undone: "not marked for remediation",
-};
 
 /// Runs `machine`.
 ///
@@ -149,14 +121,18 @@ async fn remediate(
     session: &Session,
 ) -> anyhow::Result<Verdict> {
     let change = change_of(&arguments.change, REMEDIATED, true);
+    let may_be_replaced = Cell::new(false);
     let changed = change
         .make(reader, &session.terminal, |of| {
-            remediation::decide(of, arguments.force, change.field_manager, Timestamp::now())
+            let now = Timestamp::now();
+            may_be_replaced.set(replacement::is_open(of, now));
+            remediation::decide(of, arguments.force, change.field_manager, now)
         })
         .await?;
     let verdict = told(&changed, &change, REMEDIATED, session)?;
-    if let (Outcome::Refused(refusal), Some(_)) = (&changed.outcome, &changed.control_plane)
+    if let Outcome::Refused(refusal) = &changed.outcome
         && refusal.by == RefusedBy::Command
+        && may_be_replaced.get()
     {
         session.terminal.hint(&format!(
             "delete it where etcd's quorum can stand that with: kubectl kcp machine replace {} -n {}",
@@ -195,7 +171,7 @@ fn told(
             (text, Verdict::Met)
         }
         Outcome::Refused(refusal) => {
-            hint = refusal.hint(IS_CONFIGURED);
+            hint = wording.hint(refusal);
             let by = refusal.by(IS_CONFIGURED);
             let text = screen::refused(change.name, wording.undone, by, &refusal.why);
             (text, Verdict::Negative)

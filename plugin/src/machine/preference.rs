@@ -4,14 +4,16 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::{
-    danger::danger,
+    danger::{Danger, danger},
     decision::{Decision, MachineWrite, Proposal},
+    leader::leads,
     object::DELETE_MACHINE,
     ownership::applied,
     situation::MachineSituation,
 };
 use crate::{
     change::event::Occurrence,
+    edit::{Refusal, RefusedBy},
     plan::{
         deletion_order::next_to_delete,
         observed::Observed,
@@ -46,7 +48,7 @@ pub(super) fn decide(
     let (value, done) = match (preference, is_marked) {
         (Preference::Preferred, true) => {
             let mut told = vec!["it is preferred for deletion already".to_owned()];
-            told.extend(consequences(of.observed(), name, now));
+            told.extend(Effect::of(of.observed(), name, now).lines);
             return Decision::Unchanged(told.join("; "));
         }
         (Preference::Cleared, false) => {
@@ -59,14 +61,23 @@ pub(super) fn decide(
     let mut warnings = applied(&of.object.text, &patch, field_manager);
     let mut lines = Vec::new();
     if preference == Preference::Preferred {
+        let effect = Effect::of(of.observed(), name, now);
+        let danger = danger(of.observed(), name);
+        // For members that come up, as they do in every rollout, the controller waits.
+        let is_lasting = danger
+            .as_ref()
+            .is_some_and(|danger| !matches!(danger, Danger::Starting { .. }));
+        let mut why = danger.map_or_else(Vec::new, |danger| danger.why());
+        if effect.is_immediate && is_lasting {
+            why.extend(effect.lines);
+            let by = RefusedBy::Command;
+            return Decision::Refused(Refusal::new(by, why));
+        }
         warnings.extend(of.situation.warnings());
-        let danger = danger(of.observed(), name).into_iter();
-        warnings.extend(
-            danger
-                .flat_map(|danger| danger.why())
-                .map(|why| format!("it must not go as things are: {why}")),
-        );
-        lines = consequences(of.observed(), name, now);
+        let why = why.into_iter();
+        warnings.extend(why.map(|why| format!("it must not go as things are: {why}")));
+        warnings.extend(leads(of.observed(), name));
+        lines = effect.lines;
     }
     Decision::Write(Proposal {
         write: MachineWrite::Patch(patch),
@@ -84,19 +95,49 @@ pub(super) fn decide(
     })
 }
 
-/// When the mark takes effect, and whether others go before it; a line each.
-fn consequences(observed: &Observed, name: &str, now: Timestamp) -> Vec<String> {
+/// What the mark does.
+struct Effect {
+    /// Whether a Machine that has the mark goes now.
+    is_immediate: bool,
+    /// When it takes effect, and whether others go before it; a line each.
+    lines: Vec<String>,
+}
+
+impl Effect {
+    fn of(observed: &Observed, name: &str, now: Timestamp) -> Self {
+        let observed = marked(observed, name);
+        let asked = Asked {
+            spec: observed.spec.clone(),
+            changes: Vec::new(),
+            denials: Vec::new(),
+        };
+        let plan = plan(&observed, &asked, now);
+        let under_way = under_way(&plan, name);
+        let when = match under_way {
+            Some(Purpose::Rollout) => "takes effect now: a rollout is under way",
+            Some(_) => "takes effect now: Machines are being deleted to have fewer",
+            None => "takes effect at the next scale down or rollout",
+        };
+        let mut lines = vec![when.to_owned()];
+        lines.extend(before(&observed, &plan, name));
+        Self {
+            is_immediate: under_way.is_some(),
+            lines,
+        }
+    }
+}
+
+fn marked(observed: &Observed, name: &str) -> Observed {
     let mut observed = observed.clone();
     for machine in &mut observed.machines {
         machine.to_be_deleted |= machine.machine.name == name;
     }
-    let asked = Asked {
-        spec: observed.spec.clone(),
-        changes: Vec::new(),
-        denials: Vec::new(),
-    };
-    let plan = plan(&observed, &asked, now);
-    let under_way = [Purpose::Rollout, Purpose::ScaleDown]
+    observed
+}
+
+/// Why Machines are being deleted that it is one of; none where none are.
+fn under_way(plan: &Plan, name: &str) -> Option<Purpose> {
+    [Purpose::Rollout, Purpose::ScaleDown]
         .into_iter()
         .find(|purpose| {
             let mut steps = plan.steps().iter();
@@ -104,15 +145,7 @@ fn consequences(observed: &Observed, name: &str, now: Timestamp) -> Vec<String> 
                 let is_about_it = step.names.iter().any(|other| other == name);
                 step.action == Action::Delete && step.purpose == *purpose && is_about_it
             })
-        });
-    let when = match under_way {
-        Some(Purpose::Rollout) => "takes effect now: a rollout is under way",
-        Some(_) => "takes effect now: Machines are being deleted to have fewer",
-        None => "takes effect at the next scale down or rollout",
-    };
-    let mut lines = vec![when.to_owned()];
-    lines.extend(before(&observed, &plan, name));
-    lines
+        })
 }
 
 /// Who goes before it, or as likely.
@@ -138,11 +171,13 @@ mod tests {
     use super::{Decision, MachineWrite, Preference, decide};
     use crate::{
         control_plane::example::now,
+        edit::{Refusal, RefusedBy},
         machine::{
             example::{dead, situation},
             object::DELETE_MACHINE,
             situation::MachineSituation,
         },
+        plan::observed::Etcd,
     };
 
     fn decision(of: &MachineSituation, preference: Preference) -> Decision {
@@ -289,6 +324,70 @@ mod tests {
                 "it must not go as things are: without it etcd would have no quorum: 1 of 2 voting members healthy, 2 \
                  needed",
                 "it must not go as things are: etcd member node-m3 of Machine m3 takes no part: no answer within 2s"
+            ]
+        );
+    }
+
+    #[test]
+    fn one_that_must_not_go_and_would_go_now_is_not_marked() {
+        let mut of = situation("m2");
+        dead(&mut of, &["m3"]);
+        of.situation.observed.spec.replicas = 2;
+        let why = [
+            "without it etcd would have no quorum: 1 of 2 voting members healthy, 2 needed",
+            "etcd member node-m3 of Machine m3 takes no part: no answer within 2s",
+            "takes effect now: Machines are being deleted to have fewer",
+            "it is the first to go",
+        ];
+        let refusal = Refusal::new(RefusedBy::Command, why.map(str::to_owned).to_vec());
+        assert_eq!(decision(&of, Preference::Preferred), Decision::Refused(refusal));
+        // The mark may always be taken away.
+        mark(&mut of);
+        let cleared = decision(&of, Preference::Cleared);
+        assert!(matches!(cleared, Decision::Write(_)), "{cleared:?}");
+    }
+
+    #[test]
+    fn members_that_come_up_in_a_rollout_keep_nothing_from_being_marked() {
+        let mut of = situation("m2");
+        outdate(&mut of, 2);
+        dead(&mut of, &[]);
+        if let Etcd::Members(members) = &mut of.situation.observed.etcd {
+            members[2].is_learner = true;
+        }
+        let Decision::Write(proposal) = decision(&of, Preference::Preferred) else {
+            panic!("not written");
+        };
+        assert_eq!(
+            proposal.warnings,
+            [
+                "it must not go as things are: etcd has members that have yet to start or to be promoted: node-m3"
+            ]
+        );
+        assert_eq!(
+            proposal.consequences,
+            [
+                "takes effect now: a rollout is under way",
+                "it is the first to go"
+            ]
+        );
+    }
+
+    #[test]
+    fn one_that_leads_is_marked_with_a_warning() {
+        let mut of = situation("m2");
+        dead(&mut of, &[]);
+        if let Etcd::Members(members) = &mut of.situation.observed.etcd {
+            members[1].is_leader = true;
+        }
+        let Decision::Write(proposal) = decision(&of, Preference::Preferred) else {
+            panic!("not written");
+        };
+        assert_eq!(
+            proposal.warnings,
+            [
+                "etcd member node-m2 of Machine m2 leads: Cluster API moves the leadership before it removes the member, \
+                 and writes wait for the moment of that"
             ]
         );
     }

@@ -84,7 +84,7 @@ pub(super) fn decide(of: &MachineSituation, force: bool, field_manager: &str, no
     };
     why.append(&mut blocked);
     if !why.is_empty() {
-        return Decision::Refused(Refusal { why, by });
+        return Decision::Refused(Refusal::new(by, why));
     }
     warnings.extend(leads(of.observed(), name));
     Decision::Write(Proposal {
@@ -265,7 +265,7 @@ mod tests {
 
     fn refused(by: RefusedBy, why: &[&str]) -> Decision {
         let why = why.iter().map(ToString::to_string).collect();
-        Decision::Refused(Refusal { why, by })
+        Decision::Refused(Refusal::new(by, why))
     }
 
     #[test]

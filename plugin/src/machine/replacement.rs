@@ -15,7 +15,7 @@ use crate::{
         observed::Observed,
         outlook::{Asked, Plan, plan},
         preflight::Blocker,
-        step::Action,
+        step::{Action, NoPlan},
         wording,
     },
 };
@@ -43,8 +43,10 @@ pub(super) fn decide(of: &MachineSituation, force: bool, now: Timestamp) -> Deci
         Guard::Clear => {}
         // Said already, and more to the point.
         Guard::NoWay(_) if !why.is_empty() => {}
-        Guard::NoWay(no_plan) => why.push(wording::no_plan(&no_plan)),
-        Guard::Blocked(blockers) => blocked = blocking(&blockers, name),
+        Guard::NoWay(no_plan) if keeps(&no_plan) => why.push(wording::no_plan(&no_plan)),
+        Guard::NoWay(no_plan) => warnings.push(wording::no_plan(&no_plan)),
+        // What the loss of this Machine costs is judged by itself.
+        Guard::Blocked(blockers) | Guard::AtRisk { blockers, .. } => blocked = blocking(&blockers, name),
     }
     blocked.retain(|line| !why.contains(line));
     if why.is_empty() && force {
@@ -57,7 +59,7 @@ pub(super) fn decide(of: &MachineSituation, force: bool, now: Timestamp) -> Deci
     };
     why.append(&mut blocked);
     if !why.is_empty() {
-        return Decision::Refused(Refusal { why, by });
+        return Decision::Refused(Refusal::new(by, why));
     }
     warnings.extend(leads(of.observed(), name));
     Decision::Write(Proposal {
@@ -71,6 +73,11 @@ pub(super) fn decide(of: &MachineSituation, force: bool, now: Timestamp) -> Deci
             detail: format!("for Machine {name}"),
         },
     })
+}
+
+/// Whether it may go, be it by force.
+pub(super) fn is_open(of: &MachineSituation, now: Timestamp) -> bool {
+    matches!(decide(of, true, now), Decision::Write(_))
 }
 
 /// What the controller does once the Machine is being deleted.
@@ -96,7 +103,22 @@ fn blocking(blockers: &[Blocker], name: &str) -> Vec<String> {
     others.map(Blocker::message).collect()
 }
 
+/// Whether no other Machine comes, or none should be asked for; else what there is no way to has nothing to do with it.
+const fn keeps(no_plan: &NoPlan) -> bool {
+    match no_plan {
+        NoPlan::QuorumLost { .. }
+        | NoPlan::Stuck { .. }
+        | NoPlan::LastMachine { .. }
+        | NoPlan::BeingDeleted => true,
+        NoPlan::Endless { .. } | NoPlan::NoReplicas | NoPlan::Refused { .. } => false,
+    }
+}
+
 fn consequences(plan: &Plan) -> Vec<String> {
+    // Another comes, and another after that.
+    if matches!(plan.steps, Err(NoPlan::Endless { .. })) {
+        return Vec::new();
+    }
     let steps = plan.steps();
     let made = steps.iter().position(|step| step.action == Action::Create);
     let Some(made) = made else {
@@ -120,7 +142,7 @@ fn consequences(plan: &Plan) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Decision, MachineWrite, decide};
+    use super::{Decision, MachineWrite, decide, is_open};
     use crate::{
         control_plane::example::{minutes_ago, now},
         edit::{Refusal, RefusedBy},
@@ -133,7 +155,7 @@ mod tests {
 
     fn refused(by: RefusedBy, why: &[&str]) -> Decision {
         let why = why.iter().map(ToString::to_string).collect();
-        Decision::Refused(Refusal { why, by })
+        Decision::Refused(Refusal::new(by, why))
     }
 
     const FRAGILE: &str = "no etcd member may fail until another has taken its place";
@@ -212,6 +234,48 @@ mod tests {
                     "{name}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn what_has_nothing_to_do_with_it_is_warned_of() {
+        let mut of = situation("m3");
+        dead(&mut of, &["m3"]);
+        of.situation.observed.spec.certificates_expiry_days = Some(400);
+        let endless = "the rollout would never end: Machines are replaced 400 days before their certificates expire, and \
+                       new certificates last 365 days";
+        assert_eq!(written(&of, false), (vec![endless.to_owned()], Vec::new()));
+        let mut of = situation("m3");
+        dead(&mut of, &["m3"]);
+        of.situation.observed.spec.replicas = 0;
+        let none = "no Machine takes its place: 0 are asked for".to_owned();
+        let asked = "no Machines are asked for: replicas is 0".to_owned();
+        assert_eq!(written(&of, false), (vec![asked], vec![none]));
+    }
+
+    #[test]
+    fn it_is_open_unless_nothing_overrides_what_refuses_it() {
+        type Case = (&'static str, fn(&mut MachineSituation), bool);
+        let cases: &[Case] = &[
+            ("well", |_| {}, true),
+            (
+                "another crashed",
+                |of| fail(of, 2, "SchedulerPodHealthy", ""),
+                true,
+            ),
+            ("danger", |of| dead(of, &["m3"]), false),
+            ("paused", |of| of.situation.observed.cluster.paused = true, false),
+            (
+                "the control plane goes",
+                |of| of.situation.observed.control_plane.deleting_since = Some(minutes_ago(1)),
+                false,
+            ),
+            ("it goes already", |of| of.object.is_deleting = true, false),
+        ];
+        for (name, change, expected) in cases {
+            let mut of = situation("m1");
+            change(&mut of);
+            assert_eq!(is_open(&of, now()), *expected, "{name}");
         }
     }
 

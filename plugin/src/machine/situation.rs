@@ -7,7 +7,7 @@ use super::object::MachineObject;
 use crate::{
     change::situation::{self, Situation},
     cluster::{Action, Error, MACHINE_HEALTH_CHECK},
-    control_plane::{MachineHealthCheck, Reader, label},
+    control_plane::{ControlPlane, MachineHealthCheck, Reader, label},
     plan::{
         observed::{Machine, Observed},
         wire::PlannedMachine,
@@ -146,6 +146,34 @@ impl MachineSituation {
         machines.find(|machine| machine.machine.name == self.object.name)
     }
 
+    /// What was begun beside its deletion, by somebody who judged the Machines at the same time; a line each. Reads them.
+    pub(super) async fn begun_beside(&self, reader: &Reader<'_>) -> Vec<String> {
+        let machines = match listed(reader, &self.observed().control_plane).await {
+            Ok(machines) => machines.into_iter().map(|(_, machine)| machine),
+            Err(error) => {
+                return vec![format!(
+                    "whether another Machine is being deleted too is not known: {error}"
+                )];
+            }
+        };
+        let had_begun = |name: &String| {
+            let mut before = self.observed().machines.iter().map(|machine| &machine.machine);
+            *name == self.object.name
+                || before.any(|machine| machine.name == *name && machine.deleting_since.is_some())
+        };
+        machines
+            .map(|machine| machine.machine)
+            .filter(|machine| self.observed().control_plane.has(machine))
+            .filter(|machine| machine.deleting_since.is_some() && !had_begun(&machine.name))
+            .map(|machine| {
+                format!(
+                    "Machine {} is being deleted too, and was not when this was judged: etcd loses the members of both",
+                    machine.name
+                )
+            })
+            .collect()
+    }
+
     /// Who keeps the controllers from working on it, a line each.
     pub(super) fn pauses(&self) -> Vec<String> {
         let Observed {
@@ -190,30 +218,42 @@ async fn no_such_machine(reader: &Reader<'_>, name: &str, error: Error) -> NoSuc
     NoSuchMachine::new(error, names.collect(), name, namespace)
 }
 
-/// Reads the Machines of a control plane once more, and one of them as the server wrote it.
-async fn latest(reader: &Reader<'_>, situation: &mut Situation, name: &str) -> Result<String, Error> {
+/// Machines of control planes of a Cluster, as the server wrote each, and as it is understood.
+async fn listed(
+    reader: &Reader<'_>,
+    control_plane: &ControlPlane,
+) -> Result<Vec<(Box<RawValue>, Machine)>, Error> {
     let namespace = &reader.connection.namespace;
-    let control_plane = &situation.observed.control_plane;
     let cluster = control_plane.cluster.as_deref().unwrap_or_default();
     let selector = format!("{}={cluster},{}", label::CLUSTER_NAME, label::CONTROL_PLANE);
     let objects: Vec<Box<RawValue>> = reader
         .connection
         .list(&reader.machines, Some(namespace), Some(&selector))
         .await?;
-    let decoded = objects.iter().map(|object| PlannedMachine::decode(object.get()));
-    let planned = decoded.collect::<Result<Vec<_>, _>>();
-    let mut planned = planned.map_err(|source| Error::Malformed {
-        action: action(reader, "list"),
-        source,
-    })?;
-    let position = planned
-        .iter()
-        .position(|planned| planned.machine.machine.name == name);
-    let text = position.and_then(|position| objects.get(position));
-    let text = text.map(|text| text.get().to_owned());
-    planned.retain(|planned| control_plane.has(&planned.machine.machine));
-    let planned = planned.into_iter().map(|planned| planned.machine);
-    replace(&mut situation.observed.machines, planned);
+    let decoded = objects.into_iter().map(|object| {
+        let planned = PlannedMachine::decode(object.get())?;
+        Ok((object, planned.machine))
+    });
+    decoded
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|source| Error::Malformed {
+            action: action(reader, "list"),
+            source,
+        })
+}
+
+/// Reads the Machines of a control plane once more, and one of them as the server wrote it.
+async fn latest(reader: &Reader<'_>, situation: &mut Situation, name: &str) -> Result<String, Error> {
+    let control_plane = &situation.observed.control_plane;
+    let machines = listed(reader, control_plane).await?;
+    let mut texts = machines.iter();
+    let text = texts.find(|(_, machine)| machine.machine.name == name);
+    let text = text.map(|(text, _)| text.get().to_owned());
+    let own = machines.into_iter().map(|(_, machine)| machine);
+    let own: Vec<Machine> = own
+        .filter(|machine| control_plane.has(&machine.machine))
+        .collect();
+    replace(&mut situation.observed.machines, own.into_iter());
     text.ok_or_else(|| Error::NotFound {
         action: action(reader, "get").named(name),
     })

@@ -187,7 +187,11 @@ impl Reads<'_> {
         self.reader.connection.within(self.limit, action, read).await
     }
 
-    async fn cluster(&self, name: &str) -> Result<(String, Cluster), Error> {
+    /// A Cluster as the server wrote it, and what the controller waits for there.
+    ///
+    /// # Errors
+    /// When it is not there or cannot be read.
+    pub(crate) async fn cluster(&self, name: &str) -> Result<(String, Cluster), Error> {
         let resource = &self.reader.clusters;
         let action = Action::new("get", resource)
             .in_namespace(self.namespace)

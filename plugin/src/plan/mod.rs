@@ -16,6 +16,7 @@
 //! - [`rollout_reason`], [`kubeadm_config`], [`difference`]: which Machines are out of date, and why
 //! - [`preflight`]: what keeps the controller from the first step
 //! - [`step`], [`course`]: the steps one after another
+//! - [`risk`]: what the first of them costs that the controller does not see
 //! - [`outlook`]: all of it, for what is asked
 //! - [`effect`]: what a change of each field does
 //! - [`document`], [`screen`], [`wording`]: the JSON and the text
@@ -37,6 +38,7 @@ pub mod outlook;
 pub mod preflight;
 pub mod quorum;
 pub mod remediation;
+pub mod risk;
 pub mod rollout_reason;
 pub mod screen;
 pub mod spec;

@@ -151,19 +151,30 @@ pub struct EtcdMember {
     pub has_alarm: bool,
     /// Whether it leads.
     pub is_leader: bool,
-    /// Why it takes no part though it was asked: it does not answer, or is cut off; none where it does, or nobody asked
-    /// it.
+    /// Why it is not taken to take part: it does not answer, is cut off, or nobody could ask it and that counts; none where
+    /// it is.
     pub silence: Option<String>,
 }
 
 impl Etcd {
-    /// Why the member on a node takes no part; none where it does, or nobody asked it.
+    /// Why the member on a node is not taken to take part; none where it is.
     pub fn silence(&self, node: &str) -> Option<&str> {
         match self {
             Self::External | Self::Unread => None,
             Self::Members(members) => {
                 let member = members.iter().find(|member| member.name == node)?;
                 member.silence.as_deref()
+            }
+        }
+    }
+
+    /// Whether the member on a node raises an alarm.
+    pub fn has_alarm(&self, node: &str) -> bool {
+        match self {
+            Self::External | Self::Unread => false,
+            Self::Members(members) => {
+                let mut members = members.iter();
+                members.any(|member| member.name == node && member.has_alarm)
             }
         }
     }

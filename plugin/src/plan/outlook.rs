@@ -7,7 +7,9 @@ use super::{
     effect::Change,
     observed::{Etcd, Observed},
     preflight::{self, Blocker},
+    quorum::Votes,
     remediation::{self, Terms},
+    risk::risk,
     rollout_reason::{Standard, Verdict, judge},
     spec::Spec,
     state::State,
@@ -46,6 +48,9 @@ pub struct Plan {
     pub remediation: Option<remediation::Outlook>,
     /// What keeps the controller from the first step.
     pub blockers: Vec<Blocker>,
+    /// The votes after the first Machine that is made or deleted, where the controller would not wait and etcd could lose
+    /// its quorum by it.
+    pub at_risk: Option<Votes>,
     /// Whether etcd's members were taken from the Machines.
     pub members_unread: bool,
     /// The steps, or why there are none.
@@ -97,7 +102,7 @@ pub fn plan(observed: &Observed, asked: &Asked, now: Timestamp) -> Plan {
         })
     } else {
         course(
-            state,
+            state.clone(),
             Surroundings {
                 spec: &asked.spec,
                 declared: &observed.cluster.failure_domains,
@@ -109,6 +114,7 @@ pub fn plan(observed: &Observed, asked: &Asked, now: Timestamp) -> Plan {
         Ok(steps) => preflight::blockers(observed, &asked.spec, steps),
         Err(_) => Vec::new(),
     };
+    let at_risk = steps.as_ref().ok().and_then(|steps| risk(&state, steps));
     Plan {
         namespace: observed.control_plane.namespace.clone(),
         name: observed.control_plane.name.clone(),
@@ -119,6 +125,7 @@ pub fn plan(observed: &Observed, asked: &Asked, now: Timestamp) -> Plan {
         verdicts,
         remediation,
         blockers,
+        at_risk,
         members_unread: observed.etcd == Etcd::Unread,
         steps,
     }

@@ -69,6 +69,13 @@ pub enum Blocker {
         /// What it, or the way to it, says.
         why: String,
     },
+    /// A member of etcd raises an alarm.
+    Alarm {
+        /// Its name.
+        member: String,
+        /// The Machine that it runs on.
+        machine: String,
+    },
     /// A Machine is being updated in place.
     UpdatingInPlace {
         /// Which.
@@ -155,6 +162,7 @@ fn of_machine(observed: &Observed, purpose: Purpose, name: &str) -> Vec<Blocker>
                 Some(machine) if machine.has_node() => {
                     let mut blockers = conditions(machine, stacked, purpose);
                     blockers.extend(silent(machine, &observed.etcd));
+                    blockers.extend(alarm(machine, &observed.etcd));
                     blockers
                 }
                 _ => vec![Blocker::NoNode { machine: machine() }],
@@ -197,6 +205,14 @@ fn silent(machine: &Machine, etcd: &Etcd) -> Option<Blocker> {
         member: node.to_owned(),
         machine: machine.machine.name.clone(),
         why: etcd.silence(node)?.to_owned(),
+    })
+}
+
+fn alarm(machine: &Machine, etcd: &Etcd) -> Option<Blocker> {
+    let node = machine.machine.node.as_deref()?;
+    etcd.has_alarm(node).then(|| Blocker::Alarm {
+        member: node.to_owned(),
+        machine: machine.machine.name.clone(),
     })
 }
 
@@ -245,6 +261,9 @@ impl Blocker {
             Self::Silent { member, machine, why } => {
                 format!("etcd member {member} of Machine {machine} takes no part: {why}")
             }
+            Self::Alarm { member, machine } => {
+                format!("etcd member {member} of Machine {machine} raises an alarm")
+            }
             Self::UpdatingInPlace { machine } => format!("Machine {machine} is being updated in place"),
             Self::MemberWithoutMachine { member } if member.is_empty() => {
                 "an etcd member that has not started has no Machine".to_owned()
@@ -257,7 +276,7 @@ impl Blocker {
     pub fn hint(&self, namespace: &str, name: &str) -> Option<String> {
         match self {
             Self::Paused => Some(format!(
-                "resume with: kubectl annotate kcp {name} -n {namespace} cluster.x-k8s.io/paused-"
+                "resume it with: kubectl kcp rollout resume {name} -n {namespace}"
             )),
             Self::ClusterPaused => Some("set spec.paused of the Cluster to false".to_owned()),
             Self::TopologyVersion { .. } => {

@@ -42,8 +42,8 @@ pub struct Replica {
     pub deletion: Deletion,
     /// Whether an update in place is under way on it.
     pub is_updating: bool,
-    /// Whether its member of etcd takes no part. The controller asks one member only, and takes the others for well until
-    /// their pods are not.
+    /// Whether its member of etcd takes no part, or raises an alarm. The controller asks one member only, and takes the
+    /// others for well until their pods are not.
     pub is_silent: bool,
     /// What health checks have come to.
     pub health: HealthCheck,
@@ -147,6 +147,13 @@ impl Replica {
         self.node.is_none() || self.is_silent || self.obstacles().next().is_some()
     }
 
+    /// Whether its member of etcd takes no part, and no condition tells the controller.
+    pub fn fails_unseen(&self) -> bool {
+        let of_etcd = COMPONENT_CONDITIONS.iter().filter(|(_, of_etcd)| *of_etcd);
+        let mut of_etcd = of_etcd.map(|(condition, _)| condition);
+        self.is_silent && !of_etcd.any(|condition| self.has_fault(condition))
+    }
+
     /// Makes it as it is once it has come up and all is well.
     pub fn recover(&mut self) {
         self.node.get_or_insert_with(|| self.name.clone());
@@ -187,7 +194,7 @@ impl State {
         let stacked = observed.etcd != Etcd::External;
         let is_silent = |machine: &Machine| {
             let node = machine.machine.node.as_deref();
-            node.is_some_and(|node| observed.etcd.silence(node).is_some())
+            node.is_some_and(|node| observed.etcd.silence(node).is_some() || observed.etcd.has_alarm(node))
         };
         let mut replicas: Vec<Replica> = observed
             .machines

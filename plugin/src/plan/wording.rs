@@ -6,6 +6,7 @@ use super::{
     effect::Effect,
     failure_domain::Why,
     outlook::{Plan, Stretch},
+    quorum::Votes,
     remediation::Obstacle,
     step::{Action, NoPlan, Purpose},
 };
@@ -154,6 +155,17 @@ pub fn no_plan(no_plan: &NoPlan) -> String {
             )
         }
     }
+}
+
+/// Why a first step is not asked for that the controller would take.
+pub fn at_risk(votes: Votes) -> String {
+    format!(
+        "the controller does not see that, and its first step could cost etcd its quorum: {} of {} voting members healthy, \
+         {} needed",
+        votes.voters.saturating_sub(votes.unhealthy),
+        votes.voters,
+        votes.quorum()
+    )
 }
 
 /// What to do where there is no plan.

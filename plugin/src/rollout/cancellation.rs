@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use super::permission::{Permission, permission};
 use crate::{
     change::{
-        consent::{Demand, consent},
+        consent::{Consent, Demand, consent},
         event::Occurrence,
         situation::Situation,
     },
     edit::{Decision, Proposal, Refusal, RefusedBy},
     judgement::{Surroundings, judge_update},
-    plan::{ask::patched, observed::Observed, wording},
+    plan::{ask::patched, wording},
 };
 
 /// What there is to take back.
@@ -48,11 +48,17 @@ pub enum Planned {
 
 impl Planned {
     /// By the time that a control plane asks for.
-    pub fn of(observed: &Observed, now: Timestamp) -> Self {
+    pub fn of(situation: &Situation, now: Timestamp) -> Self {
+        let Situation {
+            observed,
+            machines_read,
+            ..
+        } = situation;
         let Some(after) = observed.control_plane.rollout_after else {
             return Self::Nothing;
         };
-        if after > now {
+        // Its Machines are left unread only where it has yet to begin: a moment that has passed since makes none.
+        if after > now || !machines_read {
             return Self::ToCome { after };
         }
         let staying = observed.machines.iter().map(|of| &of.machine);
@@ -96,7 +102,7 @@ pub fn decide(
             detail,
         },
     };
-    match Planned::of(&situation.observed, surroundings.now) {
+    match Planned::of(situation, surroundings.now) {
         Planned::Nothing | Planned::Over { .. } => Ok(Decision::Unchanged),
         Planned::ToCome { after } => Ok(match permission(situation, &patch, surroundings)? {
             Permission::Denied(refusal) => Decision::Refused(refusal),
@@ -110,6 +116,9 @@ pub fn decide(
             replacements,
             left,
         } => {
+            if let Permission::Denied(refusal) = permission(situation, &patch, surroundings)? {
+                return Ok(Decision::Refused(refusal));
+            }
             let judgement = judge_update(
                 &situation.object,
                 &patched(&situation.object, &patch)?,
@@ -123,10 +132,8 @@ pub fn decide(
                 force: true,
                 now: surroundings.now,
             };
-            let consent = consent(situation, demand)?;
-            if let Some(refusal) = consent.refusal {
-                return Ok(Decision::Refused(refusal));
-            }
+            // It takes a time away, which needs no quorum: what that leaves to do is told, and refuses nothing.
+            let Consent { plan, warnings, .. } = consent(situation, demand)?;
             let stay = if replacements.is_empty() {
                 "no Machine is replaced yet".to_owned()
             } else {
@@ -136,9 +143,12 @@ pub fn decide(
                 )
             };
             let rest = format!(
-                "what it has not replaced stays too: {}; then the plan is: {}",
+                "what it has not replaced stays too: {}; {}",
                 wording::listed(&left, "and"),
-                wording::summary(&consent.plan)
+                match &plan.steps {
+                    Ok(_) => format!("then the plan is: {}", wording::summary(&plan)),
+                    Err(no_plan) => format!("then there is no plan: {}", wording::no_plan(no_plan)),
+                }
             );
             if !running {
                 let control_plane = situation.control_plane();
@@ -147,17 +157,13 @@ pub fn decide(
                 let instead = format!(
                     "take it back with --running, or halt it as it is: kubectl kcp rollout pause {name} -n {namespace}"
                 );
-                return Ok(Decision::Refused(Refusal {
-                    why: vec![runs, stay, rest, instead],
-                    by: RefusedBy::Command,
-                }));
+                return Ok(Decision::Refused(Refusal::new(
+                    RefusedBy::Command,
+                    vec![runs, stay, rest, instead],
+                )));
             }
             let detail = format!("that has run since {after}");
-            Ok(Decision::Write(proposal(
-                detail,
-                consent.warnings,
-                vec![stay, rest],
-            )))
+            Ok(Decision::Write(proposal(detail, warnings, vec![stay, rest])))
         }
     }
 }
@@ -189,6 +195,7 @@ mod tests {
         control_plane::example::{minutes_ago, now},
         edit::{Decision, Proposal, Refusal, RefusedBy},
         judgement::Surroundings,
+        plan::observed::{Etcd, EtcdMember},
     };
 
     /// The example's Machines are five, four and three hours old; a rollout was or is to be so many minutes ago.
@@ -227,7 +234,7 @@ mod tests {
             left: left.iter().map(|name| (*name).to_owned()).collect(),
             replacements: replacements.iter().map(|name| (*name).to_owned()).collect(),
         };
-        let of = |situation: &Situation| Planned::of(&situation.observed, now());
+        let of = |situation: &Situation| Planned::of(situation, now());
         assert_eq!(of(&situation()), Planned::Nothing);
         for (minutes, expected) in [
             (
@@ -247,6 +254,11 @@ mod tests {
         ] {
             assert_eq!(of(&asked_for(minutes)), expected, "{minutes}");
         }
+        // Its time came between reading and deciding.
+        let mut unread = asked_for(0);
+        unread.machines_read = false;
+        unread.observed.machines.clear();
+        assert_eq!(of(&unread), Planned::ToCome { after: now() });
         // Whose last Machine is on its way out is done.
         let mut ending = asked_for(270);
         assert_eq!(of(&ending), running(&["m1"], &["m2", "m3"], 270));
@@ -291,17 +303,17 @@ mod tests {
         let rest = "what it has not replaced stays too: m1 and m2; then the plan is: nothing to do";
         assert_eq!(
             decided(&situation, false),
-            Decision::Refused(Refusal {
-                why: [
+            Decision::Refused(Refusal::new(
+                RefusedBy::Command,
+                [
                     "the rollout of 2026-08-21T08:30:00Z runs already; if it were taken back:",
                     stay,
                     rest,
                     "take it back with --running, or halt it as it is: kubectl kcp rollout pause c1-cp -n d",
                 ]
                 .map(str::to_owned)
-                .to_vec(),
-                by: RefusedBy::Command
-            })
+                .to_vec()
+            ))
         );
         let taken_back = proposal(decided(&situation, true));
         assert_eq!(taken_back.consequences, [stay, rest]);
@@ -315,6 +327,29 @@ mod tests {
         assert_eq!(
             proposal(decided(&situation, true)).consequences,
             ["what it has made stays: m3 and m4", rest]
+        );
+    }
+
+    #[test]
+    fn what_runs_is_taken_back_without_quorum_too() {
+        let mut lost = asked_for(210);
+        let silent = |node: &str| EtcdMember {
+            name: node.to_owned(),
+            silence: Some("gone".to_owned()),
+            ..EtcdMember::default()
+        };
+        lost.observed.etcd = Etcd::Members(["node-m1", "node-m2", "node-m3"].map(silent).to_vec());
+        let Proposal {
+            patch, consequences, ..
+        } = proposal(decided(&lost, true));
+        assert_eq!(patch, json!({"spec": {"rollout": {"after": null}}}));
+        assert_eq!(
+            consequences,
+            [
+                "what it has made stays: m3",
+                "what it has not replaced stays too: m1 and m2; then there is no plan: etcd has no quorum: 0 of 3 \
+                 voting members are healthy, 2 are needed"
+            ]
         );
     }
 

@@ -41,14 +41,17 @@ pub fn decide(
     surroundings: Surroundings<'_>,
 ) -> Result<Decision, DecodeError> {
     let now = surroundings.now;
-    let mut why = obstacles(situation.control_plane(), surroundings.cluster_is_paused(), now);
+    let mut refusal = obstacles(situation.control_plane(), surroundings.cluster_is_paused(), now);
     let after = match wanted.begin.after(now) {
         Ok(after) => after,
         Err(no_time) => {
-            why.push(no_time.to_string());
-            return Ok(refused(why));
+            refusal.why.push(no_time.to_string());
+            return Ok(Decision::Refused(refusal));
         }
     };
+    if situation.control_plane().rollout_after == Some(after) {
+        return Ok(Decision::Unchanged);
+    }
     let patch = json!({ "spec": rollout_after(api_version, after) });
     let judgement = judge_update(
         &situation.object,
@@ -65,9 +68,9 @@ pub fn decide(
             now,
         },
     )?;
-    if !why.is_empty() {
+    if !refusal.why.is_empty() {
         // What stands in its way goes before what it would come to.
-        return Ok(refused(why));
+        return Ok(Decision::Refused(refusal));
     }
     let mut consequences = consent.consequences();
     if let Some(refusal) = consent.refusal {
@@ -102,13 +105,6 @@ pub fn decide(
     }))
 }
 
-const fn refused(why: Vec<String>) -> Decision {
-    Decision::Refused(Refusal {
-        why,
-        by: RefusedBy::Command,
-    })
-}
-
 /// The fields of a spec that have every Machine replaced that is there now.
 pub fn restart(api_version: &str, now: Timestamp) -> Value {
     // The API's times reach as far as ours.
@@ -123,16 +119,23 @@ fn rollout_after(api_version: &str, after: Timestamp) -> Value {
     }
 }
 
-fn obstacles(control_plane: &ControlPlane, cluster_is_paused: bool, now: Timestamp) -> Vec<String> {
-    let mut why = Vec::new();
+/// What stands in the way of any rollout; nothing does where it gives no reason.
+fn obstacles(control_plane: &ControlPlane, cluster_is_paused: bool, now: Timestamp) -> Refusal {
+    let ControlPlane { name, namespace, .. } = control_plane;
+    let mut refusal = Refusal::new(RefusedBy::Command, Vec::new());
+    let Refusal { why, remedies, .. } = &mut refusal;
     if control_plane.deleting_since.is_some() {
         why.push("the control plane is being deleted".to_owned());
     }
     if control_plane.paused {
         why.push("the control plane is paused by its annotation cluster.x-k8s.io/paused".to_owned());
+        remedies.push(format!(
+            "resume it with: kubectl kcp rollout resume {name} -n {namespace}"
+        ));
     }
     if cluster_is_paused {
         why.push("the control plane's Cluster is paused: spec.paused is true".to_owned());
+        remedies.push("set spec.paused of the Cluster to false".to_owned());
     }
     if !control_plane.initialized {
         why.push("the control plane has not come up yet: there is nothing to replace".to_owned());
@@ -144,14 +147,16 @@ fn obstacles(control_plane: &ControlPlane, cluster_is_paused: bool, now: Timesta
             control_plane.up_to_date_replicas,
             control_plane.desired()
         ));
+        remedies.push(format!(
+            "follow it with: kubectl kcp rollout status {name} -n {namespace} -w"
+        ));
     }
     if let Some(planned) = control_plane.rollout_after.filter(|after| *after > now) {
-        let (name, namespace) = (&control_plane.name, &control_plane.namespace);
         why.push(format!(
             "a rollout is planned for {planned} already: kubectl kcp rollout cancel {name} -n {namespace}"
         ));
     }
-    why
+    refusal
 }
 
 #[cfg(test)]
@@ -266,11 +271,40 @@ mod tests {
                    one now";
         assert_eq!(
             refusal(decided(&situation(), over, "v1beta2", false)),
-            Refusal {
-                why: vec![why.to_owned()],
-                by: RefusedBy::Command
-            }
+            Refusal::new(RefusedBy::Command, vec![why.to_owned()])
         );
+    }
+
+    #[test]
+    fn what_stands_in_the_way_is_told_with_what_to_do() {
+        let resume = "resume it with: kubectl kcp rollout resume c1-cp -n d";
+        let unpause = "set spec.paused of the Cluster to false";
+        let follow = "follow it with: kubectl kcp rollout status c1-cp -n d -w";
+        let mut all = situation();
+        all.observed.control_plane.paused = true;
+        all.observed.control_plane.up_to_date_replicas = 1;
+        let refused = refusal(decided(&all, Wanted::default(), "v1beta2", true));
+        assert_eq!(refused.remedies, [resume, unpause, follow]);
+        let mut leaving = situation();
+        leaving.observed.control_plane.deleting_since = Some(minutes_ago(1));
+        let refused = refusal(decided(&leaving, Wanted::default(), "v1beta2", false));
+        assert_eq!(refused.remedies, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_time_that_is_asked_for_already_is_not_asked_for_again() {
+        let mut situation = situation();
+        let planned = minutes_ago(-5);
+        situation.observed.control_plane.rollout_after = Some(planned);
+        let again = decided(&situation, beginning(Begin::At(planned)), "v1beta2", false);
+        assert_eq!(again, Decision::Unchanged);
+        let other = decided(
+            &situation,
+            beginning(Begin::At(minutes_ago(-6))),
+            "v1beta2",
+            false,
+        );
+        assert!(matches!(other, Decision::Refused(_)), "{other:?}");
     }
 
     #[test]
@@ -321,7 +355,8 @@ mod tests {
                 let mut situation = situation();
                 change(&mut situation.observed.control_plane);
                 let wanted = Wanted { begin, force: true };
-                let Refusal { why, by } = refusal(decided(&situation, wanted, "v1beta2", *cluster_is_paused));
+                let Refusal { why, by, .. } =
+                    refusal(decided(&situation, wanted, "v1beta2", *cluster_is_paused));
                 assert_eq!(by, RefusedBy::Command, "{name}");
                 assert!(
                     matches!(&why[..], [only] if only.contains(reason)),
@@ -338,10 +373,7 @@ mod tests {
         let why = vec!["EtcdPodHealthy of Machine m2 is False: crashed".to_owned()];
         assert_eq!(
             refusal(decided(&sick, Wanted::default(), "v1beta2", false)),
-            Refusal {
-                why: why.clone(),
-                by: RefusedBy::Preflight
-            }
+            Refusal::new(RefusedBy::Preflight, why.clone())
         );
         let forced = Wanted {
             force: true,

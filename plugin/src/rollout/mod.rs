@@ -37,6 +37,7 @@ use serde::Serialize;
 use write::{Said, Verb, carry_out};
 
 use crate::{
+    change::situation::Extent,
     cluster::ReadLimit,
     control_plane::Reader,
     document::text,
@@ -71,8 +72,9 @@ async fn start(arguments: &StartArguments, session: &Session) -> anyhow::Result<
         force: arguments.force,
     };
     let verb = Verb {
-        verb: "roll out",
+        infinitive: "roll out",
         not_done: "rollout not started",
+        extent: Extent::All,
     };
     let done = if wanted.begin.is_planned() {
         "rollout planned"
@@ -90,7 +92,6 @@ async fn start(arguments: &StartArguments, session: &Session) -> anyhow::Result<
         },
         |_| Said {
             done: done.to_owned(),
-            // A time of this second was asked for this second already.
             unchanged: "a rollout of this time is asked for already".to_owned(),
         },
     );
@@ -99,8 +100,9 @@ async fn start(arguments: &StartArguments, session: &Session) -> anyhow::Result<
 
 async fn cancel(arguments: &CancelArguments, session: &Session) -> anyhow::Result<Verdict> {
     let verb = Verb {
-        verb: "cancel the rollout of",
+        infinitive: "cancel the rollout of",
         not_done: "rollout not cancelled",
+        extent: Extent::AllOnceRollingOut,
     };
     let planned = Cell::new(Planned::Nothing);
     let cancel = carry_out(
@@ -109,7 +111,7 @@ async fn cancel(arguments: &CancelArguments, session: &Session) -> anyhow::Resul
         &arguments.write,
         session,
         |situation, reader, surroundings| {
-            planned.set(Planned::of(&situation.observed, surroundings.now));
+            planned.set(Planned::of(situation, surroundings.now));
             let api_version = &reader.control_planes.api_version;
             cancellation::decide(situation, arguments.running, api_version, surroundings)
         },
@@ -121,12 +123,14 @@ async fn cancel(arguments: &CancelArguments, session: &Session) -> anyhow::Resul
 async fn pause(arguments: &PauseArguments, wish: Wish, session: &Session) -> anyhow::Result<Verdict> {
     let verb = match wish {
         Wish::Pause => Verb {
-            verb: "pause",
+            infinitive: "pause",
             not_done: "not paused",
+            extent: Extent::ControlPlane,
         },
         Wish::Resume => Verb {
-            verb: "resume",
+            infinitive: "resume",
             not_done: "not resumed",
+            extent: Extent::ControlPlane,
         },
     };
     let cluster_is_paused = Cell::new(false);

@@ -199,10 +199,7 @@ mod tests {
                    of Cluster c1 instead";
         assert_eq!(
             decided(&owned, Wish::Pause),
-            Decision::Refused(Refusal {
-                why: vec![why.to_owned()],
-                by: RefusedBy::Command
-            })
+            Decision::Refused(Refusal::new(RefusedBy::Command, vec![why.to_owned()]))
         );
         // What somebody has paused all the same can be resumed.
         owned.observed.control_plane.paused = true;

@@ -37,10 +37,7 @@ pub fn permission(
         mut warnings,
     } = judge_update(object, &patched(object, patch)?, surroundings)?;
     if !denials.is_empty() {
-        return Ok(Permission::Denied(Refusal {
-            why: denials,
-            by: RefusedBy::Rules,
-        }));
+        return Ok(Permission::Denied(Refusal::new(RefusedBy::Rules, denials)));
     }
     // Decodes what the server wrote: whether it can be decoded has just been seen.
     match ownership(object, patch, surroundings.field_manager).unwrap_or(Ownership::Free) {
@@ -48,10 +45,10 @@ pub fn permission(
         Ownership::Applied(applied) => warnings.extend(applied.iter().map(Applied::message)),
         Ownership::OfTopology { field, instead } => {
             let cluster = situation.control_plane().cluster.as_deref().unwrap_or_default();
-            return Ok(Permission::Denied(Refusal {
-                why: vec![of_topology(&field, instead, cluster)],
-                by: RefusedBy::Command,
-            }));
+            return Ok(Permission::Denied(Refusal::new(
+                RefusedBy::Command,
+                vec![of_topology(&field, instead, cluster)],
+            )));
         }
     }
     Ok(Permission::Granted(warnings))
@@ -116,7 +113,7 @@ mod tests {
                 "(replicas-even)",
             ),
         ] {
-            let Permission::Denied(Refusal { why, by }) = permitted(&situation, replicas) else {
+            let Permission::Denied(Refusal { why, by, .. }) = permitted(&situation, replicas) else {
                 panic!("granted");
             };
             assert_eq!(by, expected);

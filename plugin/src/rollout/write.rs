@@ -5,7 +5,10 @@ use kcp_rules::{Configuration, api::DecodeError};
 
 use super::{arguments::WriteArguments, screen};
 use crate::{
-    change::{situation::Situation, telling::Telling},
+    change::{
+        situation::{Extent, Situation},
+        telling::Telling,
+    },
     configuration,
     control_plane::Reader,
     edit::{Decision, Edit, Edited, Outcome},
@@ -18,9 +21,11 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Verb {
     /// For messages of errors: `pause`.
-    pub(super) verb: &'static str,
+    pub(super) infinitive: &'static str,
     /// That it was not done: `not paused`.
     pub(super) not_done: &'static str,
+    /// What it is judged on.
+    pub(super) extent: Extent,
 }
 
 /// What is said when it was done, and when there was nothing to do.
@@ -44,7 +49,8 @@ pub(super) async fn carry_out(
     let reader = Reader::discover(&connection).await?;
     let edit = Edit {
         name,
-        verb: verb.verb,
+        verb: verb.infinitive,
+        extent: verb.extent,
         dry_run: arguments.dry_run,
         field_manager: &arguments.field_manager,
     };

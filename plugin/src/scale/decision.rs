@@ -37,10 +37,10 @@ pub fn decide(
     let Wanted { replicas, force, .. } = wanted;
     let desired = situation.control_plane().desired_replicas;
     if let Some(current) = wanted.current.filter(|current| desired != Some(*current)) {
-        return Ok(Decision::Refused(Refusal {
-            why: vec![format!("replicas is {}, not {current}", number(desired))],
-            by: RefusedBy::Command,
-        }));
+        return Ok(Decision::Refused(Refusal::new(
+            RefusedBy::Command,
+            vec![format!("replicas is {}, not {current}", number(desired))],
+        )));
     }
     if desired == Some(replicas) {
         return Ok(Decision::Unchanged);
@@ -116,10 +116,7 @@ mod tests {
     }
 
     fn refused(by: RefusedBy, why: &str) -> Refusal {
-        Refusal {
-            why: vec![why.to_owned()],
-            by,
-        }
+        Refusal::new(by, vec![why.to_owned()])
     }
 
     #[test]

@@ -16,7 +16,10 @@ use jiff::Timestamp;
 use kcp_rules::Configuration;
 
 use crate::{
-    change::{situation::Situation, telling::Telling},
+    change::{
+        situation::{Extent, Situation},
+        telling::Telling,
+    },
     configuration,
     control_plane::Reader,
     edit::{Edit, Edited, Outcome},
@@ -44,10 +47,8 @@ pub async fn run(arguments: ScaleArguments, session: &Session) -> anyhow::Result
     let (Verdict::Met, Some(limit)) = (verdict, arguments.wait) else {
         return Ok(verdict);
     };
-    session.terminal.on_interrupt(format!(
-        "the scaling goes on by itself; follow it with: kubectl kcp scale {} -n {} --replicas {} --wait",
-        arguments.name, connection.namespace, arguments.replicas
-    ));
+    let follow_up = screen::follow_up(&arguments.name, &connection.namespace, arguments.replicas);
+    session.terminal.on_interrupt(follow_up);
     let limit = (!limit.is_zero()).then_some(limit);
     let goal = Goal::Replicas(arguments.replicas);
     let verdict = follow(&reader, &arguments.name, goal, limit, before, &session.terminal).await?;
@@ -74,6 +75,7 @@ async fn scale(
     let edit = Edit {
         name,
         verb: "scale",
+        extent: Extent::All,
         dry_run: *dry_run,
         field_manager,
     };

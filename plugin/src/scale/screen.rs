@@ -44,6 +44,14 @@ pub fn done(name: &str, replicas: i64) -> String {
     )
 }
 
+/// How to follow it again without scaling it: by then others may ask for another number.
+pub fn follow_up(name: &str, namespace: &str, replicas: i64) -> String {
+    format!(
+        "the scaling goes on by itself; follow it with: kubectl kcp scale {name} -n {namespace} --replicas {replicas} \
+         --current-replicas {replicas} --wait"
+    )
+}
+
 /// It was refused, by the rules or by the server.
 pub fn refused(name: &str, from: Option<i64>, to: i64, by: &str, why: &[String]) -> String {
     let heading = format!(
@@ -75,7 +83,7 @@ fn with_lines(mut text: String, lines: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{done, overtaken, refused, scaled, unchanged};
+    use super::{done, follow_up, overtaken, refused, scaled, unchanged};
     use crate::{arguments::DryRun, terminal::plain};
 
     #[test]
@@ -103,6 +111,15 @@ mod tests {
         assert_eq!(
             done("c1-cp", 1),
             "kubeadmcontrolplane/c1-cp has 1 Machine, ready and up to date\n"
+        );
+    }
+
+    #[test]
+    fn who_follows_it_again_does_not_scale_it_again() {
+        assert_eq!(
+            follow_up("c1-cp", "d", 5),
+            "the scaling goes on by itself; follow it with: kubectl kcp scale c1-cp -n d --replicas 5 --current-replicas 5 \
+             --wait"
         );
     }
 

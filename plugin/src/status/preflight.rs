@@ -250,7 +250,12 @@ fn blockers(observed: &Observed, steps: &[Step]) -> Vec<Blocker> {
     plan::blockers(of, &of.spec, steps)
         .into_iter()
         // The checks of etcd know why.
-        .filter(|blocker| !matches!(blocker, plan::Blocker::Silent { .. }))
+        .filter(|blocker| {
+            !matches!(
+                blocker,
+                plan::Blocker::Silent { .. } | plan::Blocker::Alarm { .. }
+            )
+        })
         .map(|blocker| of_controller(observed, &blocker))
         .collect()
 }

@@ -41,11 +41,33 @@ pub struct Outlook {
 }
 
 impl Outlook {
-    /// Whether the same comes about as by another one: the same steps, and the same to know.
+    /// Whether the same comes about as by another one: from the same spec, in the same steps, with the same to know.
     pub fn is_as(&self, other: &Self) -> bool {
-        self.plan.steps == other.plan.steps
+        self.plan.current == other.plan.current
+            && self.plan.steps == other.plan.steps
             && self.plan.blockers == other.plan.blockers
             && self.assessment == other.assessment
+            && self.warnings() == other.warnings()
+    }
+
+    /// What is decided where somebody was asked to confirm another outlook; none where nobody was asked.
+    pub fn as_confirmed(self, confirmed: Option<&Self>) -> Decision {
+        match confirmed {
+            Some(confirmed) if matches!(self.decision, Decision::Write(_)) && !self.is_as(confirmed) => {
+                Decision::Refused(Refusal::new(
+                    RefusedBy::Command,
+                    vec!["what was confirmed would now come about otherwise: look again".to_owned()],
+                ))
+            }
+            _ => self.decision,
+        }
+    }
+
+    fn warnings(&self) -> &[String] {
+        match &self.decision {
+            Decision::Write(proposal) => &proposal.warnings,
+            Decision::Unchanged | Decision::Refused(_) => &[],
+        }
     }
 }
 
@@ -111,10 +133,7 @@ fn refusal(consent: Option<Refusal>, assessment: &Assessment) -> Option<Refusal>
     let workers = assessment.refusals.clone();
     match consent {
         None if workers.is_empty() => None,
-        None => Some(Refusal {
-            why: workers,
-            by: RefusedBy::Command,
-        }),
+        None => Some(Refusal::new(RefusedBy::Command, workers)),
         Some(mut refusal) => {
             if refusal.by == RefusedBy::Preflight && !workers.is_empty() {
                 refusal.by = RefusedBy::Command;
@@ -150,6 +169,7 @@ mod tests {
             situation::Situation,
         },
         control_plane::example::now,
+        status::observed::Failure,
         upgrade::{kubelet_skew::Worker, workers::Workers},
     };
 
@@ -278,7 +298,7 @@ mod tests {
             let decision = outlook(situation, version, force, makers).decision;
             match (decision, expected) {
                 (Decision::Write(_), None) => {}
-                (Decision::Refused(Refusal { why, by }), Some((expected_by, lines))) => {
+                (Decision::Refused(Refusal { why, by, .. }), Some((expected_by, lines))) => {
                     assert_eq!(by, expected_by, "{name}");
                     let are_said = why.len() == lines.len()
                         && why.iter().zip(&lines).all(|(line, end)| line.ends_with(end));
@@ -303,5 +323,40 @@ mod tests {
         let mut fewer = situation();
         fewer.observed.machines.pop();
         assert!(!is_as(&fewer, &Workers::default()));
+        // The steps are the same from there, but who said yes to one version did not say so to another.
+        let mut moved = situation();
+        moved.observed.spec.version = "v1.34.9".to_owned();
+        assert!(!is_as(&moved, &Workers::default()));
+        let mut unread = situation();
+        unread.etcd_unread = Some(Failure {
+            object: "Secret/c1-etcd".to_owned(),
+            message: "it is not there".to_owned(),
+            hint: None,
+            forbidden: None,
+        });
+        assert!(!is_as(&unread, &Workers::default()));
+    }
+
+    #[test]
+    fn only_what_was_confirmed_can_come_about_otherwise() {
+        let confirmed = outlook(&situation(), "v1.35.0", false, &Workers::default());
+        let mut moved = situation();
+        moved.observed.spec.version = "v1.34.9".to_owned();
+        let decision = |situation: &Situation, confirmed: Option<&Outlook>| {
+            outlook(situation, "v1.35.0", false, &Workers::default()).as_confirmed(confirmed)
+        };
+        let same = decision(&situation(), Some(&confirmed));
+        assert!(matches!(same, Decision::Write(_)), "{same:?}");
+        let otherwise = decision(&moved, Some(&confirmed));
+        assert!(
+            matches!(&otherwise, Decision::Refused(refusal) if refusal.by == RefusedBy::Command
+                && refusal.why == ["what was confirmed would now come about otherwise: look again"]),
+            "{otherwise:?}"
+        );
+        let nobody_was_asked = decision(&moved, None);
+        assert!(
+            matches!(nobody_was_asked, Decision::Write(_)),
+            "{nobody_was_asked:?}"
+        );
     }
 }

@@ -28,13 +28,13 @@ use workers::Workers;
 
 use crate::{
     change::{
-        situation::{self, Situation},
+        situation::{self, Extent, Situation},
         telling::Telling,
     },
     cluster::ReadLimit,
     configuration,
     control_plane::Reader,
-    edit::{Decision, Edit, Edited, Outcome, Refusal, RefusedBy},
+    edit::{Decision, Edit, Edited, Outcome, Refusal},
     follow::{Goal, follow},
     judgement::Surroundings,
     plan::spec::with_leading_v,
@@ -119,7 +119,8 @@ impl Upgrade<'_> {
             }
             Decision::Write(_) => telling.aside(&screen::outlook(&shown.plan, &shown.assessment))?,
         }
-        if dry_run.is_none() && !self.arguments.yes {
+        let asks = dry_run.is_none() && !self.arguments.yes;
+        if asks {
             if !Terminal::can_ask() {
                 let error = anyhow!("cannot upgrade {name}: there is nobody to confirm it");
                 self.session
@@ -135,27 +136,22 @@ impl Upgrade<'_> {
                 .await
                 .context("cannot read the answer")?
             {
-                telling.aside(&screen::not_upgraded(name, self.version, "not confirmed", &[]))?;
-                return Ok(Verdict::Negative);
+                let edited = Edited::without_write(situation, Outcome::Refused(Refusal::unconfirmed()));
+                let text = screen::not_upgraded(name, self.version, "not confirmed", &[]);
+                return telling.tell(&edited, &text).await;
             }
         }
         let edit = Edit {
             name,
             verb: "upgrade",
+            extent: Extent::All,
             dry_run: *dry_run,
             field_manager: &self.arguments.field_manager,
         };
         let judge = async |situation: &Situation| {
-            let outlook = self.outlook(situation, &makers)?;
             // Nobody has confirmed what has become of it meanwhile.
-            if !self.arguments.yes && matches!(outlook.decision, Decision::Write(_)) && !outlook.is_as(&shown)
-            {
-                return Ok(Decision::Refused(Refusal {
-                    why: vec!["what was confirmed would now come about otherwise: look again".to_owned()],
-                    by: RefusedBy::Command,
-                }));
-            }
-            Ok(outlook.decision)
+            let confirmed = asks.then_some(&shown);
+            Ok(self.outlook(situation, &makers)?.as_confirmed(confirmed))
         };
         let edited = Box::pin(edit.make(self.reader, &self.session.terminal, judge)).await?;
         telling.tell(&edited, &self.told(&edited, &from)).await

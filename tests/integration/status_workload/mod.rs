@@ -24,7 +24,7 @@ use kubectl_kcp::arguments::Global;
 use kubectl_kcp::arguments::global::ColorWhen;
 use kubectl_kcp::cluster::Connection;
 use kubectl_kcp::plan::observed::Etcd;
-use kubectl_kcp::status::observed::etcd::{Alarms, Asked};
+use kubectl_kcp::status::observed::etcd::{Alarms, Asked, Unasked};
 use kubectl_kcp::status::observed::workload::{Component, Node, StaticPod};
 use kubectl_kcp::status::observed::{
     EndpointCertificate, EtcdSurvey, Failure, Management, Reading, Workload,
@@ -265,7 +265,7 @@ impl Observer {
         let [Some(_)] = leaders.as_slice() else {
             bail!("the leaders are {leaders:?}");
         };
-        let Etcd::Members(members) = survey.members() else {
+        let Etcd::Members(members) = survey.members(Unasked::Silent) else {
             bail!("{survey:?}");
         };
         let mut names: Vec<_> = members.iter().map(|member| member.name.clone()).collect();

@@ -24,6 +24,14 @@ type Writes = Arc<Mutex<Vec<String>>>;
 /// A management cluster with Machine `m1` of control plane `example` and the worker `w1`, to whose writes `answer`
 /// answers by how many there were before.
 fn cluster(answer: impl Fn(usize) -> (u16, Value) + Send + 'static) -> (Connection, Writes) {
+    cluster_of(false, answer)
+}
+
+/// The same; where somebody else is at it too, Machine `m2` goes as soon as anything was written.
+fn cluster_of(
+    others_go: bool,
+    answer: impl Fn(usize) -> (u16, Value) + Send + 'static,
+) -> (Connection, Writes) {
     let writes = Writes::default();
     let (seen, count) = (writes.clone(), AtomicUsize::new(0));
     let group = |name: &str| {
@@ -51,7 +59,16 @@ fn cluster(answer: impl Fn(usize) -> (u16, Value) + Send + 'static) -> (Connecti
                 "apis" => (200, groups.clone()),
                 "m1" => (200, machine),
                 "w1" => (200, worker),
-                "machines" => (200, json!({ "items": [machine] })),
+                "machines" => {
+                    let mut other = machine.clone();
+                    other["metadata"]["name"] = json!("m2");
+                    if others_go && count.load(Relaxed) > 0 {
+                        other["metadata"]["deletionTimestamp"] = json!("2026-08-21T12:00:00Z");
+                    }
+                    let others = others_go.then_some(other);
+                    let items: Vec<Value> = [machine].into_iter().chain(others).collect();
+                    (200, json!({ "items": items }))
+                }
                 "kubeadmconfigs" => (200, json!({"items": []})),
                 "example" => {
                     let mut object = Base::ControlPlane(V1BETA2).object();
@@ -128,6 +145,25 @@ async fn a_conflict_is_judged_anew_and_one_event_tells_of_it() {
 }
 
 #[tokio::test]
+async fn another_that_goes_at_the_same_time_is_told() {
+    let (connection, _) = cluster_of(true, |_| (200, json!({})));
+    let changed = deleted(&connection, "m1", None).await.expect("deleted");
+    assert_eq!(
+        changed.warnings,
+        [
+            "at 0",
+            "Machine m2 is being deleted too, and was not when this was judged: etcd loses the members of both"
+        ]
+    );
+    // A dry run deletes none.
+    let (connection, _) = cluster_of(true, |_| (200, json!({})));
+    let changed = deleted(&connection, "m1", Some(DryRun::Server))
+        .await
+        .expect("judged");
+    assert_eq!(changed.warnings, ["at 0"]);
+}
+
+#[tokio::test]
 async fn others_who_never_leave_off_are_given_way_to() {
     let (connection, writes) = cluster(|_| conflict());
     let error = deleted(&connection, "m1", None).await.expect_err("contended");
@@ -163,10 +199,10 @@ async fn a_dry_run_leaves_no_trace() {
 async fn a_worker_is_left_alone_and_a_name_that_nobody_has_is_told() {
     let (connection, writes) = cluster(|_| (200, json!({})));
     let changed = deleted(&connection, "w1", None).await.expect("decided");
-    let refusal = Refusal {
-        why: vec!["it is no Machine of a control plane, but of MachineSet md-0".to_owned()],
-        by: RefusedBy::Command,
-    };
+    let refusal = Refusal::new(
+        RefusedBy::Command,
+        vec!["it is no Machine of a control plane, but of MachineSet md-0".to_owned()],
+    );
     assert_eq!(
         (changed.control_plane, changed.outcome),
         (None, Outcome::Refused(refusal))

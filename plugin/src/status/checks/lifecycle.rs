@@ -60,7 +60,7 @@ pub(super) fn paused(observed: &Observed, now: Timestamp) -> Judgement {
     if own {
         let message = format!("paused{pending}: no controller works on it");
         let finding = Finding::of(outcome, object(observed), message).hint(format!(
-            "resume: kubectl annotate kcp {name} -n {namespace} cluster.x-k8s.io/paused-"
+            "resume: kubectl kcp rollout resume {name} -n {namespace}"
         ));
         return Ok(vec![finding]);
     }

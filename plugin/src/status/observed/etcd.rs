@@ -34,6 +34,15 @@ pub struct Asked {
     pub answer: Result<Answer, Failure>,
 }
 
+/// What a listed member is taken for that nobody could ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unasked {
+    /// For one that takes no part: nothing is risked on it.
+    Silent,
+    /// For one that does: its Machine may be coming up.
+    Well,
+}
+
 /// What a member said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
@@ -73,7 +82,7 @@ impl EtcdSurvey {
     }
 
     /// The members as a plan takes them: those on the list that prevails.
-    pub fn members(&self) -> plan::Etcd {
+    pub fn members(&self, unasked: Unasked) -> plan::Etcd {
         if !self.stacked {
             return plan::Etcd::External;
         }
@@ -90,15 +99,20 @@ impl EtcdSurvey {
                     is_learner: member.is_learner,
                     has_alarm: alarmed.contains(&member.id),
                     is_leader: leader == Some(member.id),
-                    silence: self.silence(member),
+                    silence: self.silence(member, unasked),
                 })
                 .collect(),
         )
     }
 
-    /// Why a member takes no part though it was asked. kubeadm gives it its node's name.
-    fn silence(&self, member: &Member) -> Option<String> {
-        let asked = self.asked.iter().find(|asked| asked.name == member.name)?;
+    /// Why a member is not taken to take part. kubeadm gives it its node's name.
+    fn silence(&self, member: &Member, unasked: Unasked) -> Option<String> {
+        let Some(asked) = self.asked.iter().find(|asked| asked.name == member.name) else {
+            // One that has yet to start or to be promoted is counted as such.
+            let votes = !member.is_learner && !member.name.is_empty();
+            return (votes && unasked == Unasked::Silent)
+                .then(|| "nobody could ask it: no node of the control plane has its name".to_owned());
+        };
         let status = asked.answer.as_ref().and_then(|answer| answer.status.as_ref());
         match status {
             Err(failure) => Some(failure.message.clone()),
@@ -187,7 +201,7 @@ fn alarm(error: &str) -> Option<(u64, &str)> {
 mod tests {
     use kcp_etcd::{Alarm, AlarmKind, Member, Members, Status};
 
-    use super::{Alarms, Answer, Asked, EtcdSurvey, Failure};
+    use super::{Alarms, Answer, Asked, EtcdSurvey, Failure, Unasked};
     use crate::plan::observed::{Etcd, EtcdMember};
 
     /// What member `id` answers that knows these members, by number, and this leader.
@@ -280,7 +294,7 @@ mod tests {
         foreign.name = "n2".to_owned();
         let cut_off = asked(3, &[1, 2, 3], None, 7, &[]);
         let asked = vec![asked(1, &[1, 2, 3], Some(1), 7, &[]), foreign, cut_off];
-        let etcd = survey(asked, Alarms::FromStatus).members();
+        let etcd = survey(asked, Alarms::FromStatus).members(Unasked::Silent);
         let silences = ["n1", "n2", "n3", "n4"].map(|node| etcd.silence(node));
         assert_eq!(
             silences,
@@ -291,8 +305,22 @@ mod tests {
                 None
             ]
         );
-        let etcd = survey(vec![silent("n1")], Alarms::FromStatus).members();
+        let etcd = survey(vec![silent("n1")], Alarms::FromStatus).members(Unasked::Silent);
         assert_eq!(etcd.silence("n1"), None, "nobody has told a list");
+    }
+
+    #[test]
+    fn one_that_nobody_could_ask_is_silent_where_that_counts() {
+        // The fourth is still listed, and its node is gone; the ninth is a learner.
+        let known = &[1, 2, 4, 9];
+        let asked = vec![asked(1, known, Some(1), 7, &[]), asked(2, known, Some(1), 7, &[])];
+        let survey = survey(asked, Alarms::Listed(Vec::new()));
+        assert_eq!(shown(&survey.members(Unasked::Silent)), "n1* n2 n4? n9~");
+        assert_eq!(shown(&survey.members(Unasked::Well)), "n1* n2 n4 n9~");
+        assert_eq!(
+            survey.members(Unasked::Silent).silence("n4"),
+            Some("nobody could ask it: no node of the control plane has its name")
+        );
     }
 
     #[test]
@@ -369,7 +397,7 @@ mod tests {
                 "external",
             ),
         ] {
-            assert_eq!(shown(&survey.members()), members);
+            assert_eq!(shown(&survey.members(Unasked::Well)), members);
         }
     }
 }

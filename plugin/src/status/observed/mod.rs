@@ -12,7 +12,7 @@ pub mod prevailing;
 pub mod reading;
 pub mod workload;
 
-pub use etcd::EtcdSurvey;
+pub use etcd::{EtcdSurvey, Unasked};
 pub use management::Management;
 pub use reading::{Failure, Reading};
 pub use workload::{EndpointCertificate, Workload};

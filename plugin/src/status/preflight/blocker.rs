@@ -33,6 +33,7 @@ pub(super) fn of_controller(observed: &Observed, blocker: &plan::Blocker) -> Blo
         } => (check_of(condition), format!("Machine/{machine}")),
         plan::Blocker::Learner { machine } => ("etcd-learners", format!("Machine/{machine}")),
         plan::Blocker::Silent { machine, .. } => ("etcd-members-answer", format!("Machine/{machine}")),
+        plan::Blocker::Alarm { machine, .. } => ("etcd-alarms", format!("Machine/{machine}")),
         plan::Blocker::UpdatingInPlace { machine } => ("machines-up-to-date", format!("Machine/{machine}")),
         plan::Blocker::MemberWithoutMachine { member } if member.is_empty() => {
             ("etcd-members-match", control_plane(observed))

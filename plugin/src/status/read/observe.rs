@@ -14,7 +14,7 @@ use crate::{
     cluster::{Error, KUBEADM_CONTROL_PLANE},
     control_plane::Reader,
     plan::{fetch::Reads, wire::PlannedMachine},
-    status::observed::{Management, Observed, Reading},
+    status::observed::{Management, Observed, Reading, Unasked},
 };
 
 /// Reads a control plane and what surrounds it, until `end` at the latest.
@@ -49,7 +49,7 @@ pub async fn observe(
     let (mut management, (workload, endpoint_certificate, etcd)) =
         tokio::join!(Box::pin(around(&reads, object, planned, tell)), Box::pin(beyond));
     if let Some(survey) = etcd.read() {
-        management.control_plane.etcd = survey.members();
+        management.control_plane.etcd = survey.members(Unasked::Well);
     }
     Ok(Observed {
         management,

@@ -19,7 +19,7 @@ use crate::{
         inspect::inspect,
         inspection::Inspection,
         observed::{
-            Failure, Observed, Reading,
+            Failure, Observed, Reading, Unasked,
             etcd::{Alarms, Asked},
             workload::{Component, Node, StaticPod},
         },
@@ -45,7 +45,7 @@ impl Example {
 
     fn judged(mut observed: Observed) -> Self {
         if let Reading::Read(survey) = &observed.etcd {
-            observed.facts().etcd = survey.members();
+            observed.facts().etcd = survey.members(Unasked::Well);
         }
         let inspection = inspect(&observed, now());
         Self { observed, inspection }

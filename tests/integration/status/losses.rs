@@ -7,7 +7,7 @@ use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::wait;
 
 use super::look::{Look, status};
-use super::{SOON, comes_to};
+use super::{NAME, NAMESPACE, SOON, comes_to};
 
 pub(super) async fn are_told(
     management: &ManagementCluster,
@@ -36,11 +36,30 @@ pub(super) async fn are_told(
         ensure!(lines.contains(&expected), "no line is {expected:?}: {screen}");
     }
 
+    nothing_is_begun(management, second).await?;
+
     // Its kubelet has no quorum to report to: the pod stays Ready.
     workload.kill_member(third).await?;
     is_lost(management, [first, second, third]).await?;
     workload.inflict(Fault::Restart, second).await?;
     workload.inflict(Fault::Restart, third).await
+}
+
+/// The verbs judge as status does.
+async fn nothing_is_begun(management: &ManagementCluster, dead: &str) -> Result<()> {
+    for verb in [
+        &["scale", NAME, "--replicas", "1"][..],
+        &["rollout", "start", NAME],
+    ] {
+        let command = [&["kcp"], verb, &["-n", NAMESPACE]].concat();
+        let refused = management.kubectl().run(&command).await?;
+        let of_the_dead = format!("of Machine {dead} ");
+        ensure!(
+            refused.code == 1 && refused.stdout.contains(&of_the_dead),
+            "{refused}"
+        );
+    }
+    Ok(())
 }
 
 /// Nothing may be done, whatever the API server still remembers of the workload cluster.

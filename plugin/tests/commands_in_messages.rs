@@ -105,7 +105,7 @@ fn of_the_plugin() {
     let files = sources(&workspace().join("plugin/src"));
     let found: Vec<String> = files
         .iter()
-        .flat_map(|file| commands(&code(&read(file)), &["\"", "`", ";", "\n"]))
+        .flat_map(|file| commands(&code(&read(file)), &["\"", "`", ";", "\n", "\\n"]))
         .collect();
     assert_understood(&found);
 }

@@ -14,7 +14,7 @@
 //! - [`change`]: what a change is judged on, whether it may go ahead, and what tells of it
 //! - [`merge_patch`]: what is written
 //! - [`edit`]: reading, judging and writing a control plane, anew when others have written in between
-//! - [`follow`]: staying with a control plane until a change is done
+//! - [`follow`]: staying with a control plane until a change is done; [`watch`]: looking again and again
 //! - [`status`], [`plan`], [`scale`], [`rollout`], [`upgrade`], [`machine`], [`pool`], [`lint`], [`rules`]: the commands
 //! - [`document`]: what their JSON documents have in common
 //! - [`terminal`]: how results and errors are shown
@@ -48,6 +48,7 @@ pub mod status;
 pub mod terminal;
 pub mod upgrade;
 pub mod verdict;
+pub mod watch;
 pub mod workload;
 
 use arguments::invocation;

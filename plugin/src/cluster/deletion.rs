@@ -44,7 +44,7 @@ impl Delete<'_> {
 }
 
 impl Connection {
-    /// Deletes one object. Sent once, as [`Connection::patch`]. One that is gone already is [`Written::Stored`].
+    /// Deletes one object. Sent once, as [`Connection::patch`].
     ///
     /// # Errors
     /// As [`Connection::patch`].
@@ -67,10 +67,7 @@ impl Connection {
                 .request::<Value>(request.map_err(kube::Error::BuildRequest)?)
                 .await
         });
-        match answer.await {
-            Err(Error::NotFound { .. }) => Ok(Written::Stored),
-            answer => written(answer, delete.dry_run),
-        }
+        written(answer.await, delete.dry_run)
     }
 }
 
@@ -111,7 +108,7 @@ mod tests {
         let (_, mut gone) = failure(404, "NotFound", "machines \"m1\" not found");
         gone["details"] = json!({"name": "m1"});
         assert!(matches!(delete((200, json!({}))), Ok(Written::Stored)));
-        assert!(matches!(delete((404, gone)), Ok(Written::Stored)));
+        assert!(matches!(delete((404, gone)), Err(Error::NotFound { .. })));
         assert!(matches!(
             delete(failure(409, "Conflict", "")),
             Ok(Written::Changed)

@@ -15,14 +15,14 @@ use std::time::Duration;
 use anyhow::Context as _;
 pub use ending::{Ending, EndingKind};
 pub use goal::{Goal, Standing};
-use jiff::{Timestamp, tz::TimeZone};
+use jiff::Timestamp;
 pub use obstacle::{Obstacle, ObstacleKind};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
     cluster::Error,
     control_plane::{Reader, Snapshot},
-    terminal::{Terminal, escape},
+    terminal::{Terminal, clock, escape},
     verdict::Verdict,
 };
 
@@ -133,7 +133,7 @@ fn print_changes(
     at: Timestamp,
     terminal: &Terminal,
 ) -> anyhow::Result<()> {
-    let clock = at.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string();
+    let clock = clock(at);
     for line in progress::changes(before, after) {
         terminal
             .line(&format!("{clock}  {}", escape(&line)))

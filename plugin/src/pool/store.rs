@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{
@@ -12,6 +13,7 @@ use super::{
     cluster_pool::Pool,
     deployments::{ClusterDeployment, Deployments},
     entry::{Entry, Holder},
+    metadata::Metadata,
     record::{self, Record},
 };
 use crate::cluster::{Action, Connection, Create, Created, Delete, Error, Kind, SECRET, Write, Written};
@@ -94,22 +96,26 @@ pub(super) trait Records {
     async fn delete_record(&self, record: &Record) -> Result<Written, Error>;
 }
 
-/// An object that is made for a cluster, and the namespace that it is made in.
+/// An object that is made, and the namespace that it is made in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Made<'m> {
     Namespace,
+    Record(&'m str),
+    Claim(&'m str),
     Secret(&'m str),
     Customization(&'m str),
     Deployment(&'m str),
 }
 
 impl<'m> Made<'m> {
-    const fn place(self) -> (Kind, Option<&'m str>) {
+    const fn place(self) -> (&'static Kind, Option<&'m str>) {
         match self {
-            Self::Namespace => (NAMESPACE, None),
-            Self::Secret(namespace) => (SECRET, Some(namespace)),
-            Self::Customization(namespace) => (CUSTOMIZATION, Some(namespace)),
-            Self::Deployment(namespace) => (CLUSTER_DEPLOYMENT, Some(namespace)),
+            Self::Namespace => (&NAMESPACE, None),
+            Self::Record(namespace) => (&LEASE, Some(namespace)),
+            Self::Claim(namespace) => (&CLUSTER_CLAIM, Some(namespace)),
+            Self::Secret(namespace) => (&SECRET, Some(namespace)),
+            Self::Customization(namespace) => (&CUSTOMIZATION, Some(namespace)),
+            Self::Deployment(namespace) => (&CLUSTER_DEPLOYMENT, Some(namespace)),
         }
     }
 }
@@ -118,6 +124,14 @@ impl<'m> Made<'m> {
 pub(super) struct Store<'c> {
     connection: &'c Connection,
     field_manager: &'c str,
+}
+
+/// Where an object is.
+#[derive(Clone, Copy)]
+struct Place<'p> {
+    kind: &'p Kind,
+    namespace: &'p str,
+    name: &'p str,
 }
 
 impl<'c> Store<'c> {
@@ -140,40 +154,18 @@ impl<'c> Store<'c> {
 
     /// The pool.
     pub(super) async fn pool(&self, name: &str) -> Result<Pool, Error> {
-        self.connection
-            .get(&CLUSTER_POOL.at("v1"), self.namespace(), name)
-            .await
-            .map_err(of_hive)
+        self.get_at(self.here(&CLUSTER_POOL, name)).await
     }
 
     /// The pools of this namespace, or of all of them.
     pub(super) async fn pools(&self, namespace: Option<&str>) -> Result<Vec<Pool>, Error> {
-        self.connection
-            .list(&CLUSTER_POOL.at("v1"), namespace, None)
-            .await
-            .map_err(of_hive)
+        self.list_of(&CLUSTER_POOL, namespace, None).await
     }
 
-    /// The claims of this namespace.
-    pub(super) async fn claims(&self) -> Result<Vec<Claim>, Error> {
-        self.connection
-            .list(&CLUSTER_CLAIM.at("v1"), Some(self.namespace()), None)
-            .await
-            .map_err(of_hive)
-    }
-
-    /// Writes a pool's status, once, by a merge patch with a resourceVersion.
+    /// Writes a pool's status, once, by a merge patch with a resourceVersion. One that is gone has changed.
     pub(super) async fn write_pool_status(&self, name: &str, patch: &Value) -> Result<Written, Error> {
-        let write = Write {
-            resource: &CLUSTER_POOL.at("v1"),
-            namespace: self.namespace(),
-            name,
-            subresource: Some("status"),
-            patch,
-            field_manager: self.field_manager,
-            dry_run: false,
-        };
-        self.connection.patch(&write).await.map_err(of_hive)
+        self.patch_at(self.here(&CLUSTER_POOL, name), Some("status"), patch)
+            .await
     }
 
     /// Makes an object, once.
@@ -185,7 +177,8 @@ impl<'c> Store<'c> {
             object,
             field_manager: self.field_manager,
         };
-        self.connection.make(&create).await
+        let created = self.connection.make(&create).await;
+        created.map_err(|error| of_product(kind, error))
     }
 
     /// Whether a namespace has a label, with whatever value.
@@ -202,17 +195,14 @@ impl<'c> Store<'c> {
             .is_some_and(|labels| labels.contains_key(label)))
     }
 
+    /// The claims of this namespace.
+    pub(super) async fn claims(&self) -> Result<Vec<Claim>, Error> {
+        self.list_of(&CLUSTER_CLAIM, Some(self.namespace()), None).await
+    }
+
     /// One claim; none when there is no such.
     pub(super) async fn claim(&self, name: &str) -> Result<Option<Claim>, Error> {
-        match self
-            .connection
-            .get(&CLUSTER_CLAIM.at("v1"), self.namespace(), name)
-            .await
-        {
-            Ok(claim) => Ok(Some(claim)),
-            Err(Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(of_hive(error)),
-        }
+        self.find_at(self.here(&CLUSTER_CLAIM, name)).await
     }
 
     /// Asks Hive for a cluster, once, by a claim of the holder's name.
@@ -223,72 +213,49 @@ impl<'c> Store<'c> {
             "metadata": {"name": holder.cluster_deployment},
             "spec": {"clusterPoolName": holder.pool},
         });
-        let create = Create {
-            resource: &CLUSTER_CLAIM.at("v1"),
-            namespace: Some(self.namespace()),
-            object: &claim,
-            field_manager: self.field_manager,
-        };
-        self.connection.make(&create).await.map_err(of_hive)
+        self.make(Made::Claim(self.namespace()), &claim).await
     }
 
-    /// Does away with a claim, once, and not with another of its name.
+    /// Does away with a claim, whatever its version, once, and not with another of its name.
     pub(super) async fn delete_claim(&self, claim: &Claim) -> Result<Written, Error> {
-        let delete = Delete {
-            resource: &CLUSTER_CLAIM.at("v1"),
-            namespace: self.namespace(),
-            name: &claim.metadata.name,
-            uid: &claim.metadata.uid,
-            resource_version: None,
-            dry_run: false,
+        let place = self.here(&CLUSTER_CLAIM, &claim.metadata.name);
+        self.delete_at(place, &claim.metadata.uid, None).await
+    }
+
+    /// Does away with this version of a customization, in whatever namespace, once.
+    pub(super) async fn delete_customization(&self, customization: &Metadata) -> Result<Written, Error> {
+        let place = Place {
+            kind: &CUSTOMIZATION,
+            namespace: &customization.namespace,
+            name: &customization.name,
         };
-        self.connection.delete(&delete).await.map_err(of_hive)
+        self.delete_at(place, &customization.uid, Some(&customization.resource_version))
+            .await
     }
 
     /// The clusters of all namespaces. Where there is no such kind, there are none.
     pub(super) async fn deployments(&self) -> Result<Deployments, Error> {
-        match self
-            .connection
-            .list::<ClusterDeployment>(&CLUSTER_DEPLOYMENT.at("v1"), None, None)
-            .await
-        {
-            Ok(deployments) => Ok(Deployments::of(self.namespace(), deployments)),
-            Err(Error::NotServed { .. }) => Ok(Deployments::of(self.namespace(), Vec::new())),
-            Err(error) => Err(error),
-        }
+        let deployments = match self.list_of(&CLUSTER_DEPLOYMENT, None, None).await {
+            Err(Error::NotServed { .. }) => Vec::new(),
+            deployments => deployments?,
+        };
+        Ok(Deployments::of(self.namespace(), deployments))
     }
 
     /// The cluster of this name, if it is there and was made for a pool of this namespace. By Hive's custom its
     /// namespace has its name.
     pub(super) async fn deployment(&self, name: &str) -> Result<Deployments, Error> {
-        match self
-            .connection
-            .get::<ClusterDeployment>(&CLUSTER_DEPLOYMENT.at("v1"), name, name)
-            .await
-        {
-            Ok(deployment) => Ok(Deployments::of(self.namespace(), vec![deployment])),
-            Err(Error::NotFound { .. }) => Ok(Deployments::of(self.namespace(), Vec::new())),
-            Err(error) => Err(of_hive(error)),
-        }
+        let cluster = self.cluster(name, name).await?;
+        Ok(Deployments::of(self.namespace(), cluster.into_iter().collect()))
     }
-}
 
-impl Store<'_> {
     /// One cluster, as it is now; none when there is no such.
     pub(super) async fn cluster(
         &self,
         namespace: &str,
         name: &str,
     ) -> Result<Option<ClusterDeployment>, Error> {
-        match self
-            .connection
-            .get(&CLUSTER_DEPLOYMENT.at("v1"), namespace, name)
-            .await
-        {
-            Ok(cluster) => Ok(Some(cluster)),
-            Err(Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(of_hive(error)),
-        }
+        self.find_at(cluster_at(namespace, name)).await
     }
 
     /// Changes a cluster, once, by a merge patch with a resourceVersion. One that is gone has changed.
@@ -298,133 +265,146 @@ impl Store<'_> {
         name: &str,
         patch: &Value,
     ) -> Result<Written, Error> {
-        let written = self
+        self.patch_at(cluster_at(namespace, name), None, patch).await
+    }
+}
+
+const fn cluster_at<'p>(namespace: &'p str, name: &'p str) -> Place<'p> {
+    Place {
+        kind: &CLUSTER_DEPLOYMENT,
+        namespace,
+        name,
+    }
+}
+
+impl Store<'_> {
+    fn here<'p>(&'p self, kind: &'p Kind, name: &'p str) -> Place<'p> {
+        Place {
+            kind,
+            namespace: self.namespace(),
+            name,
+        }
+    }
+
+    async fn get_at<K: DeserializeOwned>(&self, place: Place<'_>) -> Result<K, Error> {
+        let found = self
             .connection
-            .patch(&Write {
-                resource: &CLUSTER_DEPLOYMENT.at("v1"),
-                namespace,
-                name,
-                subresource: None,
-                patch,
-                field_manager: self.field_manager,
-                dry_run: false,
-            })
+            .get(&place.kind.at("v1"), place.namespace, place.name)
             .await;
-        match written {
+        found.map_err(|error| of_product(place.kind, error))
+    }
+
+    async fn find_at<K: DeserializeOwned>(&self, place: Place<'_>) -> Result<Option<K>, Error> {
+        match self.get_at(place).await {
+            Err(Error::NotFound { .. }) => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
+    async fn list_of<K: DeserializeOwned>(
+        &self,
+        kind: &Kind,
+        namespace: Option<&str>,
+        labelled: Option<&str>,
+    ) -> Result<Vec<K>, Error> {
+        let found = self.connection.list(&kind.at("v1"), namespace, labelled).await;
+        found.map_err(|error| of_product(kind, error))
+    }
+
+    /// One that is gone has changed.
+    async fn patch_at(
+        &self,
+        place: Place<'_>,
+        subresource: Option<&'static str>,
+        patch: &Value,
+    ) -> Result<Written, Error> {
+        let write = Write {
+            resource: &place.kind.at("v1"),
+            namespace: place.namespace,
+            name: place.name,
+            subresource,
+            patch,
+            field_manager: self.field_manager,
+            dry_run: false,
+        };
+        match self.connection.patch(&write).await {
             Err(Error::NotFound { .. }) => Ok(Written::Changed),
-            other => other.map_err(of_hive),
+            written => written.map_err(|error| of_product(place.kind, error)),
+        }
+    }
+
+    /// One that is gone is as it was to be.
+    async fn delete_at(
+        &self,
+        place: Place<'_>,
+        uid: &str,
+        resource_version: Option<&str>,
+    ) -> Result<Written, Error> {
+        let delete = Delete {
+            resource: &place.kind.at("v1"),
+            namespace: place.namespace,
+            name: place.name,
+            uid,
+            resource_version,
+            dry_run: false,
+        };
+        match self.connection.delete(&delete).await {
+            Err(Error::NotFound { .. }) => Ok(Written::Stored),
+            written => written.map_err(|error| of_product(place.kind, error)),
         }
     }
 }
 
 impl Customizations for Store<'_> {
     async fn list(&self) -> Result<Vec<Entry>, Error> {
-        self.connection
-            .list(&CUSTOMIZATION.at("v1"), Some(self.namespace()), None)
-            .await
-            .map_err(of_hive)
+        self.list_of(&CUSTOMIZATION, Some(self.namespace()), None).await
     }
 
     async fn get(&self, name: &str) -> Result<Option<Entry>, Error> {
-        match self
-            .connection
-            .get(&CUSTOMIZATION.at("v1"), self.namespace(), name)
-            .await
-        {
-            Ok(entry) => Ok(Some(entry)),
-            Err(Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(of_hive(error)),
-        }
+        self.find_at(self.here(&CUSTOMIZATION, name)).await
     }
 
     async fn write_status(&self, name: &str, patch: &Value) -> Result<Written, Error> {
-        let written = self
-            .connection
-            .patch(&Write {
-                resource: &CUSTOMIZATION.at("v1"),
-                namespace: self.namespace(),
-                name,
-                subresource: Some("status"),
-                patch,
-                field_manager: self.field_manager,
-                dry_run: false,
-            })
-            .await;
-        match written {
-            Err(Error::NotFound { .. }) => Ok(Written::Changed),
-            other => other.map_err(of_hive),
-        }
+        self.patch_at(self.here(&CUSTOMIZATION, name), Some("status"), patch)
+            .await
     }
 }
 
 impl Records for Store<'_> {
     async fn records(&self) -> Result<Vec<Record>, Error> {
         let labelled = format!("{}=true", record::LABEL);
-        self.connection
-            .list(&LEASE.at("v1"), Some(self.namespace()), Some(&labelled))
+        self.list_of(&LEASE, Some(self.namespace()), Some(&labelled))
             .await
     }
 
     async fn record(&self, customization: &str) -> Result<Option<Record>, Error> {
         let name = record::name_of(customization);
-        match self
-            .connection
-            .get(&LEASE.at("v1"), self.namespace(), &name)
-            .await
-        {
-            Ok(record) => Ok(Some(record)),
-            Err(Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
+        self.find_at(self.here(&LEASE, &name)).await
     }
 
     async fn create_record(&self, record: &Value) -> Result<Created, Error> {
-        let create = Create {
-            resource: &LEASE.at("v1"),
-            namespace: Some(self.namespace()),
-            object: record,
-            field_manager: self.field_manager,
-        };
-        self.connection.make(&create).await
+        self.make(Made::Record(self.namespace()), record).await
     }
 
     async fn write_record(&self, customization: &str, patch: &Value) -> Result<Written, Error> {
-        let written = self
-            .connection
-            .patch(&Write {
-                resource: &LEASE.at("v1"),
-                namespace: self.namespace(),
-                name: &record::name_of(customization),
-                subresource: None,
-                patch,
-                field_manager: self.field_manager,
-                dry_run: false,
-            })
-            .await;
-        match written {
-            Err(Error::NotFound { .. }) => Ok(Written::Changed),
-            other => other,
-        }
+        let name = record::name_of(customization);
+        self.patch_at(self.here(&LEASE, &name), None, patch).await
     }
 
     async fn delete_record(&self, record: &Record) -> Result<Written, Error> {
-        let delete = Delete {
-            resource: &LEASE.at("v1"),
-            namespace: self.namespace(),
-            name: &record.metadata.name,
-            uid: &record.metadata.uid,
-            resource_version: Some(&record.metadata.resource_version),
-            dry_run: false,
-        };
-        self.connection.delete(&delete).await
+        let metadata = &record.metadata;
+        let place = self.here(&LEASE, &metadata.name);
+        self.delete_at(place, &metadata.uid, Some(&metadata.resource_version))
+            .await
     }
 }
 
-fn of_hive(error: Error) -> Error {
+/// Says what would have to be installed for a kind that is not served.
+fn of_product(kind: &Kind, error: Error) -> Error {
     match error {
         Error::NotServed { resource, server, .. } => Error::NotServed {
             resource,
-            product: HIVE,
+            product: kind.product,
             server,
         },
         other => other,

@@ -32,6 +32,7 @@ use jiff::Timestamp;
 
 use crate::{session::Session, terminal::Terminal, verdict::Verdict};
 use look::look;
+use report::Subject;
 
 /// Runs `status`.
 ///
@@ -49,7 +50,8 @@ pub async fn run(arguments: StatusArguments, session: &Session) -> anyhow::Resul
             let end = Instant::now() + arguments.timeout;
             Ok(look(&connection, &arguments, end, &session.terminal).await?)
         };
-        return Box::pin(watch::watch(&session.terminal, is_wide, look)).await;
+        let screen = |subject: &Subject, now, size| watch::screen(subject, now, size, is_wide);
+        return Box::pin(crate::watch::watch(&session.terminal, look, screen)).await;
     }
     let subject = look(&connection, &arguments, end, &session.terminal).await?;
     let width = Terminal::size().map(|size| size.width);

@@ -1,91 +1,31 @@
-//! Staying with control planes: in place on a terminal, a line for each change elsewhere.
+//! Staying with control planes: what is shown, and what has changed.
 
-use std::time::Duration;
-
-use anyhow::Context as _;
-use jiff::{Timestamp, tz::TimeZone};
-use owo_colors::OwoColorize as _;
-use tokio::time::sleep;
+use jiff::Timestamp;
 
 use super::{
     report::{Inspected, Subject},
     screen::{Layout, changes::changes},
 };
-use crate::{
-    terminal::{Size, Terminal, escape, style::FAINT},
-    verdict::Verdict,
-};
+use crate::{terminal::Size, verdict::Verdict, watch::Seen};
 
-/// From the end of one look to the next. A look asks every member of etcd: more often would be a load.
-const INTERVAL: Duration = Duration::from_secs(2);
+impl Seen for Subject {
+    fn changes(before: Option<&Self>, after: &Self) -> Vec<String> {
+        lines(before, after)
+    }
 
-/// Shows control planes until the process is interrupted, or whoever reads stdout has gone away. `read` is one look. A
-/// look that fails is told, and the next one made, except for the first.
-///
-/// # Errors
-/// When the first look fails, or the result cannot be written.
-pub async fn watch(
-    terminal: &Terminal,
-    is_wide: bool,
-    mut read: impl AsyncFnMut() -> anyhow::Result<Subject>,
-) -> anyhow::Result<Verdict> {
-    let mut last: Option<Subject> = None;
-    let mut is_first = true;
-    let mut told: Option<String> = None;
-    loop {
-        let look = read().await;
-        let now = Timestamp::now();
-        let (subject, trouble) = match (look, last.take()) {
-            (Ok(subject), before) => {
-                if Terminal::size().is_none() {
-                    for line in lines(before.as_ref(), &subject) {
-                        let line = format!("{}  {}", clock(now), escape(&line));
-                        terminal.line(&line).context("cannot write to stdout")?;
-                    }
-                }
-                (subject, None)
-            }
-            (Err(error), None) => return Err(error),
-            (Err(error), Some(before)) => (before, Some(format!("{error:#}"))),
-        };
-        if let Some(size) = Terminal::size() {
-            let text = frame_text(&subject, now, size, is_wide, trouble.as_deref());
-            terminal
-                .draw(&text, size, is_first)
-                .context("cannot write to stdout")?;
-        } else if let Some(trouble) = trouble.as_ref().filter(|trouble| told.as_ref() != Some(trouble)) {
-            terminal.note(&format!("{trouble}; trying again"));
-        }
-        told = trouble;
-        is_first = false;
-        if terminal.is_unread() {
-            return Ok(subject.verdict());
-        }
-        last = Some(subject);
-        sleep(INTERVAL).await;
+    fn verdict(&self) -> Verdict {
+        Self::verdict(self)
     }
 }
 
-fn clock(at: Timestamp) -> String {
-    at.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string()
-}
-
-/// The screen below a line that says when it was, and what is wrong with looking.
-fn frame_text(subject: &Subject, now: Timestamp, size: Size, is_wide: bool, trouble: Option<&str>) -> String {
+/// As much as a terminal has room for below a heading.
+pub(super) fn screen(subject: &Subject, now: Timestamp, size: Size, is_wide: bool) -> String {
     let layout = Layout {
         width: Some(size.width),
         is_wide,
     };
-    let trouble = trouble.map_or_else(String::new, |trouble| {
-        format!("  as before, could not look again: {}", escape(trouble))
-    });
-    let heading = format!("{}{trouble}", clock(now));
     let screen = subject.screen(now, layout);
-    format!(
-        "{}\n{}",
-        heading.style(FAINT),
-        screen.within(size.lines().saturating_sub(1))
-    )
+    screen.within(size.lines().saturating_sub(1))
 }
 
 /// What has changed, a line each; with several control planes each line names its own.
@@ -121,7 +61,7 @@ fn name(inspected: &Inspected) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Subject, frame_text, lines};
+    use super::{Subject, lines, screen};
     use crate::{
         control_plane::example::now,
         status::{
@@ -130,6 +70,7 @@ mod tests {
             screen::example::{Example, healthy, member_dead},
         },
         terminal::{Size, plain},
+        watch::below_heading,
     };
 
     fn inspected(example: Example) -> Inspected {
@@ -193,13 +134,8 @@ mod tests {
         let subject = Subject::One(Box::new(inspected(member_dead())));
         for height in 3..60 {
             let size = Size { width: 80, height };
-            let text = plain(&frame_text(
-                &subject,
-                now(),
-                size,
-                false,
-                Some("no\u{1b} connection"),
-            ));
+            let screen = screen(&subject, now(), size, false);
+            let text = plain(&below_heading(now(), Some("no\u{1b} connection"), &screen));
             assert!(text.lines().count() < height, "{height}:\n{text}");
             let heading = text.lines().next().unwrap_or_default();
             assert!(

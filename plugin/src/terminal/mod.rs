@@ -20,6 +20,7 @@ pub mod width;
 pub use escape::{escape, escape_lines};
 pub use frame::Size;
 use indicatif::{ProgressBar, ProgressFinish};
+use jiff::{Timestamp, tz::TimeZone};
 use owo_colors::OwoColorize as _;
 
 use crate::arguments::global::ColorWhen;
@@ -208,6 +209,11 @@ impl Terminal {
             None => write(),
         }
     }
+}
+
+/// The time of day here, as lines begin that tell when something came about.
+pub fn clock(at: Timestamp) -> String {
+    at.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string()
 }
 
 /// Text as it would be without a terminal.

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::mend::Leases;
 use crate::{
-    cluster::{Delete, Error, Written},
+    cluster::{Error, Written},
     pool::{
         copies::Copy,
         deployments::ClusterDeployment,
@@ -41,14 +41,6 @@ impl Leases for Store<'_> {
     }
 
     async fn delete_copy(&self, copy: &Copy) -> Result<Written, Error> {
-        let delete = Delete {
-            resource: &CUSTOMIZATION.at("v1"),
-            namespace: &copy.metadata.namespace,
-            name: &copy.metadata.name,
-            uid: &copy.metadata.uid,
-            resource_version: Some(&copy.metadata.resource_version),
-            dry_run: false,
-        };
-        self.connection().delete(&delete).await
+        self.delete_customization(&copy.metadata).await
     }
 }

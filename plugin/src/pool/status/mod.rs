@@ -2,7 +2,7 @@
 //!
 //! - [`model`]: how things stand, decided
 //! - [`document`], [`screen`]: how it is told
-//! - [`watch`], [`changes`]: again and again
+//! - [`changes`]: what has changed since the look before
 
 mod arguments;
 mod changes;
@@ -11,7 +11,6 @@ mod document;
 mod example;
 mod model;
 mod screen;
-mod watch;
 
 use std::collections::BTreeSet;
 
@@ -28,9 +27,11 @@ use crate::{
     cluster::{Connection, Error},
     document::{text, yaml},
     session::Session,
-    terminal::Terminal,
+    terminal::{Size, Terminal},
     verdict::Verdict,
+    watch::{Seen, watch},
 };
+use changes::changes;
 use document::{PoolStatus, PoolStatusList};
 use model::{PoolState, pool_state};
 use screen::Layout;
@@ -58,7 +59,11 @@ pub(super) async fn run(arguments: PoolStatusArguments, session: &Session) -> an
     };
     if arguments.watch {
         let look = async || Ok(look(&connection, &arguments).await?);
-        return Box::pin(watch::watch(&session.terminal, is_wide, look, screen)).await;
+        let screen = |pools: &Vec<PoolState>, now: Timestamp, size: Size| {
+            let width = Some(size.width);
+            screen(pools, now, Layout { width, is_wide })
+        };
+        return Box::pin(watch(&session.terminal, look, screen)).await;
     }
     let pools = look(&connection, &arguments).await?;
     let layout = Layout {
@@ -77,7 +82,17 @@ pub(super) async fn run(arguments: PoolStatusArguments, session: &Session) -> an
         .terminal
         .print(&printed)
         .context("cannot write to stdout")?;
-    Ok(Verdict::worst(pools.iter().map(PoolState::verdict)))
+    Ok(pools.verdict())
+}
+
+impl Seen for Vec<PoolState> {
+    fn changes(before: Option<&Self>, after: &Self) -> Vec<String> {
+        changes(before.map(Vec::as_slice), after)
+    }
+
+    fn verdict(&self) -> Verdict {
+        Verdict::worst(self.iter().map(PoolState::verdict))
+    }
 }
 
 fn names(pools: &[PoolState]) -> String {

@@ -12,10 +12,10 @@ use super::{
     document::{PoolLease, Reason},
     entry_state::PoolName,
     install_config::InstallConfig,
-    lease_command::{Wish, take},
     record::{LABEL, LeaseClaim},
     record_keeping::renew,
     store::{Customizations as _, Made, Records as _, Store},
+    taking::{Wish, take},
 };
 use crate::cluster::{Created, Error};
 

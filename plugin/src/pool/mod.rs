@@ -12,8 +12,9 @@
 //! - [`survey`], [`copies`]: what there is of all pools of a namespace
 //! - [`repair`]: finding and mending what has leaked; [`status`]: how things stand; [`plan`]:
 //!   what a change comes to
-//! - [`lease_command`], [`create_command`], [`claim_command`], [`release_command`], [`exec_command`]: the verbs, from arguments to exit code
-//! - [`heartbeat`], [`private_file`]: what a command under a lease needs
+//! - [`taking`], [`waiting`]: a lease of a pool as it stands, and as soon as there is one
+//! - [`lease_command`], [`create_command`], [`claim_command`], [`release_command`], [`exec`]: the verbs, from arguments
+//!   to exit code
 //! - [`document`], [`entry_state`]: how the result is told
 
 mod arguments;
@@ -29,11 +30,10 @@ mod deployments;
 mod document;
 mod entry;
 mod entry_state;
-mod exec_command;
+mod exec;
 #[cfg(test)]
 mod fake;
 mod generated_name;
-mod heartbeat;
 mod held;
 mod install_config;
 mod inventory_conditions;
@@ -44,7 +44,6 @@ mod model;
 mod patching;
 mod patience;
 mod plan;
-mod private_file;
 mod record;
 mod record_keeping;
 mod release;
@@ -58,6 +57,8 @@ mod store;
 mod survey;
 #[cfg(test)]
 mod survey_example;
+mod taking;
+mod waiting;
 
 pub use arguments::{PoolArguments, PoolCommand};
 
@@ -73,7 +74,7 @@ pub async fn run(arguments: PoolArguments, session: &Session) -> anyhow::Result<
         PoolCommand::Status(arguments) => Box::pin(status::run(arguments, session)).await,
         PoolCommand::Plan(arguments) => Box::pin(plan::run(arguments, session)).await,
         PoolCommand::Lease(arguments) => Box::pin(lease_command::run(arguments, session)).await,
-        PoolCommand::Exec(arguments) => Box::pin(exec_command::run(arguments, session)).await,
+        PoolCommand::Exec(arguments) => Box::pin(exec::run(arguments, session)).await,
         PoolCommand::Release(arguments) => Box::pin(release_command::run(arguments, session)).await,
     }
 }

@@ -7,10 +7,10 @@ use super::{
     cluster_pool::tests::pool_object,
     entry::Holder,
     held::Held,
-    lease_command::{Wish, take},
     record::LeaseClaim,
     release_command::give_back,
     store::Store,
+    taking::{Wish, take},
 };
 use crate::cluster::{Connection, canned::failure};
 

@@ -1,0 +1,96 @@
+//! Keeping the lease under which a command runs.
+
+use std::time::Instant;
+
+use jiff::Timestamp;
+
+use super::heartbeat::Heartbeat;
+use crate::{
+    cluster::{Created, Error, Written},
+    pool::{
+        record::{LeaseClaim, first},
+        store::{Customizations as _, Records as _, Store},
+    },
+    terminal::Terminal,
+};
+
+/// A lease that is renewed.
+#[derive(Clone, Copy)]
+pub(super) struct Keeping<'k> {
+    pub(super) store: &'k Store<'k>,
+    pub(super) customization: &'k str,
+    pub(super) claim: LeaseClaim<'k>,
+    pub(super) heartbeat: Heartbeat,
+    pub(super) terminal: &'k Terminal,
+}
+
+/// What came of a renewal.
+enum Renewal {
+    Renewed,
+    /// Somebody else wrote the record at the same time.
+    Changed,
+    Lost(String),
+}
+
+impl Keeping<'_> {
+    /// Renews the lease, which was taken after this moment, until it is lost; returns why.
+    pub(super) async fn keep(self, taken: Instant) -> String {
+        let mut last = taken;
+        let mut failed = false;
+        loop {
+            tokio::time::sleep(self.heartbeat.until_renewal(last.elapsed(), failed)).await;
+            let started = Instant::now();
+            let left = self.heartbeat.left(last.elapsed());
+            match tokio::time::timeout(left, self.renew()).await {
+                Ok(Ok(Renewal::Renewed)) => {
+                    last = started;
+                    failed = false;
+                }
+                Ok(Ok(Renewal::Lost(why))) => return why,
+                Ok(Err(error)) => {
+                    let customization = self.customization;
+                    self.terminal
+                        .warning(&format!("the lease on {customization} is not renewed: {error}"));
+                    failed = true;
+                }
+                Ok(Ok(Renewal::Changed)) | Err(_) => failed = true,
+            }
+            if self.heartbeat.left(last.elapsed()).is_zero() {
+                return format!("it was not renewed for {} s", last.elapsed().as_secs());
+            }
+        }
+    }
+
+    /// Renews the lease once, if it is still ours.
+    async fn renew(&self) -> Result<Renewal, Error> {
+        let customization = self.customization;
+        let entry = self.store.get(customization).await?;
+        if !entry.is_some_and(|entry| entry.is_held_by(self.claim.holder)) {
+            return Ok(Renewal::Lost("the customization no longer names us".to_owned()));
+        }
+        let now = Timestamp::now();
+        let written = match self.store.record(customization).await? {
+            Some(record) if record.is_revoked() => {
+                return Ok(Renewal::Lost("it was taken away".to_owned()));
+            }
+            Some(record) => {
+                let patch = record.claimed(self.claim, now);
+                self.store.write_record(customization, &patch).await?
+            }
+            None => match self
+                .store
+                .create_record(&first(customization, self.claim, now))
+                .await?
+            {
+                Created::Stored(_) => Written::Stored,
+                Created::Exists => Written::Changed,
+                Created::Unknown(error) => Written::Unknown(error),
+            },
+        };
+        match written {
+            Written::Stored => Ok(Renewal::Renewed),
+            Written::Changed => Ok(Renewal::Changed),
+            Written::Unknown(error) => Err(error),
+        }
+    }
+}

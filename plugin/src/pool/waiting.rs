@@ -1,0 +1,64 @@
+//! Waiting for a free customization.
+
+use std::hash::{BuildHasher as _, RandomState};
+
+use jiff::Timestamp;
+
+use super::{
+    document::{PoolLease, Reason},
+    patience::Patience,
+};
+use crate::{cluster::Error, terminal::Terminal};
+
+/// Makes an attempt after the other until one is told anything else than that no customization is free. Why it waits is
+/// told whenever that changes. Returns the answer, or with what whoever waits gave up: between two attempts alone, since one
+/// may have taken a lease.
+///
+/// # Errors
+/// Of an attempt, if waiting does not help.
+pub(super) async fn wait_for<S>(
+    mut attempt: impl AsyncFnMut() -> anyhow::Result<PoolLease>,
+    patience: Patience,
+    stop: impl Future<Output = S>,
+    terminal: &Terminal,
+) -> anyhow::Result<Result<PoolLease, S>> {
+    let random = RandomState::new();
+    let mut stop = std::pin::pin!(stop);
+    let mut told = String::new();
+    let mut looks = 0_u64;
+    loop {
+        let result = match attempt().await {
+            Ok(result) if result.reason() != Some(Reason::Exhausted) => return Ok(Ok(result)),
+            // Before the first answer it may be the user's mistake.
+            Err(error) if looks == 0 || !may_pass(&error) => return Err(error),
+            result => result,
+        };
+        let now = Timestamp::now();
+        let Some(rest) = patience.rest(now, random.hash_one(looks)) else {
+            return result.map(|result| Ok(result.timed_out(patience.waited(now))));
+        };
+        let why = match &result {
+            Ok(result) => result.refusal().unwrap_or_default(),
+            Err(error) => format!("{error:#}"),
+        };
+        if why != told {
+            terminal.note(&format!("waiting: {why}"));
+            told = why;
+        }
+        terminal.spin("waiting for a free customization");
+        looks += 1;
+        let stopped = tokio::select! {
+            stopped = &mut stop => Some(stopped),
+            () = tokio::time::sleep(rest) => None,
+        };
+        terminal.stop_spinning();
+        if let Some(stopped) = stopped {
+            return Ok(Err(stopped));
+        }
+    }
+}
+
+fn may_pass(error: &anyhow::Error) -> bool {
+    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<Error>());
+    causes.any(Error::may_pass)
+}

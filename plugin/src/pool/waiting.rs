@@ -62,3 +62,59 @@ fn may_pass(error: &anyhow::Error) -> bool {
     let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<Error>());
     causes.any(Error::may_pass)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use jiff::Timestamp;
+
+    use super::wait_for;
+    use crate::{
+        arguments::global::ColorWhen,
+        pool::{
+            document::{PoolLease, Reason},
+            entry_state::PoolName,
+            patience::{Patience, WaitLimit},
+        },
+        terminal::Terminal,
+    };
+
+    fn answer(reason: Reason) -> PoolLease {
+        let pool = PoolName {
+            namespace: "d".to_owned(),
+            name: "hosts".to_owned(),
+        };
+        PoolLease::refused(pool, "paris", reason, "none".to_owned())
+    }
+
+    fn patience() -> Patience {
+        Patience {
+            since: Timestamp::now(),
+            limit: WaitLimit::None,
+        }
+    }
+
+    #[tokio::test]
+    async fn it_is_given_up_between_two_attempts_alone() {
+        let terminal = Terminal::new(ColorWhen::Never);
+        let mut attempts = 0;
+        let attempt = async || {
+            // Whoever waits has given up long before the answer comes.
+            tokio::task::yield_now().await;
+            attempts += 1;
+            Ok(answer(Reason::Exhausted))
+        };
+        let waited = wait_for(attempt, patience(), ready("stopped"), &terminal).await;
+        assert_eq!((waited.unwrap(), attempts), (Err("stopped"), 1));
+        let attempt = async || {
+            tokio::task::yield_now().await;
+            Ok(answer(Reason::Blocked))
+        };
+        let waited = wait_for(attempt, patience(), ready("stopped"), &terminal).await;
+        assert_eq!(waited.unwrap(), Ok(answer(Reason::Blocked)));
+        let attempt = async || Err(anyhow::anyhow!("no such pool"));
+        let waited = wait_for(attempt, patience(), pending::<()>(), &terminal).await;
+        assert_eq!(waited.unwrap_err().to_string(), "no such pool");
+    }
+}

@@ -1,6 +1,7 @@
 //! Leases whose commands meet with faults, judged by every version of every entry that etcd stored.
 
 mod every_write;
+mod exec_signals;
 mod fault_proxy;
 mod naive;
 mod random_runs;

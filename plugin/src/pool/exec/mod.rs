@@ -8,7 +8,10 @@ mod keeping;
 mod process;
 mod signals;
 
-use std::{io::Write as _, time::Instant};
+use std::{
+    io::{self, Write as _},
+    time::Instant,
+};
 
 use anyhow::Context as _;
 use jiff::Timestamp;
@@ -57,17 +60,17 @@ pub(super) async fn run(arguments: ExecArguments, session: &Session) -> anyhow::
 /// Takes a lease, runs the command, and gives the lease back.
 async fn hold(arguments: &ExecArguments, session: &Session) -> anyhow::Result<u8> {
     let terminal = &session.terminal;
-    let mut signals = Signals::listen()?;
     let connection = session.connect().await?;
     let store = Store::new(&connection, &arguments.field_manager);
-    let given_name = arguments.lessee.name();
-    let name = given_name
-        .clone()
-        .unwrap_or_else(|| generated_name::generate("exec-"));
+    let name = arguments.lessee.name();
+    let name = name.unwrap_or_else(|| generated_name::generate("exec-"));
+    let is_name_given = arguments.lessee.cluster_deployment.is_some();
     let install_config = match &arguments.install_config {
         Some(source) => Some(InstallConfig::read(source, &connection).await?),
         None => None,
     };
+    // Until here they end this process, which has taken nothing yet.
+    let mut signals = Signals::listen()?;
     let wish = Wish {
         claim: LeaseClaim {
             holder: Holder {
@@ -79,7 +82,7 @@ async fn hold(arguments: &ExecArguments, session: &Session) -> anyhow::Result<u8
         },
         install_config: install_config.as_ref(),
         // Nobody else has a name that was just made up.
-        is_new: given_name.is_some(),
+        is_new: is_name_given,
     };
     let mut taken = Instant::now();
     let mut attempt = async || {
@@ -87,49 +90,58 @@ async fn hold(arguments: &ExecArguments, session: &Session) -> anyhow::Result<u8
         take(&store, wish).await
     };
     let waited = match arguments.wait {
-        None => Ok(attempt().await?),
+        None => attempt().await.map(Ok),
         Some(limit) => {
             let patience = Patience {
                 since: Timestamp::now(),
                 limit,
             };
-            wait_for(attempt, patience, signals.next(), terminal).await?
+            wait_for(attempt, patience, signals.next(), terminal).await
         }
     };
-    let lease = match waited {
-        Ok(lease) => lease,
-        Err(signal) => return Ok(interrupted(signal, terminal)),
+    // Under a name that nobody else has, also what an attempt took whose end is not known.
+    let of_name = || (!is_name_given).then(|| Held::FromPool(arguments.pool.clone()));
+    let (code, held) = match waited {
+        Err(error) => (Err(error), of_name()),
+        Ok(Err(signal)) => (Ok(interrupted(signal, terminal)), of_name()),
+        Ok(Ok(lease)) => {
+            for warning in lease.warnings() {
+                terminal.warning(warning);
+            }
+            let Some(customization) = lease.customization() else {
+                terminal.note(&lease.refusal().unwrap_or_default());
+                return Ok(NO_LEASE);
+            };
+            let keeping = Keeping {
+                store: &store,
+                customization,
+                claim: wish.claim,
+                heartbeat: Heartbeat { ttl: arguments.ttl },
+                terminal,
+            };
+            let code = match signals.pending() {
+                Some(signal) => Ok(interrupted(signal, terminal)),
+                None => run_under(&lease, keeping, taken, arguments, &mut signals).await,
+            };
+            (code, Some(Held::Customization(customization.to_owned())))
+        }
     };
-    for warning in lease.warnings() {
-        terminal.warning(warning);
+    if let Some(held) = held {
+        give_back_or_warn(&store, &held, &name, terminal).await;
     }
-    if let Some(refusal) = lease.refusal() {
-        terminal.note(&refusal);
-        return Ok(NO_LEASE);
-    }
-    let code = if let Some(signal) = signals.pending() {
-        Ok(interrupted(signal, terminal))
-    } else {
-        let keeping = Keeping {
-            store: &store,
-            customization: lease.customization().unwrap_or_default(),
-            claim: wish.claim,
-            heartbeat: Heartbeat { ttl: arguments.ttl },
-            terminal,
-        };
-        run_under(&lease, keeping, taken, arguments, &mut signals).await
-    };
-    let held = Held::FromPool(arguments.pool.clone());
-    match give_back(&store, &held, &name, false).await {
+    code
+}
+
+/// The command's own code counts, and the lease ends by itself.
+async fn give_back_or_warn(store: &Store<'_>, held: &Held, name: &str, terminal: &Terminal) {
+    match give_back(store, held, name, false).await {
         Ok(result) => {
             for note in result.warnings().iter().cloned().chain(result.refusal()) {
                 terminal.warning(&note);
             }
         }
-        // The command's own code counts; the lease ends by itself.
         Err(error) => terminal.warning(&format!("the lease of {name} is not given back: {error:#}")),
     }
-    code
 }
 
 fn interrupted(signal: Signal, terminal: &Terminal) -> u8 {
@@ -182,12 +194,10 @@ async fn run_under(
 
 /// A file that only this user may read, and that goes with its value.
 fn private_file(content: &str) -> anyhow::Result<NamedTempFile> {
-    let write = || {
+    let write = || -> io::Result<NamedTempFile> {
         let mut file = NamedTempFile::with_prefix("kcp-install-config-")?;
         file.write_all(content.as_bytes())?;
         Ok(file)
     };
-    write()
-        .map_err(|error: std::io::Error| error)
-        .context("cannot write a file for the install-config")
+    write().context("cannot write a file for the install-config")
 }

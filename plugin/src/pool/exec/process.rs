@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
 use tokio::process::{Child, Command};
 
 /// A command that cannot be run, as in shells.
@@ -17,9 +17,13 @@ const NOT_FOUND: u8 = 127;
 /// A command that a signal ended has this and the signal's number, as in shells.
 const BY_SIGNAL: i32 = 128;
 
+/// Between two looks at whether a process group has ended.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// The command's process.
 pub(super) struct Process {
     child: Child,
+    pid: Pid,
     /// Whether it has a process group of its own.
     has_group: bool,
 }
@@ -35,13 +39,22 @@ impl Process {
         if has_group {
             command.process_group(0);
         }
-        match command.spawn() {
-            Ok(child) => Ok(Self { child, has_group }),
-            Err(error) => Err(CannotRun {
-                program: command.as_std().get_program().to_string_lossy().into_owned(),
-                error,
-            }),
-        }
+        let child = command.spawn();
+        let cannot_run = |error| CannotRun {
+            program: command.as_std().get_program().to_string_lossy().into_owned(),
+            error,
+        };
+        let child = child.map_err(cannot_run)?;
+        let id = child.id().and_then(|id| i32::try_from(id).ok());
+        // Only a process that has been waited for has no id.
+        let pid = id
+            .and_then(Pid::from_raw)
+            .ok_or_else(|| cannot_run(io::ErrorKind::Other.into()))?;
+        Ok(Self {
+            child,
+            pid,
+            has_group,
+        })
     }
 
     /// Its exit code, once it has ended.
@@ -57,26 +70,31 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) {
-        let id = self.child.id().and_then(|id| i32::try_from(id).ok());
-        let Some(pid) = id.and_then(Pid::from_raw) else {
-            return;
-        };
         // The only failure is a process that is gone.
         let _ = if self.has_group {
-            kill_process_group(pid, signal)
+            kill_process_group(self.pid, signal)
         } else {
-            kill_process(pid, signal)
+            kill_process(self.pid, signal)
         };
     }
 
-    /// Ends it: TERM, and after the time of grace KILL.
+    /// Ends it, and what it has started in its process group: TERM, and after the time of grace KILL.
     pub(super) async fn end(&mut self, grace: Duration) -> io::Result<()> {
         self.signal(Signal::TERM);
-        if tokio::time::timeout(grace, self.child.wait()).await.is_err() {
-            self.signal(Signal::KILL);
-            self.child.wait().await?;
+        let ended = async {
+            let status = self.child.wait().await;
+            while self.has_group && test_kill_process_group(self.pid).is_ok() {
+                tokio::time::sleep(LOOK).await;
+            }
+            status
+        };
+        match tokio::time::timeout(grace, ended).await {
+            Ok(status) => status.map(drop),
+            Err(_) => {
+                self.signal(Signal::KILL);
+                self.child.wait().await.map(drop)
+            }
         }
-        Ok(())
     }
 }
 
@@ -125,7 +143,11 @@ fn code(status: ExitStatus) -> u8 {
 mod tests {
     use std::{os::unix::process::ExitStatusExt as _, process::ExitStatus};
 
-    use super::code;
+    use std::time::Duration;
+
+    use tokio::{io::AsyncReadExt as _, process::Command};
+
+    use super::{Process, code};
 
     /// As `waitpid` has them: the code in the second byte, a signal in the first.
     #[test]
@@ -133,5 +155,22 @@ mod tests {
         for (raw, expected) in [(0, 0), (7 << 8, 7), (255 << 8, 255), (9, 137), (15, 143)] {
             assert_eq!(code(ExitStatus::from_raw(raw)), expected, "{raw}");
         }
+    }
+
+    /// The pipe ends when nobody has it any more.
+    #[tokio::test]
+    async fn what_a_command_has_started_ends_with_it() {
+        let mut command = Command::new("sh");
+        let script = "(trap '' TERM; echo up; while :; do sleep 0.1; done) & wait";
+        command.args(["-c", script]).stdout(std::process::Stdio::piped());
+        command.process_group(0);
+        let mut process = Process::start(command).unwrap();
+        let mut pipe = process.child.stdout.take().unwrap();
+        let mut up = [0; 3];
+        pipe.read_exact(&mut up).await.unwrap();
+        process.has_group = true;
+        process.end(Duration::from_millis(200)).await.unwrap();
+        let ended = tokio::time::timeout(Duration::from_secs(60), pipe.read_to_end(&mut Vec::new())).await;
+        assert_eq!(ended.unwrap().unwrap(), 0);
     }
 }

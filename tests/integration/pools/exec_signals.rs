@@ -1,0 +1,66 @@
+//! `pool exec` and the signals that it gets: handed on to the command, or an end to the waiting.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "this is test code, of which clippy exempts only functions with #[test]"
+)]
+
+use kcp_tests::kubectl::Ended;
+use kcp_tests::management_cluster::ManagementCluster;
+
+use crate::plugin::create_pool;
+use crate::shared::with_management_cluster;
+
+const NAMESPACE: &str = "pool-signals";
+
+/// Starts exec with the arguments, waits until `$1` is in what it prints, and sends it TERM.
+const TERMINATED: &str = r#"
+    folder=$(mktemp -d) && trap 'rm -rf "$folder"' EXIT
+    shown=$1 && shift
+    kubectl kcp pool exec -n pool-signals hosts "$@" > "$folder/out" 2>&1 &
+    until grep -q "$shown" "$folder/out"; do kill -0 $! && sleep 0.1; done
+    kill -TERM $! && wait $!
+    code=$?
+    cat "$folder/out"
+    exit $code
+"#;
+
+async fn terminated(management: &ManagementCluster, shown: &str, arguments: &[&str]) -> Ended {
+    let script = ["-c", TERMINATED, "sh", shown];
+    let script = script.iter().chain(arguments);
+    management.kubectl().script("sh", script).await.unwrap()
+}
+
+async fn holder(management: &ManagementCluster) -> String {
+    let name = "-o=jsonpath={.status.clusterDeploymentRef.name}";
+    let get = ["get", "cdc", "host-0", "-n", NAMESPACE, name];
+    management.kubectl().succeed(get).await.unwrap().stdout
+}
+
+#[test]
+fn exec_hands_signals_on_and_can_be_told_not_to_wait() {
+    with_management_cluster(async |management| {
+        create_pool(management, NAMESPACE, "hosts", 1).await.unwrap();
+        let script = "trap 'echo ended; exit 4' TERM; echo up; while :; do sleep 0.1; done";
+        let ended = terminated(management, "up", &["--", "sh", "-c", script]).await;
+        assert_eq!((ended.code, ended.stdout.as_str()), (4, "up\nended\n"), "{ended}");
+        assert_eq!(holder(management).await, "");
+
+        let lease = [
+            "kcp",
+            "pool",
+            "lease",
+            "hosts",
+            "-n",
+            NAMESPACE,
+            "--cluster-deployment",
+            "rome",
+        ];
+        management.kubectl().succeed(lease).await.unwrap();
+        let ended = terminated(management, "waiting:", &["--wait", "--", "echo", "ran"]).await;
+        let said = "waiting: exhausted: no customization of pool hosts is free: host-0 is held by rome\n\
+                    interrupted before the command was run\n";
+        assert_eq!((ended.code, ended.stdout.as_str()), (143, said), "{ended}");
+        assert_eq!(holder(management).await, "rome");
+    });
+}

@@ -16,7 +16,8 @@ namespace=${2:?NAMESPACE is missing}
 shift 2
 
 # Chosen before the lease is asked for: it can be given back even by who never saw the answer.
-name=ci-$(date +%s)-$$
+# Random: in containers the process ids of two runs are often the same.
+name=ci-$(od -An -N8 -tx1 /dev/urandom | tr -d ' \n')
 
 give_back() {
     code=$?

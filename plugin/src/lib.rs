@@ -61,6 +61,7 @@ use verdict::Verdict;
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let command = Arguments::command().bin_name(invocation::name(arguments.first().map(OsString::as_os_str)));
+    let is_exec = arguments.windows(2).any(|pair| pair == ["pool", "exec"]);
     let parsed = command
         .try_get_matches_from(arguments)
         .and_then(|matches| Arguments::from_arg_matches(&matches));
@@ -69,7 +70,13 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) => {
             // Help and version count as errors to clap, with exit code 0. A closed pipe stays silent.
             let _ = error.print();
-            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(Verdict::Undecided.code()));
+            let verdict = match error.exit_code() {
+                0 => Verdict::Met,
+                // The command that it was to run may use 2 itself.
+                _ if is_exec => Verdict::Command(pool::NO_LEASE),
+                _ => Verdict::Undecided,
+            };
+            return verdict.into();
         }
     };
     let terminal = Terminal::new(global.color);

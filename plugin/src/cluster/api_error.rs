@@ -64,6 +64,11 @@ impl Error {
         }
         match status.code {
             401 => Self::Unauthorized { server },
+            403 if is_of_a_namespace_that_goes(&status) => Self::Answer {
+                action,
+                code: 403,
+                message: status.message,
+            },
             403 => Self::Forbidden {
                 action,
                 user: quoted_after(&status.message, "User "),
@@ -188,6 +193,14 @@ pub(super) fn root_cause(error: &(dyn StdError + 'static)) -> String {
         }
         _ => message,
     }
+}
+
+/// Objects cannot be made in a namespace that is being deleted, whatever one's rights.
+fn is_of_a_namespace_that_goes(status: &Status) -> bool {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    causes
+        .into_iter()
+        .any(|cause| cause.reason == "NamespaceTerminating")
 }
 
 fn quoted_after(message: &str, before: &str) -> Option<String> {

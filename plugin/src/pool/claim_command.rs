@@ -52,7 +52,7 @@ pub(super) async fn claim(
         );
         return refused(Reason::Blocked, message);
     }
-    let mut claim = made(store, holder).await?;
+    let (mut claim, is_ours) = made(store, holder).await?;
     if claim.spec.cluster_pool_name != holder.pool {
         let message = format!(
             "there is a ClusterClaim {name} on pool {}",
@@ -64,21 +64,31 @@ pub(super) async fn claim(
     let mut looks = 0_u64;
     let mut told = String::new();
     loop {
-        if let Some(cluster) = claim.cluster() {
-            // Its namespace has its name.
-            if let Some(deployment) = store.cluster(cluster, cluster).await? {
-                let customization = deployment.customization();
-                return Ok(PoolLease::claimed(pool_name, cluster, customization, name));
+        let why = match look(store, &claim, holder).await {
+            Ok(Look::Given(customization, cluster)) => {
+                return Ok(PoolLease::claimed(
+                    pool_name,
+                    &cluster,
+                    customization.as_deref(),
+                    name,
+                ));
             }
-        }
-        let why = format!("ClusterClaim {name} is pending: {}", claim.pending());
+            Ok(Look::Over(why)) => return refused(Reason::Blocked, why),
+            Ok(Look::Pending(why)) => why,
+            Err(error) if error.may_pass() => error.to_string(),
+            Err(error) => return Err(error.into()),
+        };
         let now = Timestamp::now();
         let Some(rest) = patience.rest(now, random.hash_one(looks)) else {
-            if !keep {
+            let what_then = if keep {
+                "it is kept"
+            } else if is_ours {
                 delete(store, &claim).await?;
-            }
-            let what_then = if keep { "is kept" } else { "was deleted" };
-            let message = format!("{why}; it {what_then}");
+                "it was deleted"
+            } else {
+                "it was there before, and is kept"
+            };
+            let message = format!("{why}; {what_then}");
             return refused(Reason::Timeout, message)
                 .map(|refused: PoolLease| refused.timed_out(patience.waited(now)));
         };
@@ -96,18 +106,56 @@ pub(super) async fn claim(
                     format!("ClusterClaim {name} was deleted meanwhile"),
                 );
             }
-            Err(error) if error.may_pass() => terminal.note(&format!("waiting: {error}")),
+            // The next look tells.
+            Err(error) if error.may_pass() => {}
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-/// The claim of this name, made if there is none.
-async fn made(store: &Store<'_>, holder: Holder<'_>) -> Result<Claim, Error> {
+/// How a claim stands.
+enum Look {
+    /// Its customization, if it has one, and its cluster.
+    Given(Option<String>, String),
+    Pending(String),
+    /// It will not be given one, or not for long.
+    Over(String),
+}
+
+/// Anybody who may write claims may write any cluster's name into one: what counts is whom the cluster names.
+async fn look(store: &Store<'_>, claim: &Claim, holder: Holder<'_>) -> Result<Look, Error> {
+    let name = &claim.metadata.name;
+    if claim.metadata.is_deleting() {
+        return Ok(Look::Over(format!("ClusterClaim {name} is being deleted")));
+    }
+    let pending = || Look::Pending(format!("ClusterClaim {name} is pending: {}", claim.pending()));
+    let Some(cluster) = claim.cluster() else {
+        return Ok(pending());
+    };
+    // Its namespace has its name.
+    let Some(deployment) = store.cluster(cluster, cluster).await? else {
+        return Ok(pending());
+    };
+    if !deployment.is_of(store.namespace(), holder.pool) || deployment.claim() != Some(name) {
+        return Ok(Look::Pending(format!(
+            "ClusterClaim {name} names ClusterDeployment {cluster}, which does not name it"
+        )));
+    }
+    if deployment.metadata.is_deleting() {
+        return Ok(Look::Over(format!(
+            "ClusterDeployment {cluster} of ClusterClaim {name} is being deleted"
+        )));
+    }
+    let customization = deployment.customization().map(str::to_owned);
+    Ok(Look::Given(customization, cluster.to_owned()))
+}
+
+/// The claim of this name, and whether it was made here: if there was none.
+async fn made(store: &Store<'_>, holder: Holder<'_>) -> Result<(Claim, bool), Error> {
     let mut unanswered = None;
-    for _ in 0..MAX_ATTEMPTS {
+    for attempt in 0..MAX_ATTEMPTS {
         if let Some(claim) = store.claim(holder.cluster_deployment).await? {
-            return Ok(claim);
+            return Ok((claim, attempt > 0));
         }
         if let Created::Unknown(error) = store.create_claim(holder).await? {
             unanswered = Some(error);

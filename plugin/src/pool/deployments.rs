@@ -199,21 +199,29 @@ impl Deployments {
         references
     }
 
-    /// What the holder's clusters are made with and still need.
+    /// What clusters were made with and still need, whosever name they have. Of several with one customization the
+    /// holder's own is told.
     pub(super) fn needs(&self, holder: Holder<'_>) -> Needs {
-        let needing = self.made_for(holder).filter_map(|cluster| {
-            let needed_by = Cluster {
-                namespace: cluster.metadata.namespace.clone(),
-                finalizers: match cluster.life() {
-                    Life::Alive => Vec::new(),
-                    Life::Deprovisioning => cluster.finalizers_of_others(),
-                    Life::Over => return None,
-                },
-                is_ours: cluster.metadata.has_finalizer(LEASE_FINALIZER),
+        let mut needs = Needs::new();
+        let of_others = self
+            .of_namespace()
+            .filter(|cluster| cluster.name() != holder.cluster_deployment);
+        for cluster in self.made_for(holder).chain(of_others) {
+            let finalizers = match cluster.life() {
+                Life::Alive => Vec::new(),
+                Life::Deprovisioning => cluster.finalizers_of_others(),
+                Life::Over => continue,
             };
-            Some((cluster.customization()?.to_owned(), needed_by))
-        });
-        needing.collect()
+            if let Some(customization) = cluster.customization() {
+                needs.entry(customization.to_owned()).or_insert_with(|| Cluster {
+                    namespace: cluster.metadata.namespace.clone(),
+                    name: cluster.name().to_owned(),
+                    finalizers,
+                    is_ours: cluster.metadata.has_finalizer(LEASE_FINALIZER),
+                });
+            }
+        }
+        needs
     }
 }
 
@@ -288,6 +296,31 @@ pub(super) mod tests {
             };
             assert_eq!(deployments.proof_of_life(holder).is_some(), expected, "{case}");
         }
+    }
+
+    #[test]
+    fn what_any_cluster_needs() {
+        let mut over = cluster("over", "p", Some("c"));
+        over["metadata"]["deletionTimestamp"] = "2026-11-21T05:00:00Z".into();
+        let mut elsewhere = cluster("elsewhere", "p", Some("d"));
+        elsewhere["spec"]["clusterPoolRef"]["namespace"] = "other".into();
+        let all = [
+            cluster("another", "p", Some("a")),
+            cluster("us", "p", Some("a")),
+            cluster("another", "q", Some("b")),
+            over,
+            elsewhere,
+        ];
+        let all = all.map(|object| serde_json::from_value(object).unwrap());
+        let needs = Deployments::of("d", all.into()).needs(Holder {
+            pool: "p",
+            cluster_deployment: "us",
+        });
+        let needs: Vec<_> = needs
+            .iter()
+            .map(|(customization, cluster)| (customization.as_str(), cluster.name.as_str()))
+            .collect();
+        assert_eq!(needs, [("a", "us"), ("b", "another")]);
     }
 
     #[test]

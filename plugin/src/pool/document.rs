@@ -278,18 +278,23 @@ impl PoolLease {
         self.reason
     }
 
-    /// What scripts and commands find in their environment; none where there is no lease.
+    /// What scripts and commands find in their environment; none where there is no lease. A cluster that has no
+    /// customization has an empty one: scripts may read it under `set -u`.
     pub(super) fn variables(&self) -> Option<Vec<(&'static str, &str)>> {
         if self.customization.is_none() && self.claim.is_none() {
             return None;
         }
-        let customization = self.customization().map(|name| ("KCP_CUSTOMIZATION", name));
         let named = [
             ("KCP_NAMESPACE", self.pool.namespace.as_str()),
             ("KCP_POOL", &self.pool.name),
             ("KCP_CLUSTER_DEPLOYMENT", &self.cluster_deployment.name),
+            ("KCP_CUSTOMIZATION", self.customization().unwrap_or_default()),
         ];
-        Some(named.into_iter().chain(customization).collect())
+        let claim = self
+            .claim
+            .as_ref()
+            .map(|claim| ("KCP_CLUSTER_CLAIM", claim.name.as_str()));
+        Some(named.into_iter().chain(claim).collect())
     }
 
     /// The leased customization.

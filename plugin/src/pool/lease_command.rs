@@ -93,11 +93,17 @@ fn show(result: &PoolLease, output: Option<LeaseOutput>, terminal: &Terminal) ->
     let shown = match output {
         Some(LeaseOutput::Json) => Some(text(result)?),
         Some(LeaseOutput::Yaml) => Some(yaml(result)?),
-        Some(LeaseOutput::Env) => result.variables().map(|variables| {
-            // Names need no quotes.
-            let lines = variables.iter().map(|(name, value)| format!("{name}={value}\n"));
-            lines.collect()
-        }),
+        Some(LeaseOutput::Env) => result
+            .variables()
+            .map(|variables| {
+                let lines = variables.iter().map(|(name, value)| {
+                    // For `eval`: what an object says of itself is not always a name.
+                    let value = shlex::try_quote(value)?;
+                    Ok(format!("{name}={value}\n"))
+                });
+                lines.collect::<Result<String, shlex::QuoteError>>()
+            })
+            .transpose()?,
         Some(LeaseOutput::Name) => result.resource_name().map(|name| name + "\n"),
         Some(LeaseOutput::InstallConfig) => match result.install_config() {
             Some(install_config) => Some(install_config.to_yaml()?),

@@ -61,6 +61,7 @@ mod taking;
 mod waiting;
 
 pub use arguments::{PoolArguments, PoolCommand};
+pub use exec::NO_LEASE;
 
 use crate::{session::Session, verdict::Verdict};
 

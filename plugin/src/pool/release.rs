@@ -18,11 +18,11 @@ const REST: Duration = Duration::from_millis(200);
 /// The clusters that were made with customizations and still need them, by customization.
 pub(super) type Needs = BTreeMap<String, Cluster>;
 
-/// A holder's `ClusterDeployment`.
+/// A `ClusterDeployment` that needs a customization.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cluster {
-    /// It has the holder's name.
     pub(super) namespace: String,
+    pub(super) name: String,
     /// Of others than us, where it is being taken down; none while it is alive.
     pub(super) finalizers: Vec<String>,
     /// Whether our finalizer keeps it too: it was made by us and not by Hive.
@@ -31,8 +31,8 @@ pub(super) struct Cluster {
 
 impl Cluster {
     /// Why the customization is kept, and what to do.
-    pub(super) fn refusal(&self, name: &str, customization: &str) -> String {
-        let namespace = &self.namespace;
+    pub(super) fn refusal(&self, customization: &str) -> String {
+        let Self { namespace, name, .. } = self;
         if self.finalizers.is_empty() {
             return format!(
                 "ClusterDeployment {name} was made with {customization} and is there; delete it first: \
@@ -55,13 +55,13 @@ impl Cluster {
     }
 
     /// What is left to run when the customization is given back all the same.
-    pub(super) fn left(&self, name: &str, customization: &str) -> String {
+    pub(super) fn left(&self, customization: &str) -> String {
+        let Self { namespace, name, .. } = self;
         let state = if self.finalizers.is_empty() {
             "still runs"
         } else {
             "is still being taken down"
         };
-        let namespace = &self.namespace;
         format!(
             "ClusterDeployment {name} in namespace {namespace} {state} with {customization}, which another may get now"
         )
@@ -77,7 +77,7 @@ pub(super) struct Outcome {
     pub(super) needed: Vec<String>,
 }
 
-/// Gives back every entry that the holder has and none of its clusters needs, whether the pool still names it or not;
+/// Gives back every entry that the holder has and no cluster needs, whether the pool still names it or not;
 /// or `only` this one. Another's are not touched. Their records go last.
 ///
 /// # Errors

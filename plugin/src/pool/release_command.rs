@@ -11,8 +11,9 @@ use super::{
     entry::{Entry, Holder},
     entry_state::PoolName,
     held::Held,
+    record::Record,
     release::{self, Needs},
-    store::{Customizations as _, Store},
+    store::{Customizations as _, Records as _, Store},
 };
 use crate::{
     cluster::{Error, Written},
@@ -85,7 +86,7 @@ pub(super) async fn give_back(
                     name: pool.clone(),
                 };
                 let released = PoolRelease::new(Some(name), cluster_deployment, &[]);
-                return Ok(released.of_claim(cluster_deployment));
+                return Ok(released.of_claim(&claim.metadata.name));
             }
             Meant {
                 holder,
@@ -99,7 +100,10 @@ pub(super) async fn give_back(
             let entry = store.get(name).await?;
             let pool = match whose(name, entry.as_ref(), cluster_deployment) {
                 Whose::Holders(pool) => pool,
-                Whose::Nobodys => return Ok(PoolRelease::new(None, cluster_deployment, &[])),
+                Whose::Nobodys => match left_behind(store, name, cluster_deployment).await? {
+                    Some(pool) => &pool.clone(),
+                    None => return Ok(PoolRelease::new(None, cluster_deployment, &[])),
+                },
                 Whose::Another(reason, message) => {
                     return Ok(PoolRelease::refused(None, cluster_deployment, reason, message));
                 }
@@ -119,7 +123,30 @@ pub(super) async fn give_back(
     }
 }
 
-/// The claim of the holder's name on its pool, where Hive runs that.
+/// The pool of which a release that was broken off has left a record, or our finalizer, of a customization that nobody
+/// holds any more.
+async fn left_behind(
+    store: &Store<'_>,
+    customization: &str,
+    cluster_deployment: &str,
+) -> Result<Option<String>, Error> {
+    let record = store.record(customization).await?;
+    let record = record.filter(|record| record.cluster_deployment() == Some(cluster_deployment));
+    if let Some(pool) = record.as_ref().and_then(Record::pool) {
+        return Ok(Some(pool.to_owned()));
+    }
+    let own = match store.deployment(cluster_deployment).await {
+        Err(Error::Forbidden { .. }) => return Ok(None),
+        own => own?,
+    };
+    let kept = own.of_namespace().find(|cluster| {
+        cluster.customization() == Some(customization) && cluster.metadata.has_finalizer(LEASE_FINALIZER)
+    });
+    let reference = kept.and_then(|cluster| cluster.pool_reference.as_ref());
+    Ok(reference.map(|reference| reference.pool_name.clone()))
+}
+
+/// The claim of the holder's name on its pool, where Hive runs that; or that which has the cluster of this name.
 async fn claim_of(store: &Store<'_>, holder: Holder<'_>) -> Result<Option<Claim>, Error> {
     match store.pool(holder.pool).await {
         Ok(pool) if pool.is_run_by_hive() => {}
@@ -127,8 +154,26 @@ async fn claim_of(store: &Store<'_>, holder: Holder<'_>) -> Result<Option<Claim>
         Ok(_) | Err(Error::NotFound { .. }) => return Ok(None),
         Err(error) => return Err(error),
     }
-    let claim = store.claim(holder.cluster_deployment).await?;
-    Ok(claim.filter(|claim| claim.spec.cluster_pool_name == holder.pool))
+    let is_of_pool = |claim: &Claim| claim.spec.cluster_pool_name == holder.pool;
+    let name = holder.cluster_deployment;
+    // Who may not read claims has made none; and who may not read clusters was told the claim's name.
+    match store.claim(name).await {
+        Err(Error::Forbidden { .. }) => return Ok(None),
+        found => {
+            if let Some(claim) = found?.filter(is_of_pool) {
+                return Ok(Some(claim));
+            }
+        }
+    }
+    let cluster = match store.cluster(name, name).await {
+        Err(Error::Forbidden { .. }) => None,
+        found => found?,
+    };
+    let cluster = cluster.filter(|cluster| cluster.is_of(store.namespace(), holder.pool));
+    let Some(claim) = cluster.as_ref().and_then(ClusterDeployment::claim) else {
+        return Ok(None);
+    };
+    Ok(store.claim(claim).await?.filter(is_of_pool))
 }
 
 /// Who has a customization that is to be given back by its name.
@@ -175,13 +220,15 @@ impl Meant<'_> {
             cluster_deployment,
         } = self.holder;
         let mut deployments = store.deployments().await;
-        if let Err(Error::Forbidden { .. }) = deployments {
-            deployments = store.deployment(cluster_deployment).await;
+        let mut unseen = None;
+        if let Err(error @ Error::Forbidden { .. }) = deployments {
+            unseen = Some(error);
+            deployments = match store.deployment(cluster_deployment).await {
+                Err(Error::Forbidden { .. }) => Ok(Deployments::default()),
+                own => own,
+            };
         }
-        let (deployments, unseen) = match deployments {
-            Err(error @ Error::Forbidden { .. }) => (Deployments::default(), Some(error)),
-            deployments => (deployments?, None),
-        };
+        let deployments = deployments?;
         let needs = deployments.needs(self.holder);
         let kept = if self.force { Needs::new() } else { needs.clone() };
         let release::Outcome { released, needed } =
@@ -202,14 +249,14 @@ impl Meant<'_> {
         };
         let left = released
             .iter()
-            .filter_map(|name| Some(needs.get(name)?.left(cluster_deployment, name)));
+            .filter_map(|name| Some(needs.get(name)?.left(name)));
         let mut result = PoolRelease::new(Some(name), cluster_deployment, &released).warned(left);
         if let Some(why) = unseen {
             result = result.without_deployment(&why);
         }
         let why: Vec<_> = needed
             .iter()
-            .filter_map(|name| Some(needs.get(name)?.refusal(cluster_deployment, name)))
+            .filter_map(|name| Some(needs.get(name)?.refusal(name)))
             .collect();
         Ok(if why.is_empty() {
             result

@@ -9,7 +9,7 @@ mod process;
 mod signals;
 
 use std::{
-    io::{self, Write as _},
+    io::{self, IsTerminal as _, Write as _},
     time::Instant,
 };
 
@@ -40,7 +40,7 @@ use process::{Process, code_of};
 use signals::Signals;
 
 /// No lease, or a lease that was lost: what `timeout` and `env` use for failures of their own.
-const NO_LEASE: u8 = 125;
+pub const NO_LEASE: u8 = 125;
 
 /// Runs `pool exec`.
 ///
@@ -70,7 +70,8 @@ async fn hold(arguments: &ExecArguments, session: &Session) -> anyhow::Result<u8
         None => None,
     };
     // Until here they end this process, which has taken nothing yet.
-    let mut signals = Signals::listen()?;
+    let has_terminal = io::stdin().is_terminal();
+    let mut signals = Signals::listen(has_terminal)?;
     let wish = Wish {
         claim: LeaseClaim {
             holder: Holder {
@@ -96,7 +97,7 @@ async fn hold(arguments: &ExecArguments, session: &Session) -> anyhow::Result<u8
                 since: Timestamp::now(),
                 limit,
             };
-            wait_for(attempt, patience, signals.next(), terminal).await
+            wait_for(attempt, patience, signals.end(), terminal).await
         }
     };
     // Under a name that nobody else has, also what an attempt took whose end is not known.
@@ -119,7 +120,7 @@ async fn hold(arguments: &ExecArguments, session: &Session) -> anyhow::Result<u8
                 heartbeat: Heartbeat { ttl: arguments.ttl },
                 terminal,
             };
-            let code = match signals.pending() {
+            let code = match signals.ended() {
                 Some(signal) => Ok(interrupted(signal, terminal)),
                 None => run_under(&lease, keeping, taken, arguments, &mut signals).await,
             };
@@ -166,10 +167,12 @@ async fn run_under(
         Some(install_config) => Some(private_file(&install_config.to_yaml()?)?),
         None => None,
     };
-    if let Some(file) = &file {
-        command.env("KCP_INSTALL_CONFIG", file.path());
-    }
-    let mut process = match Process::start(command) {
+    match &file {
+        Some(file) => command.env("KCP_INSTALL_CONFIG", file.path()),
+        // Of a lease that this one runs under.
+        None => command.env_remove("KCP_INSTALL_CONFIG"),
+    };
+    let mut process = match Process::start(command, io::stdin().is_terminal()) {
         Ok(process) => process,
         Err(error) => {
             let code = error.code();

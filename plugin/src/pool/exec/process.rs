@@ -1,11 +1,6 @@
 //! The process of a command.
 
-use std::{
-    io::{self, IsTerminal as _},
-    os::unix::process::ExitStatusExt as _,
-    process::ExitStatus,
-    time::Duration,
-};
+use std::{io, os::unix::process::ExitStatusExt as _, process::ExitStatus, time::Duration};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
 use tokio::process::{Child, Command};
@@ -33,9 +28,9 @@ impl Process {
     ///
     /// # Errors
     /// When it cannot be run.
-    pub(super) fn start(mut command: Command) -> Result<Self, CannotRun> {
+    pub(super) fn start(mut command: Command, has_terminal: bool) -> Result<Self, CannotRun> {
         // A terminal signals all of its foreground: a group of its own would not be that.
-        let has_group = !io::stdin().is_terminal();
+        let has_group = !has_terminal;
         if has_group {
             command.process_group(0);
         }
@@ -88,13 +83,11 @@ impl Process {
             }
             status
         };
-        match tokio::time::timeout(grace, ended).await {
-            Ok(status) => status.map(drop),
-            Err(_) => {
-                self.signal(Signal::KILL);
-                self.child.wait().await.map(drop)
-            }
+        if let Ok(status) = tokio::time::timeout(grace, ended).await {
+            return status.map(drop);
         }
+        self.signal(Signal::KILL);
+        self.child.wait().await.map(drop)
     }
 }
 
@@ -163,12 +156,10 @@ mod tests {
         let mut command = Command::new("sh");
         let script = "(trap '' TERM; echo up; while :; do sleep 0.1; done) & wait";
         command.args(["-c", script]).stdout(std::process::Stdio::piped());
-        command.process_group(0);
-        let mut process = Process::start(command).unwrap();
+        let mut process = Process::start(command, false).unwrap();
         let mut pipe = process.child.stdout.take().unwrap();
         let mut up = [0; 3];
         pipe.read_exact(&mut up).await.unwrap();
-        process.has_group = true;
         process.end(Duration::from_millis(200)).await.unwrap();
         let ended = tokio::time::timeout(Duration::from_secs(60), pipe.read_to_end(&mut Vec::new())).await;
         assert_eq!(ended.unwrap().unwrap(), 0);

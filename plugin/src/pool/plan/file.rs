@@ -38,10 +38,13 @@ pub(super) fn read(file: &Path) -> Result<Pool, PoolFileError> {
 fn pool(content: &[u8], path: &str) -> Result<Pool, PoolFileError> {
     let path = || path.to_owned();
     let text = String::from_utf8_lossy(content);
-    let objects: Vec<Value> = serde_saphyr::from_multiple(&text).map_err(|cause| PoolFileError::Syntax {
-        path: path(),
-        cause: Box::new(cause),
-    })?;
+    // A manifest may have secrets beside the pool: of a malformed one the place is told alone.
+    let options = serde_saphyr::options! { with_snippet: false };
+    let objects: Vec<Value> =
+        serde_saphyr::from_multiple_with_options(&text, options).map_err(|cause| PoolFileError::Syntax {
+            path: path(),
+            cause: Box::new(cause),
+        })?;
     let is_pool = |object: &Value| {
         let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
         text("kind") == "ClusterPool" && text("apiVersion").starts_with("hive.openshift.io/")
@@ -65,6 +68,14 @@ mod tests {
 
     const POOL: &str = "apiVersion: hive.openshift.io/v1\nkind: ClusterPool\nmetadata: {name: p}\nspec: {platform: \
                         {none: {}}, baseDomain: d, imageSetRef: {name: i}, size: 1}\n";
+
+    #[test]
+    fn a_malformed_manifest_is_not_quoted() {
+        let manifest = "kind: Secret\nstringData:\n  password: sesame\nbad: [\n";
+        let message = pool(manifest.as_bytes(), "f.yaml").unwrap_err().to_string();
+        assert!(message.starts_with("f.yaml is no manifest: "), "{message}");
+        assert!(!message.contains("sesame"), "{message}");
+    }
 
     #[test]
     fn one_pool_is_read() {

@@ -103,6 +103,7 @@ fn the_record_of_what_is_kept_stays() {
     fake.put_record(first("b", claim, fake.now()));
     let cluster = Cluster {
         namespace: "us".to_owned(),
+        name: "us".to_owned(),
         finalizers: Vec::new(),
         is_ours: true,
     };
@@ -116,6 +117,7 @@ fn what_a_cluster_needs_is_kept() {
     fake.put("d", &reserved("us"));
     let cluster = Cluster {
         namespace: "us".to_owned(),
+        name: "us".to_owned(),
         finalizers: Vec::new(),
         is_ours: false,
     };

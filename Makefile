@@ -20,9 +20,10 @@ build: ## build both programs and the test harness
 demo: assets build ## the whole idea against a real control plane; KEEP=1 keeps it up until Ctrl-C
 	@exec cargo run --quiet --package kcp-tests --bin demo
 
+# More tests at a time than a small machine has cores: most wait for elections and controllers most of the time.
 .PHONY: test
 test: assets build ## every test: unit, table, snapshot and integration
-	INSTA_UPDATE=no cargo test --workspace --all-features --locked --no-fail-fast
+	INSTA_UPDATE=no RUST_TEST_THREADS=6 cargo test --workspace --all-features --locked --no-fail-fast
 
 .PHONY: unit
 unit: ## the tests that need neither assets nor network

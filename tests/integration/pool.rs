@@ -10,35 +10,18 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use kcp_tests::kubectl::{Ended, Kubectl};
-use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::kubectl::Ended;
 use kcp_tests::products;
 use kcp_tests::wait::until;
 use serde_json::{Value, json};
 
-use crate::plugin::create_pool;
+use crate::hosts::Hosts;
 use crate::shared::with_management_cluster;
 
-/// A pool with `size` customizations, and what is asked of it.
-struct Hosts {
-    kubectl: Kubectl,
-    namespace: &'static str,
-}
-
 impl Hosts {
-    async fn create(management: &ManagementCluster, namespace: &'static str, size: usize) -> Self {
-        create_pool(management, namespace, "hosts", size).await.unwrap();
-        Self {
-            kubectl: management.kubectl().clone(),
-            namespace,
-        }
-    }
-
     /// `kubectl kcp pool VERB hosts …`
     async fn pool(&self, verb: &str, arguments: &[&str]) -> Ended {
-        let command = ["kcp", "pool", verb, "-n", self.namespace, "hosts"];
-        let command = command.iter().chain(arguments);
-        self.kubectl.run(command).await.unwrap()
+        self.run(&[&[verb, "hosts"], arguments].concat()).await
     }
 
     async fn lease(&self, name: &str, arguments: &[&str]) -> Ended {
@@ -51,35 +34,17 @@ impl Hosts {
         self.pool("release", &named).await
     }
 
-    /// An object as the API server has it; none where there is none.
-    async fn object(&self, kind: &str, name: &str) -> Option<Value> {
-        let get = [
-            "get",
-            "-n",
-            self.namespace,
-            kind,
-            name,
-            "-o",
-            "json",
-            "--ignore-not-found",
-        ];
-        let got = self.kubectl.succeed(get).await.unwrap();
-        (!got.stdout.trim().is_empty()).then(|| serde_json::from_str(&got.stdout).unwrap())
+    async fn own(&self, kind: &str, name: &str) -> Option<Value> {
+        self.object(kind, name, self.namespace).await
     }
 
     /// The holder that the only customization names.
     async fn holder(&self) -> Option<String> {
-        let entry = self.object("clusterdeploymentcustomization", "host-0").await?;
-        Some(
-            entry
-                .pointer("/status/clusterDeploymentRef/name")?
-                .as_str()?
-                .to_owned(),
-        )
+        self.holder_of("host-0").await
     }
 
-    async fn record(&self) -> Option<Value> {
-        self.object("lease", "kcp-pool-host-0").await
+    async fn recorded(&self) -> Option<Value> {
+        self.own("lease", "kcp-pool-host-0").await
     }
 
     /// Waits until the only customization names this holder, or nobody.
@@ -109,7 +74,7 @@ fn a_lease_is_recorded_beside_its_customization() {
         let leased = hosts.lease("paris", &["--ttl", "90s", "-o", "json"]).await;
         assert_eq!(leased.code, 0, "{leased}");
         assert_eq!(document(&leased)["ttlSeconds"], 90);
-        let record = hosts.record().await.unwrap();
+        let record = hosts.recorded().await.unwrap();
         assert_eq!(record["spec"]["holderIdentity"], "paris");
         assert_eq!(record["spec"]["leaseDurationSeconds"], 90);
         assert_eq!(
@@ -119,13 +84,13 @@ fn a_lease_is_recorded_beside_its_customization() {
 
         let again = hosts.lease("paris", &["-o", "json"]).await;
         assert_eq!(document(&again)["alreadyHeld"], true, "{again}");
-        let renewed = hosts.record().await.unwrap();
+        let renewed = hosts.recorded().await.unwrap();
         assert_eq!(renewed["spec"].get("leaseDurationSeconds"), None);
         assert_eq!(renewed["spec"]["acquireTime"], record["spec"]["acquireTime"]);
 
         let released = hosts.release("paris", &[]).await;
         assert_eq!(released.code, 0, "{released}");
-        assert_eq!(hosts.record().await, None);
+        assert_eq!(hosts.recorded().await, None);
         assert_eq!(hosts.release("paris", &[]).await.code, 0);
     });
 }
@@ -223,7 +188,7 @@ fn the_install_config_is_patched_and_what_is_broken_is_written_down() {
         assert_eq!(answer["entries"][0]["state"], "broken");
         assert!(!refused.to_string().contains("sesame"), "{refused}");
         let entry = hosts
-            .object("clusterdeploymentcustomization", "host-0")
+            .own("clusterdeploymentcustomization", "host-0")
             .await
             .unwrap();
         let conditions = entry["status"]["conditions"].as_array().unwrap();
@@ -248,7 +213,7 @@ fn a_command_runs_under_a_lease() {
             "{ended}"
         );
         assert_eq!(hosts.holder().await, None);
-        assert_eq!(hosts.record().await, None);
+        assert_eq!(hosts.recorded().await, None);
         for (command, code) in [("/no/such/program", 127), ("/etc/hostname", 126)] {
             let ended = hosts.pool("exec", &["--", command]).await;
             assert_eq!(ended.code, code, "{ended}");
@@ -389,7 +354,7 @@ fn a_cluster_is_made_with_its_lease_and_goes_with_it() {
                 .unwrap()
                 .starts_with("bWV0YWRhdGE6CiAgbmFtZTogaG9zdC")
         );
-        let record = hosts.object("lease", &format!("kcp-pool-{host}")).await.unwrap();
+        let record = hosts.own("lease", &format!("kcp-pool-{host}")).await.unwrap();
         assert_eq!(
             record["metadata"]["annotations"]["kubectl-kcp.dev/cluster-deployment-uid"],
             cluster["metadata"]["uid"]
@@ -470,10 +435,10 @@ fn a_claim_waits_for_its_cluster_and_is_deleted() {
             (1, &json!("timeout")),
             "{late}"
         );
-        assert_eq!(hosts.object("clusterclaim", "paris").await, None);
+        assert_eq!(hosts.own("clusterclaim", "paris").await, None);
         let kept = hosts.lease("paris", &["--claim", "--wait=1s", "--keep"]).await;
         assert_eq!(kept.code, 1, "{kept}");
-        assert!(hosts.object("clusterclaim", "paris").await.is_some());
+        assert!(hosts.own("clusterclaim", "paris").await.is_some());
 
         let cluster = json!({
             "apiVersion": "hive.openshift.io/v1",
@@ -521,6 +486,6 @@ fn a_claim_waits_for_its_cluster_and_is_deleted() {
             released.stdout, "clusterclaim.hive.openshift.io/paris deleted\n",
             "{released}"
         );
-        assert_eq!(hosts.object("clusterclaim", "paris").await, None);
+        assert_eq!(hosts.own("clusterclaim", "paris").await, None);
     });
 }

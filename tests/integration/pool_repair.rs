@@ -6,34 +6,18 @@
     reason = "this is test code, of which clippy exempts only functions with #[test]"
 )]
 
-use kcp_tests::kubectl::{Ended, Kubectl};
-use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::products;
 use serde_json::{Value, json};
 
-use crate::objects::{report, written};
-use crate::plugin::create_pool;
+use crate::hosts::Hosts;
+use crate::objects::report;
 use crate::shared::with_management_cluster;
 
 const LONG_AGO: &str = "2026-01-01T00:00:00Z";
 const FINALIZER: &str = "kubectl-kcp.dev/pool-lease";
 const CUSTOMIZATION: &str = "clusterdeploymentcustomization";
 
-/// Pool `hosts` of a namespace.
-struct Hosts {
-    kubectl: Kubectl,
-    namespace: &'static str,
-}
-
 impl Hosts {
-    async fn create(management: &ManagementCluster, namespace: &'static str, size: usize) -> Self {
-        create_pool(management, namespace, "hosts", size).await.unwrap();
-        Self {
-            kubectl: management.kubectl().clone(),
-            namespace,
-        }
-    }
-
     /// What `pool repair` says: its exit code, and `object cause remedy result` of each finding.
     async fn repair(&self, arguments: &[&str]) -> (i32, Vec<String>) {
         let ended = self.run(&[&["repair", "-o", "json"], arguments].concat()).await;
@@ -44,11 +28,6 @@ impl Hosts {
         };
         let findings = document.pointer("/findings").and_then(Value::as_array).unwrap();
         (ended.code, findings.iter().map(line).collect())
-    }
-
-    async fn run(&self, arguments: &[&str]) -> Ended {
-        let command = ["kcp", "pool", "-n", self.namespace];
-        self.kubectl.run(command.iter().chain(arguments)).await.unwrap()
     }
 
     /// Told without `--yes`, mended with it, and nothing the third time.
@@ -96,32 +75,9 @@ impl Hosts {
         self.make(&[record], self.namespace).await;
     }
 
-    /// A cluster in the namespace of its name, made with the entry, with these finalizers.
-    async fn cluster(&self, name: &str, entry: &str, finalizers: &[&str]) {
-        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-        let deployment = json!({
-            "apiVersion": "hive.openshift.io/v1", "kind": "ClusterDeployment",
-            "metadata": {"name": name, "namespace": name, "finalizers": finalizers},
-            "spec": {
-                "baseDomain": "example.com", "clusterName": name, "platform": {},
-                "clusterPoolRef": {"namespace": self.namespace, "poolName": "hosts",
-                    "clusterDeploymentCustomization": {"name": entry}},
-            },
-        });
-        written(&self.kubectl, "create", &[namespace, deployment], &[])
-            .await
-            .unwrap();
-    }
-
     async fn delete_cluster(&self, name: &str) {
         let delete = ["delete", "clusterdeployment", name, "-n", name, "--wait=false"];
         self.kubectl.succeed(delete).await.unwrap();
-    }
-
-    async fn make(&self, objects: &[Value], namespace: &str) {
-        written(&self.kubectl, "create", objects, &["-n", namespace])
-            .await
-            .unwrap();
     }
 
     /// The `ServiceAccount` of the sample's `CronJob`, with the rights that the sample gives it.
@@ -158,21 +114,6 @@ impl Hosts {
         };
         let status = at("/status/conditions/0/status");
         format!("{} {status}", at("/status/clusterDeploymentRef/name"))
-    }
-
-    async fn object(&self, kind: &str, name: &str, namespace: &str) -> Option<Value> {
-        let get = [
-            "get",
-            kind,
-            name,
-            "-n",
-            namespace,
-            "-o",
-            "json",
-            "--ignore-not-found",
-        ];
-        let got = self.kubectl.succeed(get).await.unwrap();
-        (!got.stdout.trim().is_empty()).then(|| serde_json::from_str(&got.stdout).unwrap())
     }
 
     /// The UID of the cluster that the entry's record says was seen.

@@ -31,8 +31,8 @@ static CLUSTER: OnceCell<Result<ManagementCluster, String>> = OnceCell::const_ne
 
 static POOLS: OnceCell<Result<PoolServer, String>> = OnceCell::const_new();
 
-/// Workload clusters keep a core busy each while they change.
-static WORKLOAD_CLUSTERS: Semaphore = Semaphore::const_new(2);
+/// A workload cluster keeps a core busy while it changes, and leaves it to another while its members elect and join.
+static WORKLOAD_CLUSTERS: Semaphore = Semaphore::const_new(3);
 
 /// Runs a test on the shared management cluster.
 pub(crate) fn with_management_cluster(test: impl AsyncFnOnce(&ManagementCluster)) {

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdout};
 
 use crate::assets::Assets;
 use crate::process::supervised;
@@ -96,28 +98,50 @@ impl Kubectl {
         self.run_to(Stdio::inherit, &self.program, arguments).await
     }
 
-    async fn run_to<A: AsRef<str>>(
+    /// Starts a command whose output is read as it comes. What it says on stderr goes where ours goes.
+    pub fn follow<A: AsRef<str>>(&self, arguments: impl IntoIterator<Item = A>) -> Result<Followed> {
+        let output = [Stdio::piped(), Stdio::inherit()];
+        let (command, mut child) = self.start(output, &self.program, arguments)?;
+        let lines = child.stdout.take().map(|stdout| BufReader::new(stdout).lines());
+        Ok(Followed {
+            command,
+            child,
+            lines,
+        })
+    }
+
+    fn start<A: AsRef<str>>(
         &self,
-        output: fn() -> Stdio,
+        [stdout, stderr]: [Stdio; 2],
         program: &Path,
         arguments: impl IntoIterator<Item = A>,
-    ) -> Result<Ended> {
+    ) -> Result<(String, Child)> {
         let arguments: Vec<String> = arguments
             .into_iter()
             .map(|argument| argument.as_ref().to_owned())
             .collect();
         let name = program.file_name().unwrap_or_default().display();
         let command = format!("{name} {}", arguments.join(" "));
-        let mut child = supervised(&self.run, program)?
+        let child = supervised(&self.run, program)?
             .args(&arguments)
             .env("KUBECONFIG", &self.kubeconfig)
             .env("PATH", &self.path)
             // It would ask the network for a newer clusterctl.
             .env("CLUSTERCTL_DISABLE_VERSIONCHECK", "true")
-            .stdout(output())
-            .stderr(output())
+            .stdout(stdout)
+            .stderr(stderr)
             .spawn()
             .with_context(|| format!("starting {command}"))?;
+        Ok((command, child))
+    }
+
+    async fn run_to<A: AsRef<str>>(
+        &self,
+        output: fn() -> Stdio,
+        program: &Path,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Result<Ended> {
+        let (command, mut child) = self.start([output(), output()], program, arguments)?;
         // Kept open until the command has ended; a timeout closes it, and that ends the command.
         let lifeline = child.stdin.take();
         let output = tokio::time::timeout(TIMEOUT, child.wait_with_output()).await;
@@ -131,6 +155,43 @@ impl Kubectl {
         let ended = self.run(arguments).await?;
         ensure!(ended.code == 0, "{ended}");
         Ok(ended)
+    }
+}
+
+/// A command that goes on. Dropping it ends it.
+#[derive(Debug)]
+pub struct Followed {
+    command: String,
+    child: Child,
+    lines: Option<Lines<BufReader<ChildStdout>>>,
+}
+
+impl Followed {
+    /// The next line of its output, once it has printed one.
+    pub async fn line(&mut self) -> Result<String> {
+        let lines = self.lines.as_mut().context("nobody reads it any more")?;
+        let line = tokio::time::timeout(TIMEOUT, lines.next_line()).await;
+        let line =
+            line.with_context(|| format!("{} says nothing for {} s", self.command, TIMEOUT.as_secs()))?;
+        line?.with_context(|| format!("{} has said all that it had to say", self.command))
+    }
+
+    /// Reads its output no more.
+    pub fn hang_up(&mut self) {
+        self.lines = None;
+    }
+
+    /// Its exit code, once it has ended by itself.
+    pub async fn ended(mut self) -> Result<i32> {
+        // Waiting for a child closes its standard input, which would end this one.
+        let lifeline = self.child.stdin.take();
+        let status = tokio::time::timeout(TIMEOUT, self.child.wait()).await;
+        drop(lifeline);
+        let status =
+            status.with_context(|| format!("{} did not end in {} s", self.command, TIMEOUT.as_secs()))??;
+        status
+            .code()
+            .with_context(|| format!("{}: {status}", self.command))
     }
 }
 

@@ -3,10 +3,31 @@
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
 
-use anyhow::{Error, Result};
+use anyhow::{Context as _, Error, Result};
 
 use crate::machines::fault::Fault;
 use crate::workload_access::AccessFault;
+
+/// A fault, its name and its effect.
+type Row<F> = (F, &'static str, &'static str);
+
+/// The name of a fault in its table.
+pub(crate) fn name<F: Copy + PartialEq>(faults: &[Row<F>], fault: F) -> &'static str {
+    let row = faults.iter().find(|(known, _, _)| *known == fault);
+    row.map_or("", |(_, name, _)| name)
+}
+
+fn effect<F: Copy + PartialEq>(faults: &[Row<F>], fault: F) -> &'static str {
+    let row = faults.iter().find(|(known, _, _)| *known == fault);
+    row.map_or("", |(_, _, effect)| effect)
+}
+
+/// The fault of that name in a table.
+pub(crate) fn named<F: Copy>(faults: &[Row<F>], name: &str) -> Result<F> {
+    let row = faults.iter().find(|(_, known, _)| *known == name);
+    let (fault, _, _) = row.with_context(|| format!("no fault is named {name}"))?;
+    Ok(*fault)
+}
 
 /// What can be made wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,17 +41,10 @@ pub enum NamedFault {
 impl NamedFault {
     /// What happens.
     pub fn effect(self) -> &'static str {
-        let effect = match self {
-            Self::Machine(fault) => Fault::ALL
-                .iter()
-                .find(|known| known.0 == fault)
-                .map(|known| known.2),
-            Self::Access(fault) => AccessFault::ALL
-                .iter()
-                .find(|known| known.0 == fault)
-                .map(|known| known.2),
-        };
-        effect.unwrap_or_default()
+        match self {
+            Self::Machine(fault) => effect(&Fault::ALL, fault),
+            Self::Access(fault) => effect(&AccessFault::ALL, fault),
+        }
     }
 
     /// All, one a line.

@@ -1,28 +1,14 @@
 //! One look at a control plane: the document that `kubectl kcp status -o json` prints.
 
-use std::fs;
-use std::sync::LazyLock;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use kcp_tests::kubectl::Ended;
 use kcp_tests::management_cluster::ManagementCluster;
-use kcp_tests::products;
 use serde_json::Value;
 
 use super::{NAME, NAMESPACE, TIMEOUT};
-
-// The one that the documents' own tests use: it is compiled for tests alone.
-#[expect(
-    clippy::expect_used,
-    clippy::panic,
-    reason = "this is test code, of which clippy exempts only functions with #[test]"
-)]
-#[path = "../../../plugin/src/status/schema/validator.rs"]
-mod validator;
-
-static SCHEMA: LazyLock<Result<Value, String>> =
-    LazyLock::new(|| schema().map_err(|error| format!("{error:#}")));
+use crate::schema;
 
 /// What `status` said, in a document that is as its schema says.
 #[derive(Debug)]
@@ -39,12 +25,7 @@ impl Look {
         let took = began.elapsed();
         ensure!(took <= TIMEOUT, "it took {took:?}: {ended}");
         let document = serde_json::from_str(&ended.stdout).with_context(|| ended.to_string())?;
-        let schema = SCHEMA.as_ref().map_err(|error| anyhow::anyhow!("{error}"))?;
-        let faults = validator::faults(schema, &document);
-        ensure!(
-            faults.is_empty(),
-            "the document is not as its schema says: {faults:#?}\n{ended}"
-        );
+        schema::holds("controlplanestatus.json", &document).with_context(|| ended.to_string())?;
         Ok(Self {
             exit_code: ended.code,
             document,
@@ -100,10 +81,4 @@ pub(super) async fn status(management: &ManagementCluster, arguments: &[&str]) -
     let ended = management.kubectl().run(command.iter().chain(arguments)).await?;
     ensure!(ended.stderr.is_empty(), "{ended}");
     Ok(ended)
-}
-
-fn schema() -> Result<Value> {
-    let path = products::workspace().join("plugin/schema/controlplanestatus.json");
-    let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-    serde_json::from_str(&text).with_context(|| format!("parsing {}", path.display()))
 }

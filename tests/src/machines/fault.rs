@@ -3,7 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use anyhow::{Context as _, Error, Result};
+use anyhow::{Error, Result};
+
+use crate::named_fault;
 
 /// Something that goes wrong with a machine's etcd member, or is mended again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,8 +127,7 @@ impl Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named = Self::ALL.iter().find(|(fault, _, _)| fault == self);
-        formatter.write_str(named.map_or("", |(_, name, _)| name))
+        formatter.write_str(named_fault::name(&Self::ALL, *self))
     }
 }
 
@@ -134,8 +135,7 @@ impl FromStr for Fault {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
-        let named = Self::ALL.iter().find(|(_, known, _)| *known == name);
-        Ok(named.with_context(|| format!("no fault is named {name}"))?.0)
+        named_fault::named(&Self::ALL, name)
     }
 }
 

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use anyhow::{Context as _, Error, Result};
+use anyhow::{Error, Result};
+
+use crate::named_fault;
 
 /// Something that is wrong with the way into a workload cluster. One at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,8 +97,7 @@ impl AccessFault {
 
 impl fmt::Display for AccessFault {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named = Self::ALL.iter().find(|(fault, _, _)| fault == self);
-        formatter.write_str(named.map_or("", |(_, name, _)| name))
+        formatter.write_str(named_fault::name(&Self::ALL, *self))
     }
 }
 
@@ -104,8 +105,7 @@ impl FromStr for AccessFault {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
-        let named = Self::ALL.iter().find(|(_, known, _)| *known == name);
-        Ok(named.with_context(|| format!("no fault is named {name}"))?.0)
+        named_fault::named(&Self::ALL, name)
     }
 }
 

@@ -1,0 +1,91 @@
+//! Pool `hosts` of a namespace, on the management cluster, through the real kubectl.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "this is test code, of which clippy exempts only functions with #[test]"
+)]
+
+use kcp_tests::kubectl::{Ended, Kubectl};
+use kcp_tests::management_cluster::ManagementCluster;
+use serde_json::{Value, json};
+
+use crate::objects::written;
+use crate::plugin::create_pool;
+
+/// The pool, with customizations `host-0`, `host-1` and so on in its inventory.
+pub(crate) struct Hosts {
+    pub(crate) kubectl: Kubectl,
+    pub(crate) namespace: &'static str,
+}
+
+impl Hosts {
+    pub(crate) async fn create(management: &ManagementCluster, namespace: &'static str, size: usize) -> Self {
+        create_pool(management, namespace, "hosts", size).await.unwrap();
+        Self {
+            kubectl: management.kubectl().clone(),
+            namespace,
+        }
+    }
+
+    /// `kubectl kcp pool …` in the namespace
+    pub(crate) async fn run(&self, arguments: &[&str]) -> Ended {
+        let command = ["kcp", "pool", "-n", self.namespace];
+        self.kubectl.run(command.iter().chain(arguments)).await.unwrap()
+    }
+
+    /// An object as the API server has it; none where there is none.
+    pub(crate) async fn object(&self, kind: &str, name: &str, namespace: &str) -> Option<Value> {
+        let get = [
+            "get",
+            kind,
+            name,
+            "-n",
+            namespace,
+            "-o",
+            "json",
+            "--ignore-not-found",
+        ];
+        let got = self.kubectl.succeed(get).await.unwrap();
+        (!got.stdout.trim().is_empty()).then(|| serde_json::from_str(&got.stdout).unwrap())
+    }
+
+    /// A cluster in the namespace of its name, made with the entry, with these finalizers.
+    pub(crate) async fn cluster(&self, name: &str, entry: &str, finalizers: &[&str]) {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        let deployment = json!({
+            "apiVersion": "hive.openshift.io/v1", "kind": "ClusterDeployment",
+            "metadata": {"name": name, "namespace": name, "finalizers": finalizers},
+            "spec": {
+                "baseDomain": "example.com", "clusterName": name, "platform": {},
+                "clusterPoolRef": {"namespace": self.namespace, "poolName": "hosts",
+                    "clusterDeploymentCustomization": {"name": entry}},
+            },
+        });
+        written(&self.kubectl, "create", &[namespace, deployment], &[])
+            .await
+            .unwrap();
+    }
+
+    pub(crate) async fn make(&self, objects: &[Value], namespace: &str) {
+        written(&self.kubectl, "create", objects, &["-n", namespace])
+            .await
+            .unwrap();
+    }
+
+    /// Has this cluster lease an entry until it gives it back.
+    pub(crate) async fn leases(&self, cluster: &str) {
+        let leased = self
+            .run(&["lease", "hosts", "--cluster-deployment", cluster])
+            .await;
+        assert_eq!(leased.code, 0, "{leased}");
+    }
+
+    /// The holder that a customization names.
+    pub(crate) async fn holder_of(&self, entry: &str) -> Option<String> {
+        let entry = self
+            .object("clusterdeploymentcustomization", entry, self.namespace)
+            .await?;
+        let holder = entry.pointer("/status/clusterDeploymentRef/name")?;
+        Some(holder.as_str()?.to_owned())
+    }
+}

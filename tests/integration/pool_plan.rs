@@ -1,0 +1,125 @@
+//! `kubectl kcp pool plan` on the real API server: what a change of a pool comes to, and nothing written.
+
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "this is test code, of which clippy exempts only functions with #[test]"
+)]
+
+use std::fs;
+use std::path::PathBuf;
+
+use kcp_tests::kubectl::Ended;
+use serde_json::{Value, json};
+
+use crate::hosts::Hosts;
+use crate::schema;
+use crate::shared::with_management_cluster;
+
+impl Hosts {
+    /// The pool as it is now.
+    async fn clusterpool(&self) -> Value {
+        let pool = self.object("clusterpool", "hosts", self.namespace).await;
+        pool.unwrap()
+    }
+
+    fn file(&self, pools: &[&Value]) -> PathBuf {
+        let file = self.kubectl.scratch_file(&format!("{}.yaml", self.namespace));
+        let documents: Vec<String> = pools.iter().map(ToString::to_string).collect();
+        fs::write(&file, documents.join("\n---\n")).unwrap();
+        file
+    }
+
+    async fn plan(&self, pools: &[&Value], arguments: &[&str]) -> Ended {
+        let file = self.file(pools).display().to_string();
+        self.run(&[&["plan", "-f", &file], arguments].concat()).await
+    }
+
+    /// The exit code, and the document, which is as its schema says.
+    async fn planned(&self, pool: &Value) -> (i32, Value) {
+        let ended = self.plan(&[pool], &["-o", "json"]).await;
+        assert_eq!(ended.stderr, "", "{ended}");
+        let document = serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{ended}"));
+        schema::holds("poolplan.json", &document).unwrap();
+        (ended.code, document)
+    }
+}
+
+#[test]
+fn a_plan_tells_what_a_change_makes_stale() {
+    with_management_cluster(async |management| {
+        let hosts = Hosts::create(management, "pool-plan", 2).await;
+        hosts.cluster("pool-plan-paris", "host-0", &[]).await;
+        // As Hive marks what it makes; one without is stale whatever the pool says.
+        let mark = "hive.openshift.io/cluster-pool-spec-hash=0";
+        let cluster = ["clusterdeployment", "pool-plan-paris", "-n", "pool-plan-paris"];
+        let annotate = ["annotate"].into_iter().chain(cluster).chain([mark]);
+        hosts.kubectl.succeed(annotate).await.unwrap();
+        hosts.leases("rome").await;
+        let before = hosts.clusterpool().await;
+        let document = |changes: bool, stale: Value, entries: Value, problems: Value| {
+            json!({
+                "apiVersion": "kubectl-kcp.dev/v1alpha1", "kind": "PoolPlan",
+                "metadata": {"namespace": "pool-plan", "name": "hosts"},
+                "new": false, "runByHive": false,
+                "version": {"before": null, "after": null, "changes": changes},
+                "stale": stale, "excess": 0, "entries": entries, "problems": problems,
+            })
+        };
+        let stale = |reason: &str| {
+            let name = "pool-plan-paris";
+            json!([{"namespace": name, "name": name, "reason": reason}])
+        };
+        let nothing = document(false, json!([]), json!([]), json!([]));
+        assert_eq!(hosts.planned(&before).await, (0, nothing));
+
+        let mut other_image = before.clone();
+        other_image["spec"]["imageSetRef"]["name"] = json!("openshift-v4.21");
+        let replaced = document(true, stale("version"), json!([]), json!([]));
+        assert_eq!(hosts.planned(&other_image).await, (1, replaced));
+
+        let mut other_hosts = before.clone();
+        other_hosts["spec"]["inventory"] = json!([{"name": "host-9"}]);
+        let entry = |name: &str, change: &str, effect: &str, message: &str| json!({"name": name, "change": change, "effect": effect, "message": message});
+        let becomes_stale = "unclaimed ClusterDeployment pool-plan-paris becomes stale";
+        let entries = json!([
+            entry("host-9", "added", "missing", "there is no such customization yet"),
+            entry("host-0", "dropped", "cluster-stale", becomes_stale),
+            entry(
+                "host-1",
+                "dropped",
+                "held",
+                "stays reserved for rome until that is over"
+            ),
+        ]);
+        let missing = json!(["there is no customization host-9"]);
+        let moved = document(false, stale("dropped-from-inventory"), entries, missing);
+        assert_eq!(hosts.planned(&other_hosts).await, (1, moved));
+
+        let now = hosts.clusterpool().await;
+        assert_eq!(
+            now["metadata"]["resourceVersion"],
+            before["metadata"]["resourceVersion"]
+        );
+    });
+}
+
+#[test]
+fn a_plan_that_cannot_be_made_says_why() {
+    with_management_cluster(async |management| {
+        let hosts = Hosts::create(management, "pool-plan-refused", 1).await;
+        let pool = hosts.clusterpool().await;
+        let forbidden = hosts.plan(&[&pool], &["--as", "nobody"]).await;
+        let expected = "error: cannot list clusterdeploymentcustomizations in namespace \"pool-plan-refused\": forbidden \
+                        for user \"nobody\"\nhint: check with: kubectl auth can-i list \
+                        clusterdeploymentcustomizations.hive.openshift.io -n pool-plan-refused\n";
+        assert_eq!((forbidden.code, forbidden.stderr.as_str()), (2, expected));
+        let two = hosts.plan(&[&pool, &pool], &[]).await;
+        let file = hosts.file(&[&pool, &pool]);
+        let expected = format!(
+            "error: {} has 2 cluster pools: plan one at a time\n",
+            file.display()
+        );
+        assert_eq!((two.code, two.stderr), (2, expected));
+    });
+}

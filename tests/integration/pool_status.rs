@@ -1,0 +1,203 @@
+//! `kubectl kcp pool status` on the real API server: who has what, what is wrong, and what changes meanwhile.
+
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "this is test code, of which clippy exempts only functions with #[test]"
+)]
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use jiff::{SignedDuration, Timestamp};
+use kcp_tests::wait::until;
+use serde_json::{Value, json};
+
+use crate::hosts::Hosts;
+use crate::objects::written;
+use crate::schema;
+use crate::shared::with_management_cluster;
+
+/// An API server learns of a role within a second or two.
+const AUTHORIZED: Duration = Duration::from_secs(30);
+
+impl Hosts {
+    /// The exit code, and the document, which is as its schema says.
+    async fn status(&self, arguments: &[&str], file: &str) -> (i32, Value) {
+        let ended = self.run(&[&["status", "-o", "json"], arguments].concat()).await;
+        assert_eq!(ended.stderr, "", "{ended}");
+        let document = serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{ended}"));
+        schema::holds(file, &document).unwrap();
+        (ended.code, document)
+    }
+}
+
+#[test]
+fn a_status_tells_who_has_what() {
+    with_management_cluster(async |management| {
+        let hosts = Hosts::create(management, "pool-status", 1).await;
+        let lease = ["lease", "hosts", "--cluster-deployment", "paris", "--ttl", "1h"];
+        let leased = hosts.run(&lease).await;
+        assert_eq!(leased.code, 0, "{leased}");
+        let entry = hosts.object("clusterdeploymentcustomization", "host-0", hosts.namespace);
+        let entry = entry.await.unwrap();
+        let record = hosts
+            .object("lease", "kcp-pool-host-0", hosts.namespace)
+            .await
+            .unwrap();
+        let (code, document) = hosts.status(&["hosts"], "poolstatus.json").await;
+        let renewed: Timestamp = text(&record["spec"]["renewTime"]).parse().unwrap();
+        let expected = json!({
+            "apiVersion": "kubectl-kcp.dev/v1alpha1", "kind": "PoolStatus",
+            "metadata": {"namespace": "pool-status", "name": "hosts"},
+            "runByHive": false, "deleting": false, "version": null,
+            "capacity": {"size": 1, "inventory": 1, "clusters": 0, "unclaimed": 0, "installing": 0, "deleting": 0,
+                "stale": 0},
+            "entries": [{
+                "name": "host-0", "state": "reserved", "inInventory": true, "holder": "paris", "pool": "hosts",
+                "since": entry["status"]["conditions"][0]["lastTransitionTime"],
+                "expires": (renewed + SignedDuration::from_hours(1)).to_string(),
+            }],
+            "clusters": [], "waiting": [], "problems": [],
+        });
+        assert_eq!((code, &document), (0, &expected));
+
+        // Other tests have pools as well, and the exit code is the worst verdict's.
+        let (code, all) = hosts.status(&["-A"], "poolstatuslist.json").await;
+        let pools = all["items"].as_array().unwrap();
+        let is_well = |pool: &Value| pool["problems"].as_array().unwrap().is_empty();
+        assert_eq!(code, i32::from(!pools.iter().all(is_well)), "{all:#}");
+        let is_own = |pool: &&Value| pool["metadata"]["namespace"] == hosts.namespace;
+        assert_eq!(pools.iter().filter(is_own).collect::<Vec<_>>(), [&document]);
+
+        let named = hosts.run(&["status", "-o", "name"]).await;
+        let name = "clusterpool.hive.openshift.io/hosts\n";
+        assert_eq!((named.code, named.stdout.as_str()), (0, name));
+    });
+}
+
+#[test]
+fn a_status_that_is_not_well_exits_with_1() {
+    with_management_cluster(async |management| {
+        let hosts = Hosts::create(management, "pool-status-wrong", 2).await;
+        let delete = ["delete", "clusterdeploymentcustomization", "host-1", "-n"];
+        let delete = delete.into_iter().chain([hosts.namespace]);
+        hosts.kubectl.succeed(delete).await.unwrap();
+        let (code, document) = hosts.status(&["hosts"], "poolstatus.json").await;
+        let message = "named by the inventory, and not there";
+        let missing = json!([{"kind": "missing", "object": "cdc/host-1", "message": message}]);
+        assert_eq!((code, &document["problems"]), (1, &missing));
+        let list = hosts.run(&["status"]).await;
+        let expected = "NAME    SIZE   CLUSTERS   ENTRIES   FREE   WRONG\n\
+                        hosts   1      0          2         1      missing\n";
+        assert_eq!((list.code, list.stdout.as_str()), (1, expected));
+    });
+}
+
+/// Each thing that it lists is asked for, and none is passed over.
+#[test]
+fn a_status_that_cannot_be_read_says_which_permission_is_missing() {
+    with_management_cluster(async |management| {
+        let hosts = Hosts::create(management, "pool-status-refused", 1).await;
+        let unknown = hosts.run(&["status", "guests"]).await;
+        let expected = "error: cannot get clusterpools \"guests\" in namespace \"pool-status-refused\": not found\n\
+                        hint: list the cluster pools of all namespaces with: kubectl get \
+                        clusterpools.hive.openshift.io -A\n";
+        assert_eq!((unknown.code, unknown.stderr.as_str()), (2, expected));
+
+        let hive = [
+            "clusterpools",
+            "clusterdeploymentcustomizations",
+            "clusterdeployments",
+            "clusterclaims",
+        ];
+        let mut permissions: Vec<_> = hive.map(|resource| ("hive.openshift.io", resource)).into();
+        permissions.push(("coordination.k8s.io", "leases"));
+        let mut made = Vec::new();
+        for missing in &permissions {
+            let rules = permissions.iter().filter(|permission| *permission != missing);
+            let rules = rules.map(|(group, resource)| rule(group, resource));
+            made.extend(allowed(&format!("pool-status-without-{}", missing.1), rules));
+        }
+        let all = permissions.iter().map(|(group, resource)| rule(group, resource));
+        made.extend(allowed("pool-status-reader", all));
+        written(&hosts.kubectl, "create", &made, &[]).await.unwrap();
+
+        let ends = async |user: &str, code: i32, errors: &str| {
+            until("the API server has learned of the role", AUTHORIZED, || async {
+                let ended = hosts.run(&["status", "hosts", "--as", user]).await;
+                ensure!((ended.code, ended.stderr.as_str()) == (code, errors), "{ended}");
+                Ok(())
+            })
+            .await
+            .unwrap();
+        };
+        ends("pool-status-reader", 0, "").await;
+        for (group, resource) in permissions {
+            let (place, flag) = match resource {
+                "clusterdeployments" => ("in all namespaces", "-A"),
+                _ => ("in namespace \"pool-status-refused\"", "-n pool-status-refused"),
+            };
+            let user = format!("pool-status-without-{resource}");
+            let errors = format!(
+                "error: cannot list {resource} {place}: forbidden for user \"{user}\"\n\
+                 hint: check with: kubectl auth can-i list {resource}.{group} {flag}\n"
+            );
+            ends(&user, 2, &errors).await;
+        }
+    });
+}
+
+fn rule(group: &str, resource: &str) -> Value {
+    json!({"apiGroups": [group], "resources": [resource], "verbs": ["list"]})
+}
+
+/// A user with a role of the same name.
+fn allowed(user: &str, rules: impl Iterator<Item = Value>) -> [Value; 2] {
+    let group = "rbac.authorization.k8s.io";
+    let version = format!("{group}/v1");
+    let rules: Vec<_> = rules.collect();
+    [
+        json!({"apiVersion": version, "kind": "ClusterRole", "metadata": {"name": user}, "rules": rules}),
+        json!({
+            "apiVersion": version, "kind": "ClusterRoleBinding", "metadata": {"name": user},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": user},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
+        }),
+    ]
+}
+
+#[test]
+fn a_watch_tells_of_a_lease_and_ends_when_nobody_reads_it() {
+    with_management_cluster(async |management| {
+        let hosts = Hosts::create(management, "pool-status-watch", 1).await;
+        let watch = ["kcp", "pool", "status", "hosts", "-n", hosts.namespace, "--watch"];
+        let mut watch = hosts.kubectl.follow(watch).unwrap();
+        assert_eq!(
+            untimed(&watch.line().await.unwrap()),
+            "pool-status-watch/hosts: 1 entries, 0 wrong"
+        );
+        hosts.leases("paris").await;
+        assert_eq!(
+            untimed(&watch.line().await.unwrap()),
+            "pool-status-watch/hosts: entry host-0: free -> reserved for paris"
+        );
+        watch.hang_up();
+        let released = hosts
+            .run(&["release", "hosts", "--cluster-deployment", "paris"])
+            .await;
+        assert_eq!(released.code, 0, "{released}");
+        assert_eq!(watch.ended().await.unwrap(), 0);
+    });
+}
+
+/// A line without the time of day before it.
+fn untimed(line: &str) -> &str {
+    let (time, what) = line.split_once("  ").unwrap();
+    assert!(time.parse::<jiff::civil::Time>().is_ok(), "{line}");
+    what
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap()
+}

@@ -3,6 +3,7 @@
 //! - [`object`]: a Machine as it is written to, and whose it is
 //! - [`situation`]: what a change of it is judged on
 //! - [`danger`]: what a control plane cannot stand its loss for
+//! - [`obstacle`]: what is in the way, and what of that force overcomes
 //! - [`leader`], [`ownership`]: what has to be known of it
 //! - [`replacement`], [`preference`], [`remediation`]: whether, and what is written, for each verb
 //! - [`decision`]: what these have in common
@@ -16,6 +17,7 @@ pub mod object;
 mod arguments;
 mod change;
 mod leader;
+mod obstacle;
 mod ownership;
 mod preference;
 mod remediation;

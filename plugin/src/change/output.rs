@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    document::{self, API_VERSION},
+    document::{self, API_VERSION, ObjectName},
     edit::{Edited, Outcome},
     merge_patch,
 };
@@ -38,17 +38,11 @@ pub enum OutputError {
 struct ChangeRefused<'e> {
     api_version: &'static str,
     kind: &'static str,
-    metadata: ObjectName<'e>,
+    metadata: ObjectName,
     refused_by: &'e str,
     reasons: &'e [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct ObjectName<'e> {
-    name: &'e str,
-    namespace: &'e str,
 }
 
 impl Edited {
@@ -66,10 +60,7 @@ impl Edited {
         let refused = |refused_by, reasons, hint| ChangeRefused {
             api_version: API_VERSION,
             kind: "ChangeRefused",
-            metadata: ObjectName {
-                name: &self.before.name,
-                namespace: &self.before.namespace,
-            },
+            metadata: (&self.before).into(),
             refused_by,
             reasons,
             hint,

@@ -26,7 +26,7 @@ use std::{cell::Cell, time::Duration};
 use anyhow::Context as _;
 pub use arguments::{
     CancelArguments, DocumentFormat, HistoryArguments, PauseArguments, RolloutArguments, RolloutCommand,
-    RolloutStatusArguments, StartArguments, WriteArguments,
+    RolloutStatusArguments, StartArguments,
 };
 use cancellation::Planned;
 use document::RolloutStatus;

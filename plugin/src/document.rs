@@ -2,8 +2,26 @@
 
 use serde::Serialize;
 
+use crate::control_plane::ControlPlane;
+
 /// `apiVersion` of each of them.
 pub const API_VERSION: &str = "kubectl-kcp.dev/v1alpha1";
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ObjectName {
+    pub(crate) name: String,
+    pub(crate) namespace: String,
+}
+
+impl From<&ControlPlane> for ObjectName {
+    fn from(control_plane: &ControlPlane) -> Self {
+        Self {
+            name: control_plane.name.clone(),
+            namespace: control_plane.namespace.clone(),
+        }
+    }
+}
 
 /// A document as it is printed.
 ///

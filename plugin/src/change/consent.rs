@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     guard::{Guard, standstill},
-    ownership::{Applied, Ownership, of_topology, ownership},
+    ownership::ownership,
     situation::Situation,
 };
 use crate::{
@@ -63,13 +63,9 @@ pub fn consent(situation: &Situation, demand: Demand<'_>) -> Result<Consent, Dec
     warnings.extend(situation.warnings());
     warnings.extend(standstill(&plan));
     let mut refusals = vec![(RefusedBy::Rules, denials.clone())];
-    match ownership {
-        Ownership::Free => {}
-        Ownership::Applied(applied) => warnings.extend(applied.iter().map(Applied::message)),
-        Ownership::OfTopology { field, instead } => {
-            let cluster = situation.control_plane().cluster.as_deref().unwrap_or_default();
-            refusals.push((RefusedBy::Command, vec![of_topology(&field, instead, cluster)]));
-        }
+    match ownership.warnings(situation.control_plane().cluster.as_deref()) {
+        Ok(applied) => warnings.extend(applied),
+        Err(why) => refusals.push((RefusedBy::Command, vec![why])),
     }
     match &guard {
         Guard::Clear => {}

@@ -5,9 +5,11 @@
 //! - [`ownership`]: who else writes the fields that it writes
 //! - [`consent`]: all of these and the rules, together
 //! - [`event`]: what tells of it afterwards
+//! - [`arguments`]: how it is written, and told
 //! - [`output`]: what scripts are given of it
 //! - [`telling`]: saying what came of it
 
+pub mod arguments;
 pub mod consent;
 pub mod event;
 pub mod guard;

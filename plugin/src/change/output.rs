@@ -1,11 +1,13 @@
-//! What scripts are given of a change: the control plane as it was written, or why it was not.
+//! What scripts are given of a change: the object as it was written, or why it was not. `plugin/schema` says the latter
+//! as a JSON schema.
 
 use clap::ValueEnum;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    document::{self, API_VERSION},
+    cluster::{KUBEADM_CONTROL_PLANE, Kind},
+    document::{self, API_VERSION, ObjectName},
     edit::{Edited, Outcome},
     merge_patch,
 };
@@ -13,11 +15,11 @@ use crate::{
 /// Output formats of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ChangeOutput {
-    /// The control plane, or why it was not changed, as JSON
+    /// The object as it was written, or why it was not, as JSON
     Json,
     /// The same as YAML
     Yaml,
-    /// The control plane's name; nothing where it was not changed
+    /// The object's name; nothing where it was not written
     Name,
 }
 
@@ -34,21 +36,79 @@ pub enum OutputError {
 
 /// Why a change was not made.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-struct ChangeRefused<'e> {
+pub(crate) struct ChangeRefused<'c> {
+    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
     api_version: &'static str,
+    #[cfg_attr(test, schemars(extend("const" = "ChangeRefused")))]
     kind: &'static str,
-    metadata: ObjectName<'e>,
-    refused_by: &'e str,
-    reasons: &'e [String],
+    /// The object that is as it was.
+    metadata: ObjectName,
+    refused_by: &'c str,
+    /// A sentence each.
+    reasons: &'c [String],
+    /// What to do about it; absent where nothing is known, or waiting is all.
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
-struct ObjectName<'e> {
-    name: &'e str,
-    namespace: &'e str,
+impl<'c> ChangeRefused<'c> {
+    /// The document of an object that nothing was written to, with what to do about it, if anything.
+    pub(crate) fn new(
+        metadata: ObjectName,
+        refused_by: &'c str,
+        reasons: &'c [String],
+        hints: &[&str],
+    ) -> Self {
+        Self {
+            api_version: API_VERSION,
+            kind: "ChangeRefused",
+            metadata,
+            refused_by,
+            reasons,
+            hint: Some(hints.join("; ")).filter(|hint| !hint.is_empty()),
+        }
+    }
+}
+
+impl ChangeOutput {
+    /// An object of a kind, as the server wrote it; with a patch, as that would leave it.
+    ///
+    /// # Errors
+    /// When it is no JSON, or the document cannot be written.
+    pub(crate) fn object(
+        self,
+        kind: &Kind,
+        name: &str,
+        object: &str,
+        patch: Option<&Value>,
+    ) -> Result<String, OutputError> {
+        if self == Self::Name {
+            return Ok(format!("{}.{}/{name}\n", kind.kind.to_lowercase(), kind.group));
+        }
+        let mut object: Value = serde_json::from_str(object)?;
+        if let Some(patch) = patch {
+            merge_patch::apply(&mut object, patch);
+        }
+        self.document(&object)
+    }
+
+    /// Why nothing was written.
+    ///
+    /// # Errors
+    /// When the document cannot be written.
+    pub(crate) fn refused(self, refused: &ChangeRefused<'_>) -> Result<String, OutputError> {
+        self.document(refused)
+    }
+
+    fn document(self, document: &impl Serialize) -> Result<String, OutputError> {
+        Ok(match self {
+            Self::Json => document::text(document)?,
+            Self::Yaml => serde_saphyr::to_string(document)?,
+            Self::Name => String::new(),
+        })
+    }
 }
 
 impl Edited {
@@ -63,48 +123,25 @@ impl Edited {
         now: Option<&str>,
         is_configured: bool,
     ) -> Result<String, OutputError> {
-        let refused = |refused_by, reasons, hint| ChangeRefused {
-            api_version: API_VERSION,
-            kind: "ChangeRefused",
-            metadata: ObjectName {
-                name: &self.before.name,
-                namespace: &self.before.namespace,
-            },
-            refused_by,
-            reasons,
-            hint,
+        let refused = |by, reasons, hints: &[&str]| {
+            format.refused(&ChangeRefused::new((&self.before).into(), by, reasons, hints))
         };
-        let document = match &self.outcome {
+        match &self.outcome {
             Outcome::Refused(refusal) => refused(
                 refusal.by(is_configured),
                 &refusal.why,
-                Some(refusal.hints(is_configured).join("; ")).filter(|hints| !hints.is_empty()),
+                &refusal.hints(is_configured),
             ),
-            Outcome::Rejected(why) => refused("the server", why, None),
-            Outcome::Overtaken(what) => refused("others, who were faster", what, None),
+            Outcome::Rejected(why) => refused("the server", why, &[]),
+            Outcome::Overtaken(what) => refused("others, who were faster", what, &[]),
             Outcome::Unchanged | Outcome::Made => {
-                let mut object: Value = serde_json::from_str(now.unwrap_or(&self.object))?;
-                if let (None, Some(patch)) = (now, &self.patch) {
-                    merge_patch::apply(&mut object, patch);
-                }
-                return self.text(format, &object);
+                let (object, patch) = match now {
+                    Some(now) => (now, None),
+                    None => (self.object.as_str(), self.patch.as_ref()),
+                };
+                format.object(&KUBEADM_CONTROL_PLANE, &self.before.name, object, patch)
             }
-        };
-        match format {
-            ChangeOutput::Name => Ok(String::new()),
-            ChangeOutput::Json | ChangeOutput::Yaml => self.text(format, &document),
         }
-    }
-
-    fn text(&self, format: ChangeOutput, document: &impl Serialize) -> Result<String, OutputError> {
-        Ok(match format {
-            ChangeOutput::Json => document::text(document)?,
-            ChangeOutput::Yaml => serde_saphyr::to_string(document)?,
-            ChangeOutput::Name => format!(
-                "kubeadmcontrolplane.controlplane.cluster.x-k8s.io/{}\n",
-                self.before.name
-            ),
-        })
     }
 }
 
@@ -112,10 +149,14 @@ impl Edited {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::ChangeOutput::{self, Json, Name, Yaml};
+    use super::{
+        ChangeOutput::{self, Json, Name, Yaml},
+        ChangeRefused,
+    };
     use crate::{
         control_plane::example::healthy,
         edit::{Edited, Outcome, Refusal, RefusedBy},
+        status::schema,
     };
 
     fn edited(outcome: Outcome) -> Edited {
@@ -173,6 +214,7 @@ mod tests {
             ..refusal.clone()
         };
         let force = refusal.hint(false).expect("a hint");
+        let schema = serde_json::to_value(schema::of::<ChangeRefused<'_>>()).expect("serializes");
         for (outcome, expected) in [
             (
                 Outcome::Refused(refusal.clone()),
@@ -193,9 +235,15 @@ mod tests {
             ),
         ] {
             for format in [Json, Yaml] {
-                assert_eq!(parsed(&output(outcome.clone(), format, None)), expected);
+                let document = parsed(&output(outcome.clone(), format, None));
+                assert_eq!(document, expected);
+                assert_eq!(schema::faults(&schema, &document), Vec::<String>::new());
             }
             assert_eq!(output(outcome, Name, None), "");
         }
+    }
+    #[test]
+    fn the_schema_is_checked_in() {
+        schema::checked_in::<ChangeRefused<'_>>("changerefused.json");
     }
 }

@@ -210,6 +210,22 @@ fn product(manager: &str) -> Option<&'static str> {
     known.map(|(_, product)| *product)
 }
 
+impl Ownership {
+    /// What is warned of when the fields of an object of `cluster` are written, a line each.
+    ///
+    /// # Errors
+    /// Why they are not written, and what to write instead.
+    pub fn warnings(&self, cluster: Option<&str>) -> Result<Vec<String>, String> {
+        match self {
+            Self::Free => Ok(Vec::new()),
+            Self::Applied(applied) => Ok(applied.iter().map(Applied::message).collect()),
+            Self::OfTopology { field, instead } => {
+                Err(of_topology(field, *instead, cluster.unwrap_or_default()))
+            }
+        }
+    }
+}
+
 impl Applied {
     /// For people.
     pub fn message(&self) -> String {
@@ -223,8 +239,7 @@ impl Applied {
     }
 }
 
-/// Why what the topology controller owns is not written, and what to write instead.
-pub fn of_topology(field: &str, instead: Option<&str>, cluster: &str) -> String {
+fn of_topology(field: &str, instead: Option<&str>, cluster: &str) -> String {
     let instead = instead.map_or_else(
         || format!("change the variables of Cluster {cluster}, or its ClusterClass, instead"),
         |instead| format!("set {instead} of Cluster {cluster} instead"),

@@ -113,6 +113,11 @@ impl ControlPlane {
             .is_some_and(|observed| observed >= self.generation)
     }
 
+    /// Whether the controller replaces Machines, or has reported some that are to be replaced.
+    pub fn is_rolling_out(&self) -> bool {
+        self.is("RollingOut") || self.up_to_date_replicas < self.replicas
+    }
+
     /// Machines asked for: one where the spec says nothing, as Cluster API has it.
     pub fn desired(&self) -> i64 {
         self.desired_replicas.unwrap_or(1)

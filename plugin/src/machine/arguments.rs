@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use crate::arguments::{DryRun, parse_duration, parse_machine};
+use crate::{
+    arguments::{DryRun, parse_duration, parse_machine},
+    change::output::ChangeOutput,
+};
 
 /// Have one Machine of a control plane replaced, remediated, or deleted before others.
 #[derive(Debug, Args)]
@@ -39,7 +42,7 @@ pub struct ReplaceArguments {
 
     /// Follow until another has taken its place, at most this long [default when given without a value: 15m]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, num_args = 0..=1,
-          require_equals = true, default_missing_value = "15m", conflicts_with = "dry_run")]
+          require_equals = true, default_missing_value = "15m", conflicts_with_all = ["dry_run", "output"])]
     pub wait: Option<Duration>,
 }
 
@@ -77,6 +80,10 @@ pub struct ChangeArguments {
     /// Change nothing: judge here (client), or also let the server judge (server)
     #[arg(long, value_name = "WHERE", value_enum)]
     pub dry_run: Option<DryRun>,
+
+    /// Output format; what is said otherwise goes to stderr [default: text for people]
+    #[arg(short, long, value_name = "FORMAT", value_enum)]
+    pub output: Option<ChangeOutput>,
 
     /// Name under which the server records the change
     #[arg(long, value_name = "NAME", default_value = "kubectl-kcp")]

@@ -1,7 +1,7 @@
 //! A change of one Machine: read, decided on, and written under the version that was read; all anew when others have
 //! written in between.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     decision::{Decision, MachineWrite, Proposal},
@@ -26,14 +26,24 @@ const ATTEMPTS: usize = 5;
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// It was as wanted, and why that is so.
-    Unchanged(String),
+    /// It was as wanted.
+    Unchanged {
+        /// Why that is so.
+        why: String,
+        /// The Machine, as the server wrote it.
+        object: String,
+    },
     /// Not sent.
     Refused(Refusal),
     /// Refused by the server or a webhook, and why, a line each.
     Rejected(Vec<String>),
     /// It was made, or would be if this were no dry run.
-    Made,
+    Made {
+        /// The Machine when that was decided, as the server wrote it.
+        object: String,
+        /// What was written to it, or would be; none where it is deleted.
+        patch: Option<Value>,
+    },
 }
 
 /// What came of it, and on what ground.
@@ -99,14 +109,17 @@ impl MachineChange<'_> {
             let control_plane = Some(of.situation.control_plane().name.clone());
             let without_write = |outcome| Ok(Changed::without_write(control_plane.clone(), outcome));
             let proposal = match decide(&of) {
-                Decision::Unchanged(why) => return without_write(Outcome::Unchanged(why)),
+                Decision::Unchanged(why) => {
+                    let object = of.object.text;
+                    return without_write(Outcome::Unchanged { why, object });
+                }
                 Decision::Refused(refusal) => return without_write(Outcome::Refused(refusal)),
                 Decision::Write(proposal) => proposal,
             };
             if let Some(outcome) = self.attempt(reader, terminal, &of, &proposal).await? {
                 let mut warnings = proposal.warnings;
-                let has_deleted = proposal.write == MachineWrite::Delete && outcome == Outcome::Made;
-                if has_deleted && self.dry_run.is_none() {
+                let is_made = matches!(outcome, Outcome::Made { .. });
+                if is_made && proposal.write == MachineWrite::Delete && self.dry_run.is_none() {
                     warnings.extend(of.begun_beside(reader).await);
                 }
                 return Ok(Changed {
@@ -133,8 +146,12 @@ impl MachineChange<'_> {
         proposal: &Proposal,
     ) -> Result<Option<Outcome>, Error> {
         let control_plane = of.situation.control_plane();
+        let made = || Outcome::Made {
+            object: of.object.text.clone(),
+            patch: proposal.write.patch().cloned(),
+        };
         match self.dry_run {
-            Some(DryRun::Client) => return Ok(Some(Outcome::Made)),
+            Some(DryRun::Client) => return Ok(Some(made())),
             Some(DryRun::Server) => {}
             None => terminal.on_interrupt(format!(
                 "the change may have been accepted already; look with: kubectl kcp status {} -n {}",
@@ -159,7 +176,7 @@ impl MachineChange<'_> {
                 .tell(&proposal.occurrence, &regarding, Some(&related))
                 .await;
         }
-        Ok(Some(Outcome::Made))
+        Ok(Some(made()))
     }
 
     /// Writes once. When the answer is lost the object is read back.

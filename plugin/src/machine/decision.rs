@@ -36,3 +36,13 @@ pub enum MachineWrite {
     /// A merge patch.
     Patch(Value),
 }
+
+impl MachineWrite {
+    /// The merge patch; none where it is deleted.
+    pub const fn patch(&self) -> Option<&Value> {
+        match self {
+            Self::Delete => None,
+            Self::Patch(patch) => Some(patch),
+        }
+    }
+}

@@ -3,11 +3,13 @@
 //! - [`object`]: a Machine as it is written to, and whose it is
 //! - [`situation`]: what a change of it is judged on
 //! - [`danger`]: what a control plane cannot stand its loss for
+//! - [`obstacle`]: what is in the way, and what of that force overcomes
 //! - [`leader`], [`ownership`]: what has to be known of it
 //! - [`replacement`], [`preference`], [`remediation`]: whether, and what is written, for each verb
 //! - [`decision`]: what these have in common
 //! - [`change`]: reading, judging and writing, anew when others have written in between
-//! - [`screen`], [`wording`]: the text
+//! - [`screen`], [`wording`]: the text; [`output`]: what scripts are given
+//! - [`telling`]: saying what came of it
 
 pub mod danger;
 pub mod decision;
@@ -16,12 +18,15 @@ pub mod object;
 mod arguments;
 mod change;
 mod leader;
+mod obstacle;
+mod output;
 mod ownership;
 mod preference;
 mod remediation;
 mod replacement;
 mod screen;
 mod situation;
+mod telling;
 mod wording;
 
 #[cfg(test)]
@@ -34,10 +39,11 @@ pub use arguments::{
     ChangeArguments, MachineArguments, MachineCommand, PreferDeleteArguments, RemediateArguments,
     ReplaceArguments,
 };
-use change::{Changed, MachineChange, Outcome};
+use change::{MachineChange, Outcome};
 use jiff::Timestamp;
 use preference::Preference;
 pub use situation::NoSuchMachine;
+use telling::MachineTelling;
 use wording::{CLEARED, PREFERRED, REMEDIATED, REPLACED, Wording};
 
 use crate::{
@@ -76,7 +82,8 @@ async fn replace(
             replacement::decide(of, arguments.force, Timestamp::now())
         })
         .await?;
-    let verdict = told(&changed, &change, REPLACED, session)?;
+    let telling = telling(&arguments.change, &change, REPLACED, reader, session);
+    let verdict = telling.tell(&changed, None).await?;
     let (Verdict::Met, Some(limit), Some(control_plane)) = (verdict, arguments.wait, changed.control_plane)
     else {
         return Ok(verdict);
@@ -112,7 +119,8 @@ async fn prefer_delete(
             preference::decide(of, preference, change.field_manager, Timestamp::now())
         })
         .await?;
-    told(&changed, &change, wording, session)
+    let telling = telling(&arguments.change, &change, wording, reader, session);
+    telling.tell(&changed, None).await
 }
 
 async fn remediate(
@@ -129,17 +137,17 @@ async fn remediate(
             remediation::decide(of, arguments.force, change.field_manager, now)
         })
         .await?;
-    let verdict = told(&changed, &change, REMEDIATED, session)?;
-    if let Outcome::Refused(refusal) = &changed.outcome
-        && refusal.by == RefusedBy::Command
-        && may_be_replaced.get()
-    {
-        session.terminal.hint(&format!(
-            "delete it where etcd's quorum can stand that with: kubectl kcp machine replace {} -n {}",
-            change.name, reader.connection.namespace
-        ));
-    }
-    Ok(verdict)
+    let otherwise = match &changed.outcome {
+        Outcome::Refused(refusal) if refusal.by == RefusedBy::Command && may_be_replaced.get() => {
+            Some(format!(
+                "delete it where etcd's quorum can stand that with: kubectl kcp machine replace {} -n {}",
+                change.name, reader.connection.namespace
+            ))
+        }
+        _ => None,
+    };
+    let telling = telling(&arguments.change, &change, REMEDIATED, reader, session);
+    telling.tell(&changed, otherwise.as_deref()).await
 }
 
 fn change_of(arguments: &ChangeArguments, wording: Wording, with_health_checks: bool) -> MachineChange<'_> {
@@ -152,38 +160,18 @@ fn change_of(arguments: &ChangeArguments, wording: Wording, with_health_checks: 
     }
 }
 
-/// Says what came of a change.
-fn told(
-    changed: &Changed,
-    change: &MachineChange<'_>,
+const fn telling<'t>(
+    arguments: &ChangeArguments,
+    change: &'t MachineChange<'t>,
     wording: Wording,
-    session: &Session,
-) -> anyhow::Result<Verdict> {
-    for warning in &changed.warnings {
-        session.terminal.warning(warning);
+    reader: &'t Reader<'t>,
+    session: &'t Session,
+) -> MachineTelling<'t> {
+    MachineTelling {
+        reader,
+        terminal: &session.terminal,
+        output: arguments.output,
+        change,
+        wording,
     }
-    let mut hint = None;
-    let (text, verdict) = match &changed.outcome {
-        Outcome::Unchanged(why) => (screen::unchanged(change.name, why), Verdict::Met),
-        Outcome::Made => {
-            let consequences = &changed.consequences;
-            let text = screen::made(change.name, wording.done, change.dry_run, consequences);
-            (text, Verdict::Met)
-        }
-        Outcome::Refused(refusal) => {
-            hint = wording.hint(refusal);
-            let by = refusal.by(IS_CONFIGURED);
-            let text = screen::refused(change.name, wording.undone, by, &refusal.why);
-            (text, Verdict::Negative)
-        }
-        Outcome::Rejected(why) => {
-            let text = screen::refused(change.name, wording.undone, "the server", why);
-            (text, Verdict::Negative)
-        }
-    };
-    session.terminal.print(&text).context("cannot write to stdout")?;
-    if let Some(hint) = hint {
-        session.terminal.hint(hint);
-    }
-    Ok(verdict)
 }

@@ -11,13 +11,13 @@ use super::{
     decision::{Decision, MachineWrite, Proposal},
     leader::leads,
     object::{REMEDIATE_MACHINE, SKIP_REMEDIATION},
+    obstacle::Obstacles,
     ownership::applied,
     situation::MachineSituation,
 };
 use crate::{
     change::event::Occurrence,
     control_plane::MachineHealthCheck,
-    edit::{Refusal, RefusedBy},
     plan::{
         observed::Observed,
         preflight::topology_version,
@@ -36,25 +36,25 @@ pub(super) fn decide(of: &MachineSituation, force: bool, field_manager: &str, no
     if of.object.has(REMEDIATE_MACHINE) {
         return Decision::Unchanged("it is marked for remediation already".to_owned());
     }
-    let mut why: Vec<String> = of
+    let mut lasting: Vec<String> = of
         .pauses()
         .into_iter()
         .map(|pause| format!("{pause}: nobody would remediate it"))
         .collect();
     if of.object.has(SKIP_REMEDIATION) {
-        why.push(format!(
+        lasting.push(format!(
             "remediation is skipped by its annotation {SKIP_REMEDIATION}"
         ));
     }
     if of.situation.control_plane().deleting_since.is_some() {
-        why.push("the control plane is being deleted".to_owned());
+        lasting.push("the control plane is being deleted".to_owned());
     }
     let mut warnings = applied(&of.object.text, &patch(), field_manager);
     warnings.extend(of.situation.warnings());
     let mut lines = Vec::new();
-    let mut blocked = Vec::new();
+    let mut passing = Vec::new();
     match answering(of) {
-        Err(silence) => why.extend(silence),
+        Err(silence) => lasting.extend(silence),
         Ok(Answering::Other { check, by }) => lines.push(format!(
             "MachineHealthCheck {check} has it remediated by a {by}, not by its control plane"
         )),
@@ -63,28 +63,20 @@ pub(super) fn decide(of: &MachineSituation, force: bool, field_manager: &str, no
                 "MachineHealthCheck {check} has the control plane replace it"
             ));
             if let Some(outlook) = remediated(of.observed(), name, now) {
-                let Obstacles { lasting, passing } = Obstacles::of(&outlook, name);
-                why.extend(lasting);
-                blocked = passing;
+                let obstacles = obstacles(&outlook, name);
+                lasting.extend(obstacles.lasting);
+                passing = obstacles.passing;
             }
         }
     }
-    why.extend(
+    lasting.extend(
         danger(of.observed(), name)
             .into_iter()
             .flat_map(|danger| danger.why()),
     );
-    if why.is_empty() && force {
-        warnings.append(&mut blocked);
-    }
-    let by = if why.is_empty() {
-        RefusedBy::Preflight
-    } else {
-        RefusedBy::Command
-    };
-    why.append(&mut blocked);
-    if !why.is_empty() {
-        return Decision::Refused(Refusal::new(by, why));
+    match (Obstacles { lasting, passing }).warnings(force) {
+        Ok(more) => warnings.extend(more),
+        Err(refusal) => return Decision::Refused(refusal),
     }
     warnings.extend(leads(of.observed(), name));
     Decision::Write(Proposal {
@@ -179,39 +171,29 @@ fn remediated(observed: &Observed, machine: &str, now: Timestamp) -> Option<Outl
     outlook(&state, terms)
 }
 
-/// What keeps a Machine from being replaced.
-#[derive(Default)]
-struct Obstacles {
-    /// Until somebody does something.
-    lasting: Vec<String>,
-    /// For a while.
-    passing: Vec<String>,
-}
-
-impl Obstacles {
-    fn of(outlook: &Outlook, machine: &str) -> Self {
-        let mut obstacles = Self::default();
-        if outlook.machine != machine {
-            let first = format!("Machine {} is remediated first", outlook.machine);
-            obstacles.passing.push(first);
-        }
-        let Some(obstacle) = &outlook.kept_by else {
-            return obstacles;
-        };
-        let told = wording::obstacle(obstacle);
-        match obstacle {
-            // Told by its danger, and more to the point.
-            Obstacle::LastMachine | Obstacle::NoOtherWorks | Obstacle::Quorum => {}
-            Obstacle::TriedTooOften { .. } | Obstacle::MembersUnknown => obstacles.lasting.push(told),
-            Obstacle::BeingDeleted
-            | Obstacle::AnotherInProgress
-            | Obstacle::TopologyVersion
-            | Obstacle::TriedRecently { .. }
-            | Obstacle::AnotherComingUp { .. }
-            | Obstacle::AnotherBeingDeleted { .. } => obstacles.passing.push(told),
-        }
-        obstacles
+/// What keeps a Machine from being remediated.
+fn obstacles(outlook: &Outlook, machine: &str) -> Obstacles {
+    let mut obstacles = Obstacles::default();
+    if outlook.machine != machine {
+        let first = format!("Machine {} is remediated first", outlook.machine);
+        obstacles.passing.push(first);
     }
+    let Some(obstacle) = &outlook.kept_by else {
+        return obstacles;
+    };
+    let told = wording::obstacle(obstacle);
+    match obstacle {
+        // Told by its danger, and more to the point.
+        Obstacle::LastMachine | Obstacle::NoOtherWorks | Obstacle::Quorum => {}
+        Obstacle::TriedTooOften { .. } | Obstacle::MembersUnknown => obstacles.lasting.push(told),
+        Obstacle::BeingDeleted
+        | Obstacle::AnotherInProgress
+        | Obstacle::TopologyVersion
+        | Obstacle::TriedRecently { .. }
+        | Obstacle::AnotherComingUp { .. }
+        | Obstacle::AnotherBeingDeleted { .. } => obstacles.passing.push(told),
+    }
+    obstacles
 }
 
 #[cfg(test)]

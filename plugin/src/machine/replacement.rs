@@ -6,11 +6,11 @@ use super::{
     danger::danger,
     decision::{Decision, MachineWrite, Proposal},
     leader::leads,
+    obstacle::Obstacles,
     situation::MachineSituation,
 };
 use crate::{
     change::{event::Occurrence, guard::Guard},
-    edit::{Refusal, RefusedBy},
     plan::{
         observed::Observed,
         outlook::{Asked, Plan, plan},
@@ -26,40 +26,32 @@ pub(super) fn decide(of: &MachineSituation, force: bool, now: Timestamp) -> Deci
     if of.object.is_deleting {
         return Decision::Unchanged("it is being deleted already".to_owned());
     }
-    let mut why: Vec<String> = of
+    let mut lasting: Vec<String> = of
         .pauses()
         .into_iter()
         .map(|pause| format!("{pause}: nothing would take its place"))
         .collect();
-    why.extend(
+    lasting.extend(
         danger(of.observed(), name)
             .into_iter()
             .flat_map(|danger| danger.why()),
     );
     let plan = plan_without(of.observed(), name, now);
     let mut warnings = of.situation.warnings();
-    let mut blocked = Vec::new();
+    let mut passing = Vec::new();
     match Guard::of(&plan) {
         Guard::Clear => {}
         // Said already, and more to the point.
-        Guard::NoWay(_) if !why.is_empty() => {}
-        Guard::NoWay(no_plan) if keeps(&no_plan) => why.push(wording::no_plan(&no_plan)),
+        Guard::NoWay(_) if !lasting.is_empty() => {}
+        Guard::NoWay(no_plan) if keeps(&no_plan) => lasting.push(wording::no_plan(&no_plan)),
         Guard::NoWay(no_plan) => warnings.push(wording::no_plan(&no_plan)),
         // What the loss of this Machine costs is judged by itself.
-        Guard::Blocked(blockers) | Guard::AtRisk { blockers, .. } => blocked = blocking(&blockers, name),
+        Guard::Blocked(blockers) | Guard::AtRisk { blockers, .. } => passing = blocking(&blockers, name),
     }
-    blocked.retain(|line| !why.contains(line));
-    if why.is_empty() && force {
-        warnings.append(&mut blocked);
-    }
-    let by = if why.is_empty() {
-        RefusedBy::Preflight
-    } else {
-        RefusedBy::Command
-    };
-    why.append(&mut blocked);
-    if !why.is_empty() {
-        return Decision::Refused(Refusal::new(by, why));
+    passing.retain(|line| !lasting.contains(line));
+    match (Obstacles { lasting, passing }).warnings(force) {
+        Ok(more) => warnings.extend(more),
+        Err(refusal) => return Decision::Refused(refusal),
     }
     warnings.extend(leads(of.observed(), name));
     Decision::Write(Proposal {

@@ -1,12 +1,10 @@
 //! The text of `machine`.
 
-use std::fmt::Write as _;
-
 use owo_colors::OwoColorize as _;
 
 use crate::{
     arguments::DryRun,
-    terminal::{escape, style::BAD},
+    terminal::{escape, style::BAD, with_lines},
 };
 
 /// It was as wanted.
@@ -37,14 +35,6 @@ pub(super) fn replaced(machine: &str, control_plane: &str) -> String {
         escape(machine),
         escape(control_plane)
     )
-}
-
-fn with_lines(mut text: String, lines: &[String]) -> String {
-    for line in lines {
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "  {}", escape(line));
-    }
-    text
 }
 
 #[cfg(test)]

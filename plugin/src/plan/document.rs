@@ -17,7 +17,7 @@ use super::{
     step::{Action, NoPlan, Purpose},
     wording,
 };
-use crate::document::API_VERSION;
+use crate::document::{API_VERSION, ObjectName};
 
 /// A plan.
 #[derive(Debug, Serialize)]
@@ -42,12 +42,6 @@ pub struct PlanDocument {
     steps: Vec<StepDocument>,
     #[serde(skip_serializing_if = "Option::is_none")]
     no_plan: Option<Told<NoPlan>>,
-}
-
-#[derive(Debug, Serialize)]
-struct ObjectName {
-    name: String,
-    namespace: String,
 }
 
 /// What a plan comes to.

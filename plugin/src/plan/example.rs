@@ -4,9 +4,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::{
-    observed::{Bootstrap, Cluster, ConfigSpec, Etcd, Infrastructure, Machine, Observed},
+    observed::{Bootstrap, Cluster, Etcd, Infrastructure, Machine, Observed},
     quorum::Member,
-    spec::{RemediationLimits, Spec, TemplateRef},
+    spec::{ConfigSpec, RemediationLimits, Spec, TemplateRef},
     state::{Deletion, Fault, HealthCheck, Replica, State},
 };
 use crate::control_plane::{self, example};

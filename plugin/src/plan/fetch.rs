@@ -9,7 +9,8 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use super::{
-    observed::{Bootstrap, Cluster, ConfigSpec, Etcd, Infrastructure, Machine, Observed},
+    observed::{Bootstrap, Cluster, Etcd, Infrastructure, Machine, Observed},
+    spec::ConfigSpec,
     wire::{PlannedControlPlane, PlannedMachine, Reference, WireCluster, WireConfig, WireInfrastructure},
 };
 use crate::{

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{difference::differences, observed::ConfigSpec};
+use super::{difference::differences, spec::ConfigSpec};
 
 /// Fields that are empty and yet say something: no taints, as against kubeadm's own.
 const MEANT_EMPTY: &[&str] = &["taints"];

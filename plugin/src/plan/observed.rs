@@ -1,11 +1,8 @@
 //! The facts that a plan is made from.
 
-use std::fmt;
-
 use jiff::Timestamp;
-use serde_json::Value;
 
-use super::spec::{Spec, TemplateRef};
+use super::spec::{ConfigSpec, Spec, TemplateRef};
 use crate::control_plane::{self, ControlPlane};
 
 /// A control plane and what surrounds it, at one time.
@@ -68,24 +65,6 @@ pub enum Bootstrap {
     Missing,
     /// The spec of a `KubeadmConfig`.
     Config(ConfigSpec),
-}
-
-/// The spec of a `KubeadmConfig`, or `spec.kubeadmConfigSpec`. May hold passwords and keys: it has no text form.
-#[derive(Clone, PartialEq)]
-pub struct ConfigSpec {
-    /// `v1beta1` or `v1beta2`: fields differ.
-    pub version: String,
-    /// As the API server sent it.
-    pub fields: Value,
-}
-
-impl fmt::Debug for ConfigSpec {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("ConfigSpec")
-            .field("version", &self.version)
-            .finish_non_exhaustive()
-    }
 }
 
 /// One remediation, as the controller notes it in its annotations `remediation-in-progress` and `remediation-for`.

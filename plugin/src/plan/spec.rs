@@ -1,9 +1,9 @@
 //! What a control plane asks for, as far as Machines come and go by it.
 
+use std::fmt;
+
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-
-use super::observed::ConfigSpec;
 
 /// kubeadm's own validity of a certificate, in days.
 const DEFAULT_CERTIFICATE_VALIDITY_DAYS: i64 = 365;
@@ -39,6 +39,24 @@ pub struct TemplateRef {
     pub group_kind: String,
     /// Its name.
     pub name: String,
+}
+
+/// The spec of a `KubeadmConfig`, or `spec.kubeadmConfigSpec`. May hold passwords and keys: it has no text form.
+#[derive(Clone, PartialEq)]
+pub struct ConfigSpec {
+    /// `v1beta1` or `v1beta2`: fields differ.
+    pub version: String,
+    /// As the API server sent it.
+    pub fields: Value,
+}
+
+impl fmt::Debug for ConfigSpec {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("ConfigSpec")
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Limits on remediation.

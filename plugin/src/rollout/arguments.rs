@@ -1,14 +1,14 @@
 //! Arguments of `kubectl kcp rollout`.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use jiff::Timestamp;
 
 use super::schedule::Begin;
 use crate::{
-    arguments::{DryRun, parse_control_plane, parse_duration},
-    change::output::ChangeOutput,
+    arguments::{parse_control_plane, parse_duration},
+    change::arguments::WriteArguments,
 };
 
 /// Replace all Machines of a control plane, at once or later, or follow that.
@@ -35,26 +35,6 @@ pub enum RolloutCommand {
     Status(RolloutStatusArguments),
     /// Show the generations of Machines that are there, and which of them are as asked
     History(HistoryArguments),
-}
-
-/// What everything that writes takes.
-#[derive(Debug, Args)]
-pub struct WriteArguments {
-    /// Change nothing: judge here (client), or also let the server judge (server)
-    #[arg(long, value_name = "WHERE", value_enum)]
-    pub dry_run: Option<DryRun>,
-
-    /// Output format; what is said otherwise goes to stderr [default: text for people]
-    #[arg(short, long, value_name = "FORMAT", value_enum)]
-    pub output: Option<ChangeOutput>,
-
-    /// What follows from each rule: the server's own AdmissionConfiguration
-    #[arg(long, value_name = "FILE")]
-    pub configuration: Option<PathBuf>,
-
-    /// Name under which the server records the change
-    #[arg(long, value_name = "NAME", default_value = "kubectl-kcp")]
-    pub field_manager: String,
 }
 
 /// Arguments of `rollout start`.

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use kcp_rules::api::{DecodeError, control_plane::Shape};
 use serde_json::{Value, json};
 
-use super::schedule::Begin;
+use super::{progress::progress, schedule::Begin};
 use crate::{
     change::{
         consent::{Demand, consent},
@@ -141,12 +141,8 @@ fn obstacles(control_plane: &ControlPlane, cluster_is_paused: bool, now: Timesta
         why.push("the control plane has not come up yet: there is nothing to replace".to_owned());
     } else if !control_plane.is_observed() {
         why.push("the controller has not seen the latest change of the spec yet".to_owned());
-    } else if control_plane.is("RollingOut") || control_plane.up_to_date_replicas < control_plane.replicas {
-        why.push(format!(
-            "a rollout is in progress: {} of {} Machines are up to date",
-            control_plane.up_to_date_replicas,
-            control_plane.desired()
-        ));
+    } else if let Some(progress) = progress(control_plane) {
+        why.push(progress);
         remedies.push(format!(
             "follow it with: kubectl kcp rollout status {name} -n {namespace} -w"
         ));

@@ -4,7 +4,10 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::report::{RolloutProgress, RolloutReport};
-use crate::{document::API_VERSION, follow::Obstacle};
+use crate::{
+    document::{API_VERSION, ObjectName},
+    follow::Obstacle,
+};
 
 /// How far a rollout is.
 #[derive(Debug, Serialize)]
@@ -12,7 +15,7 @@ use crate::{document::API_VERSION, follow::Obstacle};
 pub struct RolloutStatus<'r> {
     api_version: &'static str,
     kind: &'static str,
-    metadata: ObjectName<'r>,
+    metadata: ObjectName,
     progress: RolloutProgress,
     /// Machines asked for.
     desired_replicas: i64,
@@ -26,12 +29,6 @@ pub struct RolloutStatus<'r> {
     waiting_for: &'r [String],
     obstacles: Vec<ToldObstacle<'r>>,
     remarks: &'r [String],
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct ObjectName<'r> {
-    pub(super) name: &'r str,
-    pub(super) namespace: &'r str,
 }
 
 #[derive(Debug, Serialize)]
@@ -50,7 +47,7 @@ impl<'r> RolloutStatus<'r> {
         Self {
             api_version: API_VERSION,
             kind: "RolloutStatus",
-            metadata: ObjectName { name, namespace },
+            metadata: control_plane.into(),
             progress: report.progress,
             desired_replicas: control_plane.desired(),
             replicas: control_plane.replicas,

@@ -4,7 +4,7 @@
 //! - [`cancellation`]: whether one can be taken back
 //! - [`pausing`]: whether a control plane is left alone
 //! - [`permission`]: whether what asks the controller for nothing is sent
-//! - [`report`]: how far a rollout is; [`history`]: the generations of Machines
+//! - [`progress`], [`report`]: how far a rollout is; [`history`]: the generations of Machines
 //! - [`document`], [`screen`]: the JSON and the text
 
 pub mod cancellation;
@@ -18,6 +18,7 @@ pub mod schedule;
 pub mod screen;
 
 mod arguments;
+mod progress;
 mod write;
 
 use std::{cell::Cell, time::Duration};
@@ -25,7 +26,7 @@ use std::{cell::Cell, time::Duration};
 use anyhow::Context as _;
 pub use arguments::{
     CancelArguments, DocumentFormat, HistoryArguments, PauseArguments, RolloutArguments, RolloutCommand,
-    RolloutStatusArguments, StartArguments, WriteArguments,
+    RolloutStatusArguments, StartArguments,
 };
 use cancellation::Planned;
 use document::RolloutStatus;

@@ -6,7 +6,10 @@
 use kcp_rules::api::DecodeError;
 use serde_json::{Value, json};
 
-use super::permission::{Permission, permission};
+use super::{
+    permission::{Permission, permission},
+    progress::progress,
+};
 use crate::{
     change::{event::Occurrence, situation::Situation},
     control_plane::{ControlPlane, PAUSED_ANNOTATION},
@@ -70,17 +73,10 @@ pub fn decide(
 /// What comes of it that one has to know.
 fn consequences(control_plane: &ControlPlane, wish: Wish) -> Vec<String> {
     let mut consequences = Vec::new();
-    let is_rolling_out = control_plane.initialized
-        && (control_plane.is("RollingOut") || control_plane.up_to_date_replicas < control_plane.replicas);
-    if is_rolling_out {
-        let counts = format!(
-            "a rollout is in progress: {} of {} Machines are up to date",
-            control_plane.up_to_date_replicas,
-            control_plane.desired()
-        );
+    if let Some(progress) = progress(control_plane) {
         consequences.push(match wish {
-            Wish::Pause => format!("{counts}; it goes on when the control plane is resumed"),
-            Wish::Resume => format!("{counts}; it goes on"),
+            Wish::Pause => format!("{progress}; it goes on when the control plane is resumed"),
+            Wish::Resume => format!("{progress}; it goes on"),
         });
     }
     if control_plane.deleting_since.is_some() && wish == Wish::Pause {

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::{
     change::{
-        ownership::{Applied, Ownership, of_topology, ownership},
+        ownership::{Ownership, ownership},
         situation::Situation,
     },
     edit::{Refusal, RefusedBy},
@@ -40,18 +40,16 @@ pub fn permission(
         return Ok(Permission::Denied(Refusal::new(RefusedBy::Rules, denials)));
     }
     // Decodes what the server wrote: whether it can be decoded has just been seen.
-    match ownership(object, patch, surroundings.field_manager).unwrap_or(Ownership::Free) {
-        Ownership::Free => {}
-        Ownership::Applied(applied) => warnings.extend(applied.iter().map(Applied::message)),
-        Ownership::OfTopology { field, instead } => {
-            let cluster = situation.control_plane().cluster.as_deref().unwrap_or_default();
-            return Ok(Permission::Denied(Refusal::new(
-                RefusedBy::Command,
-                vec![of_topology(&field, instead, cluster)],
-            )));
-        }
-    }
-    Ok(Permission::Granted(warnings))
+    let ownership = ownership(object, patch, surroundings.field_manager).unwrap_or(Ownership::Free);
+    Ok(
+        match ownership.warnings(situation.control_plane().cluster.as_deref()) {
+            Ok(applied) => {
+                warnings.extend(applied);
+                Permission::Granted(warnings)
+            }
+            Err(why) => Permission::Denied(Refusal::new(RefusedBy::Command, vec![why])),
+        },
+    )
 }
 
 #[cfg(test)]

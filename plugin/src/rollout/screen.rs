@@ -12,6 +12,7 @@ use crate::{
     terminal::{
         escape,
         style::{BAD, GOOD, WARN},
+        with_lines,
     },
 };
 
@@ -89,14 +90,6 @@ pub fn status(report: &RolloutReport, now: Timestamp) -> String {
             text,
             "a rollout of every Machine made before {planned} begins then"
         );
-    }
-    text
-}
-
-fn with_lines(mut text: String, lines: &[String]) -> String {
-    for line in lines {
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "  {}", escape(line));
     }
     text
 }

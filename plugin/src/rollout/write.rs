@@ -3,9 +3,10 @@
 use jiff::Timestamp;
 use kcp_rules::{Configuration, api::DecodeError};
 
-use super::{arguments::WriteArguments, screen};
+use super::screen;
 use crate::{
     change::{
+        arguments::WriteArguments,
         situation::{Extent, Situation},
         telling::Telling,
     },

@@ -1,12 +1,12 @@
 //! Arguments of `kubectl kcp scale`.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use clap::Args;
 
 use crate::{
-    arguments::{DryRun, parse_control_plane, parse_duration},
-    change::output::ChangeOutput,
+    arguments::{parse_control_plane, parse_duration},
+    change::arguments::WriteArguments,
 };
 
 /// Change the number of Machines of a control plane.
@@ -30,24 +30,12 @@ pub struct ScaleArguments {
 
     /// Follow until it is done, at most this long [default when given without a value: 15m]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, num_args = 0..=1,
-          require_equals = true, default_missing_value = "15m", conflicts_with = "dry_run")]
+          require_equals = true, default_missing_value = "15m", conflicts_with_all = ["dry_run", "output"])]
     pub wait: Option<Duration>,
 
-    /// Change nothing: judge here (client), or also let the server judge (server)
-    #[arg(long, value_name = "WHERE", value_enum)]
-    pub dry_run: Option<DryRun>,
-
-    /// Output format; what is said otherwise goes to stderr [default: text for people]
-    #[arg(short, long, value_name = "FORMAT", value_enum, conflicts_with = "wait")]
-    pub output: Option<ChangeOutput>,
-
-    /// What follows from each rule: the server's own AdmissionConfiguration
-    #[arg(long, value_name = "FILE")]
-    pub configuration: Option<PathBuf>,
-
-    /// Name under which the server records the change
-    #[arg(long, value_name = "NAME", default_value = "kubectl-kcp")]
-    pub field_manager: String,
+    /// How it is written.
+    #[command(flatten)]
+    pub write: WriteArguments,
 }
 
 /// Whether the number makes sense is for the rules to say.

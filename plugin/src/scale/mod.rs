@@ -34,7 +34,7 @@ use crate::{
 /// # Errors
 /// When nothing could be decided, or the outcome not be written.
 pub async fn run(arguments: ScaleArguments, session: &Session) -> anyhow::Result<Verdict> {
-    let configuration = arguments.configuration.as_deref();
+    let configuration = arguments.write.configuration.as_deref();
     let configuration = configuration.map(configuration::read).transpose()?;
     let connection = session.connect().await?;
     let reader = Reader::discover(&connection).await?;
@@ -68,16 +68,15 @@ async fn scale(
     let ScaleArguments {
         name,
         replicas,
-        dry_run,
-        field_manager,
+        write,
         ..
     } = arguments;
     let edit = Edit {
         name,
         verb: "scale",
         extent: Extent::All,
-        dry_run: *dry_run,
-        field_manager,
+        dry_run: write.dry_run,
+        field_manager: &write.field_manager,
     };
     let wanted = Wanted {
         replicas: *replicas,
@@ -87,7 +86,7 @@ async fn scale(
     let judge = async |situation: &Situation| {
         let surroundings = Surroundings {
             now: Timestamp::now(),
-            field_manager,
+            field_manager: &write.field_manager,
             view: &situation.view()?,
             configuration,
         };
@@ -97,8 +96,8 @@ async fn scale(
     let telling = Telling {
         reader,
         terminal: &session.terminal,
-        output: arguments.output,
-        dry_run: *dry_run,
+        output: write.output,
+        dry_run: write.dry_run,
         is_configured: configuration.is_some(),
     };
     telling
@@ -111,14 +110,14 @@ fn told(arguments: &ScaleArguments, edited: &Edited, is_configured: bool) -> Str
     let ScaleArguments {
         name,
         replicas,
-        dry_run,
+        write,
         ..
     } = arguments;
     let from = edited.before.desired_replicas;
     let refused = |by: &str, why: &[String]| screen::refused(name, from, *replicas, by, why);
     match &edited.outcome {
         Outcome::Unchanged => screen::unchanged(name, *replicas),
-        Outcome::Made => screen::scaled(name, from, *replicas, *dry_run, &edited.consequences),
+        Outcome::Made => screen::scaled(name, from, *replicas, write.dry_run, &edited.consequences),
         Outcome::Refused(refusal) => refused(refusal.by(is_configured), &refusal.why),
         Outcome::Rejected(why) => refused("the server", why),
         Outcome::Overtaken(what) => screen::overtaken(name, *replicas, what),

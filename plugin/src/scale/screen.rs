@@ -1,12 +1,10 @@
 //! The text of `scale`.
 
-use std::fmt::Write as _;
-
 use owo_colors::OwoColorize as _;
 
 use crate::{
     arguments::DryRun,
-    terminal::{escape, style::BAD},
+    terminal::{escape, style::BAD, with_lines},
 };
 
 /// `3`, or what stands for a number that is not set.
@@ -71,14 +69,6 @@ pub fn overtaken(name: &str, to: i64, what: &[String]) -> String {
         "not scaled".style(BAD),
     );
     with_lines(heading, what)
-}
-
-fn with_lines(mut text: String, lines: &[String]) -> String {
-    for line in lines {
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "  {}", escape(line));
-    }
-    text
 }
 
 #[cfg(test)]

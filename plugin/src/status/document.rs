@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     control_plane::Condition,
-    document::API_VERSION,
+    document::{API_VERSION, ObjectName},
     plan::{
         self,
         document::{EtcdVotes, Told},
@@ -63,13 +63,6 @@ pub struct ControlPlaneStatus {
     basis: Basis,
     /// Those of the checks, the heaviest first.
     findings: Vec<FindingOfCheck>,
-}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-struct ObjectName {
-    name: String,
-    namespace: String,
 }
 
 /// What the spec asks for.
@@ -306,10 +299,7 @@ impl ControlPlaneStatus {
         Self {
             api_version: API_VERSION,
             kind: "ControlPlaneStatus",
-            metadata: ObjectName {
-                name: control_plane.name.clone(),
-                namespace: control_plane.namespace.clone(),
-            },
+            metadata: control_plane.into(),
             cluster: control_plane.cluster.clone(),
             desired: Desired {
                 replicas: control_plane.desired_replicas,

@@ -2,6 +2,8 @@
 
 mod validator;
 
+use std::{env, fs, path::Path};
+
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 
 pub(crate) use validator::faults;
@@ -10,6 +12,19 @@ pub(crate) use validator::faults;
 pub(crate) fn of<T: JsonSchema>() -> Schema {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     settings.into_generator().into_root_schema_for::<T>()
+}
+
+/// Holds a schema against its file in `plugin/schema`.
+pub(crate) fn checked_in<T: JsonSchema>(name: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("schema").join(name);
+    let text = serde_json::to_string_pretty(&of::<T>()).unwrap() + "\n";
+    if env::var_os("UPDATE_SCHEMA").is_some() {
+        fs::write(&path, &text).unwrap();
+    }
+    assert!(
+        fs::read_to_string(&path).unwrap() == text,
+        "{name} has drifted: run this test with UPDATE_SCHEMA=1"
+    );
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Text from a cluster or a manifest, made harmless: it must not move the cursor, colour the screen or reorder a line.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt::Write as _};
 
 /// Replaces every control character, line breaks included, by its escape.
 pub fn escape(text: &str) -> Cow<'_, str> {
@@ -24,6 +24,15 @@ pub fn escape_lines(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
     text.lines().map(escape)
 }
 
+/// A text with more lines below it, each of them indented and escaped.
+pub fn with_lines(mut text: String, lines: &[String]) -> String {
+    for line in lines {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "  {}", escape(line));
+    }
+    text
+}
+
 /// Control characters of both sets, and those that change the direction of writing (Unicode's bidirectional controls).
 fn is_unsafe(c: char) -> bool {
     c.is_control()
@@ -34,7 +43,7 @@ fn is_unsafe(c: char) -> bool {
 mod tests {
     use proptest::prelude::{any, proptest};
 
-    use super::{escape, escape_lines};
+    use super::{escape, escape_lines, with_lines};
 
     #[test]
     fn escapes_control_characters_only() {
@@ -54,6 +63,12 @@ mod tests {
     fn keeps_lines_apart() {
         let lines: Vec<_> = escape_lines("* one\n  * two\u{7}").collect();
         assert_eq!(lines, ["* one", "  * two\\u{7}"]);
+    }
+
+    #[test]
+    fn lines_below_a_text_are_indented() {
+        let text = with_lines("heading\n".to_owned(), &["one".to_owned(), "t\nwo".to_owned()]);
+        assert_eq!(text, "heading\n  one\n  t\\nwo\n");
     }
 
     proptest! {

@@ -48,7 +48,7 @@ use crate::{
 /// # Errors
 /// When nothing could be decided, or the outcome not be written.
 pub async fn run(arguments: UpgradeArguments, session: &Session) -> anyhow::Result<Verdict> {
-    let configuration = arguments.configuration.as_deref();
+    let configuration = arguments.write.configuration.as_deref();
     let configuration = configuration.map(configuration::read).transpose()?;
     let connection = session.connect().await?;
     let reader = Reader::discover(&connection).await?;
@@ -97,7 +97,7 @@ struct Upgrade<'u> {
 impl Upgrade<'_> {
     /// Shows what it comes to, asks, and writes.
     async fn run(&self) -> anyhow::Result<Verdict> {
-        let UpgradeArguments { name, dry_run, .. } = self.arguments;
+        let UpgradeArguments { name, write, .. } = self.arguments;
         let namespace = &self.reader.connection.namespace;
         let situation = Box::pin(Situation::read(self.reader, namespace, name, situation::LIMIT)).await?;
         let cluster = situation.control_plane().cluster.as_deref();
@@ -119,7 +119,7 @@ impl Upgrade<'_> {
             }
             Decision::Write(_) => telling.aside(&screen::outlook(&shown.plan, &shown.assessment))?,
         }
-        let asks = dry_run.is_none() && !self.arguments.yes;
+        let asks = write.dry_run.is_none() && !self.arguments.yes;
         if asks {
             if !Terminal::can_ask() {
                 let error = anyhow!("cannot upgrade {name}: there is nobody to confirm it");
@@ -145,8 +145,8 @@ impl Upgrade<'_> {
             name,
             verb: "upgrade",
             extent: Extent::All,
-            dry_run: *dry_run,
-            field_manager: &self.arguments.field_manager,
+            dry_run: write.dry_run,
+            field_manager: &write.field_manager,
         };
         let judge = async |situation: &Situation| {
             // Nobody has confirmed what has become of it meanwhile.
@@ -162,7 +162,7 @@ impl Upgrade<'_> {
         view.machines = machines_of_view(&situation.observed.machines).into();
         let surroundings = Surroundings {
             now: Timestamp::now(),
-            field_manager: &self.arguments.field_manager,
+            field_manager: &self.arguments.write.field_manager,
             view: &view,
             configuration: self.configuration,
         };
@@ -178,18 +178,18 @@ impl Upgrade<'_> {
         Telling {
             reader: self.reader,
             terminal: &self.session.terminal,
-            output: self.arguments.output,
-            dry_run: self.arguments.dry_run,
+            output: self.arguments.write.output,
+            dry_run: self.arguments.write.dry_run,
             is_configured: self.configuration.is_some(),
         }
     }
 
     /// What came of it, for people.
     fn told(&self, edited: &Edited, from: &str) -> String {
-        let UpgradeArguments { name, dry_run, .. } = self.arguments;
+        let UpgradeArguments { name, write, .. } = self.arguments;
         let not_upgraded = |why: &str, lines: &[String]| screen::not_upgraded(name, self.version, why, lines);
         match &edited.outcome {
-            Outcome::Made => screen::upgraded(name, from, self.version, *dry_run, &edited.consequences),
+            Outcome::Made => screen::upgraded(name, from, self.version, write.dry_run, &edited.consequences),
             Outcome::Unchanged => screen::unchanged(name, self.version),
             Outcome::Refused(refusal) => {
                 let by = format!("refused by {}", refusal.by(self.configuration.is_some()));

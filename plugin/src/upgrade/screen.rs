@@ -11,6 +11,7 @@ use crate::{
     terminal::{
         escape,
         style::{BAD, FAINT, HEADING},
+        with_lines,
     },
 };
 
@@ -69,14 +70,6 @@ pub fn not_upgraded(name: &str, to: &str, why: &str, lines: &[String]) -> String
 /// What is asked before it is written.
 pub fn question(name: &str, from: &str, to: &str) -> String {
     format!("upgrade {name} from {from} to {to}?")
-}
-
-fn with_lines(mut text: String, lines: &[String]) -> String {
-    for line in lines {
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "  {}", escape(line));
-    }
-    text
 }
 
 #[cfg(test)]

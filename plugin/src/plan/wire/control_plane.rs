@@ -8,8 +8,8 @@ use super::{Metadata, Reference};
 use crate::{
     control_plane::ControlPlane,
     plan::{
-        observed::{ConfigSpec, Remediation},
-        spec::{RemediationLimits, Spec},
+        observed::Remediation,
+        spec::{ConfigSpec, RemediationLimits, Spec},
     },
 };
 

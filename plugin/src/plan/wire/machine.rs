@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::{Metadata, Reference};
 use crate::plan::{
-    observed::{ConfigSpec, Infrastructure, Machine},
-    spec::TemplateRef,
+    observed::{Infrastructure, Machine},
+    spec::{ConfigSpec, TemplateRef},
 };
 
 const DELETE_MACHINE: &str = "cluster.x-k8s.io/delete-machine";

@@ -8,12 +8,11 @@ use super::{
     generation::{Generation, Member},
 };
 use crate::{
-    document::API_VERSION,
+    document::{API_VERSION, ObjectName},
     plan::{
         document::Told,
         rollout_reason::{Gap, Reason},
     },
-    rollout::document::ObjectName,
 };
 
 /// The generations of Machines that are there.
@@ -22,7 +21,7 @@ use crate::{
 pub struct RolloutHistory<'h> {
     api_version: &'static str,
     kind: &'static str,
-    metadata: ObjectName<'h>,
+    metadata: ObjectName,
     /// When a rollout of every Machine was asked for last, or is to begin.
     #[serde(skip_serializing_if = "Option::is_none")]
     rollout_after: Option<Timestamp>,
@@ -72,8 +71,8 @@ impl<'h> RolloutHistory<'h> {
             api_version: API_VERSION,
             kind: "RolloutHistory",
             metadata: ObjectName {
-                name: &history.name,
-                namespace: &history.namespace,
+                name: history.name.clone(),
+                namespace: history.namespace.clone(),
             },
             rollout_after: history.rollout_after,
             generations: history.generations.iter().map(GenerationDocument::of).collect(),

@@ -87,8 +87,7 @@ pub(super) fn replicas(observed: &Observed, _: Timestamp) -> Judgement {
     let control_plane = &observed.management.control_plane.control_plane;
     let (desired, there) = (control_plane.desired(), control_plane.replicas);
     // What the status says of an older spec is no number to compare with.
-    let is_rolling_out = control_plane.is("RollingOut") || control_plane.up_to_date_replicas < there;
-    if there == desired || is_rolling_out || !control_plane.is_observed() {
+    if there == desired || control_plane.is_rolling_out() || !control_plane.is_observed() {
         return Ok(Vec::new());
     }
     let direction = if there < desired { "up" } else { "down" };

@@ -98,6 +98,23 @@ async fn nobody_would_remediate(management: &ManagementCluster, name: &str) -> R
                 .contains(&format!("kubectl kcp machine replace {name} -n {NAMESPACE}")),
         "{refused}"
     );
+    let scripted = machine(management, &["remediate", name, "-o", "json"]).await?;
+    let document: Value = serde_json::from_str(&scripted.stdout).with_context(|| format!("{scripted}"))?;
+    let hint = format!(
+        "delete it where etcd's quorum can stand that with: kubectl kcp machine replace {name} -n {NAMESPACE}"
+    );
+    let refused = json!({
+        "apiVersion": "kubectl-kcp.dev/v1alpha1",
+        "kind": "ChangeRefused",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "refusedBy": "kubectl kcp",
+        "reasons": ["no MachineHealthCheck selects it: nobody would act on the mark"],
+        "hint": hint,
+    });
+    ensure!(
+        scripted.code == 1 && document == refused && scripted.stderr.starts_with(&expected),
+        "{scripted}"
+    );
     Ok(())
 }
 
@@ -134,12 +151,17 @@ async fn dead_is_replaced(
     })
     .await?;
     annotate(management, dead, HOLD, Some("")).await?;
-    let replaced = machine(management, &["replace", dead]).await?;
+    let replaced = machine(management, &["replace", dead, "-o", "json"]).await?;
     let expected = format!(
         "machine/{dead} deleted: its control plane replaces it\n  no etcd member may fail until another has taken its place\n"
     );
+    let leaving: Value = serde_json::from_str(&replaced.stdout).with_context(|| format!("{replaced}"))?;
     ensure!(
-        replaced.code == 0 && replaced.stdout == expected && replaced.stderr.is_empty(),
+        replaced.code == 0
+            && replaced.stderr == expected
+            && leaving.get("kind") == Some(&json!("Machine"))
+            && leaving.pointer("/metadata/name") == Some(&json!(dead))
+            && leaving.pointer("/metadata/deletionTimestamp").is_some_and(Value::is_string),
         "{replaced}"
     );
     let again = machine(management, &["replace", dead]).await?;
@@ -277,6 +299,9 @@ async fn preferred_goes_first(management: &ManagementCluster, cluster: &Cluster)
             "{ended}"
         );
     }
+    let named = format!("machine.cluster.x-k8s.io/{preferred}\n");
+    let unchanged = machine(management, &["prefer-delete", preferred, "-o", "name"]).await?;
+    ensure!(unchanged.code == 0 && unchanged.stdout == named, "{unchanged}");
     // No other goes before this one is gone.
     annotate(management, preferred, HOLD, Some("")).await?;
     let scaled = ["kcp", "scale", NAME, "--replicas=1", "-n", NAMESPACE];

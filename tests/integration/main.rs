@@ -24,6 +24,7 @@ mod objects;
 mod plugin;
 mod policy_types;
 mod pool;
+mod pool_recreation;
 mod pool_repair;
 mod pools;
 mod predictions;

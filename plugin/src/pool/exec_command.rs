@@ -91,6 +91,7 @@ async fn hold(arguments: &ExecArguments, session: &Session) -> anyhow::Result<u8
         },
         duration: Some(arguments.ttl),
         cluster_deployment_uid: None,
+        is_creating: false,
     };
     let wish = Wish {
         claim,

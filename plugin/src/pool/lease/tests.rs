@@ -33,6 +33,7 @@ fn claim(name: &str) -> LeaseClaim<'_> {
         holder: holder(name),
         duration: None,
         cluster_deployment_uid: None,
+        is_creating: false,
     }
 }
 

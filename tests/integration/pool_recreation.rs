@@ -131,8 +131,8 @@ impl Hosts {
         self.kubectl.succeed(delete).await.unwrap();
     }
 
-    async fn limit(&self, limits: Value) {
-        let limits = json!({ "spec": limits }).to_string();
+    async fn change(&self, spec: Value) {
+        let spec = json!({ "spec": spec }).to_string();
         let patch = [
             "patch",
             "clusterpool",
@@ -142,7 +142,7 @@ impl Hosts {
             "--type=merge",
             "-p",
         ];
-        let patch = patch.iter().copied().chain([limits.as_str()]);
+        let patch = patch.iter().copied().chain([spec.as_str()]);
         self.kubectl.succeed(patch).await.unwrap();
     }
 }
@@ -151,6 +151,11 @@ impl Hosts {
 fn a_cluster_that_is_gone_is_made_anew_as_its_lease_had_made_it() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "recreate", 2).await;
+        // One whose version can be told.
+        let aws = json!({"credentialsSecretRef": {"name": "aws-creds"}, "region": "region"});
+        hosts
+            .change(json!({"platform": {"none": null, "aws": aws}}))
+            .await;
         let cluster = "recreate-paris";
         let host = hosts.lease(cluster).await;
         let first = hosts.made(cluster, &host).await;
@@ -215,7 +220,7 @@ fn clusters_are_made_anew_within_the_capacity_of_their_pool_alone() {
             told.map(|(host, remedy)| format!("{host} cluster-gone {remedy}"))
                 .collect::<Vec<_>>()
         };
-        hosts.limit(json!({"maxSize": 2})).await;
+        hosts.change(json!({"maxSize": 2})).await;
         assert_eq!(hosts.recreate(&[]).await, (1, told(["recreate -", "blocked -"])));
         assert_eq!(
             hosts.recreate(&["--yes"]).await,
@@ -229,9 +234,9 @@ fn clusters_are_made_anew_within_the_capacity_of_their_pool_alone() {
         let why = "not made anew: pool hosts is full: it has 2 clusters, and maxSize is 2";
         assert!(shown.stdout.contains(why), "{shown}");
 
-        hosts.limit(json!({"maxSize": null, "maxConcurrent": 2})).await;
+        hosts.change(json!({"maxSize": null, "maxConcurrent": 2})).await;
         assert_eq!(hosts.recreate(&["--yes"]).await, (1, blocked));
-        hosts.limit(json!({"maxConcurrent": 3})).await;
+        hosts.change(json!({"maxConcurrent": 3})).await;
         let done = vec![format!("{} cluster-gone recreate done", leased[1])];
         assert_eq!(hosts.recreate(&["--yes"]).await, (0, done));
         for cluster in clusters {

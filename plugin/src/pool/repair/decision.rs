@@ -88,7 +88,7 @@ pub(in crate::pool) fn sightings(survey: &Survey, wanted: &Wanted<'_>) -> Vec<Si
 }
 
 impl Wanted<'_> {
-    fn is_about(&self, pool: Option<&str>) -> bool {
+    pub(super) fn is_about(&self, pool: Option<&str>) -> bool {
         self.pool.is_none() || self.pool == pool
     }
 

@@ -3,7 +3,7 @@
 //! - [`reads`]: what is read
 //! - [`proof`]: whether a holder is gone
 //! - [`decision`] -> [`finding`]: what is wrong and what mends it
-//! - [`missing_cluster`]: which clusters are made anew
+//! - [`missing_cluster`]: which clusters are made anew; [`installed`]: which customizations have succeeded
 //! - [`mend`], [`recreation`]: the writes, each after reading and deciding anew
 //! - [`report`], [`document`], [`screen`]: how it is told
 
@@ -13,6 +13,7 @@ mod document;
 #[cfg(test)]
 mod example;
 pub(super) mod finding;
+mod installed;
 pub(super) mod mend;
 mod missing_cluster;
 pub(super) mod proof;
@@ -46,6 +47,7 @@ use crate::{
 };
 use decision::{Wanted, findings, sightings};
 use document::PoolRepair;
+use installed::installed;
 use mend::{Leases as _, mend, record_sighting};
 use proof::Clock;
 use report::{Found, Report};
@@ -149,6 +151,12 @@ async fn repair(
     if arguments.yes {
         for sighting in sightings(&survey, &wanted) {
             record_sighting(store, &sighting).await?;
+        }
+        for entry in installed(&survey, &wanted) {
+            // Of one that has changed the next repair tells it.
+            store
+                .write_status(entry.name(), &entry.succeeded(store.now()))
+                .await?;
         }
         tell_of_inventories(store, &survey, &wanted).await;
     }

@@ -160,7 +160,7 @@ fn what_the_pool_no_longer_keeps_is_freed() {
         (
             "not in the inventory",
             with(&|objects| {
-                objects.pools = vec![pool_object("pool", &json!({"inventory": [{"name": "b"}]}))]
+                objects.pools = vec![pool_object("pool", &json!({"inventory": [{"name": "b"}]}))];
             }),
         ),
         (

@@ -161,7 +161,9 @@ async fn dead_is_replaced(
             && replaced.stderr == expected
             && leaving.get("kind") == Some(&json!("Machine"))
             && leaving.pointer("/metadata/name") == Some(&json!(dead))
-            && leaving.pointer("/metadata/deletionTimestamp").is_some_and(Value::is_string),
+            && leaving
+                .pointer("/metadata/deletionTimestamp")
+                .is_some_and(Value::is_string),
         "{replaced}"
     );
     let again = machine(management, &["replace", dead]).await?;

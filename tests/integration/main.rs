@@ -26,6 +26,7 @@ mod plugin;
 mod policy_types;
 mod pool;
 mod pool_plan;
+mod pool_recreation;
 mod pool_repair;
 mod pool_status;
 mod pools;

@@ -34,7 +34,8 @@ pub enum PoolCommand {
     /// Find what has leaked, and mend it with --yes
     ///
     /// A customization is never freed while a cluster deployment of its holder's name exists. It is freed when its lease
-    /// has ended, or when its holder's cluster deployment was seen once and is gone. Exits with 1 while anything is wrong.
+    /// has ended, or when its holder's cluster deployment was seen once and is gone; with --recreate that one is made anew
+    /// instead. Exits with 1 while anything is wrong.
     Repair(RepairArguments),
     /// Show what pools have, who has it, and what is wrong with it
     ///

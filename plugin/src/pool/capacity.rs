@@ -70,6 +70,16 @@ impl Capacity {
         }
     }
 
+    /// The same with a cluster that is about to be made.
+    pub(super) fn with_one_more(self) -> Self {
+        Self {
+            clusters: self.clusters + 1,
+            unclaimed: self.unclaimed + 1,
+            installing: self.installing + 1,
+            ..self
+        }
+    }
+
     /// Unclaimed clusters that are wanted and for which the inventory has no customization: the document asks for a
     /// condition that says so.
     pub(super) fn beyond_inventory(&self) -> usize {

@@ -18,6 +18,9 @@ pub(super) const APPLY_SUCCEEDED: &str = "ApplySucceeded";
 /// The reason for patches that cannot be applied.
 pub(super) const BROKEN_BY_SYNTAX: &str = "BrokenBySyntax";
 
+/// Hive's words for patches that are applied, while the cluster is installed with them.
+const INSTALLATION_PENDING: (&str, &str) = ("InstallationPending", "Patches applied; cluster is installing");
+
 /// Who takes a lease. Two lessees with the same name are the same holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Holder<'h> {
@@ -120,10 +123,32 @@ impl Entry {
     /// Takes the lease: condition and both references in one write, which the server refuses once the entry has
     /// changed. Exactly Hive's words: it overwrites a lease that is told otherwise.
     pub(super) fn reserve(&self, holder: Holder<'_>, now: Timestamp) -> Value {
+        self.reserved(holder, self.with_available("False", "Reserved", "reserved", now))
+    }
+
+    /// The same by one whose install-config its patches apply to: that they cannot be applied is no longer so. Of one that
+    /// does not say that nothing else is said: nobody here would tell how its cluster fares, and a cluster that is being
+    /// installed is one that failed in the order of choice.
+    pub(super) fn reserve_patched(&self, holder: Holder<'_>, now: Timestamp) -> Value {
+        let reserved = self.with_available("False", "Reserved", "reserved", now);
+        if self.conditions().reason(APPLY_SUCCEEDED) != Some(BROKEN_BY_SYNTAX) {
+            return self.reserved(holder, reserved);
+        }
+        let (reason, message) = INSTALLATION_PENDING;
+        let pending = Condition {
+            kind: APPLY_SUCCEEDED,
+            status: "False",
+            reason,
+            message,
+        };
+        self.reserved(holder, reserved.with(pending, now))
+    }
+
+    fn reserved(&self, holder: Holder<'_>, conditions: Conditions) -> Value {
         json!({
             "metadata": { "resourceVersion": self.metadata.resource_version },
             "status": {
-                "conditions": self.with_available("False", "Reserved", "reserved", now),
+                "conditions": conditions.into_value(),
                 "clusterDeploymentRef": { "name": holder.cluster_deployment },
                 "clusterPoolRef": { "name": holder.pool },
             },
@@ -135,7 +160,7 @@ impl Entry {
         json!({
             "metadata": { "resourceVersion": self.metadata.resource_version },
             "status": {
-                "conditions": self.with_available("True", "Available", "available", now),
+                "conditions": self.with_available("True", "Available", "available", now).into_value(),
                 "clusterDeploymentRef": null,
                 "clusterPoolRef": null,
             },
@@ -156,6 +181,25 @@ impl Entry {
         })
     }
 
+    /// Says that the holder's cluster was installed with the patches: a write that the server refuses once the entry has
+    /// changed.
+    pub(super) fn succeeded(&self, now: Timestamp) -> Value {
+        let condition = Condition {
+            kind: APPLY_SUCCEEDED,
+            status: "True",
+            reason: "Succeeded",
+            message: "Patches applied; cluster is installed",
+        };
+        json!({
+            "metadata": { "resourceVersion": self.metadata.resource_version },
+            "status": { "conditions": self.status.conditions.with(condition, now).into_value() },
+        })
+    }
+
+    pub(super) fn says_succeeded(&self) -> bool {
+        self.conditions().status(APPLY_SUCCEEDED) == Some("True")
+    }
+
     /// Whether it says so already.
     pub(super) fn says_broken(&self, why: &str) -> bool {
         let conditions = self.conditions();
@@ -163,14 +207,14 @@ impl Entry {
             && conditions.message(APPLY_SUCCEEDED) == Some(why)
     }
 
-    fn with_available(&self, status: &str, reason: &str, message: &str, now: Timestamp) -> Value {
+    fn with_available(&self, status: &str, reason: &str, message: &str, now: Timestamp) -> Conditions {
         let condition = Condition {
             kind: AVAILABLE,
             status,
             reason,
             message,
         };
-        self.status.conditions.with(condition, now).into_value()
+        self.status.conditions.with(condition, now)
     }
 }
 
@@ -182,6 +226,7 @@ fn name(reference: Option<&LocalReference>) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
     use serde_json::{Value, json};
 
     use super::{Entry, Holder};
@@ -231,6 +276,42 @@ mod tests {
                 {"type": "ApplySucceeded", "status": "True"},
             ])
         );
+    }
+
+    #[test]
+    fn patches_that_apply_are_no_longer_broken_and_nothing_else_is_said_of_them() {
+        let now: Timestamp = NOW.parse().unwrap();
+        let said = |reason: &str, status: &str, message: &str| {
+            json!([{"type": "ApplySucceeded", "status": status, "reason": reason, "message": message,
+                "lastTransitionTime": "2026-01-01T00:00:00Z"}])
+        };
+        let pending = said(
+            "InstallationPending",
+            "False",
+            "Patches applied; cluster is installing",
+        );
+        for (before, after) in [
+            (
+                said("BrokenBySyntax", "False", "it leads nowhere"),
+                pending.clone(),
+            ),
+            (pending.clone(), pending),
+            (
+                said("BrokenByCloud", "False", "x"),
+                said("BrokenByCloud", "False", "x"),
+            ),
+            (said("Succeeded", "True", "x"), said("Succeeded", "True", "x")),
+            (json!([]), json!([])),
+        ] {
+            let read = entry(&json!({ "conditions": before }));
+            let patch = read.reserve_patched(HOLDER, now);
+            let mut conditions = patch["status"]["conditions"].as_array().unwrap().clone();
+            conditions.retain(|condition| condition["type"] == "ApplySucceeded");
+            assert_eq!(json!(conditions), after, "{before}");
+            let patched = entry(&patch["status"]);
+            assert_eq!(patched.last_result(now), read.last_result(now), "{before}");
+            assert!(patched.is_held_by(HOLDER), "{before}");
+        }
     }
 
     #[test]

@@ -53,6 +53,8 @@ pub(super) struct Request<'r> {
     pub(super) install_config: Option<&'r InstallConfig>,
     /// Whether a lease that the holder has already is somebody else's.
     pub(super) is_new: bool,
+    /// Whether Hive says what becomes of the patches.
+    pub(super) is_run_by_hive: bool,
 }
 
 /// What came of it, and what there was.
@@ -236,7 +238,13 @@ async fn try_each<'e, S: Customizations + Records>(
                     }
                     Ok(patched) => made = patched,
                 }
-                record_and_take(store, &current, candidate.record, request.claim).await?
+                let is_patched = made.is_some() && !request.is_run_by_hive;
+                let taken = Taken {
+                    entry: &current,
+                    record: candidate.record,
+                    is_patched,
+                };
+                record_and_take(store, taken, request.claim).await?
             }
             // Another run for the same holder: the list says it now.
             (Owner::Holder, _) => return Ok(None),
@@ -251,13 +259,22 @@ async fn try_each<'e, S: Customizations + Records>(
     Ok(None)
 }
 
+/// An entry that is to be taken.
+#[derive(Clone, Copy, Debug)]
+struct Taken<'t> {
+    entry: &'t Entry,
+    record: Option<&'t Record>,
+    /// Whether it says so that its patches can be applied.
+    is_patched: bool,
+}
+
 /// Takes one entry, its record first.
 async fn record_and_take<S: Customizations + Records>(
     store: &S,
-    entry: &Entry,
-    record: Option<&Record>,
+    taken: Taken<'_>,
     claim: LeaseClaim<'_>,
 ) -> anyhow::Result<Owner> {
+    let Taken { entry, record, .. } = taken;
     let name = entry.name();
     let announced = store.now();
     if entry.names(claim.holder) {
@@ -265,7 +282,7 @@ async fn record_and_take<S: Customizations + Records>(
     } else if announce(store, name, record, claim).await? == Recorded::Another {
         return Ok(Owner::Another);
     }
-    let owner = take(store, entry, claim.holder).await?;
+    let owner = take(store, taken, claim.holder).await?;
     match owner {
         Owner::Holder if store.now().duration_since(announced) >= SLOW => {
             let record = store.record(name).await?;
@@ -283,12 +300,17 @@ async fn record_and_take<S: Customizations + Records>(
 /// is sent again. Of them all the server stores one at most.
 async fn take(
     customizations: &impl Customizations,
-    entry: &Entry,
+    taken: Taken<'_>,
     holder: Holder<'_>,
 ) -> anyhow::Result<Owner> {
+    let entry = taken.entry;
     let name = entry.name();
     let in_doubt = || format!("cannot tell whether {name} is leased; ask again to find out");
-    let patch = entry.reserve(holder, customizations.now());
+    let patch = if taken.is_patched {
+        entry.reserve_patched(holder, customizations.now())
+    } else {
+        entry.reserve(holder, customizations.now())
+    };
     let mut rest = FIRST_REST;
     let mut sent = 1;
     loop {

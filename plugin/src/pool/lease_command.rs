@@ -52,6 +52,7 @@ pub(super) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow:
             },
             duration: arguments.ttl,
             cluster_deployment_uid: None,
+            is_creating: false,
         },
         install_config: install_config.as_ref(),
         is_new: false,

@@ -6,7 +6,7 @@
 //! - [`model`]: what is free, and the order of choice
 //! - [`inventory_conditions`]: what a pool says of its inventory
 //! - [`capacity`], [`staleness`]: how many clusters a pool may have, and which of them it has left behind
-//! - [`install_config`], [`patching`], [`creation`]: what a customization is for
+//! - [`install_config`], [`patching`], [`creation`], [`cluster_creation`]: what a customization is for
 //! - [`patience`], [`generated_name`], [`held`]: what the arguments say
 //! - [`record_keeping`], [`lease`], [`release`]: the writes
 //! - [`survey`], [`copies`]: what there is of all pools of a namespace
@@ -21,6 +21,7 @@ mod arguments;
 mod capacity;
 mod claim_command;
 mod claims;
+mod cluster_creation;
 mod cluster_pool;
 mod conditions;
 mod copies;

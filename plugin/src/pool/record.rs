@@ -1,7 +1,7 @@
 //! The record of who holds a customization and since when: a `coordination.k8s.io` Lease beside it. What the
 //! customization's status says decides; the record is the evidence by which a lease that nobody gives back is freed.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
@@ -20,6 +20,8 @@ const POOL_ANNOTATION: &str = "kubectl-kcp.dev/cluster-pool";
 const UID_ANNOTATION: &str = "kubectl-kcp.dev/cluster-deployment-uid";
 /// When the lease was taken away. Set before the customization is freed, so that its holder renews no more.
 const REVOKED_ANNOTATION: &str = "kubectl-kcp.dev/revoked";
+/// Set while the holder's `ClusterDeployment` is made: the end of the lease is not one that the holder has asked for.
+const CREATING_ANNOTATION: &str = "kubectl-kcp.dev/creating";
 
 /// Says whose they are.
 const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "kubectl-kcp");
@@ -56,6 +58,8 @@ pub(super) struct LeaseClaim<'c> {
     pub(super) duration: Option<Duration>,
     /// The UID of its `ClusterDeployment`, where that is there.
     pub(super) cluster_deployment_uid: Option<&'c str>,
+    /// Whether its `ClusterDeployment` is being made, and the lease has no end once that is there.
+    pub(super) is_creating: bool,
 }
 
 /// The name of a customization's record.
@@ -65,10 +69,10 @@ pub(super) fn name_of(customization: &str) -> String {
 
 /// The record of a customization that has none.
 pub(super) fn first(customization: &str, claim: LeaseClaim<'_>, now: Timestamp) -> Value {
-    let mut annotations = json!({ POOL_ANNOTATION: claim.holder.pool });
-    if let (Some(uid), Some(annotations)) = (claim.cluster_deployment_uid, annotations.as_object_mut()) {
-        annotations.insert(UID_ANNOTATION.to_owned(), uid.into());
-    }
+    let creating = claim.creating().map(|value| (CREATING_ANNOTATION, value));
+    let uid = claim.cluster_deployment_uid.map(|uid| (UID_ANNOTATION, uid));
+    let annotations = [(POOL_ANNOTATION, claim.holder.pool)];
+    let annotations: BTreeMap<_, _> = annotations.into_iter().chain(uid).chain(creating).collect();
     json!({
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -82,6 +86,10 @@ fn labels() -> Value {
 }
 
 impl LeaseClaim<'_> {
+    fn creating(&self) -> Option<&'static str> {
+        self.is_creating.then_some("true")
+    }
+
     fn spec(&self, acquired: Timestamp, transitions: i32, now: Timestamp) -> Value {
         let seconds = self.duration.map(whole_seconds);
         json!({
@@ -154,6 +162,11 @@ impl Record {
         self.metadata.annotations.contains_key(REVOKED_ANNOTATION)
     }
 
+    /// Whether its holder's `ClusterDeployment` was being made when it was last written.
+    pub(super) fn is_creating(&self) -> bool {
+        self.metadata.annotations.contains_key(CREATING_ANNOTATION)
+    }
+
     /// Whether another may be about to take the customization, which names nobody: its record was written just now.
     /// A time ahead of ours by more than that is of a clock that is wrong.
     pub(super) fn is_sought_by_another(&self, holder: Holder<'_>, now: Timestamp) -> bool {
@@ -182,6 +195,7 @@ impl Record {
                     POOL_ANNOTATION: claim.holder.pool,
                     UID_ANNOTATION: uid,
                     REVOKED_ANNOTATION: null,
+                    CREATING_ANNOTATION: claim.creating(),
                 },
             },
             "spec": claim.spec(acquired, transitions, now),

@@ -87,6 +87,45 @@ pub(super) async fn renew<S: Customizations + Records>(
     Err(unanswered.unwrap_or_else(|| contended(customization)))
 }
 
+/// Says of a holder who has a customization what is claimed, unless anybody has written the record since it was read:
+/// then it is `false`.
+///
+/// # Errors
+/// When the API server cannot be asked, or does not tell what became of the write.
+pub(super) async fn write_unchanged<S: Customizations + Records>(
+    store: &S,
+    customization: &str,
+    read: Option<&Record>,
+    claim: LeaseClaim<'_>,
+) -> Result<bool, Error> {
+    let begun = store.now().as_microsecond();
+    let version = |record: Option<&Record>| record.map(|record| record.metadata.resource_version.clone());
+    let is_claimed = |record: &Record| {
+        let is_new = record.renewed().is_some_and(|at| at.as_microsecond() >= begun);
+        is_new && record.names(claim.holder) && record.is_creating() == claim.is_creating
+    };
+    let mut unanswered = None;
+    for _ in 0..MAX_ATTEMPTS {
+        match write(store, customization, read, claim).await? {
+            Written::Stored => return Ok(true),
+            Written::Changed if unanswered.is_none() => return Ok(false),
+            Written::Changed => {}
+            Written::Unknown(error) => {
+                unanswered = Some(error);
+                store.rest(REST).await;
+            }
+        }
+        let current = store.record(customization).await?;
+        if current.as_ref().is_some_and(is_claimed) {
+            return Ok(true);
+        }
+        if version(current.as_ref()) != version(read) {
+            return Ok(false);
+        }
+    }
+    Err(unanswered.unwrap_or_else(|| contended(customization)))
+}
+
 /// Takes back the record of a lease that there is not, or is no more; another's is left as it is. A record that stays
 /// keeps others from the customization for a moment alone.
 ///

@@ -86,6 +86,12 @@ pub(super) fn seen(mut record: Value, uid: &str) -> Value {
     record
 }
 
+/// The same record, which says that the cluster is being made.
+pub(super) fn creating(mut record: Value) -> Value {
+    record["metadata"]["annotations"]["kubectl-kcp.dev/creating"] = "true".into();
+    record
+}
+
 /// The same cluster, deleted, with these finalizers left.
 pub(super) fn deleted(mut cluster: Value, finalizers: &[&str]) -> Value {
     cluster["metadata"]["deletionTimestamp"] = LONG_AGO.into();

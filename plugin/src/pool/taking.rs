@@ -56,6 +56,7 @@ pub(super) async fn take(store: &Store<'_>, wish: Wish<'_>) -> anyhow::Result<Po
         },
         install_config: wish.install_config,
         is_new: wish.is_new,
+        is_run_by_hive: pool.is_run_by_hive(),
     };
     let Attempt { outcome, entries } = lease::lease(store, request).await?;
     if let (Some(deployments), false) = (seen, pool.is_run_by_hive()) {

@@ -86,6 +86,7 @@ fn lease(deployments: &(u16, Value)) -> Value {
             },
             duration: None,
             cluster_deployment_uid: None,
+            is_creating: false,
         };
         let wish = Wish {
             claim,

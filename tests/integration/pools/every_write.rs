@@ -8,7 +8,7 @@ use kcp_tests::pools::fault::{FAULTS, Fault, FaultPlan};
 use kcp_tests::pools::invariant::Saying;
 use kcp_tests::pools::pool::Pool;
 use kcp_tests::pools::server::PoolServer;
-use kcp_tests::pools::verb::{CREATE, Effect, LEASE, RELEASE, REPAIR, Verb};
+use kcp_tests::pools::verb::{CREATE, Effect, LEASE, RECREATE, RELEASE, REPAIR, Verb};
 use serde_json::{Value, json};
 
 use crate::shared::with_pools;
@@ -35,11 +35,13 @@ enum Before {
     Leased,
     /// The lessee has an entry, and its cluster has been deleted.
     ClusterDeleted,
+    /// The lessee has an entry, and its cluster is gone.
+    ClusterLost,
     /// Everything that repair mends.
     Wreck,
 }
 
-const ROWS: [Row; 5] = [
+const ROWS: [Row; 6] = [
     Row {
         name: "lease",
         verb: LEASE,
@@ -59,6 +61,11 @@ const ROWS: [Row; 5] = [
         name: "release-cluster",
         verb: RELEASE,
         before: Before::ClusterDeleted,
+    },
+    Row {
+        name: "recreate",
+        verb: RECREATE,
+        before: Before::ClusterLost,
     },
     Row {
         name: "repair",
@@ -150,6 +157,10 @@ impl<'s> Case<'s> {
                 pool.succeed(&CREATE, &lessee).await?;
                 pool.delete_cluster(&lessee).await?;
             }
+            Before::ClusterLost => {
+                pool.succeed(&CREATE, &lessee).await?;
+                pool.lose_cluster(&lessee).await?;
+            }
             Before::Wreck => living.extend(wreck(&pool).await?),
         }
         Ok(Self { pool, lessee, living })
@@ -170,11 +181,15 @@ impl<'s> Case<'s> {
         // A third lessee gets what is free, and nothing else.
         let third = pool.run(&LEASE, "third", None).await?;
         let (expected, who) = match row.verb.effect {
-            Effect::Leases => (1, self.lessee),
+            Effect::Leases | Effect::Keeps => (1, self.lessee.clone()),
             Effect::Releases | Effect::Repairs => (0, "third".to_owned()),
         };
         ensure!(third.code == Some(expected), "{third}");
         self.living.insert(who);
+        if row.verb.effect == Effect::Keeps {
+            let has_cluster = pool.cluster(&self.lessee).await?.is_some();
+            ensure!(has_cluster, "{} has no cluster", self.lessee);
+        }
         if row.before == Before::ClusterDeleted {
             // What else was made with a cluster goes with its namespace, or is repair's.
             pool.repair().await?;
@@ -185,7 +200,7 @@ impl<'s> Case<'s> {
     /// The lessee never comes back: what it had is mended, but only when its cluster has gone too.
     async fn depart_and_repair(self, row: &Row) -> Result<()> {
         let (pool, lessee) = (&self.pool, self.lessee.as_str());
-        if row.verb.effect == Effect::Leases
+        if matches!(row.verb.effect, Effect::Leases | Effect::Keeps)
             && let Some(cluster) = pool.cluster(lessee).await?
         {
             let customization = "/spec/clusterPoolRef/clusterDeploymentCustomization/name";

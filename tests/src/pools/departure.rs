@@ -42,6 +42,27 @@ impl Pool<'_> {
         deleted.context("deleting a cluster").map(|_| ())
     }
 
+    /// It goes, with everything that was made for it but its namespace, and nobody gives its lease back: whoever deleted it
+    /// took its finalizer away.
+    pub async fn lose_cluster(&self, lessee: &str) -> Result<()> {
+        let lost = self.cluster(lessee).await?.context("no cluster to lose")?;
+        let customization = lost.pointer("/spec/clusterPoolRef/clusterDeploymentCustomization/name");
+        let customization = customization.and_then(Value::as_str);
+        let customization = customization.context("a cluster without a customization")?;
+        let none = json!({"metadata": {"finalizers": []}});
+        let unkept = self.request(Method::PATCH, cluster(lessee), Some(&none)).await;
+        unkept.context("taking a cluster's finalizer away")?;
+        for path in [
+            cluster(lessee),
+            format!("{}/{customization}", customizations(lessee)),
+            format!("/api/v1/namespaces/{lessee}/secrets/{lessee}-install-config"),
+        ] {
+            let deleted = self.request(Method::DELETE, path.clone(), None).await;
+            deleted.with_context(|| format!("deleting {path}"))?;
+        }
+        Ok(())
+    }
+
     /// A lessee never comes back, and its leases end: their records say that they were renewed long ago. To wait for that
     /// would take ten minutes, as long as a lease lasts whose cluster is being made.
     pub async fn depart(&self, lessee: &str) -> Result<()> {

@@ -18,6 +18,8 @@ pub enum Effect {
     Leases,
     /// It has none afterwards.
     Releases,
+    /// It keeps the entry that it has.
+    Keeps,
     /// It is about none: whoever lives keeps what it has.
     Repairs,
 }
@@ -87,6 +89,25 @@ pub const REPAIR: Verb = Verb {
     effect: Effect::Repairs,
 };
 
+/// The same with clusters made anew.
+pub const RECREATE: Verb = Verb {
+    name: "recreate",
+    arguments: &[
+        "pool",
+        "repair",
+        POOL,
+        "--recreate",
+        "--install-config",
+        "secret/install-config",
+        "--yes",
+        "--grace",
+        "0s",
+        "-o",
+        "json",
+    ],
+    effect: Effect::Keeps,
+};
+
 /// `pool repair`, which succeeds when nothing is wrong.
 pub const FIND: Verb = Verb {
     name: "find",
@@ -108,7 +129,7 @@ impl Verb {
 
 #[cfg(test)]
 mod tests {
-    use super::{CREATE, INSTALL_CONFIG, RELEASE};
+    use super::{CREATE, INSTALL_CONFIG, RECREATE, RELEASE};
 
     #[test]
     fn names_stand_where_they_belong() {
@@ -130,10 +151,9 @@ mod tests {
 
     #[test]
     fn the_install_config_is_the_one_that_the_pool_has() {
-        assert!(
-            CREATE
-                .arguments
-                .contains(&format!("secret/{INSTALL_CONFIG}").as_str())
-        );
+        let secret = format!("secret/{INSTALL_CONFIG}");
+        for verb in [CREATE, RECREATE] {
+            assert!(verb.arguments.contains(&secret.as_str()), "{}", verb.name);
+        }
     }
 }

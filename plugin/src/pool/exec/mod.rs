@@ -80,6 +80,7 @@ async fn hold(arguments: &ExecArguments, session: &Session) -> anyhow::Result<u8
             },
             duration: Some(arguments.ttl),
             cluster_deployment_uid: None,
+            is_creating: false,
         },
         install_config: install_config.as_ref(),
         // Nobody else has a name that was just made up.

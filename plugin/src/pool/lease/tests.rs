@@ -33,6 +33,7 @@ fn claim(name: &str) -> LeaseClaim<'_> {
         holder: holder(name),
         duration: None,
         cluster_deployment_uid: None,
+        is_creating: false,
     }
 }
 
@@ -58,6 +59,7 @@ fn request<'r>(names: &'r [&'r str], claim: LeaseClaim<'r>) -> Request<'r> {
         claim,
         install_config: None,
         is_new: false,
+        is_run_by_hive: false,
     }
 }
 
@@ -493,4 +495,33 @@ fn fault() -> impl Strategy<Value = Option<Fault>> {
         1 => Just(Some(Fault::Touched)),
         3 => (0..12_usize).prop_map(|before| Some(Fault::ArrivesLate(before))),
     ]
+}
+
+#[test]
+fn what_was_broken_and_applies_says_so_in_the_write_that_takes_it() {
+    let install_config = InstallConfig::parse(b"metadata: {name: generated}", "f").unwrap();
+    for (install_config, is_run_by_hive, reason) in [
+        (Some(&install_config), false, "InstallationPending"),
+        (Some(&install_config), true, "BrokenBySyntax"),
+        (None, false, "BrokenBySyntax"),
+    ] {
+        let fake = Fake::free(&["a"]);
+        fake.put_spec(
+            "a",
+            &json!({"installConfigPatches": [{"op": "replace", "path": "/metadata/name", "value": "foo"}]}),
+        );
+        fake.put(
+            "a",
+            &json!({"conditions": [{"type": "ApplySucceeded", "status": "False", "reason": "BrokenBySyntax"}]}),
+        );
+        let request = Request {
+            install_config,
+            is_run_by_hive,
+            ..request(&["a"], claim("us"))
+        };
+        let outcome = block_on(outcome_of(&fake, request)).unwrap();
+        assert!(matches!(outcome, Outcome::Leased(_)), "{outcome:?}");
+        assert_eq!(fake.status("a")["conditions"][0]["reason"], reason);
+        assert_eq!(*fake.writes.borrow(), ["a"], "{reason}");
+    }
 }

@@ -269,6 +269,7 @@ fn what_another_is_about_to_take_is_not_free_yet() {
                 },
                 duration: None,
                 cluster_deployment_uid: None,
+                is_creating: false,
             };
             let time = now() - jiff::SignedDuration::from_secs(*age);
             let slot = &mut inventory.slots[*slot];

@@ -26,6 +26,7 @@ fn claim(holder: Holder<'static>, seconds: Option<f64>) -> LeaseClaim<'static> {
         holder,
         duration: seconds.map(Duration::from_secs_f64),
         cluster_deployment_uid: None,
+        is_creating: false,
     }
 }
 
@@ -72,7 +73,7 @@ fn a_renewal_keeps_when_the_lease_was_taken_and_what_was_seen() {
                 "labels": {"app.kubernetes.io/managed-by": "kubectl-kcp", "kubectl-kcp.dev/pool-lease": "true"},
                 "annotations": {
                     "kubectl-kcp.dev/cluster-pool": "pool", "kubectl-kcp.dev/revoked": null,
-                    "kubectl-kcp.dev/cluster-deployment-uid": "uid",
+                    "kubectl-kcp.dev/creating": null, "kubectl-kcp.dev/cluster-deployment-uid": "uid",
                 },
             },
             "spec": {
@@ -97,6 +98,24 @@ fn another_holder_starts_anew() {
         patch["metadata"]["annotations"]["kubectl-kcp.dev/cluster-deployment-uid"],
         Value::Null
     );
+}
+
+#[test]
+fn a_record_says_that_a_cluster_is_being_made_until_it_is() {
+    let annotation = "kubectl-kcp.dev/creating";
+    let passing = LeaseClaim {
+        is_creating: true,
+        ..claim(US, Some(600.0))
+    };
+    let record = first("a", passing, at("05:00:00"));
+    assert_eq!(record["metadata"]["annotations"][annotation], "true");
+    let record = stored(record);
+    assert!(record.is_creating());
+    for (claim, expected) in [(passing, json!("true")), (claim(US, None), Value::Null)] {
+        let patch = record.claimed(claim, at("05:01:00"));
+        assert_eq!(patch["metadata"]["annotations"][annotation], expected);
+    }
+    assert!(!stored(first("a", claim(US, None), at("05:00:00"))).is_creating());
 }
 
 #[test]

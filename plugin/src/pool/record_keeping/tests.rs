@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use super::{Recorded, announce, renew, withdraw};
+use super::{Recorded, announce, renew, withdraw, write_unchanged};
 use crate::{
     cluster::Error,
     pool::{
         entry::Holder,
         fake::{Fake, Fault},
-        record::{LeaseClaim, first},
+        record::{LeaseClaim, Record, first},
         store::Customizations as _,
     },
 };
@@ -21,6 +21,7 @@ fn claim(name: &str) -> LeaseClaim<'_> {
         },
         duration: None,
         cluster_deployment_uid: None,
+        is_creating: false,
     }
 }
 
@@ -99,6 +100,32 @@ fn a_lease_that_there_is_is_recorded_whatever_stood_there() {
     let fake = Fake::free(&["a"]).with_record_faults(&[Some(Fault::AnswerLost)]);
     run(renew(&fake, "a", None, claim("us"))).unwrap();
     assert_eq!(fake.record_holder("a").as_deref(), Some("us"));
+}
+
+#[test]
+fn a_record_that_was_read_is_written_unless_another_was_faster() {
+    let creating = LeaseClaim {
+        is_creating: true,
+        ..claim("us")
+    };
+    let write = |fake: &Fake, read: Option<&Record>| run(write_unchanged(fake, "a", read, creating)).unwrap();
+    for fault in [None, Some(Fault::AnswerLost), Some(Fault::RequestLost)] {
+        let fake = Fake::free(&["a"]).with_record_faults(&[fault, fault]);
+        assert!(write(&fake, None), "{fault:?}");
+        let (fake, _) = recorded(60);
+        let fake = fake.with_record_faults(&[fault, fault]);
+        let read = fake.recorded("a").unwrap();
+        assert!(write(&fake, Some(&read)), "{fault:?}");
+        assert!(fake.recorded("a").unwrap().is_creating(), "{fault:?}");
+        assert!(!write(&fake, None), "{fault:?}");
+
+        let read = fake.recorded("a").unwrap();
+        run(renew(&fake, "a", Some(&read), claim("us"))).unwrap();
+        assert!(!write(&fake, Some(&read)), "{fault:?}");
+        assert!(!fake.recorded("a").unwrap().is_creating(), "{fault:?}");
+    }
+    let fake = Fake::free(&["a"]).with_record_faults(&[Some(Fault::RequestLost); 5]);
+    assert!(run(write_unchanged(&fake, "a", None, creating)).is_err());
 }
 
 #[test]

@@ -80,6 +80,7 @@ fn a_record_without_a_lease_goes_and_others_stay() {
         holder,
         duration: None,
         cluster_deployment_uid: None,
+        is_creating: false,
     };
     let them = Holder {
         cluster_deployment: "them",
@@ -99,6 +100,7 @@ fn the_record_of_what_is_kept_stays() {
         holder: HOLDER,
         duration: None,
         cluster_deployment_uid: None,
+        is_creating: false,
     };
     fake.put_record(first("b", claim, fake.now()));
     let cluster = Cluster {

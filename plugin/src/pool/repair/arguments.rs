@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::arguments::{parse_cluster_pool, parse_duration, parse_object_name};
+use crate::{
+    arguments::{parse_cluster_pool, parse_duration, parse_object_name},
+    pool::install_config::InstallConfigSource,
+};
 
 /// Arguments of `pool repair`.
 #[derive(Debug, Args)]
@@ -25,7 +28,17 @@ pub struct RepairArguments {
     #[arg(long)]
     pub yes: bool,
 
-    /// Free this customization too, although nothing proves that its holder is gone; may be given again
+    /// Make the cluster deployment that is gone anew, with the customization that it had, where no Hive runs; within the
+    /// pool's maxSize and maxConcurrent
+    #[arg(long, requires_all = ["pool", "install_config"], conflicts_with = "all_namespaces")]
+    pub recreate: bool,
+
+    /// What such a cluster is made from: a file, - for stdin, or secret/NAME, key install-config.yaml
+    #[arg(long, value_name = "FILE|secret/NAME", requires = "recreate")]
+    pub install_config: Option<InstallConfigSource>,
+
+    /// Mend this customization too, although nothing proves that its holder is gone: free it, or with --recreate make its
+    /// cluster; may be given again
     #[arg(
         long,
         value_name = "CUSTOMIZATION",
@@ -65,7 +78,7 @@ mod tests {
 
     use clap::{Command, FromArgMatches as _};
 
-    use super::RepairArguments;
+    use super::{InstallConfigSource, RepairArguments};
 
     fn parse(words: &str) -> Result<RepairArguments, clap::Error> {
         let command = <RepairArguments as clap::Args>::augment_args(Command::new("repair"));
@@ -79,6 +92,12 @@ mod tests {
         assert_eq!(arguments.pool.as_deref(), Some("p"));
         assert_eq!(arguments.force, ["a", "b"]);
         assert_eq!(arguments.grace, Duration::from_mins(10));
+        let recreating = parse("p --recreate --install-config secret/a").unwrap();
+        assert!(recreating.recreate);
+        assert_eq!(
+            recreating.install_config,
+            Some(InstallConfigSource::Secret("a".to_owned()))
+        );
         assert_eq!(parse("-A --grace 1m30s").unwrap().grace, Duration::from_secs(90));
         for words in [
             "p -A",
@@ -86,6 +105,10 @@ mod tests {
             "--force",
             "--force pod/a",
             "p q",
+            "p --recreate",
+            "p --install-config f",
+            "--recreate --install-config f",
+            "-A --recreate --install-config f",
             "--grace x",
         ] {
             assert!(parse(words).is_err(), "{words}");

@@ -6,6 +6,7 @@ use jiff::SignedDuration;
 
 use super::{
     finding::{Cause, Finding, Mark, Remedy, Subject},
+    missing_cluster::{missing_cluster, within_capacity},
     proof::{Clock, HolderState, holder_state, recorded},
 };
 use crate::pool::{
@@ -13,6 +14,7 @@ use crate::pool::{
     copies::Copy,
     deployments::{ClusterDeployment, LEASE_FINALIZER, Life},
     entry::Entry,
+    install_config::InstallConfig,
     record::Record,
     survey::Survey,
 };
@@ -27,8 +29,10 @@ pub(in crate::pool) struct Wanted<'w> {
     /// None for all pools of the namespace.
     pub(in crate::pool) pool: Option<&'w str>,
     pub(in crate::pool) clock: Clock,
-    /// Customizations that are to be freed although nothing proves that their holders are gone.
+    /// Customizations that are to be mended although nothing proves that their holders are gone.
     pub(in crate::pool) forced: &'w [String],
+    /// What missing clusters are made from; none where their customizations are freed.
+    pub(in crate::pool) install_config: Option<&'w InstallConfig>,
 }
 
 /// A living cluster whose UID its record does not have: once there, it proves that the cluster was seen.
@@ -46,6 +50,7 @@ pub(in crate::pool) fn findings(survey: &Survey, wanted: &Wanted<'_>) -> Vec<Fin
     let entries: Vec<_> = entries
         .filter_map(|entry| of_entry(survey, entry, wanted))
         .collect();
+    let entries = within_capacity(survey, entries);
     let clusters = survey.deployments.of_namespace();
     let clusters = clusters.filter_map(|cluster| finalizer_left(cluster, wanted));
     let records = survey.records.iter();
@@ -83,13 +88,17 @@ pub(in crate::pool) fn sightings(survey: &Survey, wanted: &Wanted<'_>) -> Vec<Si
 }
 
 impl Wanted<'_> {
-    fn is_about(&self, pool: Option<&str>) -> bool {
+    pub(super) fn is_about(&self, pool: Option<&str>) -> bool {
         self.pool.is_none() || self.pool == pool
+    }
+
+    pub(super) fn names(&self, entry: &Entry) -> bool {
+        self.forced.iter().any(|name| name == entry.name())
     }
 
     /// What is done with an entry whose holder nobody can tell to be gone.
     fn freeing(&self, entry: &Entry) -> Remedy {
-        if self.forced.iter().any(|name| name == entry.name()) {
+        if self.names(entry) {
             Remedy::Free
         } else {
             Remedy::FreeByName
@@ -176,6 +185,9 @@ fn without_user(
     state: HolderState<'_>,
     wanted: &Wanted<'_>,
 ) -> Option<Finding> {
+    if let Some(missing) = missing_cluster(survey, entry, &state, wanted) {
+        return Some(missing);
+    }
     let mark = mark(entry);
     let is_in_inventory = entry.pool().is_none_or(|pool| {
         survey
@@ -244,7 +256,7 @@ fn contested(entry: &Entry, users: &[&ClusterDeployment]) -> Finding {
     about_entry(entry, Cause::Contested { by }, Remedy::Unknown)
 }
 
-fn about_entry(entry: &Entry, cause: Cause, remedy: Remedy) -> Finding {
+pub(super) fn about_entry(entry: &Entry, cause: Cause, remedy: Remedy) -> Finding {
     Finding {
         subject: Subject::Entry {
             name: entry.name().to_owned(),

@@ -39,17 +39,19 @@ struct FindingDocument {
     #[serde(skip_serializing_if = "Option::is_none")]
     cluster_deployment: Option<String>,
     /// In one word: lease-expired, lease-revoked, cluster-gone, cluster-taken-down, unverifiable, holder-unknown,
-    /// marked-available, references-missing, used-by-another, contested, finalizer-left, record-left, copy-left.
+    /// marked-available, references-missing, used-by-another, contested, finalizer-left, record-left, copy-left; with
+    /// --recreate also creation-broken-off.
     cause: &'static str,
     /// In a sentence.
     message: String,
-    /// free, reserve, remove-finalizer, delete; force where it is freed by name alone (--force); none.
+    /// free, reserve, remove-finalizer, delete; force where it is freed by name alone (--force); none; with --recreate
+    /// also recreate, and blocked where something is in the way of that.
     remedy: &'static str,
-    /// done, settled (no longer so), waits (for its customization), contended (others are faster), failed; absent where
-    /// nothing was tried.
+    /// done, settled (no longer so), waits (for its customization), contended (others are faster), blocked, failed; absent
+    /// where nothing was tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<&'static str>,
-    /// Why it failed.
+    /// Why it failed, or what is in the way.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -95,7 +97,8 @@ impl FindingDocument {
             message: finding.sentence(),
             remedy: finding.remedy.as_str(),
             result: found.result(),
-            error: found.error().map(ToString::to_string),
+            error: (found.error().map(ToString::to_string))
+                .or_else(|| found.obstacle().map(ToString::to_string)),
         }
     }
 }

@@ -12,10 +12,12 @@ use super::{
 use crate::{
     cluster::{Action, Error},
     pool::{
+        cluster_creation::Obstacle,
         cluster_pool::tests::pool_object,
         deployments::tests::cluster,
+        install_config::InstallConfig,
         store::CUSTOMIZATION,
-        survey_example::{LONG_AGO, NOW, Objects, deleted, entry, record, seen},
+        survey_example::{LONG_AGO, NOW, Objects, creating, deleted, entry, record, seen},
     },
 };
 
@@ -78,7 +80,36 @@ pub(super) fn all_causes() -> Objects {
     }
 }
 
-fn report(objects: &Objects, is_applied: bool) -> Report {
+/// Clusters to make anew, of which the third is one too many, and the last has patches that cannot be applied.
+fn missing_clusters() -> Objects {
+    let names = ["host-1", "host-2", "host-3", "host-4"];
+    let inventory: Vec<_> = names.map(|name| json!({ "name": name })).into();
+    let mut objects = Objects {
+        pools: vec![pool_object(
+            "pool",
+            &json!({"inventory": inventory, "maxSize": 2}),
+        )],
+        ..Objects::default()
+    };
+    for name in names {
+        let cluster = format!("of-{name}");
+        let mut entry = entry("False", Some(&cluster), LONG_AGO);
+        entry["metadata"]["name"] = name.into();
+        let mut record = match name {
+            "host-2" => creating(record(&cluster, LONG_AGO, Some(600))),
+            _ => seen(record(&cluster, LONG_AGO, None), "1"),
+        };
+        record["metadata"]["name"] = format!("kcp-pool-{name}").into();
+        if name == "host-4" {
+            entry["spec"] = json!({"installConfigPatches": [{"op": "remove", "path": "/absent"}]});
+        }
+        objects.entries.push(entry);
+        objects.records.push(record);
+    }
+    objects
+}
+
+fn report(objects: &Objects, is_applied: bool, install_config: Option<&InstallConfig>) -> Report {
     let wanted = Wanted {
         pool: None,
         clock: Clock {
@@ -86,6 +117,7 @@ fn report(objects: &Objects, is_applied: bool) -> Report {
             grace: SignedDuration::from_mins(10),
         },
         forced: &[],
+        install_config,
     };
     let found = findings(&objects.survey(), &wanted)
         .into_iter()
@@ -104,7 +136,7 @@ fn report(objects: &Objects, is_applied: bool) -> Report {
 
 /// Of each sort one, by name.
 pub(super) fn reports() -> Vec<(&'static str, Report)> {
-    let mut applied = report(&all_causes(), true);
+    let mut applied = report(&all_causes(), true, None);
     let mut results = [
         Ok(Outcome::Mended),
         Ok(Outcome::Settled),
@@ -124,13 +156,24 @@ pub(super) fn reports() -> Vec<(&'static str, Report)> {
     {
         found.result = Some(results.next().unwrap_or(Ok(Outcome::Waits)));
     }
-    let mut everywhere = report(&all_causes(), false);
+    let mut everywhere = report(&all_causes(), false, None);
     everywhere.namespace = None;
     everywhere.found.truncate(2);
-    let mut nothing = report(&Objects::default(), false);
+    let mut nothing = report(&Objects::default(), false, None);
     nothing.pool = Some("pool".to_owned());
+    let install_config = InstallConfig::parse(b"{}", "f").unwrap();
+    let of_missing = |is_applied| report(&missing_clusters(), is_applied, Some(&install_config));
+    let mut recreated = of_missing(true);
+    let foreign = Obstacle::ForeignNamespace {
+        name: "of-host-2".to_owned(),
+    };
+    for (found, outcome) in (recreated.found.iter_mut()).zip([Outcome::Mended, Outcome::Blocked(foreign)]) {
+        found.result = Some(Ok(outcome));
+    }
     vec![
-        ("every cause", report(&all_causes(), false)),
+        ("missing clusters", of_missing(false)),
+        ("clusters made anew", recreated),
+        ("every cause", report(&all_causes(), false, None)),
         ("what came of it", applied),
         ("all namespaces", everywhere),
         ("nothing", nothing),

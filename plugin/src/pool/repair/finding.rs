@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt};
 use super::proof::Proof;
 use crate::{
     plan::wording::listed,
-    pool::{entry::Holder, record::name_of},
+    pool::{cluster_creation::Obstacle, entry::Holder, record::name_of},
 };
 
 /// One thing that is wrong.
@@ -54,6 +54,8 @@ pub(in crate::pool) enum Cause {
     },
     /// Held by one of whom nobody can tell whether it is gone.
     Unverifiable { mark: Mark, is_in_inventory: bool },
+    /// Its holder's cluster was not made to the end.
+    CreationBrokenOff,
     /// Reserved, or taken for a pool, and names nobody.
     HolderUnknown { mark: Mark },
     /// Marked available, and the living cluster that has it was made with it or is its holder.
@@ -89,6 +91,10 @@ pub(in crate::pool) enum Remedy {
         pool: String,
         cluster_deployment: String,
     },
+    /// Its holder gets the cluster that is missing.
+    Recreate,
+    /// The same, once this is no longer in the way.
+    Blocked(Obstacle),
     RemoveFinalizer,
     Delete,
     /// Free it, should somebody who knows that its holder is gone name it.
@@ -100,7 +106,7 @@ pub(in crate::pool) enum Remedy {
 impl Remedy {
     /// Whether it is done without being asked for by name.
     pub(in crate::pool) const fn is_safe(&self) -> bool {
-        !matches!(self, Self::FreeByName | Self::Unknown)
+        !matches!(self, Self::Blocked(_) | Self::FreeByName | Self::Unknown)
     }
 
     /// In JSON, and in a table.
@@ -108,6 +114,8 @@ impl Remedy {
         match self {
             Self::Free => "free",
             Self::Reserve { .. } => "reserve",
+            Self::Recreate => "recreate",
+            Self::Blocked(_) => "blocked",
             Self::RemoveFinalizer => "remove-finalizer",
             Self::Delete => "delete",
             Self::FreeByName => "force",
@@ -127,6 +135,7 @@ impl Cause {
                 Proof::ClusterTakenDown { .. } => "cluster-taken-down",
             },
             Self::Unverifiable { .. } => "unverifiable",
+            Self::CreationBrokenOff => "creation-broken-off",
             Self::HolderUnknown { .. } => "holder-unknown",
             Self::MarkedAvailable => "marked-available",
             Self::ReferencesMissing => "references-missing",
@@ -140,8 +149,15 @@ impl Cause {
 }
 
 impl Finding {
-    /// The cause in a sentence.
+    /// The cause in a sentence, and what is in the way of the remedy.
     pub(in crate::pool) fn sentence(&self) -> String {
+        match &self.remedy {
+            Remedy::Blocked(why) => format!("{}; not made anew: {why}", self.cause_sentence()),
+            _ => self.cause_sentence(),
+        }
+    }
+
+    fn cause_sentence(&self) -> String {
         let holder = self.cluster_deployment.as_deref().unwrap_or("nobody");
         match &self.cause {
             Cause::HolderGone {
@@ -157,6 +173,9 @@ impl Finding {
                  was seen",
                 self.held(*mark, *is_in_inventory)
             ),
+            Cause::CreationBrokenOff => {
+                format!("reserved for {holder}, and whoever made its ClusterDeployment did not end")
+            }
             Cause::HolderUnknown { mark } => match (mark, &self.pool) {
                 (Mark::Reserved, _) => "reserved, and names no ClusterDeployment".to_owned(),
                 (Mark::Available, pool) => format!(

@@ -10,12 +10,15 @@ use super::{
     decision::{Sighting, Wanted, findings},
     finding::{Finding, Remedy, Subject},
     proof::recorded,
+    recreation::recreate,
 };
 use crate::{
     cluster::{Created, Error, Written},
     pool::{
+        cluster_creation::Obstacle,
         cluster_pool::Pool,
         copies::Copy,
+        creation::Parts,
         deployments::ClusterDeployment,
         entry::Holder,
         record::{LeaseClaim, Record, first},
@@ -40,18 +43,23 @@ pub(in crate::pool) trait Leases: Customizations + Records {
     /// Changes a cluster, once, by a merge patch with a resourceVersion. One that is gone has changed.
     async fn patch_cluster(&self, cluster: &ClusterDeployment, patch: &Value) -> Result<Written, Error>;
 
+    /// Makes what a cluster needs and the cluster, as far as they are not there; or says why it is not made.
+    async fn make_cluster(&self, parts: Parts<'_>) -> Result<Result<ClusterDeployment, Obstacle>, Error>;
+
     /// Does away with this version of a copy, once.
     async fn delete_copy(&self, copy: &Copy) -> Result<Written, Error>;
 }
 
 /// What came of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::pool) enum Outcome {
     Mended,
     /// Read again, it was no longer so: somebody else was faster.
     Settled,
     /// Its customization is not free yet.
     Waits,
+    /// Something is in the way that was not known before.
+    Blocked(Obstacle),
     /// Others change it faster than it can be written.
     Contended,
 }
@@ -72,6 +80,9 @@ pub(in crate::pool) async fn mend(
         let is_it =
             |finding: &&Finding| finding.subject == planned.subject && finding.remedy == planned.remedy;
         let Some(finding) = found.iter().find(is_it) else {
+            if let Some(why) = obstacle(&found, planned) {
+                return Ok(Outcome::Blocked(why.clone()));
+            }
             if may_be_written {
                 after(store, &survey, planned).await?;
                 return Ok(Outcome::Mended);
@@ -80,6 +91,12 @@ pub(in crate::pool) async fn mend(
         };
         if finding.goes_after_its_entry() && holds_yet(&found, finding) {
             return Ok(Outcome::Waits);
+        }
+        if let (Remedy::Recreate, Some(install_config)) = (&finding.remedy, wanted.install_config) {
+            match recreate(store, &survey, finding, install_config).await? {
+                Some(outcome) => return Ok(outcome),
+                None => continue,
+            }
         }
         match step(store, &survey, finding, store.now()).await? {
             Written::Stored => {
@@ -94,6 +111,15 @@ pub(in crate::pool) async fn mend(
         }
     }
     Ok(Outcome::Contended)
+}
+
+/// What is in the way of a finding's remedy by now.
+fn obstacle<'f>(found: &'f [Finding], planned: &Finding) -> Option<&'f Obstacle> {
+    let mut of_it = found.iter().filter(|finding| finding.subject == planned.subject);
+    of_it.find_map(|finding| match &finding.remedy {
+        Remedy::Blocked(why) => Some(why),
+        _ => None,
+    })
 }
 
 /// Whether the holder still has a customization that is to be freed.
@@ -215,6 +241,7 @@ async fn record_holder(
             .filter(|record| record.names(holder))
             .and_then(Record::duration),
         cluster_deployment_uid: cluster.map(|cluster| cluster.metadata.uid.as_str()),
+        is_creating: false,
     };
     renew(store, name, record, claim).await
 }
@@ -244,6 +271,7 @@ pub(in crate::pool) async fn record_sighting(store: &impl Leases, sighting: &Sig
                 holder,
                 duration: None,
                 cluster_deployment_uid: Some(uid),
+                is_creating: false,
             };
             let record = first(customization, claim, store.now());
             let _: Created = store.create_record(&record).await?;

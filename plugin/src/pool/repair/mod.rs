@@ -3,7 +3,8 @@
 //! - [`reads`]: what is read
 //! - [`proof`]: whether a holder is gone
 //! - [`decision`] -> [`finding`]: what is wrong and what mends it
-//! - [`mend`]: the writes, each after reading and deciding anew
+//! - [`missing_cluster`]: which clusters are made anew; [`installed`]: which customizations have succeeded
+//! - [`mend`], [`recreation`]: the writes, each after reading and deciding anew
 //! - [`report`], [`document`], [`screen`]: how it is told
 
 mod arguments;
@@ -12,9 +13,12 @@ mod document;
 #[cfg(test)]
 mod example;
 pub(super) mod finding;
+mod installed;
 pub(super) mod mend;
+mod missing_cluster;
 pub(super) mod proof;
 pub(super) mod reads;
+mod recreation;
 mod report;
 mod screen;
 
@@ -29,6 +33,7 @@ use super::{
     capacity::Capacity,
     cluster_pool::Pool,
     entry::Entry,
+    install_config::InstallConfig,
     inventory_conditions,
     store::{CUSTOMIZATION, Customizations as _, Store},
     survey::Survey,
@@ -42,6 +47,7 @@ use crate::{
 };
 use decision::{Wanted, findings, sightings};
 use document::PoolRepair;
+use installed::installed;
 use mend::{Leases as _, mend, record_sighting};
 use proof::Clock;
 use report::{Found, Report};
@@ -66,11 +72,15 @@ pub(super) async fn run(arguments: RepairArguments, session: &Session) -> anyhow
         Some(namespace) => BTreeSet::from([namespace.clone()]),
         None => namespaces(&connection, &arguments.field_manager).await?,
     };
+    let install_config = match &arguments.install_config {
+        Some(source) => Some(InstallConfig::read(source, &connection).await?),
+        None => None,
+    };
     for namespace in namespaces {
         let mut connection = connection.clone();
         connection.namespace = namespace;
         let store = Store::new(&connection, &arguments.field_manager);
-        match repair(&store, &arguments).await? {
+        match repair(&store, &arguments, install_config.as_ref()).await? {
             Repaired::Found(found) => report.found.extend(found),
             Repaired::NoSuchEntry(name) => {
                 let message = format!("no-such-entry: there is no customization {name} to free");
@@ -100,7 +110,11 @@ enum Repaired {
     NoSuchEntry(String),
 }
 
-async fn repair(store: &Store<'_>, arguments: &RepairArguments) -> Result<Repaired, Error> {
+async fn repair(
+    store: &Store<'_>,
+    arguments: &RepairArguments,
+    install_config: Option<&InstallConfig>,
+) -> Result<Repaired, Error> {
     let wanted = Wanted {
         pool: arguments.pool.as_deref(),
         clock: Clock {
@@ -108,6 +122,7 @@ async fn repair(store: &Store<'_>, arguments: &RepairArguments) -> Result<Repair
             grace: SignedDuration::try_from(arguments.grace).unwrap_or(SignedDuration::MAX),
         },
         forced: &arguments.force,
+        install_config,
     };
     let survey = store.survey().await?;
     if let Some(pool) = wanted.pool
@@ -136,6 +151,12 @@ async fn repair(store: &Store<'_>, arguments: &RepairArguments) -> Result<Repair
     if arguments.yes {
         for sighting in sightings(&survey, &wanted) {
             record_sighting(store, &sighting).await?;
+        }
+        for entry in installed(&survey, &wanted) {
+            // Of one that has changed the next repair tells it.
+            store
+                .write_status(entry.name(), &entry.succeeded(store.now()))
+                .await?;
         }
         tell_of_inventories(store, &survey, &wanted).await;
     }
@@ -171,6 +192,9 @@ fn show(report: &Report, output: Option<RepairOutput>, terminal: &Terminal) -> a
             let hint = error.hint();
             let error = anyhow::anyhow!("{error}");
             terminal.error(&error, hint.as_deref());
+        }
+        if let Some(why) = found.obstacle() {
+            terminal.note(&format!("blocked: {}: {why}", found.finding.subject.short_name()));
         }
     }
     Ok(())

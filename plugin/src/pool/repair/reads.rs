@@ -6,7 +6,9 @@ use super::mend::Leases;
 use crate::{
     cluster::{Error, Written},
     pool::{
+        cluster_creation::{Obstacle, make},
         copies::Copy,
+        creation::Parts,
         deployments::ClusterDeployment,
         record::LABEL,
         store::{CUSTOMIZATION, Customizations as _, Records as _, Store},
@@ -38,6 +40,10 @@ impl Leases for Store<'_> {
     async fn patch_cluster(&self, cluster: &ClusterDeployment, patch: &Value) -> Result<Written, Error> {
         self.write_cluster(&cluster.metadata.namespace, cluster.name(), patch)
             .await
+    }
+
+    async fn make_cluster(&self, parts: Parts<'_>) -> Result<Result<ClusterDeployment, Obstacle>, Error> {
+        make(self, parts).await
     }
 
     async fn delete_copy(&self, copy: &Copy) -> Result<Written, Error> {

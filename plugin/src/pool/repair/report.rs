@@ -4,7 +4,7 @@ use super::{
     finding::{Finding, Remedy},
     mend::Outcome,
 };
-use crate::{cluster::Error, verdict::Verdict};
+use crate::{cluster::Error, pool::cluster_creation::Obstacle, verdict::Verdict};
 
 /// What a repair has found.
 #[derive(Debug)]
@@ -35,6 +35,8 @@ pub(in crate::pool) struct Count {
     pub(in crate::pool) mended: usize,
     /// To be mended, or tried in vain.
     pub(in crate::pool) open: usize,
+    /// To be mended once something is out of the way.
+    pub(in crate::pool) blocked: usize,
     pub(in crate::pool) by_name: usize,
     pub(in crate::pool) by_hand: usize,
 }
@@ -50,9 +52,18 @@ impl Found {
             Ok(Outcome::Mended) => "done",
             Ok(Outcome::Settled) => "settled",
             Ok(Outcome::Waits) => "waits",
+            Ok(Outcome::Blocked(_)) => "blocked",
             Ok(Outcome::Contended) => "contended",
             Err(_) => "failed",
         })
+    }
+
+    /// What was in the way when it was tried.
+    pub(in crate::pool) fn obstacle(&self) -> Option<&Obstacle> {
+        match self.result.as_ref()? {
+            Ok(Outcome::Blocked(why)) => Some(why),
+            _ => None,
+        }
     }
 
     pub(in crate::pool) fn error(&self) -> Option<&Error> {
@@ -66,11 +77,15 @@ impl Report {
         for found in &self.found {
             let of_sort = match found.finding.remedy {
                 _ if found.is_mended() => &mut count.mended,
+                _ if found.obstacle().is_some() => &mut count.blocked,
+                Remedy::Blocked(_) => &mut count.blocked,
                 Remedy::FreeByName => &mut count.by_name,
                 Remedy::Unknown => &mut count.by_hand,
-                Remedy::Free | Remedy::Reserve { .. } | Remedy::RemoveFinalizer | Remedy::Delete => {
-                    &mut count.open
-                }
+                Remedy::Free
+                | Remedy::Reserve { .. }
+                | Remedy::Recreate
+                | Remedy::RemoveFinalizer
+                | Remedy::Delete => &mut count.open,
             };
             *of_sort += 1;
         }

@@ -78,6 +78,7 @@ fn summary(count: Count, is_applied: bool) -> String {
     let of_sort = [
         (count.mended, "repaired"),
         (count.open, open),
+        (count.blocked, "to make anew once nothing is in the way"),
         (
             count.by_name,
             "to free with --yes --force NAME, if you know that its holder is gone",

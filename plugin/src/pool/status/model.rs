@@ -151,6 +151,7 @@ pub(in crate::pool) fn pool_state(survey: &Survey, claims: &[Claim], pool: &Pool
         pool: Some(pool.name()),
         clock,
         forced: &[],
+        install_config: None,
     };
     let found = findings(survey, &wanted);
     let freshness = Freshness::of(pool);

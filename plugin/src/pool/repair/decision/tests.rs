@@ -21,6 +21,7 @@ fn wanted<'w>(pool: Option<&'w str>, forced: &'w [String]) -> Wanted<'w> {
             grace: SignedDuration::from_mins(10),
         },
         forced,
+        install_config: None,
     }
 }
 

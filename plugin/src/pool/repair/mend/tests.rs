@@ -5,15 +5,19 @@ use std::{cell::RefCell, time::Duration};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::{Leases, Outcome, mend, record_sighting};
+use super::{Leases, Outcome, mend, record_sighting, recreate};
 use crate::{
     cluster::{Created, Error, Written},
     pool::{
+        capacity::Full,
+        cluster_creation::Obstacle,
         cluster_pool::tests::pool_object,
         copies::Copy,
+        creation::Parts,
         deployments::{ClusterDeployment, tests::cluster},
         entry::Entry,
         fake::{Fake, Fault},
+        install_config::InstallConfig,
         record::Record,
         repair::{
             decision::{Wanted, findings, sightings},
@@ -22,7 +26,7 @@ use crate::{
         },
         store::{Customizations, Records},
         survey::Survey,
-        survey_example::{LONG_AGO, NOW, Objects, deleted, entry, record, seen},
+        survey_example::{LONG_AGO, NOW, Objects, creating, deleted, entry, record, seen},
     },
 };
 
@@ -32,6 +36,10 @@ const OURS: &str = "kubectl-kcp.dev/pool-lease";
 struct Scene {
     fake: Fake,
     rest: RefCell<Objects>,
+    /// Is in the way of the next cluster that is made.
+    obstacle: RefCell<Option<Obstacle>>,
+    /// The record while a cluster was made.
+    made_while: RefCell<Vec<Record>>,
 }
 
 impl Scene {
@@ -45,6 +53,8 @@ impl Scene {
         Self {
             fake,
             rest: RefCell::new(rest),
+            obstacle: RefCell::default(),
+            made_while: RefCell::default(),
         }
     }
 
@@ -146,6 +156,21 @@ impl Leases for Scene {
         })
     }
 
+    async fn make_cluster(&self, parts: Parts<'_>) -> Result<Result<ClusterDeployment, Obstacle>, Error> {
+        let (name, entry) = (parts.holder.cluster_deployment, parts.entry.name());
+        if let Some(why) = self.obstacle.take() {
+            return Ok(Err(why));
+        }
+        self.made_while
+            .borrow_mut()
+            .push(self.fake.recorded(entry).unwrap());
+        let mut made = cluster(name, parts.holder.pool, Some(entry));
+        made["metadata"]["resourceVersion"] = "5".into();
+        made["spec"]["installConfig"] = parts.install_config.value().clone();
+        self.rest.borrow_mut().clusters.push(made.clone());
+        Ok(Ok(serde_json::from_value(made).unwrap()))
+    }
+
     async fn delete_copy(&self, _: &Copy) -> Result<Written, Error> {
         self.rest.borrow_mut().copies.clear();
         Ok(Written::Stored)
@@ -167,6 +192,7 @@ const WANTED: Wanted<'static> = Wanted {
         grace: SignedDuration::from_mins(10),
     },
     forced: &[],
+    install_config: None,
 };
 
 fn wanted() -> Wanted<'static> {
@@ -388,4 +414,162 @@ fn deletes_what_is_left() {
     assert_eq!(repaired(&scene), [Outcome::Mended, Outcome::Mended]);
     assert_eq!(scene.fake.record_holder("a"), None);
     assert!(scene.rest.borrow().copies.is_empty());
+}
+
+fn gone() -> Value {
+    seen(record("us", LONG_AGO, None), "gone")
+}
+
+/// Finds, then mends, with clusters made anew.
+fn recreated(scene: &Scene) -> Vec<Outcome> {
+    run(async || {
+        let install_config = InstallConfig::parse(b"metadata: {name: x}", "f").unwrap();
+        let wanted = Wanted {
+            install_config: Some(&install_config),
+            ..wanted()
+        };
+        let planned = findings(&scene.survey().await.unwrap(), &wanted);
+        let mut outcomes = Vec::new();
+        for finding in planned.iter().filter(|finding| finding.remedy.is_safe()) {
+            outcomes.push(mend(scene, &wanted, finding).await.unwrap());
+        }
+        outcomes
+    })
+}
+
+/// Whose the record is, how long it lasts, what was seen, whether the cluster is being made.
+fn told(record: &Record) -> (Option<&str>, Option<u64>, Option<&str>, bool) {
+    (
+        record.cluster_deployment(),
+        record.duration().map(|duration| duration.as_secs()),
+        record.cluster_deployment_uid(),
+        record.is_creating(),
+    )
+}
+
+#[test]
+fn a_cluster_is_made_anew_under_a_lease_that_ends_by_itself() {
+    for faults in [
+        vec![],
+        vec![Some(Fault::AnswerLost)],
+        vec![Some(Fault::RequestLost)],
+        vec![None, Some(Fault::AnswerLost)],
+    ] {
+        let scene = Scene::new(Fake::default().with_record_faults(&faults), &held()).record(gone());
+        scene.fake.put_spec(
+            "a",
+            &json!({"installConfigPatches": [{"op": "replace", "path": "/metadata/name", "value": "foo"}]}),
+        );
+        assert_eq!(recreated(&scene), [Outcome::Mended], "{faults:?}");
+        let while_made = scene.made_while.borrow();
+        let while_made: Vec<_> = while_made.iter().map(told).collect();
+        assert_eq!(
+            while_made,
+            [(Some("us"), Some(600), Some("gone"), true)],
+            "{faults:?}"
+        );
+        let record = scene.fake.recorded("a").unwrap();
+        assert_eq!(
+            told(&record),
+            (Some("us"), None, Some("uid-of-us"), false),
+            "{faults:?}"
+        );
+        let made = scene.rest.borrow().clusters.clone();
+        assert_eq!(
+            made[0]["spec"]["installConfig"],
+            json!({"metadata": {"name": "foo"}})
+        );
+        assert_eq!(made.len(), 1);
+        assert_eq!(scene.fake.holder("a").as_deref(), Some("us"));
+        assert_eq!(recreated(&scene), [], "{faults:?}");
+        assert_eq!(repaired(&scene), [], "{faults:?}");
+    }
+}
+
+#[test]
+fn what_is_in_the_way_is_told_and_the_record_says_what_it_said() {
+    let scene = Scene::held().record(gone());
+    let why = Obstacle::ForeignNamespace {
+        name: "us".to_owned(),
+    };
+    *scene.obstacle.borrow_mut() = Some(why.clone());
+    assert_eq!(recreated(&scene), [Outcome::Blocked(why)]);
+    let record = scene.fake.recorded("a").unwrap();
+    assert_eq!(told(&record), (Some("us"), None, Some("gone"), false));
+    assert_eq!(recreated(&scene), [Outcome::Mended]);
+}
+
+#[test]
+fn what_is_no_longer_so_when_it_is_made_is_not_made() {
+    let install_config = InstallConfig::parse(b"{}", "f").unwrap();
+    let wanted = Wanted {
+        install_config: Some(&install_config),
+        ..wanted()
+    };
+    let planned = |scene: &Scene| run(async || findings(&scene.survey().await.unwrap(), &wanted));
+    let mended =
+        |scene: &Scene, planned: &[Finding]| run(async || mend(scene, &wanted, &planned[0]).await.unwrap());
+    // Another cluster has the pool's last place meanwhile.
+    let scene = Scene::held().record(gone());
+    scene.rest.borrow_mut().pools[0]["spec"]["maxSize"] = 1.into();
+    let found = planned(&scene);
+    let scene = scene.cluster(cluster("them", "pool", None));
+    let full = Full::MaxSize {
+        clusters: 1,
+        limit: 1,
+    };
+    let why = Obstacle::PoolFull {
+        pool: "pool".to_owned(),
+        full,
+    };
+    assert_eq!(mended(&scene, &found), Outcome::Blocked(why));
+    assert_eq!(
+        told(&scene.fake.recorded("a").unwrap()),
+        (Some("us"), None, Some("gone"), false)
+    );
+    // The holder renews.
+    let scene = Scene::held().record(gone());
+    let found = planned(&scene);
+    let scene = scene.record(record("us", NOW, Some(60)));
+    assert_eq!(mended(&scene, &found), Outcome::Settled);
+    // The holder gives it back.
+    let scene = Scene::held().record(gone());
+    let found = planned(&scene);
+    let survey = run(async || scene.survey().await.unwrap());
+    scene.fake.put(
+        "a",
+        &json!({"conditions": [{"type": "Available", "status": "True"}]}),
+    );
+    let outcome = run(async || {
+        recreate(&scene, &survey, &found[0], &install_config)
+            .await
+            .unwrap()
+    });
+    assert_eq!(outcome, Some(Outcome::Settled));
+    assert_eq!(scene.fake.record_holder("a"), None);
+    assert_eq!(scene.rest.borrow().clusters.len(), 0);
+    // Another repair takes it away.
+    let scene = Scene::held().record(gone());
+    let found = planned(&scene);
+    let survey = run(async || scene.survey().await.unwrap());
+    let mut revoked = gone();
+    revoked["metadata"]["annotations"]["kubectl-kcp.dev/revoked"] = NOW.into();
+    let scene = scene.record(revoked);
+    let outcome = run(async || {
+        recreate(&scene, &survey, &found[0], &install_config)
+            .await
+            .unwrap()
+    });
+    assert_eq!(outcome, None);
+    assert!(scene.fake.recorded("a").unwrap().is_revoked());
+}
+
+#[test]
+fn a_creation_that_was_broken_off_goes_on_or_is_cleaned_up() {
+    let broken_off = || creating(record("us", LONG_AGO, Some(600)));
+    let scene = Scene::held().record(broken_off());
+    assert_eq!(recreated(&scene), [Outcome::Mended]);
+    let scene = Scene::held().record(broken_off());
+    assert_eq!(repaired(&scene), [Outcome::Mended]);
+    assert_eq!(scene.state(), free());
 }

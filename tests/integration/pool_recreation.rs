@@ -1,0 +1,289 @@
+//! `kubectl kcp pool repair --recreate` on the real API server: clusters that are gone are there again.
+
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "this is test code, of which clippy exempts only functions with #[test]"
+)]
+
+use kcp_tests::kubectl::{Ended, Kubectl};
+use kcp_tests::management_cluster::ManagementCluster;
+use serde_json::{Value, json};
+
+use crate::objects::written;
+use crate::plugin::create_pool;
+use crate::shared::with_management_cluster;
+
+const CLUSTER: &str = "clusterdeployment";
+const RECREATE: [&str; 4] = ["hosts", "--recreate", "--install-config", "secret/install-config"];
+
+/// Pool `hosts` of a namespace, and the install-config of its clusters.
+struct Hosts {
+    kubectl: Kubectl,
+    namespace: &'static str,
+}
+
+impl Hosts {
+    async fn create(management: &ManagementCluster, namespace: &'static str, size: usize) -> Self {
+        create_pool(management, namespace, "hosts", size).await.unwrap();
+        let kubectl = management.kubectl().clone();
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "install-config", "namespace": namespace},
+            "stringData": {"install-config.yaml": "metadata:\n  name: generated\npullSecret: sesame\n"},
+        });
+        written(&kubectl, "create", &[secret], &[]).await.unwrap();
+        Self { kubectl, namespace }
+    }
+
+    async fn run(&self, arguments: &[&str]) -> Ended {
+        let command = ["kcp", "pool", "-n", self.namespace];
+        self.kubectl.run(command.iter().chain(arguments)).await.unwrap()
+    }
+
+    /// Leases a customization and makes a cluster with it; which customization.
+    async fn lease(&self, cluster: &str) -> String {
+        let create = ["--create", "--install-config", "secret/install-config"];
+        let lease = ["lease", "hosts", "--cluster-deployment", cluster, "-o", "json"];
+        let leased = self.run(&[&lease[..], &create].concat()).await;
+        assert_eq!(leased.code, 0, "{leased}");
+        let answer: Value = serde_json::from_str(&leased.stdout).unwrap();
+        answer["customization"]["name"].as_str().unwrap().to_owned()
+    }
+
+    /// What `pool repair` says of what is gone at this moment: its exit code, and `object cause remedy result` of each
+    /// finding.
+    async fn repair(&self, arguments: &[&str]) -> (i32, Vec<String>) {
+        let ended = self
+            .run(&[&["repair", "--grace", "0s", "-o", "json"], arguments].concat())
+            .await;
+        assert!(!ended.to_string().contains("sesame"), "{ended}");
+        let document: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{ended}"));
+        let line = |finding: &Value| {
+            let at = |pointer: &str| finding.pointer(pointer).and_then(Value::as_str).unwrap_or("-");
+            ["/object/name", "/cause", "/remedy", "/result"].map(at).join(" ")
+        };
+        let findings = document.pointer("/findings").and_then(Value::as_array).unwrap();
+        (ended.code, findings.iter().map(line).collect())
+    }
+
+    async fn recreate(&self, arguments: &[&str]) -> (i32, Vec<String>) {
+        self.repair(&[&RECREATE[..], arguments].concat()).await
+    }
+
+    async fn object(&self, kind: &str, name: &str, namespace: &str) -> Option<Value> {
+        let get = [
+            "get",
+            kind,
+            name,
+            "-n",
+            namespace,
+            "-o",
+            "json",
+            "--ignore-not-found",
+        ];
+        let got = self.kubectl.succeed(get).await.unwrap();
+        (!got.stdout.trim().is_empty()).then(|| serde_json::from_str(&got.stdout).unwrap())
+    }
+
+    /// Everything that was made for a cluster, without what the server gives each object anew.
+    async fn made(&self, cluster: &str, customization: &str) -> Vec<Option<Value>> {
+        let secret = format!("{cluster}-install-config");
+        let mut made = Vec::new();
+        for (kind, name) in [
+            ("namespace", cluster),
+            ("secret", &secret),
+            ("clusterdeploymentcustomization", customization),
+            (CLUSTER, cluster),
+        ] {
+            let mut object = self.object(kind, name, cluster).await;
+            if let Some(metadata) = object
+                .as_mut()
+                .and_then(|object| object["metadata"].as_object_mut())
+            {
+                for field in ["uid", "resourceVersion", "creationTimestamp", "managedFields"] {
+                    metadata.remove(field);
+                }
+            }
+            made.push(object);
+        }
+        made
+    }
+
+    /// The cluster goes, and nobody gives its lease back: whoever deleted it took its finalizer away.
+    async fn lose(&self, cluster: &str) {
+        let none = json!({"metadata": {"finalizers": []}}).to_string();
+        let unkept = [
+            "patch",
+            CLUSTER,
+            cluster,
+            "-n",
+            cluster,
+            "--type=merge",
+            "-p",
+            &none,
+        ];
+        self.kubectl.succeed(unkept).await.unwrap();
+        self.delete(CLUSTER, cluster, cluster).await;
+    }
+
+    async fn delete(&self, kind: &str, name: &str, namespace: &str) {
+        let delete = ["delete", kind, name, "-n", namespace];
+        self.kubectl.succeed(delete).await.unwrap();
+    }
+
+    async fn change(&self, spec: Value) {
+        let spec = json!({ "spec": spec }).to_string();
+        let patch = [
+            "patch",
+            "clusterpool",
+            "hosts",
+            "-n",
+            self.namespace,
+            "--type=merge",
+            "-p",
+        ];
+        let patch = patch.iter().copied().chain([spec.as_str()]);
+        self.kubectl.succeed(patch).await.unwrap();
+    }
+}
+
+#[test]
+fn a_cluster_that_is_gone_is_made_anew_as_its_lease_had_made_it() {
+    with_management_cluster(async |management| {
+        let hosts = Hosts::create(management, "recreate", 2).await;
+        // One whose version can be told.
+        let aws = json!({"credentialsSecretRef": {"name": "aws-creds"}, "region": "region"});
+        hosts
+            .change(json!({"platform": {"none": null, "aws": aws}}))
+            .await;
+        let cluster = "recreate-paris";
+        let host = hosts.lease(cluster).await;
+        let first = hosts.made(cluster, &host).await;
+        assert!(first.iter().all(Option::is_some), "{first:?}");
+        assert_eq!(hosts.recreate(&[]).await, (0, vec![]));
+        hosts.lose(cluster).await;
+        let secret = format!("{cluster}-install-config");
+        hosts.delete("secret", &secret, cluster).await;
+        hosts
+            .delete("clusterdeploymentcustomization", &host, cluster)
+            .await;
+
+        let told = |remedy: &str| vec![format!("{host} cluster-gone {remedy}")];
+        assert_eq!(hosts.repair(&[]).await, (1, told("free -")));
+        assert_eq!(hosts.recreate(&[]).await, (1, told("recreate -")));
+        assert_eq!(hosts.object(CLUSTER, cluster, cluster).await, None);
+        assert_eq!(hosts.recreate(&["--yes"]).await, (0, told("recreate done")));
+        assert_eq!(hosts.made(cluster, &host).await, first);
+        let made = hosts.object(CLUSTER, cluster, cluster).await.unwrap();
+        let hash = "hive.openshift.io/cluster-pool-spec-hash";
+        assert!(made["metadata"]["annotations"][hash].is_string(), "{made}");
+        let record = hosts
+            .object("lease", &format!("kcp-pool-{host}"), hosts.namespace)
+            .await
+            .unwrap();
+        assert_eq!(
+            record["metadata"]["annotations"],
+            json!({
+                "kubectl-kcp.dev/cluster-pool": "hosts",
+                "kubectl-kcp.dev/cluster-deployment-uid": made["metadata"]["uid"],
+            })
+        );
+        assert_eq!(record["spec"].get("leaseDurationSeconds"), None);
+        assert_eq!(record["spec"]["holderIdentity"], cluster);
+        let entry = hosts
+            .object("clusterdeploymentcustomization", &host, hosts.namespace)
+            .await
+            .unwrap();
+        assert_eq!(entry["status"]["clusterDeploymentRef"]["name"], cluster);
+
+        assert_eq!(hosts.recreate(&["--yes"]).await, (0, vec![]));
+        assert_eq!(hosts.repair(&["--yes"]).await, (0, vec![]));
+    });
+}
+
+#[test]
+fn clusters_are_made_anew_within_the_capacity_of_their_pool_alone() {
+    with_management_cluster(async |management| {
+        let hosts = Hosts::create(management, "recreate-full", 3).await;
+        let clusters = ["recreate-full-paris", "recreate-full-rome", "recreate-full-oslo"];
+        let mut leased = Vec::new();
+        for cluster in clusters {
+            leased.push(hosts.lease(cluster).await);
+        }
+        for cluster in &clusters[..2] {
+            hosts.lose(cluster).await;
+        }
+        leased.truncate(2);
+        leased.sort();
+        let told = |remedies: [&str; 2]| {
+            let told = leased.iter().zip(remedies);
+            told.map(|(host, remedy)| format!("{host} cluster-gone {remedy}"))
+                .collect::<Vec<_>>()
+        };
+        hosts.change(json!({"maxSize": 2})).await;
+        assert_eq!(hosts.recreate(&[]).await, (1, told(["recreate -", "blocked -"])));
+        assert_eq!(
+            hosts.recreate(&["--yes"]).await,
+            (1, told(["recreate done", "blocked -"]))
+        );
+        let blocked = vec![format!("{} cluster-gone blocked -", leased[1])];
+        assert_eq!(hosts.recreate(&["--yes"]).await, (1, blocked.clone()));
+        let shown = hosts
+            .run(&[&["repair", "--grace", "0s", "-o", "yaml"], &RECREATE[..]].concat())
+            .await;
+        let why = "not made anew: pool hosts is full: it has 2 clusters, and maxSize is 2";
+        assert!(shown.stdout.contains(why), "{shown}");
+
+        hosts.change(json!({"maxSize": null, "maxConcurrent": 2})).await;
+        assert_eq!(hosts.recreate(&["--yes"]).await, (1, blocked));
+        hosts.change(json!({"maxConcurrent": 3})).await;
+        let done = vec![format!("{} cluster-gone recreate done", leased[1])];
+        assert_eq!(hosts.recreate(&["--yes"]).await, (0, done));
+        for cluster in clusters {
+            assert!(
+                hosts.object(CLUSTER, cluster, cluster).await.is_some(),
+                "{cluster}"
+            );
+        }
+    });
+}
+
+#[test]
+fn what_cannot_be_made_is_told_and_does_not_keep_the_others_from_it() {
+    with_management_cluster(async |management| {
+        let hosts = Hosts::create(management, "recreate-blocked", 2).await;
+        let usage = hosts.run(&["repair", "hosts", "--recreate"]).await;
+        assert_eq!(usage.code, 2, "{usage}");
+        assert!(usage.stderr.contains("--install-config"), "{usage}");
+
+        let clusters = ["recreate-blocked-paris", "recreate-blocked-rome"];
+        let mut leased = Vec::new();
+        for cluster in clusters {
+            leased.push(hosts.lease(cluster).await);
+            hosts.lose(cluster).await;
+        }
+        // Its patch leads nowhere by now.
+        let absent =
+            json!({"spec": {"installConfigPatches": [{"op": "remove", "path": "/absent"}]}}).to_string();
+        let patch = [
+            "patch",
+            "clusterdeploymentcustomization",
+            &leased[0],
+            "-n",
+            hosts.namespace,
+            "--type=merge",
+            "-p",
+            &absent,
+        ];
+        hosts.kubectl.succeed(patch).await.unwrap();
+        let mut told = vec![
+            format!("{} cluster-gone blocked -", leased[0]),
+            format!("{} cluster-gone recreate done", leased[1]),
+        ];
+        told.sort();
+        assert_eq!(hosts.recreate(&["--yes"]).await, (1, told));
+        let freed = vec![format!("{} cluster-gone free done", leased[0])];
+        let (code, found) = hosts.repair(&["--yes"]).await;
+        assert_eq!((code, found[..1].to_vec()), (0, freed));
+    });
+}

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use jiff::SignedDuration;
-
 use super::{
     finding::{Cause, Finding, Mark, Remedy, Subject},
     proof::{Clock, HolderState, holder_state, recorded},
@@ -13,13 +11,9 @@ use crate::pool::{
     copies::Copy,
     deployments::{ClusterDeployment, LEASE_FINALIZER, Life},
     entry::Entry,
-    record::Record,
+    record::{BETWEEN_WRITES, Record},
     survey::Survey,
 };
-
-/// A record that was written less than this ago may be that of a lessee who is about to write the status too, whatever
-/// the grace time.
-const BETWEEN_WRITES: SignedDuration = SignedDuration::from_secs(10);
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -278,6 +272,7 @@ fn record_left(survey: &Survey, record: &Record, wanted: &Wanted<'_>) -> Option<
     let is_of_entry = survey
         .entry(customization)
         .is_some_and(|entry| recorded(survey, entry).is_some());
+    // Younger, it may be that of a lessee who is about to write the status too.
     let clock = Clock {
         grace: wanted.clock.grace.max(BETWEEN_WRITES),
         ..wanted.clock

@@ -146,7 +146,7 @@ mod tests {
         let capacity = Capacity::of(pool, std::iter::empty());
         let findings = Findings {
             entries,
-            broken: &BTreeSet::from_iter(broken.iter().copied()),
+            broken: &broken.iter().copied().collect::<BTreeSet<_>>(),
         };
         patch(pool, findings, &capacity, "2026-11-21T05:00:00Z".parse().unwrap())
     }

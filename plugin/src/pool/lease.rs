@@ -303,8 +303,9 @@ async fn record_and_take<S: Customizations + Records>(
         }
         // The record of a lease that there is not keeps others from the entry for a moment alone.
         Owner::Another => {
-            let is_holders = |record: &Record| is_of_holder_of(record, current.flatten().as_ref());
-            drop(match replaced.filter(is_holders) {
+            let entry = current.flatten();
+            let of_its_holder = replaced.filter(|record| is_of_holder_of(record, entry.as_ref()));
+            drop(match of_its_holder {
                 Some(replaced) => put_back(store, name, holder, &replaced).await,
                 None => withdraw(store, name, holder).await,
             });
@@ -415,8 +416,8 @@ fn slots<'l>(
         record: records.get(name).copied(),
         unfit: unfit.get(name).cloned(),
     };
-    let names = request.names.iter().map(|name| slot(name, true));
-    names
+    let inventory = request.names.iter().map(|name| slot(name, true));
+    inventory
         .chain(unnamed.iter().map(|name| slot(name, false)))
         .collect()
 }

@@ -29,7 +29,7 @@ pub(super) enum Recorded {
     /// It names the holder.
     Ours {
         /// What stood there and named another.
-        replaced: Option<Record>,
+        replaced: Option<Box<Record>>,
     },
     /// Another is about to take the customization.
     Another,
@@ -80,7 +80,7 @@ async fn write_unless<S: Customizations + Records>(
         }
         let written = write_once(store, customization, known.as_ref(), claim).await?;
         if let Some(record) = known.filter(|record| !record.names(claim.holder)) {
-            replaced = Some(record);
+            replaced = Some(Box::new(record));
         }
         match written {
             Written::Stored => return Ok(Recorded::Ours { replaced }),

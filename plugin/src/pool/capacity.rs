@@ -144,6 +144,17 @@ mod tests {
     }
 
     #[test]
+    fn what_goes_and_is_claimed_leaves_what_is_ready() {
+        let of = |names: [usize; 2]| {
+            let clusters = clusters();
+            let read = names.map(|index| serde_json::from_value(clusters[index].clone()).unwrap());
+            Capacity::of(&pool(&json!({})), read.iter()).ready
+        };
+        assert_eq!(of([2, 3]), 1);
+        assert_eq!(of([0, 1]), 0);
+    }
+
+    #[test]
     fn what_room_there_is() {
         for (spec, expected) in [
             (json!({}), Ok(None)),

@@ -20,8 +20,8 @@ use crate::{
 /// A server that does not complete a TCP and TLS handshake in this time is not there.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often a read is repeated after an answer that says "not now".
-const READ_ATTEMPTS: u32 = 3;
+/// How often a request is made that is answered with "not now".
+const ATTEMPTS: u32 = 3;
 
 /// The longest that a server's Retry-After is honoured between two attempts.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
@@ -126,16 +126,28 @@ impl Connection {
     where
         F: Future<Output = kube::Result<T>>,
     {
-        let mut attempt = 1;
-        loop {
-            match self.call(action, request()).await {
-                Err(Error::Busy { retry_after, .. }) if attempt < READ_ATTEMPTS => {
-                    let delay = retry_after.unwrap_or(Duration::from_millis(200) * attempt);
-                    tokio::time::sleep(delay.min(MAX_RETRY_DELAY)).await;
-                    attempt += 1;
-                }
-                outcome => return outcome,
+        while_busy(|| self.call(action, request())).await
+    }
+}
+
+/// Makes a request, and repeats it when the server says "not now". That of a write says so with 429 alone, before it
+/// was looked at; any other answer of a busy server leaves open whether it is stored.
+///
+/// # Errors
+/// The request's.
+pub(crate) async fn while_busy<T, F>(mut request: impl FnMut() -> F) -> Result<T, Error>
+where
+    F: Future<Output = Result<T, Error>>,
+{
+    let mut attempt = 1;
+    loop {
+        match request().await {
+            Err(Error::Busy { retry_after, .. }) if attempt < ATTEMPTS => {
+                let delay = retry_after.unwrap_or(Duration::from_millis(200) * attempt);
+                tokio::time::sleep(delay.min(MAX_RETRY_DELAY)).await;
+                attempt += 1;
             }
+            outcome => return outcome,
         }
     }
 }

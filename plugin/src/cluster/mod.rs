@@ -17,7 +17,7 @@ mod written;
 
 pub use action::Action;
 pub use connection::Connection;
-pub(crate) use connection::shown;
+pub(crate) use connection::{shown, while_busy};
 pub use creation::{Create, Created};
 pub use deletion::Delete;
 pub use discovery::{

@@ -17,6 +17,8 @@ pub(super) struct Capacity {
     pub(super) inventory: Option<usize>,
     pub(super) clusters: usize,
     pub(super) unclaimed: usize,
+    /// Unclaimed, installed and not being taken down.
+    pub(super) ready: usize,
     pub(super) installing: usize,
     pub(super) deleting: usize,
 }
@@ -47,6 +49,8 @@ impl Capacity {
                 capacity.deleting += 1;
             } else if !cluster.is_installed {
                 capacity.installing += 1;
+            } else if cluster.claim().is_none() {
+                capacity.ready += 1;
             }
         }
         capacity
@@ -109,14 +113,17 @@ mod tests {
     use super::{Capacity, Full};
     use crate::pool::{cluster_pool::tests::pool, deployments::tests::cluster};
 
-    /// Installed and claimed, installing, being taken down.
+    /// Installed and claimed, installing, claimed and being taken down, ready.
     fn clusters() -> Vec<Value> {
         let mut installed = cluster("a", "pool", None);
         installed["spec"]["installed"] = true.into();
         installed["spec"]["clusterPoolRef"]["claimName"] = "claim".into();
         let mut deleting = cluster("c", "pool", None);
         deleting["metadata"]["deletionTimestamp"] = "2026-11-21T05:00:00Z".into();
-        vec![installed, cluster("b", "pool", None), deleting]
+        deleting["spec"]["clusterPoolRef"]["claimName"] = "other".into();
+        let mut ready = cluster("e", "pool", None);
+        ready["spec"]["installed"] = true.into();
+        vec![installed, cluster("b", "pool", None), deleting, ready]
     }
 
     fn capacity(spec: &Value) -> Capacity {
@@ -135,8 +142,9 @@ mod tests {
             max_size: Some(9),
             max_concurrent: Some(0),
             inventory: Some(1),
-            clusters: 3,
+            clusters: 4,
             unclaimed: 2,
+            ready: 1,
             installing: 1,
             deleting: 1,
         };
@@ -146,24 +154,35 @@ mod tests {
     }
 
     #[test]
+    fn what_goes_and_is_claimed_leaves_what_is_ready() {
+        let of = |names: [usize; 2]| {
+            let clusters = clusters();
+            let read = names.map(|index| serde_json::from_value(clusters[index].clone()).unwrap());
+            Capacity::of(&pool(&json!({})), read.iter()).ready
+        };
+        assert_eq!(of([2, 3]), 1);
+        assert_eq!(of([0, 1]), 0);
+    }
+
+    #[test]
     fn what_room_there_is() {
         for (spec, expected) in [
             (json!({}), Ok(None)),
-            (json!({"maxSize": 5}), Ok(Some(2))),
+            (json!({"maxSize": 6}), Ok(Some(2))),
             (json!({"maxConcurrent": 3}), Ok(Some(1))),
-            (json!({"maxSize": 5, "maxConcurrent": 3}), Ok(Some(1))),
-            (json!({"maxSize": 4, "maxConcurrent": 9}), Ok(Some(1))),
+            (json!({"maxSize": 6, "maxConcurrent": 3}), Ok(Some(1))),
+            (json!({"maxSize": 5, "maxConcurrent": 9}), Ok(Some(1))),
             (
-                json!({"maxSize": 3}),
+                json!({"maxSize": 4}),
                 Err(Full::MaxSize {
-                    clusters: 3,
-                    limit: 3,
+                    clusters: 4,
+                    limit: 4,
                 }),
             ),
             (
                 json!({"maxSize": 0}),
                 Err(Full::MaxSize {
-                    clusters: 3,
+                    clusters: 4,
                     limit: 0,
                 }),
             ),

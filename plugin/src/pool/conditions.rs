@@ -82,6 +82,17 @@ impl Conditions {
         Self(conditions)
     }
 
+    /// All conditions, this one without its time: to be given one anew.
+    pub(super) fn undated(&self, kind: &str) -> Self {
+        let mut conditions = self.0.clone();
+        for condition in conditions.iter_mut().filter(|condition| is_kind(condition, kind)) {
+            if let Value::Object(fields) = condition {
+                fields.remove("lastTransitionTime");
+            }
+        }
+        Self(conditions)
+    }
+
     /// As a patch has them.
     pub(super) fn into_value(self) -> Value {
         Value::Array(self.0)

@@ -1,6 +1,6 @@
 //! A customization as a lease sees it, and the patches that take and give it back.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kcp_rules::api::hive::LocalReference;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -153,6 +153,16 @@ impl Entry {
                 "clusterPoolRef": { "name": holder.pool },
             },
         })
+    }
+
+    /// Takes a lease anew that the holder has. The server stores nothing, and the entry keeps its resourceVersion, where
+    /// a patch changes nothing; so the lease gets a time that it does not have: now, or a second before.
+    pub(super) fn reserve_anew(&self, holder: Holder<'_>, now: Timestamp) -> Value {
+        let has_it = self.since().map(Timestamp::as_second) == Some(now.as_second());
+        let second = SignedDuration::from_secs(i64::from(has_it));
+        let mut undated = self.clone();
+        undated.status.conditions = self.status.conditions.undated(AVAILABLE);
+        undated.reserve(holder, now.checked_sub(second).unwrap_or(now))
     }
 
     /// Gives the lease back. In a merge patch null removes a field.
@@ -329,6 +339,31 @@ mod tests {
                 "clusterPoolRef": null,
             })
         );
+    }
+
+    #[test]
+    fn a_lease_that_is_taken_anew_gets_another_time() {
+        for (time, expected) in [
+            ("2026-01-01T00:00:00Z", "2026-11-21T05:00:00Z"),
+            ("2026-11-21T05:00:00Z", "2026-11-21T04:59:59Z"),
+            ("2026-11-21T04:59:59Z", "2026-11-21T05:00:00Z"),
+        ] {
+            let status = json!({
+                "conditions": [
+                    {"type": "Available", "status": "False", "reason": "Reserved", "message": "reserved",
+                     "lastTransitionTime": time, "observedGeneration": 3},
+                    {"type": "Other", "status": "True", "lastTransitionTime": time},
+                ],
+                "clusterDeploymentRef": {"name": "a"}, "clusterPoolRef": {"name": "p"},
+            });
+            let patch = entry(&status).reserve_anew(HOLDER, NOW.parse().unwrap());
+            let mut anew = status.clone();
+            anew["conditions"][0]["lastTransitionTime"] = expected.into();
+            assert_eq!(
+                patch,
+                json!({"metadata": {"resourceVersion": "7"}, "status": anew})
+            );
+        }
     }
 
     #[test]

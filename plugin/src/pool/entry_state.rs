@@ -95,6 +95,7 @@ impl Standing {
             Self::Referenced { .. } => "referenced",
             Self::Unfit(_) => "broken",
             Self::Deleting => "deleting",
+            Self::Unnamed => "unnamed",
             Self::Missing => "missing",
         }
     }
@@ -107,6 +108,7 @@ impl Standing {
             Self::Referenced { .. } => "used",
             Self::Unfit(_) => "broken",
             Self::Deleting => "being deleted",
+            Self::Unnamed => "not in the inventory",
             Self::Missing => "missing",
         }
     }
@@ -124,6 +126,7 @@ impl Standing {
             | Self::Free
             | Self::Unfit(_)
             | Self::Deleting
+            | Self::Unnamed
             | Self::Missing => (None, None),
         }
     }
@@ -224,6 +227,7 @@ mod tests {
             (held(None, None), "a, which is held"),
             (Standing::Referenced { by }, "a, which is used by x of pool other"),
             (Standing::Deleting, "a, which is being deleted"),
+            (Standing::Unnamed, "a, which is not in the inventory"),
             (Standing::Missing, "a, which is missing"),
         ] {
             assert_eq!(

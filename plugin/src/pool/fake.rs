@@ -105,6 +105,11 @@ impl Fake {
         self.entries.borrow()[name]["status"].clone()
     }
 
+    /// A write that arrives now.
+    pub(super) fn arrive(&self, name: &str, patch: &Value) -> Written {
+        self.store(name, patch)
+    }
+
     /// What befalls the next writes of records, in order.
     pub(super) fn with_record_faults(self, faults: &[Option<Fault>]) -> Self {
         self.record_faults.borrow_mut().extend(faults);
@@ -196,7 +201,10 @@ impl Fake {
                 value => status[field] = value.clone(),
             }
         }
-        self.put(name, &status);
+        // A server does not store what changes nothing.
+        if status != current["status"] {
+            self.put(name, &status);
+        }
         Written::Stored
     }
 }

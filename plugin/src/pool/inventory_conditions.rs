@@ -1,6 +1,8 @@
 //! What a pool says of its inventory, where no Hive says it: which entries are missing or broken, and whether they are
 //! as many as its size asks for. Pure.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -18,10 +20,23 @@ const SUFFICIENT: &str = "InventorySufficient";
 /// Hive's reason for a cluster that could not be made.
 const BROKEN_BY_CLOUD: &str = "BrokenByCloud";
 
+/// What is known of the entries.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Findings<'f> {
+    pub(super) entries: &'f [Entry],
+    /// Names of those that were found broken by syntax since they were read.
+    pub(super) broken: &'f BTreeSet<&'f str>,
+}
+
 /// The patch of the pool's status that says how its inventory is; none where it says so already. The server refuses it
 /// once the pool has changed.
-pub(super) fn patch(pool: &Pool, entries: &[Entry], capacity: &Capacity, now: Timestamp) -> Option<Value> {
-    let faults = faults(pool, entries);
+pub(super) fn patch(
+    pool: &Pool,
+    findings: Findings<'_>,
+    capacity: &Capacity,
+    now: Timestamp,
+) -> Option<Value> {
+    let faults = faults(pool, findings);
     let shortage = shortage(capacity);
     let valid = Condition {
         kind: VALID,
@@ -45,9 +60,6 @@ pub(super) fn patch(pool: &Pool, entries: &[Entry], capacity: &Capacity, now: Ti
         return None;
     }
     let conditions = status.conditions.with(valid, now).with(sufficient, now);
-    let ready = capacity
-        .unclaimed
-        .saturating_sub(capacity.installing + capacity.deleting);
     let count = |there: Option<i32>, counted: usize| {
         there.unwrap_or_else(|| i32::try_from(counted).unwrap_or(i32::MAX))
     };
@@ -56,13 +68,13 @@ pub(super) fn patch(pool: &Pool, entries: &[Entry], capacity: &Capacity, now: Ti
         "status": {
             "conditions": conditions.into_value(),
             "size": count(status.size, capacity.unclaimed),
-            "ready": count(status.ready, ready),
+            "ready": count(status.ready, capacity.ready),
         },
     }))
 }
 
 /// What is wrong with the inventory's entries, in Hive's words; none where nothing is.
-fn faults(pool: &Pool, entries: &[Entry]) -> Option<String> {
+fn faults(pool: &Pool, Findings { entries, broken }: Findings<'_>) -> Option<String> {
     let inventory = pool.inventory();
     let find = |name: &str| entries.iter().find(|entry| entry.name() == name);
     let named = |is: &dyn Fn(Option<&Entry>) -> bool| {
@@ -70,21 +82,23 @@ fn faults(pool: &Pool, entries: &[Entry]) -> Option<String> {
         names.sort_unstable();
         names
     };
-    let broken_by = |reason: &'static str| {
-        named(&move |entry| {
-            entry.is_some_and(|entry| {
-                let conditions = entry.conditions();
-                conditions.status(APPLY_SUCCEEDED) == Some("False")
-                    && conditions.reason(APPLY_SUCCEEDED) == Some(reason)
-            })
-        })
-    };
-    let (by_cloud, by_syntax) = (broken_by(BROKEN_BY_CLOUD), broken_by(BROKEN_BY_SYNTAX));
+    let is_broken_since = |entry: &Entry| broken.contains(entry.name());
+    let by_cloud = named(&|entry| {
+        entry.is_some_and(|entry| is_broken_by(entry, BROKEN_BY_CLOUD) && !is_broken_since(entry))
+    });
+    let by_syntax = named(&|entry| {
+        entry.is_some_and(|entry| is_broken_by(entry, BROKEN_BY_SYNTAX) || is_broken_since(entry))
+    });
     let missing = named(&|entry| entry.is_none());
     let is_valid = by_cloud.is_empty() && by_syntax.is_empty() && missing.is_empty();
     (!is_valid).then(|| {
         json!({"BrokenByCloud": by_cloud, "BrokenBySyntax": by_syntax, "Missing": missing}).to_string()
     })
+}
+
+fn is_broken_by(entry: &Entry, reason: &str) -> bool {
+    let conditions = entry.conditions();
+    conditions.status(APPLY_SUCCEEDED) == Some("False") && conditions.reason(APPLY_SUCCEEDED) == Some(reason)
 }
 
 fn shortage(capacity: &Capacity) -> Option<String> {
@@ -97,9 +111,11 @@ fn shortage(capacity: &Capacity) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use serde_json::{Value, json};
 
-    use super::patch;
+    use super::{Findings, patch};
     use crate::pool::{
         capacity::Capacity,
         cluster_pool::{Pool, tests::pool_object},
@@ -122,8 +138,17 @@ mod tests {
     }
 
     fn said(pool: &Pool, entries: &[Entry]) -> Option<Value> {
+        said_after(pool, entries, &[])
+    }
+
+    /// After a lease that found these broken.
+    fn said_after(pool: &Pool, entries: &[Entry], broken: &[&str]) -> Option<Value> {
         let capacity = Capacity::of(pool, std::iter::empty());
-        patch(pool, entries, &capacity, "2026-11-21T05:00:00Z".parse().unwrap())
+        let findings = Findings {
+            entries,
+            broken: &broken.iter().copied().collect::<BTreeSet<_>>(),
+        };
+        patch(pool, findings, &capacity, "2026-11-21T05:00:00Z".parse().unwrap())
     }
 
     #[test]
@@ -149,6 +174,21 @@ mod tests {
                     "size": 0, "ready": 0,
                 },
             }))
+        );
+    }
+
+    #[test]
+    fn what_a_lease_finds_broken_is_said_at_once() {
+        let entries = [
+            entry("a", None),
+            entry("b", Some("BrokenByCloud")),
+            entry("c", Some("BrokenBySyntax")),
+            entry("d", None),
+        ];
+        let said = said_after(&pool(4, &json!({})), &entries, &["a", "b", "elsewhere"]).unwrap();
+        assert_eq!(
+            said["status"]["conditions"][0]["message"],
+            r#"{"BrokenByCloud":[],"BrokenBySyntax":["a","b","c"],"Missing":[]}"#
         );
     }
 

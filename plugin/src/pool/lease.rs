@@ -1,13 +1,19 @@
 //! Taking a lease: first the record, which keeps others from the entry for a moment, then the status, one write at a
 //! time, each refused by the server once the entry has changed. The status decides.
+//!
+//! A lease is told only after the entry has changed since the command listed it, also that of a holder who has it
+//! already. Otherwise a release or a repair that was decided before could be stored after it: its write asks for the
+//! version that the entry had, and may be late by any time. One that is decided on the version that the lease has made
+//! reads the record after that (repair lists entries before records), and the record was written before.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
 use anyhow::Context as _;
 use jiff::SignedDuration;
+use serde_json::Value;
 
 use super::{
     entry::{Entry, Holder},
@@ -15,7 +21,7 @@ use super::{
     model::{Candidate, Choice, Inventory, References, Slot, Standing},
     patching::{Patched, Unfit, patched},
     record::{LeaseClaim, Record},
-    record_keeping::{Recorded, announce, renew, withdraw},
+    record_keeping::{Recorded, announce, put_back, renew, withdraw},
     store::{Customizations, Records},
 };
 use crate::cluster::{Error, Written};
@@ -107,50 +113,48 @@ pub(super) async fn lease<S: Customizations + Records>(
     store: &S,
     request: Request<'_>,
 ) -> anyhow::Result<Attempt> {
-    let mut entries = Vec::new();
-    let outcome = lease_listing(store, request, &mut entries).await?;
-    Ok(Attempt { outcome, entries })
-}
-
-async fn lease_listing<S: Customizations + Records>(
-    store: &S,
-    request: Request<'_>,
-    listed: &mut Vec<Entry>,
-) -> anyhow::Result<Outcome> {
     let holder = request.claim.holder;
     let mut unfit = Unfits::new();
     let (mut rounds, mut waits) = (0, 0);
     while rounds < MAX_ROUNDS && waits < MAX_WAITS {
         let (entries, records) = (store.list().await?, store.records().await?);
-        listed.clone_from(&entries);
         let inventory = Inventory {
-            slots: slots(request.names, entries, records, &unfit),
-            references: request.references.cloned(),
+            slots: slots(request, &entries, &records, &unfit),
+            references: request.references,
         };
-        let free = match inventory.choose(holder, store.now()) {
-            Choice::Held(held) if request.is_new => {
-                return Ok(Outcome::HeldBefore {
-                    customization: held.name().to_owned(),
-                });
+        let outcome = match inventory.choose(holder, store.now()) {
+            Choice::Held(held) if request.is_new => Some(Outcome::HeldBefore {
+                customization: held.name().to_owned(),
+            }),
+            Choice::Held(held) => {
+                rounds += 1;
+                take_anew(store, held, request).await?
             }
-            Choice::Held(held) => return already_held(store, held, request).await,
-            Choice::Bound(name) => return Ok(bound(&inventory, name, holder)),
-            Choice::Exhausted => return Ok(exhausted(&inventory, holder)),
+            Choice::Bound { name, standing } => Some(Outcome::Bound {
+                customization: name.to_owned(),
+                standing,
+            }),
+            Choice::Exhausted(standings) => Some(exhausted(standings)),
             Choice::Sought => {
                 waits += 1;
                 store.rest(WAIT).await;
-                continue;
+                None
             }
-            Choice::Free(free) => free,
+            Choice::Free(free) => {
+                rounds += 1;
+                let taken = try_each(store, &free, request, &mut unfit).await?;
+                taken.map(|(name, patched)| {
+                    Outcome::Leased(Leased {
+                        customization: name.to_owned(),
+                        already: false,
+                        patched,
+                        unfit: std::mem::take(&mut unfit),
+                    })
+                })
+            }
         };
-        rounds += 1;
-        if let Some((name, patched)) = try_each(store, &free, request, &mut unfit).await? {
-            return Ok(Outcome::Leased(Leased {
-                customization: name.to_owned(),
-                already: false,
-                patched,
-                unfit,
-            }));
+        if let Some(outcome) = outcome {
+            return Ok(Attempt { outcome, entries });
         }
     }
     Err(Error::Contended {
@@ -160,22 +164,30 @@ async fn lease_listing<S: Customizations + Records>(
     .into())
 }
 
-async fn already_held<S: Customizations + Records>(
+/// Takes what the holder has. None when it has to be listed anew: others have changed it since.
+async fn take_anew<S: Customizations + Records>(
     store: &S,
     held: Candidate<'_>,
     request: Request<'_>,
-) -> anyhow::Result<Outcome> {
-    renew(store, held.name(), held.record, request.claim).await?;
-    let customization = held.name().to_owned();
-    Ok(match fit(store, held.entry, request).await? {
-        Ok(patched) => Outcome::Leased(Leased {
+) -> anyhow::Result<Option<Outcome>> {
+    let (name, claim) = (held.name(), request.claim);
+    renew(store, name, held.record, claim).await?;
+    let customization = name.to_owned();
+    let patched = match fit(store, held.entry, request).await? {
+        Ok(patched) => patched,
+        Err(why) => return Ok(Some(Outcome::HeldUnfit { customization, why })),
+    };
+    let patch = held.entry.reserve_anew(claim.holder, store.now());
+    match send(store, held.entry, &patch).await? {
+        Sent::Stored => Ok(Some(Outcome::Leased(Leased {
             customization,
             already: true,
             patched,
             unfit: Unfits::new(),
-        }),
-        Err(why) => Outcome::HeldUnfit { customization, why },
-    })
+        }))),
+        Sent::Passed(_) => Ok(None),
+        Sent::Refused(error) => Err(error.into()),
+    }
 }
 
 /// What the entry makes of the install-config, if there is one. That it cannot be applied is written down, where nobody
@@ -275,62 +287,104 @@ async fn record_and_take<S: Customizations + Records>(
     claim: LeaseClaim<'_>,
 ) -> anyhow::Result<Owner> {
     let Taken { entry, record, .. } = taken;
-    let name = entry.name();
-    let announced = store.now();
-    if entry.names(claim.holder) {
+    let (name, holder) = (entry.name(), claim.holder);
+    let started = store.now();
+    let is_announced = !entry.names(holder);
+    let mut replaced = None;
+    if is_announced {
+        match announce(store, name, record, claim).await? {
+            Recorded::Ours { replaced: another } => replaced = another,
+            Recorded::Another => return Ok(Owner::Another),
+        }
+    } else {
         renew(store, name, record, claim).await?;
-    } else if announce(store, name, record, claim).await? == Recorded::Another {
-        return Ok(Owner::Another);
     }
-    let owner = take(store, taken, claim.holder).await?;
+    let patch = if taken.is_patched {
+        entry.reserve_patched(holder, store.now())
+    } else {
+        entry.reserve(holder, store.now())
+    };
+    let current = match send(store, entry, &patch).await? {
+        Sent::Stored => None,
+        Sent::Passed(current) => Some(current),
+        Sent::Refused(error) => {
+            // Others, whose writes are not refused, would be kept from the entry for a moment.
+            if is_announced {
+                drop(withdraw(store, name, holder).await);
+            }
+            return Err(error.into());
+        }
+    };
+    let owner = current
+        .as_ref()
+        .map_or(Owner::Holder, |current| owner(current.as_ref(), holder));
     match owner {
-        Owner::Holder if store.now().duration_since(announced) >= SLOW => {
+        Owner::Holder if store.now().duration_since(started) >= SLOW => {
             let record = store.record(name).await?;
             renew(store, name, record.as_ref(), claim).await?;
         }
         // The record of a lease that there is not keeps others from the entry for a moment alone.
-        Owner::Another => drop(withdraw(store, name, claim.holder).await),
+        Owner::Another => {
+            let entry = current.flatten();
+            let of_its_holder = replaced.filter(|record| is_of_holder_of(record, entry.as_ref()));
+            drop(match of_its_holder {
+                Some(replaced) => put_back(store, name, holder, &replaced).await,
+                None => withdraw(store, name, holder).await,
+            });
+        }
         Owner::Holder | Owner::HolderUnmarked => {}
     }
     Ok(owner)
 }
 
-/// Takes one entry, and returns when it is certain whose it is. A write whose answer was lost may be stored as long as
-/// the entry has the resourceVersion that it asks for: taking another entry meanwhile could take two. So the same write
-/// is sent again. Of them all the server stores one at most.
-async fn take(
-    customizations: &impl Customizations,
-    taken: Taken<'_>,
-    holder: Holder<'_>,
-) -> anyhow::Result<Owner> {
-    let entry = taken.entry;
+/// Whether the record is about the holder that the entry names.
+fn is_of_holder_of(record: &Record, entry: Option<&Entry>) -> bool {
+    entry.is_some_and(|entry| {
+        entry.pool().is_some_and(|pool| {
+            entry.cluster_deployment().is_some_and(|cluster_deployment| {
+                record.names(Holder {
+                    pool,
+                    cluster_deployment,
+                })
+            })
+        })
+    })
+}
+
+/// What came of a write that was sent until it was certain.
+enum Sent {
+    Stored,
+    /// Nothing is stored any more: the entry is another version by now, this one; or it is gone. Whether the write is
+    /// in it, where an answer was lost, the entry tells.
+    Passed(Option<Entry>),
+    /// Nothing is stored, and the same would be said of any other entry.
+    Refused(Error),
+}
+
+/// Writes an entry's status, and returns when it is certain what came of it. A write whose answer was lost may be stored
+/// as long as the entry has the resourceVersion that it asks for: taking another entry meanwhile could take two. So the
+/// same write is sent again. Of them all the server stores one at most.
+async fn send(customizations: &impl Customizations, entry: &Entry, patch: &Value) -> anyhow::Result<Sent> {
     let name = entry.name();
     let in_doubt = || format!("cannot tell whether {name} is leased; ask again to find out");
-    let patch = if taken.is_patched {
-        entry.reserve_patched(holder, customizations.now())
-    } else {
-        entry.reserve(holder, customizations.now())
-    };
     let mut rest = FIRST_REST;
     let mut sent = 1;
     loop {
-        let written = customizations.write_status(name, &patch).await;
-        let lost = match written {
-            Ok(Written::Stored) => return Ok(Owner::Holder),
+        let lost = match customizations.write_status(name, patch).await {
+            Ok(Written::Stored) => return Ok(Sent::Stored),
             Ok(Written::Changed) => None,
             Ok(Written::Unknown(error)) => Some(error),
-            Err(error) if sent == 1 => return Err(error.into()),
+            Err(error) if sent == 1 => return Ok(Sent::Refused(error)),
             Err(error) => return Err(error).with_context(in_doubt),
         };
         let current = customizations.get(name).await.with_context(in_doubt)?;
-        let owner = owner(current.as_ref(), holder);
-        let Some(lost) = lost else { return Ok(owner) };
-        let may_be_stored_yet = current.is_some_and(|current| current.is_unchanged_since(entry));
-        if owner == Owner::Holder || !may_be_stored_yet {
-            return Ok(owner);
-        }
-        if sent == MAX_SENDS {
-            return Err(lost).with_context(in_doubt);
+        let may_be_stored_yet = current
+            .as_ref()
+            .is_some_and(|current| current.is_unchanged_since(entry));
+        match lost {
+            Some(lost) if may_be_stored_yet && sent == MAX_SENDS => return Err(lost).with_context(in_doubt),
+            Some(_) if may_be_stored_yet => {}
+            _ => return Ok(Sent::Passed(current)),
         }
         sent += 1;
         customizations.rest(rest).await;
@@ -348,40 +402,50 @@ fn owner(entry: Option<&Entry>, holder: Holder<'_>) -> Owner {
 
 /// What made it free when it was listed has not changed: only its resourceVersion may have.
 fn is_still_free(current: &Entry, listed: &Entry) -> bool {
-    let lease = |entry: &Entry| {
-        let of = |name: Option<&str>| name.map(str::to_owned);
-        (
-            entry.is_reserved(),
-            entry.is_deleting(),
-            of(entry.cluster_deployment()),
-            of(entry.pool()),
-        )
-    };
+    fn lease(entry: &Entry) -> (bool, bool, Option<&str>, Option<&str>) {
+        let names = (entry.cluster_deployment(), entry.pool());
+        (entry.is_reserved(), entry.is_deleting(), names.0, names.1)
+    }
     lease(current) == lease(listed)
 }
 
-fn slots(names: &[&str], customizations: Vec<Entry>, records: Vec<Record>, unfit: &Unfits) -> Vec<Slot> {
-    let mut entries: HashMap<_, _> = customizations
-        .into_iter()
-        .map(|entry| (entry.name().to_owned(), entry))
-        .collect();
-    let mut records: HashMap<_, _> = records
-        .into_iter()
-        .filter_map(|record| Some((record.customization()?.to_owned(), record)))
-        .collect();
-    names
+/// What the pool names, and then what it does not name, or no more, while the holder or its cluster has it.
+fn slots<'l>(
+    request: Request<'l>,
+    entries: &'l [Entry],
+    records: &'l [Record],
+    unfit: &Unfits,
+) -> Vec<Slot<'l>> {
+    let holder = request.claim.holder;
+    let entries: BTreeMap<_, _> = entries.iter().map(|entry| (entry.name(), entry)).collect();
+    let records: BTreeMap<_, _> = records
         .iter()
-        .map(|name| Slot {
-            name: (*name).to_owned(),
-            entry: entries.remove(*name),
-            record: records.remove(*name),
-            unfit: unfit.get(*name).cloned(),
-        })
+        .filter_map(|record| Some((record.customization()?, record)))
+        .collect();
+    let named: BTreeSet<&str> = request.names.iter().copied().collect();
+    let held = entries.values().filter(|entry| entry.names(holder));
+    let used = request.references.into_iter().flatten();
+    let used = used.filter(|(_, deployments)| deployments.iter().any(|deployment| deployment.is(holder)));
+    let unnamed: BTreeSet<&str> = held
+        .map(|entry| entry.name())
+        .chain(used.map(|(name, _)| name.as_str()))
+        .filter(|name| !named.contains(name))
+        .collect();
+    let slot = |name: &'l str, is_named| Slot {
+        name,
+        is_named,
+        entry: entries.get(name).copied(),
+        record: records.get(name).copied(),
+        unfit: unfit.get(name).cloned(),
+    };
+    let inventory = request.names.iter().map(|name| slot(name, true));
+    inventory
+        .chain(unnamed.iter().map(|name| slot(name, false)))
         .collect()
 }
 
-fn exhausted(inventory: &Inventory, holder: Holder<'_>) -> Outcome {
-    let standings = inventory.standings(holder);
+fn exhausted(standings: Vec<(&str, Standing)>) -> Outcome {
+    let standings = standings.into_iter();
     Outcome::Exhausted(
         standings
             .map(|(name, standing)| (name.to_owned(), standing))
@@ -389,13 +453,30 @@ fn exhausted(inventory: &Inventory, holder: Holder<'_>) -> Outcome {
     )
 }
 
-fn bound(inventory: &Inventory, name: &str, holder: Holder<'_>) -> Outcome {
-    let standing = inventory
-        .standings(holder)
-        .find_map(|(slot, standing)| (slot == name).then_some(standing));
-    Outcome::Bound {
-        customization: name.to_owned(),
-        standing: standing.unwrap_or(Standing::Missing),
+impl Outcome {
+    /// The entries whose patches Hive cannot apply either, as far as this attempt has found any.
+    pub(super) fn broken(&self) -> BTreeSet<&str> {
+        let is_broken = |why: &Unfit| matches!(why, Unfit::Broken(_));
+        match self {
+            Self::Leased(leased) => {
+                let unfit = leased.unfit.iter().filter(|(_, why)| is_broken(why));
+                unfit.map(|(name, _)| name.as_str()).collect()
+            }
+            Self::Exhausted(standings) => {
+                let is_broken =
+                    |standing: &Standing| matches!(standing, Standing::Unfit(why) if is_broken(why));
+                let broken = standings.iter().filter(|(_, standing)| is_broken(standing));
+                broken.map(|(name, _)| name.as_str()).collect()
+            }
+            Self::HeldUnfit { customization, why } if is_broken(why) => {
+                BTreeSet::from([customization.as_str()])
+            }
+            Self::Bound {
+                customization,
+                standing: Standing::Unfit(why),
+            } if is_broken(why) => BTreeSet::from([customization.as_str()]),
+            Self::Bound { .. } | Self::HeldBefore { .. } | Self::HeldUnfit { .. } => BTreeSet::new(),
+        }
     }
 }
 

@@ -13,45 +13,38 @@ use super::{
     record::Record,
 };
 
-/// The customizations that a pool names, and what else is known about them.
+/// The customizations that a pool names, those that a holder has beside them, and what else is known about them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Inventory {
-    /// In the pool's order, each name once.
-    pub(super) slots: Vec<Slot>,
+pub(super) struct Inventory<'l> {
+    /// In the pool's order, each name once; then what it does not name.
+    pub(super) slots: Vec<Slot<'l>>,
     /// Which `ClusterDeployment`s were made with each customization; none when they could not be read.
-    pub(super) references: Option<References>,
+    pub(super) references: Option<&'l References>,
 }
 
-/// One name of an inventory.
+/// One customization, or the name of one.
 #[derive(Clone, Debug)]
-pub(super) struct Slot {
-    pub(super) name: String,
+pub(super) struct Slot<'l> {
+    pub(super) name: &'l str,
+    /// Whether the pool names it. One that it does not, or no more, is never taken.
+    pub(super) is_named: bool,
     /// None when there is no such customization.
-    pub(super) entry: Option<Entry>,
+    pub(super) entry: Option<&'l Entry>,
     /// Who says to hold it, or to be about to.
-    pub(super) record: Option<Record>,
+    pub(super) record: Option<&'l Record>,
     /// Why its patches cannot be applied to the install-config at hand; none where nobody has tried.
     pub(super) unfit: Option<Unfit>,
 }
 
-impl Slot {
-    /// Whether another may be about to take it.
-    fn is_sought(&self, holder: Holder<'_>, now: Timestamp) -> bool {
-        self.record
-            .as_ref()
-            .is_some_and(|record| record.is_sought_by_another(holder, now))
-    }
-}
-
 /// An entry of an inventory, and its record as it was listed with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Candidate<'i> {
-    pub(super) entry: &'i Entry,
-    pub(super) record: Option<&'i Record>,
+pub(super) struct Candidate<'l> {
+    pub(super) entry: &'l Entry,
+    pub(super) record: Option<&'l Record>,
 }
 
-impl Candidate<'_> {
-    pub(super) fn name(&self) -> &str {
+impl<'l> Candidate<'l> {
+    pub(super) fn name(&self) -> &'l str {
         self.entry.name()
     }
 }
@@ -97,36 +90,43 @@ pub(super) enum Standing {
     Unfit(Unfit),
     /// It is being deleted.
     Deleting,
+    /// The pool does not name it, and the holder does not have it.
+    Unnamed,
     /// There is no such customization.
     Missing,
 }
 
 /// What a holder gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Choice<'i> {
+pub(super) enum Choice<'l> {
     /// What it has already.
-    Held(Candidate<'i>),
+    Held(Candidate<'l>),
     /// One of these, tried in this order. Never empty.
-    Free(Vec<Candidate<'i>>),
+    Free(Vec<Candidate<'l>>),
     /// Nothing yet: others are about to take what is free, and a moment tells.
     Sought,
-    /// Nothing: its `ClusterDeployment` was made with an entry that it cannot have.
-    Bound(&'i str),
-    /// Nothing: no entry is free.
-    Exhausted,
+    /// Nothing: an entry is its own, by its `ClusterDeployment` or by the entry's references, and it cannot have it.
+    Bound { name: &'l str, standing: Standing },
+    /// Nothing: no entry is free. How things stand with each that the pool names.
+    Exhausted(Vec<(&'l str, Standing)>),
 }
 
-impl Slot {
-    /// How things stand. A lease outlives the marks for deletion; only a free entry must have none.
-    pub(super) fn standing(&self, holder: Holder<'_>, references: Option<&References>) -> Standing {
-        let Some(entry) = &self.entry else {
+impl<'l> Slot<'l> {
+    /// How things stand. A lease outlives the marks for deletion and the pool's naming it; only a free entry must have
+    /// the one and not the other.
+    fn standing(&self, holder: Holder<'_>, references: Option<&References>) -> Standing {
+        let Some(entry) = self.entry else {
             return Standing::Missing;
         };
         if entry.is_held_by(holder) {
             return Standing::Ours;
         }
         if entry.names(holder) {
-            return Standing::OursUnmarked;
+            return if self.is_named {
+                Standing::OursUnmarked
+            } else {
+                Standing::Unnamed
+            };
         }
         if entry.is_reserved() || entry.cluster_deployment().is_some() || entry.pool().is_some() {
             return Standing::Held {
@@ -137,79 +137,95 @@ impl Slot {
         if entry.is_deleting() {
             return Standing::Deleting;
         }
-        let mut deployments = references
-            .and_then(|references| references.get(&self.name))
-            .into_iter()
-            .flatten();
-        match deployments.find(|deployment| !deployment.is(holder)) {
+        if !self.is_named {
+            return Standing::Unnamed;
+        }
+        let mut others = deployments(references, self.name).filter(|deployment| !deployment.is(holder));
+        match others.next() {
             Some(by) => Standing::Referenced { by: by.clone() },
             None => self.unfit.clone().map_or(Standing::Free, Standing::Unfit),
         }
     }
+
+    /// Whether another may be about to take it.
+    fn is_sought(&self, holder: Holder<'_>, now: Timestamp) -> bool {
+        self.record
+            .is_some_and(|record| record.is_sought_by_another(holder, now))
+    }
+
+    fn candidate(&self) -> Option<Candidate<'l>> {
+        Some(Candidate {
+            entry: self.entry?,
+            record: self.record,
+        })
+    }
 }
 
-impl Inventory {
+impl<'l> Inventory<'l> {
     /// What the holder gets. Whatever it has already comes first, so that leasing twice is leasing once.
-    pub(super) fn choose(&self, holder: Holder<'_>, now: Timestamp) -> Choice<'_> {
-        let bound = self.slots.iter().find(|slot| self.is_bound(slot, holder));
-        if let Some(bound) = bound {
-            return match (self.standing(bound, holder), candidate(bound)) {
+    pub(super) fn choose(&self, holder: Holder<'_>, now: Timestamp) -> Choice<'l> {
+        let standings: Vec<_> = self
+            .slots
+            .iter()
+            .map(|slot| (slot, slot.standing(holder, self.references)))
+            .collect();
+        let is_bound =
+            |slot: &Slot<'_>| deployments(self.references, slot.name).any(|deployment| deployment.is(holder));
+        if let Some((slot, standing)) = standings.iter().find(|(slot, _)| is_bound(slot)) {
+            return match (standing, slot.candidate()) {
                 (Standing::Ours, Some(entry)) => Choice::Held(entry),
-                (Standing::Free, Some(_)) if bound.is_sought(holder, now) => Choice::Sought,
+                (Standing::Free, Some(_)) if slot.is_sought(holder, now) => Choice::Sought,
                 (Standing::OursUnmarked | Standing::Free, Some(entry)) => Choice::Free(vec![entry]),
-                _ => Choice::Bound(&bound.name),
+                _ => bound(slot, standing),
             };
         }
         let with = |wanted: Standing| {
-            self.slots
+            standings
                 .iter()
-                .filter(move |slot| self.standing(slot, holder) == wanted)
+                .filter(move |(_, standing)| *standing == wanted)
+                .map(|(slot, _)| *slot)
         };
-        if let Some(held) = with(Standing::Ours).find_map(candidate) {
+        if let Some(held) = with(Standing::Ours).find_map(Slot::candidate) {
             return Choice::Held(held);
         }
-        if let Some(unmarked) = with(Standing::OursUnmarked).find_map(candidate) {
+        if let Some(unmarked) = with(Standing::OursUnmarked).find_map(Slot::candidate) {
             return Choice::Free(vec![unmarked]);
+        }
+        let is_ours = |slot: &Slot<'_>| slot.entry.is_some_and(|entry| entry.names(holder));
+        if let Some((slot, standing)) = standings.iter().find(|(slot, _)| is_ours(slot)) {
+            return bound(slot, standing);
         }
         let (sought, unsought): (Vec<_>, Vec<_>) =
             with(Standing::Free).partition(|slot| slot.is_sought(holder, now));
-        let mut free: Vec<_> = unsought.into_iter().filter_map(candidate).collect();
+        let mut free: Vec<_> = unsought.into_iter().filter_map(Slot::candidate).collect();
         free.sort_by(|a, b| order(a.entry, b.entry, holder, now));
         match (free.is_empty(), sought.is_empty()) {
             (false, _) => Choice::Free(free),
             (true, false) => Choice::Sought,
-            (true, true) => Choice::Exhausted,
+            (true, true) => {
+                let named = standings.into_iter().filter(|(slot, _)| slot.is_named);
+                Choice::Exhausted(named.map(|(slot, standing)| (slot.name, standing)).collect())
+            }
         }
-    }
-
-    /// How things stand with each slot.
-    pub(super) fn standings(&self, holder: Holder<'_>) -> impl Iterator<Item = (&str, Standing)> {
-        self.slots
-            .iter()
-            .map(move |slot| (slot.name.as_str(), self.standing(slot, holder)))
-    }
-
-    fn standing(&self, slot: &Slot, holder: Holder<'_>) -> Standing {
-        slot.standing(holder, self.references.as_ref())
-    }
-
-    fn is_bound(&self, slot: &Slot, holder: Holder<'_>) -> bool {
-        let deployments = self
-            .references
-            .as_ref()
-            .and_then(|references| references.get(&slot.name));
-        deployments
-            .into_iter()
-            .flatten()
-            .any(|deployment| deployment.is(holder))
     }
 }
 
-fn candidate(slot: &Slot) -> Option<Candidate<'_>> {
-    Some(Candidate {
-        entry: slot.entry.as_ref()?,
-        record: slot.record.as_ref(),
-    })
+fn bound<'l>(slot: &Slot<'l>, standing: &Standing) -> Choice<'l> {
+    Choice::Bound {
+        name: slot.name,
+        standing: standing.clone(),
+    }
+}
+
+/// Those that were made with a customization.
+fn deployments<'r>(
+    references: Option<&'r References>,
+    customization: &str,
+) -> impl Iterator<Item = &'r Deployment> {
+    references
+        .and_then(|references| references.get(customization))
+        .into_iter()
+        .flatten()
 }
 
 /// Succeeded or never used before failed; of those the one that has rested longest; and a different one for each

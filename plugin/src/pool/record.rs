@@ -29,7 +29,7 @@ const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "kubectl-kcp")
 /// How long after it was written a record whose customization does not name its holder may be that of a lessee who is
 /// about to write the status too. A write and its answer take less; a lessee who was killed between the two keeps
 /// others from the entry no longer than this.
-const BETWEEN_WRITES: SignedDuration = SignedDuration::from_secs(10);
+pub(super) const BETWEEN_WRITES: SignedDuration = SignedDuration::from_secs(10);
 
 /// A `Lease` as leases on customizations use it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -208,6 +208,28 @@ impl Record {
             "resourceVersion": self.metadata.resource_version,
             "annotations": {REVOKED_ANNOTATION: micros(now)},
         }})
+    }
+
+    /// Puts this one back in the place of the one that replaced it, under that one's resourceVersion.
+    pub(super) fn in_place_of(&self, other: &Self) -> Value {
+        let transitions = other.spec.lease_transitions.unwrap_or(0).saturating_add(1);
+        json!({
+            "metadata": {
+                "resourceVersion": other.metadata.resource_version,
+                "annotations": {
+                    POOL_ANNOTATION: self.pool(),
+                    UID_ANNOTATION: self.cluster_deployment_uid(),
+                    REVOKED_ANNOTATION: self.metadata.annotations.get(REVOKED_ANNOTATION),
+                },
+            },
+            "spec": {
+                "holderIdentity": self.spec.holder_identity,
+                "leaseDurationSeconds": self.spec.lease_duration_seconds,
+                "acquireTime": self.spec.acquire_time.map(micros),
+                "renewTime": self.spec.renew_time.map(micros),
+                "leaseTransitions": transitions,
+            },
+        })
     }
 
     /// Says that the holder's `ClusterDeployment` was seen, under its resourceVersion.

@@ -3,6 +3,10 @@
 //! It is written before the customization's status, so that a lessee who is killed between the two leaves a record and
 //! no lease, and one who is killed later leaves a lease that can be told from one that is in use. While it is fresh it
 //! keeps other lessees from the same customization. It is taken back after the status.
+//!
+//! By clocks that differ a fresh record may look old, and be replaced by that of a lessee who then finds the
+//! customization taken. It puts back what it has replaced: without it a lease that nobody gives back could not be told
+//! from one that is in use.
 
 use std::time::Duration;
 
@@ -20,10 +24,13 @@ const MAX_ATTEMPTS: usize = 5;
 const REST: Duration = Duration::from_millis(200);
 
 /// Whose a record is after it was tried to write it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Recorded {
     /// It names the holder.
-    Ours,
+    Ours {
+        /// What stood there and named another.
+        replaced: Option<Box<Record>>,
+    },
     /// Another is about to take the customization.
     Another,
 }
@@ -38,27 +45,8 @@ pub(super) async fn announce<S: Customizations + Records>(
     known: Option<&Record>,
     claim: LeaseClaim<'_>,
 ) -> Result<Recorded, Error> {
-    let mut known = known.cloned();
-    let mut unanswered = None;
-    for _ in 0..MAX_ATTEMPTS {
-        let now = store.now();
-        if known
-            .as_ref()
-            .is_some_and(|record| record.is_sought_by_another(claim.holder, now))
-        {
-            return Ok(Recorded::Another);
-        }
-        match write(store, customization, known.as_ref(), claim).await? {
-            Written::Stored => return Ok(Recorded::Ours),
-            Written::Changed => {}
-            Written::Unknown(error) => {
-                unanswered = Some(error);
-                store.rest(REST).await;
-            }
-        }
-        known = store.record(customization).await?;
-    }
-    Err(unanswered.unwrap_or_else(|| contended(customization)))
+    let is_sought = |record: &Record| record.is_sought_by_another(claim.holder, store.now());
+    write_unless(store, customization, known, claim, is_sought).await
 }
 
 /// Says that the holder has a customization that names it, whatever its record says.
@@ -71,11 +59,31 @@ pub(super) async fn renew<S: Customizations + Records>(
     known: Option<&Record>,
     claim: LeaseClaim<'_>,
 ) -> Result<(), Error> {
+    write_unless(store, customization, known, claim, |_| false)
+        .await
+        .map(drop)
+}
+
+async fn write_unless<S: Customizations + Records>(
+    store: &S,
+    customization: &str,
+    known: Option<&Record>,
+    claim: LeaseClaim<'_>,
+    gives_way_to: impl Fn(&Record) -> bool,
+) -> Result<Recorded, Error> {
     let mut known = known.cloned();
+    let mut replaced = None;
     let mut unanswered = None;
     for _ in 0..MAX_ATTEMPTS {
-        match write(store, customization, known.as_ref(), claim).await? {
-            Written::Stored => return Ok(()),
+        if known.as_ref().is_some_and(&gives_way_to) {
+            return Ok(Recorded::Another);
+        }
+        let written = write_once(store, customization, known.as_ref(), claim).await?;
+        if let Some(record) = known.filter(|record| !record.names(claim.holder)) {
+            replaced = Some(Box::new(record));
+        }
+        match written {
+            Written::Stored => return Ok(Recorded::Ours { replaced }),
             Written::Changed => {}
             Written::Unknown(error) => {
                 unanswered = Some(error);
@@ -106,7 +114,7 @@ pub(super) async fn write_unchanged<S: Customizations + Records>(
     };
     let mut unanswered = None;
     for _ in 0..MAX_ATTEMPTS {
-        match write(store, customization, read, claim).await? {
+        match write_once(store, customization, read, claim).await? {
             Written::Stored => return Ok(true),
             Written::Changed if unanswered.is_none() => return Ok(false),
             Written::Changed => {}
@@ -126,33 +134,11 @@ pub(super) async fn write_unchanged<S: Customizations + Records>(
     Err(unanswered.unwrap_or_else(|| contended(customization)))
 }
 
-/// Takes back the record of a lease that there is not, or is no more; another's is left as it is. A record that stays
-/// keeps others from the customization for a moment alone.
+/// Writes or makes a record, once.
 ///
 /// # Errors
-/// When the API server cannot be asked.
-pub(super) async fn withdraw<S: Customizations + Records>(
-    store: &S,
-    customization: &str,
-    holder: Holder<'_>,
-) -> Result<(), Error> {
-    for _ in 0..MAX_ATTEMPTS {
-        let Some(record) = store.record(customization).await? else {
-            return Ok(());
-        };
-        if !record.names(holder) {
-            return Ok(());
-        }
-        match store.delete_record(&record).await? {
-            Written::Stored => return Ok(()),
-            Written::Changed => {}
-            Written::Unknown(_) => store.rest(REST).await,
-        }
-    }
-    Ok(())
-}
-
-async fn write<S: Customizations + Records>(
+/// When the API server cannot be asked, or refuses.
+pub(super) async fn write_once<S: Customizations + Records>(
     store: &S,
     customization: &str,
     known: Option<&Record>,
@@ -171,6 +157,77 @@ async fn write<S: Customizations + Records>(
             Created::Unknown(error) => Written::Unknown(error),
         },
     )
+}
+
+/// Takes back the record of a lease that there is not, or is no more; another's is left as it is. A record that stays
+/// keeps others from the customization for a moment alone.
+///
+/// # Errors
+/// When the API server cannot be asked.
+pub(super) async fn withdraw(
+    store: &(impl Customizations + Records),
+    customization: &str,
+    holder: Holder<'_>,
+) -> Result<(), Error> {
+    undo(store, customization, |record| record.names(holder), None).await
+}
+
+/// The same of one that was taken away from its holder, who has not taken the customization anew.
+///
+/// # Errors
+/// When the API server cannot be asked.
+pub(super) async fn withdraw_revoked(
+    store: &(impl Customizations + Records),
+    customization: &str,
+    holder: Holder<'_>,
+) -> Result<(), Error> {
+    let is_revoked = |record: &Record| record.names(holder) && record.is_revoked();
+    undo(store, customization, is_revoked, None).await
+}
+
+/// Puts back what an announcement of the holder has replaced: the record of who has the customization after all.
+///
+/// # Errors
+/// When the API server cannot be asked.
+pub(super) async fn put_back(
+    store: &(impl Customizations + Records),
+    customization: &str,
+    holder: Holder<'_>,
+    replaced: &Record,
+) -> Result<(), Error> {
+    undo(
+        store,
+        customization,
+        |record| record.names(holder),
+        Some(replaced),
+    )
+    .await
+}
+
+async fn undo(
+    store: &(impl Customizations + Records),
+    customization: &str,
+    is_meant: impl Fn(&Record) -> bool,
+    replaced: Option<&Record>,
+) -> Result<(), Error> {
+    for _ in 0..MAX_ATTEMPTS {
+        let Some(record) = store.record(customization).await?.filter(&is_meant) else {
+            return Ok(());
+        };
+        let written = match replaced {
+            Some(replaced) => {
+                let patch = replaced.in_place_of(&record);
+                store.write_record(customization, &patch).await?
+            }
+            None => store.delete_record(&record).await?,
+        };
+        match written {
+            Written::Stored => return Ok(()),
+            Written::Changed => {}
+            Written::Unknown(_) => store.rest(REST).await,
+        }
+    }
+    Ok(())
 }
 
 fn contended(customization: &str) -> Error {

@@ -16,7 +16,9 @@ use super::{
     metadata::Metadata,
     record::{self, Record},
 };
-use crate::cluster::{Action, Connection, Create, Created, Delete, Error, Kind, SECRET, Write, Written};
+use crate::cluster::{
+    Action, Connection, Create, Created, Delete, Error, Kind, SECRET, Write, Written, while_busy,
+};
 
 const HIVE: &str = "Hive (or its kinds alone, manifests/dev/crds)";
 
@@ -177,7 +179,7 @@ impl<'c> Store<'c> {
             object,
             field_manager: self.field_manager,
         };
-        let created = self.connection.make(&create).await;
+        let created = while_busy(|| self.connection.make(&create)).await;
         created.map_err(|error| of_product(kind, error))
     }
 
@@ -327,7 +329,7 @@ impl Store<'_> {
             field_manager: self.field_manager,
             dry_run: false,
         };
-        match self.connection.patch(&write).await {
+        match while_busy(|| self.connection.patch(&write)).await {
             Err(Error::NotFound { .. }) => Ok(Written::Changed),
             written => written.map_err(|error| of_product(place.kind, error)),
         }
@@ -348,7 +350,7 @@ impl Store<'_> {
             resource_version,
             dry_run: false,
         };
-        match self.connection.delete(&delete).await {
+        match while_busy(|| self.connection.delete(&delete)).await {
             Err(Error::NotFound { .. }) => Ok(Written::Stored),
             written => written.map_err(|error| of_product(place.kind, error)),
         }
@@ -408,5 +410,43 @@ fn of_product(kind: &Kind, error: Error) -> Error {
             server,
         },
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    };
+
+    use serde_json::json;
+
+    use super::{Customizations as _, Store};
+    use crate::cluster::{Connection, Error, Written, canned::failure};
+
+    /// A status write that is turned away so often, and how often it was sent.
+    async fn sent(code: u16, turned_away: u32) -> (Result<Written, Error>, u32) {
+        let sent = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&sent);
+        let connection = Connection::canned(move |_, _| {
+            if count.fetch_add(1, Ordering::Relaxed) < turned_away {
+                failure(code, "Reason", "too many requests")
+            } else {
+                (200, json!({}))
+            }
+        });
+        let written = Store::new(&connection, "m").write_status("a", &json!({})).await;
+        (written, sent.load(Ordering::Relaxed))
+    }
+
+    #[tokio::test]
+    async fn a_write_that_is_turned_away_is_sent_again() {
+        assert!(matches!(sent(429, 2).await, (Ok(Written::Stored), 3)));
+        assert!(matches!(sent(429, 9).await, (Err(Error::Busy { .. }), 3)));
+        assert!(
+            matches!(sent(503, 1).await, (Ok(Written::Unknown(_)), 1)),
+            "it may be stored"
+        );
     }
 }

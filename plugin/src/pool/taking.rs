@@ -10,8 +10,9 @@ use super::{
     entry::Holder,
     entry_state::{EntryState, PoolName},
     install_config::InstallConfig,
-    inventory_conditions,
+    inventory_conditions::{self, Findings},
     lease::{self, Attempt, Outcome, Request},
+    model::Standing,
     record::LeaseClaim,
     store::Store,
 };
@@ -61,7 +62,11 @@ pub(super) async fn take(store: &Store<'_>, wish: Wish<'_>) -> anyhow::Result<Po
     let Attempt { outcome, entries } = lease::lease(store, request).await?;
     if let (Some(deployments), false) = (seen, pool.is_run_by_hive()) {
         let capacity = Capacity::of(&pool, deployments.of_pool(holder.pool));
-        if let Some(patch) = inventory_conditions::patch(&pool, &entries, &capacity, Timestamp::now()) {
+        let findings = Findings {
+            entries: &entries,
+            broken: &outcome.broken(),
+        };
+        if let Some(patch) = inventory_conditions::patch(&pool, findings, &capacity, Timestamp::now()) {
             // A lessee may have no right to it, and others say the same: no lease fails for it.
             drop(store.write_pool_status(holder.pool, &patch).await);
         }
@@ -80,9 +85,14 @@ pub(super) async fn take(store: &Store<'_>, wish: Wish<'_>) -> anyhow::Result<Po
             customization,
             standing,
         } => {
+            // Of one that is not in the inventory also the references alone may say so.
+            let has = match standing {
+                Standing::Unnamed => "belongs with",
+                _ => "was made with",
+            };
             let state = EntryState::new(customization, standing);
             let message = format!(
-                "ClusterDeployment {cluster_deployment} was made with {}, and gets no other",
+                "ClusterDeployment {cluster_deployment} {has} {}, and gets no other",
                 state.described(holder.pool)
             );
             PoolLease::refused(name, cluster_deployment, Reason::Blocked, message)

@@ -2,13 +2,12 @@
 
 use std::time::Instant;
 
-use jiff::Timestamp;
-
 use super::heartbeat::Heartbeat;
 use crate::{
-    cluster::{Created, Error, Written},
+    cluster::{Error, Written},
     pool::{
-        record::{LeaseClaim, first},
+        record::{LeaseClaim, Record},
+        record_keeping::write_once,
         store::{Customizations as _, Records as _, Store},
     },
     terminal::Terminal,
@@ -68,25 +67,11 @@ impl Keeping<'_> {
         if !entry.is_some_and(|entry| entry.is_held_by(self.claim.holder)) {
             return Ok(Renewal::Lost("the customization no longer names us".to_owned()));
         }
-        let now = Timestamp::now();
-        let written = match self.store.record(customization).await? {
-            Some(record) if record.is_revoked() => {
-                return Ok(Renewal::Lost("it was taken away".to_owned()));
-            }
-            Some(record) => {
-                let patch = record.claimed(self.claim, now);
-                self.store.write_record(customization, &patch).await?
-            }
-            None => match self
-                .store
-                .create_record(&first(customization, self.claim, now))
-                .await?
-            {
-                Created::Stored(_) => Written::Stored,
-                Created::Exists => Written::Changed,
-                Created::Unknown(error) => Written::Unknown(error),
-            },
-        };
+        let record = self.store.record(customization).await?;
+        if record.as_ref().is_some_and(Record::is_revoked) {
+            return Ok(Renewal::Lost("it was taken away".to_owned()));
+        }
+        let written = write_once(self.store, customization, record.as_ref(), self.claim).await?;
         match written {
             Written::Stored => Ok(Renewal::Renewed),
             Written::Changed => Ok(Renewal::Changed),

@@ -9,11 +9,12 @@ use serde_json::{Value, json};
 use tokio::task::LocalSet;
 
 use super::{Leased, Outcome, Request, Unfits, lease};
+use crate::cluster::Written;
 use crate::pool::{
     entry::Holder,
     fake::{Fake, Fault, reserved},
     install_config::InstallConfig,
-    model::{Candidate, Standing},
+    model::{Candidate, Deployment, References, Standing},
     record::{LeaseClaim, first},
     release::{Needs, release},
     store::Customizations as _,
@@ -94,7 +95,104 @@ fn leasing_twice_is_leasing_once() {
     lease_one(&fake, &NAMES).unwrap();
     let again = Outcome::Leased(plain(ORDER[0], true));
     assert_eq!(lease_one(&fake, &NAMES).unwrap(), again);
-    assert_eq!(fake.writes.borrow().len(), 1);
+    assert_eq!(fake.held_by("us"), [ORDER[0]]);
+    assert_eq!(*fake.writes.borrow(), [ORDER[0]; 2]);
+}
+
+/// A release or a repair that was decided before a lease was told again is refused, whatever befalls the writes.
+#[test]
+fn no_lease_is_told_that_a_write_of_before_could_end() {
+    for faults in [
+        &[][..],
+        &[Some(Fault::AnswerLost)],
+        &[Some(Fault::RequestLost)],
+        &[Some(Fault::ArrivesLate(1))],
+        &[Some(Fault::ArrivesLate(3))],
+        &[Some(Fault::Touched)],
+        &[Some(Fault::Touched), Some(Fault::AnswerLost)],
+    ] {
+        let fake = Fake::free(&NAMES);
+        lease_one(&fake, &NAMES).unwrap();
+        let fake = fake.with_faults(faults);
+        let before = block_on(fake.get(ORDER[0])).unwrap().unwrap();
+        let patches = [
+            before.release(fake.now()),
+            before.reserve(holder("them"), fake.now()),
+        ];
+        let again = Outcome::Leased(plain(ORDER[0], true));
+        assert_eq!(lease_one(&fake, &NAMES).unwrap(), again, "{faults:?}");
+        for patch in patches {
+            let late = fake.arrive(ORDER[0], &patch);
+            assert!(matches!(late, Written::Changed), "{faults:?}: {late:?}");
+        }
+        fake.settle();
+        assert_eq!(fake.held_by("us"), [ORDER[0]], "{faults:?}");
+    }
+}
+
+/// Stored first, such a write ends the lease before: it is taken anew.
+#[test]
+fn what_was_freed_meanwhile_is_taken_anew() {
+    let fake = Fake::free(&NAMES);
+    lease_one(&fake, &NAMES).unwrap();
+    let taken = block_on(async {
+        let entry = fake.get(ORDER[0]).await.unwrap().unwrap();
+        let held = Candidate {
+            entry: &entry,
+            record: None,
+        };
+        fake.arrive(ORDER[0], &entry.release(fake.now()));
+        super::take_anew(&fake, held, request(&NAMES, claim("us"))).await
+    });
+    assert_eq!(taken.unwrap(), None);
+    assert_eq!(lease_one(&fake, &NAMES).unwrap(), leased(ORDER[0]));
+}
+
+#[test]
+fn one_holder_gets_no_second_entry() {
+    let fake = Fake::free(&NAMES);
+    fake.put("a", &reserved("us"));
+    assert_eq!(
+        lease_one(&fake, &["b"]).unwrap(),
+        Outcome::Leased(plain("a", true))
+    );
+    let fake = Fake::free(&NAMES);
+    let deployment = Deployment {
+        name: "us".to_owned(),
+        pool: "pool".to_owned(),
+    };
+    let references = References::from([("a".to_owned(), [deployment].into())]);
+    let request = Request {
+        references: Some(&references),
+        ..request(&["b"], claim("us"))
+    };
+    let bound = Outcome::Bound {
+        customization: "a".to_owned(),
+        standing: Standing::Unnamed,
+    };
+    assert_eq!(block_on(outcome_of(&fake, request)).unwrap(), bound);
+    assert_eq!(fake.held_by("us"), Vec::<String>::new());
+}
+
+/// Of two lessees whose clocks are further apart than a record is fresh one replaces the other's record, and the other
+/// is faster.
+#[test]
+fn who_is_faster_after_all_keeps_its_record() {
+    let fake = Fake::free(&["a", "b"]).with_faults(&[Some(Fault::Overtaken)]);
+    let by_another_clock = fake.now() - jiff::SignedDuration::from_secs(11);
+    let theirs = LeaseClaim {
+        duration: Some(std::time::Duration::from_secs(60)),
+        ..claim("them")
+    };
+    fake.put_record(first("b", theirs, by_another_clock));
+    let before = fake.recorded("b").unwrap();
+    assert_eq!(lease_one(&fake, &["a", "b"]).unwrap(), leased("a"));
+    let after = fake.recorded("b").unwrap();
+    assert!(after.names(holder("them")));
+    assert_eq!(
+        (after.duration(), after.expires()),
+        (before.duration(), before.expires())
+    );
 }
 
 #[test]
@@ -209,6 +307,11 @@ fn no_permission_is_no_contention() {
     let error = lease_one(&fake, &NAMES).unwrap_err();
     assert!(error.to_string().contains("forbidden"), "{error}");
     assert_eq!(fake.writes.borrow().len(), 1);
+    assert_eq!(
+        fake.record_holder(ORDER[0]),
+        None,
+        "it would keep others from the entry"
+    );
 }
 
 #[test]
@@ -260,7 +363,9 @@ fn what_cannot_be_patched_is_passed_over() {
         ("c", rename("replace", "/metadata/nmae")),
         ("a", rename("replace", "/metadata/name")),
     ]);
-    let Outcome::Leased(leased) = lease_patched(&fake) else {
+    let outcome = lease_patched(&fake);
+    assert_eq!(outcome.broken(), BTreeSet::from(["b"]));
+    let Outcome::Leased(leased) = outcome else {
         panic!();
     };
     assert_eq!(leased.customization, "a");
@@ -278,14 +383,16 @@ fn what_cannot_be_patched_is_passed_over() {
     assert_eq!(fake.status("c"), json!({}), "Hive could apply it");
     assert_eq!(*fake.writes.borrow(), ["b", "a"]);
     lease_patched(&fake);
-    assert_eq!(*fake.writes.borrow(), ["b", "a"], "said once");
+    assert_eq!(*fake.writes.borrow(), ["b", "a", "a"], "said once");
 }
 
 #[test]
 fn a_pool_of_broken_entries_is_exhausted() {
     let broken = rename("paint", "/x");
     let fake = with_patches(&NAMES.map(|name| (name, broken.clone())));
-    let Outcome::Exhausted(standings) = lease_patched(&fake) else {
+    let outcome = lease_patched(&fake);
+    assert_eq!(outcome.broken(), BTreeSet::from(NAMES));
+    let Outcome::Exhausted(standings) = outcome else {
         panic!();
     };
     assert!(

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Recorded, announce, renew, withdraw, write_unchanged};
+use super::{Recorded, announce, put_back, renew, withdraw, write_unchanged};
 use crate::{
     cluster::Error,
     pool::{
@@ -39,28 +39,42 @@ fn recorded(seconds: i64) -> (Fake, Value) {
     (fake, record)
 }
 
-fn announced(fake: &Fake, is_listed: bool) -> Result<Recorded, Error> {
+/// What came of it, and whose record was replaced.
+fn announced(fake: &Fake, is_listed: bool) -> Result<(bool, Option<String>), Error> {
     let known = is_listed.then(|| fake.recorded("a").unwrap());
-    run(announce(fake, "a", known.as_ref(), claim("us")))
+    Ok(match run(announce(fake, "a", known.as_ref(), claim("us")))? {
+        Recorded::Ours { replaced } => {
+            let replaced = replaced.map(|record| record.cluster_deployment().unwrap().to_owned());
+            (true, replaced)
+        }
+        Recorded::Another => (false, None),
+    })
+}
+
+const OURS: (bool, Option<String>) = (true, None);
+const ANOTHERS: (bool, Option<String>) = (false, None);
+
+fn ours_after_them() -> (bool, Option<String>) {
+    (true, Some("them".to_owned()))
 }
 
 #[test]
 fn a_record_is_made_once() {
     let fake = Fake::free(&["a"]);
-    assert_eq!(announced(&fake, false).unwrap(), Recorded::Ours);
+    assert_eq!(announced(&fake, false).unwrap(), OURS);
     assert_eq!(fake.record_holder("a").as_deref(), Some("us"));
-    assert_eq!(announced(&fake, true).unwrap(), Recorded::Ours);
-    assert_eq!(announced(&fake, false).unwrap(), Recorded::Ours);
+    assert_eq!(announced(&fake, true).unwrap(), OURS);
+    assert_eq!(announced(&fake, false).unwrap(), OURS);
 }
 
 #[test]
 fn a_fresh_record_of_another_keeps_us_from_the_entry() {
     for is_listed in [true, false] {
         let (fake, _) = recorded(1);
-        assert_eq!(announced(&fake, is_listed).unwrap(), Recorded::Another);
+        assert_eq!(announced(&fake, is_listed).unwrap(), ANOTHERS);
         assert_eq!(fake.record_holder("a").as_deref(), Some("them"));
         let (fake, _) = recorded(60);
-        assert_eq!(announced(&fake, is_listed).unwrap(), Recorded::Ours);
+        assert_eq!(announced(&fake, is_listed).unwrap(), ours_after_them());
         assert_eq!(fake.record_holder("a").as_deref(), Some("us"));
     }
 }
@@ -78,9 +92,9 @@ fn who_comes_second_to_an_old_record_does_not_get_it() {
 #[test]
 fn a_lost_answer_is_read_back() {
     for fault in [Fault::AnswerLost, Fault::RequestLost] {
-        for fake in [Fake::free(&["a"]), recorded(60).0] {
+        for (fake, expected) in [(Fake::free(&["a"]), OURS), (recorded(60).0, ours_after_them())] {
             let fake = fake.with_record_faults(&[Some(fault)]);
-            assert_eq!(announced(&fake, false).unwrap(), Recorded::Ours, "{fault:?}");
+            assert_eq!(announced(&fake, false).unwrap(), expected, "{fault:?}");
             assert_eq!(fake.record_holder("a").as_deref(), Some("us"), "{fault:?}");
         }
     }
@@ -136,4 +150,25 @@ fn only_ones_own_record_is_taken_back() {
     run(withdraw(&fake, "a", claim("them").holder)).unwrap();
     assert_eq!(fake.record_holder("a"), None);
     run(withdraw(&fake, "a", claim("them").holder)).unwrap();
+}
+
+#[test]
+fn what_was_replaced_is_put_back() {
+    let (fake, _) = recorded(60);
+    let before = fake.recorded("a").unwrap();
+    let Recorded::Ours { replaced } = run(announce(&fake, "a", Some(&before), claim("us"))).unwrap() else {
+        panic!();
+    };
+    let fake = fake.with_record_faults(&[Some(Fault::RequestLost)]);
+    run(put_back(&fake, "a", claim("us").holder, &replaced.unwrap())).unwrap();
+    let after = fake.recorded("a").unwrap();
+    assert_eq!(after.cluster_deployment(), Some("them"));
+    assert_eq!(
+        (after.acquired(), after.renewed()),
+        (before.acquired(), before.renewed())
+    );
+    assert_eq!(after.duration(), before.duration());
+    // Another has written since: it stays.
+    run(put_back(&fake, "a", claim("us").holder, &before)).unwrap();
+    assert_eq!(fake.recorded("a").unwrap(), after);
 }

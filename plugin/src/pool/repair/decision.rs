@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use jiff::SignedDuration;
-
 use super::{
     finding::{Cause, Finding, Mark, Remedy, Subject},
     missing_cluster::{missing_cluster, within_capacity},
@@ -15,13 +13,9 @@ use crate::pool::{
     deployments::{ClusterDeployment, LEASE_FINALIZER, Life},
     entry::Entry,
     install_config::InstallConfig,
-    record::Record,
+    record::{BETWEEN_WRITES, Record},
     survey::Survey,
 };
-
-/// A record that was written less than this ago may be that of a lessee who is about to write the status too, whatever
-/// the grace time.
-const BETWEEN_WRITES: SignedDuration = SignedDuration::from_secs(10);
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -290,6 +284,7 @@ fn record_left(survey: &Survey, record: &Record, wanted: &Wanted<'_>) -> Option<
     let is_of_entry = survey
         .entry(customization)
         .is_some_and(|entry| recorded(survey, entry).is_some());
+    // Younger, it may be that of a lessee who is about to write the status too.
     let clock = Clock {
         grace: wanted.clock.grace.max(BETWEEN_WRITES),
         ..wanted.clock

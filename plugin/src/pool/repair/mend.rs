@@ -22,7 +22,7 @@ use crate::{
         deployments::ClusterDeployment,
         entry::Holder,
         record::{LeaseClaim, Record, first},
-        record_keeping::renew,
+        record_keeping::{renew, withdraw_revoked},
         store::{Customizations, Records},
         survey::Survey,
     },
@@ -201,26 +201,10 @@ async fn after(store: &impl Leases, survey: &Survey, finding: &Finding) -> Resul
         return Ok(());
     };
     match (&finding.remedy, finding.holder()) {
-        (Remedy::Free, Some(holder)) => drop_revoked(store, name, holder).await,
+        (Remedy::Free, Some(holder)) => withdraw_revoked(store, name, holder).await,
         (Remedy::Reserve { .. }, Some(holder)) => record_holder(store, survey, name, holder).await,
         _ => Ok(()),
     }
-}
-
-/// Does away with the record, unless the holder has taken the customization anew.
-async fn drop_revoked(store: &impl Leases, name: &str, holder: Holder<'_>) -> Result<(), Error> {
-    for _ in 0..MAX_ATTEMPTS {
-        let record = store.record(name).await?;
-        let Some(record) = record.filter(|record| record.names(holder) && record.is_revoked()) else {
-            return Ok(());
-        };
-        match store.delete_record(&record).await? {
-            Written::Stored => return Ok(()),
-            Written::Changed => {}
-            Written::Unknown(_) => store.rest(REST).await,
-        }
-    }
-    Ok(())
 }
 
 async fn record_holder(

@@ -34,7 +34,7 @@ use super::{
     cluster_pool::Pool,
     entry::Entry,
     install_config::InstallConfig,
-    inventory_conditions,
+    inventory_conditions::{self, Findings},
     store::{CUSTOMIZATION, Customizations as _, Store},
     survey::Survey,
 };
@@ -172,7 +172,11 @@ async fn tell_of_inventories(store: &Store<'_>, survey: &Survey, wanted: &Wanted
     };
     for pool in survey.pools.iter().filter(is_ours) {
         let capacity = Capacity::of(pool, survey.deployments.of_pool(pool.name()));
-        if let Some(patch) = inventory_conditions::patch(pool, &survey.entries, &capacity, store.now()) {
+        let findings = Findings {
+            entries: &survey.entries,
+            broken: &BTreeSet::new(),
+        };
+        if let Some(patch) = inventory_conditions::patch(pool, findings, &capacity, store.now()) {
             drop(store.write_pool_status(pool.name(), &patch).await);
         }
     }

@@ -19,6 +19,8 @@ use crate::{
 impl Leases for Store<'_> {
     async fn survey(&self) -> Result<Survey, Error> {
         // Clusters last: one that is made meanwhile is seen, and its customization, read before, has changed then.
+        // Records after entries: a lease is recorded, then its entry written, then it is told. Read the other way, the
+        // new entry could be judged by the old record.
         let entries = self.list().await?;
         let records = self.records().await?;
         let pools = self.pools(Some(self.namespace())).await?;

@@ -25,6 +25,7 @@ mod objects;
 mod plugin;
 mod policy_types;
 mod pool;
+mod pool_creation;
 mod pool_plan;
 mod pool_recreation;
 mod pool_repair;

@@ -4,16 +4,18 @@ use anyhow::Context as _;
 
 use super::{
     capacity::Capacity,
-    cluster_creation::{Obstacle, WHILE_CREATING, make},
+    cluster_creation::{Obstacle, make, unusable, while_creating},
     creation::Parts,
     document::{PoolLease, Reason},
+    entry::Holder,
     entry_state::PoolName,
+    holding::hold,
     install_config::InstallConfig,
-    record::LeaseClaim,
-    record_keeping::renew,
+    record::{LeaseClaim, Record},
     store::{Customizations as _, Records as _, Store},
     taking::{Wish, take},
 };
+use crate::cluster::Error;
 
 /// Takes a lease and makes its cluster. The same again goes on where it was broken off.
 ///
@@ -31,6 +33,9 @@ pub(super) async fn create(
         name: holder.pool.to_owned(),
     };
     let blocked = |message: String| PoolLease::refused(pool_name.clone(), name, Reason::Blocked, message);
+    if let Some(why) = unusable(holder) {
+        return Ok(blocked(why.to_string()));
+    }
     let pool = store.pool(holder.pool).await?;
     if pool.is_run_by_hive() {
         return Ok(blocked(format!(
@@ -39,23 +44,24 @@ pub(super) async fn create(
         )));
     }
     let deployments = store.deployments().await?;
-    if deployments.made_for(holder).next().is_none()
-        && let Err(full) = Capacity::of(&pool, deployments.of_pool(holder.pool)).room()
-    {
+    let has_cluster = deployments.made_for(holder).next().is_some();
+    if !has_cluster && let Err(full) = Capacity::of(&pool, deployments.of_pool(holder.pool)).room() {
         let pool = holder.pool.to_owned();
         return Ok(blocked(Obstacle::PoolFull { pool, full }.to_string()));
     }
-    let passing = Wish {
-        claim: LeaseClaim {
-            duration: Some(WHILE_CREATING),
-            // Who said until when it wants the lease gets no cluster after that.
-            is_creating: wish.claim.duration.is_none(),
-            ..wish.claim
-        },
+    let held = record_of_lease(store, holder).await?;
+    let passing = LeaseClaim {
+        duration: while_creating(held.as_ref(), has_cluster),
+        // Who said until when it wants the lease gets no cluster after that.
+        is_creating: wish.claim.duration.is_none(),
+        ..wish.claim
+    };
+    let wanted = Wish {
+        claim: passing,
         install_config: Some(install_config),
         ..wish
     };
-    let lease = take(store, passing).await?;
+    let lease = take(store, wanted).await?;
     let (Some(customization), Some(patched)) = (lease.customization(), lease.install_config()) else {
         return Ok(lease);
     };
@@ -74,7 +80,7 @@ pub(super) async fn create(
             "{customization} is leased, and the cluster {name} is not made; the same command again goes on"
         )
     };
-    let cluster = match make(store, parts).await.with_context(unfinished)? {
+    let cluster = match make(store, parts, passing).await.with_context(unfinished)? {
         Ok(cluster) => cluster,
         Err(why) => return Ok(blocked(format!("{}: {why}", unfinished()))),
     };
@@ -82,7 +88,31 @@ pub(super) async fn create(
         cluster_deployment_uid: Some(&cluster.metadata.uid),
         ..wish.claim
     };
-    let record = store.record(customization).await?;
-    renew(store, customization, record.as_ref(), claim).await?;
+    if !hold(store, customization, claim).await? {
+        return Ok(blocked(format!(
+            "{customization} was taken away while cluster {name} was made with it: delete ClusterDeployment {name}"
+        )));
+    }
     Ok(lease.lasting(wish.claim.duration).with_cluster())
+}
+
+/// The record of a lease that the holder has already.
+async fn record_of_lease(store: &Store<'_>, holder: Holder<'_>) -> Result<Option<Record>, Error> {
+    let records = store.records().await?;
+    for record in records
+        .into_iter()
+        .filter(|record| record.names(holder) && !record.is_revoked())
+    {
+        let Some(customization) = record.customization() else {
+            continue;
+        };
+        if store
+            .get(customization)
+            .await?
+            .is_some_and(|entry| entry.is_held_by(holder))
+        {
+            return Ok(Some(record));
+        }
+    }
+    Ok(None)
 }

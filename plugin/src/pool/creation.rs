@@ -1,5 +1,6 @@
 //! The objects of a cluster that is made with a lease, where no Hive makes it. Pure.
 
+use k8s_openapi::ByteString;
 use kcp_rules::pool_version::{ANNOTATION, pool_version};
 use serde_json::{Map, Value, json};
 
@@ -60,7 +61,7 @@ impl Parts<'_> {
                 "apiVersion": "v1",
                 "kind": "Secret",
                 "metadata": metadata(&secret),
-                "stringData": {install_config::KEY: self.install_config.to_yaml()?},
+                "data": {install_config::KEY: ByteString(self.install_config.to_yaml()?.into_bytes())},
             }),
             customization: json!({
                 "apiVersion": "hive.openshift.io/v1",

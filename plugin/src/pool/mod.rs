@@ -6,9 +6,9 @@
 //! - [`model`]: what is free, and the order of choice
 //! - [`inventory_conditions`]: what a pool says of its inventory
 //! - [`capacity`], [`staleness`]: how many clusters a pool may have, and which of them it has left behind
-//! - [`install_config`], [`patching`], [`creation`], [`cluster_creation`]: what a customization is for
+//! - [`install_config`], [`patching`], [`creation`], [`made_before`], [`cluster_creation`]: what a customization is for
 //! - [`patience`], [`generated_name`], [`held`]: what the arguments say
-//! - [`record_keeping`], [`lease`], [`release`]: the writes
+//! - [`record_keeping`], [`holding`], [`lease`], [`release`]: the writes
 //! - [`survey`], [`copies`]: what there is of all pools of a namespace
 //! - [`repair`]: finding and mending what has leaked; [`status`]: how things stand; [`plan`]:
 //!   what a change comes to
@@ -36,10 +36,12 @@ mod exec;
 mod fake;
 mod generated_name;
 mod held;
+mod holding;
 mod install_config;
 mod inventory_conditions;
 mod lease;
 mod lease_command;
+mod made_before;
 mod metadata;
 mod model;
 mod patching;

@@ -110,6 +110,11 @@ pub(super) enum Made<'m> {
 }
 
 impl<'m> Made<'m> {
+    /// For messages.
+    pub(super) const fn kind(self) -> &'static str {
+        self.place().0.kind
+    }
+
     const fn place(self) -> (&'static Kind, Option<&'m str>) {
         match self {
             Self::Namespace => (&NAMESPACE, None),
@@ -181,6 +186,34 @@ impl<'c> Store<'c> {
         };
         let created = while_busy(|| self.connection.make(&create)).await;
         created.map_err(|error| of_product(kind, error))
+    }
+
+    /// What is there in the place of an object that is made; none when nothing is.
+    pub(super) async fn made_before(&self, made: Made<'_>, name: &str) -> Result<Option<Value>, Error> {
+        let (kind, namespace) = made.place();
+        let namespace = namespace.unwrap_or_default();
+        self.find_at(Place {
+            kind,
+            namespace,
+            name,
+        })
+        .await
+    }
+
+    /// Changes it, once, by a merge patch with a resourceVersion. One that is gone has changed.
+    pub(super) async fn rewrite(&self, made: Made<'_>, name: &str, patch: &Value) -> Result<Written, Error> {
+        let (kind, namespace) = made.place();
+        let namespace = namespace.unwrap_or_default();
+        self.patch_at(
+            Place {
+                kind,
+                namespace,
+                name,
+            },
+            None,
+            patch,
+        )
+        .await
     }
 
     /// Whether a namespace has a label, with whatever value.

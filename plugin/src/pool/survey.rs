@@ -1,6 +1,14 @@
 //! What there is of the pools of one namespace, read at one time.
 
-use super::{cluster_pool::Pool, copies::Copy, deployments::Deployments, entry::Entry, record::Record};
+use super::{
+    cluster_pool::Pool,
+    copies::Copy,
+    deployments::Deployments,
+    entry::Entry,
+    record::{LABEL, Record},
+    store::{CUSTOMIZATION, Customizations as _, Records as _, Store},
+};
+use crate::cluster::Error;
 
 /// The pools of one namespace, what they hold and who has it.
 #[derive(Clone, Debug, Default)]
@@ -38,5 +46,30 @@ impl Survey {
         self.pools
             .iter()
             .filter(move |pool| pool.inventory().contains(&customization))
+    }
+}
+
+impl Store<'_> {
+    /// Everything, as it is now.
+    pub(super) async fn survey(&self) -> Result<Survey, Error> {
+        // Clusters last: one that is made meanwhile is seen, and its customization, read before, has changed then.
+        // Records after entries: a lease is recorded, then its entry written, then it is told. Read the other way, the
+        // new entry could be judged by the old record.
+        let entries = self.list().await?;
+        let records = self.records().await?;
+        let pools = self.pools(Some(self.namespace())).await?;
+        let labelled = format!("{LABEL}=true");
+        let copies: Vec<Copy> = self
+            .connection()
+            .list_metadata(&CUSTOMIZATION.at("v1"), None, Some(&labelled))
+            .await?;
+        Ok(Survey {
+            namespace: self.namespace().to_owned(),
+            pools,
+            entries,
+            records,
+            deployments: self.deployments().await?,
+            copies,
+        })
     }
 }

@@ -16,7 +16,7 @@ use anyhow::Context as _;
 pub(super) use arguments::PoolPlanArguments;
 use arguments::PoolPlanOutput;
 
-use super::{repair::mend::Leases as _, store::Store};
+use super::store::Store;
 use crate::{
     document::{text, yaml},
     session::Session,

@@ -36,7 +36,7 @@ const REST: Duration = Duration::from_millis(200);
 
 /// What repair reads and writes.
 #[allow(async_fn_in_trait, reason = "used in this crate, on one thread")]
-pub(in crate::pool) trait Leases: Customizations + Records {
+pub(in crate::pool) trait Mending: Customizations + Records {
     /// Everything, as it is now.
     async fn survey(&self) -> Result<Survey, Error>;
 
@@ -44,7 +44,12 @@ pub(in crate::pool) trait Leases: Customizations + Records {
     async fn patch_cluster(&self, cluster: &ClusterDeployment, patch: &Value) -> Result<Written, Error>;
 
     /// Makes what a cluster needs and the cluster, as far as they are not there; or says why it is not made.
-    async fn make_cluster(&self, parts: Parts<'_>) -> Result<Result<ClusterDeployment, Obstacle>, Error>;
+    /// Right before the cluster the lease is renewed as claimed.
+    async fn make_cluster(
+        &self,
+        parts: Parts<'_>,
+        claim: LeaseClaim<'_>,
+    ) -> Result<Result<ClusterDeployment, Obstacle>, Error>;
 
     /// Does away with this version of a copy, once.
     async fn delete_copy(&self, copy: &Copy) -> Result<Written, Error>;
@@ -69,7 +74,7 @@ pub(in crate::pool) enum Outcome {
 /// # Errors
 /// When the API server cannot be asked, or refuses.
 pub(in crate::pool) async fn mend(
-    store: &impl Leases,
+    store: &impl Mending,
     wanted: &Wanted<'_>,
     planned: &Finding,
 ) -> Result<Outcome, Error> {
@@ -130,7 +135,7 @@ fn holds_yet(found: &[Finding], after: &Finding) -> bool {
 }
 
 async fn step(
-    store: &impl Leases,
+    store: &impl Mending,
     survey: &Survey,
     finding: &Finding,
     now: Timestamp,
@@ -182,7 +187,7 @@ async fn step(
 }
 
 /// The record is taken away first, so that a holder who is not gone after all renews no more.
-async fn free(store: &impl Leases, survey: &Survey, name: &str, now: Timestamp) -> Result<Written, Error> {
+async fn free(store: &impl Mending, survey: &Survey, name: &str, now: Timestamp) -> Result<Written, Error> {
     let Some(entry) = survey.entry(name) else {
         return Ok(Written::Changed);
     };
@@ -196,7 +201,7 @@ async fn free(store: &impl Leases, survey: &Survey, name: &str, now: Timestamp) 
 }
 
 /// What follows a write: the record says the same as the status.
-async fn after(store: &impl Leases, survey: &Survey, finding: &Finding) -> Result<(), Error> {
+async fn after(store: &impl Mending, survey: &Survey, finding: &Finding) -> Result<(), Error> {
     let Subject::Entry { name } = &finding.subject else {
         return Ok(());
     };
@@ -208,7 +213,7 @@ async fn after(store: &impl Leases, survey: &Survey, finding: &Finding) -> Resul
 }
 
 async fn record_holder(
-    store: &impl Leases,
+    store: &impl Mending,
     survey: &Survey,
     name: &str,
     holder: Holder<'_>,
@@ -234,7 +239,7 @@ async fn record_holder(
 ///
 /// # Errors
 /// When the API server cannot be asked, or refuses.
-pub(in crate::pool) async fn record_sighting(store: &impl Leases, sighting: &Sighting) -> Result<(), Error> {
+pub(in crate::pool) async fn record_sighting(store: &impl Mending, sighting: &Sighting) -> Result<(), Error> {
     let Sighting {
         customization,
         pool,

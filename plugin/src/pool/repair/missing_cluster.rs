@@ -13,7 +13,11 @@ use super::{
     proof::{HolderState, Proof, recorded},
 };
 use crate::pool::{
-    capacity::Capacity, cluster_creation::Obstacle, entry::Entry, patching::patched, survey::Survey,
+    capacity::Capacity,
+    cluster_creation::{Obstacle, unusable},
+    entry::{Entry, Holder},
+    patching::patched,
+    survey::Survey,
 };
 
 /// An entry whose holder's cluster is made anew, or would be; none where it is not, whatever else is done.
@@ -30,9 +34,14 @@ pub(super) fn missing_cluster(
         return None;
     }
     let cause = cause(survey, entry, state, wanted)?;
-    let remedy = match patched(install_config, &entry.spec) {
-        Ok(_) => Remedy::Recreate,
-        Err(why) => Remedy::Blocked(Obstacle::Unfit(why)),
+    let holder = Holder {
+        pool: pool.name(),
+        cluster_deployment: entry.cluster_deployment()?,
+    };
+    let remedy = match (unusable(holder), patched(install_config, &entry.spec)) {
+        (Some(why), _) => Remedy::Blocked(why),
+        (None, Ok(_)) => Remedy::Recreate,
+        (None, Err(why)) => Remedy::Blocked(Obstacle::Unfit(why)),
     };
     Some(about_entry(entry, cause, remedy))
 }
@@ -53,6 +62,8 @@ fn cause(survey: &Survey, entry: &Entry, state: &HolderState<'_>, wanted: &Wante
         HolderState::Gone(Proof::Expired { .. }) => is_broken_off(true).then_some(Cause::CreationBrokenOff),
         // Whoever makes it renews nothing meanwhile, and takes no longer than the grace time.
         HolderState::Leasing => is_broken_off(false).then_some(Cause::CreationBrokenOff),
+        // Its lease had no end before its cluster was to be made.
+        HolderState::Unverifiable if is_broken_off(false) => Some(Cause::CreationBrokenOff),
         HolderState::Unverifiable => wanted.names(entry).then_some(Cause::Unverifiable {
             mark,
             is_in_inventory,

@@ -14,10 +14,10 @@ mod document;
 mod example;
 pub(super) mod finding;
 mod installed;
-pub(super) mod mend;
+mod mend;
 mod missing_cluster;
 pub(super) mod proof;
-pub(super) mod reads;
+mod reads;
 mod recreation;
 mod report;
 mod screen;
@@ -48,7 +48,7 @@ use crate::{
 use decision::{Wanted, findings, sightings};
 use document::PoolRepair;
 use installed::installed;
-use mend::{Leases as _, mend, record_sighting};
+use mend::{mend, record_sighting};
 use proof::Clock;
 use report::{Found, Report};
 

@@ -1,8 +1,8 @@
-//! What repair reads, and writes besides customizations and records.
+//! What repair reads, and writes besides customizations and records, on the API server.
 
 use serde_json::Value;
 
-use super::mend::Leases;
+use super::mend::Mending;
 use crate::{
     cluster::{Error, Written},
     pool::{
@@ -10,33 +10,15 @@ use crate::{
         copies::Copy,
         creation::Parts,
         deployments::ClusterDeployment,
-        record::LABEL,
-        store::{CUSTOMIZATION, Customizations as _, Records as _, Store},
+        record::LeaseClaim,
+        store::Store,
         survey::Survey,
     },
 };
 
-impl Leases for Store<'_> {
+impl Mending for Store<'_> {
     async fn survey(&self) -> Result<Survey, Error> {
-        // Clusters last: one that is made meanwhile is seen, and its customization, read before, has changed then.
-        // Records after entries: a lease is recorded, then its entry written, then it is told. Read the other way, the
-        // new entry could be judged by the old record.
-        let entries = self.list().await?;
-        let records = self.records().await?;
-        let pools = self.pools(Some(self.namespace())).await?;
-        let labelled = format!("{LABEL}=true");
-        let copies: Vec<Copy> = self
-            .connection()
-            .list_metadata(&CUSTOMIZATION.at("v1"), None, Some(&labelled))
-            .await?;
-        Ok(Survey {
-            namespace: self.namespace().to_owned(),
-            pools,
-            entries,
-            records,
-            deployments: self.deployments().await?,
-            copies,
-        })
+        self.survey().await
     }
 
     async fn patch_cluster(&self, cluster: &ClusterDeployment, patch: &Value) -> Result<Written, Error> {
@@ -44,8 +26,12 @@ impl Leases for Store<'_> {
             .await
     }
 
-    async fn make_cluster(&self, parts: Parts<'_>) -> Result<Result<ClusterDeployment, Obstacle>, Error> {
-        make(self, parts).await
+    async fn make_cluster(
+        &self,
+        parts: Parts<'_>,
+        claim: LeaseClaim<'_>,
+    ) -> Result<Result<ClusterDeployment, Obstacle>, Error> {
+        make(self, parts, claim).await
     }
 
     async fn delete_copy(&self, copy: &Copy) -> Result<Written, Error> {

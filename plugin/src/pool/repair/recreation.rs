@@ -3,17 +3,19 @@
 
 use super::{
     finding::{Finding, Subject},
-    mend::{Leases, Outcome},
+    mend::{Mending, Outcome},
+    proof::recorded,
 };
 use crate::{
     cluster::Error,
     pool::{
-        cluster_creation::{Obstacle, WHILE_CREATING},
+        cluster_creation::{Obstacle, while_creating},
         creation::Parts,
+        holding::hold,
         install_config::InstallConfig,
         patching::patched,
         record::LeaseClaim,
-        record_keeping::{renew, withdraw, write_unchanged},
+        record_keeping::{withdraw, write_unchanged},
         survey::Survey,
     },
 };
@@ -23,7 +25,7 @@ use crate::{
 /// # Errors
 /// When the API server cannot be asked, or refuses.
 pub(super) async fn recreate(
-    store: &impl Leases,
+    store: &impl Mending,
     survey: &Survey,
     finding: &Finding,
     install_config: &InstallConfig,
@@ -45,7 +47,7 @@ pub(super) async fn recreate(
         is_creating: false,
     };
     let passing = LeaseClaim {
-        duration: Some(WHILE_CREATING),
+        duration: while_creating(recorded(survey, entry), false),
         is_creating: true,
         ..without_end
     };
@@ -58,20 +60,26 @@ pub(super) async fn recreate(
         return Ok(Some(Outcome::Settled));
     }
     let made = store
-        .make_cluster(Parts {
-            pool,
-            entry,
-            holder,
-            install_config: &patched.install_config,
-        })
+        .make_cluster(
+            Parts {
+                pool,
+                entry,
+                holder,
+                install_config: &patched.install_config,
+            },
+            passing,
+        )
         .await?;
     let uid = made.as_ref().ok().map(|cluster| cluster.metadata.uid.as_str());
     let lasting = LeaseClaim {
         cluster_deployment_uid: uid,
         ..without_end
     };
-    let record = store.record(name).await?;
-    renew(store, name, record.as_ref(), lasting).await?;
+    if !hold(store, name, lasting).await? {
+        return Ok(Some(Outcome::Blocked(Obstacle::LeaseLost {
+            customization: name.to_owned(),
+        })));
+    }
     Ok(Some(match made {
         Ok(_) => Outcome::Mended,
         Err(why) => Outcome::Blocked(why),

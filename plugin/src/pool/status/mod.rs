@@ -19,10 +19,7 @@ pub(super) use arguments::PoolStatusArguments;
 use arguments::PoolStatusOutput;
 use jiff::{SignedDuration, Timestamp};
 
-use super::{
-    repair::{mend::Leases as _, proof::Clock},
-    store::Store,
-};
+use super::{repair::proof::Clock, store::Store};
 use crate::{
     cluster::{Connection, Error},
     document::{text, yaml},

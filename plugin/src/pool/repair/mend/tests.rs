@@ -5,7 +5,7 @@ use std::{cell::RefCell, time::Duration};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::{Leases, Outcome, mend, record_sighting, recreate};
+use super::{Mending, Outcome, mend, record_sighting, recreate};
 use crate::{
     cluster::{Created, Error, Written},
     pool::{
@@ -18,7 +18,7 @@ use crate::{
         entry::Entry,
         fake::{Fake, Fault},
         install_config::InstallConfig,
-        record::Record,
+        record::{LeaseClaim, Record},
         repair::{
             decision::{Wanted, findings, sightings},
             finding::Finding,
@@ -132,7 +132,7 @@ impl Records for Scene {
     }
 }
 
-impl Leases for Scene {
+impl Mending for Scene {
     async fn survey(&self) -> Result<Survey, Error> {
         let (entries, records) = (self.list().await?, self.records().await?);
         let rest = self.rest.borrow().survey();
@@ -156,7 +156,11 @@ impl Leases for Scene {
         })
     }
 
-    async fn make_cluster(&self, parts: Parts<'_>) -> Result<Result<ClusterDeployment, Obstacle>, Error> {
+    async fn make_cluster(
+        &self,
+        parts: Parts<'_>,
+        _: LeaseClaim<'_>,
+    ) -> Result<Result<ClusterDeployment, Obstacle>, Error> {
         let (name, entry) = (parts.holder.cluster_deployment, parts.entry.name());
         if let Some(why) = self.obstacle.take() {
             return Ok(Err(why));

@@ -69,6 +69,17 @@ fn where_there_was_a_cluster_there_is_one_again() {
             ["creation-broken-off: recreate", ""],
         ),
         (
+            "broken off, and the lease has no end",
+            of(creating(endless())),
+            ["creation-broken-off: recreate", "unverifiable: force"],
+        ),
+        (
+            "no namespace can have its name",
+            Objects::entry(entry("False", Some("us.x"), LONG_AGO))
+                .record(seen(record("us.x", LONG_AGO, None), "gone")),
+            ["cluster-gone: blocked", "cluster-gone: free"],
+        ),
+        (
             "being made",
             of(creating(record("us", JUST_NOW, Some(600)))),
             ["", ""],

@@ -1,0 +1,188 @@
+//! `kubectl kcp pool lease --create` on the real API server, after what earlier leases have left.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "this is test code, of which clippy exempts only functions with #[test]"
+)]
+
+use std::fs;
+
+use kcp_tests::kubectl::Ended;
+use serde_json::{Value, json};
+
+use crate::hosts::Hosts;
+use crate::shared::with_management_cluster;
+
+impl Hosts {
+    /// Leases with a cluster that is made from this install-config.
+    async fn make_cluster(&self, name: &str, install_config: &str) -> Ended {
+        let file = self.kubectl.scratch_file(&format!("{name}.yaml"));
+        fs::write(&file, install_config).unwrap();
+        let install_config = format!("--install-config={}", file.display());
+        let lease = [
+            "lease",
+            "hosts",
+            "--cluster-deployment",
+            name,
+            "--create",
+            "-o",
+            "json",
+        ];
+        self.run(&[&lease[..], &[&install_config]].concat()).await
+    }
+
+    /// Its cluster is deleted, and its lease given back; what else was made with it stays.
+    async fn give_back(&self, name: &str) {
+        let delete = ["delete", "clusterdeployment", name, "-n", name, "--wait=false"];
+        self.kubectl.succeed(delete).await.unwrap();
+        let release = ["release", "hosts", "--cluster-deployment", name];
+        let released = self.run(&release).await;
+        assert_eq!(released.code, 0, "{released}");
+    }
+
+    /// The install-config that a cluster is made from, as base64.
+    async fn installs(&self, name: &str) -> String {
+        let secret = self
+            .object("secret", &format!("{name}-install-config"), name)
+            .await
+            .unwrap();
+        let data = secret
+            .pointer("/data/install-config.yaml")
+            .and_then(Value::as_str);
+        data.unwrap().to_owned()
+    }
+}
+
+const CONFIG: &str = "metadata:\n  name: generated\n";
+
+/// The customization of a lease that was told.
+fn customization(told: &Ended) -> String {
+    assert_eq!(told.code, 0, "{told}");
+    let document: Value = serde_json::from_str(&told.stdout).unwrap();
+    let name = document.pointer("/customization/name").and_then(Value::as_str);
+    name.unwrap().to_owned()
+}
+
+/// base64 of `metadata:\n  name: host-N\n`
+fn named_after(host: &str) -> &'static str {
+    if host == "host-0" {
+        "bWV0YWRhdGE6CiAgbmFtZTogaG9zdC0wCg=="
+    } else {
+        "bWV0YWRhdGE6CiAgbmFtZTogaG9zdC0xCg=="
+    }
+}
+
+#[test]
+fn two_clusters_never_install_with_one_customization() {
+    with_management_cluster(async |management| {
+        let hosts = Hosts::create(management, "creation-again", 2).await;
+        let (lima, rome) = ("creation-again-lima", "creation-again-rome");
+        let first = customization(&hosts.make_cluster(lima, CONFIG).await);
+        assert_eq!(hosts.installs(lima).await, named_after(&first));
+        hosts.give_back(lima).await;
+        // Another leases what was its own.
+        let other = if first == "host-0" { "host-1" } else { "host-0" };
+        let off = json!({"spec": {"inventory": [{"name": first}]}}).to_string();
+        let on = json!({"spec": {"inventory": [{"name": "host-0"}, {"name": "host-1"}]}}).to_string();
+        let patch = [
+            "patch",
+            "clusterpool",
+            "hosts",
+            "-n",
+            hosts.namespace,
+            "--type=merge",
+            "-p",
+        ];
+        hosts
+            .kubectl
+            .succeed(patch.iter().copied().chain([off.as_str()]))
+            .await
+            .unwrap();
+        assert_eq!(customization(&hosts.make_cluster(rome, CONFIG).await), first);
+        hosts
+            .kubectl
+            .succeed(patch.iter().copied().chain([on.as_str()]))
+            .await
+            .unwrap();
+        assert_eq!(customization(&hosts.make_cluster(lima, CONFIG).await), other);
+        assert_eq!(hosts.installs(rome).await, named_after(&first));
+        assert_eq!(hosts.installs(lima).await, named_after(other));
+        // A cluster that is there was made with what it was made with.
+        let told = hosts
+            .make_cluster(lima, "metadata:\n  name: generated\nx: y\n")
+            .await;
+        assert_eq!(customization(&told), other);
+        assert_eq!(hosts.installs(lima).await, named_after(other));
+
+        // A copy that was changed is made as wanted, and one of somebody else is not touched.
+        hosts.give_back(lima).await;
+        let kind = "clusterdeploymentcustomization";
+        let patch = |patch: Value| {
+            let patch = patch.to_string();
+            let hosts = &hosts;
+            async move {
+                let patch = [
+                    "patch",
+                    kind,
+                    other,
+                    "-n",
+                    lima,
+                    "--type=merge",
+                    "-p",
+                    patch.as_str(),
+                ];
+                hosts.kubectl.succeed(patch).await.unwrap();
+            }
+        };
+        patch(json!({"spec": {"installConfigPatches": [], "installerManifestPatches": []}})).await;
+        assert_eq!(customization(&hosts.make_cluster(lima, CONFIG).await), other);
+        let own = hosts.object(kind, other, hosts.namespace).await.unwrap();
+        let copy = hosts.object(kind, other, lima).await.unwrap();
+        assert_eq!(copy["spec"], own["spec"]);
+        hosts.give_back(lima).await;
+        let changed = json!({"installConfigPatches": []});
+        patch(json!({"metadata": {"labels": {"kubectl-kcp.dev/pool-lease": null}}, "spec": changed})).await;
+        let blocked = hosts.make_cluster(lima, CONFIG).await;
+        assert_eq!(blocked.code, 1, "{blocked}");
+        let why = format!("ClusterDeploymentCustomization {other} is there, and was not made for a lease");
+        assert!(blocked.stderr.contains(&why), "{blocked}");
+        assert_eq!(hosts.object("clusterdeployment", lima, lima).await, None);
+    });
+}
+
+#[test]
+fn what_no_namespace_can_be_called_is_refused_before_a_lease_is_taken() {
+    with_management_cluster(async |management| {
+        let hosts = Hosts::create(management, "creation-name", 1).await;
+        for name in ["creation.name", &"a".repeat(64)] {
+            let refused = hosts.make_cluster(name, CONFIG).await;
+            assert_eq!(refused.code, 1, "{refused}");
+            let document: Value = serde_json::from_str(&refused.stdout).unwrap();
+            assert_eq!(document["reason"], "blocked", "{refused}");
+            assert_eq!(hosts.holder_of("host-0").await, None, "{refused}");
+        }
+        assert_eq!(
+            hosts.object("lease", "kcp-pool-host-0", hosts.namespace).await,
+            None
+        );
+    });
+}
+
+#[test]
+fn a_lease_without_an_end_keeps_that_when_no_cluster_can_be_made_with_it() {
+    with_management_cluster(async |management| {
+        let hosts = Hosts::create(management, "creation-endless", 1).await;
+        let name = "creation-endless-bern";
+        hosts.leases(name).await;
+        // Somebody else's, so that it ends there.
+        management.create_namespace(name).await.unwrap();
+        let blocked = hosts.make_cluster(name, CONFIG).await;
+        assert_eq!(blocked.code, 1, "{blocked}");
+        let record = hosts
+            .object("lease", "kcp-pool-host-0", hosts.namespace)
+            .await
+            .unwrap();
+        assert_eq!(record["spec"]["holderIdentity"], name);
+        assert_eq!(record["spec"].get("leaseDurationSeconds"), None, "{record}");
+    });
+}

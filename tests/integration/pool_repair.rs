@@ -230,7 +230,10 @@ fn an_entry_outlives_its_cluster_by_the_grace_time_alone() {
         assert_eq!(hosts.repair(&now).await, (0, vec![]));
         assert_eq!(hosts.seen("host-0").await, None);
         let forced = ["--grace", "0s", "--yes", "--force", "host-0"];
-        assert_eq!(hosts.repair(&forced).await, (0, vec![]));
+        assert_eq!(
+            hosts.repair(&forced).await,
+            (1, vec!["host-0 in-use keep -".to_owned()])
+        );
         assert_eq!(hosts.entry("host-0").await, "repair-seen-paris False");
         assert!(hosts.seen("host-0").await.is_some());
 
@@ -266,6 +269,21 @@ fn what_nothing_proves_is_freed_by_its_name() {
             missing.stderr,
             "no-such-entry: there is no customization host-9 to free\n"
         );
+        let missing = hosts
+            .run(&["repair", "--yes", "--force", "host-9", "-o", "json"])
+            .await;
+        let document: Value = serde_json::from_str(&missing.stdout).unwrap();
+        assert_eq!((missing.code, &document["reason"]), (1, &json!("no-such-entry")));
+        hosts.mark("host-0", false, Some("oslo")).await;
+        hosts.record("host-0", "oslo", Some(2_000_000_000)).await;
+        let kept = hosts.run(&["repair", "--yes", "--force", "host-0"]).await;
+        assert_eq!(kept.code, 1, "{kept}");
+        assert!(
+            kept.stdout
+                .contains("not freed: held by oslo, whose lease ends at"),
+            "{kept}"
+        );
+        assert_eq!(hosts.entry("host-0").await, "oslo False");
         let unknown = hosts.run(&["repair", "guests"]).await;
         assert_eq!(unknown.code, 2, "{unknown}");
     });
@@ -363,5 +381,44 @@ fn what_is_left_goes_after_its_entry() {
                 .await
                 .is_some()
         );
+    });
+}
+
+#[test]
+fn what_outlives_its_pool_is_found_in_all_namespaces() {
+    with_management_cluster(async |management| {
+        let hosts = Hosts::create(management, "repair-outlived", 1).await;
+        let cluster = "repair-outlived-koeln";
+        hosts.mark("host-0", false, Some(cluster)).await;
+        hosts.cluster(cluster, "host-0", &[FINALIZER]).await;
+        for (kind, name) in [("clusterpool", "hosts"), (CUSTOMIZATION, "host-0")] {
+            let delete = ["delete", kind, name, "-n", hosts.namespace];
+            hosts.kubectl.succeed(delete).await.unwrap();
+        }
+        hosts.delete_cluster(cluster).await;
+        // Others have their pools here too: nothing is mended.
+        let names = ["kcp", "pool", "repair", "-A", "-o", "name"];
+        let found = hosts.kubectl.run(names).await.unwrap();
+        assert_eq!(found.code, 1, "{found}");
+        let left = format!("clusterdeployment.hive.openshift.io/{cluster}\n");
+        assert!(found.stdout.contains(&left), "{found}");
+        let done = vec![format!("{cluster} finalizer-left remove-finalizer done")];
+        assert_eq!(hosts.repair(&["--yes"]).await, (0, done));
+    });
+}
+
+#[test]
+fn a_cluster_of_another_pool_that_goes_proves_nothing() {
+    with_management_cluster(async |management| {
+        let hosts = Hosts::create(management, "repair-namesake", 1).await;
+        let others = Hosts::create(management, "repair-namesake-others", 1).await;
+        let cluster = "repair-namesake-bonn";
+        let lease = ["lease", "hosts", "--cluster-deployment", cluster, "--ttl", "1h"];
+        let leased = hosts.run(&lease).await;
+        assert_eq!(leased.code, 0, "{leased}");
+        others.cluster(cluster, "host-0", &[FINALIZER]).await;
+        others.delete_cluster(cluster).await;
+        assert_eq!(hosts.repair(&["--yes", "--grace", "0s"]).await, (0, vec![]));
+        assert_eq!(hosts.entry("host-0").await, format!("{cluster} False"));
     });
 }

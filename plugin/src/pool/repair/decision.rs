@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{
     finding::{Cause, Finding, Mark, Remedy, Subject},
+    kept::kept,
     missing_cluster::{missing_cluster, within_capacity},
     proof::{Clock, HolderState, holder_state, recorded},
 };
@@ -42,7 +43,7 @@ pub(in crate::pool) struct Sighting {
 pub(in crate::pool) fn findings(survey: &Survey, wanted: &Wanted<'_>) -> Vec<Finding> {
     let entries = survey.entries.iter();
     let entries: Vec<_> = entries
-        .filter_map(|entry| of_entry(survey, entry, wanted))
+        .filter_map(|entry| of_entry(survey, entry, wanted).or_else(|| kept(survey, entry, wanted)))
         .collect();
     let entries = within_capacity(survey, entries);
     let clusters = survey.deployments.of_namespace();
@@ -102,7 +103,7 @@ impl Wanted<'_> {
 
 /// What is wrong with an entry.
 fn of_entry(survey: &Survey, entry: &Entry, wanted: &Wanted<'_>) -> Option<Finding> {
-    let users: Vec<&ClusterDeployment> = survey
+    let mut users: Vec<&ClusterDeployment> = survey
         .deployments
         .of_namespace()
         .filter(|cluster| cluster.customization() == Some(entry.name()) && cluster.life() != Life::Over)
@@ -111,6 +112,12 @@ fn of_entry(survey: &Survey, entry: &Entry, wanted: &Wanted<'_>) -> Option<Findi
         return None;
     }
     let state = holder_state(survey, entry, wanted.clock);
+    if matches!(
+        state,
+        Some(HolderState::Alive(_) | HolderState::Leasing | HolderState::Recent)
+    ) {
+        users.retain(|user| !is_handed_over(entry, user, wanted.clock));
+    }
     match (users.as_slice(), state) {
         ([], None) => holder_unknown(entry, wanted),
         ([], Some(state)) => without_user(survey, entry, state, wanted),
@@ -170,6 +177,11 @@ fn is_named(entry: &Entry, cluster: &ClusterDeployment) -> bool {
 /// Hive frees an entry shortly before its cluster goes, and that is no fault.
 fn is_settled(entry: &Entry, user: &ClusterDeployment, clock: Clock) -> bool {
     user.life() == Life::Alive || clock.is_past_grace(entry.since())
+}
+
+/// Hive frees an entry, and reserves it for the next cluster, shortly before the last one goes.
+fn is_handed_over(entry: &Entry, user: &ClusterDeployment, clock: Clock) -> bool {
+    user.life() == Life::Deprovisioning && !is_named(entry, user) && !clock.is_past_grace(entry.since())
 }
 
 /// An entry that names a holder, and no living cluster was made with it.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::report::{Found, Report};
+use super::report::{Failure, Found, Refusal, Report};
 use crate::document::API_VERSION;
 
 /// What a repair has found.
@@ -23,6 +23,23 @@ pub(in crate::pool) struct PoolRepair {
     /// Whether it was to be mended (--yes).
     applied: bool,
     findings: Vec<FindingDocument>,
+    /// Namespaces that could not be repaired, or not to the end; absent where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<NamespaceError>,
+    /// Why nothing was done: no-such-entry. Absent otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    /// The same in a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+}
+
+/// Why a namespace could not be repaired to the end.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct NamespaceError {
+    namespace: String,
+    message: String,
 }
 
 /// One thing that is wrong.
@@ -40,12 +57,12 @@ struct FindingDocument {
     cluster_deployment: Option<String>,
     /// In one word: lease-expired, lease-revoked, cluster-gone, cluster-taken-down, unverifiable, holder-unknown,
     /// marked-available, references-missing, used-by-another, contested, finalizer-left, record-left, copy-left; with
-    /// --recreate also creation-broken-off.
+    /// --recreate also creation-broken-off, and of what was named with --force in-use.
     cause: &'static str,
     /// In a sentence.
     message: String,
-    /// free, reserve, remove-finalizer, delete; force where it is freed by name alone (--force); none; with --recreate
-    /// also recreate, and blocked where something is in the way of that.
+    /// free, reserve, remove-finalizer, delete; force where it is freed by name alone (--force); keep where it is not
+    /// freed all the same; none; with --recreate also recreate, and blocked where something is in the way of that.
     remedy: &'static str,
     /// done, settled (no longer so), waits (for its customization), contended (others are faster), blocked, failed; absent
     /// where nothing was tried.
@@ -74,6 +91,18 @@ impl PoolRepair {
             pool: report.pool.clone(),
             applied: report.is_applied,
             findings: report.found.iter().map(FindingDocument::of).collect(),
+            errors: report.failures.iter().map(NamespaceError::of).collect(),
+            reason: report.refusal.as_ref().map(Refusal::reason),
+            message: report.refusal.as_ref().map(ToString::to_string),
+        }
+    }
+}
+
+impl NamespaceError {
+    fn of(failure: &Failure) -> Self {
+        Self {
+            namespace: failure.namespace.clone(),
+            message: failure.error.to_string(),
         }
     }
 }

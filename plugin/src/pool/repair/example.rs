@@ -7,7 +7,7 @@ use super::{
     decision::{Wanted, findings},
     mend::Outcome,
     proof::Clock,
-    report::{Found, Report},
+    report::{Failure, Found, Refusal, Report},
 };
 use crate::{
     cluster::{Action, Error},
@@ -109,8 +109,18 @@ fn missing_clusters() -> Objects {
     objects
 }
 
-fn report(objects: &Objects, is_applied: bool, install_config: Option<&InstallConfig>) -> Report {
+/// Named with --force, and in use.
+fn named_and_kept() -> Report {
+    let leased = Objects::entry(entry("False", Some("us"), LONG_AGO)).record(record("us", NOW, Some(600)));
     let wanted = Wanted {
+        forced: &["a".to_owned()],
+        ..wanted(None)
+    };
+    report_of(&leased, true, &wanted)
+}
+
+fn wanted(install_config: Option<&InstallConfig>) -> Wanted<'_> {
+    Wanted {
         pool: None,
         clock: Clock {
             now: NOW.parse().unwrap(),
@@ -118,8 +128,15 @@ fn report(objects: &Objects, is_applied: bool, install_config: Option<&InstallCo
         },
         forced: &[],
         install_config,
-    };
-    let found = findings(&objects.survey(), &wanted)
+    }
+}
+
+fn report(objects: &Objects, is_applied: bool, install_config: Option<&InstallConfig>) -> Report {
+    report_of(objects, is_applied, &wanted(install_config))
+}
+
+fn report_of(objects: &Objects, is_applied: bool, wanted: &Wanted<'_>) -> Report {
+    let found = findings(&objects.survey(), wanted)
         .into_iter()
         .map(|finding| Found {
             namespace: "d".to_owned(),
@@ -131,6 +148,8 @@ fn report(objects: &Objects, is_applied: bool, install_config: Option<&InstallCo
         pool: None,
         is_applied,
         found: found.collect(),
+        failures: Vec::new(),
+        refusal: None,
     }
 }
 
@@ -159,6 +178,20 @@ pub(super) fn reports() -> Vec<(&'static str, Report)> {
     let mut everywhere = report(&all_causes(), false, None);
     everywhere.namespace = None;
     everywhere.found.truncate(2);
+    let mut failed = report(&all_causes(), false, None);
+    failed.namespace = None;
+    failed.found.truncate(1);
+    failed.failures.push(Failure {
+        namespace: "e".to_owned(),
+        error: Error::Forbidden {
+            action: Action::new("list", &CUSTOMIZATION.at("v1")).in_namespace("e"),
+            user: Some("ci".to_owned()),
+        },
+    });
+    let mut refused = report(&Objects::default(), true, None);
+    refused.refusal = Some(Refusal::NoSuchEntry {
+        name: "nope".to_owned(),
+    });
     let mut nothing = report(&Objects::default(), false, None);
     nothing.pool = Some("pool".to_owned());
     let install_config = InstallConfig::parse(b"{}", "f").unwrap();
@@ -177,5 +210,8 @@ pub(super) fn reports() -> Vec<(&'static str, Report)> {
         ("what came of it", applied),
         ("all namespaces", everywhere),
         ("nothing", nothing),
+        ("one namespace failed", failed),
+        ("no such entry", refused),
+        ("named and kept", named_and_kept()),
     ]
 }

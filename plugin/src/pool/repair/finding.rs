@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt};
 
-use super::proof::Proof;
+use super::{kept::Use, proof::Proof};
 use crate::{
     plan::wording::listed,
     pool::{cluster_creation::Obstacle, entry::Holder, record::name_of},
@@ -66,6 +66,8 @@ pub(in crate::pool) enum Cause {
     UsedByAnother { gone: String },
     /// More than one has it.
     Contested { by: Vec<String> },
+    /// Nothing: it was to be mended by its name, and somebody may still use it.
+    InUse(Use),
     /// Our finalizer alone keeps a cluster that is deleted.
     FinalizerLeft,
     /// A record of one who does not have the customization.
@@ -99,6 +101,8 @@ pub(in crate::pool) enum Remedy {
     Delete,
     /// Free it, should somebody who knows that its holder is gone name it.
     FreeByName,
+    /// None: it stays as it is, although it was named.
+    Keep,
     /// None that could be right.
     Unknown,
 }
@@ -106,7 +110,10 @@ pub(in crate::pool) enum Remedy {
 impl Remedy {
     /// Whether it is done without being asked for by name.
     pub(in crate::pool) const fn is_safe(&self) -> bool {
-        !matches!(self, Self::Blocked(_) | Self::FreeByName | Self::Unknown)
+        !matches!(
+            self,
+            Self::Blocked(_) | Self::FreeByName | Self::Keep | Self::Unknown
+        )
     }
 
     /// In JSON, and in a table.
@@ -119,6 +126,7 @@ impl Remedy {
             Self::RemoveFinalizer => "remove-finalizer",
             Self::Delete => "delete",
             Self::FreeByName => "force",
+            Self::Keep => "keep",
             Self::Unknown => "none",
         }
     }
@@ -141,6 +149,7 @@ impl Cause {
             Self::ReferencesMissing => "references-missing",
             Self::UsedByAnother { .. } => "used-by-another",
             Self::Contested { .. } => "contested",
+            Self::InUse(_) => "in-use",
             Self::FinalizerLeft => "finalizer-left",
             Self::RecordLeft => "record-left",
             Self::CopyLeft => "copy-left",
@@ -196,6 +205,7 @@ impl Finding {
                 let by: Vec<&str> = by.iter().map(String::as_str).collect();
                 format!("had by more than one: {}", listed(&by, "and"))
             }
+            Cause::InUse(used) => format!("not freed: held by {holder}, {used}"),
             Cause::FinalizerLeft => "deleted, and kept by the finalizer of its lease alone".to_owned(),
             Cause::RecordLeft => format!("says that {holder} holds a customization that does not name it"),
             Cause::CopyLeft => format!("left in namespace {holder}, where no ClusterDeployment is"),

@@ -82,8 +82,12 @@ pub(in crate::pool) async fn mend(
     for _ in 0..MAX_ATTEMPTS {
         let survey = store.survey().await?;
         let found = findings(&survey, wanted);
-        let is_it =
-            |finding: &&Finding| finding.subject == planned.subject && finding.remedy == planned.remedy;
+        // By a name that was forced, only the holder whom the plan has shown.
+        let is_it = |finding: &&Finding| {
+            finding.subject == planned.subject
+                && finding.remedy == planned.remedy
+                && finding.cluster_deployment == planned.cluster_deployment
+        };
         let Some(finding) = found.iter().find(is_it) else {
             if let Some(why) = obstacle(&found, planned) {
                 return Ok(Outcome::Blocked(why.clone()));

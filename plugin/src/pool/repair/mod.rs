@@ -1,9 +1,10 @@
 //! `pool repair`: what has leaked, with the cause of each, and mending it.
 //!
-//! - [`reads`]: what is read
+//! - [`namespaces`], [`reads`]: what is read
 //! - [`proof`]: whether a holder is gone
 //! - [`decision`] -> [`finding`]: what is wrong and what mends it
-//! - [`missing_cluster`]: which clusters are made anew; [`installed`]: which customizations have succeeded
+//! - [`missing_cluster`]: which clusters are made anew; [`installed`]: which customizations have succeeded; [`kept`]: which
+//!   are not freed although they are named
 //! - [`mend`], [`recreation`]: the writes, each after reading and deciding anew
 //! - [`report`], [`document`], [`screen`]: how it is told
 
@@ -14,8 +15,10 @@ mod document;
 mod example;
 pub(super) mod finding;
 mod installed;
+mod kept;
 mod mend;
 mod missing_cluster;
+mod namespaces;
 pub(super) mod proof;
 mod reads;
 mod recreation;
@@ -32,10 +35,10 @@ use jiff::SignedDuration;
 use super::{
     capacity::Capacity,
     cluster_pool::Pool,
-    entry::Entry,
     install_config::InstallConfig,
     inventory_conditions::{self, Findings},
-    store::{CUSTOMIZATION, Customizations as _, Store},
+    record::LABEL,
+    store::{CUSTOMIZATION, Customizations as _, LEASE, Store},
     survey::Survey,
 };
 use crate::{
@@ -49,8 +52,9 @@ use decision::{Wanted, findings, sightings};
 use document::PoolRepair;
 use installed::installed;
 use mend::{mend, record_sighting};
+use namespaces::Traces;
 use proof::Clock;
-use report::{Found, Report};
+use report::{Failure, Found, Refusal, Report};
 
 /// Runs `pool repair`.
 ///
@@ -63,6 +67,8 @@ pub(super) async fn run(arguments: RepairArguments, session: &Session) -> anyhow
         pool: arguments.pool.clone(),
         is_applied: arguments.yes,
         found: Vec::new(),
+        failures: Vec::new(),
+        refusal: None,
     };
     if arguments.yes {
         let again = "interrupted: what is mended stays so; the same command goes on with the rest";
@@ -80,41 +86,39 @@ pub(super) async fn run(arguments: RepairArguments, session: &Session) -> anyhow
         let mut connection = connection.clone();
         connection.namespace = namespace;
         let store = Store::new(&connection, &arguments.field_manager);
-        match repair(&store, &arguments, install_config.as_ref()).await? {
-            Repaired::Found(found) => report.found.extend(found),
-            Repaired::NoSuchEntry(name) => {
-                let message = format!("no-such-entry: there is no customization {name} to free");
-                session.terminal.note(&message);
-                return Ok(Verdict::Negative);
-            }
+        let repaired = repair(&store, &arguments, install_config.as_ref(), &mut report.found).await;
+        match repaired {
+            Ok(refusal) => report.refusal = refusal,
+            Err(error) if report.found.is_empty() && !arguments.all_namespaces => return Err(error.into()),
+            Err(error) => report.failures.push(Failure {
+                namespace: store.namespace().to_owned(),
+                error,
+            }),
         }
     }
     show(&report, arguments.output, &session.terminal)?;
     Ok(report.verdict())
 }
 
-/// Where there are pools, or customizations that one has taken.
 async fn namespaces(connection: &Connection, field_manager: &str) -> Result<BTreeSet<String>, Error> {
-    let pools = Store::new(connection, field_manager).pools(None).await?;
-    let entries: Vec<Entry> = connection.list(&CUSTOMIZATION.at("v1"), None, None).await?;
-    let pools = pools.into_iter().map(|pool| pool.metadata.namespace);
-    let entries = entries.into_iter().filter(|entry| entry.pool().is_some());
-    Ok(pools
-        .chain(entries.map(|entry| entry.metadata.namespace))
-        .collect())
+    let store = Store::new(connection, field_manager);
+    let labelled = format!("{LABEL}=true");
+    let traces = Traces {
+        pools: store.pools(None).await?,
+        entries: connection.list(&CUSTOMIZATION.at("v1"), None, None).await?,
+        records: connection.list(&LEASE.at("v1"), None, Some(&labelled)).await?,
+        clusters: store.deployments().await?.iter().cloned().collect(),
+    };
+    Ok(traces.namespaces())
 }
 
-enum Repaired {
-    Found(Vec<Found>),
-    /// One was to be freed by this name.
-    NoSuchEntry(String),
-}
-
+/// What is found, and what comes of it, is kept also of a repair that fails later.
 async fn repair(
     store: &Store<'_>,
     arguments: &RepairArguments,
     install_config: Option<&InstallConfig>,
-) -> Result<Repaired, Error> {
+    found: &mut Vec<Found>,
+) -> Result<Option<Refusal>, Error> {
     let wanted = Wanted {
         pool: arguments.pool.as_deref(),
         clock: Clock {
@@ -133,9 +137,8 @@ async fn repair(
     }
     let missing = arguments.force.iter().find(|name| survey.entry(name).is_none());
     if let Some(name) = missing {
-        return Ok(Repaired::NoSuchEntry(name.clone()));
+        return Ok(Some(Refusal::NoSuchEntry { name: name.clone() }));
     }
-    let mut found = Vec::new();
     for finding in findings(&survey, &wanted) {
         let result = if arguments.yes && finding.remedy.is_safe() {
             Some(mend(store, &wanted, &finding).await)
@@ -160,7 +163,7 @@ async fn repair(
         }
         tell_of_inventories(store, &survey, &wanted).await;
     }
-    Ok(Repaired::Found(found))
+    Ok(None)
 }
 
 /// What the pools say of their inventories, where no Hive says it. Nothing that is mended changes it, and who may not write
@@ -200,6 +203,14 @@ fn show(report: &Report, output: Option<RepairOutput>, terminal: &Terminal) -> a
         if let Some(why) = found.obstacle() {
             terminal.note(&format!("blocked: {}: {why}", found.finding.subject.short_name()));
         }
+    }
+    for Failure { namespace, error } in &report.failures {
+        let hint = error.hint();
+        let error = anyhow::anyhow!("namespace {namespace} is not repaired to the end: {error}");
+        terminal.error(&error, hint.as_deref());
+    }
+    if let Some(refusal) = &report.refusal {
+        terminal.note(&format!("{}: {refusal}", refusal.reason()));
     }
     Ok(())
 }

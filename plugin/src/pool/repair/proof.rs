@@ -59,23 +59,31 @@ pub(in crate::pool) fn holder_state<'s>(
 ) -> Option<HolderState<'s>> {
     let name = entry.cluster_deployment()?;
     let record = recorded(survey, entry);
-    let is_holders = |cluster: &&ClusterDeployment| {
+    let was_seen = |cluster: &ClusterDeployment| {
         let uid = record.and_then(Record::cluster_deployment_uid);
-        is_of_name(survey, cluster, name, entry.pool()) || uid == Some(cluster.metadata.uid.as_str())
+        uid == Some(cluster.metadata.uid.as_str())
     };
     let mut taken_down = None;
-    for cluster in survey.deployments.iter().filter(is_holders) {
+    for cluster in survey.deployments.iter() {
+        if !is_of_name(survey, cluster, name, entry.pool()) && !was_seen(cluster) {
+            continue;
+        }
         if cluster.life() != Life::Over {
             return Some(HolderState::Alive(cluster));
         }
-        taken_down = Some(&cluster.metadata.namespace);
+        // That another cluster of its name goes says nothing of this holder.
+        if was_seen(cluster) || is_made_with(survey, cluster, entry) {
+            taken_down = Some(&cluster.metadata.namespace);
+        }
     }
-    Some(if let Some(namespace) = taken_down {
-        HolderState::Gone(Proof::ClusterTakenDown {
+    let is_renewed = record.is_some_and(|record| {
+        !record.is_revoked() && record.expires().is_some_and(|expires| expires > clock.now)
+    });
+    Some(match taken_down {
+        Some(namespace) if !is_renewed => HolderState::Gone(Proof::ClusterTakenDown {
             namespace: namespace.clone(),
-        })
-    } else {
-        without_cluster(entry, record, clock)
+        }),
+        _ => without_cluster(entry, record, clock),
     })
 }
 
@@ -88,16 +96,21 @@ pub(super) fn recorded<'s>(survey: &'s Survey, entry: &Entry) -> Option<&'s Reco
     survey.record(entry.name()).filter(|record| record.names(holder))
 }
 
-/// In the namespace of that name, where Hive and we put a cluster, or made for the pool, anywhere; where the pool is not
-/// known, for any of the namespace.
+/// Made for the entry's pool, with the entry.
+fn is_made_with(survey: &Survey, cluster: &ClusterDeployment, entry: &Entry) -> bool {
+    cluster.customization() == Some(entry.name()) && is_of_pool(survey, cluster, entry.pool())
+}
+
+/// Where the pool is not known, any of the namespace.
+fn is_of_pool(survey: &Survey, cluster: &ClusterDeployment, pool: Option<&str>) -> bool {
+    cluster.pool_reference.as_ref().is_some_and(|reference| {
+        reference.namespace == survey.namespace && pool.is_none_or(|pool| reference.pool_name == pool)
+    })
+}
+
+/// In the namespace of that name, where Hive and we put a cluster, or made for the pool, anywhere.
 fn is_of_name(survey: &Survey, cluster: &ClusterDeployment, name: &str, pool: Option<&str>) -> bool {
-    let is_of_pool = || match (pool, &cluster.pool_reference) {
-        (Some(pool), _) => cluster.is_of(&survey.namespace, pool),
-        (None, reference) => reference
-            .as_ref()
-            .is_some_and(|reference| reference.namespace == survey.namespace),
-    };
-    cluster.name() == name && (cluster.metadata.namespace == name || is_of_pool())
+    cluster.name() == name && (cluster.metadata.namespace == name || is_of_pool(survey, cluster, pool))
 }
 
 fn without_cluster(entry: &Entry, record: Option<&Record>, clock: Clock) -> HolderState<'static> {

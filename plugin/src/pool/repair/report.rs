@@ -1,5 +1,7 @@
 //! What a repair has found, and what came of it.
 
+use std::fmt;
+
 use super::{
     finding::{Finding, Remedy},
     mend::Outcome,
@@ -16,6 +18,41 @@ pub(in crate::pool) struct Report {
     /// Whether it was to be mended.
     pub(in crate::pool) is_applied: bool,
     pub(in crate::pool) found: Vec<Found>,
+    /// Namespaces that could not be repaired, or not to the end.
+    pub(in crate::pool) failures: Vec<Failure>,
+    /// Why nothing was done at all.
+    pub(in crate::pool) refusal: Option<Refusal>,
+}
+
+/// What has kept a namespace from being repaired to the end.
+#[derive(Debug)]
+pub(in crate::pool) struct Failure {
+    pub(in crate::pool) namespace: String,
+    pub(in crate::pool) error: Error,
+}
+
+/// Why nothing was done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::pool) enum Refusal {
+    /// There is no customization of a name that was to be freed.
+    NoSuchEntry { name: String },
+}
+
+impl Refusal {
+    /// In JSON, and before the sentence on stderr.
+    pub(in crate::pool) const fn reason(&self) -> &'static str {
+        match self {
+            Self::NoSuchEntry { .. } => "no-such-entry",
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSuchEntry { name } => write!(f, "there is no customization {name} to free"),
+        }
+    }
 }
 
 /// One finding.
@@ -39,6 +76,8 @@ pub(in crate::pool) struct Count {
     pub(in crate::pool) blocked: usize,
     pub(in crate::pool) by_name: usize,
     pub(in crate::pool) by_hand: usize,
+    /// Named, and kept: somebody may still use it.
+    pub(in crate::pool) kept: usize,
 }
 
 impl Found {
@@ -81,6 +120,7 @@ impl Report {
                 Remedy::Blocked(_) => &mut count.blocked,
                 Remedy::FreeByName => &mut count.by_name,
                 Remedy::Unknown => &mut count.by_hand,
+                Remedy::Keep => &mut count.kept,
                 Remedy::Free
                 | Remedy::Reserve { .. }
                 | Remedy::Recreate
@@ -99,6 +139,32 @@ impl Report {
             found if found.is_mended() => Verdict::Met,
             _ => Verdict::Negative,
         };
-        Verdict::worst(self.found.iter().map(verdict))
+        let of_failures = self.failures.iter().map(|_| Verdict::Undecided);
+        let of_refusal = self.refusal.iter().map(|_| Verdict::Negative);
+        Verdict::worst(
+            self.found
+                .iter()
+                .map(verdict)
+                .chain(of_failures)
+                .chain(of_refusal),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{pool::repair::example::reports, verdict::Verdict};
+
+    #[test]
+    fn what_a_report_comes_to() {
+        for (name, report) in reports() {
+            let expected = match name {
+                "nothing" => Verdict::Met,
+                // One of its writes is forbidden, or all of a namespace.
+                "what came of it" | "one namespace failed" => Verdict::Undecided,
+                _ => Verdict::Negative,
+            };
+            assert_eq!(report.verdict(), expected, "{name}");
+        }
     }
 }

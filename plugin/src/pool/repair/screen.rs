@@ -19,6 +19,10 @@ const COLUMNS: &[Column] = &[
 
 /// The screen within a number of columns; none for no limit.
 pub(super) fn screen(report: &Report, width: Option<usize>) -> String {
+    if report.found.is_empty() && (report.refusal.is_some() || !report.failures.is_empty()) {
+        // Stderr says why: that nothing is wrong would not be true.
+        return String::new();
+    }
     if report.found.is_empty() {
         return format!("nothing to repair in {}\n", place(report));
     }
@@ -84,6 +88,7 @@ fn summary(count: Count, is_applied: bool) -> String {
             "to free with --yes --force NAME, if you know that its holder is gone",
         ),
         (count.by_hand, "to settle by hand"),
+        (count.kept, "not freed: whoever has it may still use it"),
     ];
     let lines = of_sort.iter().filter(|(number, _)| *number > 0);
     lines.fold(String::new(), |text, (number, what)| {

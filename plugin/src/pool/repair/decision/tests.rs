@@ -90,6 +90,13 @@ fn of_no_pool(name: &str) -> Value {
     with(user(name), "/spec", json!({}))
 }
 
+const CUSTOMIZATION: &str = "/spec/clusterPoolRef/clusterDeploymentCustomization/name";
+
+/// Our finalizer alone keeps the holder's cluster.
+fn over() -> Value {
+    deleted(user("us"), &[OURS])
+}
+
 fn recent() -> Value {
     entry("False", Some("us"), JUST_NOW)
 }
@@ -161,6 +168,30 @@ fn who_is_there_keeps_what_it_has() {
             of(held()).record(seen(lasting(), "gone")),
             None,
         ),
+        (
+            "it renews its lease, and a cluster of its name and another pool goes",
+            of(held())
+                .record(lasting())
+                .cluster(with(over(), "/spec/clusterPoolRef/namespace", json!("x"))),
+            None,
+        ),
+        (
+            "it renews its lease, and its cluster goes",
+            of(held()).record(seen(lasting(), "uid-of-us")).cluster(over()),
+            None,
+        ),
+        (
+            "leased for the next cluster, while the last one goes",
+            of(recent()).cluster(deleted(user("them"), &["other"])),
+            None,
+        ),
+        (
+            "reserved for the next cluster, while the last one goes",
+            of(recent())
+                .cluster(deleted(user("them"), &["other"]))
+                .cluster(user("us")),
+            None,
+        ),
         ("leased a minute ago", of(recent()), None),
         (
             "leased a minute ago, its cluster went",
@@ -199,6 +230,37 @@ fn who_is_gone_does_not() {
             "revoked and not freed",
             of(held()).record(revoked()),
             Some("lease-revoked: free"),
+        ),
+        (
+            "its cluster is taken down",
+            of(held()).record(endless()).cluster(over()),
+            Some("cluster-taken-down: free"),
+        ),
+        (
+            "expired, and its cluster is taken down",
+            of(held()).record(expired()).cluster(over()),
+            Some("cluster-taken-down: free"),
+        ),
+        (
+            "the cluster that was seen is taken down, made with another",
+            of(held())
+                .record(seen(endless(), "uid-of-us"))
+                .cluster(with(over(), CUSTOMIZATION, json!("b"))),
+            Some("cluster-taken-down: free"),
+        ),
+        (
+            "a cluster of its name, made with another, is taken down",
+            of(held())
+                .record(endless())
+                .cluster(with(over(), CUSTOMIZATION, json!("b"))),
+            Some("unverifiable: force"),
+        ),
+        (
+            "a cluster of its name and another pool is taken down",
+            of(held())
+                .record(endless())
+                .cluster(with(over(), "/spec/clusterPoolRef/poolName", json!("q"))),
+            Some("unverifiable: force"),
         ),
         ("nothing known", of(held()), Some("unverifiable: force")),
         (
@@ -301,6 +363,20 @@ fn what_two_have_is_told_alone() {
             Some("contested: none"),
         ),
         (
+            "used by another that has been going since before the grace time",
+            of(held())
+                .cluster(deleted(user("them"), &["other"]))
+                .cluster(user("us")),
+            Some("contested: none"),
+        ),
+        (
+            "for one who is gone, while another is going",
+            of(recent())
+                .record(expired())
+                .cluster(deleted(user("them"), &["other"])),
+            Some("used-by-another: reserve"),
+        ),
+        (
             "used by two",
             of(held()).cluster(user("them")).cluster(user("us")),
             Some("contested: none"),
@@ -348,18 +424,44 @@ fn what_nothing_proves_is_freed_by_name_alone() {
         assert_eq!(finding.remedy.as_str(), remedy, "{name}");
     }
     let forced = ["a".to_owned()];
-    for kept in [
-        Objects::entry(held()).cluster(user("us")),
-        Objects::entry(held()).record(record("us", JUST_NOW, Some(600))),
-        Objects::entry(entry("False", Some("us"), JUST_NOW)),
+    for (kept, why) in [
+        (
+            Objects::entry(held()).cluster(user("us")),
+            "whose ClusterDeployment is there, in namespace us",
+        ),
+        (
+            Objects::entry(held()).record(record("us", JUST_NOW, Some(600))),
+            "whose lease ends at 2026-11-21T05:09:00Z",
+        ),
+        (
+            Objects::entry(entry("False", Some("us"), JUST_NOW)),
+            "which has it for less than the grace time",
+        ),
     ] {
-        assert_eq!(found(&kept, &wanted(None, &forced)), Vec::<String>::new());
+        let told = findings(&kept.survey(), &wanted(None, &forced));
+        let told: Vec<_> = told.iter().map(super::Finding::sentence).collect();
+        assert_eq!(told, [format!("not freed: held by us, {why}")]);
+        assert_eq!(
+            found(&kept, &wanted(None, &forced)),
+            [format!("{ENTRY}: in-use: keep")]
+        );
+        assert_eq!(
+            found(&kept, &wanted(None, &["b".to_owned()])),
+            Vec::<String>::new()
+        );
     }
+    let unverifiable = Objects::entry(held());
+    assert_eq!(
+        found(&unverifiable, &wanted(Some("other"), &forced)),
+        [format!("{ENTRY}: in-use: keep")]
+    );
+    // It is as it was to be.
+    let free = Objects::entry(entry("True", None, LONG_AGO));
+    assert_eq!(found(&free, &wanted(None, &forced)), Vec::<String>::new());
 }
 
 #[test]
 fn what_follows_an_entry() {
-    let over = || deleted(user("us"), &[OURS]);
     let free = || entry("True", None, LONG_AGO);
     for (case, objects, expected) in [
         (

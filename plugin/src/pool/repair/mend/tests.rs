@@ -18,6 +18,7 @@ use crate::{
         entry::Entry,
         fake::{Fake, Fault},
         install_config::InstallConfig,
+        metadata::Metadata,
         record::{LeaseClaim, Record},
         repair::{
             decision::{Wanted, findings, sightings},
@@ -146,9 +147,9 @@ impl Mending for Scene {
     async fn patch_cluster(&self, cluster: &ClusterDeployment, patch: &Value) -> Result<Written, Error> {
         let mut rest = self.rest.borrow_mut();
         let mut clusters = rest.clusters.iter_mut();
-        let found = clusters.find(|found| found["metadata"]["name"] == cluster.name());
+        let found = clusters.find(|found| is_of(found, &cluster.metadata));
         Ok(match found {
-            Some(found) if found["metadata"]["resourceVersion"] == patch["metadata"]["resourceVersion"] => {
+            Some(found) if is_version(found, &patch["metadata"]["resourceVersion"]) => {
                 json_patch::merge(found, patch);
                 Written::Stored
             }
@@ -175,10 +176,28 @@ impl Mending for Scene {
         Ok(Ok(serde_json::from_value(made).unwrap()))
     }
 
-    async fn delete_copy(&self, _: &Copy) -> Result<Written, Error> {
-        self.rest.borrow_mut().copies.clear();
-        Ok(Written::Stored)
+    async fn delete_copy(&self, copy: &Copy) -> Result<Written, Error> {
+        let mut rest = self.rest.borrow_mut();
+        let found = rest.copies.iter().position(|found| is_of(found, &copy.metadata));
+        Ok(match found {
+            Some(index) if is_version(&rest.copies[index], &copy.metadata.resource_version) => {
+                rest.copies.remove(index);
+                Written::Stored
+            }
+            _ => Written::Changed,
+        })
     }
+}
+
+fn is_of(object: &Value, metadata: &Metadata) -> bool {
+    object["metadata"]["name"] == metadata.name && object["metadata"]["namespace"] == metadata.namespace
+}
+
+fn is_version<V>(object: &Value, version: &V) -> bool
+where
+    Value: PartialEq<V>,
+{
+    object["metadata"]["resourceVersion"] == *version
 }
 
 fn held() -> Value {
@@ -266,6 +285,30 @@ fn decides_anew_before_it_writes() {
     assert_eq!(mended(&scene, &planned), [Outcome::Settled]);
     assert_eq!(scene.fake.holder("a").as_deref(), Some("us"));
     assert!(scene.fake.writes.borrow().is_empty());
+}
+
+#[test]
+fn a_name_that_is_forced_is_that_of_the_holder_who_was_shown() {
+    let forced = ["a".to_owned()];
+    let wanted = Wanted {
+        forced: &forced,
+        clock: Clock {
+            grace: SignedDuration::ZERO,
+            ..wanted().clock
+        },
+        ..wanted()
+    };
+    for (holder, outcome, left) in [
+        ("us", Outcome::Mended, None),
+        ("them", Outcome::Settled, Some("them")),
+    ] {
+        let scene = Scene::held();
+        let planned = run(async || findings(&scene.survey().await.unwrap(), &wanted));
+        scene.fake.put("a", &entry("False", Some(holder), NOW)["status"]);
+        let mended = run(async || mend(&scene, &wanted, &planned[0]).await.unwrap());
+        assert_eq!(mended, outcome, "{holder}");
+        assert_eq!(scene.fake.holder("a").as_deref(), left, "{holder}");
+    }
 }
 
 #[test]
@@ -383,9 +426,17 @@ fn a_cluster_that_is_seen_is_recorded() {
     }
 }
 
+/// Of somebody who may still be about to make a cluster with it.
+fn copy_that_stays() -> Value {
+    let mut copy = copy();
+    copy["metadata"]["namespace"] = "them".into();
+    copy["metadata"]["creationTimestamp"] = NOW.into();
+    copy
+}
+
 fn copy() -> Value {
     json!({"metadata": {
-        "name": "a", "namespace": "us", "creationTimestamp": LONG_AGO, "labels": {
+        "name": "a", "namespace": "us", "resourceVersion": "5", "creationTimestamp": LONG_AGO, "labels": {
             "hive.openshift.io/clusterpool-namespace": "d", "hive.openshift.io/clusterpool-name": "pool",
         },
     }})
@@ -395,19 +446,19 @@ fn copy() -> Value {
 fn a_copy_goes_after_its_customization() {
     let scene = || {
         let scene = Scene::held().record(expired());
-        scene.rest.borrow_mut().copies = vec![copy()];
+        scene.rest.borrow_mut().copies = vec![copy_that_stays(), copy()];
         scene
     };
     let at_once = scene();
     assert_eq!(repaired(&at_once), [Outcome::Mended, Outcome::Mended]);
     assert_eq!(at_once.state(), free());
-    assert!(at_once.rest.borrow().copies.is_empty());
+    assert_eq!(at_once.rest.borrow().copies, [copy_that_stays()]);
 
     let scene = scene();
     let planned = run(async || findings(&scene.survey().await.unwrap(), &wanted()));
     let of_copy: Vec<_> = planned.into_iter().skip(1).collect();
     assert_eq!(mended(&scene, &of_copy), [Outcome::Waits]);
-    assert_eq!(scene.rest.borrow().copies.len(), 1);
+    assert_eq!(scene.rest.borrow().copies.len(), 2);
 }
 
 #[test]

@@ -389,13 +389,10 @@ fn what_outlives_its_pool_is_found_in_all_namespaces() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "repair-outlived", 1).await;
         let cluster = "repair-outlived-koeln";
-        hosts.mark("host-0", false, Some(cluster)).await;
         hosts.cluster(cluster, "host-0", &[FINALIZER]).await;
-        for (kind, name) in [("clusterpool", "hosts"), (CUSTOMIZATION, "host-0")] {
-            let delete = ["delete", kind, name, "-n", hosts.namespace];
-            hosts.kubectl.succeed(delete).await.unwrap();
-        }
         hosts.delete_cluster(cluster).await;
+        let delete = ["delete", "clusterpool", "hosts", "-n", hosts.namespace];
+        hosts.kubectl.succeed(delete).await.unwrap();
         // Others have their pools here too: nothing is mended.
         let names = ["kcp", "pool", "repair", "-A", "-o", "name"];
         let found = hosts.kubectl.run(names).await.unwrap();

@@ -20,6 +20,7 @@ use kcp_tests::pools::server::PoolServer;
 use kcp_tests::products;
 use kcp_tests::run::{Run, random};
 use tokio::runtime::Runtime;
+use tokio::time::timeout;
 
 use crate::state::State;
 
@@ -92,15 +93,18 @@ async fn soak(
     let mut longest = Duration::ZERO;
     while state.counts.runs < runs {
         let batch = Instant::now();
-        if started.elapsed() + longest > LIMIT {
+        let left = LIMIT.saturating_sub(started.elapsed());
+        if left < longest {
             return Ok(Verdict::OutOfTime);
         }
         let next = state.first_seed.wrapping_add(state.counts.runs);
         let seeds = 0..BATCH.min(runs - state.counts.runs);
         let seeds = seeds.map(|index| next.wrapping_add(index)).collect();
-        match lessees_through_a_restart(&server, seeds).await {
-            Ok(counts) => state.counts += counts,
-            Err(error) => return Ok(Verdict::Broken(error)),
+        // One that takes longer than any before is broken off, and made again by the next call.
+        match timeout(left, lessees_through_a_restart(&server, seeds)).await {
+            Ok(Ok(counts)) => state.counts += counts,
+            Ok(Err(error)) => return Ok(Verdict::Broken(error)),
+            Err(_) => return Ok(Verdict::OutOfTime),
         }
         state.restarts += 1;
         longest = longest.max(batch.elapsed());

@@ -212,6 +212,27 @@ fn what_somebody_else_holds_by_the_same_name_is_left_alone() {
 }
 
 #[test]
+fn of_two_who_want_a_new_lease_by_one_name_one_gets_it() {
+    for seed in 0..100 {
+        let fake = Fake::shuffled(&NAMES.map(str::to_owned), seed);
+        let request = Request {
+            is_new: true,
+            ..request(&NAMES, claim("us"))
+        };
+        let (one, other) =
+            block_on(async { tokio::join!(outcome_of(&fake, request), outcome_of(&fake, request)) });
+        let outcomes = [one.unwrap(), other.unwrap()];
+        let held: Vec<_> = fake.held_by("us");
+        assert_eq!(held.len(), 1, "{seed}");
+        let before = Outcome::HeldBefore {
+            customization: held[0].clone(),
+        };
+        assert!(outcomes.contains(&before), "{seed} {outcomes:?}");
+        assert!(outcomes.contains(&leased(&held[0])), "{seed} {outcomes:?}");
+    }
+}
+
+#[test]
 fn what_befalls_the_first_write() {
     for (fault, gets, writes) in [
         (Fault::Overtaken, ORDER[1], &ORDER[..2]),

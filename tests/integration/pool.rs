@@ -471,9 +471,30 @@ fn a_claim_waits_for_its_cluster_and_is_deleted() {
             "-p",
             &answer,
         ];
+        hosts.kubectl.succeed(answer).await.unwrap();
+        let others = hosts
+            .lease("paris", &["--claim", "--wait=1s", "-o", "json"])
+            .await;
+        let why = "ClusterClaim paris names ClusterDeployment pool-claim-x, which does not name it; it was there before, \
+                   and is kept";
+        assert_eq!(others.code, 1, "{others}");
+        let message = document(&others)["message"].to_string();
+        assert!(message.contains(why), "{message}");
+
+        let claimed_by = json!({"spec": {"clusterPoolRef": {"claimName": "paris"}}}).to_string();
+        let claimed_by = [
+            "patch",
+            "clusterdeployment",
+            "pool-claim-x",
+            "-n",
+            "pool-claim-x",
+            "--type=merge",
+            "-p",
+            &claimed_by,
+        ];
         let (claimed, _) = tokio::join!(
             hosts.lease("paris", &["--claim", "--wait=2m", "-o", "json"]),
-            hosts.kubectl.succeed(answer)
+            hosts.kubectl.succeed(claimed_by)
         );
         assert_eq!(claimed.code, 0, "{claimed}");
         let claimed = document(&claimed);
@@ -481,7 +502,15 @@ fn a_claim_waits_for_its_cluster_and_is_deleted() {
         assert_eq!(claimed["clusterDeployment"]["name"], "pool-claim-x");
         assert_eq!(claimed["customization"]["name"], "host-0");
 
-        let released = hosts.release("paris", &[]).await;
+        let environment = hosts.lease("paris", &["--claim", "-o", "env"]).await;
+        assert_eq!(
+            environment.stdout,
+            "KCP_NAMESPACE=pool-claim\nKCP_POOL=hosts\nKCP_CLUSTER_DEPLOYMENT=pool-claim-x\n\
+             KCP_CUSTOMIZATION=host-0\nKCP_CLUSTER_CLAIM=paris\n",
+            "{environment}"
+        );
+
+        let released = hosts.release("pool-claim-x", &[]).await;
         assert_eq!(
             released.stdout, "clusterclaim.hive.openshift.io/paris deleted\n",
             "{released}"

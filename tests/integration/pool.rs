@@ -108,10 +108,17 @@ fn who_waits_gets_what_is_given_back() {
             "{late}"
         );
 
-        let (rome, ()) = tokio::join!(hosts.lease("rome", &["--wait=2m", "-o", "env"]), async {
-            let released = hosts.release("paris", &[]).await;
-            assert_eq!(released.code, 0, "{released}");
-        });
+        // Given back only after it was said that rome waits.
+        let script = r#"
+            kubectl kcp pool lease hosts -n pool-wait --cluster-deployment rome --wait=2m -o env 2> "$1" &
+            until grep -q waiting: "$1"; do kill -0 $! && sleep 0.1; done
+            kubectl kcp pool release hosts -n pool-wait --cluster-deployment paris >&2
+            wait $!
+        "#;
+        let said = hosts.kubectl.scratch_file("rome-waits");
+        fs::write(&said, "").unwrap();
+        let script = ["-c", script, "sh", &said.display().to_string()];
+        let rome = hosts.kubectl.script("sh", script).await.unwrap();
         assert_eq!(rome.code, 0, "{rome}");
         let expected = "KCP_NAMESPACE=pool-wait\nKCP_POOL=hosts\nKCP_CLUSTER_DEPLOYMENT=rome\nKCP_CUSTOMIZATION=host-0\n";
         assert_eq!(rome.stdout, expected);

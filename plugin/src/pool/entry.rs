@@ -18,6 +18,9 @@ pub(super) const APPLY_SUCCEEDED: &str = "ApplySucceeded";
 /// The reason for patches that cannot be applied.
 pub(super) const BROKEN_BY_SYNTAX: &str = "BrokenBySyntax";
 
+/// The longest message of a condition, in characters.
+const MAX_MESSAGE: usize = 32_768;
+
 /// Who takes a lease. Two lessees with the same name are the same holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Holder<'h> {
@@ -148,7 +151,7 @@ impl Entry {
             kind: APPLY_SUCCEEDED,
             status: "False",
             reason: BROKEN_BY_SYNTAX,
-            message: why,
+            message: within_limit(why),
         };
         json!({
             "metadata": { "resourceVersion": self.metadata.resource_version },
@@ -160,7 +163,7 @@ impl Entry {
     pub(super) fn says_broken(&self, why: &str) -> bool {
         let conditions = self.conditions();
         conditions.reason(APPLY_SUCCEEDED) == Some(BROKEN_BY_SYNTAX)
-            && conditions.message(APPLY_SUCCEEDED) == Some(why)
+            && conditions.message(APPLY_SUCCEEDED) == Some(within_limit(why))
     }
 
     fn with_available(&self, status: &str, reason: &str, message: &str, now: Timestamp) -> Value {
@@ -172,6 +175,12 @@ impl Entry {
         };
         self.status.conditions.with(condition, now).into_value()
     }
+}
+
+/// As much of a message as a condition takes.
+fn within_limit(message: &str) -> &str {
+    let end = message.char_indices().nth(MAX_MESSAGE);
+    end.and_then(|(end, _)| message.get(..end)).unwrap_or(message)
 }
 
 fn name(reference: Option<&LocalReference>) -> Option<&str> {
@@ -248,6 +257,16 @@ mod tests {
                 "clusterPoolRef": null,
             })
         );
+    }
+
+    #[test]
+    fn a_message_is_as_long_as_the_server_takes() {
+        let why = "ä".repeat(33_000);
+        let free = entry(&json!({}));
+        let broken = free.broken(&why, NOW.parse().unwrap());
+        let message = broken["status"]["conditions"][0]["message"].as_str().unwrap();
+        assert_eq!(message, "ä".repeat(32_768));
+        assert!(!free.says_broken(&why) && entry(&broken["status"]).says_broken(&why));
     }
 
     #[test]

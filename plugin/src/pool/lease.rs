@@ -14,7 +14,7 @@ use super::{
     install_config::InstallConfig,
     model::{Candidate, Choice, Inventory, References, Slot, Standing},
     patching::{Patched, Unfit, patched},
-    record::{LeaseClaim, Record},
+    record::{self, LeaseClaim, Record},
     record_keeping::{Recorded, announce, renew, withdraw},
     store::{Customizations, Records},
 };
@@ -93,7 +93,7 @@ pub(super) struct Leased {
     pub(super) unfit: Unfits,
 }
 
-/// Entries whose patches cannot be applied.
+/// Entries that cannot be taken.
 pub(super) type Unfits = BTreeMap<String, Unfit>;
 
 /// Takes a lease.
@@ -116,7 +116,7 @@ async fn lease_listing<S: Customizations + Records>(
     listed: &mut Vec<Entry>,
 ) -> anyhow::Result<Outcome> {
     let holder = request.claim.holder;
-    let mut unfit = Unfits::new();
+    let mut unfit = unrecordable(request.names);
     let (mut rounds, mut waits) = (0, 0);
     while rounds < MAX_ROUNDS && waits < MAX_WAITS {
         let (entries, records) = (store.list().await?, store.records().await?);
@@ -355,6 +355,14 @@ fn slots(names: &[&str], customizations: Vec<Entry>, records: Vec<Record>, unfit
             record: records.remove(*name),
             unfit: unfit.get(*name).cloned(),
         })
+        .collect()
+}
+
+/// Those of whom nobody could say who holds them.
+fn unrecordable(names: &[&str]) -> Unfits {
+    let names = names.iter().filter(|name| !record::can_be_made(name));
+    names
+        .map(|name| ((*name).to_owned(), Unfit::Unrecordable))
         .collect()
 }
 

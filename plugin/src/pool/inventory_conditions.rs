@@ -22,7 +22,7 @@ const BROKEN_BY_CLOUD: &str = "BrokenByCloud";
 /// once the pool has changed.
 pub(super) fn patch(pool: &Pool, entries: &[Entry], capacity: &Capacity, now: Timestamp) -> Option<Value> {
     let faults = faults(pool, entries);
-    let shortage = shortage(capacity);
+    let shortage = capacity.shortage().map(|shortage| shortage.to_string());
     let valid = Condition {
         kind: VALID,
         status: if faults.is_some() { "False" } else { "True" },
@@ -87,14 +87,6 @@ fn faults(pool: &Pool, entries: &[Entry]) -> Option<String> {
     })
 }
 
-fn shortage(capacity: &Capacity) -> Option<String> {
-    let entries = capacity.inventory.filter(|_| capacity.beyond_inventory() > 0)?;
-    Some(format!(
-        "size is {}, and the inventory has {entries}",
-        capacity.size
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -143,7 +135,7 @@ mod tests {
                          "message": r#"{"BrokenByCloud":["b"],"BrokenBySyntax":["a"],"Missing":["d"]}"#,
                          "lastTransitionTime": "2026-11-21T05:00:00Z"},
                         {"type": "InventorySufficient", "status": "False", "reason": "SizeAboveInventory",
-                         "message": "size is 5, and the inventory has 4",
+                         "message": "size is 5, and the inventory has 4 entries",
                          "lastTransitionTime": "2026-11-21T05:00:00Z"},
                     ],
                     "size": 0, "ready": 0,

@@ -18,7 +18,7 @@ pub(super) const APPLY_SUCCEEDED: &str = "ApplySucceeded";
 /// The reason for patches that cannot be applied.
 pub(super) const BROKEN_BY_SYNTAX: &str = "BrokenBySyntax";
 
-/// The longest message of a condition, in characters.
+/// The longest message of a condition, in bytes, as the server's refusal says; its schema counts characters.
 const MAX_MESSAGE: usize = 32_768;
 
 /// Who takes a lease. Two lessees with the same name are the same holder.
@@ -179,8 +179,12 @@ impl Entry {
 
 /// As much of a message as a condition takes.
 fn within_limit(message: &str) -> &str {
-    let end = message.char_indices().nth(MAX_MESSAGE);
-    end.and_then(|(end, _)| message.get(..end)).unwrap_or(message)
+    if message.len() <= MAX_MESSAGE {
+        return message;
+    }
+    let starts = message.char_indices().map(|(start, _)| start);
+    let end = starts.take_while(|start| *start <= MAX_MESSAGE).last();
+    end.and_then(|end| message.get(..end)).unwrap_or_default()
 }
 
 fn name(reference: Option<&LocalReference>) -> Option<&str> {
@@ -261,11 +265,12 @@ mod tests {
 
     #[test]
     fn a_message_is_as_long_as_the_server_takes() {
-        let why = "ä".repeat(33_000);
+        // Of two bytes each, after one.
+        let why = format!("a{}", "ä".repeat(33_000));
         let free = entry(&json!({}));
         let broken = free.broken(&why, NOW.parse().unwrap());
         let message = broken["status"]["conditions"][0]["message"].as_str().unwrap();
-        assert_eq!(message, "ä".repeat(32_768));
+        assert_eq!(message, format!("a{}", "ä".repeat(16_383)));
         assert!(!free.says_broken(&why) && entry(&broken["status"]).says_broken(&why));
     }
 

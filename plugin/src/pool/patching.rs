@@ -53,7 +53,7 @@ impl fmt::Display for Unfit {
         match self {
             Self::Broken(why) | Self::StrictlyBroken(why) => f.write_str(why),
             Self::Unrecordable => {
-                f.write_str("its name is too long for the name of a lease; 244 characters are not")
+                f.write_str("its name leaves no room for that of its lease: 244 characters fit")
             }
         }
     }

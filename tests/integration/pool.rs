@@ -208,6 +208,48 @@ fn the_install_config_is_patched_and_what_is_broken_is_written_down() {
 }
 
 #[test]
+fn a_path_longer_than_a_message_does_not_keep_a_lease_from_others() {
+    with_management_cluster(async |management| {
+        let hosts = Hosts::create(management, "pool-long-path", 2).await;
+        let path = format!("/{}", "a".repeat(33_000));
+        let long = json!({"spec": {"installConfigPatches": [{"op": "remove", "path": path}]}}).to_string();
+        let long = [
+            "patch",
+            "clusterdeploymentcustomization",
+            "host-1",
+            "-n",
+            "pool-long-path",
+            "--type=merge",
+            "-p",
+            &long,
+        ];
+        hosts.kubectl.succeed(long).await.unwrap();
+        let file = hosts.kubectl.scratch_file("install-config-for-long-path.yaml");
+        fs::write(&file, "metadata:\n  name: generated\n").unwrap();
+        let json = [&*format!("--install-config={}", file.display()), "-o", "json"];
+        let leased = hosts.lease("paris", &json).await;
+        assert_eq!(leased.code, 0, "{leased}");
+        assert_eq!(document(&leased)["customization"]["name"], "host-0");
+        let refused = hosts.lease("rome", &json).await;
+        assert_eq!(refused.code, 1, "{refused}");
+        let message = document(&refused)["message"].as_str().unwrap().to_owned();
+        let why = format!(
+            "spec.installConfigPatches[0] (remove \"/{}...\"): its path leads nowhere",
+            "a".repeat(119)
+        );
+        assert!(
+            message.ends_with(&format!("1 broken: host-1 ({why})")),
+            "{refused}"
+        );
+        let broken = hosts
+            .object("clusterdeploymentcustomization", "host-1")
+            .await
+            .unwrap();
+        assert_eq!(broken["status"]["conditions"][0]["message"], why);
+    });
+}
+
+#[test]
 fn a_command_runs_under_a_lease() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "pool-exec", 1).await;

@@ -20,7 +20,7 @@ use super::{
     install_config::InstallConfig,
     model::{Candidate, Choice, Inventory, References, Slot, Standing},
     patching::{Patched, Unfit, patched},
-    record::{LeaseClaim, Record},
+    record::{self, LeaseClaim, Record},
     record_keeping::{Recorded, announce, put_back, renew, withdraw},
     store::{Customizations, Records},
 };
@@ -101,7 +101,7 @@ pub(super) struct Leased {
     pub(super) unfit: Unfits,
 }
 
-/// Entries whose patches cannot be applied.
+/// Entries that cannot be taken.
 pub(super) type Unfits = BTreeMap<String, Unfit>;
 
 /// Takes a lease.
@@ -114,7 +114,7 @@ pub(super) async fn lease<S: Customizations + Records>(
     request: Request<'_>,
 ) -> anyhow::Result<Attempt> {
     let holder = request.claim.holder;
-    let mut unfit = Unfits::new();
+    let mut unfit = unrecordable(request.names);
     let (mut rounds, mut waits) = (0, 0);
     while rounds < MAX_ROUNDS && waits < MAX_WAITS {
         let (entries, records) = (store.list().await?, store.records().await?);
@@ -468,6 +468,14 @@ fn slots<'l>(
     let inventory = request.names.iter().map(|name| slot(name, true));
     inventory
         .chain(unnamed.iter().map(|name| slot(name, false)))
+        .collect()
+}
+
+/// Those of whom nobody could say who holds them.
+fn unrecordable(names: &[&str]) -> Unfits {
+    let names = names.iter().filter(|name| !record::can_be_made(name));
+    names
+        .map(|name| ((*name).to_owned(), Unfit::Unrecordable))
         .collect()
 }
 

@@ -242,7 +242,7 @@ fn a_path_longer_than_a_message_does_not_keep_a_lease_from_others() {
             "{refused}"
         );
         let broken = hosts
-            .object("clusterdeploymentcustomization", "host-1")
+            .own("clusterdeploymentcustomization", "host-1")
             .await
             .unwrap();
         assert_eq!(broken["status"]["conditions"][0]["message"], why);

@@ -13,7 +13,7 @@ pub(in crate::pool) enum Effect {
     Shared { with: Vec<String> },
     /// Nobody has it.
     Unused,
-    /// Its unclaimed cluster becomes stale.
+    /// Its unclaimed cluster is stale then, if it is not already.
     ClusterStale { cluster: String },
     /// Its claimed cluster stays as it is.
     ClusterClaimed { cluster: String, claim: String },
@@ -48,7 +48,7 @@ impl fmt::Display for Effect {
             ),
             Self::Unused => f.write_str("nobody has it"),
             Self::ClusterStale { cluster } => {
-                write!(f, "unclaimed ClusterDeployment {cluster} becomes stale")
+                write!(f, "unclaimed ClusterDeployment {cluster} is stale then")
             }
             Self::ClusterClaimed { cluster, claim } => {
                 write!(f, "ClusterDeployment {cluster} stays, claim {claim} has it")

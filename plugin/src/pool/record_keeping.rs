@@ -156,7 +156,7 @@ pub(super) async fn write_once<S: Customizations + Records>(
     }
     Ok(
         match store.create_record(&first(customization, claim, now)).await? {
-            Created::Stored(_) => Written::Stored,
+            Created::Stored => Written::Stored,
             Created::Exists => Written::Changed,
             Created::Unknown(error) => Written::Unknown(error),
         },

@@ -108,10 +108,17 @@ fn who_waits_gets_what_is_given_back() {
             "{late}"
         );
 
-        let (rome, ()) = tokio::join!(hosts.lease("rome", &["--wait=2m", "-o", "env"]), async {
-            let released = hosts.release("paris", &[]).await;
-            assert_eq!(released.code, 0, "{released}");
-        });
+        // Given back only after it was said that rome waits.
+        let script = r#"
+            kubectl kcp pool lease hosts -n pool-wait --cluster-deployment rome --wait=2m -o env 2> "$1" &
+            until grep -q waiting: "$1"; do kill -0 $! && sleep 0.1; done
+            kubectl kcp pool release hosts -n pool-wait --cluster-deployment paris >&2
+            wait $!
+        "#;
+        let said = hosts.kubectl.scratch_file("rome-waits");
+        fs::write(&said, "").unwrap();
+        let script = ["-c", script, "sh", &said.display().to_string()];
+        let rome = hosts.kubectl.script("sh", script).await.unwrap();
         assert_eq!(rome.code, 0, "{rome}");
         let expected = "KCP_NAMESPACE=pool-wait\nKCP_POOL=hosts\nKCP_CLUSTER_DEPLOYMENT=rome\nKCP_CUSTOMIZATION=host-0\n";
         assert_eq!(rome.stdout, expected);
@@ -197,6 +204,48 @@ fn the_install_config_is_patched_and_what_is_broken_is_written_down() {
             .find(|condition| condition["type"] == "ApplySucceeded");
         assert_eq!(said.unwrap()["reason"], "BrokenBySyntax");
         assert_eq!(hosts.holder().await, None);
+    });
+}
+
+#[test]
+fn a_path_longer_than_a_message_does_not_keep_a_lease_from_others() {
+    with_management_cluster(async |management| {
+        let hosts = Hosts::create(management, "pool-long-path", 2).await;
+        let path = format!("/{}", "a".repeat(33_000));
+        let long = json!({"spec": {"installConfigPatches": [{"op": "remove", "path": path}]}}).to_string();
+        let long = [
+            "patch",
+            "clusterdeploymentcustomization",
+            "host-1",
+            "-n",
+            "pool-long-path",
+            "--type=merge",
+            "-p",
+            &long,
+        ];
+        hosts.kubectl.succeed(long).await.unwrap();
+        let file = hosts.kubectl.scratch_file("install-config-for-long-path.yaml");
+        fs::write(&file, "metadata:\n  name: generated\n").unwrap();
+        let json = [&*format!("--install-config={}", file.display()), "-o", "json"];
+        let leased = hosts.lease("paris", &json).await;
+        assert_eq!(leased.code, 0, "{leased}");
+        assert_eq!(document(&leased)["customization"]["name"], "host-0");
+        let refused = hosts.lease("rome", &json).await;
+        assert_eq!(refused.code, 1, "{refused}");
+        let message = document(&refused)["message"].as_str().unwrap().to_owned();
+        let why = format!(
+            "spec.installConfigPatches[0] (remove \"/{}...\"): its path leads nowhere",
+            "a".repeat(119)
+        );
+        assert!(
+            message.ends_with(&format!("1 broken: host-1 ({why})")),
+            "{refused}"
+        );
+        let broken = hosts
+            .own("clusterdeploymentcustomization", "host-1")
+            .await
+            .unwrap();
+        assert_eq!(broken["status"]["conditions"][0]["message"], why);
     });
 }
 
@@ -471,9 +520,30 @@ fn a_claim_waits_for_its_cluster_and_is_deleted() {
             "-p",
             &answer,
         ];
+        hosts.kubectl.succeed(answer).await.unwrap();
+        let others = hosts
+            .lease("paris", &["--claim", "--wait=1s", "-o", "json"])
+            .await;
+        let why = "ClusterClaim paris names ClusterDeployment pool-claim-x, which does not name it; it was there before, \
+                   and is kept";
+        assert_eq!(others.code, 1, "{others}");
+        let message = document(&others)["message"].to_string();
+        assert!(message.contains(why), "{message}");
+
+        let claimed_by = json!({"spec": {"clusterPoolRef": {"claimName": "paris"}}}).to_string();
+        let claimed_by = [
+            "patch",
+            "clusterdeployment",
+            "pool-claim-x",
+            "-n",
+            "pool-claim-x",
+            "--type=merge",
+            "-p",
+            &claimed_by,
+        ];
         let (claimed, _) = tokio::join!(
             hosts.lease("paris", &["--claim", "--wait=2m", "-o", "json"]),
-            hosts.kubectl.succeed(answer)
+            hosts.kubectl.succeed(claimed_by)
         );
         assert_eq!(claimed.code, 0, "{claimed}");
         let claimed = document(&claimed);
@@ -481,7 +551,15 @@ fn a_claim_waits_for_its_cluster_and_is_deleted() {
         assert_eq!(claimed["clusterDeployment"]["name"], "pool-claim-x");
         assert_eq!(claimed["customization"]["name"], "host-0");
 
-        let released = hosts.release("paris", &[]).await;
+        let environment = hosts.lease("paris", &["--claim", "-o", "env"]).await;
+        assert_eq!(
+            environment.stdout,
+            "KCP_NAMESPACE=pool-claim\nKCP_POOL=hosts\nKCP_CLUSTER_DEPLOYMENT=pool-claim-x\n\
+             KCP_CUSTOMIZATION=host-0\nKCP_CLUSTER_CLAIM=paris\n",
+            "{environment}"
+        );
+
+        let released = hosts.release("pool-claim-x", &[]).await;
         assert_eq!(
             released.stdout, "clusterclaim.hive.openshift.io/paris deleted\n",
             "{released}"

@@ -81,7 +81,7 @@ fn a_plan_tells_what_a_change_makes_stale() {
         let mut other_hosts = before.clone();
         other_hosts["spec"]["inventory"] = json!([{"name": "host-9"}]);
         let entry = |name: &str, change: &str, effect: &str, message: &str| json!({"name": name, "change": change, "effect": effect, "message": message});
-        let becomes_stale = "unclaimed ClusterDeployment pool-plan-paris becomes stale";
+        let becomes_stale = "unclaimed ClusterDeployment pool-plan-paris is stale then";
         let entries = json!([
             entry("host-9", "added", "missing", "there is no such customization yet"),
             entry("host-0", "dropped", "cluster-stale", becomes_stale),

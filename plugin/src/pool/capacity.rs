@@ -30,6 +30,13 @@ pub(super) enum Full {
     MaxConcurrent { changing: usize, limit: usize },
 }
 
+/// An inventory that is smaller than the pool's size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shortage {
+    size: usize,
+    entries: usize,
+}
+
 impl Capacity {
     /// Of a pool with these clusters: those that were made for it.
     pub(super) fn of<'d>(pool: &Pool, clusters: impl Iterator<Item = &'d ClusterDeployment>) -> Self {
@@ -84,11 +91,22 @@ impl Capacity {
         }
     }
 
-    /// Unclaimed clusters that are wanted and for which the inventory has no customization: the document asks for a
-    /// condition that says so.
-    pub(super) fn beyond_inventory(&self) -> usize {
-        let entries = self.inventory.unwrap_or(usize::MAX);
-        self.size.saturating_sub(entries)
+    /// That more unclaimed clusters are wanted than the inventory has customizations: the document asks for a condition
+    /// that says so.
+    pub(super) fn shortage(&self) -> Option<Shortage> {
+        let entries = self.inventory.filter(|entries| self.size > *entries)?;
+        Some(Shortage {
+            size: self.size,
+            entries,
+        })
+    }
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { size, entries } = self;
+        let noun = if *entries == 1 { "entry" } else { "entries" };
+        write!(f, "size is {size}, and the inventory has {entries} {noun}")
     }
 }
 
@@ -149,8 +167,18 @@ mod tests {
             deleting: 1,
         };
         assert_eq!(capacity(&spec), expected);
-        assert_eq!(expected.beyond_inventory(), 3);
-        assert_eq!(capacity(&json!({"size": 4})).beyond_inventory(), 0);
+        for (spec, shortage) in [
+            (spec, Some("size is 4, and the inventory has 1 entry")),
+            (json!({"size": 1, "inventory": [{"name": "a"}]}), None),
+            (
+                json!({"size": 1, "inventory": []}),
+                Some("size is 1, and the inventory has 0 entries"),
+            ),
+            (json!({"size": 4}), None),
+        ] {
+            let found = capacity(&spec).shortage().map(|shortage| shortage.to_string());
+            assert_eq!(found.as_deref(), shortage, "{spec}");
+        }
     }
 
     #[test]

@@ -198,7 +198,7 @@ async fn ensure(store: &Store<'_>, made: Made<'_>, object: &Value) -> Result<(),
     let mut attempt = 1;
     loop {
         match store.make(made, object).await? {
-            Created::Stored(_) | Created::Exists => return Ok(()),
+            Created::Stored | Created::Exists => return Ok(()),
             Created::Unknown(error) if attempt == MAX_ATTEMPTS => return Err(error),
             Created::Unknown(_) => {
                 attempt += 1;

@@ -43,13 +43,13 @@ pub(super) struct PoolLease {
     /// Whether its `ClusterDeployment` was made, or was there; absent where nobody asked for one.
     #[serde(skip_serializing_if = "Option::is_none")]
     has_cluster: Option<bool>,
-    /// Until when, unless it is renewed; absent when until it is released.
+    /// How long it lasts from each renewal, in seconds; absent where until it is released.
     #[serde(skip_serializing_if = "Option::is_none")]
     ttl_seconds: Option<u64>,
     /// How things stand with each entry, when none is free.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     entries: Vec<EntryState>,
-    /// Entries that were passed over because their patches cannot be applied.
+    /// Entries that were passed over: their patches cannot be applied, or their name is too long for a lease.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     broken: Vec<EntryState>,
     /// The install-config with the customization's patches applied. Its secrets are for who asks for it, and not for
@@ -59,7 +59,7 @@ pub(super) struct PoolLease {
     /// What the customization wants patched in the manifests that the installer writes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     installer_manifest_patches: Vec<Value>,
-    /// What was not looked at, a sentence each.
+    /// What was not looked at or was passed over, and how patches were read, a sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
 }
@@ -117,7 +117,7 @@ pub(super) struct PoolRelease {
     /// The reason in a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
-    /// What was not looked at, a sentence each.
+    /// What was not looked at, and what still runs, a sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
 }
@@ -229,7 +229,7 @@ impl PoolLease {
         self
     }
 
-    /// What was not looked at.
+    /// What to tell apart from the result.
     pub(super) fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -378,7 +378,7 @@ impl PoolRelease {
         self
     }
 
-    /// What was not looked at.
+    /// What to tell apart from the result.
     pub(super) fn warnings(&self) -> &[String] {
         &self.warnings
     }

@@ -20,6 +20,8 @@ pub(super) const BROKEN_BY_SYNTAX: &str = "BrokenBySyntax";
 
 /// Hive's words for patches that are applied, while the cluster is installed with them.
 const INSTALLATION_PENDING: (&str, &str) = ("InstallationPending", "Patches applied; cluster is installing");
+/// The longest message of a condition, in bytes, as the server's refusal says; its schema counts characters.
+const MAX_MESSAGE: usize = 32_768;
 
 /// Who takes a lease. Two lessees with the same name are the same holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,7 +185,7 @@ impl Entry {
             kind: APPLY_SUCCEEDED,
             status: "False",
             reason: BROKEN_BY_SYNTAX,
-            message: why,
+            message: within_limit(why),
         };
         json!({
             "metadata": { "resourceVersion": self.metadata.resource_version },
@@ -214,7 +216,7 @@ impl Entry {
     pub(super) fn says_broken(&self, why: &str) -> bool {
         let conditions = self.conditions();
         conditions.reason(APPLY_SUCCEEDED) == Some(BROKEN_BY_SYNTAX)
-            && conditions.message(APPLY_SUCCEEDED) == Some(why)
+            && conditions.message(APPLY_SUCCEEDED) == Some(within_limit(why))
     }
 
     fn with_available(&self, status: &str, reason: &str, message: &str, now: Timestamp) -> Conditions {
@@ -226,6 +228,16 @@ impl Entry {
         };
         self.status.conditions.with(condition, now)
     }
+}
+
+/// As much of a message as a condition takes.
+fn within_limit(message: &str) -> &str {
+    if message.len() <= MAX_MESSAGE {
+        return message;
+    }
+    let starts = message.char_indices().map(|(start, _)| start);
+    let end = starts.take_while(|start| *start <= MAX_MESSAGE).last();
+    end.and_then(|end| message.get(..end)).unwrap_or_default()
 }
 
 fn name(reference: Option<&LocalReference>) -> Option<&str> {
@@ -364,6 +376,17 @@ mod tests {
                 json!({"metadata": {"resourceVersion": "7"}, "status": anew})
             );
         }
+    }
+
+    #[test]
+    fn a_message_is_as_long_as_the_server_takes() {
+        // Of two bytes each, after one.
+        let why = format!("a{}", "ä".repeat(33_000));
+        let free = entry(&json!({}));
+        let broken = free.broken(&why, NOW.parse().unwrap());
+        let message = broken["status"]["conditions"][0]["message"].as_str().unwrap();
+        assert_eq!(message, format!("a{}", "ä".repeat(16_383)));
+        assert!(!free.says_broken(&why) && entry(&broken["status"]).says_broken(&why));
     }
 
     #[test]

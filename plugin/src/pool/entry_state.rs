@@ -4,10 +4,16 @@ use std::fmt::Write as _;
 
 use serde::{Serialize, Serializer};
 
-use super::model::Standing;
+use super::{model::Standing, patching::shortened};
 
 /// How many entries a sentence names before it only counts.
 const NAMED: usize = 10;
+
+/// Of how many entries a sentence says what is wrong with them.
+const EXPLAINED: usize = 3;
+
+/// How much of that it says, in characters.
+const EXPLANATION: usize = 400;
 
 /// How things stand with one entry of the inventory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,8 +164,16 @@ impl EntryState {
     }
 
     /// `a by x`.
-    fn sentence(&self, asked: &str) -> String {
+    fn named(&self, asked: &str) -> String {
         format!("{}{}", self.name, self.standing.by(asked))
+    }
+
+    /// `a by x`, or `a (what is wrong with it)`.
+    fn explained(&self, asked: &str) -> String {
+        match &self.standing {
+            Standing::Unfit(why) => format!("{} ({})", self.name, shortened(&why.to_string(), EXPLANATION)),
+            _ => self.named(asked),
+        }
     }
 }
 
@@ -191,7 +205,14 @@ pub(super) fn none_free(pool: &PoolName, entries: &[EntryState]) -> String {
         let names: Vec<_> = such
             .iter()
             .take(NAMED)
-            .map(|entry| entry.sentence(&pool.name))
+            .enumerate()
+            .map(|(index, entry)| {
+                if index < EXPLAINED {
+                    entry.explained(&pool.name)
+                } else {
+                    entry.named(&pool.name)
+                }
+            })
             .collect();
         // Writing to a String cannot fail.
         let _ = write!(text, "{separator}{} {title}: {}", such.len(), names.join(", "));
@@ -205,8 +226,8 @@ pub(super) fn none_free(pool: &PoolName, entries: &[EntryState]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{EntryState, Standing};
-    use crate::pool::model::Deployment;
+    use super::{EntryState, PoolName, Standing, none_free};
+    use crate::pool::{model::Deployment, patching::Unfit};
 
     #[test]
     fn one_entry_in_a_sentence() {
@@ -235,5 +256,27 @@ mod tests {
                 expected
             );
         }
+    }
+    #[test]
+    fn why_the_first_of_the_broken_are_so() {
+        let pool = PoolName {
+            namespace: "d".to_owned(),
+            name: "pool".to_owned(),
+        };
+        let broken =
+            |name: &str, why: String| EntryState::new(name.to_owned(), Standing::Unfit(Unfit::Broken(why)));
+        let entries = ["a", "b", "c", "d"].map(|name| broken(name, format!("not {name}")));
+        assert_eq!(
+            none_free(&pool, &entries),
+            "pool d/pool has no free entry of 4: 4 broken: a (not a), b (not b), c (not c), d"
+        );
+        let long = none_free(&pool, &[broken("a", "ä".repeat(33_000))]);
+        assert_eq!(
+            long,
+            format!(
+                "pool d/pool has no free entry of 1: 1 broken: a ({}...)",
+                "ä".repeat(400)
+            )
+        );
     }
 }

@@ -325,7 +325,7 @@ impl Records for Fake {
         Ok(if fault.is_some() {
             Created::Unknown(lost())
         } else {
-            Created::Stored(Value::Null)
+            Created::Stored
         })
     }
 

@@ -1,5 +1,9 @@
 //! The install-config that a customization's patches are applied to. It holds a pull secret, and passwords on some
 //! platforms: shown nowhere but where it is asked for.
+//!
+//! - [`scalars`]: numbers and words as Hive reads them
+
+mod scalars;
 
 use std::{convert::Infallible, fmt, path::PathBuf, str::FromStr};
 
@@ -100,21 +104,22 @@ impl InstallConfig {
             place: place.to_owned(),
             why,
         };
-        let options = serde_saphyr::options! {
-            budget: serde_saphyr::budget! { max_depth: MAX_DEPTH },
-            alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPEATED },
-            with_snippet: false,
-        };
-        let value: Value = serde_saphyr::from_slice_with_options(yaml, options).map_err(|error| {
+        let text = std::str::from_utf8(yaml).map_err(|_| malformed("not UTF-8".to_owned()))?;
+        let value = parse_yaml(text).map_err(|error| {
             malformed(match error.location() {
                 Some(at) => format!("not valid YAML at line {}, column {}", at.line(), at.column()),
                 None => "not valid YAML".to_owned(),
             })
         })?;
-        if value.is_object() {
-            Ok(Self(value))
-        } else {
-            Err(malformed("not a YAML object".to_owned()))
+        if !value.is_object() {
+            return Err(malformed("not a YAML object".to_owned()));
+        }
+        match scalars::first_misread(text, |scalar| parse_yaml(scalar).ok()) {
+            None => Ok(Self(value)),
+            Some((line, column)) => Err(malformed(format!(
+                "Hive would read the plain scalar at line {line}, column {column} otherwise; put it between quotes, or \
+                 write what is meant"
+            ))),
         }
     }
 
@@ -137,6 +142,18 @@ impl InstallConfig {
         }
         Ok(text)
     }
+}
+
+fn parse_yaml(text: &str) -> Result<Value, serde_saphyr::Error> {
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! { max_depth: MAX_DEPTH },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPEATED },
+        legacy_octal_numbers: true,
+        with_snippet: false,
+    };
+    let mut value = serde_saphyr::from_str_with_options(text, options)?;
+    scalars::with_whole_numbers(&mut value);
+    Ok(value)
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ pub(super) fn patch(
     now: Timestamp,
 ) -> Option<Value> {
     let faults = faults(pool, findings);
-    let shortage = shortage(capacity);
+    let shortage = capacity.shortage().map(|shortage| shortage.to_string());
     let valid = Condition {
         kind: VALID,
         status: if faults.is_some() { "False" } else { "True" },
@@ -101,14 +101,6 @@ fn is_broken_by(entry: &Entry, reason: &str) -> bool {
     conditions.status(APPLY_SUCCEEDED) == Some("False") && conditions.reason(APPLY_SUCCEEDED) == Some(reason)
 }
 
-fn shortage(capacity: &Capacity) -> Option<String> {
-    let entries = capacity.inventory.filter(|_| capacity.beyond_inventory() > 0)?;
-    Some(format!(
-        "size is {}, and the inventory has {entries}",
-        capacity.size
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -168,7 +160,7 @@ mod tests {
                          "message": r#"{"BrokenByCloud":["b"],"BrokenBySyntax":["a"],"Missing":["d"]}"#,
                          "lastTransitionTime": "2026-11-21T05:00:00Z"},
                         {"type": "InventorySufficient", "status": "False", "reason": "SizeAboveInventory",
-                         "message": "size is 5, and the inventory has 4",
+                         "message": "size is 5, and the inventory has 4 entries",
                          "lastTransitionTime": "2026-11-21T05:00:00Z"},
                     ],
                     "size": 0, "ready": 0,

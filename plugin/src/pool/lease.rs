@@ -20,7 +20,7 @@ use super::{
     install_config::InstallConfig,
     model::{Candidate, Choice, Inventory, References, Slot, Standing},
     patching::{Patched, Unfit, patched},
-    record::{LeaseClaim, Record},
+    record::{self, LeaseClaim, Record},
     record_keeping::{Recorded, announce, put_back, renew, withdraw},
     store::{Customizations, Records},
 };
@@ -101,7 +101,7 @@ pub(super) struct Leased {
     pub(super) unfit: Unfits,
 }
 
-/// Entries whose patches cannot be applied.
+/// Entries that cannot be taken.
 pub(super) type Unfits = BTreeMap<String, Unfit>;
 
 /// Takes a lease.
@@ -114,7 +114,7 @@ pub(super) async fn lease<S: Customizations + Records>(
     request: Request<'_>,
 ) -> anyhow::Result<Attempt> {
     let holder = request.claim.holder;
-    let mut unfit = Unfits::new();
+    let mut unfit = unrecordable(request.names);
     let (mut rounds, mut waits) = (0, 0);
     while rounds < MAX_ROUNDS && waits < MAX_WAITS {
         let (entries, records) = (store.list().await?, store.records().await?);
@@ -171,7 +171,7 @@ async fn take_anew<S: Customizations + Records>(
     request: Request<'_>,
 ) -> anyhow::Result<Option<Outcome>> {
     let (name, claim) = (held.name(), request.claim);
-    renew(store, name, held.record, claim).await?;
+    let replaced = renew(store, name, held.record, claim).await?;
     let customization = name.to_owned();
     let patched = match fit(store, held.entry, request).await? {
         Ok(patched) => patched,
@@ -185,7 +185,12 @@ async fn take_anew<S: Customizations + Records>(
             patched,
             unfit: Unfits::new(),
         }))),
-        Sent::Passed(_) => Ok(None),
+        Sent::Passed { current, .. } => {
+            if owner(current.as_deref(), claim.holder) == Owner::Another {
+                step_back(store, name, claim.holder, replaced, current.as_deref()).await;
+            }
+            Ok(None)
+        }
         Sent::Refused(error) => Err(error.into()),
     }
 }
@@ -256,7 +261,7 @@ async fn try_each<'e, S: Customizations + Records>(
                     record: candidate.record,
                     is_patched,
                 };
-                record_and_take(store, taken, request.claim).await?
+                record_and_take(store, taken, request).await?
             }
             // Another run for the same holder: the list says it now.
             (Owner::Holder, _) => return Ok(None),
@@ -284,29 +289,29 @@ struct Taken<'t> {
 async fn record_and_take<S: Customizations + Records>(
     store: &S,
     taken: Taken<'_>,
-    claim: LeaseClaim<'_>,
+    request: Request<'_>,
 ) -> anyhow::Result<Owner> {
+    let claim = request.claim;
     let Taken { entry, record, .. } = taken;
     let (name, holder) = (entry.name(), claim.holder);
     let started = store.now();
     let is_announced = !entry.names(holder);
-    let mut replaced = None;
-    if is_announced {
+    let replaced = if is_announced {
         match announce(store, name, record, claim).await? {
-            Recorded::Ours { replaced: another } => replaced = another,
+            Recorded::Ours { replaced } => replaced,
             Recorded::Another => return Ok(Owner::Another),
         }
     } else {
-        renew(store, name, record, claim).await?;
-    }
+        renew(store, name, record, claim).await?
+    };
     let patch = if taken.is_patched {
         entry.reserve_patched(holder, store.now())
     } else {
         entry.reserve(holder, store.now())
     };
-    let current = match send(store, entry, &patch).await? {
-        Sent::Stored => None,
-        Sent::Passed(current) => Some(current),
+    let (current, is_anothers) = match send(store, entry, &patch).await? {
+        Sent::Stored => (None, false),
+        Sent::Passed { current, is_anothers } => (Some(current), is_anothers),
         Sent::Refused(error) => {
             // Others, whose writes are not refused, would be kept from the entry for a moment.
             if is_announced {
@@ -317,24 +322,37 @@ async fn record_and_take<S: Customizations + Records>(
     };
     let owner = current
         .as_ref()
-        .map_or(Owner::Holder, |current| owner(current.as_ref(), holder));
+        .map_or(Owner::Holder, |current| owner(current.as_deref(), holder));
     match owner {
+        // Another run under the same name was faster: the list says it now.
+        Owner::Holder if request.is_new && is_anothers => return Ok(Owner::HolderUnmarked),
         Owner::Holder if store.now().duration_since(started) >= SLOW => {
             let record = store.record(name).await?;
             renew(store, name, record.as_ref(), claim).await?;
         }
-        // The record of a lease that there is not keeps others from the entry for a moment alone.
         Owner::Another => {
-            let entry = current.flatten();
-            let of_its_holder = replaced.filter(|record| is_of_holder_of(record, entry.as_ref()));
-            drop(match of_its_holder {
-                Some(replaced) => put_back(store, name, holder, &replaced).await,
-                None => withdraw(store, name, holder).await,
-            });
+            let current = current.flatten();
+            step_back(store, name, holder, replaced, current.as_deref()).await;
         }
         Owner::Holder | Owner::HolderUnmarked => {}
     }
     Ok(owner)
+}
+
+/// Takes back the record of a lease that there is not, or puts back the one that it replaced. Where that fails it keeps
+/// others from the entry for a moment alone.
+async fn step_back<S: Customizations + Records>(
+    store: &S,
+    name: &str,
+    holder: Holder<'_>,
+    replaced: Option<Box<Record>>,
+    current: Option<&Entry>,
+) {
+    let of_its_holder = replaced.filter(|record| is_of_holder_of(record, current));
+    drop(match of_its_holder {
+        Some(replaced) => put_back(store, name, holder, &replaced).await,
+        None => withdraw(store, name, holder).await,
+    });
 }
 
 /// Whether the record is about the holder that the entry names.
@@ -355,8 +373,12 @@ fn is_of_holder_of(record: &Record, entry: Option<&Entry>) -> bool {
 enum Sent {
     Stored,
     /// Nothing is stored any more: the entry is another version by now, this one; or it is gone. Whether the write is
-    /// in it, where an answer was lost, the entry tells.
-    Passed(Option<Entry>),
+    /// in it, the entry tells.
+    Passed {
+        current: Option<Box<Entry>>,
+        /// Whether what the entry says was certainly written by another: no answer was lost.
+        is_anothers: bool,
+    },
     /// Nothing is stored, and the same would be said of any other entry.
     Refused(Error),
 }
@@ -384,7 +406,12 @@ async fn send(customizations: &impl Customizations, entry: &Entry, patch: &Value
         match lost {
             Some(lost) if may_be_stored_yet && sent == MAX_SENDS => return Err(lost).with_context(in_doubt),
             Some(_) if may_be_stored_yet => {}
-            _ => return Ok(Sent::Passed(current)),
+            lost => {
+                return Ok(Sent::Passed {
+                    current: current.map(Box::new),
+                    is_anothers: sent == 1 && lost.is_none(),
+                });
+            }
         }
         sent += 1;
         customizations.rest(rest).await;
@@ -441,6 +468,14 @@ fn slots<'l>(
     let inventory = request.names.iter().map(|name| slot(name, true));
     inventory
         .chain(unnamed.iter().map(|name| slot(name, false)))
+        .collect()
+}
+
+/// Those of whom nobody could say who holds them.
+fn unrecordable(names: &[&str]) -> Unfits {
+    let names = names.iter().filter(|name| !record::can_be_made(name));
+    names
+        .map(|name| ((*name).to_owned(), Unfit::Unrecordable))
         .collect()
 }
 

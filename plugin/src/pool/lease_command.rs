@@ -60,7 +60,7 @@ pub(super) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow:
     if arguments.claim {
         let patience = Patience {
             since: Timestamp::now(),
-            limit: arguments.wait.unwrap_or(WaitLimit::None),
+            limit: arguments.wait.unwrap_or(WaitLimit::Unlimited),
         };
         let terminal = &session.terminal;
         let claim = claim_command::claim(&store, wish.claim.holder, patience, arguments.keep, terminal);

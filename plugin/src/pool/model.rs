@@ -32,7 +32,7 @@ pub(super) struct Slot<'l> {
     pub(super) entry: Option<&'l Entry>,
     /// Who says to hold it, or to be about to.
     pub(super) record: Option<&'l Record>,
-    /// Why its patches cannot be applied to the install-config at hand; none where nobody has tried.
+    /// Why it cannot be taken: its name, or what came of its patches; none where nobody has tried those.
     pub(super) unfit: Option<Unfit>,
 }
 
@@ -86,7 +86,7 @@ pub(super) enum Standing {
         /// That cluster.
         by: Deployment,
     },
-    /// Nobody has it, but its patches cannot be applied.
+    /// Nobody has it, but it cannot be taken.
     Unfit(Unfit),
     /// It is being deleted.
     Deleting,

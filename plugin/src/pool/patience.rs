@@ -13,7 +13,7 @@ const REST: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitLimit {
     /// As long as it takes.
-    None,
+    Unlimited,
     /// So long at most.
     AtMost(Duration),
 }
@@ -25,7 +25,7 @@ impl WaitLimit {
     /// As [`parse_duration`].
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() {
-            Ok(Self::None)
+            Ok(Self::Unlimited)
         } else {
             parse_duration(text).map(Self::AtMost)
         }
@@ -33,7 +33,7 @@ impl WaitLimit {
 
     const fn duration(self) -> Option<Duration> {
         match self {
-            Self::None => None,
+            Self::Unlimited => None,
             Self::AtMost(limit) => Some(limit),
         }
     }
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn a_limit_may_be_left_out() {
-        assert_eq!(WaitLimit::parse(""), Ok(WaitLimit::None));
+        assert_eq!(WaitLimit::parse(""), Ok(WaitLimit::Unlimited));
         assert_eq!(
             WaitLimit::parse("2m"),
             Ok(WaitLimit::AtMost(Duration::from_secs(120)))
@@ -98,7 +98,7 @@ mod tests {
         ] {
             let patience = Patience {
                 since: "2026-11-21T05:00:00Z".parse().unwrap(),
-                limit: limit.map_or(WaitLimit::None, |limit| {
+                limit: limit.map_or(WaitLimit::Unlimited, |limit| {
                     WaitLimit::AtMost(Duration::from_secs(limit))
                 }),
             };

@@ -12,6 +12,9 @@ use super::{entry::Holder, metadata::Metadata};
 /// Before the customization's name.
 const PREFIX: &str = "kcp-pool-";
 
+/// The longest name of a Lease, in bytes: a DNS subdomain.
+const MAX_NAME: usize = 253;
+
 /// Marks our Leases, so that they can be listed.
 pub(super) const LABEL: &str = "kubectl-kcp.dev/pool-lease";
 /// The pool, which a label could not always name: those have 63 characters at most.
@@ -65,6 +68,11 @@ pub(super) struct LeaseClaim<'c> {
 /// The name of a customization's record.
 pub(super) fn name_of(customization: &str) -> String {
     format!("{PREFIX}{customization}")
+}
+
+/// Whether a customization can have one: there are longer names than leave room for the prefix.
+pub(super) fn can_be_made(customization: &str) -> bool {
+    name_of(customization).len() <= MAX_NAME
 }
 
 /// The record of a customization that has none.

@@ -49,7 +49,8 @@ pub(super) async fn announce<S: Customizations + Records>(
     write_unless(store, customization, known, claim, is_sought).await
 }
 
-/// Says that the holder has a customization that names it, whatever its record says.
+/// Says that the holder has a customization that names it, whatever its record says; returns what stood there and named
+/// another.
 ///
 /// # Errors
 /// When the API server cannot be asked, or the record changes faster than it can be written.
@@ -58,10 +59,13 @@ pub(super) async fn renew<S: Customizations + Records>(
     customization: &str,
     known: Option<&Record>,
     claim: LeaseClaim<'_>,
-) -> Result<(), Error> {
-    write_unless(store, customization, known, claim, |_| false)
-        .await
-        .map(drop)
+) -> Result<Option<Box<Record>>, Error> {
+    Ok(
+        match write_unless(store, customization, known, claim, |_| false).await? {
+            Recorded::Ours { replaced } => replaced,
+            Recorded::Another => None,
+        },
+    )
 }
 
 async fn write_unless<S: Customizations + Records>(
@@ -152,7 +156,7 @@ pub(super) async fn write_once<S: Customizations + Records>(
     }
     Ok(
         match store.create_record(&first(customization, claim, now)).await? {
-            Created::Stored(_) => Written::Stored,
+            Created::Stored => Written::Stored,
             Created::Exists => Written::Changed,
             Created::Unknown(error) => Written::Unknown(error),
         },

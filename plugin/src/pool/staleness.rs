@@ -22,6 +22,7 @@ pub(super) struct Freshness<'p> {
     /// None where it cannot be told: of some platforms we do not know how Hive hashes them.
     version: Option<String>,
     inventory: Vec<&'p str>,
+    is_run_by_hive: bool,
 }
 
 impl<'p> Freshness<'p> {
@@ -29,6 +30,7 @@ impl<'p> Freshness<'p> {
         Self {
             version: pool_version(&pool.spec),
             inventory: pool.inventory(),
+            is_run_by_hive: pool.is_run_by_hive(),
         }
     }
 
@@ -39,11 +41,17 @@ impl<'p> Freshness<'p> {
     /// Why the cluster, one that was made for the pool, is stale; none for one that is claimed or being deleted, which
     /// Hive leaves as it is.
     pub(super) fn stale(&self, cluster: &ClusterDeployment) -> Option<Stale> {
-        if cluster.claim().is_some() || cluster.metadata.is_deleting() {
+        if !is_replaceable(cluster) {
             return None;
         }
         let made_from = cluster.metadata.annotations.get(ANNOTATION);
-        if made_from.is_none() || self.version.as_ref().is_some_and(|now| made_from != Some(now)) {
+        let is_of_another = match (&self.version, made_from) {
+            (Some(now), made_from) => made_from != Some(now),
+            // Hive marks its clusters, whatever the platform. Without it nobody could have marked this one.
+            (None, None) => self.is_run_by_hive,
+            (None, Some(_)) => false,
+        };
+        if is_of_another {
             return Some(Stale::Version {
                 made_from: made_from.cloned(),
             });
@@ -54,6 +62,16 @@ impl<'p> Freshness<'p> {
             customization: customization.to_owned(),
         })
     }
+
+    /// Whether it cannot be told if the cluster was made from the pool's version.
+    pub(super) fn is_unknown(&self, cluster: &ClusterDeployment) -> bool {
+        self.version.is_none() && is_replaceable(cluster) && self.stale(cluster).is_none()
+    }
+}
+
+/// Whether Hive replaces it once it is stale: not one that is claimed or being deleted.
+pub(super) fn is_replaceable(cluster: &ClusterDeployment) -> bool {
+    cluster.claim().is_none() && !cluster.metadata.is_deleting()
 }
 
 #[cfg(test)]
@@ -122,19 +140,37 @@ mod tests {
         }
     }
 
+    /// Hive bears the mark of every version; nobody else can write one that cannot be told.
     #[test]
-    fn a_version_that_cannot_be_told_makes_no_marked_cluster_stale() {
-        let pool = pool(&json!({"platform": {"none": {}}}));
-        let unmarked = cluster("a", "pool", None);
+    fn where_the_version_cannot_be_told_hive_alone_makes_unmarked_clusters_stale() {
+        let by_hand = pool(&json!({"platform": {"vsphere": {}}, "inventory": [{"name": "one"}]}));
+        let mut by_hive = by_hand.clone();
+        by_hive.metadata.finalizers = vec!["hive.openshift.io/clusters".to_owned()];
+        let unmarked = cluster("a", "pool", Some("one"));
         let mut marked = unmarked.clone();
         marked["metadata"]["annotations"] = json!({"hive.openshift.io/cluster-pool-spec-hash": "0"});
-        assert_eq!(Freshness::of(&pool).version(), None);
-        for (cluster, expected) in [
-            (marked, None),
-            (unmarked, Some(Stale::Version { made_from: None })),
+        let mut claimed = unmarked.clone();
+        claimed["spec"]["clusterPoolRef"]["claimName"] = "c".into();
+        let dropped = cluster("a", "pool", Some("two"));
+        let no_version = || Some(Stale::Version { made_from: None });
+        let is_dropped = || {
+            Some(Stale::DroppedFromInventory {
+                customization: "two".to_owned(),
+            })
+        };
+        for (case, pool, cluster, stale, is_unknown) in [
+            ("marked, by hand", &by_hand, &marked, None, true),
+            ("unmarked, by hand", &by_hand, &unmarked, None, true),
+            ("claimed, by hand", &by_hand, &claimed, None, false),
+            ("dropped, by hand", &by_hand, &dropped, is_dropped(), false),
+            ("marked, by Hive", &by_hive, &marked, None, true),
+            ("unmarked, by Hive", &by_hive, &unmarked, no_version(), false),
         ] {
-            let cluster = serde_json::from_value(cluster).unwrap();
-            assert_eq!(Freshness::of(&pool).stale(&cluster), expected);
+            let freshness = Freshness::of(pool);
+            let cluster = serde_json::from_value(cluster.clone()).unwrap();
+            assert_eq!(freshness.version(), None);
+            assert_eq!(freshness.stale(&cluster), stale, "{case}");
+            assert_eq!(freshness.is_unknown(&cluster), is_unknown, "{case}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{cluster_pool::tests::pool_object, deployments::Deployments, survey::Survey};
+use super::{cluster_pool::tests::pool_object, deployments::Deployments, record::name_of, survey::Survey};
 
 /// When the tests are.
 pub(super) const NOW: &str = "2026-11-21T05:00:00Z";
@@ -78,6 +78,14 @@ pub(super) fn record(holder: &str, renewed: &str, seconds: Option<u32>) -> Value
             "annotations": {"kubectl-kcp.dev/cluster-pool": "pool"}},
         "spec": {"holderIdentity": holder, "renewTime": renewed, "leaseDurationSeconds": seconds},
     })
+}
+
+/// The same entry of another name, or the same record of that entry.
+pub(super) fn named(name: &str, mut object: Value) -> Value {
+    let is_record = object["spec"]["holderIdentity"].is_string();
+    let name = if is_record { name_of(name) } else { name.to_owned() };
+    object["metadata"]["name"] = name.into();
+    object
 }
 
 /// The same record, which says that the cluster was seen.

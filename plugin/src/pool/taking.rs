@@ -1,5 +1,7 @@
 //! Taking a lease of a pool as it stands: what is read, what is written, and what came of it.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 
 use super::{
@@ -17,6 +19,9 @@ use super::{
     store::Store,
 };
 use crate::cluster::Error;
+
+/// How long a lease is kept waiting for what is said of its pool.
+const FOR_THE_POOL: Duration = Duration::from_secs(2);
 
 /// Who asks for which lease.
 #[derive(Clone, Copy, Debug)]
@@ -67,8 +72,9 @@ pub(super) async fn take(store: &Store<'_>, wish: Wish<'_>) -> anyhow::Result<Po
             broken: &outcome.broken(),
         };
         if let Some(patch) = inventory_conditions::patch(&pool, findings, &capacity, Timestamp::now()) {
-            // A lessee may have no right to it, and others say the same: no lease fails for it.
-            drop(store.write_pool_status(holder.pool, &patch).await);
+            // A lessee may have no right to it, and others say the same: no lease fails for it, or is told late.
+            let written = store.write_pool_status(holder.pool, &patch);
+            drop(tokio::time::timeout(FOR_THE_POOL, written).await);
         }
     }
     let lease = match outcome {
@@ -132,6 +138,14 @@ async fn obstacle(
     }
     if pool.is_deleting() {
         return Ok(Some((Reason::Blocked, format!("pool {name} is being deleted"))));
+    }
+    let own = deployments.and_then(|deployments| deployments.made_for(holder).next());
+    if own.is_some_and(|own| own.metadata.is_deleting()) {
+        let message = format!(
+            "ClusterDeployment {cluster_deployment} of pool {name} is being deleted; release it first, or choose another \
+             name"
+        );
+        return Ok(Some((Reason::Blocked, message)));
     }
     if pool.is_run_by_hive() {
         let is_made_for_it = match deployments {

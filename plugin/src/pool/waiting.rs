@@ -91,7 +91,7 @@ mod tests {
     fn patience() -> Patience {
         Patience {
             since: Timestamp::now(),
-            limit: WaitLimit::None,
+            limit: WaitLimit::Unlimited,
         }
     }
 

@@ -22,6 +22,7 @@ pub use frame::Size;
 use indicatif::{ProgressBar, ProgressFinish};
 use jiff::{Timestamp, tz::TimeZone};
 use owo_colors::OwoColorize as _;
+use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::arguments::global::ColorWhen;
 use frame::frame;
@@ -76,10 +77,16 @@ impl Terminal {
 
     /// Whether whoever read stdout has gone away: there is nobody to stay for.
     pub fn is_unread(&self) -> bool {
-        self.shared
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_unread
+        let stdout = io::stdout();
+        let mut stdout = [PollFd::new(&stdout, PollFlags::empty())];
+        let now = Timespec::default();
+        // A pipe says so before anything is written.
+        let is_left = rustix::event::poll(&mut stdout, Some(&now)).is_ok()
+            && stdout
+                .iter()
+                .any(|stdout| stdout.revents().contains(PollFlags::ERR));
+        let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        is_left || shared.is_unread
     }
 
     fn note_closed_pipe(&self, written: io::Result<()>) -> io::Result<()> {

@@ -16,7 +16,7 @@ const NAMESPACE: &str = "pool-signals";
 /// Starts exec with the arguments, waits until `$1` is in what it prints, and sends it TERM.
 const TERMINATED: &str = r#"
     folder=$(mktemp -d) && trap 'rm -rf "$folder"' EXIT
-    shown=$1 && shift
+    shown=$1 && shift && : > "$folder/out"
     kubectl kcp pool exec -n pool-signals hosts "$@" > "$folder/out" 2>&1 &
     until grep -q "$shown" "$folder/out"; do kill -0 $! && sleep 0.1; done
     kill -TERM $! && wait $!
@@ -41,7 +41,7 @@ async fn holder(management: &ManagementCluster) -> String {
 fn exec_hands_signals_on_and_can_be_told_not_to_wait() {
     with_management_cluster(async |management| {
         create_pool(management, NAMESPACE, "hosts", 1).await.unwrap();
-        let script = "trap 'echo ended; exit 4' TERM; echo up; while :; do sleep 0.1; done";
+        let script = "exec 2>/dev/null; trap 'echo ended; exit 4' TERM; echo up; while :; do sleep 0.1; done";
         let ended = terminated(management, "up", &["--", "sh", "-c", script]).await;
         assert_eq!((ended.code, ended.stdout.as_str()), (4, "up\nended\n"), "{ended}");
         assert_eq!(holder(management).await, "");

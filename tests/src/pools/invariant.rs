@@ -246,13 +246,11 @@ fn lapse(versions: &Versions, lessee: &str, entry: &str, told: Revision) -> Opti
         object.is_some_and(|object| object.cluster_deployment.as_deref() == Some(lessee))
     };
     let of_entry = || versions.entries.iter().filter(|version| version.name == entry);
-    let had = of_entry()
-        .filter(|version| version.revision <= told && names(version))
-        .last()?;
+    let had = of_entry().rfind(|version| version.revision <= told && names(version))?;
     let taken = of_entry().find(|version| version.revision > had.revision && !names(version))?;
     let record = |until: Revision| {
-        let records = versions.leases.iter().filter(|version| version.name == entry);
-        let last = records.filter(|version| version.revision <= until).last();
+        let mut records = versions.leases.iter().filter(|version| version.name == entry);
+        let last = records.rfind(|version| version.revision <= until);
         let record = last.and_then(|version| version.object.as_ref());
         record.filter(|record| record.holder.as_deref() == Some(lessee))
     };

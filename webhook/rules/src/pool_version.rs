@@ -41,6 +41,16 @@ pub fn pool_version(spec: &ClusterPoolSpec) -> Option<String> {
     Some(format!("{:016x}", u64::from_be_bytes(version)))
 }
 
+/// Whether two pools are the same in all that goes into a version, which can be told of every platform.
+pub fn hashes_the_same(one: &ClusterPoolSpec, other: &ClusterPoolSpec) -> bool {
+    one.platform == other.platform
+        && one.base_domain == other.base_domain
+        && one.image_set_ref == other.image_set_ref
+        && one.install_config_secret_template_ref == other.install_config_secret_template_ref
+        && one.customization_ref == other.customization_ref
+        && one.inventory.is_some() == other.inventory.is_some()
+}
+
 /// Go's `Platform`: AWS, Azure, `BareMetal`, GCP, `OpenStack` and five more.
 fn platform(platform: &Map<String, Value>) -> Option<Hash> {
     let mut given = platform.iter().filter(|(_, value)| !value.is_null());
@@ -202,6 +212,28 @@ mod tests {
         });
         assert_eq!(one, other);
         assert!(one.is_some());
+    }
+
+    #[test]
+    fn what_goes_into_a_version_can_be_compared() {
+        let vsphere = |spec: &mut Value| spec["platform"] = json!({"vsphere": {"datacenter": "a"}});
+        let before = spec(vsphere);
+        for (field, value, is_same) in [
+            ("size", json!(7), true),
+            ("maxSize", json!(7), true),
+            ("platform", json!({"vsphere": {"datacenter": "b"}}), false),
+            ("baseDomain", json!("other-domain"), false),
+            ("imageSetRef", json!({"name": "other"}), false),
+            ("installConfigSecretTemplateRef", json!({"name": "other"}), false),
+            ("customizationRef", json!({"name": "other"}), false),
+            ("inventory", json!([]), false),
+        ] {
+            let after = spec(|spec| {
+                vsphere(spec);
+                spec[field] = value;
+            });
+            assert_eq!(hashes_the_same(&before, &after), is_same, "{field}");
+        }
     }
 
     #[test]

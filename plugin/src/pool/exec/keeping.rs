@@ -32,6 +32,23 @@ enum Renewal {
 }
 
 impl Keeping<'_> {
+    /// Renews a lease that took long to be taken, before anything relies on it. Returns since when it lasts.
+    ///
+    /// # Errors
+    /// Why it is lost.
+    pub(super) async fn begin(self, taken: Instant) -> Result<Instant, String> {
+        let started = Instant::now();
+        if !self.heartbeat.until_renewal(taken.elapsed(), false).is_zero() {
+            return Ok(taken);
+        }
+        match self.renew().await {
+            Ok(Renewal::Renewed) => Ok(started),
+            Ok(Renewal::Lost(why)) => Err(why),
+            Ok(Renewal::Changed) => Err("somebody else wrote its record".to_owned()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
     /// Renews the lease, which was taken after this moment, until it is lost; returns why.
     pub(super) async fn keep(self, taken: Instant) -> String {
         let mut last = taken;

@@ -162,6 +162,15 @@ async fn run_under(
     let Some((program, rest)) = arguments.command.split_first() else {
         return Ok(NO_LEASE);
     };
+    let lost = |why: String| {
+        let note = format!("lost the lease on {}: {why}", keeping.customization);
+        keeping.terminal.note(&note);
+        NO_LEASE
+    };
+    let taken = match keeping.begin(taken).await {
+        Ok(taken) => taken,
+        Err(why) => return Ok(lost(why)),
+    };
     let mut command = Command::new(program);
     command.args(rest).envs(lease.variables().into_iter().flatten());
     let file = match lease.install_config() {
@@ -181,16 +190,15 @@ async fn run_under(
             return Ok(code);
         }
     };
-    let mut lost = std::pin::pin!(keeping.keep(taken));
+    let mut kept = std::pin::pin!(keeping.keep(taken));
     loop {
         tokio::select! {
             code = process.ended() => return Ok(code?),
             signal = signals.next() => process.forward(signal),
-            why = &mut lost => {
-                let note = format!("lost the lease on {}: {why}", keeping.customization);
-                keeping.terminal.note(&note);
+            why = &mut kept => {
+                let code = lost(why);
                 process.end(keeping.heartbeat.grace()).await?;
-                return Ok(NO_LEASE);
+                return Ok(code);
             }
         }
     }

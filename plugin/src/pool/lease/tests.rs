@@ -15,6 +15,7 @@ use crate::pool::{
     fake::{Fake, Fault, reserved},
     install_config::InstallConfig,
     model::{Candidate, Deployment, References, Standing},
+    patching::Unfit,
     record::{LeaseClaim, first},
     release::{Needs, release},
     store::Customizations as _,
@@ -87,6 +88,21 @@ fn one_write_when_nobody_else_is_there() {
     assert_eq!(lease_one(&fake, &NAMES).unwrap(), leased(ORDER[0]));
     assert_eq!(*fake.writes.borrow(), [ORDER[0]]);
     assert_eq!(fake.holder(ORDER[0]).as_deref(), Some("us"));
+}
+
+/// The name of its record would be longer than the server takes.
+#[test]
+fn a_name_too_long_for_a_record_is_passed_over() {
+    let (short, long) = ("n".repeat(244), "n".repeat(245));
+    let fake = Fake::free(&[&short, &long]);
+    let unfit = || Unfits::from([(long.clone(), Unfit::Unrecordable)]);
+    let expected = Outcome::Leased(Leased {
+        unfit: unfit(),
+        ..plain(&short, false)
+    });
+    assert_eq!(lease_one(&fake, &[&long, &short]).unwrap(), expected);
+    let none = Outcome::Exhausted(vec![(long.clone(), Standing::Unfit(Unfit::Unrecordable))]);
+    assert_eq!(lease_one(&Fake::free(&[&long]), &[&long]).unwrap(), none);
 }
 
 #[test]
@@ -209,6 +225,27 @@ fn what_somebody_else_holds_by_the_same_name_is_left_alone() {
     assert_eq!(block_on(outcome_of(&fake, request)).unwrap(), before);
     assert_eq!(fake.record_holder("a"), None);
     assert_eq!(fake.writes.borrow().len(), 0);
+}
+
+#[test]
+fn of_two_who_want_a_new_lease_by_one_name_one_gets_it() {
+    for seed in 0..100 {
+        let fake = Fake::shuffled(&NAMES.map(str::to_owned), seed);
+        let request = Request {
+            is_new: true,
+            ..request(&NAMES, claim("us"))
+        };
+        let (one, other) =
+            block_on(async { tokio::join!(outcome_of(&fake, request), outcome_of(&fake, request)) });
+        let outcomes = [one.unwrap(), other.unwrap()];
+        let held: Vec<_> = fake.held_by("us");
+        assert_eq!(held.len(), 1, "{seed}");
+        let before = Outcome::HeldBefore {
+            customization: held[0].clone(),
+        };
+        assert!(outcomes.contains(&before), "{seed} {outcomes:?}");
+        assert!(outcomes.contains(&leased(&held[0])), "{seed} {outcomes:?}");
+    }
 }
 
 #[test]

@@ -134,7 +134,7 @@ fn what_nobody_can_apply() {
             "(replace \"/nowhere/name\"): its path leads nowhere",
         ),
         (
-            json!({"op": "copy", "from": "/nowhere", "path": "/x"}),
+            json!({"op": "copy", "from": "/nowhere/name", "path": "/x"}),
             "(copy \"/x\"): its from leads nowhere",
         ),
         (
@@ -163,16 +163,162 @@ fn what_nobody_can_apply() {
     }
 }
 
+/// Each was put to gopkg.in/evanphx/json-patch.v4 v4.13.0, which applies it.
 #[test]
 fn what_hive_alone_would_apply() {
-    for path in ["/metadata/nmae", "/nmae"] {
-        let patches = json!([{"op": "replace", "path": path, "value": "foo"}]);
-        let expected = Unfit::StrictlyBroken(format!(
-            "spec.installConfigPatches[0] (replace \"{path}\"): there is no such field, and Hive would add it; write op \
-             add if that is meant"
-        ));
-        assert_eq!(apply(&patches), Err(expected));
+    const ABSENT: &str = "there is no such field, and Hive would add it; write op add if that is meant";
+    const END: &str = "it counts from the end, as Hive alone does; write the index from the start";
+    const INDEX: &str =
+        "an index has neither sign nor leading zero, and Hive would read it; write it without";
+    const TILDE: &str =
+        "a ~ in it is neither ~0 nor ~1, and Hive would leave it as it stands; write ~0 if that is meant";
+    for (patch, why) in [
+        (
+            json!({"op": "replace", "path": "/metadata/nmae", "value": "foo"}),
+            ABSENT,
+        ),
+        (json!({"op": "replace", "path": "/nmae", "value": "foo"}), ABSENT),
+        (
+            json!({"op": "replace", "path": "/metadata/", "value": "foo"}),
+            ABSENT,
+        ),
+        (
+            json!({"op": "replace", "path": "/compute/-1", "value": "foo"}),
+            END,
+        ),
+        (
+            json!({"op": "replace", "path": "/compute/-1/name", "value": "foo"}),
+            END,
+        ),
+        (json!({"op": "remove", "path": "/compute/-1"}), END),
+        (json!({"op": "add", "path": "/compute/-2", "value": "foo"}), END),
+        (
+            json!({"op": "replace", "path": "/compute/00", "value": "foo"}),
+            INDEX,
+        ),
+        (json!({"op": "add", "path": "/compute/+1", "value": "foo"}), INDEX),
+        (
+            json!({"op": "test", "path": "/nmae", "valueJSON": "null"}),
+            "there is no such field, and Hive would take it for null",
+        ),
+        (
+            json!({"op": "copy", "from": "/nmae", "path": "/x"}),
+            "its from leads nowhere, and Hive would write null",
+        ),
+        (
+            json!({"op": "add", "path": "/metadata/a~2b", "value": "foo"}),
+            TILDE,
+        ),
+        (json!({"op": "add", "path": "/metadata~", "value": "foo"}), TILDE),
+        (
+            json!({"op": "remove", "path": "nowhere/metadata"}),
+            "it begins with no /, and Hive would drop its first part",
+        ),
+    ] {
+        let place = format!(
+            "spec.installConfigPatches[0] ({} {})",
+            patch["op"].as_str().unwrap(),
+            patch["path"]
+        );
+        let expected = Unfit::StrictlyBroken(format!("{place}: {why}"));
+        assert_eq!(apply(&json!([patch])), Err(expected), "{patch}");
     }
+}
+
+/// The same library refuses these. The RFC would take some of them.
+#[test]
+fn what_hive_refuses() {
+    for (patch, why) in [
+        (
+            json!({"op": "replace", "path": "", "value": "foo"}),
+            "it leaves no mapping, which an install-config is",
+        ),
+        (
+            json!({"op": "replace", "path": "", "valueJSON": "null"}),
+            "it leaves no mapping, which an install-config is",
+        ),
+        (
+            json!({"op": "replace", "path": "//metadata/name", "value": "foo"}),
+            "its path leads nowhere",
+        ),
+        (
+            json!({"op": "add", "path": "", "valueJSON": "{}"}),
+            "Hive takes the whole document in replace and test alone",
+        ),
+        (
+            json!({"op": "copy", "from": "", "path": "/x"}),
+            "Hive takes the whole document in replace and test alone",
+        ),
+        (
+            json!({"op": "replace", "path": "/compute/-2", "value": "foo"}),
+            "its path leads nowhere",
+        ),
+        (
+            json!({"op": "add", "path": "/compute/02", "value": "foo"}),
+            "its path leads nowhere",
+        ),
+        (
+            json!({"op": "replace", "path": "/compute/-", "value": "foo"}),
+            "its path leads nowhere",
+        ),
+        (
+            json!({"op": "test", "path": "/nmae", "value": ""}),
+            "its path leads nowhere",
+        ),
+        (
+            json!({"op": "move", "from": "/nmae", "path": "/x"}),
+            "its from leads nowhere",
+        ),
+        (
+            json!({"op": "move", "from": "/metadata", "path": "/metadata/x"}),
+            "nothing moves into itself",
+        ),
+    ] {
+        let place = format!(
+            "spec.installConfigPatches[0] ({} {})",
+            patch["op"].as_str().unwrap(),
+            patch["path"]
+        );
+        let expected = Unfit::Broken(format!("{place}: {why}"));
+        assert_eq!(apply(&json!([patch])), Err(expected), "{patch}");
+    }
+}
+
+#[test]
+fn what_is_left_is_a_mapping() {
+    let whole = |json: &str| json!({"op": "replace", "path": "", "valueJSON": json});
+    let why = "spec.installConfigPatches: they leave no mapping, which an install-config is";
+    assert_eq!(apply(&json!([whole("[1]")])), Err(Unfit::Broken(why.to_owned())));
+    assert_eq!(
+        apply(&json!([whole("[1]"), whole("{\"a\": 1}")])),
+        Ok(json!({"a": 1}))
+    );
+}
+
+/// Hive would not get past the second.
+#[test]
+fn one_that_nobody_can_apply_counts_before_one_that_hive_alone_would() {
+    let patches = json!([
+        {"op": "replace", "path": "/metadata/nmae", "value": "foo"},
+        {"op": "remove", "path": "/nowhere"},
+    ]);
+    let why = "spec.installConfigPatches[1] (remove \"/nowhere\"): it cannot be applied";
+    assert_eq!(apply(&patches), Err(Unfit::Broken(why.to_owned())));
+    let patches = json!([
+        {"op": "replace", "path": "/metadata/nmae", "value": "foo"},
+        {"op": "remove", "path": "/metadata/nmae"},
+    ]);
+    assert!(matches!(apply(&patches), Err(Unfit::StrictlyBroken(_))));
+}
+
+#[test]
+fn a_message_shows_the_beginning_of_a_long_path() {
+    let patches = json!([{"op": "remove", "path": format!("/{}", "ä".repeat(33_000))}]);
+    let why = format!(
+        "spec.installConfigPatches[0] (remove \"/{}...\"): its path leads nowhere",
+        "ä".repeat(119)
+    );
+    assert_eq!(apply(&patches), Err(Unfit::Broken(why)));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::model::{self, Change, Effect, EntryChange, WhyStale};
+use super::model::{self, Change, EntryChange, WhyStale};
 use crate::document::API_VERSION;
 
 /// What a change of a pool comes to.
@@ -118,20 +118,6 @@ impl Change {
         match self {
             Self::Added => "added",
             Self::Dropped => "dropped",
-        }
-    }
-}
-
-impl Effect {
-    const fn as_str(&self) -> &'static str {
-        match self {
-            Self::Free => "free",
-            Self::Missing => "missing",
-            Self::Shared { .. } => "shared",
-            Self::Unused => "unused",
-            Self::ClusterStale { .. } => "cluster-stale",
-            Self::ClusterClaimed { .. } => "cluster-claimed",
-            Self::Held { .. } => "held",
         }
     }
 }

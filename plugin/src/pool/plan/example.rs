@@ -6,7 +6,7 @@ use super::model::{PoolPlan, plan};
 use crate::pool::{
     cluster_pool::tests::{pool, pool_object},
     deployments::tests::cluster,
-    survey_example::{LONG_AGO, Objects, entry},
+    survey_example::{LONG_AGO, Objects, entry, named},
 };
 
 /// Of the pool below: Hive's own tests hold this very value.
@@ -24,10 +24,6 @@ pub(super) fn spec(names: &[&str]) -> Value {
 
 /// Pool `pool` of `one` (an unclaimed cluster's), `two` (a claimed cluster's), `three` (a script's) and `four`.
 pub(super) fn objects() -> Objects {
-    let named = |name: &str, mut entry: Value| {
-        entry["metadata"]["name"] = name.into();
-        entry
-    };
     let made = |name: &str, entry: Option<&str>, claim: Option<&str>| {
         let mut cluster = cluster(name, "pool", entry);
         cluster["metadata"]["annotations"] = json!({"hive.openshift.io/cluster-pool-spec-hash": VERSION});

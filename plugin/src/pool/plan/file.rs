@@ -25,6 +25,8 @@ pub(super) enum PoolFileError {
     Number { path: String, number: usize },
     #[error("ClusterPool in {path}: {cause}")]
     Pool { path: String, cause: serde_json::Error },
+    #[error("ClusterPool in {path} has no metadata.name: which pool it changes cannot be told")]
+    Nameless { path: String },
     /// As the design document has it; the API server takes a list alone.
     #[error("ClusterPool in {path}: spec.inventory is an object; write the list in it")]
     DocumentedInventory { path: String },
@@ -56,6 +58,9 @@ fn pool(content: &[u8], path: &str) -> Result<Pool, PoolFileError> {
     };
     let pool: Pool =
         serde_json::from_value(object).map_err(|cause| PoolFileError::Pool { path: path(), cause })?;
+    if pool.name().is_empty() {
+        return Err(PoolFileError::Nameless { path: path() });
+    }
     if pool.spec.inventory.as_ref().is_some_and(Inventory::is_object) {
         return Err(PoolFileError::DocumentedInventory { path: path() });
     }
@@ -96,6 +101,13 @@ mod tests {
         );
         let object = "ClusterPool in f: spec.inventory is an object; write the list in it";
         assert_eq!(read(&documented), Err(object.to_owned()));
+        for nameless in ["{}", "{name: \"\"}", "{generateName: p-}"] {
+            assert_eq!(
+                read(&POOL.replace("{name: p}", nameless)),
+                Err("ClusterPool in f has no metadata.name: which pool it changes cannot be told".to_owned()),
+                "{nameless}"
+            );
+        }
         let sizeless = read(&POOL.replace("size: 1", "sise: 1")).unwrap_err();
         assert_eq!(sizeless, "ClusterPool in f: missing field `size`");
         assert!(read("a: [").unwrap_err().starts_with("f is no manifest: "));

@@ -1,11 +1,12 @@
 //! `pool plan`: what a change of a pool would make stale or delete. Nothing is written.
 //!
 //! - [`file`]: the pool as it is to be
-//! - [`model`]: what comes of it, decided
+//! - [`model`], [`effect`]: what comes of it, decided
 //! - [`document`], [`screen`]: how it is told
 
 mod arguments;
 mod document;
+mod effect;
 #[cfg(test)]
 mod example;
 mod file;

@@ -2,12 +2,15 @@
 //! replaces unclaimed clusters of another version or of a dropped entry, one at a time, and deletes unclaimed ones above
 //! the size; claimed ones stay as they are.
 
+use kcp_rules::pool_version::hashes_the_same;
+
+use super::effect::Effect;
 use crate::pool::{
     capacity::Capacity,
     cluster_pool::Pool,
     deployments::ClusterDeployment,
     entry::Entry,
-    staleness::{Freshness, Stale},
+    staleness::{Freshness, Stale, is_replaceable},
     survey::Survey,
 };
 
@@ -70,25 +73,6 @@ pub(in crate::pool) enum Change {
     Dropped,
 }
 
-/// What comes of an entry.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::pool) enum Effect {
-    /// It can be leased.
-    Free,
-    /// It has no customization yet.
-    Missing,
-    /// Another pool names it too.
-    Shared { with: Vec<String> },
-    /// Nobody has it.
-    Unused,
-    /// Its unclaimed cluster becomes stale.
-    ClusterStale { cluster: String },
-    /// Its claimed cluster stays as it is.
-    ClusterClaimed { cluster: String, claim: String },
-    /// It stays reserved until this one gives it back.
-    Held { by: String },
-}
-
 impl PoolPlan {
     /// Whether clusters become stale or are deleted.
     pub(in crate::pool) fn is_destructive(&self) -> bool {
@@ -100,21 +84,17 @@ impl PoolPlan {
 pub(in crate::pool) fn plan(survey: &Survey, after: &Pool) -> PoolPlan {
     let before = survey.pool(after.name());
     let clusters: Vec<&ClusterDeployment> = survey.deployments.of_pool(after.name()).collect();
-    let stale = clusters
-        .iter()
-        .filter_map(|cluster| newly_stale(cluster, before, after))
-        .collect();
+    let versions = Versions::of(before, after);
     PoolPlan {
         namespace: survey.namespace.clone(),
         name: after.name().to_owned(),
         is_new: before.is_none(),
         is_run_by_hive: before.is_some_and(Pool::is_run_by_hive),
-        version: Version {
-            before: before.and_then(|before| Freshness::of(before).version().map(str::to_owned)),
-            after: Freshness::of(after).version().map(str::to_owned),
-            changes: before.is_some_and(|before| is_other_version(before, after)),
-        },
-        stale,
+        version: versions.told(),
+        stale: clusters
+            .iter()
+            .filter_map(|cluster| versions.newly_stale(cluster))
+            .collect(),
         excess: excess(after, &clusters).saturating_sub(before.map_or(0, |before| excess(before, &clusters))),
         entries: entries(survey, before, after, &clusters),
         problems: problems(survey, before, after, &clusters),
@@ -133,41 +113,55 @@ fn excess(pool: &Pool, clusters: &[&ClusterDeployment]) -> usize {
         .saturating_sub(capacity.size)
 }
 
-/// Whether something differs that goes into the version.
-fn is_other_version(before: &Pool, after: &Pool) -> bool {
-    let hashed = |pool: &Pool| {
-        let spec = &pool.spec;
-        (
-            spec.platform.clone(),
-            spec.base_domain.clone(),
-            spec.image_set_ref.clone(),
-            spec.install_config_secret_template_ref.clone(),
-            spec.customization_ref.clone(),
-            spec.inventory.is_some(),
-        )
-    };
-    match (Freshness::of(before).version(), Freshness::of(after).version()) {
-        (Some(before), Some(after)) => before != after,
-        _ => hashed(before) != hashed(after),
-    }
+/// The versions before and after, worked out once for all clusters.
+struct Versions<'p> {
+    before: Option<Freshness<'p>>,
+    after: Freshness<'p>,
+    is_another: bool,
 }
 
-fn newly_stale(cluster: &ClusterDeployment, before: Option<&Pool>, after: &Pool) -> Option<StaleCluster> {
-    let is_stale_already = before.is_some_and(|before| Freshness::of(before).stale(cluster).is_some());
-    let is_replaceable = cluster.claim().is_none() && !cluster.metadata.is_deleting();
-    let why = match Freshness::of(after).stale(cluster) {
-        Some(Stale::Version { .. }) => WhyStale::Version,
-        _ if is_replaceable && before.is_some_and(|before| is_other_version(before, after)) => {
-            WhyStale::Version
+impl<'p> Versions<'p> {
+    fn of(before: Option<&'p Pool>, after: &'p Pool) -> Self {
+        let (old, new) = (before.map(Freshness::of), Freshness::of(after));
+        let is_another = match (old.as_ref().and_then(Freshness::version), new.version()) {
+            (Some(before), Some(after)) => before != after,
+            _ => before.is_some_and(|before| !hashes_the_same(&before.spec, &after.spec)),
+        };
+        Self {
+            before: old,
+            after: new,
+            is_another,
         }
-        Some(Stale::DroppedFromInventory { .. }) => WhyStale::DroppedFromInventory,
-        None => return None,
-    };
-    (!is_stale_already).then(|| StaleCluster {
-        namespace: cluster.metadata.namespace.clone(),
-        name: cluster.name().to_owned(),
-        why,
-    })
+    }
+
+    fn told(&self) -> Version {
+        let told = |freshness: &Freshness<'_>| freshness.version().map(str::to_owned);
+        Version {
+            before: self.before.as_ref().and_then(told),
+            after: told(&self.after),
+            changes: self.is_another,
+        }
+    }
+
+    fn newly_stale(&self, cluster: &ClusterDeployment) -> Option<StaleCluster> {
+        let is_stale_already = self
+            .before
+            .as_ref()
+            .is_some_and(|before| before.stale(cluster).is_some());
+        // Where the version cannot be told, what goes into it can be compared.
+        let is_left_behind = self.is_another && self.after.version().is_none() && is_replaceable(cluster);
+        let why = match self.after.stale(cluster) {
+            Some(Stale::Version { .. }) => WhyStale::Version,
+            _ if is_left_behind => WhyStale::Version,
+            Some(Stale::DroppedFromInventory { .. }) => WhyStale::DroppedFromInventory,
+            None => return None,
+        };
+        (!is_stale_already).then(|| StaleCluster {
+            namespace: cluster.metadata.namespace.clone(),
+            name: cluster.name().to_owned(),
+            why,
+        })
+    }
 }
 
 fn entries(
@@ -243,12 +237,8 @@ fn problems(
             "an empty inventory is none to Hive's next update, which then makes clusters without customizations"
                 .to_owned(),
         );
-    } else if capacity.beyond_inventory() > 0 {
-        problems.push(format!(
-            "size is {}, and the inventory has {} entries",
-            capacity.size,
-            capacity.inventory.unwrap_or_default()
-        ));
+    } else if let Some(shortage) = capacity.shortage() {
+        problems.push(shortage.to_string());
     }
     if let Some(limit) = capacity.max_size.filter(|limit| capacity.clusters > *limit) {
         problems.push(format!(

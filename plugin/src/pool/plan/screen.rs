@@ -1,8 +1,6 @@
 //! The text of `pool plan`.
 
-use std::fmt;
-
-use super::model::{Effect, PoolPlan, WhyStale};
+use super::model::{PoolPlan, WhyStale};
 use crate::terminal::{
     escape,
     style::{BAD, WARN},
@@ -83,28 +81,6 @@ fn summary(plan: &PoolPlan) -> String {
         escape(&plan.namespace),
         escape(&plan.name)
     )
-}
-
-impl fmt::Display for Effect {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Free => f.write_str("can be leased"),
-            Self::Missing => f.write_str("there is no such customization yet"),
-            Self::Shared { with } => write!(
-                f,
-                "{} names it too, and they would take it from each other",
-                with.join(", ")
-            ),
-            Self::Unused => f.write_str("nobody has it"),
-            Self::ClusterStale { cluster } => {
-                write!(f, "unclaimed ClusterDeployment {cluster} becomes stale")
-            }
-            Self::ClusterClaimed { cluster, claim } => {
-                write!(f, "ClusterDeployment {cluster} stays, claim {claim} has it")
-            }
-            Self::Held { by } => write!(f, "stays reserved for {by} until that is over"),
-        }
-    }
 }
 
 #[cfg(test)]

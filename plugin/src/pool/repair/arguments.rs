@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use jiff::SignedDuration;
+
+use super::proof::GRACE;
 use crate::{
     arguments::{parse_cluster_pool, parse_duration, parse_object_name},
     pool::install_config::InstallConfigSource,
@@ -20,9 +23,9 @@ pub struct RepairArguments {
     #[arg(short = 'A', long)]
     pub all_namespaces: bool,
 
-    /// How long a holder's cluster may be missing, from when it got its customization
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "10m")]
-    pub grace: Duration,
+    /// How long a holder's cluster may be missing, from when it got its customization [default: 10m]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    grace: Option<Duration>,
 
     /// Do what is printed without it
     #[arg(long)]
@@ -56,6 +59,15 @@ pub struct RepairArguments {
     pub field_manager: String,
 }
 
+impl RepairArguments {
+    /// How long a holder's cluster may be missing.
+    pub(super) fn grace(&self) -> SignedDuration {
+        self.grace.map_or(GRACE, |grace| {
+            SignedDuration::try_from(grace).unwrap_or(SignedDuration::MAX)
+        })
+    }
+}
+
 /// Output formats of `pool repair`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RepairOutput {
@@ -74,11 +86,11 @@ fn parse_customization(text: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use clap::{Command, FromArgMatches as _};
+    use jiff::SignedDuration;
 
-    use super::{InstallConfigSource, RepairArguments};
+    use super::{GRACE, InstallConfigSource, RepairArguments};
+    use crate::arguments::format_duration;
 
     fn parse(words: &str) -> Result<RepairArguments, clap::Error> {
         let command = <RepairArguments as clap::Args>::augment_args(Command::new("repair"));
@@ -87,18 +99,32 @@ mod tests {
     }
 
     #[test]
+    fn the_help_names_the_default() {
+        let command = <RepairArguments as clap::Args>::augment_args(Command::new("repair"));
+        let grace = command
+            .get_arguments()
+            .find(|argument| argument.get_id() == "grace");
+        let help = grace.unwrap().get_help().unwrap().to_string();
+        let default = format_duration(GRACE.try_into().unwrap());
+        assert!(help.ends_with(&format!(" [default: {default}]")), "{help}");
+    }
+
+    #[test]
     fn what_is_freed_by_name_is_named() {
         let arguments = parse("clusterpool/p --yes --force cdc/a --force b").unwrap();
         assert_eq!(arguments.pool.as_deref(), Some("p"));
         assert_eq!(arguments.force, ["a", "b"]);
-        assert_eq!(arguments.grace, Duration::from_mins(10));
+        assert_eq!(arguments.grace(), GRACE);
         let recreating = parse("p --recreate --install-config secret/a").unwrap();
         assert!(recreating.recreate);
         assert_eq!(
             recreating.install_config,
             Some(InstallConfigSource::Secret("a".to_owned()))
         );
-        assert_eq!(parse("-A --grace 1m30s").unwrap().grace, Duration::from_secs(90));
+        assert_eq!(
+            parse("-A --grace 1m30s").unwrap().grace(),
+            SignedDuration::from_secs(90)
+        );
         for words in [
             "p -A",
             "-A --force a",

@@ -17,22 +17,12 @@ use crate::{
         deployments::tests::cluster,
         install_config::InstallConfig,
         store::CUSTOMIZATION,
-        survey_example::{LONG_AGO, NOW, Objects, creating, deleted, entry, record, seen},
+        survey_example::{LONG_AGO, NOW, Objects, creating, deleted, entry, named, record, seen},
     },
 };
 
 /// Every cause once.
 pub(super) fn all_causes() -> Objects {
-    let named = |name: &str, mut object: serde_json::Value| {
-        let is_record = object["spec"]["holderIdentity"].is_string();
-        let name = if is_record {
-            format!("kcp-pool-{name}")
-        } else {
-            name.to_owned()
-        };
-        object["metadata"]["name"] = name.into();
-        object
-    };
     let held = |name: &str, holder| named(name, entry("False", Some(holder), LONG_AGO));
     let stale = |name: &str, holder| named(name, entry("True", Some(holder), LONG_AGO));
     let mut revoked = named("taken-away", record("oslo", LONG_AGO, None));

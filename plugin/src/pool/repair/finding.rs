@@ -1,6 +1,6 @@
 //! What is wrong with the leases of a namespace, and what mends it.
 
-use std::{borrow::Cow, fmt};
+use std::borrow::Cow;
 
 use super::{kept::Use, proof::Proof};
 use crate::{
@@ -241,18 +241,6 @@ impl Finding {
             pool: self.pool.as_deref()?,
             cluster_deployment: self.cluster_deployment.as_deref()?,
         })
-    }
-}
-
-/// After a comma, of a holder.
-impl fmt::Display for Proof {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Expired { at } => write!(f, "whose lease ended at {}", at.strftime("%Y-%m-%dT%H:%M:%SZ")),
-            Self::Revoked => f.write_str("whose lease was taken away"),
-            Self::ClusterGone { .. } => f.write_str("whose ClusterDeployment was there and is gone"),
-            Self::ClusterTakenDown { .. } => f.write_str("whose ClusterDeployment is taken down"),
-        }
     }
 }
 

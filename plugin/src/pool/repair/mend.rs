@@ -236,7 +236,7 @@ async fn record_holder(
         cluster_deployment_uid: cluster.map(|cluster| cluster.metadata.uid.as_str()),
         is_creating: false,
     };
-    renew(store, name, record, claim).await
+    renew(store, name, record, claim).await.map(drop)
 }
 
 /// Records that a cluster was seen. Once: what is not recorded now is seen again by the next repair.

@@ -30,7 +30,6 @@ use std::collections::BTreeSet;
 use anyhow::Context as _;
 pub(super) use arguments::RepairArguments;
 use arguments::RepairOutput;
-use jiff::SignedDuration;
 
 use super::{
     capacity::Capacity,
@@ -123,7 +122,7 @@ async fn repair(
         pool: arguments.pool.as_deref(),
         clock: Clock {
             now: store.now(),
-            grace: SignedDuration::try_from(arguments.grace).unwrap_or(SignedDuration::MAX),
+            grace: arguments.grace(),
         },
         forced: &arguments.force,
         install_config,

@@ -1,5 +1,7 @@
 //! Whether the holder of a customization is gone, and what proves it. Pure.
 
+use std::fmt;
+
 use jiff::{SignedDuration, Timestamp};
 
 use crate::pool::{
@@ -8,6 +10,9 @@ use crate::pool::{
     record::Record,
     survey::Survey,
 };
+
+/// How long a holder's cluster may be missing where nobody says otherwise.
+pub(in crate::pool) const GRACE: SignedDuration = SignedDuration::from_mins(10);
 
 /// What is known of the holder of a customization.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +39,18 @@ pub(in crate::pool) enum Proof {
     ClusterGone { uid: String },
     /// Its cluster was deleted, and nothing but our finalizer keeps it.
     ClusterTakenDown { namespace: String },
+}
+
+/// After a comma, of a holder.
+impl fmt::Display for Proof {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Expired { at } => write!(f, "whose lease ended at {}", at.strftime("%Y-%m-%dT%H:%M:%SZ")),
+            Self::Revoked => f.write_str("whose lease was taken away"),
+            Self::ClusterGone { .. } => f.write_str("whose ClusterDeployment was there and is gone"),
+            Self::ClusterTakenDown { .. } => f.write_str("whose ClusterDeployment is taken down"),
+        }
+    }
 }
 
 /// The clock by which a holder is judged.

@@ -37,7 +37,12 @@ fn name(pool: &PoolState) -> String {
 
 fn first(pool: &PoolState) -> String {
     let problems = pool.problems().len();
-    format!("{}: {} entries, {problems} wrong", name(pool), pool.entries.len())
+    let noun = if pool.entries.len() == 1 {
+        "entry"
+    } else {
+        "entries"
+    };
+    format!("{}: {} {noun}, {problems} wrong", name(pool), pool.entries.len())
 }
 
 fn of_pool(old: &PoolState, new: &PoolState) -> Vec<String> {

@@ -129,6 +129,9 @@ struct ClusterDocument {
     /// Why Hive replaces it: other-version, no-version, dropped-from-inventory.
     #[serde(skip_serializing_if = "Option::is_none")]
     stale: Option<&'static str>,
+    /// True where it cannot be told whether it was made from the pool's version.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    version_unknown: bool,
     /// The version that a stale one was made from.
     #[serde(skip_serializing_if = "Option::is_none")]
     made_from: Option<String>,
@@ -231,6 +234,7 @@ impl ClusterDocument {
             claim: cluster.claim.clone(),
             state: cluster.state.as_str(),
             stale,
+            version_unknown: cluster.has_unknown_version,
             made_from,
         }
     }

@@ -9,7 +9,7 @@ use crate::pool::{
     cluster_pool::tests::pool_object,
     deployments::tests::cluster,
     repair::proof::Clock,
-    survey_example::{JUST_NOW, LONG_AGO, NOW, Objects, entry, record},
+    survey_example::{JUST_NOW, LONG_AGO, NOW, Objects, entry, named, record},
 };
 
 /// Of the busy pool below: Hive's own tests hold this very value.
@@ -19,17 +19,6 @@ pub(super) const CLOCK: Clock = Clock {
     now: jiff::Timestamp::UNIX_EPOCH,
     grace: SignedDuration::from_mins(10),
 };
-
-fn named(name: &str, mut object: Value) -> Value {
-    let is_record = object["spec"]["holderIdentity"].is_string();
-    let name = if is_record {
-        format!("kcp-pool-{name}")
-    } else {
-        name.to_owned()
-    };
-    object["metadata"]["name"] = name.into();
-    object
-}
 
 fn made_from(version: &str, mut cluster: Value, installed: bool) -> Value {
     cluster["metadata"]["annotations"] = json!({"hive.openshift.io/cluster-pool-spec-hash": version});
@@ -130,6 +119,7 @@ pub(super) fn states() -> Vec<(&'static str, PoolState)> {
     quiet.pools[0]["metadata"]["finalizers"] = json!(["hive.openshift.io/clusters"]);
     let bare = Objects {
         pools: vec![pool_object("pool", &json!({}))],
+        clusters: vec![cluster("bern", "pool", None)],
         ..Objects::default()
     };
     vec![

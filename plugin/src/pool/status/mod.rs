@@ -17,9 +17,12 @@ use std::collections::BTreeSet;
 use anyhow::{Context as _, bail};
 pub(super) use arguments::PoolStatusArguments;
 use arguments::PoolStatusOutput;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
-use super::{repair::proof::Clock, store::Store};
+use super::{
+    repair::proof::{Clock, GRACE},
+    store::Store,
+};
 use crate::{
     cluster::{Connection, Error},
     document::{text, yaml},
@@ -32,9 +35,6 @@ use changes::changes;
 use document::{PoolStatus, PoolStatusList};
 use model::{PoolState, pool_state};
 use screen::Layout;
-
-/// How long a holder's cluster may be missing: the default of `pool repair`.
-const GRACE: SignedDuration = SignedDuration::from_mins(10);
 
 /// A field manager under which nothing is written.
 const READER: &str = "kubectl-kcp";

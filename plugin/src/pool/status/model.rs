@@ -44,7 +44,7 @@ pub(in crate::pool) struct PoolState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::pool) struct EntryUse {
     pub(in crate::pool) name: String,
-    pub(in crate::pool) state: EntryCondition,
+    pub(in crate::pool) state: EntryUseState,
     pub(in crate::pool) is_in_inventory: bool,
     /// The `ClusterDeployment` that has it.
     pub(in crate::pool) holder: Option<String>,
@@ -61,7 +61,7 @@ pub(in crate::pool) struct EntryUse {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::pool) enum EntryCondition {
+pub(in crate::pool) enum EntryUseState {
     Free,
     Reserved,
     /// Marked available, and a cluster was made with it, or its references name one.
@@ -87,13 +87,15 @@ pub(in crate::pool) struct ClusterUse {
     pub(in crate::pool) name: String,
     pub(in crate::pool) customization: Option<String>,
     pub(in crate::pool) claim: Option<String>,
-    pub(in crate::pool) state: ClusterCondition,
+    pub(in crate::pool) state: ClusterUseState,
     pub(in crate::pool) created: Option<Timestamp>,
     pub(in crate::pool) stale: Option<Stale>,
+    /// Whether it cannot be told if it was made from the pool's version.
+    pub(in crate::pool) has_unknown_version: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::pool) enum ClusterCondition {
+pub(in crate::pool) enum ClusterUseState {
     Installing,
     Installed,
     Deleting,
@@ -116,7 +118,7 @@ pub(in crate::pool) struct Problem {
     pub(in crate::pool) message: String,
 }
 
-impl EntryCondition {
+impl EntryUseState {
     pub(in crate::pool) const fn as_str(self) -> &'static str {
         match self {
             Self::Free => "free",
@@ -128,7 +130,7 @@ impl EntryCondition {
     }
 }
 
-impl ClusterCondition {
+impl ClusterUseState {
     pub(in crate::pool) const fn as_str(self) -> &'static str {
         match self {
             Self::Installing => "installing",
@@ -205,7 +207,7 @@ fn entry_use(survey: &Survey, pool: &Pool, name: &str, found: &[Finding]) -> Ent
         .filter(|other| other.name() != pool.name());
     EntryUse {
         name: name.to_owned(),
-        state: condition(entry, user),
+        state: state(entry, user),
         is_in_inventory: pool.inventory().contains(&name),
         holder: entry
             .and_then(Entry::cluster_deployment)
@@ -220,18 +222,18 @@ fn entry_use(survey: &Survey, pool: &Pool, name: &str, found: &[Finding]) -> Ent
     }
 }
 
-fn condition(entry: Option<&Entry>, user: Option<&ClusterDeployment>) -> EntryCondition {
+fn state(entry: Option<&Entry>, user: Option<&ClusterDeployment>) -> EntryUseState {
     let Some(entry) = entry else {
-        return EntryCondition::Missing;
+        return EntryUseState::Missing;
     };
     if entry.is_reserved() {
-        EntryCondition::Reserved
+        EntryUseState::Reserved
     } else if user.is_some() || entry.cluster_deployment().is_some() || entry.pool().is_some() {
-        EntryCondition::Used
+        EntryUseState::Used
     } else if entry.is_deleting() {
-        EntryCondition::Deleting
+        EntryUseState::Deleting
     } else {
-        EntryCondition::Free
+        EntryUseState::Free
     }
 }
 
@@ -260,17 +262,18 @@ fn cluster_use(cluster: &ClusterDeployment, freshness: &Freshness<'_>) -> Cluste
         customization: cluster.customization().map(str::to_owned),
         claim: cluster.claim().map(str::to_owned),
         state: match cluster.is_installed {
-            _ if cluster.metadata.is_deleting() => ClusterCondition::Deleting,
-            true => ClusterCondition::Installed,
-            false => ClusterCondition::Installing,
+            _ if cluster.metadata.is_deleting() => ClusterUseState::Deleting,
+            true => ClusterUseState::Installed,
+            false => ClusterUseState::Installing,
         },
         created: cluster.metadata.creation_timestamp,
         stale: freshness.stale(cluster),
+        has_unknown_version: freshness.is_unknown(cluster),
     }
 }
 
 impl PoolState {
-    pub(in crate::pool) fn count(&self, state: EntryCondition) -> usize {
+    pub(in crate::pool) fn count(&self, state: EntryUseState) -> usize {
         let entries = self.entries.iter().filter(|entry| entry.is_in_inventory);
         entries.filter(|entry| entry.state == state).count()
     }
@@ -290,15 +293,10 @@ impl PoolState {
             object: finding.subject.short_name(),
             message: finding.sentence(),
         });
-        let beyond = self.capacity.beyond_inventory();
-        let short = (beyond > 0).then(|| Problem {
+        let short = self.capacity.shortage().map(|shortage| Problem {
             kind: "short",
             object: format!("clusterpool/{}", self.name),
-            message: format!(
-                "size is {}, and the inventory has {} entries",
-                self.capacity.size,
-                self.capacity.inventory.unwrap_or_default()
-            ),
+            message: shortage.to_string(),
         });
         short.into_iter().chain(of_entries).chain(left).collect()
     }
@@ -320,7 +318,7 @@ impl EntryUse {
             message,
         };
         let mut problems = Vec::new();
-        if self.state == EntryCondition::Missing {
+        if self.state == EntryUseState::Missing {
             problems.push(problem(
                 "missing",
                 "named by the inventory, and not there".to_owned(),

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use owo_colors::{OwoColorize as _, Style};
 
-use super::model::{ClusterUse, EntryCondition, EntryUse, PoolState};
+use super::model::{ClusterUse, EntryUse, EntryUseState, PoolState};
 use crate::{
     arguments::format_duration,
     pool::staleness::Stale,
@@ -140,7 +140,7 @@ pub(in crate::pool) fn list(pools: &[PoolState], namespace: Option<&str>, layout
             Cell::from(limit(pool.capacity.max_size)),
             Cell::from(pool.capacity.clusters.to_string()),
             Cell::from(limit(pool.capacity.inventory)),
-            Cell::from(pool.count(EntryCondition::Free).to_string()),
+            Cell::from(pool.count(EntryUseState::Free).to_string()),
             Cell::from(number(pool.waiting.len())),
             Cell::from(number(pool.stale())),
             Cell::styled(kinds.join(", "), BAD).rest_of_line(),
@@ -189,11 +189,11 @@ fn inventory(pool: &PoolState) -> String {
         return "none: clusters are all alike".to_owned();
     };
     let states = [
-        EntryCondition::Free,
-        EntryCondition::Reserved,
-        EntryCondition::Used,
-        EntryCondition::Deleting,
-        EntryCondition::Missing,
+        EntryUseState::Free,
+        EntryUseState::Reserved,
+        EntryUseState::Used,
+        EntryUseState::Deleting,
+        EntryUseState::Missing,
     ];
     let counts: Vec<String> = states
         .iter()
@@ -232,10 +232,10 @@ fn waiting(pool: &PoolState, now: Timestamp) -> String {
 
 fn entry_row(entry: &EntryUse, pool: &str, now: Timestamp) -> Vec<Cell> {
     let style = match entry.state {
-        EntryCondition::Free => GOOD,
-        EntryCondition::Reserved | EntryCondition::Deleting => Style::new(),
-        EntryCondition::Used => WARN,
-        EntryCondition::Missing => BAD,
+        EntryUseState::Free => GOOD,
+        EntryUseState::Reserved | EntryUseState::Deleting => Style::new(),
+        EntryUseState::Used => WARN,
+        EntryUseState::Missing => BAD,
     };
     let state = if entry.is_in_inventory {
         entry.state.as_str().to_owned()
@@ -271,6 +271,7 @@ fn entry_row(entry: &EntryUse, pool: &str, now: Timestamp) -> Vec<Cell> {
 
 fn cluster_row(cluster: &ClusterUse, now: Timestamp) -> Vec<Cell> {
     let stale = match &cluster.stale {
+        None if cluster.has_unknown_version => "cannot be told".to_owned(),
         None => String::new(),
         Some(Stale::Version {
             made_from: Some(version),

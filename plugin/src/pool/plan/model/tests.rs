@@ -2,8 +2,11 @@
 
 use serde_json::json;
 
-use super::{Change, Effect, EntryChange, StaleCluster, WhyStale};
-use crate::pool::plan::example::{objects, planned, plans, spec};
+use super::{Change, Effect, EntryChange, StaleCluster, WhyStale, plan};
+use crate::pool::{
+    cluster_pool::tests::{pool, pool_object},
+    plan::example::{objects, planned, plans, spec},
+};
 
 fn stale(name: &str, why: WhyStale) -> StaleCluster {
     StaleCluster {
@@ -100,6 +103,32 @@ fn what_is_stale_already_is_no_effect() {
     changed["baseDomain"] = "other-domain".into();
     let plan = planned(&objects, &changed);
     assert_eq!(plan.stale, [stale("bern", WhyStale::Version)]);
+}
+
+/// Nobody can mark a cluster with a version that cannot be told.
+#[test]
+fn unmarked_clusters_become_stale_when_what_their_version_is_made_of_changes() {
+    let vsphere = |datacenter: &str| {
+        let mut spec = spec(&["one", "two", "three", "four"]);
+        spec["platform"] = json!({"vsphere": {"datacenter": datacenter}});
+        spec
+    };
+    let mut objects = objects();
+    objects.pools[0] = pool_object("pool", &vsphere("a"));
+    for cluster in &mut objects.clusters {
+        cluster["metadata"]["annotations"] = json!({});
+    }
+    let same = planned(&objects, &vsphere("a"));
+    assert_eq!((same.version.changes, same.stale), (false, vec![]));
+    let moved = planned(&objects, &vsphere("b"));
+    let both = vec![
+        stale("paris", WhyStale::Version),
+        stale("bern", WhyStale::Version),
+    ];
+    assert_eq!((moved.version.changes, moved.stale), (true, both));
+    // Of a pool that is new nothing is known to be left behind.
+    objects.pools.clear();
+    assert_eq!(plan(&objects.survey(), &pool(&vsphere("b"))).stale, []);
 }
 
 #[test]

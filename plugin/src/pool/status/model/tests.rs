@@ -1,6 +1,6 @@
 //! What is told of a pool.
 
-use super::{ClusterCondition, EntryCondition};
+use super::{ClusterUseState, EntryUseState};
 use crate::pool::status::example::{busy, claims, state, states};
 
 #[test]
@@ -23,18 +23,18 @@ fn who_has_which_entry() {
     assert_eq!(
         entries,
         [
-            ("host-1", EntryCondition::Reserved, true, Some("paris"), None),
-            ("host-2", EntryCondition::Reserved, true, Some("rome"), None),
+            ("host-1", EntryUseState::Reserved, true, Some("paris"), None),
+            ("host-2", EntryUseState::Reserved, true, Some("rome"), None),
             (
                 "host-3",
-                EntryCondition::Reserved,
+                EntryUseState::Reserved,
                 true,
                 Some("oslo"),
                 Some("lease-expired")
             ),
-            ("host-4", EntryCondition::Free, true, None, None),
-            ("host-5", EntryCondition::Missing, true, None, None),
-            ("host-9", EntryCondition::Reserved, false, Some("lima"), None),
+            ("host-4", EntryUseState::Free, true, None, None),
+            ("host-5", EntryUseState::Missing, true, None, None),
+            ("host-9", EntryUseState::Reserved, false, Some("lima"), None),
         ]
     );
     let ends: Vec<_> = state
@@ -57,10 +57,10 @@ fn which_clusters_are_stale_and_which_claims_wait() {
     assert_eq!(
         clusters,
         [
-            ("rome", ClusterCondition::Installed, false),
-            ("bern", ClusterCondition::Installed, true),
-            ("kyiv", ClusterCondition::Installing, false),
-            ("lima", ClusterCondition::Installed, true),
+            ("rome", ClusterUseState::Installed, false),
+            ("bern", ClusterUseState::Installed, true),
+            ("kyiv", ClusterUseState::Installing, false),
+            ("lima", ClusterUseState::Installed, true),
         ]
     );
     let waiting: Vec<_> = state.waiting.iter().map(|claim| claim.name.as_str()).collect();

@@ -47,7 +47,8 @@ impl Hosts {
         let leased = self.run(&[&lease[..], &create].concat()).await;
         assert_eq!(leased.code, 0, "{leased}");
         let answer: Value = serde_json::from_str(&leased.stdout).unwrap();
-        answer["customization"]["name"].as_str().unwrap().to_owned()
+        let name = answer.pointer("/customization/name").and_then(Value::as_str);
+        name.unwrap().to_owned()
     }
 
     /// What `pool repair` says of what is gone at this moment: its exit code, and `object cause remedy result` of each

@@ -12,7 +12,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::{
@@ -21,7 +21,7 @@ use super::{
     model::{Candidate, Choice, Inventory, References, Slot, Standing},
     patching::{Patched, Unfit, patched},
     record::{self, LeaseClaim, Record},
-    record_keeping::{Recorded, announce, put_back, renew, withdraw},
+    record_keeping::{Recorded, announce, put_back, renew, withdraw, write_unchanged},
     store::{Customizations, Records},
 };
 use crate::cluster::{Error, Written};
@@ -126,6 +126,12 @@ pub(super) async fn lease<S: Customizations + Records>(
             Choice::Held(held) if request.is_new => Some(Outcome::HeldBefore {
                 customization: held.name().to_owned(),
             }),
+            // Whoever is about to take it has seen it freed since it was listed.
+            Choice::Held(held) if is_sought(held, holder, store.now()) => {
+                waits += 1;
+                store.rest(WAIT).await;
+                None
+            }
             Choice::Held(held) => {
                 rounds += 1;
                 take_anew(store, held, request).await?
@@ -164,6 +170,11 @@ pub(super) async fn lease<S: Customizations + Records>(
     .into())
 }
 
+fn is_sought(held: Candidate<'_>, holder: Holder<'_>, now: Timestamp) -> bool {
+    let mut record = held.record.into_iter();
+    record.any(|record| record.is_sought_by_another(holder, now))
+}
+
 /// Takes what the holder has. None when it has to be listed anew: others have changed it since.
 async fn take_anew<S: Customizations + Records>(
     store: &S,
@@ -171,7 +182,12 @@ async fn take_anew<S: Customizations + Records>(
     request: Request<'_>,
 ) -> anyhow::Result<Option<Outcome>> {
     let (name, claim) = (held.name(), request.claim);
-    let replaced = renew(store, name, held.record, claim).await?;
+    // Whoever has written the record since may have the customization by now.
+    if !write_unchanged(store, name, held.record, claim).await? {
+        return Ok(None);
+    }
+    let anothers = held.record.filter(|record| !record.names(claim.holder));
+    let replaced = anothers.cloned().map(Box::new);
     let customization = name.to_owned();
     let patched = match fit(store, held.entry, request).await? {
         Ok(patched) => patched,

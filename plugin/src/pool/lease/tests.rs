@@ -480,6 +480,21 @@ fn what_another_is_about_to_take_comes_last() {
     assert_eq!(lease_one(&fake, &NAMES).unwrap(), leased("b"));
 }
 
+#[test]
+fn a_record_of_one_who_is_about_to_take_what_we_had_is_left_alone() {
+    let fake = Fake::free(&["a"]);
+    fake.put("a", &reserved("us"));
+    let announced = fake.now();
+    fake.put_record(first("a", claim("them"), announced));
+    assert_eq!(
+        lease_one(&fake, &["a"]).unwrap(),
+        Outcome::Leased(plain("a", true))
+    );
+    let waited = fake.now().duration_since(announced);
+    assert!(waited >= jiff::SignedDuration::from_secs(10), "{waited}");
+    assert_eq!(fake.record_holder("a").as_deref(), Some("us"));
+}
+
 /// A pool is not exhausted because somebody was killed between two writes.
 #[test]
 fn what_another_did_not_take_after_all_is_taken() {

@@ -27,9 +27,6 @@ pub struct Counts {
     pub undecided: u64,
     /// Lessees that died.
     pub dead: u64,
-    /// Leases that had ended when they were taken.
-    #[serde(default)]
-    pub lapsed: u64,
 }
 
 impl AddAssign for Counts {
@@ -44,7 +41,6 @@ impl AddAssign for Counts {
             exhausted,
             undecided,
             dead,
-            lapsed,
         } = other;
         self.runs += runs;
         self.commands += commands;
@@ -55,7 +51,6 @@ impl AddAssign for Counts {
         self.exhausted += exhausted;
         self.undecided += undecided;
         self.dead += dead;
-        self.lapsed += lapsed;
     }
 }
 
@@ -71,13 +66,11 @@ impl fmt::Display for Counts {
             exhausted,
             undecided,
             dead,
-            lapsed,
         } = self;
         write!(
             f,
             "{runs} runs: {commands} commands, of which {killed} killed, {cut} cut off, {timed_out} told of a timeout; \
-             {leased} leases, {exhausted} times none free, {undecided} undecided, {dead} lessees dead, \
-             {lapsed} leases ended"
+             {leased} leases, {exhausted} times none free, {undecided} undecided, {dead} lessees dead"
         )
     }
 }
@@ -89,7 +82,7 @@ mod tests {
     #[test]
     fn every_count_is_added() {
         let counts: Counts = serde_json::from_str(
-            r#"{"runs":1,"commands":2,"killed":3,"cut":4,"timed_out":5,"leased":6,"exhausted":7,"undecided":8,"dead":9,"lapsed":10}"#,
+            r#"{"runs":1,"commands":2,"killed":3,"cut":4,"timed_out":5,"leased":6,"exhausted":7,"undecided":8,"dead":9}"#,
         )
         .unwrap();
         let mut sum = counts;
@@ -97,7 +90,7 @@ mod tests {
         assert_eq!(
             sum.to_string(),
             "2 runs: 4 commands, of which 6 killed, 8 cut off, 10 told of a timeout; 12 leases, 14 times none free, \
-             16 undecided, 18 lessees dead, 20 leases ended"
+             16 undecided, 18 lessees dead"
         );
     }
 }

@@ -36,15 +36,6 @@ impl Pool<'_> {
         create(self.server().client(), collection, &deployment).await
     }
 
-    /// It is installed.
-    pub async fn install_cluster(&self, lessee: &str) -> Result<()> {
-        let installed = json!({"spec": {"installed": true}});
-        let written = self
-            .request(Method::PATCH, cluster(lessee), Some(&installed))
-            .await;
-        written.context("installing a cluster").map(|_| ())
-    }
-
     /// Deletes it. Where its lease has a finalizer on it, that keeps it.
     pub async fn delete_cluster(&self, lessee: &str) -> Result<()> {
         let deleted = self.request(Method::DELETE, cluster(lessee), None).await;

@@ -102,21 +102,18 @@ pub enum Leftover {
     CopyOfDead(String),
 }
 
-/// From the first success that a lessee was told until it asked for the entry's release, or its lease had ended and was
-/// taken.
+/// From the first success that a lessee was told until it asked for the entry's release.
 struct Tenure<'s> {
     lessee: &'s str,
     entry: &'s str,
     from: Revision,
-    /// [`Revision::MAX`]: neither has come.
+    /// [`Revision::MAX`]: it has not asked.
     until: Revision,
-    has_lapsed: bool,
-    is_released: bool,
 }
 
 /// Everything that is wrong with a history. What each lessee was told is in the order in which it was.
 pub fn violations(versions: &Versions, said: &[Said]) -> Vec<Violation> {
-    let (tenures, mut violations) = tenures(versions, said);
+    let (tenures, mut violations) = tenures(said);
     for (index, tenure) in tenures.iter().enumerate() {
         violations.extend(not_named(tenure, &versions.entries));
         violations.extend(lease_names_another(tenure, versions));
@@ -124,12 +121,6 @@ pub fn violations(versions: &Versions, said: &[Said]) -> Vec<Violation> {
         violations.extend(others.iter().filter_map(|other| overlap(tenure, other)));
     }
     violations
-}
-
-/// How many leases had ended when they were taken from lessees who were told that they have them.
-pub fn lapsed(versions: &Versions, said: &[Said]) -> usize {
-    let (tenures, _) = tenures(versions, said);
-    tenures.iter().filter(|tenure| tenure.has_lapsed).count()
 }
 
 /// What is left over of leases at the end of a history, in which only these lessees still live.
@@ -193,8 +184,8 @@ fn last<T>(versions: &[Version<T>]) -> BTreeMap<&str, &T> {
         .collect()
 }
 
-fn tenures<'s>(versions: &Versions, said: &'s [Said]) -> (Vec<Tenure<'s>>, Vec<Violation>) {
-    let mut tenures: Vec<Tenure<'s>> = Vec::new();
+fn tenures(said: &[Said]) -> (Vec<Tenure<'_>>, Vec<Violation>) {
+    let mut tenures: Vec<Tenure<'_>> = Vec::new();
     let mut violations = Vec::new();
     for Said {
         revision,
@@ -204,13 +195,9 @@ fn tenures<'s>(versions: &Versions, said: &'s [Said]) -> (Vec<Tenure<'s>>, Vec<V
     {
         let current = tenures
             .iter_mut()
-            .filter(|tenure| tenure.lessee == lessee && !tenure.is_released && tenure.until >= *revision);
+            .filter(|tenure| tenure.lessee == lessee && tenure.until == Revision::MAX);
         match what {
-            Saying::Releases => current.for_each(|tenure| {
-                tenure.until = *revision;
-                tenure.has_lapsed = false;
-                tenure.is_released = true;
-            }),
+            Saying::Releases => current.for_each(|tenure| tenure.until = *revision),
             Saying::Leased(entry) => {
                 let had: Vec<_> = current.map(|tenure| tenure.entry).collect();
                 if had.contains(&entry.as_str()) {
@@ -220,42 +207,16 @@ fn tenures<'s>(versions: &Versions, said: &'s [Said]) -> (Vec<Tenure<'s>>, Vec<V
                     lessee: lessee.clone(),
                     entries: [(*first).to_owned(), entry.clone()],
                 }));
-                let lapse = lapse(versions, lessee, entry, *revision);
-                // Before the lessee was told: the lease was short, and nothing came of it.
-                if lapse.is_none_or(|lapse| lapse > *revision) {
-                    tenures.push(Tenure {
-                        lessee,
-                        entry,
-                        from: *revision,
-                        until: lapse.map_or(Revision::MAX, |lapse| lapse - 1),
-                        has_lapsed: lapse.is_some(),
-                        is_released: false,
-                    });
-                }
+                tenures.push(Tenure {
+                    lessee,
+                    entry,
+                    from: *revision,
+                    until: Revision::MAX,
+                });
             }
         }
     }
     (tenures, violations)
-}
-
-/// When an entry that a lessee was told of at this revision was taken from it because its lease had ended: the Lease, which
-/// it has not renewed since, said so. None where it was not taken, or wrongly.
-fn lapse(versions: &Versions, lessee: &str, entry: &str, told: Revision) -> Option<Revision> {
-    let names = |version: &Version<Entry>| {
-        let object = version.object.as_ref().filter(|object| object.is_reserved);
-        object.is_some_and(|object| object.cluster_deployment.as_deref() == Some(lessee))
-    };
-    let of_entry = || versions.entries.iter().filter(|version| version.name == entry);
-    let had = of_entry().rfind(|version| version.revision <= told && names(version))?;
-    let taken = of_entry().find(|version| version.revision > had.revision && !names(version))?;
-    let record = |until: Revision| {
-        let mut records = versions.leases.iter().filter(|version| version.name == entry);
-        let last = records.rfind(|version| version.revision <= until);
-        let record = last.and_then(|version| version.object.as_ref());
-        record.filter(|record| record.holder.as_deref() == Some(lessee))
-    };
-    let is_renewed = taken.revision < told && record(told).is_some_and(|record| !record.is_ended);
-    (record(taken.revision).is_some_and(|record| record.is_ended) && !is_renewed).then_some(taken.revision)
 }
 
 /// The version of an object that was in force when a tenure began, and those that came while it lasted.

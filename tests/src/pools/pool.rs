@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::command::Ended;
 use super::fault::FaultPlan;
-use super::invariant::{Leftover, Said, Saying, Violation, lapsed, leftovers, violations};
+use super::invariant::{Leftover, Said, Saying, Violation, leftovers, violations};
 use super::server::PoolServer;
 use super::verb::{Effect, FIND, INSTALL_CONFIG, REPAIR, Verb};
 use super::version::Versions;
@@ -36,8 +36,6 @@ pub struct Judgement {
     pub violations: Vec<Violation>,
     /// What is left in the end.
     pub leftovers: Vec<Leftover>,
-    /// Leases that had ended when they were taken.
-    pub lapsed: usize,
     /// What they were judged by.
     pub versions: Versions,
 }
@@ -147,7 +145,6 @@ impl<'s> Pool<'s> {
         let said = self.said.into_inner().unwrap_or_else(PoisonError::into_inner);
         Ok(Judgement {
             violations: violations(&versions, &said),
-            lapsed: lapsed(&versions, &said),
             leftovers: leftovers(&versions, &self.inventory, living),
             versions,
         })
@@ -161,7 +158,6 @@ impl Judgement {
             violations,
             leftovers,
             versions,
-            ..
         } = self;
         ensure!(
             violations.is_empty() && leftovers.is_empty(),

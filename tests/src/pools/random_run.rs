@@ -1,7 +1,6 @@
 //! One randomized run: lessees that want more entries than there are, faults on their way, and some who die.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use futures_util::future::try_join_all;
@@ -12,7 +11,7 @@ use super::fault::{FAULTS, Fault, FaultPlan};
 use super::pool::Pool;
 use super::random::Random;
 use super::server::PoolServer;
-use super::verb::{FIND, LEASE, LEASE_BRIEFLY, RELEASE, REPAIR, Verb};
+use super::verb::{FIND, LEASE, RELEASE, REPAIR, Verb};
 
 /// Lessees of a run.
 pub const LESSEES: usize = 8;
@@ -21,17 +20,9 @@ pub const ENTRIES: usize = 4;
 
 /// How often each comes for an entry.
 const ROUNDS: usize = 2;
-/// The same where leases end meanwhile.
-const BRIEF_ROUNDS: usize = 4;
 
 /// How often a command is run again that was killed or could not decide.
 const MAX_ATTEMPTS: usize = 20;
-
-/// Of so many runs one is of leases that end while their lessees live.
-const BRIEF: u64 = 3;
-
-/// The longest until such leases have ended, and are freed.
-const DEADLINE: Duration = Duration::from_secs(60);
 
 /// What commands may end with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,8 +47,6 @@ struct Lessee<'p> {
     name: String,
     random: Random,
     tolerance: Tolerance,
-    /// Its leases end while it lives, others repair at the same time, and it takes them anew.
-    is_brief: bool,
     counts: Counts,
 }
 
@@ -80,13 +69,11 @@ pub async fn random_run(server: &PoolServer, seed: u64, tolerance: Tolerance) ->
 
 async fn run(pool: Pool<'_>, seed: u64, tolerance: Tolerance) -> Result<Counts> {
     let mut random = Random::new(seed);
-    let is_brief = seed.is_multiple_of(BRIEF);
     let lessees = (1..=LESSEES).map(|number| Lessee {
         pool: &pool,
         name: format!("cluster-{number}"),
         random: random.split(),
         tolerance,
-        is_brief,
         counts: Counts::default(),
     });
     let ended = try_join_all(lessees.map(Lessee::live)).await?;
@@ -112,27 +99,19 @@ async fn run(pool: Pool<'_>, seed: u64, tolerance: Tolerance) -> Result<Counts> 
         name: "nobody".to_owned(),
         random,
         tolerance,
-        is_brief,
         counts: Counts::default(),
     };
-    heir.inherit().await?;
+    heir.succeed(&REPAIR).await?;
+    heir.succeed(&FIND).await?;
     counts += heir.counts;
-    let judgement = pool.judge(&living).await?;
-    counts.lapsed += u64::try_from(judgement.lapsed)?;
-    judgement.nothing_wrong()?;
+    pool.judge(&living).await?.nothing_wrong()?;
     Ok(counts)
 }
 
 impl Lessee<'_> {
     async fn live(mut self) -> Result<(Self, Fate)> {
-        let (rounds, lease) = if self.is_brief {
-            (BRIEF_ROUNDS, &LEASE_BRIEFLY)
-        } else {
-            (ROUNDS, &LEASE)
-        };
-        let often = if self.is_brief { 2 } else { 4 };
-        for round in 1..=rounds {
-            if self.random.one_in(often) {
+        for round in 1..=ROUNDS {
+            if self.random.one_in(4) {
                 // Whoever lives keeps what it has.
                 match self.until_decided(&REPAIR).await? {
                     Outcome::Met => {}
@@ -140,23 +119,21 @@ impl Lessee<'_> {
                     Outcome::Died => return Ok((self, Fate::Dies)),
                 }
             }
-            match self.until_decided(lease).await? {
+            match self.until_decided(&LEASE).await? {
                 Outcome::Met => {}
                 Outcome::Refused => continue,
                 Outcome::Died => return Ok((self, Fate::Dies)),
             }
-            if self.random.one_in(often) {
+            if self.random.one_in(4) {
                 // What it has it is told again.
-                let again = self.until_decided(lease).await?;
+                let again = self.until_decided(&LEASE).await?;
                 match again {
                     Outcome::Met => {}
-                    // It has ended, and another has it.
-                    Outcome::Refused if self.is_brief => continue,
                     Outcome::Refused => bail!("{} is refused what it has", self.name),
                     Outcome::Died => return Ok((self, Fate::Dies)),
                 }
             }
-            let keeps = round == rounds && self.random.one_in(4);
+            let keeps = round == ROUNDS && self.random.one_in(4);
             if keeps {
                 break;
             }
@@ -167,22 +144,6 @@ impl Lessee<'_> {
             }
         }
         Ok((self, Fate::Lives))
-    }
-
-    /// Mends what the others have left, after which nothing is wrong any more.
-    async fn inherit(&mut self) -> Result<()> {
-        let started = Instant::now();
-        loop {
-            self.succeed(&REPAIR).await?;
-            let found = self.run(&FIND, None).await?;
-            match found.code {
-                Some(0) => return Ok(()),
-                Some(2) => self.undecided(&found).await?,
-                // A lease of the living has ended since.
-                Some(1) if self.is_brief && started.elapsed() < DEADLINE => {}
-                _ => bail!("{found}"),
-            }
-        }
     }
 
     /// Runs a command, with a fault or without, and again when it was killed: if the lessee comes back at all.

@@ -49,23 +49,6 @@ pub const LEASE: Verb = Verb {
     effect: Effect::Leases,
 };
 
-/// The same for less time than a lessee takes for what it does.
-pub const LEASE_BRIEFLY: Verb = Verb {
-    name: "lease",
-    arguments: &[
-        "pool",
-        "lease",
-        POOL,
-        "--cluster-deployment",
-        LESSEE,
-        "--ttl",
-        "1s",
-        "-o",
-        "json",
-    ],
-    effect: Effect::Leases,
-};
-
 /// `pool lease --create`
 pub const CREATE: Verb = Verb {
     name: "create",

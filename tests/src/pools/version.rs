@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -36,8 +35,6 @@ pub struct Entry {
 pub struct LeaseRecord {
     /// `spec.holderIdentity`
     pub holder: Option<String>,
-    /// It was taken away from its holder, and had ended by then.
-    pub is_ended: bool,
 }
 
 /// What keeps a `ClusterDeployment`.
@@ -197,16 +194,7 @@ fn entry(object: &Value) -> Entry {
 fn lease_record(object: &Value) -> LeaseRecord {
     LeaseRecord {
         holder: text(object, "/spec/holderIdentity"),
-        is_ended: is_ended(object).unwrap_or_default(),
     }
-}
-
-fn is_ended(lease: &Value) -> Option<bool> {
-    let at = |pointer: &str| text(lease, pointer)?.parse::<Timestamp>().ok();
-    let revoked = at("/metadata/annotations/kubectl-kcp.dev~1revoked")?;
-    let seconds = lease.pointer("/spec/leaseDurationSeconds")?.as_i64()?;
-    let ends = at("/spec/renewTime")? + SignedDuration::from_secs(seconds);
-    Some(revoked >= ends)
 }
 
 fn cluster_deployment(object: &Value) -> ClusterDeployment {
@@ -304,14 +292,7 @@ mod tests {
         ]);
         let holder = Some("a".to_owned());
         let leases = vec![
-            version(
-                2,
-                "host-1",
-                Some(LeaseRecord {
-                    holder,
-                    is_ended: false,
-                }),
-            ),
+            version(2, "host-1", Some(LeaseRecord { holder })),
             version(4, "host-1", None),
         ];
         let expected = Versions {
@@ -319,27 +300,6 @@ mod tests {
             ..Versions::default()
         };
         assert_eq!(sorted, HashMap::from([("n".to_owned(), expected)]));
-    }
-
-    #[test]
-    fn a_lease_has_ended_when_it_was_taken_away_after_its_time() {
-        let renewed = "2026-11-21T05:00:00.000000Z";
-        for (revoked, seconds, expected) in [
-            (None, Some(1), false),
-            (Some("2026-11-21T05:00:00.999999Z"), Some(1), false),
-            (Some("2026-11-21T05:00:01.000000Z"), Some(1), true),
-            (Some("2026-11-21T06:00:00.000000Z"), None, false),
-        ] {
-            let lease = json!({
-                "metadata": {"annotations": {"kubectl-kcp.dev/revoked": revoked}},
-                "spec": {"holderIdentity": "a", "renewTime": renewed, "leaseDurationSeconds": seconds},
-            });
-            assert_eq!(
-                super::lease_record(&lease).is_ended,
-                expected,
-                "{revoked:?} {seconds:?}"
-            );
-        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use super::{Leftover, Said, Saying, Violation, lapsed, leftovers, violations};
+use super::{Leftover, Said, Saying, Violation, leftovers, violations};
 use crate::pools::version::{ClusterDeployment, Entry, LeaseRecord, Revision, Version, Versions};
 
 fn version<T>(revision: Revision, name: &str, object: Option<T>) -> Version<T> {
@@ -26,14 +26,6 @@ fn free() -> Entry {
 fn lease(holder: &str) -> LeaseRecord {
     LeaseRecord {
         holder: Some(holder.to_owned()),
-        is_ended: false,
-    }
-}
-
-fn ended(holder: &str) -> LeaseRecord {
-    LeaseRecord {
-        is_ended: true,
-        ..lease(holder)
     }
 }
 
@@ -100,58 +92,6 @@ fn accepts_one_lessee_after_the_other() {
 fn accepts_versions_that_name_the_lessee_and_change_otherwise() {
     let versions = entries([(1, "x", held("a")), (3, "x", held("a"))]);
     assert_eq!(violations(&versions, &[leased(2, "a", "x")]), []);
-}
-
-#[test]
-fn a_lease_that_has_ended_may_be_taken() {
-    let with = |leases: Vec<Version<LeaseRecord>>| Versions {
-        leases,
-        ..entries([
-            (2, "x", held("a")),
-            (6, "x", free()),
-            (9, "x", held("b")),
-            (9, "y", held("a")),
-        ])
-    };
-    let first = || version(1, "x", Some(lease("a")));
-    let revoked = || version(5, "x", Some(ended("a")));
-    let said = [leased(3, "a", "x"), leased(10, "b", "x"), leased(10, "a", "y")];
-    let versions = with(vec![
-        first(),
-        revoked(),
-        version(7, "x", None),
-        version(8, "x", Some(lease("b"))),
-    ]);
-    assert_eq!(violations(&versions, &said), []);
-    assert_eq!(lapsed(&versions, &said), 1);
-    // Told only after it was taken, which is as if it had not been told.
-    let late = [leased(6, "a", "x"), leased(10, "b", "x")];
-    assert_eq!(violations(&versions, &late), []);
-    assert_eq!(lapsed(&versions, &late), 0);
-
-    let not_named = not_named("x", "a", 6, None);
-    for (case, leases) in [
-        ("it has no Lease", vec![]),
-        ("it was not revoked", vec![first()]),
-        (
-            "it was revoked, and renewed",
-            vec![first(), revoked(), version(5, "x", Some(lease("a")))],
-        ),
-        (
-            "another's was revoked",
-            vec![first(), version(5, "x", Some(ended("b")))],
-        ),
-    ] {
-        let versions = with(leases);
-        let said = [leased(3, "a", "x"), releases(8, "a")];
-        let found = violations(&versions, &said);
-        assert!(found.contains(&not_named), "{case}: {found:?}");
-        assert_eq!(lapsed(&versions, &said), 0, "{case}");
-    }
-    // Renewed after it was taken, and told all the same.
-    let versions = with(vec![first(), revoked(), version(7, "x", Some(lease("a")))]);
-    let said = [leased(7, "a", "x"), releases(8, "a")];
-    assert_eq!(violations(&versions, &said), [not_named]);
 }
 
 #[test]

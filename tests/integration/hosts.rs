@@ -49,6 +49,13 @@ impl Hosts {
         (!got.stdout.trim().is_empty()).then(|| serde_json::from_str(&got.stdout).unwrap())
     }
 
+    /// Changes an object by a merge patch.
+    pub(crate) async fn patch(&self, object: &str, namespace: &str, patch: &Value) {
+        let patch = patch.to_string();
+        let patch = ["patch", object, "-n", namespace, "--type=merge", "-p", &patch];
+        self.kubectl.succeed(patch).await.unwrap();
+    }
+
     /// A cluster in the namespace of its name, made with the entry, with these finalizers.
     pub(crate) async fn cluster(&self, name: &str, entry: &str, finalizers: &[&str]) {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});

@@ -509,18 +509,8 @@ fn a_claim_waits_for_its_cluster_and_is_deleted() {
             .succeed(["create", "-f", &file.display().to_string()])
             .await
             .unwrap();
-        let answer = json!({"spec": {"namespace": "pool-claim-x"}}).to_string();
-        let answer = [
-            "patch",
-            "clusterclaim",
-            "paris",
-            "-n",
-            "pool-claim",
-            "--type=merge",
-            "-p",
-            &answer,
-        ];
-        hosts.kubectl.succeed(answer).await.unwrap();
+        let answer = json!({"spec": {"namespace": "pool-claim-x"}});
+        hosts.patch("clusterclaim/paris", "pool-claim", &answer).await;
         let others = hosts
             .lease("paris", &["--claim", "--wait=1s", "-o", "json"])
             .await;
@@ -530,20 +520,10 @@ fn a_claim_waits_for_its_cluster_and_is_deleted() {
         let message = document(&others)["message"].to_string();
         assert!(message.contains(why), "{message}");
 
-        let claimed_by = json!({"spec": {"clusterPoolRef": {"claimName": "paris"}}}).to_string();
-        let claimed_by = [
-            "patch",
-            "clusterdeployment",
-            "pool-claim-x",
-            "-n",
-            "pool-claim-x",
-            "--type=merge",
-            "-p",
-            &claimed_by,
-        ];
+        let claimed_by = json!({"spec": {"clusterPoolRef": {"claimName": "paris"}}});
         let (claimed, _) = tokio::join!(
             hosts.lease("paris", &["--claim", "--wait=2m", "-o", "json"]),
-            hosts.kubectl.succeed(claimed_by)
+            hosts.patch("clusterdeployment/pool-claim-x", "pool-claim-x", &claimed_by)
         );
         assert_eq!(claimed.code, 0, "{claimed}");
         let claimed = document(&claimed);

@@ -343,8 +343,9 @@ async fn record_and_take<S: Customizations + Records>(
         // Another run under the same name was faster: the list says it now.
         Owner::Holder if request.is_new && is_anothers => return Ok(Owner::HolderUnmarked),
         Owner::Holder if store.now().duration_since(started) >= SLOW => {
-            let record = store.record(name).await?;
-            renew(store, name, record.as_ref(), claim).await?;
+            if !is_recorded_anew(store, name, claim).await? {
+                return Ok(Owner::HolderUnmarked);
+            }
         }
         Owner::Another => {
             let current = current.flatten();
@@ -353,6 +354,21 @@ async fn record_and_take<S: Customizations + Records>(
         Owner::Holder | Owner::HolderUnmarked => {}
     }
     Ok(owner)
+}
+
+/// Writes the record of a lease once more that took long, if the holder has it still: by now it may have ended and be
+/// another's. False when somebody else has written the record at the same time.
+async fn is_recorded_anew<S: Customizations + Records>(
+    store: &S,
+    name: &str,
+    claim: LeaseClaim<'_>,
+) -> Result<bool, Error> {
+    let record = store.record(name).await?;
+    let is_held = store
+        .get(name)
+        .await?
+        .is_some_and(|entry| entry.is_held_by(claim.holder));
+    Ok(is_held && write_unchanged(store, name, record.as_ref(), claim).await?)
 }
 
 /// Takes back the record of a lease that there is not, or puts back the one that it replaced. Where that fails it keeps

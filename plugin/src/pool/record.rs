@@ -32,7 +32,7 @@ const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "kubectl-kcp")
 /// How long after it was written a record whose customization does not name its holder may be that of a lessee who is
 /// about to write the status too. A write and its answer take less; a lessee who was killed between the two keeps
 /// others from the entry no longer than this.
-pub(super) const BETWEEN_WRITES: SignedDuration = SignedDuration::from_secs(10);
+const BETWEEN_WRITES: SignedDuration = SignedDuration::from_secs(10);
 
 /// A `Lease` as leases on customizations use it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

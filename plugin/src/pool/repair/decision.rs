@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use jiff::SignedDuration;
+
 use super::{
     finding::{Cause, Finding, Mark, Remedy, Subject},
     kept::kept,
@@ -14,9 +16,13 @@ use crate::pool::{
     deployments::{ClusterDeployment, LEASE_FINALIZER, Life},
     entry::Entry,
     install_config::InstallConfig,
-    record::{BETWEEN_WRITES, Record},
+    record::Record,
     survey::Survey,
 };
+
+/// A record that was written less than this ago may be that of a lessee whose status write is under way: it has the
+/// time of a request, and clocks may differ by as much.
+const STATUS_WRITE: SignedDuration = SignedDuration::from_secs(60);
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -296,9 +302,8 @@ fn record_left(survey: &Survey, record: &Record, wanted: &Wanted<'_>) -> Option<
     let is_of_entry = survey
         .entry(customization)
         .is_some_and(|entry| recorded(survey, entry).is_some());
-    // Younger, it may be that of a lessee who is about to write the status too.
     let clock = Clock {
-        grace: wanted.clock.grace.max(BETWEEN_WRITES),
+        grace: wanted.clock.grace.max(STATUS_WRITE),
         ..wanted.clock
     };
     let is_left = !is_of_entry && clock.is_past_grace(record.renewed());

@@ -521,7 +521,7 @@ fn a_claim_waits_for_its_cluster_and_is_deleted() {
         assert!(message.contains(why), "{message}");
 
         let claimed_by = json!({"spec": {"clusterPoolRef": {"claimName": "paris"}}});
-        let (claimed, _) = tokio::join!(
+        let (claimed, ()) = tokio::join!(
             hosts.lease("paris", &["--claim", "--wait=2m", "-o", "json"]),
             hosts.patch("clusterdeployment/pool-claim-x", "pool-claim-x", &claimed_by)
         );

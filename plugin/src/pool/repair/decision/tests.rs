@@ -599,12 +599,12 @@ fn when_a_copy_is_left() {
 }
 
 #[test]
-fn a_grace_of_nothing_leaves_the_time_between_two_writes() {
+fn a_grace_of_nothing_leaves_the_time_of_a_status_write() {
     let clock = Clock {
         grace: SignedDuration::ZERO,
         ..wanted(None, &[]).clock
     };
-    for (renewed, count) in [("2026-11-21T04:59:51Z", 0), ("2026-11-21T04:59:50Z", 1)] {
+    for (renewed, count) in [("2026-11-21T04:59:01Z", 0), ("2026-11-21T04:59:00Z", 1)] {
         let objects = Objects::entry(entry("True", None, NOW)).record(record("us", renewed, None));
         let wanted = Wanted {
             clock,

@@ -4,11 +4,17 @@ use std::{ffi::OsString, time::Duration};
 
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 
-use super::{
-    generated_name, held::Held, install_config::InstallConfigSource, patience::WaitLimit,
-    plan::PoolPlanArguments, repair::RepairArguments, status::PoolStatusArguments,
+use crate::{
+    arguments::{parse_cluster_pool, parse_duration, parse_object_name},
+    pool::{
+        install_config::InstallConfigSource,
+        lease::{generated_name, patience::WaitLimit},
+        plan::PoolPlanArguments,
+        release::held::Held,
+        repair::RepairArguments,
+        status::PoolStatusArguments,
+    },
 };
-use crate::arguments::{parse_cluster_pool, parse_duration, parse_object_name};
 
 /// Lease and release the customizations of a cluster pool.
 #[derive(Debug, Args)]

@@ -7,16 +7,15 @@ use std::{
 
 use jiff::Timestamp;
 
-use super::{
-    claims::Claim,
-    document::{PoolLease, Reason},
-    entry::Holder,
-    entry_state::PoolName,
-    patience::Patience,
-    store::{Customizations as _, Store},
-};
 use crate::{
     cluster::{Created, Error, Written},
+    pool::{
+        document::{PoolLease, Reason},
+        inventory::entry_state::PoolName,
+        lease::patience::Patience,
+        objects::{claims::Claim, entry::Holder},
+        store::{Customizations as _, Store},
+    },
     terminal::Terminal,
 };
 

@@ -5,14 +5,20 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{
-    entry_state::{EntryState, Name, PoolName, none_free},
-    install_config::InstallConfig,
-    lease::Leased,
-    model::Standing,
-    record,
+use crate::{
+    arguments::format_duration,
+    cluster::Error,
+    document::API_VERSION,
+    pool::{
+        install_config::InstallConfig,
+        inventory::{
+            entry_state::{EntryState, Name, PoolName, none_free},
+            model::Standing,
+        },
+        lease::Leased,
+        objects::record,
+    },
 };
-use crate::{arguments::format_duration, cluster::Error, document::API_VERSION};
 
 /// The result of `pool lease`, as `-o json` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -441,13 +447,14 @@ mod tests {
     use serde_json::json;
 
     use super::{EntryState, Leased, PoolLease, PoolName, PoolRelease, Reason};
-    use crate::pool::{
-        install_config::InstallConfig,
-        lease::Unfits,
-        model::{Deployment, Standing},
-        patching::Unfit,
+    use crate::{
+        pool::{
+            install_config::{InstallConfig, patching::Unfit},
+            inventory::model::{Deployment, Standing},
+            lease::Unfits,
+        },
+        status::schema::{self, faults},
     };
-    use crate::status::schema::{self, faults};
 
     fn pool() -> PoolName {
         PoolName {
@@ -482,7 +489,7 @@ mod tests {
             }],
         });
         let leased = Leased {
-            patched: Some(crate::pool::patching::patched(&config, &spec).unwrap()),
+            patched: Some(crate::pool::install_config::patching::patched(&config, &spec).unwrap()),
             unfit: [("bar".to_owned(), broken())].into(),
             ..leased(false)
         };

@@ -9,12 +9,16 @@ use std::{
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{
-    entry::Entry,
-    record::{Record, name_of},
-    store::{Customizations, Records},
+use crate::{
+    cluster::{Action, Created, Error, Written},
+    pool::{
+        objects::{
+            entry::Entry,
+            record::{Record, name_of},
+        },
+        store::{Customizations, Records},
+    },
 };
-use crate::cluster::{Action, Created, Error, Written};
 
 /// What befalls a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,16 +8,16 @@ use kube::Api;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{
-    claims::Claim,
-    cluster_pool::Pool,
-    deployments::{ClusterDeployment, Deployments},
-    entry::{Entry, Holder},
-    metadata::Metadata,
-    record::{self, Record},
-};
-use crate::cluster::{
-    Action, Connection, Create, Created, Delete, Error, Kind, SECRET, Write, Written, while_busy,
+use crate::{
+    cluster::{Action, Connection, Create, Created, Delete, Error, Kind, SECRET, Write, Written, while_busy},
+    pool::objects::{
+        claims::Claim,
+        cluster_pool::Pool,
+        deployments::{ClusterDeployment, Deployments},
+        entry::{Entry, Holder},
+        metadata::Metadata,
+        record::{self, Record},
+    },
 };
 
 const HIVE: &str = "Hive (or its kinds alone, manifests/dev/crds)";

@@ -1,14 +1,18 @@
 //! What there is of the pools of one namespace, read at one time.
 
-use super::{
-    cluster_pool::Pool,
-    copies::Copy,
-    deployments::Deployments,
-    entry::Entry,
-    record::{LABEL, Record},
-    store::{CUSTOMIZATION, Customizations as _, Records as _, Store},
+use crate::{
+    cluster::Error,
+    pool::{
+        objects::{
+            cluster_pool::Pool,
+            copies::Copy,
+            deployments::Deployments,
+            entry::Entry,
+            record::{LABEL, Record},
+        },
+        store::{CUSTOMIZATION, Customizations as _, Records as _, Store},
+    },
 };
-use crate::cluster::Error;
 
 /// The pools of one namespace, what they hold and who has it.
 #[derive(Clone, Debug, Default)]

@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{cluster_pool::tests::pool_object, deployments::Deployments, record::name_of, survey::Survey};
+use crate::pool::{
+    objects::{cluster_pool::tests::pool_object, deployments::Deployments, record::name_of},
+    survey::Survey,
+};
 
 /// When the tests are.
 pub(super) const NOW: &str = "2026-11-21T05:00:00Z";

@@ -3,16 +3,15 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{
-    cluster_pool::tests::pool_object,
-    entry::Holder,
-    held::Held,
-    record::LeaseClaim,
-    release_command::give_back,
-    store::Store,
-    taking::{Wish, take},
+use crate::{
+    cluster::{Connection, canned::failure},
+    pool::{
+        lease::taking::{Wish, take},
+        objects::{cluster_pool::tests::pool_object, entry::Holder, record::LeaseClaim},
+        release::{command::give_back, held::Held},
+        store::Store,
+    },
 };
-use crate::cluster::{Connection, canned::failure};
 
 const PATH: &str = "/apis/hive.openshift.io/v1";
 

@@ -6,8 +6,8 @@ use super::heartbeat::Heartbeat;
 use crate::{
     cluster::{Error, Written},
     pool::{
-        record::{LeaseClaim, Record},
-        record_keeping::write_once,
+        lease::record_keeping::write_once,
+        objects::record::{LeaseClaim, Record},
         store::{Customizations as _, Records as _, Store},
     },
     terminal::Terminal,

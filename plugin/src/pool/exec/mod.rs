@@ -19,21 +19,25 @@ use rustix::process::Signal;
 use tempfile::NamedTempFile;
 use tokio::process::Command;
 
-use super::{
-    arguments::ExecArguments,
-    document::PoolLease,
-    entry::Holder,
-    generated_name,
-    held::Held,
-    install_config::InstallConfig,
-    patience::Patience,
-    record::LeaseClaim,
-    release_command::give_back,
-    store::Store,
-    taking::{Wish, take},
-    waiting::wait_for,
+use crate::{
+    pool::{
+        arguments::ExecArguments,
+        document::PoolLease,
+        install_config::InstallConfig,
+        lease::{
+            generated_name,
+            patience::Patience,
+            taking::{Wish, take},
+            waiting::wait_for,
+        },
+        objects::{entry::Holder, record::LeaseClaim},
+        release::{command::give_back, held::Held},
+        store::Store,
+    },
+    session::Session,
+    terminal::Terminal,
+    verdict::Verdict,
 };
-use crate::{session::Session, terminal::Terminal, verdict::Verdict};
 use heartbeat::Heartbeat;
 use keeping::Keeping;
 use process::{Process, code_of};

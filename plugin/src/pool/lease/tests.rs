@@ -9,16 +9,19 @@ use serde_json::{Value, json};
 use tokio::task::LocalSet;
 
 use super::{Leased, Outcome, Request, Unfits, lease};
-use crate::cluster::Written;
-use crate::pool::{
-    entry::Holder,
-    fake::{Fake, Fault, reserved},
-    install_config::InstallConfig,
-    model::{Candidate, Deployment, References, Standing},
-    patching::Unfit,
-    record::{LeaseClaim, first},
-    release::{Needs, release},
-    store::Customizations as _,
+use crate::{
+    cluster::Written,
+    pool::{
+        fake::{Fake, Fault, reserved},
+        install_config::{InstallConfig, patching::Unfit},
+        inventory::model::{Candidate, Deployment, References, Standing},
+        objects::{
+            entry::Holder,
+            record::{LeaseClaim, first},
+        },
+        release::{Needs, release},
+        store::Customizations as _,
+    },
 };
 
 const NAMES: [&str; 3] = ["a", "b", "c"];

@@ -4,8 +4,10 @@ use serde_json::{Value, json};
 
 use super::model::{PoolPlan, plan};
 use crate::pool::{
-    cluster_pool::tests::{pool, pool_object},
-    deployments::tests::cluster,
+    objects::{
+        cluster_pool::tests::{pool, pool_object},
+        deployments::tests::cluster,
+    },
     survey_example::{LONG_AGO, Objects, entry, named},
 };
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{
     file::{self, FileError},
-    pool::cluster_pool::Pool,
+    pool::objects::cluster_pool::Pool,
 };
 
 /// No pool can be read from the file.

@@ -17,9 +17,9 @@ use anyhow::Context as _;
 pub(super) use arguments::PoolPlanArguments;
 use arguments::PoolPlanOutput;
 
-use super::store::Store;
 use crate::{
     document::{text, yaml},
+    pool::store::Store,
     session::Session,
     terminal::Terminal,
     verdict::Verdict,

@@ -6,11 +6,11 @@ use kcp_rules::pool_version::hashes_the_same;
 
 use super::effect::Effect;
 use crate::pool::{
-    capacity::Capacity,
-    cluster_pool::Pool,
-    deployments::ClusterDeployment,
-    entry::Entry,
-    staleness::{Freshness, Stale, is_replaceable},
+    inventory::{
+        capacity::Capacity,
+        staleness::{Freshness, Stale, is_replaceable},
+    },
+    objects::{cluster_pool::Pool, deployments::ClusterDeployment, entry::Entry},
     survey::Survey,
 };
 

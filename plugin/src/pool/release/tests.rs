@@ -6,9 +6,11 @@ use super::{Cluster, Needs, Outcome, release};
 use crate::{
     cluster::Error,
     pool::{
-        entry::Holder,
         fake::{Fake, Fault, reserved},
-        record::{LeaseClaim, first},
+        objects::{
+            entry::Holder,
+            record::{LeaseClaim, first},
+        },
         store::Customizations as _,
     },
 };

@@ -11,12 +11,14 @@ use super::{
     proof::{Clock, HolderState, holder_state, recorded},
 };
 use crate::pool::{
-    cluster_pool::Pool,
-    copies::Copy,
-    deployments::{ClusterDeployment, LEASE_FINALIZER, Life},
-    entry::Entry,
     install_config::InstallConfig,
-    record::Record,
+    objects::{
+        cluster_pool::Pool,
+        copies::Copy,
+        deployments::{ClusterDeployment, LEASE_FINALIZER, Life},
+        entry::Entry,
+        record::Record,
+    },
     survey::Survey,
 };
 

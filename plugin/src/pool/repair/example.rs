@@ -12,10 +12,9 @@ use super::{
 use crate::{
     cluster::{Action, Error},
     pool::{
-        cluster_creation::Obstacle,
-        cluster_pool::tests::pool_object,
-        deployments::tests::cluster,
+        creation::making::Obstacle,
         install_config::InstallConfig,
+        objects::{cluster_pool::tests::pool_object, deployments::tests::cluster},
         store::CUSTOMIZATION,
         survey_example::{LONG_AGO, NOW, Objects, creating, deleted, entry, named, record, seen},
     },

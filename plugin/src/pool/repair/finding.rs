@@ -5,7 +5,10 @@ use std::borrow::Cow;
 use super::{kept::Use, proof::Proof};
 use crate::{
     plan::wording::listed,
-    pool::{cluster_creation::Obstacle, entry::Holder, record::name_of},
+    pool::{
+        creation::making::Obstacle,
+        objects::{entry::Holder, record::name_of},
+    },
 };
 
 /// One thing that is wrong.

@@ -4,7 +4,10 @@ use super::{
     decision::Wanted,
     proof::{HolderState, holder_state},
 };
-use crate::pool::{cluster_pool::Pool, deployments::Life, entry::Entry, survey::Survey};
+use crate::pool::{
+    objects::{cluster_pool::Pool, deployments::Life, entry::Entry},
+    survey::Survey,
+};
 
 /// Those whose holder's living cluster was made with them and is installed.
 pub(super) fn installed<'s>(survey: &'s Survey, wanted: &Wanted<'_>) -> Vec<&'s Entry> {
@@ -31,7 +34,7 @@ mod tests {
 
     use super::installed;
     use crate::pool::{
-        deployments::tests::cluster,
+        objects::deployments::tests::cluster,
         repair::{decision::Wanted, proof::Clock},
         survey_example::{LONG_AGO, NOW, Objects, deleted, entry},
     };
@@ -89,7 +92,7 @@ mod tests {
             let patch = survey.entries[0].succeeded(NOW.parse().unwrap());
             let mut told = serde_json::to_value(&objects.entries[0]).unwrap();
             json_patch::merge(&mut told, &patch);
-            let told: crate::pool::entry::Entry = serde_json::from_value(told).unwrap();
+            let told: crate::pool::objects::entry::Entry = serde_json::from_value(told).unwrap();
             assert!(told.says_succeeded(), "{case}");
             assert_eq!(told.is_reserved(), survey.entries[0].is_reserved(), "{case}");
         }

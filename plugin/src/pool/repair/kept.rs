@@ -9,7 +9,10 @@ use super::{
     finding::{Cause, Finding, Remedy},
     proof::{HolderState, holder_state, recorded},
 };
-use crate::pool::{entry::Entry, record::Record, survey::Survey};
+use crate::pool::{
+    objects::{entry::Entry, record::Record},
+    survey::Survey,
+};
 
 /// Who may still use a customization.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,14 +15,15 @@ use super::{
 use crate::{
     cluster::{Created, Error, Written},
     pool::{
-        cluster_creation::Obstacle,
-        cluster_pool::Pool,
-        copies::Copy,
-        creation::Parts,
-        deployments::ClusterDeployment,
-        entry::Holder,
-        record::{LeaseClaim, Record, first},
-        record_keeping::{renew, withdraw_revoked},
+        creation::{Parts, making::Obstacle},
+        lease::record_keeping::{renew, withdraw_revoked},
+        objects::{
+            cluster_pool::Pool,
+            copies::Copy,
+            deployments::ClusterDeployment,
+            entry::Holder,
+            record::{LeaseClaim, Record, first},
+        },
         store::{Customizations, Records},
         survey::Survey,
     },

@@ -13,10 +13,10 @@ use super::{
     proof::{HolderState, Proof, recorded},
 };
 use crate::pool::{
-    capacity::Capacity,
-    cluster_creation::{Obstacle, unusable},
-    entry::{Entry, Holder},
-    patching::patched,
+    creation::making::{Obstacle, unusable},
+    install_config::patching::patched,
+    inventory::capacity::Capacity,
+    objects::entry::{Entry, Holder},
     survey::Survey,
 };
 

@@ -31,18 +31,19 @@ use anyhow::Context as _;
 pub(super) use arguments::RepairArguments;
 use arguments::RepairOutput;
 
-use super::{
-    capacity::Capacity,
-    cluster_pool::Pool,
-    install_config::InstallConfig,
-    inventory_conditions::{self, Findings},
-    record::LABEL,
-    store::{CUSTOMIZATION, Customizations as _, LEASE, Store},
-    survey::Survey,
-};
 use crate::{
     cluster::{Connection, Error},
     document::{text, yaml},
+    pool::{
+        install_config::InstallConfig,
+        inventory::{
+            capacity::Capacity,
+            inventory_conditions::{self, Findings},
+        },
+        objects::{cluster_pool::Pool, record::LABEL},
+        store::{CUSTOMIZATION, Customizations as _, LEASE, Store},
+        survey::Survey,
+    },
     session::Session,
     terminal::Terminal,
     verdict::Verdict,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::pool::{
+use crate::pool::objects::{
     cluster_pool::Pool,
     copies::Copy,
     deployments::{ClusterDeployment, LEASE_FINALIZER},
@@ -55,8 +55,7 @@ mod tests {
 
     use super::Traces;
     use crate::pool::{
-        cluster_pool::tests::pool_object,
-        deployments::tests::cluster,
+        objects::{cluster_pool::tests::pool_object, deployments::tests::cluster},
         survey_example::{LONG_AGO, entry, record},
     };
 

@@ -5,9 +5,11 @@ use std::fmt;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::pool::{
-    deployments::{ClusterDeployment, Life},
-    entry::{Entry, Holder},
-    record::Record,
+    objects::{
+        deployments::{ClusterDeployment, Life},
+        entry::{Entry, Holder},
+        record::Record,
+    },
     survey::Survey,
 };
 

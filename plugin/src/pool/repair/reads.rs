@@ -6,11 +6,11 @@ use super::mend::Mending;
 use crate::{
     cluster::{Error, Written},
     pool::{
-        cluster_creation::{Obstacle, make},
-        copies::Copy,
-        creation::Parts,
-        deployments::ClusterDeployment,
-        record::LeaseClaim,
+        creation::{
+            Parts,
+            making::{Obstacle, make},
+        },
+        objects::{copies::Copy, deployments::ClusterDeployment, record::LeaseClaim},
         store::Store,
         survey::Survey,
     },

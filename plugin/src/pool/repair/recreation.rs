@@ -9,13 +9,14 @@ use super::{
 use crate::{
     cluster::Error,
     pool::{
-        cluster_creation::{Obstacle, while_creating},
-        creation::Parts,
-        holding::hold,
-        install_config::InstallConfig,
-        patching::patched,
-        record::LeaseClaim,
-        record_keeping::{withdraw, write_unchanged},
+        creation::{
+            Parts,
+            holding::hold,
+            making::{Obstacle, while_creating},
+        },
+        install_config::{InstallConfig, patching::patched},
+        lease::record_keeping::{withdraw, write_unchanged},
+        objects::record::LeaseClaim,
         survey::Survey,
     },
 };

@@ -6,7 +6,7 @@ use super::{
     finding::{Finding, Remedy},
     mend::Outcome,
 };
-use crate::{cluster::Error, pool::cluster_creation::Obstacle, verdict::Verdict};
+use crate::{cluster::Error, pool::creation::making::Obstacle, verdict::Verdict};
 
 /// What a repair has found.
 #[derive(Debug)]

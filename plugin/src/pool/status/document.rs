@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::model::{ClusterUse, EntryUse, PoolState, Problem, Waiting};
-use crate::{document::API_VERSION, pool::staleness::Stale};
+use crate::{document::API_VERSION, pool::inventory::staleness::Stale};
 
 /// Several pools.
 #[derive(Debug, Serialize)]

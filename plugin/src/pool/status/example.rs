@@ -5,9 +5,7 @@ use serde_json::{Value, json};
 
 use super::model::{PoolState, pool_state};
 use crate::pool::{
-    claims::Claim,
-    cluster_pool::tests::pool_object,
-    deployments::tests::cluster,
+    objects::{claims::Claim, cluster_pool::tests::pool_object, deployments::tests::cluster},
     repair::proof::Clock,
     survey_example::{JUST_NOW, LONG_AGO, NOW, Objects, entry, named, record},
 };

@@ -19,13 +19,13 @@ pub(super) use arguments::PoolStatusArguments;
 use arguments::PoolStatusOutput;
 use jiff::Timestamp;
 
-use super::{
-    repair::proof::{Clock, GRACE},
-    store::Store,
-};
 use crate::{
     cluster::{Connection, Error},
     document::{text, yaml},
+    pool::{
+        repair::proof::{Clock, GRACE},
+        store::Store,
+    },
     session::Session,
     terminal::{Size, Terminal},
     verdict::Verdict,

@@ -4,18 +4,22 @@ use jiff::Timestamp;
 
 use crate::{
     pool::{
-        capacity::Capacity,
-        claims::Claim,
-        cluster_pool::Pool,
-        deployments::{ClusterDeployment, Life},
-        entry::{APPLY_SUCCEEDED, Entry},
-        record::Record,
+        inventory::{
+            capacity::Capacity,
+            staleness::{Freshness, Stale},
+        },
+        objects::{
+            claims::Claim,
+            cluster_pool::Pool,
+            deployments::{ClusterDeployment, Life},
+            entry::{APPLY_SUCCEEDED, Entry},
+            record::Record,
+        },
         repair::{
             decision::{Wanted, findings},
             finding::{Finding, Subject},
             proof::Clock,
         },
-        staleness::{Freshness, Stale},
         survey::Survey,
     },
     verdict::Verdict,

@@ -6,7 +6,7 @@ use owo_colors::{OwoColorize as _, Style};
 use super::model::{ClusterUse, EntryUse, EntryUseState, PoolState};
 use crate::{
     arguments::format_duration,
-    pool::staleness::Stale,
+    pool::inventory::staleness::Stale,
     terminal::{
         escape,
         style::{BAD, GOOD, HEADING, WARN},

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{Change, Effect, EntryChange, StaleCluster, WhyStale, plan};
 use crate::pool::{
-    cluster_pool::tests::{pool, pool_object},
+    objects::cluster_pool::tests::{pool, pool_object},
     plan::example::{objects, planned, plans, spec},
 };
 

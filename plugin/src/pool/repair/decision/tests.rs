@@ -5,8 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Sighting, Wanted, findings, sightings};
 use crate::pool::{
-    cluster_pool::tests::pool_object,
-    deployments::tests::cluster,
+    objects::{cluster_pool::tests::pool_object, deployments::tests::cluster},
     repair::proof::Clock,
     survey_example::{JUST_NOW, LONG_AGO, NOW, Objects, deleted, entry, record, seen},
 };

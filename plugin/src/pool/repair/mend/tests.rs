@@ -9,17 +9,18 @@ use super::{Mending, Outcome, mend, record_sighting, recreate};
 use crate::{
     cluster::{Created, Error, Written},
     pool::{
-        capacity::Full,
-        cluster_creation::Obstacle,
-        cluster_pool::tests::pool_object,
-        copies::Copy,
-        creation::Parts,
-        deployments::{ClusterDeployment, tests::cluster},
-        entry::Entry,
+        creation::{Parts, making::Obstacle},
         fake::{Fake, Fault},
         install_config::InstallConfig,
-        metadata::Metadata,
-        record::{LeaseClaim, Record},
+        inventory::capacity::Full,
+        objects::{
+            cluster_pool::tests::pool_object,
+            copies::Copy,
+            deployments::{ClusterDeployment, tests::cluster},
+            entry::Entry,
+            metadata::Metadata,
+            record::{LeaseClaim, Record},
+        },
         repair::{
             decision::{Wanted, findings, sightings},
             finding::Finding,

@@ -4,9 +4,8 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use crate::pool::{
-    cluster_pool::tests::pool_object,
-    deployments::tests::cluster,
     install_config::InstallConfig,
+    objects::{cluster_pool::tests::pool_object, deployments::tests::cluster},
     repair::{
         decision::{Wanted, findings},
         proof::Clock,

@@ -19,7 +19,7 @@ use crate::{
             entry::Holder,
             record::{LeaseClaim, first},
         },
-        release::{Needs, release},
+        release::{needs::Needs, release},
         store::Customizations as _,
     },
 };

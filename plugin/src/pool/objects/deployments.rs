@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use crate::pool::{
     inventory::model::{Deployment, References},
     objects::{conditions::Conditions, entry::Holder, metadata::Metadata},
-    release::{Cluster, Needs},
 };
 
 /// Ours, on each cluster that was made with a lease: it keeps the object until the lease is given back.
@@ -87,7 +86,7 @@ impl ClusterDeployment {
         }
     }
 
-    fn finalizers_of_others(&self) -> Vec<String> {
+    pub(in crate::pool) fn finalizers_of_others(&self) -> Vec<String> {
         let mut finalizers = self.metadata.finalizers.clone();
         finalizers.retain(|name| name != LEASE_FINALIZER);
         finalizers
@@ -199,31 +198,6 @@ impl Deployments {
         }
         references
     }
-
-    /// What clusters were made with and still need, whosever name they have. Of several with one customization the
-    /// holder's own is told.
-    pub(in crate::pool) fn needs(&self, holder: Holder<'_>) -> Needs {
-        let mut needs = Needs::new();
-        let of_others = self
-            .of_namespace()
-            .filter(|cluster| cluster.name() != holder.cluster_deployment);
-        for cluster in self.made_for(holder).chain(of_others) {
-            let finalizers = match cluster.life() {
-                Life::Alive => Vec::new(),
-                Life::Deprovisioning => cluster.finalizers_of_others(),
-                Life::Over => continue,
-            };
-            if let Some(customization) = cluster.customization() {
-                needs.entry(customization.to_owned()).or_insert_with(|| Cluster {
-                    namespace: cluster.metadata.namespace.clone(),
-                    name: cluster.name().to_owned(),
-                    finalizers,
-                    is_ours: cluster.metadata.has_finalizer(LEASE_FINALIZER),
-                });
-            }
-        }
-        needs
-    }
 }
 
 #[cfg(test)]
@@ -297,31 +271,6 @@ pub(in crate::pool) mod tests {
             };
             assert_eq!(deployments.proof_of_life(holder).is_some(), expected, "{case}");
         }
-    }
-
-    #[test]
-    fn what_any_cluster_needs() {
-        let mut over = cluster("over", "p", Some("c"));
-        over["metadata"]["deletionTimestamp"] = "2026-11-21T05:00:00Z".into();
-        let mut elsewhere = cluster("elsewhere", "p", Some("d"));
-        elsewhere["spec"]["clusterPoolRef"]["namespace"] = "other".into();
-        let all = [
-            cluster("another", "p", Some("a")),
-            cluster("us", "p", Some("a")),
-            cluster("another", "q", Some("b")),
-            over,
-            elsewhere,
-        ];
-        let all = all.map(|object| serde_json::from_value(object).unwrap());
-        let needs = Deployments::of("d", all.into()).needs(Holder {
-            pool: "p",
-            cluster_deployment: "us",
-        });
-        let needs: Vec<_> = needs
-            .iter()
-            .map(|(customization, cluster)| (customization.as_str(), cluster.name.as_str()))
-            .collect();
-        assert_eq!(needs, [("a", "us"), ("b", "another")]);
     }
 
     #[test]

@@ -16,7 +16,11 @@ use crate::{
             entry::{Entry, Holder},
             record::Record,
         },
-        release::{self, Needs, held::Held},
+        release::{
+            self,
+            held::Held,
+            needs::{Needs, needs},
+        },
         store::{Customizations as _, Records as _, Store},
     },
     session::Session,
@@ -230,7 +234,7 @@ impl Meant<'_> {
             };
         }
         let deployments = deployments?;
-        let needs = deployments.needs(self.holder);
+        let needs = needs(&deployments, self.holder);
         let kept = if self.force { Needs::new() } else { needs.clone() };
         let release::Outcome { released, needed } =
             release::release(store, &kept, self.holder, self.only).await?;

@@ -1,11 +1,12 @@
 //! Giving back what a holder has.
 //!
-//! - [`held`]: by what it is given back; [`command`]: from arguments to exit code
+//! - [`needs`]: what keeps it; [`held`]: by what it is given back; [`command`]: from arguments to exit code
 
 pub(in crate::pool) mod command;
 pub(in crate::pool) mod held;
+pub(in crate::pool) mod needs;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use crate::{
     cluster::{Error, Written},
@@ -16,64 +17,13 @@ use crate::{
     },
 };
 
+use needs::Needs;
+
 /// How often the entries are read anew after others have changed them.
 const MAX_ROUNDS: usize = 8;
 
 /// Before the entries are read anew after a write without an answer.
 const REST: Duration = Duration::from_millis(200);
-
-/// The clusters that were made with customizations and still need them, by customization.
-pub(super) type Needs = BTreeMap<String, Cluster>;
-
-/// A `ClusterDeployment` that needs a customization.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Cluster {
-    pub(super) namespace: String,
-    pub(super) name: String,
-    /// Of others than us, where it is being taken down; none while it is alive.
-    pub(super) finalizers: Vec<String>,
-    /// Whether our finalizer keeps it too: it was made by us and not by Hive.
-    pub(super) is_ours: bool,
-}
-
-impl Cluster {
-    /// Why the customization is kept, and what to do.
-    pub(super) fn refusal(&self, customization: &str) -> String {
-        let Self { namespace, name, .. } = self;
-        if self.finalizers.is_empty() {
-            return format!(
-                "ClusterDeployment {name} was made with {customization} and is there; delete it first: \
-                 kubectl delete clusterdeployments.hive.openshift.io {name} -n {namespace}"
-            );
-        }
-        let finalizers = self.finalizers.join(", ");
-        let what_then = if self.is_ours {
-            "release it again when they are gone".to_owned()
-        } else {
-            format!(
-                "Hive gives it back when that is done: kubectl wait --for=delete --timeout=1h \
-                 clusterdeployments.hive.openshift.io/{name} -n {namespace}"
-            )
-        };
-        format!(
-            "ClusterDeployment {name} was made with {customization} and is being taken down, with finalizers \
-             {finalizers}; {what_then}"
-        )
-    }
-
-    /// What is left to run when the customization is given back all the same.
-    pub(super) fn left(&self, customization: &str) -> String {
-        let Self { namespace, name, .. } = self;
-        let state = if self.finalizers.is_empty() {
-            "still runs"
-        } else {
-            "is still being taken down"
-        };
-        format!(
-            "ClusterDeployment {name} in namespace {namespace} {state} with {customization}, which another may get now"
-        )
-    }
-}
 
 /// What came of it. Names, sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

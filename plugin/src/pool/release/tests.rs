@@ -2,7 +2,11 @@
 
 use serde_json::json;
 
-use super::{Cluster, Needs, Outcome, release};
+use super::{
+    Outcome,
+    needs::{Cluster, Needs},
+    release,
+};
 use crate::{
     cluster::Error,
     pool::{

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use jiff::SignedDuration;
 
 use super::{
-    finding::{Cause, Finding, Mark, Remedy, Subject},
+    finding::{Cause, Finding, Mark, Remedy, Subject, about_entry},
     kept::kept,
     missing_cluster::{missing_cluster, within_capacity},
     proof::{Clock, HolderState, holder_state, recorded},
+    wanted::Wanted,
 };
 use crate::pool::{
-    install_config::InstallConfig,
     objects::{
         cluster_pool::Pool,
         copies::Copy,
@@ -25,18 +25,6 @@ use crate::pool::{
 /// A record that was written less than this ago may be that of a lessee whose status write is under way: it has the
 /// time of a request, and clocks may differ by as much.
 const STATUS_WRITE: SignedDuration = SignedDuration::from_secs(60);
-
-/// What is asked for.
-#[derive(Clone, Debug)]
-pub(in crate::pool) struct Wanted<'w> {
-    /// None for all pools of the namespace.
-    pub(in crate::pool) pool: Option<&'w str>,
-    pub(in crate::pool) clock: Clock,
-    /// Customizations that are to be mended although nothing proves that their holders are gone.
-    pub(in crate::pool) forced: &'w [String],
-    /// What missing clusters are made from; none where their customizations are freed.
-    pub(in crate::pool) install_config: Option<&'w InstallConfig>,
-}
 
 /// A living cluster whose UID its record does not have: once there, it proves that the cluster was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,25 +76,6 @@ pub(in crate::pool) fn sightings(survey: &Survey, wanted: &Wanted<'_>) -> Vec<Si
         })
     };
     survey.entries.iter().filter_map(sighting).collect()
-}
-
-impl Wanted<'_> {
-    pub(super) fn is_about(&self, pool: Option<&str>) -> bool {
-        self.pool.is_none() || self.pool == pool
-    }
-
-    pub(super) fn names(&self, entry: &Entry) -> bool {
-        self.forced.iter().any(|name| name == entry.name())
-    }
-
-    /// What is done with an entry whose holder nobody can tell to be gone.
-    fn freeing(&self, entry: &Entry) -> Remedy {
-        if self.names(entry) {
-            Remedy::Free
-        } else {
-            Remedy::FreeByName
-        }
-    }
 }
 
 /// What is wrong with an entry.
@@ -268,18 +237,6 @@ fn contested(entry: &Entry, users: &[&ClusterDeployment]) -> Finding {
     let by: BTreeSet<&str> = entry.cluster_deployment().into_iter().chain(users).collect();
     let by = by.into_iter().map(str::to_owned).collect();
     about_entry(entry, Cause::Contested { by }, Remedy::Unknown)
-}
-
-pub(super) fn about_entry(entry: &Entry, cause: Cause, remedy: Remedy) -> Finding {
-    Finding {
-        subject: Subject::Entry {
-            name: entry.name().to_owned(),
-        },
-        pool: entry.pool().map(str::to_owned),
-        cluster_deployment: entry.cluster_deployment().map(str::to_owned),
-        cause,
-        remedy,
-    }
 }
 
 /// A cluster that could go.

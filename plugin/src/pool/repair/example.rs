@@ -4,10 +4,11 @@ use jiff::SignedDuration;
 use serde_json::json;
 
 use super::{
-    decision::{Wanted, findings},
+    decision::findings,
     mend::Outcome,
     proof::Clock,
     report::{Failure, Found, Refusal, Report},
+    wanted::Wanted,
 };
 use crate::{
     cluster::{Action, Error},

@@ -1,13 +1,18 @@
 //! What is wrong with the leases of a namespace, and what mends it.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt};
 
-use super::{kept::Use, proof::Proof};
+use jiff::Timestamp;
+
+use super::proof::Proof;
 use crate::{
     plan::wording::listed,
     pool::{
         creation::making::Obstacle,
-        objects::{entry::Holder, record::name_of},
+        objects::{
+            entry::{Entry, Holder},
+            record::name_of,
+        },
     },
 };
 
@@ -86,6 +91,19 @@ pub(in crate::pool) enum Mark {
     Available,
 }
 
+/// Who may still use a customization.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::pool) enum Use {
+    /// Its holder's cluster is there.
+    Cluster { namespace: String },
+    /// Its holder's lease has not ended.
+    Lease { until: Option<Timestamp> },
+    /// It was taken within the grace time.
+    Recent,
+    /// It is of a pool that is not asked about.
+    OtherPool,
+}
+
 /// What mends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::pool) enum Remedy {
@@ -108,6 +126,36 @@ pub(in crate::pool) enum Remedy {
     Keep,
     /// None that could be right.
     Unknown,
+}
+
+/// Of an entry, and whom it names.
+pub(super) fn about_entry(entry: &Entry, cause: Cause, remedy: Remedy) -> Finding {
+    Finding {
+        subject: Subject::Entry {
+            name: entry.name().to_owned(),
+        },
+        pool: entry.pool().map(str::to_owned),
+        cluster_deployment: entry.cluster_deployment().map(str::to_owned),
+        cause,
+        remedy,
+    }
+}
+
+/// After who holds it.
+impl fmt::Display for Use {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cluster { namespace } => {
+                write!(f, "whose ClusterDeployment is there, in namespace {namespace}")
+            }
+            Self::Lease { until: Some(until) } => {
+                write!(f, "whose lease ends at {}", until.strftime("%Y-%m-%dT%H:%M:%SZ"))
+            }
+            Self::Lease { until: None } => f.write_str("whose lease has not ended"),
+            Self::Recent => f.write_str("which has it for less than the grace time"),
+            Self::OtherPool => f.write_str("and not from this pool"),
+        }
+    }
 }
 
 impl Remedy {

@@ -1,8 +1,8 @@
 //! Customizations whose cluster is installed, and that do not say so yet. Where Hive runs, it says it. Pure.
 
 use super::{
-    decision::Wanted,
     proof::{HolderState, holder_state},
+    wanted::Wanted,
 };
 use crate::pool::{
     objects::{cluster_pool::Pool, deployments::Life, entry::Entry},
@@ -35,7 +35,7 @@ mod tests {
     use super::installed;
     use crate::pool::{
         objects::deployments::tests::cluster,
-        repair::{decision::Wanted, proof::Clock},
+        repair::{proof::Clock, wanted::Wanted},
         survey_example::{LONG_AGO, NOW, Objects, deleted, entry},
     };
 

@@ -7,10 +7,11 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    decision::{Sighting, Wanted, findings},
+    decision::{Sighting, findings},
     finding::{Finding, Remedy, Subject},
     proof::recorded,
     recreation::recreate,
+    wanted::Wanted,
 };
 use crate::{
     cluster::{Created, Error, Written},

@@ -8,9 +8,9 @@
 use std::collections::BTreeMap;
 
 use super::{
-    decision::{Wanted, about_entry},
-    finding::{Cause, Finding, Mark, Remedy},
+    finding::{Cause, Finding, Mark, Remedy, about_entry},
     proof::{HolderState, Proof, recorded},
+    wanted::Wanted,
 };
 use crate::pool::{
     creation::making::{Obstacle, unusable},

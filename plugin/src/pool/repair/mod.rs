@@ -2,7 +2,7 @@
 //!
 //! - [`namespaces`], [`reads`]: what is read
 //! - [`proof`]: whether a holder is gone
-//! - [`decision`] -> [`finding`]: what is wrong and what mends it
+//! - [`wanted`]: what is asked for; [`decision`] -> [`finding`]: what is wrong and what mends it
 //! - [`missing_cluster`]: which clusters are made anew; [`installed`]: which customizations have succeeded; [`kept`]: which
 //!   are not freed although they are named
 //! - [`mend`], [`recreation`]: the writes, each after reading and deciding anew
@@ -24,6 +24,7 @@ mod reads;
 mod recreation;
 mod report;
 mod screen;
+pub(super) mod wanted;
 
 use std::collections::BTreeSet;
 
@@ -48,13 +49,14 @@ use crate::{
     terminal::Terminal,
     verdict::Verdict,
 };
-use decision::{Wanted, findings, sightings};
+use decision::{findings, sightings};
 use document::PoolRepair;
 use installed::installed;
 use mend::{mend, record_sighting};
 use namespaces::Traces;
 use proof::Clock;
 use report::{Failure, Found, Refusal, Report};
+use wanted::Wanted;
 
 /// Runs `pool repair`.
 ///

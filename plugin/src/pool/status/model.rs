@@ -16,9 +16,10 @@ use crate::{
             record::Record,
         },
         repair::{
-            decision::{Wanted, findings},
+            decision::findings,
             finding::{Finding, Subject},
             proof::Clock,
+            wanted::Wanted,
         },
         survey::Survey,
     },

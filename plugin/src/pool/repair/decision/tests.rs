@@ -3,10 +3,10 @@
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use super::{Sighting, Wanted, findings, sightings};
+use super::{Sighting, findings, sightings};
 use crate::pool::{
     objects::{cluster_pool::tests::pool_object, deployments::tests::cluster},
-    repair::proof::Clock,
+    repair::{proof::Clock, wanted::Wanted},
     survey_example::{JUST_NOW, LONG_AGO, NOW, Objects, deleted, entry, record, seen},
 };
 

@@ -22,9 +22,10 @@ use crate::{
             record::{LeaseClaim, Record},
         },
         repair::{
-            decision::{Wanted, findings, sightings},
+            decision::{findings, sightings},
             finding::Finding,
             proof::Clock,
+            wanted::Wanted,
         },
         store::{Customizations, Records},
         survey::Survey,

@@ -6,10 +6,7 @@ use serde_json::{Value, json};
 use crate::pool::{
     install_config::InstallConfig,
     objects::{cluster_pool::tests::pool_object, deployments::tests::cluster},
-    repair::{
-        decision::{Wanted, findings},
-        proof::Clock,
-    },
+    repair::{decision::findings, proof::Clock, wanted::Wanted},
     survey_example::{JUST_NOW, LONG_AGO, NOW, Objects, creating, deleted, entry, record, seen},
 };
 

@@ -12,6 +12,7 @@ use super::pool::Pool;
 use super::random::Random;
 use super::server::PoolServer;
 use super::verb::{FIND, LEASE, RELEASE, REPAIR, Verb};
+use super::version::Versions;
 
 /// Lessees of a run.
 pub const LESSEES: usize = 8;
@@ -101,8 +102,14 @@ async fn run(pool: Pool<'_>, seed: u64, tolerance: Tolerance) -> Result<Counts> 
         tolerance,
         counts: Counts::default(),
     };
-    heir.succeed(&REPAIR).await?;
-    heir.succeed(&FIND).await?;
+    let inherited = async {
+        heir.succeed(&REPAIR).await?;
+        heir.succeed(&FIND).await
+    };
+    if let Err(error) = inherited.await {
+        let Versions { entries, leases, .. } = pool.judge(&living).await?.versions;
+        return Err(error.context(format!("of {entries:?}\n{leases:?}")));
+    }
     counts += heir.counts;
     pool.judge(&living).await?.nothing_wrong()?;
     Ok(counts)

@@ -330,7 +330,7 @@ async fn record_and_take<S: Customizations + Records>(
     let started = store.now();
     let is_announced = !entry.names(holder);
     let replaced = if is_announced {
-        match announce(store, name, record, claim).await? {
+        match announce(store, entry, record, claim).await? {
             Recorded::Ours { replaced } => replaced,
             Recorded::Another => return Ok(Owner::Another),
         }
@@ -348,7 +348,10 @@ async fn record_and_take<S: Customizations + Records>(
         Sent::Refused(error) => {
             // Others, whose writes are not refused, would be kept from the entry for a moment.
             if is_announced {
-                drop(withdraw(store, name, holder).await);
+                drop(match replaced {
+                    Some(replaced) => put_back(store, name, holder, &replaced).await,
+                    None => withdraw(store, name, holder).await,
+                });
             }
             return Err(error.into());
         }

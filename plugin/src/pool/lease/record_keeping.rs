@@ -14,7 +14,7 @@ use crate::{
     cluster::{Created, Error, Written},
     pool::{
         objects::{
-            entry::Holder,
+            entry::{Entry, Holder},
             record::{LeaseClaim, Record, first},
         },
         store::{Customizations, Records},
@@ -39,18 +39,29 @@ pub(in crate::pool) enum Recorded {
     Another,
 }
 
-/// Says that the holder is about to take a customization that nobody holds. `known` is its record as it was listed.
+/// Says that the holder is about to take an entry that nobody holds. `known` is its record as it was listed. Another's
+/// record is old then, and of one who was killed, or of one whose status write has stood still: where the entry has
+/// changed since it was read, it is that one's evidence.
 ///
 /// # Errors
 /// When the API server cannot be asked, or the record changes faster than it can be written.
 pub(in crate::pool) async fn announce<S: Customizations + Records>(
     store: &S,
-    customization: &str,
+    entry: &Entry,
     known: Option<&Record>,
     claim: LeaseClaim<'_>,
 ) -> Result<Recorded, Error> {
-    let is_sought = |record: &Record| record.is_sought_by_another(claim.holder, store.now());
-    write_unless(store, customization, known, claim, is_sought).await
+    let gives_way_to = async |record: &Record| {
+        if record.names(claim.holder) {
+            return Ok(false);
+        }
+        if record.is_sought_by_another(claim.holder, store.now()) {
+            return Ok(true);
+        }
+        let current = store.get(entry.name()).await?;
+        Ok(!current.is_some_and(|current| current.is_unchanged_since(entry)))
+    };
+    write_unless(store, entry.name(), known, claim, gives_way_to).await
 }
 
 /// Says that the holder has a customization that names it, whatever its record says; returns what stood there and named
@@ -65,7 +76,7 @@ pub(in crate::pool) async fn renew<S: Customizations + Records>(
     claim: LeaseClaim<'_>,
 ) -> Result<Option<Box<Record>>, Error> {
     Ok(
-        match write_unless(store, customization, known, claim, |_| false).await? {
+        match write_unless(store, customization, known, claim, async |_| Ok(false)).await? {
             Recorded::Ours { replaced } => replaced,
             Recorded::Another => None,
         },
@@ -77,13 +88,15 @@ async fn write_unless<S: Customizations + Records>(
     customization: &str,
     known: Option<&Record>,
     claim: LeaseClaim<'_>,
-    gives_way_to: impl Fn(&Record) -> bool,
+    gives_way_to: impl AsyncFn(&Record) -> Result<bool, Error>,
 ) -> Result<Recorded, Error> {
     let mut known = known.cloned();
     let mut replaced = None;
     let mut unanswered = None;
     for _ in 0..MAX_ATTEMPTS {
-        if known.as_ref().is_some_and(&gives_way_to) {
+        if let Some(record) = &known
+            && gives_way_to(record).await?
+        {
             return Ok(Recorded::Another);
         }
         let written = write_once(store, customization, known.as_ref(), claim).await?;

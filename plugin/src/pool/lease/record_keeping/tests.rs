@@ -6,9 +6,9 @@ use super::{Recorded, announce, put_back, renew, withdraw, write_unchanged};
 use crate::{
     cluster::Error,
     pool::{
-        fake::{Fake, Fault},
+        fake::{Fake, Fault, reserved},
         objects::{
-            entry::Holder,
+            entry::{Entry, Holder},
             record::{LeaseClaim, Record, first},
         },
         store::Customizations as _,
@@ -41,16 +41,22 @@ fn recorded(seconds: i64) -> (Fake, Value) {
     (fake, record)
 }
 
+fn listed_entry(fake: &Fake) -> Entry {
+    run(fake.get("a")).unwrap().unwrap()
+}
+
 /// What came of it, and whose record was replaced.
 fn announced(fake: &Fake, is_listed: bool) -> Result<(bool, Option<String>), Error> {
     let known = is_listed.then(|| fake.recorded("a").unwrap());
-    Ok(match run(announce(fake, "a", known.as_ref(), claim("us")))? {
-        Recorded::Ours { replaced } => {
-            let replaced = replaced.map(|record| record.cluster_deployment().unwrap().to_owned());
-            (true, replaced)
-        }
-        Recorded::Another => (false, None),
-    })
+    Ok(
+        match run(announce(fake, &listed_entry(fake), known.as_ref(), claim("us")))? {
+            Recorded::Ours { replaced } => {
+                let replaced = replaced.map(|record| record.cluster_deployment().unwrap().to_owned());
+                (true, replaced)
+            }
+            Recorded::Another => (false, None),
+        },
+    )
 }
 
 const OURS: (bool, Option<String>) = (true, None);
@@ -85,10 +91,23 @@ fn a_fresh_record_of_another_keeps_us_from_the_entry() {
 fn who_comes_second_to_an_old_record_does_not_get_it() {
     let (fake, _) = recorded(60);
     let listed = fake.recorded("a").unwrap();
-    run(announce(&fake, "a", Some(&listed), claim("her"))).unwrap();
-    let outcome = run(announce(&fake, "a", Some(&listed), claim("us"))).unwrap();
+    run(announce(&fake, &listed_entry(&fake), Some(&listed), claim("her"))).unwrap();
+    let outcome = run(announce(&fake, &listed_entry(&fake), Some(&listed), claim("us"))).unwrap();
     assert_eq!(outcome, Recorded::Another);
     assert_eq!(fake.record_holder("a").as_deref(), Some("her"));
+}
+
+#[test]
+fn an_old_record_of_one_who_has_taken_the_entry_since_is_kept() {
+    for is_listed in [true, false] {
+        let (fake, _) = recorded(60);
+        let entry = listed_entry(&fake);
+        let known = is_listed.then(|| fake.recorded("a").unwrap());
+        fake.put("a", &reserved("them"));
+        let outcome = run(announce(&fake, &entry, known.as_ref(), claim("us"))).unwrap();
+        assert_eq!(outcome, Recorded::Another, "{is_listed}");
+        assert_eq!(fake.record_holder("a").as_deref(), Some("them"));
+    }
 }
 
 #[test]
@@ -158,7 +177,9 @@ fn only_ones_own_record_is_taken_back() {
 fn what_was_replaced_is_put_back() {
     let (fake, _) = recorded(60);
     let before = fake.recorded("a").unwrap();
-    let Recorded::Ours { replaced } = run(announce(&fake, "a", Some(&before), claim("us"))).unwrap() else {
+    let Recorded::Ours { replaced } =
+        run(announce(&fake, &listed_entry(&fake), Some(&before), claim("us"))).unwrap()
+    else {
         panic!();
     };
     let fake = fake.with_record_faults(&[Some(Fault::RequestLost)]);

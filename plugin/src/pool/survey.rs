@@ -1,5 +1,7 @@
 //! What there is of the pools of one namespace, read at one time.
 
+use std::collections::BTreeMap;
+
 use crate::{
     cluster::Error,
     pool::{
@@ -58,9 +60,11 @@ impl Store<'_> {
     pub(super) async fn survey(&self) -> Result<Survey, Error> {
         // Clusters last: one that is made meanwhile is seen, and its customization, read before, has changed then.
         // Records after entries: a lease is recorded, then its entry written, then it is told. Read the other way, the
-        // new entry could be judged by the old record.
+        // new entry could be judged by the old record. And before them: a lease that is given back meanwhile takes its
+        // record with it, and the old entry would have none.
+        let before = self.records().await?;
         let entries = self.list().await?;
-        let records = self.records().await?;
+        let records = newest(before, self.records().await?);
         let pools = self.pools(Some(self.namespace())).await?;
         let labelled = format!("{LABEL}=true");
         let copies: Vec<Copy> = self
@@ -75,5 +79,33 @@ impl Store<'_> {
             deployments: self.deployments().await?,
             copies,
         })
+    }
+}
+
+/// All records of two lists, each as the later list has it.
+fn newest(before: Vec<Record>, after: Vec<Record>) -> Vec<Record> {
+    let by_name = |record: Record| (record.metadata.name.clone(), record);
+    let all: BTreeMap<String, Record> = before.into_iter().chain(after).map(by_name).collect();
+    all.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::newest;
+    use crate::pool::objects::record::Record;
+
+    #[test]
+    fn a_record_is_read_as_it_was_last() {
+        let record = |name: &str, version: &str| -> Record {
+            serde_json::from_value(json!({"metadata": {"name": name, "resourceVersion": version}})).unwrap()
+        };
+        let before = vec![record("a", "1"), record("b", "2")];
+        let after = vec![record("c", "5"), record("a", "4")];
+        assert_eq!(
+            newest(before, after),
+            [record("a", "4"), record("b", "2"), record("c", "5")]
+        );
     }
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use jiff::{ToSpan as _, Zoned};
@@ -10,8 +11,10 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, SanType, date_time_ymd,
 };
+use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio_rustls::TlsAcceptor;
 
 /// A certificate authority of ours, or one that Cluster API made.
 pub struct Authority {
@@ -40,6 +43,21 @@ pub struct KeyPairFiles {
     pub certificate: PathBuf,
     /// PEM, `NAME.key`
     pub key: PathBuf,
+}
+
+impl KeyPairFiles {
+    /// Serves TLS with it.
+    pub(crate) fn acceptor(&self) -> Result<TlsAcceptor> {
+        let chain = CertificateDer::pem_file_iter(&self.certificate)?.collect::<Result<Vec<_>, _>>()?;
+        let key = PrivateKeyDer::from_pem_file(&self.key)?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .context("making a TLS server")?;
+        Ok(TlsAcceptor::from(Arc::new(config)))
+    }
 }
 
 impl Authority {

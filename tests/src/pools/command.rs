@@ -15,7 +15,7 @@ use tokio::process::{Child, Command};
 use tokio_rustls::TlsAcceptor;
 
 use super::fault::FaultPlan;
-use super::fault_proxy::{FaultProxy, Traffic, acceptor};
+use super::fault_proxy::{FaultProxy, Traffic};
 use crate::api_server::ApiServer;
 use crate::kubeconfig::{self, User};
 use crate::pki::{KeyPairFiles, Subject};
@@ -72,7 +72,7 @@ impl Plugin {
             folder,
             authority: api.folder().join("ca.crt"),
             user: api.administrator().clone(),
-            acceptor: acceptor(&serving)?,
+            acceptor: serving.acceptor()?,
             server: api.client().clone(),
             commands: AtomicU64::new(0),
         })

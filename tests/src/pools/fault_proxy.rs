@@ -15,9 +15,6 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use kube::Client;
 use kube::client::Body;
-use rustls::ServerConfig;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
@@ -25,7 +22,6 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
 use super::fault::{Fault, FaultPlan};
-use crate::pki::KeyPairFiles;
 
 /// For what is on its way when the command has ended.
 const END: Duration = Duration::from_secs(30);
@@ -50,19 +46,6 @@ pub struct Traffic {
     pub forwarded: Vec<ForwardedWrite>,
     /// Whether the fault has befallen a write.
     pub fault_befell: bool,
-}
-
-/// Makes a proxy ready to serve TLS with this certificate.
-pub(super) fn acceptor(serving: &KeyPairFiles) -> Result<TlsAcceptor> {
-    let chain = CertificateDer::pem_file_iter(&serving.certificate)?.collect::<Result<Vec<_>, _>>()?;
-    let key = PrivateKeyDer::from_pem_file(&serving.key)?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_single_cert(chain, key)
-        .context("making a TLS server")?;
-    Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
 /// The proxy of one command.

@@ -1,13 +1,9 @@
 //! An API server that is no API server: it has the right certificate, and one bad habit.
 
 use std::net::Ipv4Addr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use rustls::ServerConfig;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
@@ -48,19 +44,11 @@ pub(super) struct StandIn {
 
 impl StandIn {
     pub(super) async fn start(pair: &KeyPairFiles, behaviour: Behaviour) -> Result<Self> {
-        let chain = CertificateDer::pem_file_iter(&pair.certificate)?.collect::<Result<Vec<_>, _>>()?;
-        let key = PrivateKeyDer::from_pem_file(&pair.key)?;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
-            .with_single_cert(chain, key)
-            .context("making a TLS server")?;
+        let acceptor = pair.acceptor()?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
             .await
             .context("listening in an API server's place")?;
         let port = listener.local_addr()?.port();
-        let acceptor = TlsAcceptor::from(Arc::new(config));
         let task = tokio::spawn(accept(listener, acceptor, behaviour));
         Ok(Self { port, task })
     }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::model::{self, Change, EntryChange, WhyStale};
-use crate::document::API_VERSION;
+use crate::{document::API_VERSION, pool::inventory::entry_state::PoolName};
 
 /// What a change of a pool comes to.
 #[derive(Debug, Serialize)]
@@ -14,7 +14,7 @@ pub(in crate::pool) struct PoolPlan {
     api_version: &'static str,
     #[cfg_attr(test, schemars(extend("const" = "PoolPlan")))]
     kind: &'static str,
-    metadata: ObjectName,
+    metadata: PoolName,
     /// Whether there is no such pool yet.
     new: bool,
     /// Whether Hive does by itself what follows.
@@ -27,13 +27,6 @@ pub(in crate::pool) struct PoolPlan {
     entries: Vec<EntryDocument>,
     /// What the change leaves wrong, a sentence each.
     problems: Vec<String>,
-}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-struct ObjectName {
-    namespace: String,
-    name: String,
 }
 
 /// Null where it cannot be told, for some platforms.
@@ -72,7 +65,7 @@ impl PoolPlan {
         Self {
             api_version: API_VERSION,
             kind: "PoolPlan",
-            metadata: ObjectName {
+            metadata: PoolName {
                 namespace: plan.namespace.clone(),
                 name: plan.name.clone(),
             },

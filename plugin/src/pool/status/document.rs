@@ -4,7 +4,10 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::model::{ClusterUse, EntryUse, PoolState, Problem, Waiting};
-use crate::{document::API_VERSION, pool::inventory::staleness::Stale};
+use crate::{
+    document::API_VERSION,
+    pool::inventory::{entry_state::PoolName, staleness::Stale},
+};
 
 /// Several pools.
 #[derive(Debug, Serialize)]
@@ -27,7 +30,7 @@ pub(in crate::pool) struct PoolStatus {
     api_version: &'static str,
     #[cfg_attr(test, schemars(extend("const" = "PoolStatus")))]
     kind: &'static str,
-    metadata: ObjectName,
+    metadata: PoolName,
     /// Whether Hive's controller looks after it.
     run_by_hive: bool,
     deleting: bool,
@@ -39,13 +42,6 @@ pub(in crate::pool) struct PoolStatus {
     /// Claims without a cluster, the oldest first.
     waiting: Vec<WaitingDocument>,
     problems: Vec<ProblemDocument>,
-}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-struct ObjectName {
-    namespace: String,
-    name: String,
 }
 
 /// What the pool may have and has, in clusters.
@@ -171,7 +167,7 @@ impl PoolStatus {
         Self {
             api_version: API_VERSION,
             kind: "PoolStatus",
-            metadata: ObjectName {
+            metadata: PoolName {
                 namespace: pool.namespace.clone(),
                 name: pool.name.clone(),
             },

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use crate::status::health::Health;
+
 /// What a command decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -35,6 +37,16 @@ impl Verdict {
             .into_iter()
             .max_by_key(|verdict| verdict.code())
             .unwrap_or(Self::Met)
+    }
+}
+
+impl From<Health> for Verdict {
+    fn from(health: Health) -> Self {
+        match health {
+            Health::Healthy => Self::Met,
+            Health::Degraded | Health::Blocked => Self::Negative,
+            Health::Unknown => Self::Undecided,
+        }
     }
 }
 

@@ -1,18 +1,7 @@
 //! An Event on the object that was changed: who did what, for those who look at it later.
 
-use std::time::Duration;
-
 use jiff::Timestamp;
-use serde::Deserialize;
 use serde_json::{Value, json};
-
-use crate::{
-    cluster::{Action, Connection, EVENT, Error, ReadLimit, SELF_SUBJECT_REVIEW},
-    terminal::Terminal,
-};
-
-/// Events are an extra: a change does not wait for them for long.
-const LIMIT: ReadLimit = ReadLimit::each(Duration::from_secs(5));
 
 /// Who reports, as the API wants it: a qualified name.
 const REPORTING_CONTROLLER: &str = "kubectl-kcp.dev/kubectl-kcp";
@@ -108,96 +97,12 @@ fn cut(text: &str, longest: usize) -> &str {
     text.get(..end.unwrap_or(0)).unwrap_or_default()
 }
 
-/// Tells of a change that was made.
-#[derive(Clone, Copy)]
-pub struct Events<'e> {
-    /// The management cluster.
-    pub connection: &'e Connection,
-    /// Under which name the change was made.
-    pub field_manager: &'e str,
-    /// Where it is said that an Event cannot be written.
-    pub terminal: &'e Terminal,
-}
-
-impl Events<'_> {
-    /// Writes the Event of a change of `related`, or else of `regarding` itself. That it cannot be written is said, and
-    /// changes nothing.
-    pub async fn tell(&self, occurrence: &Occurrence, regarding: &Subject, related: Option<&Subject>) {
-        if let Err(error) = self.write(occurrence, regarding, related).await {
-            self.terminal
-                .warning(&format!("no Event tells of the change: {error}"));
-        }
-    }
-
-    async fn write(
-        &self,
-        occurrence: &Occurrence,
-        regarding: &Subject,
-        related: Option<&Subject>,
-    ) -> Result<(), Error> {
-        let who = self.who().await;
-        let event = occurrence.event(regarding, related, &who, Timestamp::now());
-        let resource = EVENT.at("v1");
-        let action = Action::new("create", &resource).in_namespace(&regarding.namespace);
-        let write = self.connection.create::<Value>(
-            &resource,
-            Some(&regarding.namespace),
-            &event,
-            self.field_manager,
-        );
-        match self.connection.within(LIMIT, &action, write).await {
-            // It is there already.
-            Ok(_) | Err(Error::Conflict { .. }) => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Whom the server takes us for; the field manager where it does not say.
-    async fn who(&self) -> String {
-        let resource = SELF_SUBJECT_REVIEW.at("v1");
-        let action = Action::new("create", &resource);
-        let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
-        let ask = self
-            .connection
-            .create::<Review>(&resource, None, &review, self.field_manager);
-        let review = self.connection.within(LIMIT, &action, ask).await;
-        let user = review.ok().map(|review| review.status.user_info.username);
-        user.filter(|user| !user.is_empty())
-            .unwrap_or_else(|| self.field_manager.to_owned())
-    }
-}
-
-#[derive(Deserialize)]
-struct Review {
-    status: ReviewStatus,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ReviewStatus {
-    user_info: UserInfo,
-}
-
-#[derive(Deserialize)]
-struct UserInfo {
-    #[serde(default)]
-    username: String,
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
-
-    use http::Method;
     use serde_json::json;
 
-    use super::{Events, Occurrence, Subject};
-    use crate::{
-        arguments::global::ColorWhen,
-        cluster::{Connection, canned::failure},
-        control_plane::example::now,
-        terminal::Terminal,
-    };
+    use super::{Occurrence, Subject};
+    use crate::control_plane::example::now;
 
     fn occurrence(detail: &str) -> Occurrence {
         Occurrence {
@@ -261,49 +166,6 @@ mod tests {
         assert_eq!(
             event["metadata"]["name"],
             format!("{}.scaled.12", "a".repeat(180))
-        );
-    }
-
-    /// The note that is written where the server says this of who asks, and this of the Event.
-    async fn written(who: (u16, serde_json::Value), answer: u16) -> Vec<String> {
-        let paths = Arc::new(Mutex::new(Vec::new()));
-        let seen = paths.clone();
-        let connection = Connection::canned(move |method, path| {
-            assert_eq!(*method, Method::POST);
-            seen.lock().expect("a lock").push(path.to_owned());
-            match path {
-                "/apis/authentication.k8s.io/v1/selfsubjectreviews" => who.clone(),
-                _ if answer == 201 => (201, json!({})),
-                _ => failure(answer, "AlreadyExists", "no"),
-            }
-        });
-        let events = Events {
-            connection: &connection,
-            field_manager: "kubectl-kcp",
-            terminal: &Terminal::new(ColorWhen::Never),
-        };
-        let who = events.who().await;
-        let result = events
-            .write(&occurrence("from 3 to 5"), &subject("K", "edge", "12"), None)
-            .await;
-        let result = result.map_or_else(|error| error.to_string(), |()| "written".to_owned());
-        let last = paths.lock().expect("a lock").last().cloned().unwrap_or_default();
-        vec![who, last, result]
-    }
-
-    #[tokio::test]
-    async fn an_event_that_is_there_is_written() {
-        const PATH: &str = "/apis/events.k8s.io/v1/namespaces/d/events";
-        let alice = || (201, json!({"status": {"userInfo": {"username": "alice"}}}));
-        let denied = || failure(403, "Forbidden", "no");
-        assert_eq!(written(alice(), 201).await, ["alice", PATH, "written"]);
-        assert_eq!(written(alice(), 409).await, ["alice", PATH, "written"]);
-        assert_eq!(written(denied(), 201).await, ["kubectl-kcp", PATH, "written"]);
-        let [who, _, result] = <[String; 3]>::try_from(written(denied(), 500).await).expect("three");
-        assert_eq!(who, "kubectl-kcp");
-        assert_eq!(
-            result,
-            "cannot create events in namespace \"d\": the server answers 500: no"
         );
     }
 }

@@ -98,7 +98,7 @@ impl MachineChange<'_> {
     ) -> anyhow::Result<Changed> {
         let Self { name, verb, .. } = self;
         for _ in 0..ATTEMPTS {
-            let read = MachineSituation::read(reader, name, self.with_health_checks);
+            let read = read_machine_situation(reader, name, self.with_health_checks);
             let of = match Box::pin(read).await? {
                 Found::Ours(of) => of,
                 Found::NotOurs(why) => {
@@ -120,7 +120,7 @@ impl MachineChange<'_> {
                 let mut warnings = proposal.warnings;
                 let is_made = matches!(outcome, Outcome::Made { .. });
                 if is_made && proposal.write == MachineWrite::Delete && self.dry_run.is_none() {
-                    warnings.extend(of.begun_beside(reader).await);
+                    warnings.extend(begun_beside(&of, reader).await);
                 }
                 return Ok(Changed {
                     control_plane,

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     cluster::{Action, CLUSTER, Error, KUBEADM_CONFIG, Kind, MACHINE, ReadLimit},
+    change::situation::Part,
     control_plane::{ControlPlane, Reader, label},
 };
 
@@ -42,19 +43,6 @@ pub struct Unread {
     pub kind: String,
     /// Why.
     pub error: Error,
-}
-
-/// A part of [`Observed`] that may be missing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// [`Observed::cluster`]: it is taken for ready, without failure domains.
-    Cluster,
-    /// [`Observed::machines`]: there is none.
-    Machines,
-    /// The bootstrap configurations: all are [`Bootstrap::Missing`].
-    Bootstrap,
-    /// Infrastructure Machines of one kind: they are [`Infrastructure::Missing`].
-    Infrastructure,
 }
 
 /// Reads a control plane and what surrounds it.

@@ -76,6 +76,11 @@ pub fn decide(
     }))
 }
 
+/// `3`, or what stands for a number that is not set.
+pub fn number(replicas: Option<i64>) -> String {
+    replicas.map_or_else(|| "an unset number".to_owned(), |replicas| replicas.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use kcp_rules::view::View;

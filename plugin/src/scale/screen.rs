@@ -7,11 +7,6 @@ use crate::{
     terminal::{escape, style::BAD, with_lines},
 };
 
-/// `3`, or what stands for a number that is not set.
-pub(super) fn number(replicas: Option<i64>) -> String {
-    replicas.map_or_else(|| "an unset number".to_owned(), |replicas| replicas.to_string())
-}
-
 /// The spec asks for that already.
 pub fn unchanged(name: &str, replicas: i64) -> String {
     format!(

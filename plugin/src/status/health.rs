@@ -2,8 +2,6 @@
 
 use serde::Serialize;
 
-use crate::verdict::Verdict;
-
 /// The verdict on one control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -26,15 +24,6 @@ impl Health {
             Self::Degraded => "Degraded",
             Self::Blocked => "Blocked",
             Self::Unknown => "Unknown",
-        }
-    }
-
-    /// What it means for the exit code.
-    pub const fn verdict(self) -> Verdict {
-        match self {
-            Self::Healthy => Verdict::Met,
-            Self::Degraded | Self::Blocked => Verdict::Negative,
-            Self::Unknown => Verdict::Undecided,
         }
     }
 }

@@ -4,15 +4,11 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     arguments::Global,
-    lint::LintArguments,
-    machine::MachineArguments,
-    plan::PlanArguments,
+    commands::{
+        lint::LintArguments, machine::MachineArguments, plan::PlanArguments, rollout::RolloutArguments,
+        rules::RulesArguments, scale::ScaleArguments, status::StatusArguments, upgrade::UpgradeArguments,
+    },
     pool::{PoolArguments, PoolCommand},
-    rollout::RolloutArguments,
-    rules::RulesArguments,
-    scale::ScaleArguments,
-    status::StatusArguments,
-    upgrade::UpgradeArguments,
 };
 
 /// Health, scale and rollout of Cluster API control planes, leases on cluster pools.

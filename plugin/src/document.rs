@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::control_plane::ControlPlane;
+use kcp_control_plane::control_plane::ControlPlane;
 
 /// `apiVersion` of each of them.
 pub const API_VERSION: &str = "kubectl-kcp.dev/v1alpha1";

@@ -7,20 +7,22 @@ use jiff::Timestamp;
 use overtaking::Overtaking;
 use serde_json::{Value, json};
 
-use crate::{
-    arguments::DryRun,
+use crate::{arguments::DryRun, terminal::Terminal};
+use kcp_client::{
+    Error, KUBEADM_CONTROL_PLANE, Write, Written,
+    events::Events,
+    reader::Reader,
+    reads::change::{LIMIT, read_control_plane_alone, read_situation},
+};
+use kcp_control_plane::{
     change::{
         decision::{Decision, Proposal, Refusal},
         event::Subject,
-        events::Events,
-        read::{self, read_situation, read_control_plane_alone},
         situation::{Extent, Situation},
     },
-    cluster::{Error, KUBEADM_CONTROL_PLANE, Write, Written},
-    control_plane::{ControlPlane, Reader},
+    control_plane::ControlPlane,
     judgement::rejection,
     merge_patch,
-    terminal::Terminal,
 };
 
 /// How often a control plane is read and judged anew when somebody else writes to it between our read and our write.
@@ -152,7 +154,7 @@ impl Edit<'_> {
 
     /// Reads as much as the change is judged on.
     async fn situation(&self, reader: &Reader<'_>) -> Result<Situation, Error> {
-        let (namespace, limit) = (&reader.connection.namespace, read::LIMIT);
+        let (namespace, limit) = (&reader.connection.namespace, LIMIT);
         if self.extent != Extent::All {
             let situation = read_control_plane_alone(reader, namespace, self.name, limit).await?;
             if self.extent.suffices(situation.control_plane(), Timestamp::now()) {
@@ -193,10 +195,11 @@ impl Edit<'_> {
             let events = Events {
                 connection: reader.connection,
                 field_manager: self.field_manager,
-                terminal,
             };
             let subject = subject(control_plane, &reader.control_planes.api_version);
-            events.tell(&proposal.occurrence, &subject, None).await;
+            if let Err(error) = events.write(&proposal.occurrence, &subject, None).await {
+                terminal.warning(&format!("no Event tells of the change: {error}"));
+            }
         }
         Ok(Some(Outcome::Made))
     }
@@ -273,14 +276,11 @@ mod tests {
     use kcp_rules::case::{Base, V1BETA2};
     use serde_json::{Value, json};
 
-    use super::{Decision, Edit, Edited, Extent, Fate, Outcome, Proposal, Refusal, RefusedBy, fate};
-    use crate::{
-        arguments::global::ColorWhen,
-        change::{event::Occurrence, situation::Situation},
-        cluster::{Connection, canned::failure},
-        control_plane::Reader,
-        terminal::Terminal,
-    };
+    use super::{Edit, Edited, Extent, Fate, Outcome, fate};
+    use crate::{arguments::global::ColorWhen, terminal::Terminal};
+    use kcp_client::{Connection, canned::failure, reader::Reader};
+    use kcp_control_plane::change::decision::{Decision, Proposal, Refusal, RefusedBy};
+    use kcp_control_plane::change::{event::Occurrence, situation::Situation};
 
     const EDIT: Edit<'_> = Edit {
         name: "example",

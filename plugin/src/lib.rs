@@ -6,16 +6,10 @@
 //! - [`command`]: the command line
 //! - [`arguments`]: what the arguments of all commands share
 //! - [`session`]: what every command is given: the global flags and the terminal
-//! - [`cluster`]: the connection to a management cluster, and what can go wrong with it
-//! - [`control_plane`]: control planes and their Machines as read from a cluster
-//! - [`workload`]: the workload cluster behind a control plane, and the way to its pods
-//! - [`judgement`]: the admission rules, put to a change before it is written
 //! - [`file`], [`configuration`]: files that the user names, and the server's configuration in one
-//! - [`change`]: what a change is judged on, whether it may go ahead, and what tells of it
-//! - [`merge_patch`]: what is written
-//! - [`edit`]: reading, judging and writing a control plane, anew when others have written in between
-//! - [`follow`]: staying with a control plane until a change is done; [`watch`]: looking again and again
-//! - [`status`], [`plan`], [`scale`], [`rollout`], [`upgrade`], [`machine`], [`pool`], [`lint`], [`rules`]: the commands
+//! - [`change`], [`edit`]: how a change of a control plane is written and reported
+//! - [`wait`]: waiting until a change is complete; [`watch`]: polling for `-w`
+//! - [`commands`], [`pool`]: the commands
 //! - [`document`]: what their JSON documents have in common
 //! - [`terminal`]: how results and errors are shown
 //! - [`verdict`]: what a command decided, and its exit code
@@ -26,33 +20,24 @@ use clap::{CommandFactory as _, FromArgMatches as _};
 
 pub mod arguments;
 pub mod change;
-pub mod cluster;
 pub mod command;
+pub mod commands;
 pub mod configuration;
-pub mod control_plane;
 pub mod document;
 pub mod edit;
 pub mod file;
-pub mod follow;
-pub mod judgement;
-pub mod lint;
-pub mod machine;
-pub mod merge_patch;
-pub mod plan;
 pub mod pool;
-pub mod rollout;
-pub mod rules;
-pub mod scale;
 pub mod session;
-pub mod status;
 pub mod terminal;
-pub mod upgrade;
 pub mod verdict;
+pub mod wait;
 pub mod watch;
-pub mod workload;
+
+pub(crate) use kcp_client as cluster;
 
 use arguments::invocation;
 use command::{Arguments, Command};
+use commands::{lint, machine, plan, rollout, rules, scale, status, upgrade};
 use session::Session;
 use terminal::Terminal;
 use verdict::Verdict;

@@ -1,14 +1,14 @@
 //! What every command is given.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::{runtime::Handle, task::spawn_blocking, time::timeout};
 
-use crate::{
-    arguments::Global,
-    cluster::{Connection, Error},
-    terminal::Terminal,
-};
+use crate::{arguments::Global, terminal::Terminal};
+use kcp_client::{Connection, Error, RequestLog};
+
+/// The `-v` level from which requests are logged.
+const LOG_REQUESTS: u8 = 6;
 
 /// The global flags and the terminal of one run.
 #[derive(Debug)]
@@ -26,7 +26,14 @@ impl Session {
     /// # Errors
     /// When no cluster is configured or the configuration is wrong. The server itself is first met by a request.
     pub async fn connect(&self) -> Result<Connection, Error> {
-        Connection::open(&self.global, self.terminal.clone()).await
+        Connection::open(&self.global.connection(), self.request_log()).await
+    }
+
+    /// Logs requests to stderr from `-v 6` on: kubectl's level for URLs.
+    pub fn request_log(&self) -> Option<RequestLog> {
+        let terminal = self.terminal.clone();
+        (self.global.verbosity >= LOG_REQUESTS)
+            .then(|| -> RequestLog { Arc::new(move |line| terminal.note(line)) })
     }
 
     /// The same, given up when a credential plugin takes longer than `limit`. The plugin itself goes on.
@@ -34,10 +41,10 @@ impl Session {
     /// # Errors
     /// As [`Session::connect`], and [`Error::CredentialsOutOfTime`].
     pub async fn connect_within(&self, limit: Duration) -> Result<Connection, Error> {
-        let (global, terminal) = (self.global.clone(), self.terminal.clone());
+        let (flags, log) = (self.global.connection(), self.request_log());
         let runtime = Handle::current();
         // A plugin is waited for by the thread that asks for it.
-        let opened = spawn_blocking(move || runtime.block_on(Connection::open(&global, terminal)));
+        let opened = spawn_blocking(move || runtime.block_on(Connection::open(&flags, log)));
         match timeout(limit, opened).await {
             Ok(Ok(connection)) => connection,
             Ok(Err(ended)) => Err(Error::Configuration {

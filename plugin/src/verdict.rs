@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::status::health::Health;
+use kcp_control_plane::inspection::health::Health;
 
 /// What a command decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,10 @@ impl From<Verdict> for ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use super::Verdict::{self, Command, Interrupted, Met, Negative, Undecided};
+    use super::Health;
+    use super::{
+        Verdict, Verdict::Command, Verdict::Interrupted, Verdict::Met, Verdict::Negative, Verdict::Undecided,
+    };
 
     #[test]
     fn exit_codes_are_those_of_the_reference() {
@@ -78,5 +81,17 @@ mod tests {
         ] {
             assert_eq!(Verdict::worst(verdicts.clone()), worst, "{verdicts:?}");
         }
+    }
+
+    #[test]
+    fn each_health_has_its_exit_code() {
+        let verdicts = [
+            Health::Healthy,
+            Health::Degraded,
+            Health::Blocked,
+            Health::Unknown,
+        ]
+        .map(Verdict::from);
+        assert_eq!(verdicts, [Met, Negative, Negative, Undecided]);
     }
 }

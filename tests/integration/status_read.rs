@@ -6,19 +6,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use kcp_client::{Connection, ConnectionFlags, Error, reads};
+use kcp_control_plane::plan::observed::{Bootstrap, Infrastructure};
+use kcp_control_plane::plan::spec::TemplateRef;
+use kcp_control_plane::snapshot::management::{ClusterLink, HealthCheck};
+use kcp_control_plane::snapshot::reading::Forbidden;
+use kcp_control_plane::snapshot::{Failure, Management, Reading};
 use kcp_tests::fleet::Fleet;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::{products, wait};
-use kubectl_kcp::arguments::Global;
-use kubectl_kcp::arguments::global::ColorWhen;
-use kubectl_kcp::cluster::{Connection, Error};
-use kubectl_kcp::plan::observed::{Bootstrap, Infrastructure};
-use kubectl_kcp::plan::spec::TemplateRef;
-use kubectl_kcp::status::observed::management::{ClusterLink, HealthCheck};
-use kubectl_kcp::status::observed::reading::Forbidden;
-use kubectl_kcp::status::observed::{Failure, Management, Reading};
-use kubectl_kcp::status::read;
-use kubectl_kcp::terminal::Terminal;
 use serde_json::{Value, json};
 
 use crate::objects::{cluster, written};
@@ -35,24 +31,24 @@ const AUTHORIZED: Duration = Duration::from_secs(30);
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 async fn connect(kubeconfig: PathBuf) -> Result<Connection> {
-    let global = Global {
+    let flags = ConnectionFlags {
         kubeconfig: Some(kubeconfig),
         namespace: Some(NAMESPACE.to_owned()),
-        ..Global::default()
+        ..ConnectionFlags::default()
     };
-    Ok(Connection::open(&global, Terminal::new(ColorWhen::Never)).await?)
+    Ok(Connection::open(&flags, None).await?)
 }
 
 async fn named(connection: &Connection, name: &str) -> Result<Management, Error> {
-    let limit = read::limit_of_one(TIMEOUT);
-    let reader = read::discover(connection, limit).await?;
-    read::management(&reader, NAMESPACE, name, limit).await
+    let limit = reads::limit_of_one(TIMEOUT);
+    let reader = reads::discover(connection, limit).await?;
+    reads::management(&reader, NAMESPACE, name, limit).await
 }
 
 async fn listed(connection: &Connection, namespace: Option<&str>) -> Result<Vec<Management>, Error> {
-    let limit = read::limit_of_list(TIMEOUT);
-    let reader = read::discover(connection, limit).await?;
-    read::list(&reader, namespace, limit).await
+    let limit = reads::limit_of_list(TIMEOUT);
+    let reader = reads::discover(connection, limit).await?;
+    reads::list(&reader, namespace, limit).await
 }
 
 /// A control plane that nobody reconciles, with one Machine and what that was made from.
@@ -108,9 +104,9 @@ fn reads_what_is_there_with_the_shipped_role_alone() {
         let administrator = connect(management.api().kubeconfig()).await.unwrap();
         let whole = named(&administrator, NAME).await.unwrap();
         is_whole(&whole).unwrap();
-        let limit = read::limit_of_one(TIMEOUT);
-        let reader = read::discover(&administrator, limit).await.unwrap();
-        let found = read::control_plane_of(&reader, NAMESPACE, NAME, limit).await;
+        let limit = reads::limit_of_one(TIMEOUT);
+        let reader = reads::discover(&administrator, limit).await.unwrap();
+        let found = reads::control_plane_of(&reader, NAMESPACE, NAME, limit).await;
         assert_eq!(found.unwrap(), NAME);
 
         let list = listed(&administrator, Some(NAMESPACE)).await.unwrap();

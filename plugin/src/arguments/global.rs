@@ -3,8 +3,10 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args, ValueEnum};
+use kcp_client::{ConnectionFlags, Token};
 
-use super::{parse_duration, parse_namespace};
+use crate::arguments::parse_namespace;
+use kcp_control_plane::duration::parse_duration;
 
 /// How long a request may take when `--request-timeout` says nothing. kubectl waits for ever.
 pub const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -111,6 +113,28 @@ impl Global {
         let timeout = self.request_timeout.unwrap_or(DEFAULT_REQUEST_TIMEOUT);
         (!timeout.is_zero()).then_some(timeout)
     }
+
+    /// The flags that select and authenticate against a cluster.
+    pub fn connection(&self) -> ConnectionFlags {
+        ConnectionFlags {
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.context.clone(),
+            cluster: self.cluster.clone(),
+            user: self.user.clone(),
+            namespace: self.namespace.clone(),
+            impersonate: self.impersonate.clone(),
+            impersonate_groups: self.impersonate_groups.clone(),
+            impersonate_uid: self.impersonate_uid.clone(),
+            server: self.server.clone(),
+            token: self.token.clone(),
+            request_timeout: self.request_timeout(),
+            certificate_authority: self.certificate_authority.clone(),
+            client_certificate: self.client_certificate.clone(),
+            client_key: self.client_key.clone(),
+            insecure_skip_tls_verify: self.insecure_skip_tls_verify,
+            tls_server_name: self.tls_server_name.clone(),
+        }
+    }
 }
 
 /// When to colour the output.
@@ -123,29 +147,6 @@ pub enum ColorWhen {
     Always,
     /// Never
     Never,
-}
-
-/// A bearer token: `Debug` does not show it, and it has no `Display`.
-#[derive(Clone)]
-pub struct Token(String);
-
-impl Token {
-    /// The token itself, for the one place that sends it.
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl From<String> for Token {
-    fn from(token: String) -> Self {
-        Self(token)
-    }
-}
-
-impl std::fmt::Debug for Token {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Token(…)")
-    }
 }
 
 #[cfg(test)]

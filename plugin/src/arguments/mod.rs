@@ -3,15 +3,15 @@
 //! Each command's own arguments stand beside the command.
 
 mod dry_run;
-pub mod duration;
 pub mod global;
 pub mod invocation;
 pub mod name;
 
 pub use dry_run::DryRun;
-pub use duration::{format_duration, parse_duration};
 pub use global::Global;
+pub use kcp_client::parse_namespace;
+pub use kcp_control_plane::duration::{self, format_duration, parse_duration};
 pub use name::{
     ControlPlaneName, parse_cluster_pool, parse_control_plane, parse_control_plane_of_cluster, parse_machine,
-    parse_namespace, parse_object_name,
+    parse_object_name,
 };

@@ -1,6 +1,6 @@
 //! Names of objects as kubectl takes them: `NAME` or `KIND/NAME`. What is let through is safe in a URL.
 
-use kcp_rules::syntax::{is_dns1123_label, is_dns1123_subdomain};
+use kcp_rules::syntax::is_dns1123_subdomain;
 
 /// A kind, as it may be written before the slash.
 struct NamedKind {
@@ -137,25 +137,13 @@ pub fn parse_object_name(text: &str) -> Result<String, String> {
     )
 }
 
-/// Parses the name of a namespace.
-///
-/// # Errors
-/// One sentence on what is wrong.
-pub fn parse_namespace(text: &str) -> Result<String, String> {
-    if is_dns1123_label(text.as_bytes()) {
-        return Ok(text.to_owned());
-    }
-    Err(
-        "a namespace has at most 63 lower case letters, digits and '-', and begins and ends with a letter or digit"
-            .to_owned(),
-    )
-}
-
 #[cfg(test)]
 mod tests {
+    use kcp_client::parse_namespace;
+
     use super::{
         ControlPlaneName, parse_cluster_pool, parse_control_plane, parse_control_plane_of_cluster,
-        parse_machine, parse_namespace,
+        parse_machine,
     };
 
     #[test]

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::output::ChangeOutput;
 use crate::arguments::DryRun;
+use crate::change::output::ChangeOutput;
 
 /// How a change is written.
 #[derive(Debug, Args)]

@@ -6,11 +6,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    cluster::{KUBEADM_CONTROL_PLANE, Kind},
     document::{self, API_VERSION, ObjectName},
     edit::{Edited, Outcome},
-    merge_patch,
 };
+use kcp_client::{KUBEADM_CONTROL_PLANE, Kind};
+use kcp_control_plane::merge_patch;
 
 /// Output formats of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -149,14 +149,14 @@ impl Edited {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{
-        ChangeOutput::{self, Json, Name, Yaml},
-        ChangeRefused,
-    };
+    use super::{ChangeOutput, ChangeOutput::Json, ChangeOutput::Name, ChangeOutput::Yaml, ChangeRefused};
     use crate::{
+        commands::status::schema,
+        edit::{Edited, Outcome},
+    };
+    use kcp_control_plane::{
+        change::decision::{Refusal, RefusedBy},
         control_plane::example::healthy,
-        edit::{Edited, Outcome, Refusal, RefusedBy},
-        status::schema,
     };
 
     fn edited(outcome: Outcome) -> Edited {

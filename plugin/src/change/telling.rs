@@ -2,14 +2,14 @@
 
 use anyhow::Context as _;
 
-use super::output::ChangeOutput;
+use crate::change::output::ChangeOutput;
 use crate::{
     arguments::DryRun,
-    control_plane::Reader,
     edit::{Edited, Outcome},
     terminal::Terminal,
     verdict::Verdict,
 };
+use kcp_client::reader::Reader;
 
 /// How what came of a change is told.
 #[derive(Clone, Copy)]
@@ -96,12 +96,15 @@ mod tests {
     use super::{Telling, verdict};
     use crate::{
         arguments::global::ColorWhen,
-        change::{example::situation, output::ChangeOutput},
-        cluster::{Connection, canned::failure},
-        control_plane::Reader,
-        edit::{Edited, Outcome, Refusal, RefusedBy},
+        change::output::ChangeOutput,
+        edit::{Edited, Outcome},
         terminal::Terminal,
         verdict::Verdict::{Met, Negative},
+    };
+    use kcp_client::{Connection, canned::failure, reader::Reader};
+    use kcp_control_plane::change::{
+        decision::{Refusal, RefusedBy},
+        example::situation,
     };
 
     #[tokio::test]

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{change::ownership::last_writer, merge_patch, plan::difference::differences};
+use kcp_control_plane::{change::ownership::last_writer, merge_patch, plan::difference::differences};
 
 /// What others have written meanwhile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
-use super::{Terminal, escape};
+use crate::terminal::{Terminal, escape};
 
 impl Terminal {
     /// Whether there is a person to ask: what is asked is seen, and the answer typed.

@@ -1,6 +1,6 @@
 //! A screen drawn over the one before it.
 
-use super::width::cut;
+use crate::terminal::width::cut;
 
 /// To the first line, without clearing: what stays the same does not flicker.
 const HOME: &str = "\u{1b}[H";

@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt::Write as _};
 
 use owo_colors::{OwoColorize as _, Style};
 
-use super::{
+use crate::terminal::{
     escape,
     style::HEADING,
     width::{cut, shorten, width, wrap},

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use kcp_rules::{Configuration, Scope, topics::rules};
-use kubectl_kcp::lint::document;
+use kubectl_kcp::commands::lint::document;
 use serde_json::{Value, json};
 
 use super::{review::SERVER, review::answered, review::patched};

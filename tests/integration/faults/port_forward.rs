@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::core::v1::Secret;
+use kcp_client::workload::{self, PortForward};
 use kcp_etcd::{ClientCertificate, Connection, Endpoint, Error, Tcp, Timeouts, Tls, Trust};
 use kcp_tests::addresses::free_port;
 use kcp_tests::assets::Assets;
@@ -16,7 +17,6 @@ use kcp_tests::process::Process;
 use kcp_tests::wait;
 use kube::core::Status;
 use kube::{Api, Client};
-use kubectl_kcp::workload::{self, PortForward};
 
 use super::{NAME, NAMESPACE, SOON};
 

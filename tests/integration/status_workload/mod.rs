@@ -11,6 +11,12 @@ use anyhow::{Context as _, Result, bail, ensure};
 use jiff::{Timestamp, ToSpan as _};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
+use kcp_client::reads::{self, Excluded, MachineByNode, Target};
+use kcp_client::{Connection, ConnectionFlags};
+use kcp_control_plane::plan::observed::Etcd;
+use kcp_control_plane::snapshot::etcd::{Alarms, Asked, Unasked};
+use kcp_control_plane::snapshot::workload::{Component, Node, StaticPod};
+use kcp_control_plane::snapshot::{EndpointCertificate, EtcdSurvey, Failure, Management, Reading, Workload};
 use kcp_tests::addresses::free_port;
 use kcp_tests::cluster::Cluster;
 use kcp_tests::machines::WorkloadCluster;
@@ -20,17 +26,6 @@ use kcp_tests::pki::{Authority, Subject};
 use kcp_tests::wait;
 use kube::Api;
 use kube::api::{ObjectMeta, PostParams};
-use kubectl_kcp::arguments::Global;
-use kubectl_kcp::arguments::global::ColorWhen;
-use kubectl_kcp::cluster::Connection;
-use kubectl_kcp::plan::observed::Etcd;
-use kubectl_kcp::status::observed::etcd::{Alarms, Asked, Unasked};
-use kubectl_kcp::status::observed::workload::{Component, Node, StaticPod};
-use kubectl_kcp::status::observed::{
-    EndpointCertificate, EtcdSurvey, Failure, Management, Reading, Workload,
-};
-use kubectl_kcp::status::read::{self, Excluded, MachineByNode, Target};
-use kubectl_kcp::terminal::Terminal;
 
 use self::broken_server::{Behavior, BrokenServer};
 use crate::shared::with_controllers;
@@ -96,15 +91,15 @@ type Read = (
 
 impl Observer {
     async fn find(management: &ManagementCluster) -> Result<Self> {
-        let global = Global {
+        let flags = ConnectionFlags {
             kubeconfig: Some(management.kubectl().kubeconfig().to_owned()),
             namespace: Some(NAMESPACE.to_owned()),
-            ..Global::default()
+            ..ConnectionFlags::default()
         };
-        let connection = Connection::open(&global, Terminal::new(ColorWhen::Never)).await?;
-        let limit = read::limit_of_one(TIMEOUT);
-        let reader = read::discover(&connection, limit).await?;
-        let seen = read::management(&reader, NAMESPACE, NAME, limit).await?;
+        let connection = Connection::open(&flags, None).await?;
+        let limit = reads::limit_of_one(TIMEOUT);
+        let reader = reads::discover(&connection, limit).await?;
+        let seen = reads::management(&reader, NAMESPACE, NAME, limit).await?;
         let of = &seen.control_plane;
         let target = Target::of(&of.control_plane, &of.spec).context("it has no Cluster")?;
         let machines = of.machines.iter().map(|machine| &machine.machine);
@@ -128,7 +123,7 @@ impl Observer {
         let began = Instant::now();
         let machines = ready(self.machines.clone());
         let (excluded, end) = (Excluded::default(), began + timeout);
-        let read = read::workload_and_etcd(&self.connection, &target, machines, excluded, end).await;
+        let read = reads::workload_and_etcd(&self.connection, &target, machines, excluded, end).await;
         let taken = began.elapsed();
         ensure!(taken <= timeout, "{cluster}: reading took {taken:?}");
         Ok(read)

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
+use kcp_control_plane::inspection::inspect::inspect;
+use kcp_control_plane::snapshot::Observed;
 use kcp_tests::assets::Assets;
 use kcp_tests::kubectl::Kubectl;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::wait;
 use kube::config::Kubeconfig;
-use kubectl_kcp::status::inspect;
-use kubectl_kcp::status::observed::Observed;
 use serde_json::{Value, json};
 
 use super::{Observer, TIMEOUT};

@@ -13,9 +13,8 @@ use std::{convert::Infallible, fmt, path::PathBuf, str::FromStr};
 use serde_json::Value;
 
 use crate::{
-    cluster::{Connection, Error},
+    cluster::{Connection, Error, workload::Secret},
     file::{self, FileError},
-    workload::Secret,
 };
 
 /// The key of a Secret that holds one, as Hive has it.

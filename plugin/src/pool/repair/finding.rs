@@ -5,14 +5,13 @@ use std::{borrow::Cow, fmt};
 use jiff::Timestamp;
 
 use super::proof::Proof;
-use crate::{
-    plan::wording::listed,
-    pool::{
-        creation::making::Obstacle,
-        objects::{
-            entry::{Entry, Holder},
-            record::name_of,
-        },
+use kcp_control_plane::plan::wording::listed;
+
+use crate::pool::{
+    creation::making::Obstacle,
+    objects::{
+        entry::{Entry, Holder},
+        record::name_of,
     },
 };
 

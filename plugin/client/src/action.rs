@@ -1,0 +1,146 @@
+//! What was being done to the cluster when something went wrong.
+
+use std::fmt;
+
+use kube::core::ApiResource;
+
+/// A request in a person's words: the verb as RBAC names it, the resource, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Action {
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`.
+    pub verb: &'static str,
+    /// `kubeadmcontrolplanes.controlplane.cluster.x-k8s.io`, a subresource after a slash: `machines/status.…`; or a
+    /// path that is no resource, with its slash: `/apis`.
+    pub resource: String,
+    /// None for all namespaces.
+    pub namespace: Option<String>,
+    /// None for a collection.
+    pub name: Option<String>,
+}
+
+impl Action {
+    /// A request for a resource in all namespaces.
+    pub fn new(verb: &'static str, resource: &ApiResource) -> Self {
+        let resource = if resource.group.is_empty() {
+            resource.plural.clone()
+        } else {
+            format!("{}.{}", resource.plural, resource.group)
+        };
+        Self {
+            verb,
+            resource,
+            namespace: None,
+            name: None,
+        }
+    }
+
+    /// A request for a path that is no resource.
+    pub fn path(verb: &'static str, path: &str) -> Self {
+        Self {
+            verb,
+            resource: path.to_owned(),
+            namespace: None,
+            name: None,
+        }
+    }
+
+    /// In one namespace.
+    pub fn in_namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// For one object.
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// For a part of the object.
+    pub fn subresource(mut self, subresource: &str) -> Self {
+        if let Some(at) = self.resource.find('.') {
+            self.resource.insert_str(at, &format!("/{subresource}"));
+        } else {
+            self.resource = format!("{}/{subresource}", self.resource);
+        }
+        self
+    }
+
+    /// `kubectl auth can-i` for this request.
+    pub fn can_i(&self) -> String {
+        if self.is_path() {
+            return format!("kubectl auth can-i {} {}", self.verb, self.resource);
+        }
+        let scope = match &self.namespace {
+            Some(namespace) => format!("-n {namespace}"),
+            None => "-A".to_owned(),
+        };
+        let (resource, subresource) = self.split_subresource();
+        let subresource = subresource.map_or(String::new(), |name| format!(" --subresource {name}"));
+        format!("kubectl auth can-i {} {resource}{subresource} {scope}", self.verb)
+    }
+
+    fn is_path(&self) -> bool {
+        self.resource.starts_with('/')
+    }
+
+    /// The resource without its group, for messages.
+    fn short(&self) -> &str {
+        self.resource.split('.').next().unwrap_or(&self.resource)
+    }
+
+    fn split_subresource(&self) -> (String, Option<&str>) {
+        let (plural, group) = self.resource.split_once('.').unwrap_or((&self.resource, ""));
+        let (plural, subresource) = match plural.split_once('/') {
+            Some((plural, subresource)) => (plural, Some(subresource)),
+            None => (plural, None),
+        };
+        let dot = if group.is_empty() { "" } else { "." };
+        (format!("{plural}{dot}{group}"), subresource)
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.verb, self.short())?;
+        if let Some(name) = &self.name {
+            write!(f, " {name:?}")?;
+        }
+        match &self.namespace {
+            Some(namespace) => write!(f, " in namespace {namespace:?}"),
+            None if self.name.is_none() && !self.is_path() => f.write_str(" in all namespaces"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Action;
+    use crate::KUBEADM_CONTROL_PLANE;
+
+    #[test]
+    fn says_what_where() {
+        let discover = Action::path("get", "/apis");
+        assert_eq!(discover.to_string(), "get /apis");
+        assert_eq!(discover.can_i(), "kubectl auth can-i get /apis");
+
+        let list = Action::new("list", &KUBEADM_CONTROL_PLANE.at("v1beta2"));
+        assert_eq!(list.to_string(), "list kubeadmcontrolplanes in all namespaces");
+        assert_eq!(
+            list.can_i(),
+            "kubectl auth can-i list kubeadmcontrolplanes.controlplane.cluster.x-k8s.io -A"
+        );
+
+        let mut scale = list.in_namespace("d").named("c1").subresource("scale");
+        scale.verb = "patch";
+        assert_eq!(
+            scale.to_string(),
+            "patch kubeadmcontrolplanes/scale \"c1\" in namespace \"d\""
+        );
+        assert_eq!(
+            scale.can_i(),
+            "kubectl auth can-i patch kubeadmcontrolplanes.controlplane.cluster.x-k8s.io --subresource scale -n d"
+        );
+    }
+}

@@ -1,0 +1,393 @@
+//! Sorts the client library's errors into ours.
+
+use std::{error::Error as StdError, time::Duration};
+
+use kube::{client::AuthError, core::Status};
+
+use crate::{Action, Error, discovery::product_of};
+
+impl Error {
+    /// A client that cannot be made.
+    pub fn client(error: &kube::Error, server: &str) -> Self {
+        match error {
+            kube::Error::Auth(error) => Self::credentials(error, server),
+            other => Self::Configuration {
+                cause: root_cause(other),
+            },
+        }
+    }
+
+    /// A request that failed.
+    pub fn request(error: kube::Error, action: &Action, server: &str) -> Self {
+        let server = server.to_owned();
+        let action = action.clone();
+        match error {
+            kube::Error::Api(status) => Self::answer(status, action, server),
+            kube::Error::SerdeError(source) => Self::Malformed { action, source },
+            kube::Error::Auth(error) => Self::credentials(&error, &server),
+            other => {
+                let cause = root_cause(&other);
+                if chain(&other).any(|cause| find::<AuthError>(cause).is_some()) {
+                    Self::Credentials {
+                        server,
+                        cause: "the credential plugin failed".to_owned(),
+                    }
+                } else if matches!(other, kube::Error::BuildRequest(_)) {
+                    Self::Other { action, cause }
+                } else if !is_before_sending(&other) {
+                    Self::NoAnswer {
+                        action: Box::new(action),
+                        server,
+                        cause,
+                    }
+                } else if chain(&other).any(|cause| find::<rustls::Error>(cause).is_some()) {
+                    Self::Tls { server, cause }
+                } else {
+                    Self::Unreachable { server, cause }
+                }
+            }
+        }
+    }
+
+    fn answer(status: Box<Status>, action: Action, server: String) -> Self {
+        // Before the code: whoever refuses a write chooses one.
+        match admission(&status.message) {
+            Some(Admission::Denied) => return Self::Rejected { action, status },
+            Some(Admission::Failed) => {
+                let message = status.message;
+                return Self::AdmissionFailed { action, message };
+            }
+            None => {}
+        }
+        if let (400 | 422, Some(cause)) = (status.code, unknown_field(&status.message)) {
+            return Self::UnknownField { action, cause };
+        }
+        match status.code {
+            401 => Self::Unauthorized { server },
+            403 if is_of_a_namespace_that_goes(&status) => Self::Answer {
+                action,
+                code: 403,
+                message: status.message,
+            },
+            403 => Self::Forbidden {
+                action,
+                user: quoted_after(&status.message, "User "),
+            },
+            // The server's answer for a path that it does not have is no Status; for an object it names the object.
+            404 if action.name.is_some() && status.reason == "NotFound" && status.details.is_some() => {
+                Self::NotFound { action }
+            }
+            404 => Self::NotServed {
+                product: product_of(&action.resource),
+                resource: action.resource,
+                server,
+            },
+            409 => Self::Conflict { action },
+            400 | 422 => Self::Rejected { action, status },
+            code @ (429 | 503 | 504) => Self::Busy {
+                action: Box::new(action),
+                code,
+                retry_after: status
+                    .details
+                    .as_ref()
+                    .map(|details| Duration::from_secs(details.retry_after_seconds.into()))
+                    .filter(|delay| !delay.is_zero()),
+                message: status.message,
+            },
+            code => Self::Answer {
+                action,
+                code,
+                message: status.message,
+            },
+        }
+    }
+
+    fn credentials(error: &AuthError, server: &str) -> Self {
+        // The other messages may hold what a plugin printed.
+        let cause = match error {
+            AuthError::AuthExecRun { cmd, out } => format!("{cmd} failed: {}", out.status),
+            AuthError::AuthExecStart(cause) => format!("cannot start the credential plugin: {cause}"),
+            AuthError::ReadTokenFile(cause, path) => format!("cannot read {}: {cause}", path.display()),
+            AuthError::AuthExecParse(_) => "the credential plugin's answer cannot be understood".to_owned(),
+            AuthError::InvalidBearerToken(_) => {
+                "the token has characters that a header cannot have".to_owned()
+            }
+            _ => "the user's credentials in the kubeconfig cannot be used".to_owned(),
+        };
+        Self::Credentials {
+            server: server.to_owned(),
+            cause,
+        }
+    }
+}
+
+/// Whether there was no connection yet: the request has not left us.
+fn is_before_sending(error: &kube::Error) -> bool {
+    chain(error)
+        .find_map(find::<hyper_util::client::legacy::Error>)
+        .is_some_and(hyper_util::client::legacy::Error::is_connect)
+}
+
+/// How the writes of an object were stopped before they were stored.
+enum Admission {
+    /// A webhook or a policy says no.
+    Denied,
+    /// A webhook that has to be asked did not answer.
+    Failed,
+}
+
+/// Known by the API server's words alone: its Status has no field for it (k8s.io/apiserver,
+/// `pkg/admission/plugin/webhook/errors/statuserror.go`, `pkg/admission/plugin/policy/validating/dispatcher.go`,
+/// `pkg/admission/plugin/webhook/validating/dispatcher.go`).
+fn admission(message: &str) -> Option<Admission> {
+    let by_webhook = message.starts_with("admission webhook \"") && message.contains("\" denied the request");
+    let by_policy = message.contains("AdmissionPolicy '") && message.contains("' denied request");
+    if by_webhook || by_policy {
+        Some(Admission::Denied)
+    } else if message.starts_with("Internal error occurred: failed calling webhook ") {
+        Some(Admission::Failed)
+    } else {
+        None
+    }
+}
+
+/// What a server says that validates strictly (k8s.io/apiserver, `pkg/endpoints/handlers/patch.go`): of a patch it quotes
+/// the whole object before that.
+fn unknown_field(message: &str) -> Option<String> {
+    let (_, cause) = message.rsplit_once("strict decoding error: ")?;
+    Some(cause.to_owned())
+}
+
+fn chain<'e>(error: &'e (dyn StdError + 'static)) -> impl Iterator<Item = &'e (dyn StdError + 'static)> {
+    let mut next = Some(error);
+    std::iter::from_fn(move || {
+        let error = next?;
+        next = error.source();
+        Some(error)
+    })
+}
+
+/// The error as a type, also inside the `io::Error`s that TLS stacks wrap it in, which their `source` leaves out.
+fn find<'e, E: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> Option<&'e E> {
+    let mut error = error;
+    loop {
+        if let Some(found) = error.downcast_ref::<E>() {
+            return Some(found);
+        }
+        error = error.downcast_ref::<std::io::Error>()?.get_ref()?;
+    }
+}
+
+/// The innermost error's message: the outer ones only say that there is an inner one.
+pub(crate) fn root_cause(error: &(dyn StdError + 'static)) -> String {
+    let mut message = chain(error).last().map(ToString::to_string).unwrap_or_default();
+    // What the number of an operating system's error means has just been said.
+    if let Some(number) = message.rfind(" (os error ") {
+        message.truncate(number);
+    }
+    // Lower case, as everything after a colon, unless it begins with an abbreviation.
+    let mut characters = message.chars();
+    match (characters.next(), characters.next()) {
+        (Some(first), Some(second)) if first.is_uppercase() && second.is_lowercase() => {
+            first.to_lowercase().chain(message.chars().skip(1)).collect()
+        }
+        _ => message,
+    }
+}
+
+/// Objects cannot be made in a namespace that is being deleted, whatever one's rights.
+fn is_of_a_namespace_that_goes(status: &Status) -> bool {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    causes
+        .into_iter()
+        .any(|cause| cause.reason == "NamespaceTerminating")
+}
+
+fn quoted_after(message: &str, before: &str) -> Option<String> {
+    let rest = message.split_once(before)?.1.strip_prefix('"')?;
+    Some(rest.split_once('"')?.0.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use hyper_util::{
+        client::legacy,
+        rt::{TokioExecutor, TokioIo},
+    };
+    use kube::core::{Status, response::StatusDetails};
+    use tokio::{io::AsyncReadExt as _, net::UnixStream};
+
+    use super::{Error, root_cause};
+    use crate::{Action, KUBEADM_CONTROL_PLANE};
+
+    fn classify(error: kube::Error) -> Error {
+        let action = Action::new("get", &KUBEADM_CONTROL_PLANE.at("v1beta2"))
+            .in_namespace("d")
+            .named("c1");
+        Error::request(error, &action, "https://s:6443/")
+    }
+
+    fn status(code: u16, reason: &str, message: &str) -> kube::Error {
+        kube::Error::Api(Status::failure(message, reason).with_code(code).boxed())
+    }
+
+    #[test]
+    fn forbidden_names_verb_resource_namespace_and_user() {
+        let message =
+            r#"kubeadmcontrolplanes.controlplane.cluster.x-k8s.io "c1" is forbidden: User "bob" cannot get"#;
+        let error = classify(status(403, "Forbidden", message));
+        assert_eq!(
+            error.to_string(),
+            "cannot get kubeadmcontrolplanes \"c1\" in namespace \"d\": forbidden for user \"bob\""
+        );
+        assert_eq!(
+            error.hint().as_deref(),
+            Some(
+                "check with: kubectl auth can-i get kubeadmcontrolplanes.controlplane.cluster.x-k8s.io -n d"
+            )
+        );
+    }
+
+    #[test]
+    fn a_refusal_by_admission_is_one_whatever_its_code() {
+        let webhook = "admission webhook \"w\" denied the request: no";
+        let silent = "admission webhook \"w\" denied the request without explanation";
+        let policy = "kubeadmcontrolplanes.controlplane.cluster.x-k8s.io \"c1\" is forbidden: \
+                      ValidatingAdmissionPolicy 'p' with binding 'b' denied request: failed expression: false";
+        for message in [webhook, silent, policy] {
+            for code in [0, 400, 401, 403, 404, 409, 422, 429, 500, 503, 504] {
+                let error = classify(status(code, "Whatever", message));
+                assert!(
+                    matches!(&error, Error::Rejected { status, .. } if status.message == message),
+                    "{code} {message}: {error:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_webhook_that_does_not_answer_refuses_nothing() {
+        let message = "Internal error occurred: failed calling webhook \"w\": failed to call webhook: Post \
+                       \"https://w/?timeout=5s\": admission webhook \"w\" denied the request: EOF";
+        let error = classify(status(500, "InternalError", message));
+        assert!(matches!(error, Error::AdmissionFailed { .. }), "{error:?}");
+    }
+
+    #[test]
+    fn a_field_that_the_server_lacks_is_named_without_the_object() {
+        let field = "unknown field \"spec.rollout\"";
+        let of_patch =
+            format!(" \"\" is invalid: patch: Invalid value: \"{{sesame}}\": strict decoding error: {field}");
+        for (code, message) in [(400, format!("strict decoding error: {field}")), (422, of_patch)] {
+            let error = classify(status(code, "Invalid", &message));
+            assert!(matches!(error, Error::UnknownField { .. }), "{error:?}");
+            assert_eq!(
+                error.to_string(),
+                format!("cannot get kubeadmcontrolplanes \"c1\" in namespace \"d\": {field}")
+            );
+            assert!(!format!("{error:?}").contains("sesame"), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn an_absent_object_is_not_an_absent_kind() {
+        let mut object = Status::failure("not found", "NotFound").with_code(404);
+        object.details = serde_json::from_str::<StatusDetails>(r#"{"name":"c1"}"#).ok();
+        assert!(matches!(
+            classify(kube::Error::Api(object.boxed())),
+            Error::NotFound { .. }
+        ));
+        let kind = status(404, "Failed to parse error data", "404 page not found");
+        assert!(matches!(classify(kind), Error::NotServed { .. }));
+    }
+
+    #[test]
+    fn a_server_of_another_kind_is_told() {
+        let action = Action {
+            verb: "get",
+            resource: "/apis".to_owned(),
+            namespace: None,
+            name: None,
+        };
+        let error = Error::request(
+            status(404, "Failed to parse error data", "nothing"),
+            &action,
+            "http://s",
+        );
+        assert_eq!(error.to_string(), "http://s does not serve /apis");
+        assert_eq!(
+            error.hint().as_deref(),
+            Some("is this the right address? what answers there is no Kubernetes API server")
+        );
+    }
+
+    /// What the client library makes of a connector's outcome.
+    fn request_through(
+        connect: impl Fn() -> io::Result<UnixStream> + Clone + Send + Sync + 'static,
+    ) -> Error {
+        let connector =
+            tower::service_fn(move |_: http::Uri| std::future::ready(connect().map(TokioIo::new)));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let error = runtime.expect("a runtime").block_on(async {
+            let http = legacy::Client::builder(TokioExecutor::new()).build(connector);
+            let client = kube::Client::new(http, "default");
+            let request = http::Request::get("http://s/apis").body(Vec::new());
+            client.request_text(request.expect("a request")).await
+        });
+        classify(error.expect_err("fails"))
+    }
+
+    #[test]
+    fn no_connection_names_the_server() {
+        let error = request_through(|| {
+            Err(io::Error::new(
+                io::ErrorKind::ConnectionRefused,
+                "Connection refused",
+            ))
+        });
+        assert_eq!(
+            error.to_string(),
+            "cannot reach the API server at https://s:6443/: connection refused"
+        );
+    }
+
+    #[test]
+    fn no_trust_is_told_from_no_connection() {
+        // hyper-rustls wraps what tokio-rustls has wrapped.
+        let error = request_through(|| {
+            let tls = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
+            Err(io::Error::other(io::Error::other(tls)))
+        });
+        assert!(matches!(error, Error::Tls { .. }), "{error:?}");
+    }
+
+    #[test]
+    fn a_connection_that_breaks_is_no_answer() {
+        let error = request_through(|| {
+            let (ours, mut theirs) = UnixStream::pair()?;
+            tokio::spawn(async move { theirs.read_u8().await });
+            Ok(ours)
+        });
+        assert!(matches!(error, Error::NoAnswer { .. }), "{error:?}");
+
+        let tls = rustls::Error::AlertReceived(rustls::AlertDescription::InternalError);
+        let error = classify(kube::Error::Service(Box::new(io::Error::other(tls))));
+        assert!(matches!(error, Error::NoAnswer { .. }), "{error:?}");
+    }
+
+    #[test]
+    fn the_cause_begins_in_lower_case() {
+        assert_eq!(root_cause(&io::Error::other("No route")), "no route");
+        assert_eq!(root_cause(&io::Error::other("TLS alert")), "TLS alert");
+    }
+
+    #[test]
+    fn the_cause_has_no_number() {
+        assert_eq!(
+            root_cause(&io::Error::from_raw_os_error(2)),
+            "no such file or directory"
+        );
+    }
+}

@@ -1,0 +1,142 @@
+//! Requests that delete objects.
+
+use kube::{
+    Resource as _,
+    api::{DeleteParams, DynamicObject, Preconditions},
+    core::{ApiResource, Request},
+};
+use serde_json::Value;
+
+use crate::{
+    Action, Connection, Error,
+    request::safe_in_url,
+    written::{Written, written},
+};
+
+/// The deletion of one object as it was read.
+#[derive(Clone, Copy, Debug)]
+pub struct Delete<'d> {
+    /// What is deleted.
+    pub resource: &'d ApiResource,
+    /// Where.
+    pub namespace: &'d str,
+    /// Which object.
+    pub name: &'d str,
+    /// The server refuses it (409) for a later object of that name.
+    pub uid: &'d str,
+    /// The server refuses it (409) once the object has changed; none where any version of it is to go.
+    pub resource_version: Option<&'d str>,
+    /// Let the server judge and not delete.
+    pub dry_run: bool,
+}
+
+impl Delete<'_> {
+    fn parameters(&self) -> DeleteParams {
+        DeleteParams {
+            dry_run: self.dry_run,
+            preconditions: Some(Preconditions {
+                uid: Some(self.uid.to_owned()),
+                resource_version: self.resource_version.map(str::to_owned),
+            }),
+            ..DeleteParams::default()
+        }
+    }
+}
+
+impl Connection {
+    /// Deletes one object. Sent once, as [`Connection::patch`].
+    ///
+    /// # Errors
+    /// As [`Connection::patch`].
+    pub async fn delete(&self, delete: &Delete<'_>) -> Result<Written, Error> {
+        let Delete {
+            resource,
+            namespace,
+            name,
+            ..
+        } = *delete;
+        let action = Action::new("delete", resource)
+            .in_namespace(namespace)
+            .named(name);
+        safe_in_url(&action)?;
+        let requests = Request::new(DynamicObject::url_path(resource, Some(namespace)));
+        let request = requests.delete(name, &delete.parameters());
+        let answer = self.call(&action, async {
+            // The object while it has finalizers, and a Status once it has none.
+            self.client
+                .request::<Value>(request.map_err(kube::Error::BuildRequest)?)
+                .await
+        });
+        written(answer.await, delete.dry_run)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+    use kube::core::ApiResource;
+    use serde_json::{Value, json};
+
+    use super::Delete;
+    use crate::{Connection, Error, MACHINE, Written, canned::failure};
+
+    fn machine(resource: &ApiResource) -> Delete<'_> {
+        Delete {
+            resource,
+            namespace: "d",
+            name: "m1",
+            uid: "u",
+            resource_version: Some("7"),
+            dry_run: false,
+        }
+    }
+
+    fn delete(answer: (u16, Value)) -> Result<Written, Error> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.unwrap().block_on(async {
+            let connection = Connection::canned(move |method, path| {
+                let machine = "/apis/cluster.x-k8s.io/v1beta2/namespaces/d/machines/m1";
+                assert_eq!((method, path), (&Method::DELETE, machine));
+                answer.clone()
+            });
+            connection.delete(&machine(&MACHINE.at("v1beta2"))).await
+        })
+    }
+
+    #[test]
+    fn what_comes_of_a_deletion() {
+        let (_, mut gone) = failure(404, "NotFound", "machines \"m1\" not found");
+        gone["details"] = json!({"name": "m1"});
+        assert!(matches!(delete((200, json!({}))), Ok(Written::Stored)));
+        assert!(matches!(delete((404, gone)), Err(Error::NotFound { .. })));
+        assert!(matches!(
+            delete(failure(409, "Conflict", "")),
+            Ok(Written::Changed)
+        ));
+        assert!(matches!(
+            delete(failure(504, "Timeout", "")),
+            Ok(Written::Unknown(_))
+        ));
+        assert!(matches!(
+            delete(failure(403, "Forbidden", "")),
+            Err(Error::Forbidden { .. })
+        ));
+    }
+
+    #[test]
+    fn only_what_was_read_is_deleted() {
+        let machines = MACHINE.at("v1beta2");
+        for (dry_run, sent) in [(false, json!(null)), (true, json!(["All"]))] {
+            let delete = Delete {
+                dry_run,
+                ..machine(&machines)
+            };
+            let body = serde_json::to_value(delete.parameters()).expect("serializes");
+            assert_eq!(
+                body.get("preconditions"),
+                Some(&json!({"uid": "u", "resourceVersion": "7"}))
+            );
+            assert_eq!(body.get("dryRun").unwrap_or(&json!(null)), &sent);
+        }
+    }
+}

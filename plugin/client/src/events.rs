@@ -1,0 +1,155 @@
+//! Writes an Event on the object that was changed.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{Action, Connection, EVENT, Error, ReadLimit, SELF_SUBJECT_REVIEW};
+use kcp_control_plane::change::event::{Occurrence, Subject};
+
+/// Events are an extra: a change does not wait for them for long.
+const LIMIT: ReadLimit = ReadLimit::each(Duration::from_secs(5));
+
+/// Tells of a change that was made.
+#[derive(Clone, Copy)]
+pub struct Events<'e> {
+    /// The management cluster.
+    pub connection: &'e Connection,
+    /// Under which name the change was made.
+    pub field_manager: &'e str,
+}
+
+impl Events<'_> {
+    /// Writes the Event of a change of `related`, or else of `regarding` itself.
+    ///
+    /// # Errors
+    /// When the Event cannot be written. The change itself is not affected.
+    pub async fn write(
+        &self,
+        occurrence: &Occurrence,
+        regarding: &Subject,
+        related: Option<&Subject>,
+    ) -> Result<(), Error> {
+        let who = self.who().await;
+        let event = occurrence.event(regarding, related, &who, Timestamp::now());
+        let resource = EVENT.at("v1");
+        let action = Action::new("create", &resource).in_namespace(&regarding.namespace);
+        let write = self.connection.create::<Value>(
+            &resource,
+            Some(&regarding.namespace),
+            &event,
+            self.field_manager,
+        );
+        match self.connection.within(LIMIT, &action, write).await {
+            // It is there already.
+            Ok(_) | Err(Error::Conflict { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whom the server takes us for; the field manager where it does not say.
+    async fn who(&self) -> String {
+        let resource = SELF_SUBJECT_REVIEW.at("v1");
+        let action = Action::new("create", &resource);
+        let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+        let ask = self
+            .connection
+            .create::<Review>(&resource, None, &review, self.field_manager);
+        let review = self.connection.within(LIMIT, &action, ask).await;
+        let user = review.ok().map(|review| review.status.user_info.username);
+        user.filter(|user| !user.is_empty())
+            .unwrap_or_else(|| self.field_manager.to_owned())
+    }
+}
+
+#[derive(Deserialize)]
+struct Review {
+    status: ReviewStatus,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ReviewStatus {
+    user_info: UserInfo,
+}
+
+#[derive(Deserialize)]
+struct UserInfo {
+    #[serde(default)]
+    username: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use http::Method;
+    use serde_json::json;
+
+    use super::{Events, Occurrence, Subject};
+    use crate::{Connection, canned::failure};
+
+    fn occurrence(detail: &str) -> Occurrence {
+        Occurrence {
+            reason: "Scaled",
+            action: "Scale",
+            done: "scaled",
+            detail: detail.to_owned(),
+        }
+    }
+
+    fn subject(kind: &str, name: &str, resource_version: &str) -> Subject {
+        Subject {
+            api_version: "g/v1".to_owned(),
+            kind: kind.to_owned(),
+            namespace: "d".to_owned(),
+            name: name.to_owned(),
+            uid: "u".to_owned(),
+            resource_version: resource_version.to_owned(),
+        }
+    }
+
+    /// The note that is written where the server says this of who asks, and this of the Event.
+    async fn written(who: (u16, serde_json::Value), answer: u16) -> Vec<String> {
+        let paths = Arc::new(Mutex::new(Vec::new()));
+        let seen = paths.clone();
+        let connection = Connection::canned(move |method, path| {
+            assert_eq!(*method, Method::POST);
+            seen.lock().expect("a lock").push(path.to_owned());
+            match path {
+                "/apis/authentication.k8s.io/v1/selfsubjectreviews" => who.clone(),
+                _ if answer == 201 => (201, json!({})),
+                _ => failure(answer, "AlreadyExists", "no"),
+            }
+        });
+        let events = Events {
+            connection: &connection,
+            field_manager: "kubectl-kcp",
+        };
+        let who = events.who().await;
+        let result = events
+            .write(&occurrence("from 3 to 5"), &subject("K", "edge", "12"), None)
+            .await;
+        let result = result.map_or_else(|error| error.to_string(), |()| "written".to_owned());
+        let last = paths.lock().expect("a lock").last().cloned().unwrap_or_default();
+        vec![who, last, result]
+    }
+
+    #[tokio::test]
+    async fn an_event_that_is_there_is_written() {
+        const PATH: &str = "/apis/events.k8s.io/v1/namespaces/d/events";
+        let alice = || (201, json!({"status": {"userInfo": {"username": "alice"}}}));
+        let denied = || failure(403, "Forbidden", "no");
+        assert_eq!(written(alice(), 201).await, ["alice", PATH, "written"]);
+        assert_eq!(written(alice(), 409).await, ["alice", PATH, "written"]);
+        assert_eq!(written(denied(), 201).await, ["kubectl-kcp", PATH, "written"]);
+        let [who, _, result] = <[String; 3]>::try_from(written(denied(), 500).await).expect("three");
+        assert_eq!(who, "kubectl-kcp");
+        assert_eq!(
+            result,
+            "cannot create events in namespace \"d\": the server answers 500: no"
+        );
+    }
+}

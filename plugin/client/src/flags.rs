@@ -1,0 +1,48 @@
+//! The flags that select a cluster and authenticate against it, with kubectl's names and meaning.
+
+use std::{path::PathBuf, time::Duration};
+
+/// One value for each of kubectl's connection flags.
+#[derive(Clone, Debug, Default)]
+pub struct ConnectionFlags {
+    pub kubeconfig: Option<PathBuf>,
+    pub context: Option<String>,
+    pub cluster: Option<String>,
+    pub user: Option<String>,
+    pub namespace: Option<String>,
+    pub impersonate: Option<String>,
+    pub impersonate_groups: Vec<String>,
+    pub impersonate_uid: Option<String>,
+    pub server: Option<String>,
+    pub token: Option<Token>,
+    /// None for no limit.
+    pub request_timeout: Option<Duration>,
+    pub certificate_authority: Option<PathBuf>,
+    pub client_certificate: Option<PathBuf>,
+    pub client_key: Option<PathBuf>,
+    pub insecure_skip_tls_verify: Option<bool>,
+    pub tls_server_name: Option<String>,
+}
+
+/// A bearer token: `Debug` does not show it, and it has no `Display`.
+#[derive(Clone)]
+pub struct Token(String);
+
+impl Token {
+    /// The token itself, for the one place that sends it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for Token {
+    fn from(token: String) -> Self {
+        Self(token)
+    }
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token(…)")
+    }
+}

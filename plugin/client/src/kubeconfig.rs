@@ -1,0 +1,324 @@
+//! kubectl's rules for finding a kubeconfig, and for what the flags override in it.
+
+use std::path::{Path, PathBuf};
+
+use kube::config::{
+    AuthInfo, Cluster, Context, Kubeconfig, KubeconfigError, NamedAuthInfo, NamedCluster, NamedContext,
+};
+
+use crate::ConnectionFlags;
+use crate::Error;
+
+/// The name of the only context, cluster and user of a selected kubeconfig.
+const SELECTED: &str = "selected";
+
+/// Reads the kubeconfig: the file named by the flag, else those of `$KUBECONFIG` merged, else `~/.kube/config`. A
+/// file of the last two that does not exist is passed over, as kubectl does. None when there is none at all.
+///
+/// # Errors
+/// When a file cannot be read, or the one named by the flag does not exist.
+pub fn load(flag: Option<&Path>, server_given: bool) -> Result<Option<Kubeconfig>, Error> {
+    if let Some(path) = flag {
+        return read(path).map(Some);
+    }
+    let mut merged: Option<Kubeconfig> = None;
+    for path in places().iter().filter(|path| path.exists()) {
+        let next = read(path)?;
+        merged = Some(match merged {
+            None => next,
+            Some(first) => first
+                .merge(next)
+                .map_err(|error| Error::kubeconfig(path, &error))?,
+        });
+    }
+    // With --server the flags alone can be enough.
+    Ok(merged.or_else(|| server_given.then(Kubeconfig::default)))
+}
+
+/// The files looked at when no flag names one.
+pub fn places() -> Vec<PathBuf> {
+    match std::env::var_os("KUBECONFIG").filter(|value| !value.is_empty()) {
+        Some(list) => std::env::split_paths(&list)
+            .filter(|path| !path.as_os_str().is_empty())
+            .collect(),
+        None => std::env::home_dir()
+            .map(|home| home.join(".kube").join("config"))
+            .into_iter()
+            .collect(),
+    }
+}
+
+fn read(path: &Path) -> Result<Kubeconfig, Error> {
+    Kubeconfig::read_from(path).map_err(|error: KubeconfigError| Error::kubeconfig(path, &error))
+}
+
+/// The one context, cluster and user to use, with what the flags override, as a kubeconfig of its own.
+///
+/// # Errors
+/// When a name is not defined.
+pub fn select(kubeconfig: &Kubeconfig, flags: &ConnectionFlags) -> Result<Kubeconfig, Error> {
+    let mut context = select_context(kubeconfig, flags)?;
+    let mut cluster = select_cluster(kubeconfig, flags, &context)?;
+    let mut user = select_user(kubeconfig, flags, &context)?;
+    override_cluster(&mut cluster, flags);
+    override_user(&mut user, flags);
+    SELECTED.clone_into(&mut context.cluster);
+    context.user = Some(SELECTED.to_owned());
+    context.namespace = context.namespace.filter(|namespace| !namespace.is_empty());
+    Ok(Kubeconfig {
+        current_context: Some(SELECTED.to_owned()),
+        contexts: vec![NamedContext {
+            name: SELECTED.to_owned(),
+            context: Some(context),
+            ..NamedContext::default()
+        }],
+        clusters: vec![NamedCluster {
+            name: SELECTED.to_owned(),
+            cluster: Some(cluster),
+            ..NamedCluster::default()
+        }],
+        auth_infos: vec![NamedAuthInfo {
+            name: SELECTED.to_owned(),
+            auth_info: Some(user),
+            ..NamedAuthInfo::default()
+        }],
+        ..Kubeconfig::default()
+    })
+}
+
+fn select_context(kubeconfig: &Kubeconfig, flags: &ConnectionFlags) -> Result<Context, Error> {
+    let current = kubeconfig.current_context.as_ref();
+    let Some(name) = flags.context.as_ref().or(current).filter(|name| !name.is_empty()) else {
+        // --server or --cluster say where to go without a context.
+        return if flags.server.is_some() || flags.cluster.is_some() {
+            Ok(Context::default())
+        } else {
+            Err(Error::NoCurrentContext)
+        };
+    };
+    let named = kubeconfig.contexts.iter().find(|context| context.name == *name);
+    named
+        .and_then(|named| named.context.clone())
+        .ok_or_else(|| not_in_kubeconfig("context", name))
+}
+
+fn select_cluster(
+    kubeconfig: &Kubeconfig,
+    flags: &ConnectionFlags,
+    context: &Context,
+) -> Result<Cluster, Error> {
+    let name = flags.cluster.as_ref().unwrap_or(&context.cluster);
+    let named = kubeconfig.clusters.iter().find(|cluster| cluster.name == *name);
+    match named.and_then(|named| named.cluster.clone()) {
+        Some(cluster) => Ok(cluster),
+        None if flags.cluster.is_none() && flags.server.is_some() => Ok(Cluster::default()),
+        None => Err(not_in_kubeconfig("cluster", name)),
+    }
+}
+
+fn select_user(
+    kubeconfig: &Kubeconfig,
+    flags: &ConnectionFlags,
+    context: &Context,
+) -> Result<AuthInfo, Error> {
+    let Some(name) = flags.user.as_ref().or(context.user.as_ref()) else {
+        return Ok(AuthInfo::default());
+    };
+    let named = kubeconfig.auth_infos.iter().find(|user| user.name == *name);
+    match named.and_then(|named| named.auth_info.clone()) {
+        Some(user) => Ok(user),
+        None if flags.user.is_some() => Err(not_in_kubeconfig("user", name)),
+        // A context may name a user without credentials.
+        None => Ok(AuthInfo::default()),
+    }
+}
+
+fn override_cluster(cluster: &mut Cluster, flags: &ConnectionFlags) {
+    if let Some(server) = &flags.server {
+        cluster.server = Some(server.clone());
+        // The kubeconfig's name belongs to the kubeconfig's server.
+        cluster.tls_server_name = None;
+    }
+    if let Some(name) = &flags.tls_server_name {
+        cluster.tls_server_name = Some(name.clone());
+    }
+    if let Some(insecure) = flags.insecure_skip_tls_verify {
+        cluster.insecure_skip_tls_verify = Some(insecure);
+    }
+    if let Some(path) = &flags.certificate_authority {
+        cluster.certificate_authority = Some(path.display().to_string());
+        cluster.certificate_authority_data = None;
+    }
+}
+
+fn override_user(user: &mut AuthInfo, flags: &ConnectionFlags) {
+    if let Some(token) = &flags.token {
+        user.token = Some(token.expose().to_owned().into());
+        user.token_file = None;
+        user.exec = None;
+        user.auth_provider = None;
+    }
+    if let Some(path) = &flags.client_certificate {
+        user.client_certificate = Some(path.display().to_string());
+        user.client_certificate_data = None;
+    }
+    if let Some(path) = &flags.client_key {
+        user.client_key = Some(path.display().to_string());
+        user.client_key_data = None;
+    }
+    if let Some(impersonate) = &flags.impersonate {
+        user.impersonate = Some(impersonate.clone());
+    }
+    if let Some(uid) = &flags.impersonate_uid {
+        user.impersonate_uid = Some(uid.clone());
+    }
+    if !flags.impersonate_groups.is_empty() {
+        user.impersonate_groups = Some(flags.impersonate_groups.clone());
+    }
+}
+
+fn not_in_kubeconfig(kind: &'static str, name: &str) -> Error {
+    Error::NotInKubeconfig {
+        kind,
+        name: name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::config::Kubeconfig;
+
+    use super::{ConnectionFlags, select};
+
+    const KUBECONFIG: &str = "
+current-context: one
+contexts:
+- {name: one, context: {cluster: a, user: u, namespace: n}}
+- {name: two, context: {cluster: b, user: ghost}}
+- {name: broken, context: {cluster: ghost, user: u}}
+clusters:
+- {name: a, cluster: {server: 'https://a', tls-server-name: a, certificate-authority-data: Y2E=}}
+- {name: b, cluster: {server: 'https://b'}}
+users:
+- {name: u, user: {token: sesame, client-certificate-data: Yw==, exec: {command: login}}}
+";
+
+    fn selected(flags: &ConnectionFlags) -> Result<Kubeconfig, String> {
+        let kubeconfig = Kubeconfig::from_yaml(KUBECONFIG).expect("a kubeconfig");
+        select(&kubeconfig, flags).map_err(|error| error.to_string())
+    }
+
+    fn server(flags: &ConnectionFlags) -> Result<String, String> {
+        selected(flags).map(|kubeconfig| {
+            let cluster = kubeconfig.clusters[0].cluster.clone().expect("a cluster");
+            cluster.server.unwrap_or_default()
+        })
+    }
+
+    #[test]
+    fn flags_choose_context_cluster_and_user() {
+        let given = |text: &str| Some(text.to_owned());
+        let none = ConnectionFlags::default;
+        for (name, flags, expected) in [
+            ("accepts_current_context", none(), Ok("https://a")),
+            (
+                "accepts_context",
+                ConnectionFlags {
+                    context: given("two"),
+                    ..none()
+                },
+                Ok("https://b"),
+            ),
+            (
+                "accepts_cluster",
+                ConnectionFlags {
+                    cluster: given("b"),
+                    ..none()
+                },
+                Ok("https://b"),
+            ),
+            (
+                "accepts_server",
+                ConnectionFlags {
+                    server: given("https://s"),
+                    ..none()
+                },
+                Ok("https://s"),
+            ),
+            (
+                "rejects_unknown_context",
+                ConnectionFlags {
+                    context: given("x"),
+                    ..none()
+                },
+                Err("context \"x\" is not in the kubeconfig"),
+            ),
+            (
+                "rejects_context_of_unknown_cluster",
+                ConnectionFlags {
+                    context: given("broken"),
+                    ..none()
+                },
+                Err("cluster \"ghost\" is not in the kubeconfig"),
+            ),
+            (
+                "rejects_unknown_user",
+                ConnectionFlags {
+                    user: given("x"),
+                    ..none()
+                },
+                Err("user \"x\" is not in the kubeconfig"),
+            ),
+        ] {
+            let expected = expected.map(str::to_owned).map_err(str::to_owned);
+            assert_eq!(server(&flags), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_kubeconfig_without_context_needs_a_server() {
+        let empty = Kubeconfig::default;
+        let error = select(&empty(), &ConnectionFlags::default()).expect_err("no context");
+        assert_eq!(error.to_string(), "the kubeconfig has no current context");
+        let server = Some("https://s".to_owned());
+        assert!(
+            select(
+                &empty(),
+                &ConnectionFlags {
+                    server,
+                    ..ConnectionFlags::default()
+                }
+            )
+            .is_ok()
+        );
+    }
+
+    #[test]
+    fn a_server_flag_drops_the_name_of_the_other_servers_certificate() {
+        let flags = ConnectionFlags {
+            server: Some("https://s".to_owned()),
+            ..ConnectionFlags::default()
+        };
+        let cluster = selected(&flags).expect("selected").clusters[0].cluster.clone();
+        assert_eq!(cluster.expect("a cluster").tls_server_name, None);
+    }
+
+    #[test]
+    fn flags_replace_credentials_of_the_same_kind() {
+        let flags = ConnectionFlags {
+            token: Some("other".to_owned().into()),
+            client_certificate: Some("/c".into()),
+            impersonate: Some("bob".to_owned()),
+            ..ConnectionFlags::default()
+        };
+        let user = selected(&flags).expect("selected").auth_infos[0]
+            .auth_info
+            .clone();
+        let user = user.expect("a user");
+        assert!(user.exec.is_none());
+        assert!(user.token.is_some());
+        assert_eq!(user.client_certificate.as_deref(), Some("/c"));
+        assert_eq!(user.client_certificate_data, None);
+        assert_eq!(user.impersonate.as_deref(), Some("bob"));
+    }
+}

@@ -1,0 +1,42 @@
+//! Reads and conditional writes: the management cluster, the workload cluster behind a control plane, and the way to its
+//! etcd. No command line, no terminal.
+
+#![allow(
+    missing_docs,
+    reason = "a field or variant is documented where its name does not say it: units, absence, sources"
+)]
+
+mod action;
+mod api_error;
+#[cfg(any(test, feature = "testing"))]
+pub mod canned;
+mod connection;
+mod creation;
+mod deletion;
+mod discovery;
+mod error;
+pub mod events;
+mod flags;
+pub mod kubeconfig;
+mod limit;
+pub mod proxy;
+pub mod reader;
+pub mod reads;
+mod request;
+pub mod workload;
+mod written;
+
+pub use action::Action;
+pub use connection::{Connection, RequestLog, parse_namespace, shown, while_busy};
+pub use creation::{Create, Created};
+pub use deletion::Delete;
+pub use discovery::{
+    CLUSTER, EVENT, KUBEADM_CONFIG, KUBEADM_CONTROL_PLANE, Kind, MACHINE, MACHINE_HEALTH_CHECK, SECRET,
+    SELF_SUBJECT_REVIEW, Served,
+};
+pub use error::Error;
+pub use flags::{ConnectionFlags, Token};
+pub use limit::ReadLimit;
+pub use reader::Reader;
+pub use request::Write;
+pub use written::Written;

@@ -1,0 +1,97 @@
+//! Reads control planes and their Machines.
+
+use kube::core::ApiResource;
+
+use crate::{Action, CLUSTER, Connection, Error, KUBEADM_CONTROL_PLANE, MACHINE, Served};
+use kcp_control_plane::control_plane::{ControlPlane, Machine, Snapshot, label, wire::WireControlPlane};
+
+/// Reads from one management cluster, in the versions that it serves.
+#[derive(Clone)]
+pub struct Reader<'c> {
+    /// The cluster.
+    pub connection: &'c Connection,
+    /// What it serves.
+    pub served: Served,
+    /// `KubeadmControlPlane` in the version to use.
+    pub control_planes: ApiResource,
+    /// `Machine` in the version to use.
+    pub machines: ApiResource,
+    /// `Cluster` in the version to use.
+    pub clusters: ApiResource,
+}
+
+impl<'c> Reader<'c> {
+    /// Asks which versions to use.
+    ///
+    /// # Errors
+    /// When the cluster does not answer, or does not have Cluster API.
+    pub async fn discover(connection: &'c Connection) -> Result<Self, Error> {
+        let served = Served::discover(connection).await?;
+        Ok(Self {
+            connection,
+            control_planes: served.resource(&KUBEADM_CONTROL_PLANE)?,
+            machines: served.resource(&MACHINE)?,
+            clusters: served.resource(&CLUSTER)?,
+            served,
+        })
+    }
+
+    /// The same with control planes in another version, if that is served.
+    ///
+    /// # Errors
+    /// As [`Reader::discover`].
+    pub fn in_version(self, version: &str) -> Result<Self, Error> {
+        Ok(Self {
+            control_planes: self.served.resource_in(&KUBEADM_CONTROL_PLANE, version)?,
+            ..self
+        })
+    }
+
+    /// One control plane as the server wrote it, and as we understand it.
+    ///
+    /// # Errors
+    /// When it is not there or cannot be read.
+    pub async fn control_plane(&self, namespace: &str, name: &str) -> Result<(String, ControlPlane), Error> {
+        let text = self
+            .connection
+            .get_text(&self.control_planes, namespace, name)
+            .await?;
+        let wire: WireControlPlane = serde_json::from_str(&text).map_err(|source| Error::Malformed {
+            action: Action::new("get", &self.control_planes)
+                .in_namespace(namespace)
+                .named(name),
+            source,
+        })?;
+        Ok((text, wire.into()))
+    }
+
+    /// One control plane with its Machines.
+    ///
+    /// # Errors
+    /// When it is not there or cannot be read.
+    pub async fn snapshot(&self, namespace: &str, name: &str) -> Result<Snapshot, Error> {
+        let (_, control_plane) = self.control_plane(namespace, name).await?;
+        let machines = match &control_plane.cluster {
+            Some(cluster) => self.machines_of(namespace, cluster).await?,
+            // Not linked to a Cluster yet: it cannot have Machines.
+            None => Vec::new(),
+        };
+        Ok(Snapshot {
+            machines: machines
+                .into_iter()
+                .filter(|machine| control_plane.has(machine))
+                .collect(),
+            control_plane,
+        })
+    }
+
+    async fn machines_of(&self, namespace: &str, cluster: &str) -> Result<Vec<Machine>, Error> {
+        let selector = format!("{}={cluster},{}", label::CLUSTER_NAME, label::CONTROL_PLANE);
+        let mut machines: Vec<Machine> = self
+            .connection
+            .list(&self.machines, Some(namespace), Some(&selector))
+            .await?;
+        machines.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(machines)
+    }
+}

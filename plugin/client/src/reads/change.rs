@@ -1,0 +1,423 @@
+//! Reads what a change of a control plane is judged on, at one time.
+
+use std::{
+    future::ready,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    CLUSTER, Error, ReadLimit,
+    reader::Reader,
+    reads::{
+        Excluded, MachineByNode, Target, limit_of_one,
+        planned::{self, Fetched, Reads, fetch},
+        workload_and_etcd,
+    },
+};
+use kcp_control_plane::change::situation::{Part, Situation, Unread};
+use kcp_control_plane::{
+    plan::observed::{Cluster, Etcd, EtcdMember, Observed},
+    snapshot::{EtcdSurvey, Failure, Reading, Unasked, Workload},
+};
+
+/// How long all reads of a situation may take together.
+pub const LIMIT: Duration = Duration::from_secs(10);
+
+/// Reads it, within `limit` in all.
+///
+/// # Errors
+/// When the control plane or its Machines cannot be read.
+pub async fn read_situation(
+    reader: &Reader<'_>,
+    namespace: &str,
+    name: &str,
+    limit: Duration,
+) -> Result<Situation, Error> {
+    let (situation, _) = read_parts(reader, namespace, name, limit).await?;
+    Ok(situation)
+}
+
+/// As [`read_situation`], where every part counts.
+///
+/// # Errors
+/// The first part that cannot be read.
+pub async fn read_whole_situation(
+    reader: &Reader<'_>,
+    namespace: &str,
+    name: &str,
+    limit: Duration,
+) -> Result<Situation, Error> {
+    let (situation, unread) = read_parts(reader, namespace, name, limit).await?;
+    match unread.into_iter().next() {
+        Some(unread) => Err(unread.error),
+        None => Ok(situation),
+    }
+}
+
+async fn read_parts(
+    reader: &Reader<'_>,
+    namespace: &str,
+    name: &str,
+    limit: Duration,
+) -> Result<(Situation, Vec<planned::Unread>), Error> {
+    let end = Instant::now() + limit;
+    let mut fetched = Box::pin(fetch(reader, namespace, name, limit_of_one(limit))).await?;
+    let Observed {
+        control_plane,
+        spec,
+        machines,
+        ..
+    } = &fetched.observed;
+    let Some(target) = Target::of(control_plane, spec) else {
+        return Ok(of(fetched, Reading::NotYet, &Reading::NotYet));
+    };
+    let machines: MachineByNode = machines
+        .iter()
+        .filter_map(|machine| Some((machine.machine.node.clone()?, machine.machine.name.clone())))
+        .collect();
+    let nothing = Excluded::default();
+    let beyond = workload_and_etcd(reader.connection, &target, ready(machines), nothing, end);
+    let (workload, _, etcd) = Box::pin(beyond).await;
+    // Read once more: etcd takes its time to ask, the controller writes meanwhile, and a write is made under the
+    // version that is judged.
+    let reads = Reads {
+        reader,
+        namespace,
+        limit: ReadLimit::each(limit),
+    };
+    let (object, planned) = reads.control_plane(name).await?;
+    let at_first = std::mem::replace(&mut fetched.object, object);
+    fetched.observed.control_plane = planned.control_plane;
+    fetched.observed.spec = planned.spec;
+    fetched.observed.remediation_in_progress = planned.remediation_in_progress;
+    let (situation, unread) = of(fetched, workload, &etcd);
+    Ok((
+        Situation {
+            object_at_first: at_first,
+            ..situation
+        },
+        unread,
+    ))
+}
+
+/// Reads a control plane and its Cluster alone, each within `limit`.
+///
+/// # Errors
+/// When the control plane cannot be read.
+pub async fn read_control_plane_alone(
+    reader: &Reader<'_>,
+    namespace: &str,
+    name: &str,
+    limit: Duration,
+) -> Result<Situation, Error> {
+    let reads = Reads {
+        reader,
+        namespace,
+        limit: ReadLimit::each(limit),
+    };
+    let (object, planned) = reads.control_plane(name).await?;
+    let mut observed = Observed::from(planned);
+    let (mut cluster_object, mut unread) = (None, Vec::new());
+    if let Some(cluster) = observed.control_plane.cluster.clone() {
+        match reads.cluster(&cluster).await {
+            Ok((object, cluster)) => {
+                cluster_object = Some(object);
+                observed.cluster = cluster;
+            }
+            Err(error) => {
+                observed.cluster = Cluster::unread();
+                unread.push(plain(&planned::Unread {
+                    part: Part::Cluster,
+                    kind: CLUSTER.kind.to_owned(),
+                    error,
+                }));
+            }
+        }
+    }
+    Ok(Situation {
+        object_at_first: object.clone(),
+        object,
+        cluster_object,
+        observed,
+        machines_read: false,
+        unread,
+        workload: Reading::NotYet,
+        etcd_unread: None,
+    })
+}
+
+fn of(
+    mut fetched: Fetched,
+    workload: Reading<Workload>,
+    etcd: &Reading<EtcdSurvey>,
+) -> (Situation, Vec<planned::Unread>) {
+    let mut etcd_unread = None;
+    if fetched.observed.etcd != Etcd::External {
+        match etcd {
+            Reading::Read(survey) => {
+                fetched.observed.etcd = survey.members(Unasked::Silent);
+                if fetched.observed.etcd == Etcd::Unread && survey.server_lacks_etcd {
+                    fetched.observed.etcd = without_quorum(&fetched.observed);
+                } else if fetched.observed.etcd == Etcd::Unread {
+                    etcd_unread = Some(nobody_answers(survey));
+                }
+            }
+            Reading::OutOfReach(failure) | Reading::Failed(failure) => {
+                etcd_unread = Some(failure.clone());
+            }
+            Reading::Excluded { .. } | Reading::NotYet => {}
+        }
+    }
+    let Fetched {
+        object,
+        cluster_object,
+        observed,
+        unread,
+        ..
+    } = fetched;
+    let situation = Situation {
+        object_at_first: object.clone(),
+        object,
+        cluster_object,
+        observed,
+        machines_read: true,
+        unread: unread.iter().map(plain).collect(),
+        workload,
+        etcd_unread,
+    };
+    (situation, unread)
+}
+
+/// An error as plain data.
+fn plain(planned::Unread { part, kind, error }: &planned::Unread) -> Unread {
+    Unread {
+        part: *part,
+        kind: kind.clone(),
+        is_absent: matches!(error, Error::NotFound { .. }),
+        why: error.to_string(),
+    }
+}
+
+/// No member answers, and the API server in front of them has no etcd either: those that Machines should have are lost.
+fn without_quorum(observed: &Observed) -> Etcd {
+    let nodes = observed
+        .machines
+        .iter()
+        .filter_map(|machine| machine.machine.node.clone());
+    let members = nodes.map(|name| EtcdMember {
+        name,
+        silence: Some("it does not answer, and the API server says that etcd does not answer it".to_owned()),
+        ..EtcdMember::default()
+    });
+    Etcd::Members(members.collect())
+}
+
+fn nobody_answers(survey: &EtcdSurvey) -> Failure {
+    let failures = || {
+        survey
+            .asked
+            .iter()
+            .filter_map(|asked| asked.answer.as_ref().err())
+    };
+    failures().next().cloned().unwrap_or_else(|| Failure {
+        object: "etcd".to_owned(),
+        message: "there is nobody to ask".to_owned(),
+        hint: None,
+        forbidden: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{of, read_situation};
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    };
+
+    use http::Method;
+    use kcp_etcd::{Member, Members};
+    use kcp_rules::case::{Base, V1BETA2};
+    use serde_json::{Value, json};
+
+    use super::{EtcdSurvey, Fetched, LIMIT, Reading, Situation};
+    use crate::{Connection, Error, canned::failure, reader::Reader};
+    use kcp_control_plane::{
+        plan::{example, observed::Etcd},
+        snapshot::{
+            Failure,
+            etcd::{Alarms, Answer, Asked},
+        },
+    };
+
+    /// A control plane of a Cluster, its version that of how often it was read, and what else there is by path.
+    fn cluster(others: impl Fn(&str) -> Option<(u16, Value)> + Send + 'static) -> Connection {
+        let reads = Arc::new(AtomicUsize::new(0));
+        let group = |name: &str| {
+            let version = json!({"groupVersion": format!("{name}/v1beta2"), "version": "v1beta2"});
+            json!({"name": name, "versions": [version], "preferredVersion": version})
+        };
+        let names = [
+            "cluster.x-k8s.io",
+            "controlplane.cluster.x-k8s.io",
+            "bootstrap.cluster.x-k8s.io",
+        ];
+        let groups = json!({"groups": names.map(group)});
+        Connection::canned(move |method, path| {
+            assert_eq!(*method, Method::GET, "{path}");
+            if path == "/apis" {
+                return (200, groups.clone());
+            }
+            if let Some(answer) = others(path) {
+                return answer;
+            }
+            if path.contains("/kubeadmcontrolplanes/") {
+                let mut object = Base::ControlPlane(V1BETA2).object();
+                let read = reads.fetch_add(1, Relaxed) + 1;
+                object["metadata"]["resourceVersion"] = json!(read.to_string());
+                object["metadata"]["labels"] = json!({"cluster.x-k8s.io/cluster-name": "c1"});
+                object["status"] = json!({"initialization": {"controlPlaneInitialized": true}});
+                return (200, object);
+            }
+            if path.ends_with("/machines") || path.ends_with("/kubeadmconfigs") {
+                return (200, json!({"items": []}));
+            }
+            let (code, mut status) = failure(404, "NotFound", "no");
+            status["details"] = json!({"name": "x"});
+            (code, status)
+        })
+    }
+
+    async fn read(
+        others: impl Fn(&str) -> Option<(u16, Value)> + Send + 'static,
+    ) -> Result<Situation, Error> {
+        let connection = cluster(others);
+        let reader = Reader::discover(&connection).await?;
+        read_situation(&reader, "d", "example", LIMIT).await
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_read_is_told_and_the_version_is_the_latest() {
+        let situation = read(|_| None).await.expect("read");
+        assert_eq!(situation.control_plane().resource_version, "2");
+        assert_eq!(situation.observed.etcd, Etcd::Unread);
+        assert_eq!(
+            situation.warnings(),
+            [
+                "etcd's members were not read: etcd: its members are reached through the workload cluster: \
+              Secret/c1-kubeconfig: it is not there, in namespace default; judged by the conditions of Machines"
+            ]
+        );
+        // There is no Cluster: the rules know.
+        let view = situation.view().expect("decodes");
+        assert_eq!(view.cluster.get(), Some(&None));
+    }
+
+    #[test]
+    fn an_api_server_without_etcd_tells_that_the_quorum_is_lost() {
+        let fetched = || Fetched {
+            object: "{}".to_owned(),
+            cluster_object: None,
+            machine_objects: Vec::new(),
+            observed: example::observed(),
+            unread: Vec::new(),
+        };
+        let of = |server_lacks_etcd| {
+            let survey = EtcdSurvey {
+                stacked: true,
+                asked: Vec::new(),
+                alarms: Alarms::FromStatus,
+                used_ca_key: true,
+                server_lacks_etcd,
+            };
+            let (situation, _) = of(fetched(), Reading::NotYet, &Reading::Read(survey));
+            let silent =
+                ["node-m1", "node-m2", "node-m3"].map(|node| situation.observed.etcd.silence(node).is_some());
+            (silent, situation.etcd_unread.is_some())
+        };
+        assert_eq!(of(true), ([true; 3], false));
+        assert_eq!(of(false), ([false; 3], true));
+    }
+
+    #[test]
+    fn a_member_that_nobody_could_ask_takes_no_part() {
+        let member = |id| Member {
+            id,
+            name: format!("node-m{id}"),
+            peer_urls: Vec::new(),
+            client_urls: Vec::new(),
+            is_learner: false,
+        };
+        let failure = || Failure {
+            object: "etcd".to_owned(),
+            message: "not asked".to_owned(),
+            hint: None,
+            forbidden: None,
+        };
+        let answer = Answer {
+            status: Err(failure()),
+            members: Ok(Members {
+                cluster_id: 1,
+                members: [1, 2].map(member).to_vec(),
+            }),
+            is_named: true,
+            certificate_expires: None,
+        };
+        let survey = EtcdSurvey {
+            stacked: true,
+            asked: vec![Asked {
+                name: "node-m1".to_owned(),
+                machine: None,
+                answer: Ok(answer),
+            }],
+            alarms: Alarms::FromStatus,
+            used_ca_key: true,
+            server_lacks_etcd: false,
+        };
+        let fetched = Fetched {
+            object: "{}".to_owned(),
+            cluster_object: None,
+            machine_objects: Vec::new(),
+            observed: example::observed(),
+            unread: Vec::new(),
+        };
+        let (situation, _) = of(fetched, Reading::NotYet, &Reading::Read(survey));
+        assert_eq!(
+            situation.observed.etcd.silence("node-m2"),
+            Some("nobody could ask it: no node of the control plane has its name")
+        );
+    }
+
+    #[tokio::test]
+    async fn what_one_may_not_read_is_left_to_the_server() {
+        let situation = read(|path| {
+            let denied = path.contains("/clusters/") || path.ends_with("/kubeadmconfigs");
+            denied.then(|| failure(403, "Forbidden", "no"))
+        });
+        let situation = situation.await.expect("read");
+        let warnings = situation.warnings();
+        assert_eq!(
+            warnings.get(1..),
+            Some(
+                &[
+                    "Cluster was not read: cannot get clusters \"c1\" in namespace \"d\": forbidden; taken for ready, \
+                     without failure domains"
+                        .to_owned(),
+                    "KubeadmConfig was not read: cannot list kubeadmconfigs in namespace \"d\": forbidden; Machines \
+                     are taken for what is asked"
+                        .to_owned()
+                ][..]
+            )
+        );
+        assert_eq!(situation.view().expect("decodes").cluster.get(), None);
+    }
+
+    #[tokio::test]
+    async fn without_machines_nothing_is_judged() {
+        let denied = read(|path| {
+            path.ends_with("/machines")
+                .then(|| failure(403, "Forbidden", "no"))
+        });
+        assert!(matches!(denied.await, Err(Error::Forbidden { .. })));
+    }
+}

@@ -1,0 +1,291 @@
+//! What went wrong with a member, and where that can be fixed.
+
+use kcp_control_plane::snapshot::{Failure, reading::Forbidden};
+use kcp_etcd::{Error, HandshakeError};
+
+use crate::{
+    Action, Error as ClientError,
+    reads::{
+        etcd::members::{object, pod},
+        failure::one_line,
+        workload::KUBE_SYSTEM,
+    },
+};
+
+/// Failures of one etcd.
+#[derive(Clone, Debug)]
+pub struct Failures {
+    /// Whether its members are pods of the workload cluster.
+    pub stacked: bool,
+    /// The name of the Secret with its authority.
+    pub authority: String,
+    /// The URL of the API server that forwards ports; empty when none does.
+    pub server: String,
+}
+
+impl Failures {
+    /// Of one member.
+    pub fn of(&self, name: &str, error: Error) -> Failure {
+        let hint = self.hint(name, &error);
+        let without_forward = |message: &str| Failure {
+            object: object(name),
+            message: one_line(message),
+            hint,
+            forbidden: None,
+        };
+        match error {
+            Error::Dial(error) => {
+                let text = error.to_string();
+                match error
+                    .into_inner()
+                    .map(<dyn std::error::Error + Send + Sync>::downcast::<kube::Error>)
+                {
+                    Some(Ok(error)) => self.of_port_forward(name, *error),
+                    _ => without_forward(&format!("cannot connect: {text}")),
+                }
+            }
+            error if self.is_not_listening(&error) => without_forward(&format!(
+                "connection refused: no etcd listens in pod {}",
+                pod(name)
+            )),
+            error => without_forward(&error.to_string()),
+        }
+    }
+
+    /// Whether a kubelet was refused by the port that it forwards to. It says so at length, with the pod's sandbox and
+    /// both protocols' addresses.
+    fn is_not_listening(&self, error: &Error) -> bool {
+        let (Error::Handshake(HandshakeError::Closed(text)) | Error::Broken { cause: text, .. }) = error
+        else {
+            return false;
+        };
+        self.stacked && text.contains("error forwarding port") && text.contains("connection refused")
+    }
+
+    fn of_port_forward(&self, node: &str, error: kube::Error) -> Failure {
+        let pod = pod(node);
+        // A WebSocket is opened with GET; API servers from 1.35 on want `create` beside `get`, and name no verb when they
+        // refuse that one (Kubernetes, `pkg/registry/core/pod/rest/authorize.go`).
+        let verb = match &error {
+            kube::Error::Api(status) if status.code == 403 && !status.message.contains(" cannot get ") => {
+                "create"
+            }
+            _ => "get",
+        };
+        let action = Action {
+            verb,
+            resource: "pods/portforward".to_owned(),
+            namespace: Some(KUBE_SYSTEM.to_owned()),
+            name: Some(pod.clone()),
+        };
+        let error = ClientError::request(error, &action, &self.server);
+        let forbidden = matches!(error, ClientError::Forbidden { .. }).then(|| Forbidden {
+            verb: verb.to_owned(),
+            resource: action.resource,
+            namespace: action.namespace,
+            in_workload_cluster: true,
+        });
+        Failure {
+            object: object(node),
+            message: one_line(&error.to_string()),
+            hint: match error {
+                ClientError::Forbidden { .. } => Some(format!(
+                    "allow the kubeconfig's user to get and create pods/portforward in namespace {KUBE_SYSTEM} of the \
+                     workload cluster, or leave etcd out with --no-etcd"
+                )),
+                ClientError::NotFound { .. } => Some(format!(
+                    "node {node} does not run etcd as a static pod, or its kubelet does not say so"
+                )),
+                _ => None,
+            },
+            forbidden,
+        }
+    }
+
+    fn hint(&self, name: &str, error: &Error) -> Option<String> {
+        let authority = &self.authority;
+        Some(match error {
+            Error::Handshake(HandshakeError::UnknownIssuer) => {
+                format!("does Secret {authority} belong to this cluster?")
+            }
+            Error::Handshake(HandshakeError::ClientCertificate(_)) => {
+                format!("does the member trust the authority in Secret {authority}?")
+            }
+            Error::Handshake(HandshakeError::Expired { .. }) => {
+                "a Machine that replaces this one gets a new certificate".to_owned()
+            }
+            Error::Handshake(HandshakeError::NotYetValid) => {
+                "is the clock of this machine or of the member wrong?".to_owned()
+            }
+            error if self.is_not_listening(error) => format!(
+                "why has etcd ended? look at the logs of pod {} in namespace {KUBE_SYSTEM} of the workload cluster",
+                pod(name)
+            ),
+            Error::Handshake(HandshakeError::Closed(_)) | Error::Deadline { .. } | Error::Broken { .. }
+                if self.stacked =>
+            {
+                format!(
+                    "look at the logs of pod {} in namespace {KUBE_SYSTEM} of the workload cluster, or allow more \
+                     time with --timeout",
+                    pod(name)
+                )
+            }
+            Error::Deadline { .. } => "allow more time with --timeout".to_owned(),
+            _ => return None,
+        })
+    }
+}
+
+/// Of all members together.
+pub fn of_all(message: &str) -> Failure {
+    Failure {
+        object: "etcd".to_owned(),
+        message: one_line(message),
+        hint: None,
+        forbidden: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io, time::Duration};
+
+    use kcp_etcd::{Call, Error, HandshakeError, Step};
+    use kube::core::Status;
+
+    use super::{Failure, Failures, Forbidden};
+
+    fn failures(stacked: bool) -> Failures {
+        Failures {
+            stacked,
+            authority: "edge-etcd".to_owned(),
+            server: "https://s".to_owned(),
+        }
+    }
+
+    /// Message and hint.
+    fn of(stacked: bool, error: Error) -> (String, Option<String>) {
+        let failure = failures(stacked).of("n1", error);
+        assert_eq!(
+            (failure.object.as_str(), failure.forbidden),
+            ("etcd member n1", None)
+        );
+        (failure.message, failure.hint)
+    }
+
+    fn refused(code: u16, reason: &str, message: &str) -> Error {
+        let mut status = Status::failure(message, reason).with_code(code);
+        status.details = serde_json::from_str("{}").expect("details");
+        Error::Dial(io::Error::other(kube::Error::Api(status.boxed())))
+    }
+
+    #[test]
+    fn says_what_is_wrong_on_the_way_and_what_to_look_at() {
+        let logs = "look at the logs of pod etcd-n1 in namespace kube-system of the workload cluster, or allow more time \
+                    with --timeout";
+        let deadline = || Error::Deadline {
+            step: Step::Call(Call::Status),
+            after: Duration::from_millis(1_500),
+        };
+        let cases = [
+            (true, deadline(), "Status: no answer within 1.5 s", Some(logs)),
+            (
+                false,
+                deadline(),
+                "Status: no answer within 1.5 s",
+                Some("allow more time with --timeout"),
+            ),
+            (
+                true,
+                Error::Handshake(HandshakeError::UnknownIssuer),
+                "no TLS connection: the member's certificate was not issued by the given authority",
+                Some("does Secret edge-etcd belong to this cluster?"),
+            ),
+            (
+                true,
+                Error::Handshake(HandshakeError::Closed(
+                    "error forwarding port 2379:\nrefused".to_owned(),
+                )),
+                "no TLS connection: the connection was closed: error forwarding port 2379: refused",
+                Some(logs),
+            ),
+            (
+                true,
+                Error::Handshake(HandshakeError::Closed(
+                    "error forwarding port 2379 to pod 8f1c, uid : failed to execute portforward in network namespace \
+                     \"/var/run/netns/cni-1\": failed to connect to localhost:2379 inside namespace \"8f1c\", IPv4: dial \
+                     tcp4 127.0.0.1:2379: connect: connection refused IPv6 dial tcp6: address localhost: no suitable \
+                     address found"
+                        .to_owned(),
+                )),
+                "connection refused: no etcd listens in pod etcd-n1",
+                Some(
+                    "why has etcd ended? look at the logs of pod etcd-n1 in namespace kube-system of the workload cluster",
+                ),
+            ),
+            (
+                true,
+                Error::Handshake(HandshakeError::Expired { not_after: None }),
+                "no TLS connection: the member's certificate has expired",
+                Some("a Machine that replaces this one gets a new certificate"),
+            ),
+            (
+                true,
+                Error::Dial(io::Error::other("the API server forwards no such port")),
+                "cannot connect: the API server forwards no such port",
+                None,
+            ),
+            (
+                false,
+                Error::Dial(io::ErrorKind::ConnectionRefused.into()),
+                "cannot connect: connection refused",
+                None,
+            ),
+            (
+                true,
+                refused(404, "NotFound", "pods \"etcd-n1\" not found"),
+                "cannot get pods/portforward \"etcd-n1\" in namespace \"kube-system\": not found",
+                Some("node n1 does not run etcd as a static pod, or its kubelet does not say so"),
+            ),
+            (
+                true,
+                refused(500, "InternalError", "etcdserver: no leader"),
+                "cannot get pods/portforward \"etcd-n1\" in namespace \"kube-system\": the server answers 500: \
+                 etcdserver: no leader",
+                None,
+            ),
+        ];
+        for (stacked, error, message, hint) in cases {
+            assert_eq!(of(stacked, error), (message.to_owned(), hint.map(str::to_owned)));
+        }
+    }
+
+    #[test]
+    fn each_of_the_two_verbs_that_a_port_forward_needs_is_named() {
+        let of_get = "pods \"etcd-n1\" is forbidden: User \"reader\" cannot get resource \"pods/portforward\" in API group \
+                      \"\" in the namespace \"kube-system\"";
+        let of_create = "pods \"etcd-n1\" is forbidden: ";
+        for (verb, message, user) in [("get", of_get, " for user \"reader\""), ("create", of_create, "")] {
+            assert_eq!(
+                failures(true).of("n1", refused(403, "Forbidden", message)),
+                Failure {
+                    object: "etcd member n1".to_owned(),
+                    message: format!(
+                        "cannot {verb} pods/portforward \"etcd-n1\" in namespace \"kube-system\": forbidden{user}"
+                    ),
+                    hint: Some(
+                        "allow the kubeconfig's user to get and create pods/portforward in namespace kube-system of the \
+                         workload cluster, or leave etcd out with --no-etcd"
+                            .to_owned()
+                    ),
+                    forbidden: Some(Forbidden {
+                        verb: verb.to_owned(),
+                        resource: "pods/portforward".to_owned(),
+                        namespace: Some("kube-system".to_owned()),
+                        in_workload_cluster: true,
+                    }),
+                }
+            );
+        }
+    }
+}

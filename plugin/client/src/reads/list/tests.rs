@@ -1,0 +1,189 @@
+//! A few control planes, and a server that answers each path as told.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+
+use crate::reads::list::list;
+use crate::{Connection, Error, ReadLimit, canned::failure, reader::Reader, reads::WITHOUT_NAME};
+use kcp_control_plane::{
+    plan::observed::{Bootstrap, Cluster},
+    snapshot::{Failure, Management, Reading, reading::Forbidden},
+};
+
+fn groups() -> Value {
+    let groups = ["cluster.x-k8s.io", "controlplane.cluster.x-k8s.io"].map(|name| {
+        let version = json!({"groupVersion": format!("{name}/v1beta2"), "version": "v1beta2"});
+        json!({"name": name, "versions": [version], "preferredVersion": version})
+    });
+    json!({"groups": groups})
+}
+
+fn control_plane(namespace: &str, name: &str, cluster: &str) -> Value {
+    json!({
+        "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2",
+        "metadata": {"namespace": namespace, "name": name, "labels": {"cluster.x-k8s.io/cluster-name": cluster}},
+        "spec": {"replicas": 3, "version": "v1.34.1", "kubeadmConfigSpec": {
+            "users": [{"passwd": "sesame"}],
+            "clusterConfiguration": {"certificateValidityPeriodDays": 3650, "dns": {"imageTag": "v1"}},
+        }},
+    })
+}
+
+fn machine(namespace: &str, name: &str, cluster: &str, owner: Option<&str>) -> Value {
+    let owners: Vec<Value> = owner
+        .map(|owner| json!({"kind": "KubeadmControlPlane", "name": owner, "controller": true}))
+        .into_iter()
+        .collect();
+    json!({
+        "metadata": {"namespace": namespace, "name": name, "ownerReferences": owners, "labels": {"role": "any"}},
+        "spec": {"clusterName": cluster},
+    })
+}
+
+fn listed_at(kind: &str) -> Value {
+    match kind {
+        "kubeadmcontrolplanes" => json!([
+            control_plane("b", "kcp", "c1"),
+            control_plane("a", "kcp2", "c2"),
+            control_plane("a", "kcp1", "c1"),
+        ]),
+        "machines" => json!([
+            machine("a", "unowned", "c1", None),
+            machine("a", "owned", "c1", Some("kcp1")),
+            machine("a", "of-another", "c1", Some("other")),
+            machine("b", "elsewhere", "c1", Some("kcp")),
+        ]),
+        "clusters" => json!([
+            {"metadata": {"namespace": "a", "name": "c1"}, "spec": {"paused": true}},
+            {"metadata": {"namespace": "b", "name": "c1"}, "spec": {}},
+        ]),
+        "machinehealthchecks" => json!([
+            {"metadata": {"namespace": "b", "name": "h"},
+                "spec": {"clusterName": "c1", "selector": {"matchLabels": {"role": "any"}}}},
+        ]),
+        _ => panic!("{kind} is not asked for"),
+    }
+}
+
+/// Reads from a server that forbids one kind.
+fn read(namespace: Option<&str>, forbidden: &'static str) -> Result<Vec<Management>, Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let within = namespace.map(|namespace| format!("/namespaces/{namespace}/"));
+        let within = Arc::new(within);
+        let connection = Connection::canned(move |_, path| {
+            if path == "/apis" {
+                return (200, groups());
+            }
+            assert!(
+                within.iter().all(|within| path.contains(within.as_str())),
+                "{path}"
+            );
+            match path.rsplit_once('/').map_or("", |(_, kind)| kind) {
+                kind if kind == forbidden => failure(403, "Forbidden", "no"),
+                kind => (200, json!({"items": listed_at(kind)})),
+            }
+        });
+        let reader = Reader::discover(&connection).await?;
+        list(&reader, namespace, ReadLimit::each(Duration::from_secs(10))).await
+    })
+}
+
+fn names(listed: &[Management]) -> Vec<(&str, Vec<&str>)> {
+    let observed = listed.iter().map(|management| &management.control_plane);
+    let names = observed.map(|observed| {
+        let machines = observed.machines.iter();
+        let machines = machines.map(|machine| machine.machine.name.as_str());
+        (observed.control_plane.name.as_str(), machines.collect())
+    });
+    names.collect()
+}
+
+#[test]
+fn each_control_plane_gets_its_own() {
+    let listed = read(None, "nothing").expect("they are read");
+    assert_eq!(
+        names(&listed),
+        [
+            ("kcp1", vec!["owned", "unowned"]),
+            ("kcp2", vec![]),
+            ("kcp", vec!["elsewhere"])
+        ]
+    );
+    let [first, second, third] = listed.as_slice() else {
+        panic!("three");
+    };
+    assert!(first.control_plane.cluster.paused && !third.control_plane.cluster.paused);
+    assert_eq!(first.unowned, ["unowned"]);
+    assert_eq!(first.health_checks, Reading::Read(Vec::new()));
+    let covered: Vec<_> = third.health_checks.read().expect("read")[0]
+        .targets
+        .iter()
+        .collect();
+    assert_eq!(covered, ["elsewhere"]);
+    assert_eq!(
+        second.cluster,
+        Reading::Failed(Failure {
+            object: "Cluster/c2".to_owned(),
+            message: "cannot get clusters \"c2\" in namespace \"a\": not found".to_owned(),
+            hint: None,
+            forbidden: None,
+        })
+    );
+    assert_eq!(second.control_plane.cluster, Cluster::unread());
+    for management in &listed {
+        let flag = WITHOUT_NAME;
+        assert_eq!(management.secrets, Reading::Excluded { flag });
+        assert_eq!(management.unread, []);
+        // Nothing of it but what decides about new Machines.
+        assert_eq!(
+            management.control_plane.spec.config.fields,
+            json!({"clusterConfiguration": {"certificateValidityPeriodDays": 3650}})
+        );
+        let machines = &management.control_plane.machines;
+        assert!(
+            machines
+                .iter()
+                .all(|machine| machine.bootstrap == Bootstrap::Missing)
+        );
+    }
+}
+
+#[test]
+fn one_namespace_is_asked_for_alone() {
+    assert!(read(Some("a"), "nothing").is_ok());
+}
+
+#[test]
+fn each_list_fails_alone() {
+    let refused = |kind: &str, plural: &str| Failure {
+        object: kind.to_owned(),
+        message: format!("cannot list {plural} in all namespaces: forbidden"),
+        hint: Some(format!(
+            "check with: kubectl auth can-i list {plural}.cluster.x-k8s.io -A"
+        )),
+        forbidden: Some(Forbidden {
+            verb: "list".to_owned(),
+            resource: format!("{plural}.cluster.x-k8s.io"),
+            namespace: None,
+            in_workload_cluster: false,
+        }),
+    };
+    for management in read(None, "machines").expect("the rest is read") {
+        assert_eq!(management.unread, [refused("Machine", "machines")]);
+    }
+    for management in read(None, "clusters").expect("the rest is read") {
+        assert_eq!(
+            management.cluster,
+            Reading::Failed(refused("Cluster", "clusters"))
+        );
+        assert_eq!(management.control_plane.cluster, Cluster::unread());
+    }
+    for management in read(None, "machinehealthchecks").expect("the rest is read") {
+        let failure = refused("MachineHealthCheck", "machinehealthchecks");
+        assert_eq!(management.health_checks, Reading::Failed(failure));
+    }
+    let error = read(None, "kubeadmcontrolplanes").expect_err("nothing is left");
+    assert!(matches!(error, Error::Forbidden { .. }), "{error:?}");
+}

@@ -1,0 +1,283 @@
+//! The management cluster, about one control plane.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures_util::future::join_all;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+
+use crate::reads::{
+    failure,
+    wire::{MachineTies, NamedLink},
+};
+use crate::{
+    Action, CLUSTER, Error, KUBEADM_CONTROL_PLANE, MACHINE, MACHINE_HEALTH_CHECK, ReadLimit, SECRET,
+    reader::Reader,
+    reads::planned::{Fetched, Reads, Unread},
+};
+use kcp_control_plane::{
+    change::situation::Part,
+    control_plane::MachineHealthCheck,
+    plan::{
+        observed as plan,
+        wire::{PlannedControlPlane, PlannedMachine},
+    },
+    snapshot::{
+        Failure, Management, Reading,
+        management::{ClusterLink, HealthCheck},
+    },
+};
+
+/// What the names of a Cluster's Secrets end in, after its own name and a hyphen.
+const SECRETS: [&str; 6] = ["kubeconfig", "ca", "etcd", "proxy", "sa", "apiserver-etcd-client"];
+
+/// The control plane that a Cluster refers to.
+///
+/// # Errors
+/// When the Cluster is not there or cannot be read, or refers to no `KubeadmControlPlane`.
+pub async fn control_plane_of(
+    reader: &Reader<'_>,
+    namespace: &str,
+    cluster: &str,
+    limit: ReadLimit,
+) -> Result<String, Error> {
+    let action = Action::new("get", &reader.clusters)
+        .in_namespace(namespace)
+        .named(cluster);
+    let read = reader
+        .connection
+        .get::<NamedLink>(&reader.clusters, namespace, cluster);
+    let NamedLink { link, .. } = reader
+        .connection
+        .within(limit.for_the_first(), &action, read)
+        .await?;
+    match (link.control_plane_kind, link.control_plane_name) {
+        (Some(kind), Some(name)) if kind == KUBEADM_CONTROL_PLANE.kind => Ok(name),
+        (kind, _) => Err(Error::NoControlPlane {
+            cluster: cluster.to_owned(),
+            namespace: namespace.to_owned(),
+            kind: kind.filter(|kind| kind != KUBEADM_CONTROL_PLANE.kind),
+        }),
+    }
+}
+
+/// Reads what the management cluster says about a control plane.
+///
+/// # Errors
+/// When the control plane itself is not there or cannot be read.
+pub async fn management(
+    reader: &Reader<'_>,
+    namespace: &str,
+    name: &str,
+    limit: ReadLimit,
+) -> Result<Management, Error> {
+    let reads = Reads {
+        reader,
+        namespace,
+        limit,
+    };
+    let (object, planned) = reads.control_plane(name).await?;
+    Ok(around(&reads, object, planned, |_| ()).await)
+}
+
+/// Reads what surrounds a control plane. `machines_known` is told the Machines as soon as they are listed.
+pub async fn around(
+    reads: &Reads<'_>,
+    object: String,
+    planned: PlannedControlPlane,
+    machines_known: impl FnOnce(&[PlannedMachine]),
+) -> Management {
+    let Some(cluster) = planned.control_plane.cluster.clone() else {
+        return unlinked(reads.surroundings(object, planned, machines_known).await.observed);
+    };
+    let (fetched, health_checks, secrets) = tokio::join!(
+        Box::pin(reads.surroundings(object, planned, machines_known)),
+        Box::pin(health_checks(reads)),
+        Box::pin(secrets(reads, &cluster))
+    );
+    let mut management = assembled(fetched, health_checks.as_deref());
+    secrets.put_into(&mut management, &format!("{cluster}-kubeconfig"));
+    management
+}
+
+/// One that Cluster API has not linked to a Cluster yet.
+pub fn unlinked(control_plane: plan::Observed) -> Management {
+    Management {
+        control_plane,
+        cluster: Reading::NotYet,
+        unowned: Vec::new(),
+        deletions: Vec::new(),
+        health_checks: Reading::NotYet,
+        secrets: Reading::NotYet,
+        unread: Vec::new(),
+    }
+}
+
+/// What was read of one control plane, its Secrets left out.
+fn assembled(fetched: Fetched, health_checks: Result<&[MachineHealthCheck], &Error>) -> Management {
+    let mut cluster = Reading::NotYet;
+    let mut unread = Vec::new();
+    for Unread { part, kind, error } in fetched.unread {
+        match part {
+            Part::Cluster => {
+                let name = fetched.observed.control_plane.cluster.as_deref();
+                cluster = Reading::Failed(failure::of(failure::object(&kind, name), &error));
+            }
+            Part::Machines | Part::Bootstrap | Part::Infrastructure => {
+                unread.push(failure::of(failure::object(&kind, None), &error));
+            }
+        }
+    }
+    if let Some(object) = &fetched.cluster_object {
+        cluster = match serde_json::from_str::<NamedLink>(object) {
+            Ok(named) => Reading::Read(named.link),
+            Err(error) => Reading::Failed(malformed(CLUSTER.kind, &error)),
+        };
+    }
+    let ties = ties(&fetched.machine_objects).unwrap_or_else(|error| {
+        unread.push(malformed(MACHINE.kind, &error));
+        Vec::new()
+    });
+    let health_checks = match health_checks {
+        Ok(all) => Reading::Read(all),
+        Err(error) => Reading::Failed(failure::of_all(&MACHINE_HEALTH_CHECK, error)),
+    };
+    linked(fetched.observed, &ties, cluster, health_checks, unread)
+}
+
+fn ties(machines: &[Box<RawValue>]) -> serde_json::Result<Vec<MachineTies>> {
+    machines
+        .iter()
+        .map(|machine| serde_json::from_str(machine.get()))
+        .collect()
+}
+
+fn malformed(kind: &str, error: &serde_json::Error) -> Failure {
+    Failure {
+        object: failure::object(kind, None),
+        message: format!("the answer cannot be understood: {error}"),
+        hint: None,
+        forbidden: None,
+    }
+}
+
+/// What is known of a control plane that is linked to a Cluster; of all `MachineHealthChecks` of its namespace those
+/// that are about it.
+pub fn linked(
+    control_plane: plan::Observed,
+    ties: &[MachineTies],
+    cluster: Reading<ClusterLink>,
+    health_checks: Reading<&[MachineHealthCheck]>,
+    unread: Vec<Failure>,
+) -> Management {
+    let ties: BTreeMap<&str, &MachineTies> = ties.iter().map(|ties| (ties.name.as_str(), ties)).collect();
+    let names = control_plane
+        .machines
+        .iter()
+        .map(|machine| machine.machine.name.as_str());
+    let own: Vec<&MachineTies> = names.filter_map(|name| ties.get(name).copied()).collect();
+    let cluster_name = control_plane.control_plane.cluster.as_deref();
+    let health_checks = health_checks.map(|all| {
+        let about_it = all
+            .iter()
+            .filter(|check| Some(check.cluster.as_str()) == cluster_name);
+        about_it.map(|check| held_against(check, &own)).collect()
+    });
+    let unowned = own.iter().filter(|ties| !ties.is_owned);
+    Management {
+        unowned: unowned.map(|ties| ties.name.clone()).collect(),
+        deletions: own.iter().filter_map(|ties| ties.deletion.clone()).collect(),
+        control_plane,
+        cluster,
+        health_checks,
+        secrets: Reading::Excluded {
+            flag: crate::reads::WITHOUT_NAME,
+        },
+        unread,
+    }
+}
+
+fn held_against(check: &MachineHealthCheck, machines: &[&MachineTies]) -> HealthCheck {
+    let targets = machines.iter().filter(|ties| check.selects(&ties.labels));
+    HealthCheck {
+        name: check.name.clone(),
+        paused: check.paused,
+        targets: targets.map(|ties| ties.name.clone()).collect(),
+        remediation_allowed: check.remediation_allowed,
+    }
+}
+
+async fn health_checks(reads: &Reads<'_>) -> Result<Vec<MachineHealthCheck>, Error> {
+    let resource = reads.reader.served.resource(&MACHINE_HEALTH_CHECK)?;
+    let action = Action::new("list", &resource).in_namespace(reads.namespace);
+    let connection = reads.reader.connection;
+    let read = connection.list(&resource, Some(reads.namespace), None);
+    connection.within(reads.limit, &action, read).await
+}
+
+/// A Cluster's Secrets, as far as could be told.
+#[derive(Default)]
+struct Secrets {
+    there: BTreeSet<String>,
+    absent: BTreeSet<String>,
+    unread: Vec<Failure>,
+}
+
+impl Secrets {
+    fn put_into(self, management: &mut Management, kubeconfig: &str) {
+        management.control_plane.cluster.has_kubeconfig = if self.there.contains(kubeconfig) {
+            Some(true)
+        } else {
+            self.absent.contains(kubeconfig).then_some(false)
+        };
+        let is_unread = self.there.is_empty() && self.absent.is_empty();
+        let mut unread = self.unread.into_iter();
+        management.secrets = match unread.next() {
+            Some(first) if is_unread => Reading::Failed(first),
+            first => {
+                management.unread.extend(first);
+                Reading::Read(self.there)
+            }
+        };
+        management.unread.extend(unread.filter(|_| !is_unread));
+    }
+}
+
+/// Which of a Cluster's Secrets are there. Their content is not sent.
+async fn secrets(reads: &Reads<'_>, cluster: &str) -> Secrets {
+    let names = SECRETS.map(|suffix| format!("{cluster}-{suffix}"));
+    let read = join_all(names.iter().map(|name| is_there(reads, name))).await;
+    let mut secrets = Secrets::default();
+    for (name, is_there) in names.into_iter().zip(read) {
+        match is_there {
+            Ok(true) => {
+                secrets.there.insert(name);
+            }
+            Ok(false) => {
+                secrets.absent.insert(name);
+            }
+            Err(error) => {
+                let object = failure::object(SECRET.kind, Some(&name));
+                secrets.unread.push(failure::of(object, &error));
+            }
+        }
+    }
+    secrets
+}
+
+async fn is_there(reads: &Reads<'_>, secret: &str) -> Result<bool, Error> {
+    let resource = SECRET.at("v1");
+    let action = Action::new("get", &resource)
+        .in_namespace(reads.namespace)
+        .named(secret);
+    let connection = reads.reader.connection;
+    let read = connection.get_metadata::<IgnoredAny>(&resource, reads.namespace, secret);
+    match connection.within(reads.limit, &action, read).await {
+        Ok(_) => Ok(true),
+        Err(Error::NotFound { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,213 @@
+//! One control plane, and a server that answers each path as told.
+
+use std::time::Duration;
+
+use http::Method;
+
+use crate::reads::management::{control_plane_of, management};
+use crate::{
+    Connection, Error, ReadLimit,
+    canned::failure,
+    reader::Reader,
+    reads::example::{answer, groups},
+};
+use kcp_control_plane::snapshot::{
+    Failure, Management, Reading,
+    management::{ClusterLink, Deletion, HealthCheck},
+    reading::Forbidden,
+};
+
+const LIMIT: ReadLimit = ReadLimit::each(Duration::from_secs(10));
+
+/// Runs on a server that forbids each path with such a part.
+fn served<T>(forbidden: &'static str, read: impl AsyncFnOnce(&Reader<'_>) -> T) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let connection = Connection::canned(move |method, path| {
+            assert_eq!(method, Method::GET);
+            match path {
+                "/apis" => (200, groups()),
+                path if path.contains(forbidden) => {
+                    failure(403, "Forbidden", "x is forbidden: User \"bob\" cannot")
+                }
+                path => answer(path),
+            }
+        });
+        read(&Reader::discover(&connection).await.expect("groups")).await
+    })
+}
+
+fn of(forbidden: &'static str, name: &str) -> Result<Management, Error> {
+    served(forbidden, async |reader| {
+        management(reader, "d", name, LIMIT).await
+    })
+}
+
+fn names<'n>(names: impl IntoIterator<Item = &'n str>) -> Vec<String> {
+    names.into_iter().map(str::to_owned).collect()
+}
+
+fn machines(management: &Management) -> Vec<&str> {
+    let machines = management.control_plane.machines.iter();
+    machines.map(|machine| machine.machine.name.as_str()).collect()
+}
+
+#[test]
+fn everything_there_is_to_know() {
+    let management = of("/nothing", "c1-cp").expect("it is read");
+    assert_eq!(machines(&management), ["m1", "m2", "m3"]);
+    assert_eq!(
+        management.cluster,
+        Reading::Read(ClusterLink {
+            name: "c1".to_owned(),
+            control_plane_kind: Some("KubeadmControlPlane".to_owned()),
+            control_plane_name: Some("c1-cp".to_owned()),
+            endpoint: Some("edge.example.com:6443".to_owned()),
+        })
+    );
+    assert_eq!(management.unowned, ["m3"]);
+    assert_eq!(
+        management.deletions,
+        [Deletion {
+            machine: "m2".to_owned(),
+            since: "2026-08-21T10:00:00Z".parse().expect("a time"),
+            waits_for: names(["finalizer machine.cluster.x-k8s.io"]),
+        }]
+    );
+    assert_eq!(
+        management.health_checks,
+        Reading::Read(vec![HealthCheck {
+            name: "h1".to_owned(),
+            targets: names(["m1", "m2", "m3"]).into_iter().collect(),
+            ..HealthCheck::default()
+        }])
+    );
+    let secrets = names(["c1-etcd", "c1-kubeconfig"]).into_iter().collect();
+    assert_eq!(management.secrets, Reading::Read(secrets));
+    assert_eq!(management.control_plane.cluster.has_kubeconfig, Some(true));
+    assert_eq!(management.unread, []);
+}
+
+fn refused(object: &str, verb: &str, resource: &str, cannot: &str) -> Failure {
+    Failure {
+        object: object.to_owned(),
+        message: format!("cannot {verb} {cannot} in namespace \"d\": forbidden for user \"bob\""),
+        hint: Some(format!("check with: kubectl auth can-i {verb} {resource} -n d")),
+        forbidden: Some(Forbidden {
+            verb: verb.to_owned(),
+            resource: resource.to_owned(),
+            namespace: Some("d".to_owned()),
+            in_workload_cluster: false,
+        }),
+    }
+}
+
+#[test]
+fn each_part_fails_alone() {
+    let whole = of("/nothing", "c1-cp").expect("it is read");
+    let with = |path: &'static str, change: &dyn Fn(&mut Management)| {
+        let mut expected = whole.clone();
+        change(&mut expected);
+        assert_eq!(of(path, "c1-cp").expect("the rest is read"), expected, "{path}");
+    };
+    with("/clusters/", &|expected| {
+        let resource = "clusters.cluster.x-k8s.io";
+        expected.cluster = Reading::Failed(refused("Cluster/c1", "get", resource, "clusters \"c1\""));
+        let cluster = &mut expected.control_plane.cluster;
+        (cluster.infrastructure_ready, cluster.has_endpoint) = (true, true);
+    });
+    with("/machinehealthchecks", &|expected| {
+        let resource = "machinehealthchecks.cluster.x-k8s.io";
+        let failure = refused("MachineHealthCheck", "list", resource, "machinehealthchecks");
+        expected.health_checks = Reading::Failed(failure);
+    });
+    let secret = |name: &str| {
+        refused(
+            &format!("Secret/{name}"),
+            "get",
+            "secrets",
+            &format!("secrets \"{name}\""),
+        )
+    };
+    with("/secrets/c1-sa", &|expected| {
+        expected.unread = vec![secret("c1-sa")];
+    });
+    with("/secrets/c1-kubeconfig", &|expected| {
+        expected.unread = vec![secret("c1-kubeconfig")];
+        expected.secrets = Reading::Read(names(["c1-etcd"]).into_iter().collect());
+        expected.control_plane.cluster.has_kubeconfig = None;
+    });
+    with("/secrets/", &|expected| {
+        expected.secrets = Reading::Failed(secret("c1-kubeconfig"));
+        expected.control_plane.cluster.has_kubeconfig = None;
+    });
+    with("/kubeadmconfigs", &|expected| {
+        let resource = "kubeadmconfigs.bootstrap.cluster.x-k8s.io";
+        expected.unread = vec![refused("KubeadmConfig", "list", resource, "kubeadmconfigs")];
+    });
+    with("/dockermachines", &|expected| {
+        let resource = "dockermachines.infrastructure.cluster.x-k8s.io";
+        expected.unread = vec![refused("DockerMachine", "list", resource, "dockermachines")];
+    });
+    with("/machines", &|expected| {
+        expected.unread = vec![refused(
+            "Machine",
+            "list",
+            "machines.cluster.x-k8s.io",
+            "machines",
+        )];
+        expected.control_plane.machines.clear();
+        expected.unowned.clear();
+        expected.deletions.clear();
+        expected.health_checks = Reading::Read(vec![HealthCheck {
+            name: "h1".to_owned(),
+            ..HealthCheck::default()
+        }]);
+    });
+}
+
+#[test]
+fn without_the_control_plane_there_is_nothing_to_tell() {
+    let forbidden = of("/kubeadmcontrolplanes/", "c1-cp").expect_err("forbidden");
+    assert!(matches!(forbidden, Error::Forbidden { .. }), "{forbidden:?}");
+    let missing = of("/nothing", "none").expect_err("not there");
+    assert_eq!(
+        missing.to_string(),
+        "cannot get kubeadmcontrolplanes \"none\" in namespace \"d\": not found"
+    );
+}
+
+#[test]
+fn one_without_a_cluster_has_nothing_around_it() {
+    let management = of("/nothing", "alone").expect("it is read");
+    assert_eq!(management.cluster, Reading::NotYet);
+    assert_eq!(management.health_checks, Reading::NotYet);
+    assert_eq!(management.secrets, Reading::NotYet);
+}
+
+#[test]
+fn a_cluster_leads_to_its_control_plane() {
+    let of_cluster = |name: &str| {
+        let found = served("/nothing", async |reader| {
+            control_plane_of(reader, "d", name, LIMIT).await
+        });
+        found.map_err(|error| error.to_string())
+    };
+    assert_eq!(of_cluster("c1"), Ok("c1-cp".to_owned()));
+    for (cluster, expected) in [
+        (
+            "other",
+            "cluster \"other\" in namespace \"d\" has a RKE2ControlPlane, not a KubeadmControlPlane",
+        ),
+        (
+            "bare",
+            "cluster \"bare\" in namespace \"d\" refers to no control plane",
+        ),
+        (
+            "none",
+            "cannot get clusters \"none\" in namespace \"d\": not found",
+        ),
+    ] {
+        assert_eq!(of_cluster(cluster), Err(expected.to_owned()));
+    }
+}

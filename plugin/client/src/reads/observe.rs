@@ -1,0 +1,141 @@
+//! One control plane, from all sources at the same time. All of them need the control plane itself, which names its
+//! Cluster, and so the Secrets that lead further. Beyond that only the question to etcd's members waits, for the nodes
+//! and the Machines that they run on.
+
+use std::time::Instant;
+
+use tokio::sync::oneshot;
+
+use crate::reads::{
+    Excluded, MachineByNode, Target, failure, limit_of_one, management::around, time_limits::until,
+    workload_and_etcd,
+};
+use crate::{Error, KUBEADM_CONTROL_PLANE, reader::Reader, reads::planned::Reads};
+use kcp_control_plane::{
+    plan::wire::PlannedMachine,
+    snapshot::{Management, Observed, Reading, Unasked},
+};
+
+/// Reads a control plane and what surrounds it, until `end` at the latest.
+///
+/// # Errors
+/// When the control plane itself is not there or cannot be read.
+pub async fn observe(
+    reader: &Reader<'_>,
+    namespace: &str,
+    name: &str,
+    excluded: Excluded,
+    end: Instant,
+) -> Result<Observed, Error> {
+    let reads = Reads {
+        reader,
+        namespace,
+        limit: limit_of_one(until(end)),
+    };
+    let (object, planned) = reads.control_plane(name).await?;
+    let target = Target::of(&planned.control_plane, &planned.spec);
+    let (machines_known, machines) = oneshot::channel();
+    // Whoever does not listen asks no members.
+    let tell = |machines: &[PlannedMachine]| drop(machines_known.send(by_node(machines)));
+    // None are told where they cannot be read.
+    let machines = async { machines.await.unwrap_or_default() };
+    let beyond = async {
+        match &target {
+            Some(target) => workload_and_etcd(reader.connection, target, machines, excluded, end).await,
+            None => (Reading::NotYet, Reading::NotYet, Reading::NotYet),
+        }
+    };
+    let (mut management, (workload, endpoint_certificate, etcd)) =
+        tokio::join!(Box::pin(around(&reads, object, planned, tell)), Box::pin(beyond));
+    if let Some(survey) = etcd.read() {
+        management.control_plane.etcd = survey.members(Unasked::Well);
+    }
+    Ok(Observed {
+        management,
+        workload,
+        endpoint_certificate,
+        etcd,
+    })
+}
+
+fn by_node(machines: &[PlannedMachine]) -> MachineByNode {
+    let machines = machines.iter().map(|planned| &planned.machine.machine);
+    machines
+        .filter_map(|machine| Some((machine.node.clone()?, machine.name.clone())))
+        .collect()
+}
+
+/// A control plane that was listed, and then could not be read: nothing of what is beyond it was asked.
+pub fn unread(mut listed: Management, error: &Error) -> Observed {
+    let name = &listed.control_plane.control_plane.name;
+    let failure = failure::of(failure::object(KUBEADM_CONTROL_PLANE.kind, Some(name)), error);
+    listed.unread.push(failure.clone());
+    Observed {
+        management: listed,
+        workload: Reading::Failed(failure.clone()),
+        endpoint_certificate: Reading::Failed(failure.clone()),
+        etcd: Reading::Failed(failure),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
+        time::{Duration, Instant},
+    };
+
+    use tokio::sync::Notify;
+
+    use super::{Excluded, Observed, observe};
+    use crate::{
+        Connection,
+        reader::Reader,
+        reads::example::{answer, groups},
+    };
+
+    /// On a server that lists Machines once this Secret was asked for so often.
+    async fn observed_after(secret: &'static str, times: usize) -> Observed {
+        let (asked, is_asked) = (AtomicUsize::new(0), Arc::new(Notify::new()));
+        let connection = Connection::canned_later(move |_, path| {
+            if path.ends_with(secret) && asked.fetch_add(1, Ordering::Relaxed) + 1 == times {
+                is_asked.notify_one();
+            }
+            let waits = path.ends_with("/machines").then(|| is_asked.clone());
+            let answer = if path == "/apis" {
+                (200, groups())
+            } else {
+                answer(path)
+            };
+            async move {
+                if let Some(is_asked) = waits {
+                    is_asked.notified().await;
+                }
+                answer
+            }
+        });
+        let reader = Reader::discover(&connection).await.expect("groups");
+        let end = Instant::now() + Duration::from_secs(3);
+        observe(&reader, "d", "c1-cp", Excluded::default(), end)
+            .await
+            .expect("it is read")
+    }
+
+    #[test]
+    fn the_workload_cluster_and_etcd_wait_for_no_machines() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            // Once for whether it is there, and once to be used.
+            for secret in ["/secrets/c1-kubeconfig", "/secrets/c1-etcd"] {
+                let observed = observed_after(secret, 2).await;
+                assert_eq!(observed.management.unread, [], "{secret}");
+                assert_eq!(observed.management.control_plane.machines.len(), 3, "{secret}");
+                let failure = observed.workload.failure().expect("there is no kubeconfig in it");
+                assert_eq!(failure.object, "Secret/c1-kubeconfig");
+            }
+        });
+    }
+}

@@ -1,0 +1,464 @@
+//! Reads what a plan is made from: a control plane with its Cluster, its Machines, and what those were made from.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::Future,
+};
+
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use crate::{Action, CLUSTER, Error, KUBEADM_CONFIG, Kind, MACHINE, ReadLimit, reader::Reader};
+use kcp_control_plane::plan::{
+    observed::{Bootstrap, Cluster, Infrastructure, Machine, Observed},
+    spec::ConfigSpec,
+    wire::{PlannedControlPlane, PlannedMachine, Reference, WireCluster, WireConfig, WireInfrastructure},
+};
+use kcp_control_plane::{
+    change::situation::Part,
+    control_plane::{ControlPlane, label},
+};
+
+/// What was read of a control plane.
+#[derive(Debug)]
+pub struct Fetched {
+    /// The control plane as the server wrote it.
+    pub object: String,
+    /// Its Cluster as the server wrote it; none where it has none, or that could not be read.
+    pub cluster_object: Option<String>,
+    /// The Machines as the server wrote them, others' with the labels of this control plane's among them.
+    pub machine_objects: Vec<Box<RawValue>>,
+    /// What a plan is made from. Etcd's members are not read.
+    pub observed: Observed,
+    /// What could not be read.
+    pub unread: Vec<Unread>,
+}
+
+/// A part of [`Observed`] that could not be read.
+#[derive(Debug)]
+pub struct Unread {
+    /// Which.
+    pub part: Part,
+    /// `Kind` of what was asked for.
+    pub kind: String,
+    /// Why.
+    pub error: Error,
+}
+
+/// Reads a control plane and what surrounds it.
+///
+/// # Errors
+/// When the control plane or its Machines cannot be read.
+pub async fn fetch(
+    reader: &Reader<'_>,
+    namespace: &str,
+    name: &str,
+    limit: ReadLimit,
+) -> Result<Fetched, Error> {
+    let reads = Reads {
+        reader,
+        namespace,
+        limit,
+    };
+    let (object, planned) = reads.control_plane(name).await?;
+    let mut fetched = reads.surroundings(object, planned, |_| ()).await;
+    let machines = fetched
+        .unread
+        .iter()
+        .position(|unread| unread.part == Part::Machines);
+    match machines {
+        Some(machines) => Err(fetched.unread.swap_remove(machines).error),
+        None => Ok(fetched),
+    }
+}
+
+/// The reads of one namespace.
+#[derive(Clone, Copy)]
+pub struct Reads<'r> {
+    pub reader: &'r Reader<'r>,
+    pub namespace: &'r str,
+    pub limit: ReadLimit,
+}
+
+/// Machines as the server wrote them, and those of a control plane with what they were made from.
+struct Machines {
+    objects: Vec<Box<RawValue>>,
+    planned: Vec<PlannedMachine>,
+    infrastructure: BTreeMap<Reference, Infrastructure>,
+    unread: Vec<Unread>,
+}
+
+impl Reads<'_> {
+    /// A control plane as the server wrote it, and what it asks for.
+    ///
+    /// # Errors
+    /// When it is not there or cannot be read.
+    pub async fn control_plane(&self, name: &str) -> Result<(String, PlannedControlPlane), Error> {
+        let resource = &self.reader.control_planes;
+        let action = Action::new("get", resource)
+            .in_namespace(self.namespace)
+            .named(name);
+        let read = self.reader.connection.get_text(resource, self.namespace, name);
+        let connection = self.reader.connection;
+        let text = connection
+            .within(self.limit.for_the_first(), &action, read)
+            .await?;
+        match PlannedControlPlane::decode(&text) {
+            Ok(planned) => Ok((text, planned)),
+            Err(source) => Err(Error::Malformed { action, source }),
+        }
+    }
+
+    /// Reads what surrounds a control plane. What cannot be read is named in [`Fetched::unread`]. `machines_known` is
+    /// told the Machines as soon as they are listed, before what they were made from is read.
+    pub async fn surroundings(
+        &self,
+        object: String,
+        planned: PlannedControlPlane,
+        machines_known: impl FnOnce(&[PlannedMachine]),
+    ) -> Fetched {
+        let mut fetched = Fetched {
+            object,
+            cluster_object: None,
+            machine_objects: Vec::new(),
+            observed: planned.into(),
+            unread: Vec::new(),
+        };
+        let control_plane = &fetched.observed.control_plane;
+        // Not linked to a Cluster yet: it cannot have Machines.
+        let Some(cluster) = control_plane.cluster.clone() else {
+            return fetched;
+        };
+        let selector = format!("{}={cluster},{}", label::CLUSTER_NAME, label::CONTROL_PLANE);
+        let (cluster, machines, configs) = tokio::join!(
+            Box::pin(self.cluster(&cluster)),
+            Box::pin(self.machines(&selector, control_plane, machines_known)),
+            Box::pin(self.configs(&selector))
+        );
+        let mut unread = |part, kind: &Kind, error| {
+            let kind = kind.kind.to_owned();
+            fetched.unread.push(Unread { part, kind, error });
+        };
+        match cluster {
+            Ok((object, cluster)) => {
+                fetched.cluster_object = Some(object);
+                fetched.observed.cluster = cluster;
+            }
+            Err(error) => {
+                unread(Part::Cluster, &CLUSTER, error);
+                fetched.observed.cluster = Cluster::unread();
+            }
+        }
+        let configs = configs.unwrap_or_else(|error| {
+            unread(Part::Bootstrap, &KUBEADM_CONFIG, error);
+            BTreeMap::new()
+        });
+        match machines {
+            Ok(machines) => {
+                fetched.unread.extend(machines.unread);
+                fetched.machine_objects = machines.objects;
+                let planned = machines.planned.into_iter();
+                let of_plan = planned.map(|planned| joined(planned, &configs, &machines.infrastructure));
+                fetched.observed.machines = of_plan.collect();
+                let by_name = |machine: &Machine| machine.machine.name.clone();
+                fetched.observed.machines.sort_by_cached_key(by_name);
+            }
+            Err(error) => unread(Part::Machines, &MACHINE, error),
+        }
+        fetched
+    }
+
+    async fn within<T>(
+        &self,
+        action: &Action,
+        read: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        self.reader.connection.within(self.limit, action, read).await
+    }
+
+    /// A Cluster as the server wrote it, and what the controller waits for there.
+    ///
+    /// # Errors
+    /// When it is not there or cannot be read.
+    pub async fn cluster(&self, name: &str) -> Result<(String, Cluster), Error> {
+        let resource = &self.reader.clusters;
+        let action = Action::new("get", resource)
+            .in_namespace(self.namespace)
+            .named(name);
+        let read = self.reader.connection.get_text(resource, self.namespace, name);
+        let text = self.within(&action, read).await?;
+        match serde_json::from_str::<WireCluster>(&text) {
+            Ok(cluster) => Ok((text, cluster.into())),
+            Err(source) => Err(Error::Malformed { action, source }),
+        }
+    }
+
+    async fn machines(
+        &self,
+        selector: &str,
+        control_plane: &ControlPlane,
+        machines_known: impl FnOnce(&[PlannedMachine]),
+    ) -> Result<Machines, Error> {
+        let resource = &self.reader.machines;
+        let action = Action::new("list", resource).in_namespace(self.namespace);
+        let read =
+            self.reader
+                .connection
+                .list::<Box<RawValue>>(resource, Some(self.namespace), Some(selector));
+        let objects = self.within(&action, read).await?;
+        let decoded = objects.iter().map(|object| PlannedMachine::decode(object.get()));
+        let mut planned = decoded
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|source| Error::Malformed { action, source })?;
+        planned.retain(|planned| control_plane.has(&planned.machine.machine));
+        machines_known(&planned);
+        let mut unread = Vec::new();
+        let infrastructure = self.infrastructure(&planned, selector, &mut unread).await;
+        Ok(Machines {
+            objects,
+            planned,
+            infrastructure,
+            unread,
+        })
+    }
+
+    /// The specs of bootstrap configurations, by name.
+    async fn configs(&self, selector: &str) -> Result<BTreeMap<String, ConfigSpec>, Error> {
+        // Fields differ: it is compared with the control plane's.
+        let version = &self.reader.control_planes.version;
+        let resource = self.reader.served.resource_in(&KUBEADM_CONFIG, version)?;
+        let action = Action::new("list", &resource).in_namespace(self.namespace);
+        let read = self
+            .reader
+            .connection
+            .list::<WireConfig>(&resource, Some(self.namespace), Some(selector));
+        let configs = self.within(&action, read).await?.into_iter();
+        Ok(configs.map(|config| config.named(&resource.version)).collect())
+    }
+
+    /// What infrastructure Machines were cloned from; a list per kind, of which there is one, if nobody changes it.
+    async fn infrastructure(
+        &self,
+        machines: &[PlannedMachine],
+        selector: &str,
+        unread: &mut Vec<Unread>,
+    ) -> BTreeMap<Reference, Infrastructure> {
+        let references = || {
+            machines
+                .iter()
+                .filter_map(|planned| planned.infrastructure.as_ref())
+        };
+        let kinds: BTreeSet<(&str, &str)> = references()
+            .map(|reference| (reference.group(), reference.kind.as_str()))
+            .collect();
+        let mut found = BTreeMap::new();
+        for (group, kind) in kinds {
+            match self.metadata::<WireInfrastructure>(group, kind, selector).await {
+                Ok(list) => {
+                    let named: BTreeMap<_, _> = list.into_iter().map(WireInfrastructure::named).collect();
+                    let of_kind =
+                        references().filter(|reference| reference.group() == group && reference.kind == kind);
+                    found.extend(of_kind.filter_map(|reference| {
+                        let infrastructure = named.get(&reference.name)?;
+                        Some((reference.clone(), infrastructure.clone()))
+                    }));
+                }
+                Err(error) => unread.push(Unread {
+                    part: Part::Infrastructure,
+                    kind: kind.to_owned(),
+                    error,
+                }),
+            }
+        }
+        found
+    }
+
+    async fn metadata<T: DeserializeOwned>(
+        &self,
+        group: &str,
+        kind: &str,
+        selector: &str,
+    ) -> Result<Vec<T>, Error> {
+        let resource = self.reader.served.referenced(group, kind)?;
+        let action = Action::new("list", &resource).in_namespace(self.namespace);
+        let read = self
+            .reader
+            .connection
+            .list_metadata(&resource, Some(self.namespace), Some(selector));
+        self.within(&action, read).await
+    }
+}
+
+/// Gives a Machine what it refers to.
+fn joined(
+    planned: PlannedMachine,
+    configs: &BTreeMap<String, ConfigSpec>,
+    infrastructure: &BTreeMap<Reference, Infrastructure>,
+) -> Machine {
+    let mut machine = planned.machine;
+    machine.bootstrap = match planned.config.filter(|config| !config.name.is_empty()) {
+        None => Bootstrap::Unreferenced,
+        Some(reference) => configs
+            .get(&reference.name)
+            .map_or(Bootstrap::Missing, |config| Bootstrap::Config(config.clone())),
+    };
+    machine.infrastructure = planned
+        .infrastructure
+        .and_then(|reference| infrastructure.get(&reference).cloned())
+        .unwrap_or_default();
+    machine
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::{Value, json};
+
+    use super::{Fetched, fetch};
+    use crate::{Connection, Error, ReadLimit, canned::failure, reader::Reader};
+    use kcp_control_plane::change::situation::Part;
+    use kcp_control_plane::plan::{
+        example::template,
+        observed::{Bootstrap, Cluster, Etcd, Infrastructure},
+    };
+
+    const GROUPS: [(&str, &str); 4] = [
+        ("cluster.x-k8s.io", "v1beta2"),
+        ("controlplane.cluster.x-k8s.io", "v1beta2"),
+        ("bootstrap.cluster.x-k8s.io", "v1beta2"),
+        ("infrastructure.cluster.x-k8s.io", "v1beta1"),
+    ];
+
+    fn groups() -> Value {
+        let groups = GROUPS.map(|(name, version)| {
+            let version = json!({"groupVersion": format!("{name}/{version}"), "version": version});
+            json!({"name": name, "versions": [version], "preferredVersion": version})
+        });
+        json!({"groups": groups})
+    }
+
+    fn machine(name: &str, owner: &str) -> Value {
+        json!({
+            "metadata": {"name": name, "namespace": "d", "ownerReferences": [
+                {"kind": "KubeadmControlPlane", "name": owner}]},
+            "spec": {"clusterName": "c1",
+                "bootstrap": {"configRef": {"apiGroup": "bootstrap.cluster.x-k8s.io", "kind": "KubeadmConfig",
+                    "name": format!("{name}-config")}},
+                "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "DockerMachine",
+                    "name": format!("{name}-infra")}},
+        })
+    }
+
+    /// What the server has at a path.
+    fn object(path: &str) -> Value {
+        let kind = path.rsplit_once("/namespaces/d/").map_or("", |(_, kind)| kind);
+        match kind {
+            "kubeadmcontrolplanes/c1-cp" => json!({
+                "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2",
+                "metadata": {"name": "c1-cp", "namespace": "d", "labels": {"cluster.x-k8s.io/cluster-name": "c1"}},
+                "spec": {"replicas": 3, "version": "v1.34.1"},
+            }),
+            "clusters/c1" => json!({"metadata": {"name": "c1"}, "spec": {"paused": true}}),
+            "machines" => {
+                json!({"items": [machine("m2", "c1-cp"), machine("m1", "c1-cp"), machine("m0", "other")]})
+            }
+            "kubeadmconfigs" => {
+                json!({"items": [{"metadata": {"name": "m1-config"}, "spec": {"verbosity": 3}}]})
+            }
+            "dockermachines" => json!({"items": [{"metadata": {"name": "m2-infra", "annotations": {
+                "cluster.x-k8s.io/cloned-from-name": "t1",
+                "cluster.x-k8s.io/cloned-from-groupkind": template("t1").group_kind}}}]}),
+            _ => panic!("{path} is not asked for"),
+        }
+    }
+
+    async fn fetched(without: &'static str) -> Result<Fetched, Error> {
+        let connection = Connection::canned(move |_, path| match path {
+            "/apis" => (200, groups()),
+            path if path.contains(without) => failure(403, "Forbidden", "not you"),
+            path => (200, object(path)),
+        });
+        let reader = Reader::discover(&connection).await?;
+        let limit = ReadLimit::each(Duration::from_secs(10));
+        fetch(&reader, "d", "c1-cp", limit).await
+    }
+
+    fn run<T>(future: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(future)
+    }
+
+    #[test]
+    fn each_machine_gets_what_it_refers_to() {
+        let fetched = run(fetched("/nothing")).expect("it is read");
+        assert!(fetched.unread.is_empty());
+        assert!(fetched.object.contains("c1-cp"));
+        let observed = fetched.observed;
+        assert_eq!((observed.spec.replicas, &observed.etcd), (3, &Etcd::Unread));
+        assert!(observed.cluster.paused && !observed.cluster.infrastructure_ready);
+        let machines: Vec<_> = observed
+            .machines
+            .iter()
+            .map(|machine| {
+                let config = matches!(&machine.bootstrap, Bootstrap::Config(config)
+                    if config.version == "v1beta2" && config.fields == json!({"verbosity": 3}));
+                let is_missing = machine.bootstrap == Bootstrap::Missing;
+                (
+                    machine.machine.name.as_str(),
+                    config,
+                    is_missing,
+                    machine.infrastructure.clone(),
+                )
+            })
+            .collect();
+        assert_eq!(
+            machines,
+            [
+                ("m1", true, false, Infrastructure::Missing),
+                ("m2", false, true, Infrastructure::ClonedFrom(template("t1")))
+            ]
+        );
+    }
+
+    #[test]
+    fn a_part_that_cannot_be_read_is_named() {
+        let ready = Cluster {
+            infrastructure_ready: true,
+            has_endpoint: true,
+            ..Cluster::default()
+        };
+        for (path, part) in [
+            ("/clusters/", Part::Cluster),
+            ("/kubeadmconfigs", Part::Bootstrap),
+            ("/dockermachines", Part::Infrastructure),
+        ] {
+            let Fetched { observed, unread, .. } = run(fetched(path)).expect("the rest is read");
+            let [unread] = unread.as_slice() else {
+                panic!("{path}: {unread:?}");
+            };
+            assert_eq!(unread.part, part);
+            assert!(
+                matches!(unread.error, Error::Forbidden { .. }),
+                "{:?}",
+                unread.error
+            );
+            assert_eq!(observed.cluster == ready, part == Part::Cluster);
+            let all = |is: fn(&kcp_control_plane::plan::observed::Machine) -> bool| {
+                observed.machines.iter().all(is)
+            };
+            assert_eq!(
+                all(|machine| machine.bootstrap == Bootstrap::Missing),
+                part == Part::Bootstrap
+            );
+            assert_eq!(
+                all(|machine| machine.infrastructure == Infrastructure::Missing),
+                part == Part::Infrastructure
+            );
+        }
+        for path in ["/kubeadmcontrolplanes/", "/machines"] {
+            let error = run(fetched(path)).expect_err(path);
+            assert!(matches!(error, Error::Forbidden { .. }), "{error:?}");
+        }
+    }
+}

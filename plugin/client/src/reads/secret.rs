@@ -1,0 +1,69 @@
+//! The Secrets of a Cluster that lead to its workload cluster and to etcd.
+
+use std::time::Instant;
+
+use crate::reads::{failure, time_limits};
+use crate::{Action, Connection, Error, ReadLimit, SECRET, workload::Secret};
+use kcp_control_plane::snapshot::Failure;
+
+/// Where a Cluster's Secrets are.
+#[derive(Clone, Copy)]
+pub struct Secrets<'s> {
+    pub management: &'s Connection,
+    pub namespace: &'s str,
+    pub cluster: &'s str,
+    /// When everything has to be over.
+    pub end: Instant,
+}
+
+impl Secrets<'_> {
+    /// The name of the Secret for one purpose, as Cluster API and kubeadm have it: `kubeconfig`, `etcd`,
+    /// `apiserver-etcd-client`.
+    pub fn name(&self, purpose: &str) -> String {
+        format!("{}-{purpose}", self.cluster)
+    }
+
+    /// The Secret for one purpose.
+    pub async fn read(&self, purpose: &str) -> Result<Secret, Failure> {
+        let name = self.name(purpose);
+        let action = Action::new("get", &SECRET.at("v1"))
+            .in_namespace(self.namespace)
+            .named(&name);
+        let limit = ReadLimit::each(time_limits::for_secret(time_limits::until(self.end)));
+        let read = Secret::read(self.management, self.namespace, &name);
+        let secret = self.management.within(limit, &action, read).await;
+        secret.map_err(|error| {
+            let failure = failure::of(object(&name), &error);
+            match error {
+                Error::NotFound { .. } => Failure {
+                    message: format!("it is not there, in namespace {}", self.namespace),
+                    hint: Some(self.list()),
+                    ..failure
+                },
+                _ => failure,
+            }
+        })
+    }
+
+    /// The failure of a Secret that is there.
+    pub fn unusable(&self, purpose: &str, message: String) -> Failure {
+        Failure {
+            object: object(&self.name(purpose)),
+            message,
+            hint: None,
+            forbidden: None,
+        }
+    }
+
+    fn list(&self) -> String {
+        format!(
+            "Cluster API makes the Secrets of a Cluster; see: kubectl get secrets -n {} -l \
+             cluster.x-k8s.io/cluster-name={}",
+            self.namespace, self.cluster
+        )
+    }
+}
+
+fn object(name: &str) -> String {
+    format!("Secret/{name}")
+}

@@ -1,0 +1,89 @@
+//! How the time that a command has is shared out, so that what takes too long ends by itself and the rest is told.
+
+use std::time::{Duration, Instant};
+
+use kcp_etcd::Timeouts;
+
+/// Of what is left, for a Secret of the management cluster. Secrets come before all else, at most two one after the other:
+/// what they do not take is left to the rest.
+const SECRET: f64 = 1.0 / 3.0;
+
+/// Of what is left then, for a read of the workload cluster: etcd's members are asked when its nodes are known.
+const WORKLOAD: f64 = 0.4;
+
+/// Of what is left then, for a step on the way to a member. The longest way is a stream, TLS, HTTP/2, a call, and one
+/// for alarms; the rest is for this machine's own work.
+const DIAL: f64 = 0.28;
+const HANDSHAKE: f64 = 0.12;
+const CALL: f64 = 0.2;
+
+/// Cluster API's own limits for etcd: its manager's flags `--etcd-dial-timeout-duration`, `--etcd-call-timeout-duration`.
+const LONGEST_DIAL: Duration = Duration::from_secs(10);
+const LONGEST_CALL: Duration = Duration::from_secs(15);
+
+/// How long there is until `end`.
+pub fn until(end: Instant) -> Duration {
+    end.saturating_duration_since(Instant::now())
+}
+
+/// For one Secret.
+pub fn for_secret(left: Duration) -> Duration {
+    share(left, SECRET)
+}
+
+/// For one read of the workload cluster.
+pub fn for_workload(left: Duration) -> Duration {
+    share(left, WORKLOAD)
+}
+
+/// For one member of etcd.
+pub fn for_etcd(left: Duration) -> Timeouts {
+    Timeouts {
+        dial: share(left, DIAL).min(LONGEST_DIAL),
+        handshake: share(left, HANDSHAKE).min(LONGEST_DIAL),
+        call: share(left, CALL).min(LONGEST_CALL),
+    }
+}
+
+/// Whole tenths of a second, where there are some: messages name it.
+fn share(left: Duration, part: f64) -> Duration {
+    let share = left.mul_f64(part);
+    let tenths = share.as_millis() / 100;
+    match u64::try_from(tenths) {
+        Ok(tenths @ 1..) => Duration::from_millis(tenths * 100),
+        _ => share,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{for_etcd, for_secret, for_workload};
+
+    #[test]
+    fn all_that_comes_one_after_the_other_fits() {
+        for millis in [0, 1, 50, 1_000, 2_345, 10_000, 60_000, 3_600_000] {
+            let whole = Duration::from_millis(millis);
+            let left = whole.checked_sub(for_secret(whole)).expect("a Secret fits");
+            let left = left.checked_sub(for_secret(left)).expect("another Secret fits");
+            let left = left
+                .checked_sub(for_workload(left))
+                .expect("the workload cluster fits");
+            let etcd = for_etcd(left);
+            let way = etcd.dial + etcd.handshake * 2 + etcd.call * 2;
+            assert!(way <= left, "{way:?} of {left:?}");
+        }
+    }
+
+    #[test]
+    fn ten_seconds_are_shared_out() {
+        let whole = Duration::from_secs(10);
+        assert_eq!(for_secret(whole), Duration::from_millis(3_300));
+        assert_eq!(for_workload(whole), Duration::from_secs(4));
+        let etcd = for_etcd(whole);
+        assert_eq!(etcd.dial, Duration::from_millis(2_800));
+        assert_eq!(etcd.handshake, Duration::from_millis(1_200));
+        assert_eq!(etcd.call, Duration::from_secs(2));
+    }
+}

@@ -1,0 +1,124 @@
+//! Reads what makes workers of a Cluster.
+
+use serde::Deserialize;
+
+use crate::{Action, Error, Kind, ReadLimit, reader::Reader};
+use kcp_control_plane::verbs::upgrade::{kubelet_skew::Worker, workers::Workers};
+
+/// What makes workers. A cluster without the kind has none of it.
+const MAKERS: [Kind; 2] = [
+    Kind {
+        group: "cluster.x-k8s.io",
+        kind: "MachineDeployment",
+        plural: "machinedeployments",
+        versions: &["v1beta2", "v1beta1"],
+        product: "Cluster API",
+    },
+    Kind {
+        group: "cluster.x-k8s.io",
+        kind: "MachinePool",
+        plural: "machinepools",
+        versions: &["v1beta2", "v1beta1"],
+        product: "Cluster API",
+    },
+];
+
+#[derive(Deserialize)]
+struct Maker {
+    metadata: Metadata,
+    spec: MakerSpec,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    name: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct MakerSpec {
+    #[serde(default)]
+    cluster_name: String,
+    template: Option<Template>,
+}
+
+#[derive(Deserialize)]
+struct Template {
+    spec: Option<TemplateSpec>,
+}
+
+#[derive(Deserialize)]
+struct TemplateSpec {
+    version: Option<String>,
+}
+
+/// What makes workers of a Cluster, as the management cluster has it. Each read may take as long as `limit`.
+pub async fn read_workers(reader: &Reader<'_>, cluster: Option<&str>, limit: ReadLimit) -> Workers {
+    let mut workers = Workers::default();
+    let Some(cluster) = cluster else {
+        return workers;
+    };
+    for kind in MAKERS {
+        match makers(reader, &kind, limit).await {
+            Ok(makers) => workers.known.extend(made_for(cluster, kind.kind, makers)),
+            Err(Error::NotServed { .. }) => {}
+            Err(error) => workers
+                .unread
+                .push(format!("{}s were not read: {error}", kind.kind)),
+        }
+    }
+    workers
+}
+
+async fn makers(reader: &Reader<'_>, kind: &Kind, limit: ReadLimit) -> Result<Vec<Maker>, Error> {
+    let connection = reader.connection;
+    let resource = reader.served.resource(kind)?;
+    let action = Action::new("list", &resource).in_namespace(&connection.namespace);
+    let read = connection.list::<Maker>(&resource, Some(&connection.namespace), None);
+    connection.within(limit, &action, read).await
+}
+
+fn made_for<'m>(cluster: &'m str, kind: &'m str, makers: Vec<Maker>) -> impl Iterator<Item = Worker> + 'm {
+    let of_cluster = makers
+        .into_iter()
+        .filter(move |maker| maker.spec.cluster_name == cluster);
+    of_cluster.filter_map(move |maker| {
+        Some(Worker {
+            object: format!("{kind}/{}", maker.metadata.name),
+            version: maker.spec.template?.spec?.version?,
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{Maker, made_for};
+    use kcp_control_plane::verbs::upgrade::kubelet_skew::Worker;
+
+    fn worker(object: &str, version: &str) -> Worker {
+        Worker {
+            object: object.to_owned(),
+            version: version.to_owned(),
+        }
+    }
+
+    #[test]
+    fn what_makes_workers_of_a_cluster() {
+        let maker = |name: &str, cluster: &str, template: Value| -> Maker {
+            let maker =
+                json!({"metadata": {"name": name}, "spec": {"clusterName": cluster, "template": template}});
+            serde_json::from_value(maker).expect("decodes")
+        };
+        let template = |version: Option<&str>| json!({"spec": {"version": version}});
+        let makers = vec![
+            maker("md-0", "c1", template(Some("v1.31.0"))),
+            maker("md-1", "c2", template(Some("v1.30.0"))),
+            maker("md-2", "c1", template(None)),
+            maker("md-3", "c1", Value::Null),
+        ];
+        let found: Vec<Worker> = made_for("c1", "MachineDeployment", makers).collect();
+        assert_eq!(found, [worker("MachineDeployment/md-0", "v1.31.0")]);
+    }
+}

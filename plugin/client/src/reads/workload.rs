@@ -1,0 +1,438 @@
+//! Reads the workload cluster: through the kubeconfig that Cluster API keeps for it, each part by itself.
+
+pub mod failure;
+pub mod objects;
+
+use std::time::Duration;
+
+use http::Request;
+use k8s_openapi::api::{
+    apps::v1::{DaemonSet, Deployment},
+    coordination::v1::Lease,
+    core::v1::{self, ConfigMap, Pod},
+};
+use tokio::{sync::oneshot, time::timeout};
+
+pub use crate::reads::workload::failure::Failures;
+use crate::reads::{secret::Secrets, time_limits};
+use crate::{
+    Error,
+    workload::{ApiServer, Objects, api_server},
+};
+use kcp_control_plane::snapshot::{
+    EndpointCertificate, Failure, Reading, Workload,
+    workload::{Addon, Component, ControllerLease, Node, StaticPod},
+};
+
+/// Where kubeadm puts all that it installs.
+pub const KUBE_SYSTEM: &str = "kube-system";
+
+/// Both controllers' Leases, which have their names.
+const LEASES: [&str; 2] = ["kube-controller-manager", "kube-scheduler"];
+
+/// The Secret with the kubeconfig, and its key.
+const KUBECONFIG: &str = "kubeconfig";
+const VALUE: &str = "value";
+
+/// What became of reading the nodes: etcd's members are asked when it is known.
+#[derive(Debug)]
+pub enum Nodes {
+    Read(Vec<Node>),
+    /// The server is there.
+    Unread,
+    /// There is no server that would take a request from us.
+    NoServer(Failure),
+}
+
+/// A workload cluster whose kubeconfig could be read.
+#[derive(Clone)]
+pub struct WorkloadCluster {
+    pub server: ApiServer,
+    pub failures: Failures,
+    objects: Objects,
+    limit: Duration,
+}
+
+impl WorkloadCluster {
+    /// Reads the kubeconfig. The workload cluster itself is not asked yet.
+    pub async fn open(secrets: &Secrets<'_>) -> Result<Self, Failure> {
+        let secret = secrets.read(KUBECONFIG).await?;
+        let kubeconfig = secret
+            .value(VALUE)
+            .ok_or_else(|| secrets.unusable(KUBECONFIG, format!("it has no key {VALUE}")))?;
+        let name = secrets.name(KUBECONFIG);
+        let full_name = format!("{}/{name}", secrets.namespace);
+        let left = time_limits::until(secrets.end);
+        let server = api_server(&full_name, VALUE, kubeconfig, left)
+            .await
+            .map_err(|error| Failure {
+                hint: Some(renewal_hint(secrets, secret.is_managed())),
+                ..secrets.unusable(KUBECONFIG, error.to_string())
+            })?;
+        let limit = time_limits::for_workload(left);
+        let cluster = secrets.management.with(server.client.clone(), server.url.clone());
+        Ok(Self {
+            objects: Objects::new(cluster, limit),
+            failures: Failures { kubeconfig: name },
+            server,
+            limit,
+        })
+    }
+
+    /// Reads all parts, at the same time. `nodes_known` is told as soon as that is so.
+    pub async fn read(
+        &self,
+        nodes_known: oneshot::Sender<Nodes>,
+    ) -> (Reading<Workload>, Reading<EndpointCertificate>) {
+        let nodes = async {
+            let nodes = self.nodes().await;
+            // Whoever does not listen asks no members.
+            let _ = nodes_known.send(match &nodes {
+                Ok(nodes) => Nodes::Read(nodes.clone()),
+                Err(error) if is_without_server(error) => Nodes::NoServer(self.failures.of("Node", error)),
+                Err(_) => Nodes::Unread,
+            });
+            nodes
+        };
+        let (endpoint_certificate, nodes, static_pods, kube_proxy, core_dns, kubeadm_version, leases) = tokio::join!(
+            Box::pin(self.endpoint_certificate()),
+            Box::pin(nodes),
+            Box::pin(self.static_pods()),
+            Box::pin(self.kube_proxy()),
+            Box::pin(self.core_dns()),
+            Box::pin(self.objects.get::<ConfigMap>(KUBE_SYSTEM, "kubeadm-config")),
+            Box::pin(self.leases()),
+        );
+        if let Err(error) = &nodes
+            && !matches!(error, Error::Forbidden { .. })
+            && static_pods.is_err()
+            && kube_proxy.is_err()
+            && core_dns.is_err()
+            && kubeadm_version.is_err()
+            && leases.is_err()
+        {
+            return (Reading::Failed(self.failures.of_all(error)), endpoint_certificate);
+        }
+        let workload = Workload {
+            server: self.server.url.clone(),
+            nodes: self.part("Node", nodes),
+            static_pods: self.part("Pod", static_pods),
+            kube_proxy: self.part("DaemonSet/kube-proxy", kube_proxy),
+            core_dns: self.part("Deployment/coredns", core_dns),
+            kubeadm_version: self.kubeadm_version(kubeadm_version),
+            leases: self.part("Lease", leases),
+        };
+        (Reading::Read(workload), endpoint_certificate)
+    }
+
+    /// Whether the API server says that etcd does not answer it: it goes on answering this without etcd, for which it
+    /// waits two seconds.
+    pub async fn lacks_etcd(&self) -> bool {
+        let Ok(request) = Request::get("/livez?verbose").body(Vec::new()) else {
+            return false;
+        };
+        let asked = timeout(self.limit, self.server.client.request_text(request)).await;
+        matches!(asked, Ok(Err(kube::Error::Api(status))) if objects::says_etcd_failed(&status.message))
+    }
+
+    async fn nodes(&self) -> Result<Vec<Node>, Error> {
+        self.objects
+            .list(None, None, |node: v1::Node| Some(objects::node(node)))
+            .await
+    }
+
+    async fn static_pods(&self) -> Result<Vec<StaticPod>, Error> {
+        let components = Component::ALL.map(Component::as_str).join(",");
+        let selector = format!("tier=control-plane,component in ({components})");
+        self.objects
+            .list(Some(KUBE_SYSTEM), Some(&selector), |pod: Pod| {
+                objects::static_pod(pod)
+            })
+            .await
+    }
+
+    async fn kube_proxy(&self) -> Result<Option<Addon>, Error> {
+        let object: Option<DaemonSet> = Box::pin(self.objects.get(KUBE_SYSTEM, "kube-proxy")).await?;
+        Ok(object.map(objects::daemon_set))
+    }
+
+    async fn core_dns(&self) -> Result<Option<Addon>, Error> {
+        let object: Option<Deployment> = Box::pin(self.objects.get(KUBE_SYSTEM, "coredns")).await?;
+        Ok(object.map(objects::deployment))
+    }
+
+    async fn leases(&self) -> Result<Vec<ControllerLease>, Error> {
+        let [first, second] = LEASES;
+        let (first, second) = tokio::join!(
+            self.objects.get::<Lease>(KUBE_SYSTEM, first),
+            self.objects.get::<Lease>(KUBE_SYSTEM, second)
+        );
+        Ok([first?, second?]
+            .into_iter()
+            .flatten()
+            .map(objects::lease)
+            .collect())
+    }
+
+    async fn endpoint_certificate(&self) -> Reading<EndpointCertificate> {
+        let failed = |message| {
+            Reading::Failed(Failure {
+                object: self.server.url.clone(),
+                message,
+                hint: None,
+                forbidden: None,
+            })
+        };
+        match timeout(self.limit, self.server.certificate.expires()).await {
+            Ok(Ok(expires)) => Reading::Read(EndpointCertificate {
+                server: self.server.url.clone(),
+                expires,
+            }),
+            Ok(Err(error)) => failed(error.to_string()),
+            Err(_) => failed("no certificate came in time".to_owned()),
+        }
+    }
+
+    fn kubeadm_version(&self, config: Result<Option<ConfigMap>, Error>) -> Reading<Option<String>> {
+        const OBJECT: &str = "ConfigMap/kubeadm-config";
+        match config {
+            Ok(None) => Reading::Read(None),
+            Ok(Some(config)) => match objects::kubernetes_version(&config) {
+                Ok(version) => Reading::Read(version),
+                Err(message) => Reading::Failed(Failure {
+                    object: OBJECT.to_owned(),
+                    message,
+                    hint: None,
+                    forbidden: None,
+                }),
+            },
+            Err(error) => Reading::Failed(self.failures.of(OBJECT, &error)),
+        }
+    }
+
+    fn part<T>(&self, object: &str, read: Result<T, Error>) -> Reading<T> {
+        match read {
+            Ok(part) => Reading::Read(part),
+            Err(error) => Reading::Failed(self.failures.of(object, &error)),
+        }
+    }
+}
+
+/// How to come to another kubeconfig. Where the controller would write none anew this may be the only way in.
+fn renewal_hint(secrets: &Secrets<'_>, is_managed: bool) -> String {
+    if is_managed {
+        format!(
+            "save it, and then: kubectl delete secret {} -n {}; the control plane's controller writes it anew when it \
+             is gone, with the key in Secret {}",
+            secrets.name(KUBECONFIG),
+            secrets.namespace,
+            secrets.name("ca")
+        )
+    } else {
+        "save it before you replace it: the control plane's controller has not made it, and writes none anew"
+            .to_owned()
+    }
+}
+
+/// Whether nothing else that is asked there will be answered either.
+const fn is_without_server(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Unreachable { .. }
+            | Error::Tls { .. }
+            | Error::Unauthorized { .. }
+            | Error::Credentials { .. }
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use http::Method;
+    use serde_json::{Value, json};
+    use tokio::sync::oneshot;
+
+    use super::{
+        ApiServer, Component, EndpointCertificate, Failure, Failures, Node, Nodes, Objects, Reading, Secrets,
+        StaticPod, Workload, WorkloadCluster,
+    };
+    use crate::{Connection, canned::failure, workload::ServingCertificate};
+
+    /// A cluster whose API server is made up, and at whose URL nobody listens.
+    fn cluster(answer: impl Fn(&Method, &str) -> (u16, Value) + Send + 'static) -> WorkloadCluster {
+        let connection = Connection::canned(answer);
+        let limit = Duration::from_secs(10);
+        WorkloadCluster {
+            server: ApiServer {
+                client: connection.client.clone(),
+                url: "https://s".to_owned(),
+                certificate: ServingCertificate::of("http://s".parse().expect("a URL")),
+            },
+            failures: Failures {
+                kubeconfig: "edge-kubeconfig".to_owned(),
+            },
+            objects: Objects::new(connection, limit),
+            limit,
+        }
+    }
+
+    fn list(kind: &str, items: &Value) -> (u16, Value) {
+        let list = json!({"kind": kind, "apiVersion": "v1", "metadata": {}, "items": items});
+        (200, list)
+    }
+
+    async fn read(cluster: &WorkloadCluster) -> ((Reading<Workload>, Reading<EndpointCertificate>), Nodes) {
+        let (nodes_known, nodes) = oneshot::channel();
+        let read = cluster.read(nodes_known).await;
+        (read, nodes.await.expect("the nodes were told"))
+    }
+
+    #[tokio::test]
+    async fn each_part_may_fail_alone() {
+        let cluster = cluster(|_, path| match path {
+            "/api/v1/nodes" => list("NodeList", &json!([{"metadata": {"name": "n1"}}])),
+            "/api/v1/namespaces/kube-system/pods" => {
+                let pod =
+                    json!({"metadata": {"name": "etcd-n1"}, "spec": {"nodeName": "n1", "containers": []}});
+                list("PodList", &json!([pod]))
+            }
+            "/apis/apps/v1/namespaces/kube-system/daemonsets/kube-proxy" => failure(
+                403,
+                "Forbidden",
+                "daemonsets.apps is forbidden: User \"bob\" cannot get",
+            ),
+            "/api/v1/namespaces/kube-system/configmaps/kubeadm-config" => {
+                let object =
+                    json!({"metadata": {}, "data": {"ClusterConfiguration": "kubernetesVersion: v1.34.2"}});
+                (200, object)
+            }
+            "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler" => {
+                failure(500, "InternalError", "etcdserver: request timed out")
+            }
+            path => {
+                let (code, mut status) = failure(404, "NotFound", path);
+                status["details"] = json!({"name": "x"});
+                (code, status)
+            }
+        });
+        let (read, nodes) = read(&cluster).await;
+        let n1 = Node {
+            name: "n1".to_owned(),
+            ..Node::default()
+        };
+        assert!(matches!(nodes, Nodes::Read(nodes) if nodes == [n1.clone()]));
+        let (Reading::Read(workload), endpoint_certificate) = read else {
+            panic!("it was read: {read:?}");
+        };
+        assert_eq!(workload.nodes, Reading::Read(vec![n1]));
+        assert_eq!(
+            workload.static_pods,
+            Reading::Read(vec![StaticPod {
+                component: Component::Etcd,
+                node: "n1".to_owned(),
+                phase: String::new(),
+                ready: false,
+                deleting: false,
+                message: None,
+            }])
+        );
+        assert_eq!(workload.core_dns, Reading::Read(None));
+        assert_eq!(
+            workload.kubeadm_version,
+            Reading::Read(Some("v1.34.2".to_owned()))
+        );
+        let failures = [
+            workload.kube_proxy.failure(),
+            workload.leases.failure(),
+            endpoint_certificate.failure(),
+        ];
+        let said = failures.map(|failure| {
+            let failure = failure.expect("it failed");
+            (failure.object.as_str(), failure.message.as_str())
+        });
+        assert_eq!(
+            said,
+            [
+                (
+                    "DaemonSet/kube-proxy",
+                    "cannot get daemonsets \"kube-proxy\" in namespace \"kube-system\": forbidden for user \"bob\""
+                ),
+                (
+                    "Lease",
+                    "cannot get leases \"kube-scheduler\" in namespace \"kube-system\": the server answers 500: \
+                     etcdserver: request timed out"
+                ),
+                ("https://s", "the server does not serve TLS"),
+            ]
+        );
+    }
+
+    /// What to do about a Secret of this type, with this owner, whose kubeconfig is none.
+    async fn hint(kind: &'static str, owner: &'static str) -> String {
+        let management = Connection::canned(move |_, _| {
+            let metadata =
+                json!({"name": "edge-kubeconfig", "ownerReferences": [{"kind": owner, "name": "edge"}]});
+            let data = json!({"value": k8s_openapi::ByteString(b"[1, 2".to_vec())});
+            (200, json!({"metadata": metadata, "type": kind, "data": data}))
+        });
+        let secrets = Secrets {
+            management: &management,
+            namespace: "d",
+            cluster: "edge",
+            end: Instant::now() + Duration::from_secs(10),
+        };
+        let Err(failure) = WorkloadCluster::open(&secrets).await else {
+            panic!("it is no kubeconfig");
+        };
+        failure.hint.expect("a hint")
+    }
+
+    #[tokio::test]
+    async fn a_kubeconfig_that_nobody_would_write_anew_is_not_to_be_deleted() {
+        const GIVEN: &str = "save it before you replace it: the control plane's controller has not made it, and writes none anew";
+        const MADE: &str = "save it, and then: kubectl delete secret edge-kubeconfig -n d; the control plane's controller \
+                            writes it anew when it is gone, with the key in Secret edge-ca";
+        for (kind, owner, expected) in [
+            ("cluster.x-k8s.io/secret", "KubeadmControlPlane", MADE),
+            ("cluster.x-k8s.io/secret", "Cluster", GIVEN),
+            ("Opaque", "KubeadmControlPlane", GIVEN),
+        ] {
+            assert_eq!(hint(kind, owner).await, expected, "{kind} {owner}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_answers_nothing_is_one_failure() {
+        let cluster = cluster(|_, _| failure(500, "InternalError", "broken\nby a proxy"));
+        let ((read, _), nodes) = read(&cluster).await;
+        assert!(matches!(nodes, Nodes::Unread));
+        assert_eq!(
+            read,
+            Reading::Failed(Failure {
+                object: "Secret/edge-kubeconfig".to_owned(),
+                message: "cannot list nodes in all namespaces: the server answers 500: broken by a proxy"
+                    .to_owned(),
+                hint: None,
+                forbidden: None,
+            })
+        );
+    }
+
+    #[tokio::test]
+    async fn a_server_that_does_not_know_us_is_not_asked_for_members() {
+        let cluster = cluster(|_, _| failure(401, "Unauthorized", "Unauthorized"));
+        let (_, nodes) = read(&cluster).await;
+        let Nodes::NoServer(failure) = nodes else {
+            panic!("there is no server for us: {nodes:?}");
+        };
+        assert_eq!(
+            failure.message,
+            "the API server at https://s does not accept the credentials"
+        );
+        assert_eq!(
+            failure.hint.as_deref(),
+            Some("has the client certificate in key value of Secret edge-kubeconfig expired?")
+        );
+    }
+}

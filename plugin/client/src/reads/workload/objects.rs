@@ -1,0 +1,367 @@
+//! What is kept of a workload cluster's objects.
+
+use jiff::Timestamp;
+use k8s_openapi::api::{
+    apps::v1::{DaemonSet, Deployment},
+    coordination::v1::Lease,
+    core::v1::{self, ConfigMap, ContainerStatus, Pod, PodSpec},
+};
+use serde::Deserialize;
+
+use crate::reads::failure::one_line;
+use kcp_control_plane::snapshot::workload::{Addon, Component, ControllerLease, Node, StaticPod};
+
+/// A label's key and a taint's.
+const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
+
+/// Put on a Node by the controller that watches its Lease.
+const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+
+pub fn node(node: v1::Node) -> Node {
+    let status = node.status.unwrap_or_default();
+    let ready = status
+        .conditions
+        .iter()
+        .flatten()
+        .find(|condition| condition.type_ == "Ready")
+        .and_then(|condition| match condition.status.as_str() {
+            "True" => Some(true),
+            "False" => Some(false),
+            _ => None,
+        });
+    let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
+    let has_taint = |key: &str, effect: &str| {
+        taints
+            .iter()
+            .any(|taint| taint.key == key && taint.effect == effect)
+    };
+    let version = status
+        .node_info
+        .map(|info| info.kubelet_version)
+        .unwrap_or_default();
+    let labels = node.metadata.labels.unwrap_or_default();
+    Node {
+        name: node.metadata.name.unwrap_or_default(),
+        created: node.metadata.creation_timestamp.map(|time| time.0),
+        kubelet_version: if version.is_empty() || version.starts_with('v') {
+            version
+        } else {
+            format!("v{version}")
+        },
+        ready,
+        has_control_plane_label: labels.contains_key(CONTROL_PLANE),
+        has_control_plane_taint: has_taint(CONTROL_PLANE, "NoSchedule"),
+        is_unreachable: has_taint(UNREACHABLE, "NoExecute"),
+    }
+}
+
+/// None for a pod that is not named as kubeadm's static pods are: `COMPONENT-NODE`.
+pub fn static_pod(pod: Pod) -> Option<StaticPod> {
+    let name = pod.metadata.name?;
+    let node = pod.spec?.node_name?;
+    let component = Component::ALL.into_iter().find(|component| {
+        let of_node = name.strip_prefix(component.as_str());
+        of_node.and_then(|of_node| of_node.strip_prefix('-')) == Some(&node)
+    })?;
+    let status = pod.status.unwrap_or_default();
+    let ready = status
+        .conditions
+        .iter()
+        .flatten()
+        .any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    let said_of_containers = status.container_statuses.iter().flatten().find_map(trouble);
+    Some(StaticPod {
+        component,
+        node,
+        phase: status.phase.unwrap_or_default(),
+        ready,
+        deleting: pod.metadata.deletion_timestamp.is_some(),
+        message: said_of_containers.or_else(|| said(status.reason, status.message)),
+    })
+}
+
+fn trouble(container: &ContainerStatus) -> Option<String> {
+    let state = container.state.clone()?;
+    if let Some(waiting) = state.waiting {
+        return said(waiting.reason, waiting.message);
+    }
+    let terminated = state.terminated?;
+    let reason = terminated
+        .reason
+        .unwrap_or_else(|| format!("exit code {}", terminated.exit_code));
+    said(Some(reason), terminated.message)
+}
+
+fn said(reason: Option<String>, message: Option<String>) -> Option<String> {
+    let words: Vec<String> = [reason, message]
+        .into_iter()
+        .flatten()
+        .map(|text| one_line(&text))
+        .filter(|text| !text.is_empty())
+        .collect();
+    (!words.is_empty()).then(|| words.join(": "))
+}
+
+pub fn daemon_set(object: DaemonSet) -> Addon {
+    let status = object.status.unwrap_or_default();
+    let template = object.spec.and_then(|spec| spec.template.spec);
+    Addon {
+        desired: status.desired_number_scheduled.into(),
+        ready: status.number_ready.into(),
+        image: template.and_then(image),
+    }
+}
+
+pub fn deployment(object: Deployment) -> Addon {
+    let spec = object.spec.unwrap_or_default();
+    let ready = object.status.and_then(|status| status.ready_replicas);
+    Addon {
+        // The API server's default.
+        desired: spec.replicas.unwrap_or(1).into(),
+        ready: ready.unwrap_or_default().into(),
+        image: spec.template.spec.and_then(image),
+    }
+}
+
+fn image(pod: PodSpec) -> Option<String> {
+    pod.containers.into_iter().next()?.image
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ClusterConfiguration {
+    kubernetes_version: Option<String>,
+}
+
+/// What kubeadm wrote the version of the cluster into.
+pub fn kubernetes_version(config: &ConfigMap) -> Result<Option<String>, String> {
+    const KEY: &str = "ClusterConfiguration";
+    let Some(text) = config.data.as_ref().and_then(|data| data.get(KEY)) else {
+        return Ok(None);
+    };
+    // The parser's words may quote what it read.
+    let configuration: ClusterConfiguration =
+        serde_saphyr::from_str(text).map_err(|_| format!("key {KEY} is no YAML of that kind"))?;
+    Ok(configuration
+        .kubernetes_version
+        .filter(|version| !version.is_empty()))
+}
+
+pub fn lease(lease: Lease) -> ControllerLease {
+    let spec = lease.spec.unwrap_or_default();
+    ControllerLease {
+        name: lease.metadata.name.unwrap_or_default(),
+        holder: spec.holder_identity.filter(|holder| !holder.is_empty()),
+        renewed: spec.renew_time.map(|time| -> Timestamp { time.0 }),
+        duration_seconds: spec.lease_duration_seconds.map(i64::from),
+    }
+}
+
+/// Whether an API server's verbose answer about its health has a failed check of etcd among its lines: `[+]ping ok`,
+/// `[-]etcd failed: reason withheld`.
+pub fn says_etcd_failed(health: &str) -> bool {
+    health.lines().any(|line| line.starts_with("[-]etcd "))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::de::DeserializeOwned;
+    use serde_json::{Value, json};
+
+    use super::{
+        Addon, Component, ControllerLease, Node, StaticPod, daemon_set, deployment, kubernetes_version,
+        lease, node, says_etcd_failed, static_pod,
+    };
+
+    /// As kube-apiserver 1.34 words it.
+    #[test]
+    fn a_servers_health_says_whether_etcd_failed() {
+        let rest = "[+]log ok\n[+]poststarthook/start-apiserver-admission-initializer ok\nlivez check";
+        for (health, expected) in [
+            (
+                format!("[+]ping ok\n[-]etcd failed: reason withheld\n{rest} failed\n"),
+                true,
+            ),
+            (format!("[+]ping ok\n[+]etcd ok\n{rest} passed\n"), false),
+            (
+                format!("[-]ping failed: reason withheld\n[+]etcd ok\n{rest} failed\n"),
+                false,
+            ),
+            ("no etcd here".to_owned(), false),
+        ] {
+            assert_eq!(says_etcd_failed(&health), expected, "{health}");
+        }
+    }
+
+    fn object<T: DeserializeOwned>(value: Value) -> T {
+        serde_json::from_value(value).expect("an object")
+    }
+
+    #[test]
+    fn a_control_plane_node() {
+        let read = node(object(json!({
+            "metadata": {"name": "n1", "creationTimestamp": "2026-03-01T12:00:00Z",
+                "labels": {"node-role.kubernetes.io/control-plane": ""}},
+            "spec": {"taints": [{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]},
+            "status": {
+                "conditions": [{"type": "MemoryPressure", "status": "False"}, {"type": "Ready", "status": "True"}],
+                "nodeInfo": {"kubeletVersion": "v1.34.2", "architecture": "", "bootID": "", "containerRuntimeVersion": "",
+                    "kernelVersion": "", "kubeProxyVersion": "", "machineID": "", "operatingSystem": "", "osImage": "",
+                    "systemUUID": ""},
+            },
+        })));
+        assert_eq!(
+            read,
+            Node {
+                name: "n1".to_owned(),
+                created: "2026-03-01T12:00:00Z".parse().ok(),
+                kubelet_version: "v1.34.2".to_owned(),
+                ready: Some(true),
+                has_control_plane_label: true,
+                has_control_plane_taint: true,
+                is_unreachable: false,
+            }
+        );
+    }
+
+    #[test]
+    fn a_node_whose_kubelet_is_silent() {
+        let read = node(object(json!({
+            "metadata": {"name": "n1"},
+            "spec": {"taints": [
+                {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"},
+                {"key": "node-role.kubernetes.io/control-plane", "effect": "NoExecute"},
+            ]},
+            "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]},
+        })));
+        assert_eq!(
+            read,
+            Node {
+                name: "n1".to_owned(),
+                is_unreachable: true,
+                ..Node::default()
+            }
+        );
+        let not_ready = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
+        assert_eq!(node(object(not_ready)).ready, Some(false));
+    }
+
+    fn pod(name: &str, status: &Value) -> Option<StaticPod> {
+        static_pod(object(json!({
+            "metadata": {"name": name}, "spec": {"nodeName": "n-1", "containers": []}, "status": status,
+        })))
+    }
+
+    #[test]
+    fn a_static_pod_is_known_by_its_name() {
+        let status = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+        for (name, component) in [
+            ("kube-apiserver-n-1", Some(Component::ApiServer)),
+            ("kube-controller-manager-n-1", Some(Component::ControllerManager)),
+            ("kube-scheduler-n-1", Some(Component::Scheduler)),
+            ("etcd-n-1", Some(Component::Etcd)),
+            ("etcd-n-2", None),
+            ("etcd-1", None),
+            ("etcdn-1", None),
+            ("coredns-n-1", None),
+        ] {
+            let expected = component.map(|component| StaticPod {
+                component,
+                node: "n-1".to_owned(),
+                phase: "Running".to_owned(),
+                ready: true,
+                deleting: false,
+                message: None,
+            });
+            assert_eq!(pod(name, &status), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_pod_says_on_one_line_what_is_wrong() {
+        let waiting = json!([{"name": "etcd", "ready": false, "restartCount": 4, "image": "", "imageID": "",
+            "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s\nrestarting"}}}]);
+        let ended = json!([{"name": "etcd", "ready": false, "restartCount": 4, "image": "", "imageID": "",
+            "state": {"terminated": {"exitCode": 137}}}]);
+        let running = json!([{"name": "etcd", "ready": true, "restartCount": 0, "image": "", "imageID": "",
+            "state": {"running": {}}}]);
+        for (status, message) in [
+            (
+                json!({"containerStatuses": waiting}),
+                Some("CrashLoopBackOff: back-off 5m0s restarting"),
+            ),
+            (json!({"containerStatuses": ended}), Some("exit code 137")),
+            (json!({"containerStatuses": running}), None),
+            (json!({"reason": "NodeLost", "message": ""}), Some("NodeLost")),
+            (json!({}), None),
+        ] {
+            let pod = pod("etcd-n-1", &status).expect("a static pod");
+            assert_eq!(pod.message.as_deref(), message, "{status}");
+            assert!(!pod.ready);
+        }
+    }
+
+    #[test]
+    fn addons_tell_how_many_pods_they_want_and_have() {
+        let template = json!({"spec": {"containers": [{"name": "c", "image": "registry/c:v1"}]}});
+        let wanted = Addon {
+            desired: 3,
+            ready: 2,
+            image: Some("registry/c:v1".to_owned()),
+        };
+        let read = daemon_set(object(json!({
+            "spec": {"selector": {}, "template": template},
+            "status": {"desiredNumberScheduled": 3, "numberReady": 2, "currentNumberScheduled": 3, "numberMisscheduled": 0},
+        })));
+        assert_eq!(read, wanted);
+        let read = deployment(object(json!({
+            "spec": {"replicas": 3, "selector": {}, "template": template}, "status": {"readyReplicas": 2},
+        })));
+        assert_eq!(read, wanted);
+        let read = deployment(object(json!({"spec": {"selector": {}, "template": {}}})));
+        assert_eq!(
+            read,
+            Addon {
+                desired: 1,
+                ..Addon::default()
+            }
+        );
+    }
+
+    #[test]
+    fn the_version_that_kubeadm_knows() {
+        let of = |data: Value| kubernetes_version(&object(json!({"data": data})));
+        let text = "apiVersion: kubeadm.k8s.io/v1beta4\nkubernetesVersion: v1.34.2\nnetworking: {}\n";
+        assert_eq!(
+            of(json!({"ClusterConfiguration": text})),
+            Ok(Some("v1.34.2".to_owned()))
+        );
+        assert_eq!(of(json!({"ClusterConfiguration": "networking: {}"})), Ok(None));
+        assert_eq!(of(json!({})), Ok(None));
+        assert_eq!(
+            of(json!({"ClusterConfiguration": "[secret"})),
+            Err("key ClusterConfiguration is no YAML of that kind".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_lease_tells_who_holds_it_since_when() {
+        let read = lease(object(json!({
+            "metadata": {"name": "kube-scheduler"},
+            "spec": {"holderIdentity": "n1_1", "renewTime": "2026-08-21T10:00:00.000000Z", "leaseDurationSeconds": 15},
+        })));
+        assert_eq!(
+            read,
+            ControllerLease {
+                name: "kube-scheduler".to_owned(),
+                holder: Some("n1_1".to_owned()),
+                renewed: Some("2026-08-21T10:00:00Z".parse().expect("a time")),
+                duration_seconds: Some(15),
+            }
+        );
+        let released = lease(object(
+            json!({"metadata": {"name": "l"}, "spec": {"holderIdentity": ""}}),
+        ));
+        assert_eq!((released.holder, released.renewed), (None, None));
+    }
+}

@@ -1,0 +1,342 @@
+//! Reads the workload cluster, and etcd, whose members are reached through it unless they run elsewhere.
+
+use std::{collections::BTreeMap, future::Future, time::Instant};
+
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use crate::Connection;
+use crate::reads::{
+    etcd::{self, Access},
+    secret::Secrets,
+    time_limits,
+    workload::{Nodes, WorkloadCluster},
+};
+use kcp_control_plane::{
+    control_plane::ControlPlane,
+    plan::spec::Spec,
+    snapshot::{EndpointCertificate, EtcdSurvey, Failure, Reading, Workload},
+};
+
+/// What of a control plane decides where to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The Cluster's namespace.
+    pub namespace: String,
+    /// The Cluster's name.
+    pub cluster: String,
+    /// Whether a control plane has come up once: nobody could be asked before.
+    pub initialized: bool,
+    /// `https://host:port` of each endpoint of an external etcd; none when etcd runs on the Machines.
+    pub external_etcd: Option<Vec<String>>,
+}
+
+/// Sources that are left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Excluded {
+    /// `--no-workload`
+    pub workload: bool,
+    /// `--no-etcd`
+    pub etcd: bool,
+}
+
+impl Target {
+    /// None for a control plane that is not linked to a Cluster yet.
+    pub fn of(control_plane: &ControlPlane, spec: &Spec) -> Option<Self> {
+        let endpoints = spec
+            .config
+            .fields
+            .pointer("/clusterConfiguration/etcd/external/endpoints");
+        let endpoints = endpoints.and_then(Value::as_array).into_iter().flatten();
+        Some(Self {
+            namespace: control_plane.namespace.clone(),
+            cluster: control_plane.cluster.clone()?,
+            initialized: control_plane.initialized,
+            external_etcd: control_plane
+                .external_etcd
+                .then(|| endpoints.filter_map(Value::as_str).map(str::to_owned).collect()),
+        })
+    }
+}
+
+/// The workload cluster, what its endpoint serves with, and etcd.
+pub type WorkloadAndEtcd = (
+    Reading<Workload>,
+    Reading<EndpointCertificate>,
+    Reading<EtcdSurvey>,
+);
+
+/// The Machine on each node that a Machine names.
+pub type MachineByNode = BTreeMap<String, String>;
+
+/// Reads both, until `end` at the latest. What could not be read by then is a failure of its own. Of `machines` only
+/// etcd's members wait to be told, for whom else to ask.
+pub async fn workload_and_etcd(
+    management: &Connection,
+    target: &Target,
+    machines: impl Future<Output = MachineByNode>,
+    excluded: Excluded,
+    end: Instant,
+) -> WorkloadAndEtcd {
+    let secrets = Secrets {
+        management,
+        namespace: &target.namespace,
+        cluster: &target.cluster,
+        end,
+    };
+    if !target.initialized {
+        return (
+            unless(excluded.workload, NO_WORKLOAD, Reading::NotYet),
+            unless(excluded.workload, NO_WORKLOAD, Reading::NotYet),
+            unless(excluded.etcd, NO_ETCD, Reading::NotYet),
+        );
+    }
+    match (&target.external_etcd, excluded.workload) {
+        (Some(endpoints), _) => {
+            let workload = async {
+                if excluded.workload {
+                    let flag = NO_WORKLOAD;
+                    return (Reading::Excluded { flag }, Reading::Excluded { flag });
+                }
+                match WorkloadCluster::open(&secrets).await {
+                    Ok(cluster) => Box::pin(cluster.read(oneshot::channel().0)).await,
+                    Err(failure) => (Reading::Failed(failure.clone()), Reading::Failed(failure)),
+                }
+            };
+            let etcd = async {
+                if excluded.etcd {
+                    return Reading::Excluded { flag: NO_ETCD };
+                }
+                external_etcd(&secrets, endpoints).await
+            };
+            let ((workload, endpoint_certificate), etcd) = tokio::join!(workload, etcd);
+            (workload, endpoint_certificate, etcd)
+        }
+        (None, true) => (
+            Reading::Excluded { flag: NO_WORKLOAD },
+            Reading::Excluded { flag: NO_WORKLOAD },
+            Reading::Excluded {
+                flag: if excluded.etcd { NO_ETCD } else { NO_WORKLOAD },
+            },
+        ),
+        (None, false) => Box::pin(workload_and_stacked_etcd(&secrets, machines, excluded.etcd)).await,
+    }
+}
+
+const NO_WORKLOAD: &str = "--no-workload";
+const NO_ETCD: &str = "--no-etcd";
+
+fn unless<T>(excluded: bool, flag: &'static str, reading: Reading<T>) -> Reading<T> {
+    if excluded {
+        Reading::Excluded { flag }
+    } else {
+        reading
+    }
+}
+
+async fn external_etcd(secrets: &Secrets<'_>, endpoints: &[String]) -> Reading<EtcdSurvey> {
+    if endpoints.is_empty() {
+        return Reading::Failed(Failure {
+            object: "etcd".to_owned(),
+            message: "it runs elsewhere, and the spec names no endpoint".to_owned(),
+            hint: None,
+            forbidden: None,
+        });
+    }
+    let access = match Access::read(secrets, false).await {
+        Ok(access) => access,
+        Err(failure) => return Reading::Failed(failure),
+    };
+    let failures = etcd::Failures {
+        stacked: false,
+        authority: secrets.name("etcd"),
+        server: String::new(),
+    };
+    let timeouts = time_limits::for_etcd(time_limits::until(secrets.end));
+    etcd::survey(etcd::external(endpoints), &access, &failures, timeouts).await
+}
+
+async fn workload_and_stacked_etcd(
+    secrets: &Secrets<'_>,
+    machines: impl Future<Output = MachineByNode>,
+    without_etcd: bool,
+) -> WorkloadAndEtcd {
+    let access = async {
+        if without_etcd {
+            None
+        } else {
+            Some(Access::read(secrets, true).await)
+        }
+    };
+    let (cluster, access) = tokio::join!(WorkloadCluster::open(secrets), access);
+    let cluster = match cluster {
+        Ok(cluster) => cluster,
+        Err(failure) => {
+            let etcd = if without_etcd {
+                Reading::Excluded { flag: NO_ETCD }
+            } else {
+                Reading::Failed(behind(&failure))
+            };
+            return (Reading::Failed(failure.clone()), Reading::Failed(failure), etcd);
+        }
+    };
+    let (nodes_known, nodes) = oneshot::channel();
+    let etcd = async {
+        let access = match access {
+            None => return Reading::Excluded { flag: NO_ETCD },
+            Some(Err(failure)) => return Reading::Failed(failure),
+            Some(Ok(access)) => access,
+        };
+        let (nodes, machines) = tokio::join!(nodes, machines);
+        let labelled = match nodes {
+            Ok(Nodes::Read(nodes)) => nodes,
+            Ok(Nodes::NoServer(failure)) => return Reading::Failed(behind(&failure)),
+            Ok(Nodes::Unread) | Err(_) => Vec::new(),
+        };
+        let labelled = labelled.into_iter().filter(|node| node.has_control_plane_label);
+        let questions = etcd::stacked(&cluster.server.client, &machines, labelled.map(|node| node.name));
+        let failures = etcd::Failures {
+            stacked: true,
+            authority: secrets.name("etcd"),
+            server: cluster.server.url.clone(),
+        };
+        let timeouts = time_limits::for_etcd(time_limits::until(secrets.end));
+        etcd::survey(questions, &access, &failures, timeouts).await
+    };
+    let lacks_etcd = async { !without_etcd && cluster.lacks_etcd().await };
+    let ((workload, endpoint_certificate), mut etcd, server_lacks_etcd) = tokio::join!(
+        Box::pin(cluster.read(nodes_known)),
+        Box::pin(etcd),
+        Box::pin(lacks_etcd)
+    );
+    if let Reading::Read(survey) = &mut etcd {
+        survey.server_lacks_etcd = server_lacks_etcd;
+    }
+    (workload, endpoint_certificate, etcd)
+}
+
+/// Members cannot be asked because their API server cannot.
+fn behind(failure: &Failure) -> Failure {
+    Failure {
+        object: "etcd".to_owned(),
+        message: format!(
+            "its members are reached through the workload cluster: {}: {}",
+            failure.object, failure.message
+        ),
+        hint: failure.hint.clone(),
+        forbidden: failure.forbidden.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::ready,
+        time::{Duration, Instant},
+    };
+
+    use serde_json::json;
+
+    use super::{Excluded, Failure, MachineByNode, Reading, Target, workload_and_etcd};
+    use crate::{Connection, canned::failure};
+    use kcp_control_plane::plan::{example, observed::Observed};
+
+    #[test]
+    fn a_control_plane_tells_where_to_read() {
+        let target = |observed: &Observed| Target::of(&observed.control_plane, &observed.spec);
+        let mut observed = example::observed();
+        observed.control_plane.namespace = "d".to_owned();
+        observed.control_plane.cluster = Some("edge".to_owned());
+        observed.control_plane.initialized = true;
+        let stacked = Target {
+            namespace: "d".to_owned(),
+            cluster: "edge".to_owned(),
+            initialized: true,
+            external_etcd: None,
+        };
+        assert_eq!(target(&observed), Some(stacked.clone()));
+
+        observed.control_plane.external_etcd = true;
+        observed.spec.config.fields =
+            json!({"clusterConfiguration": {"etcd": {"external": {"endpoints": ["https://e:2379"]}}}});
+        assert_eq!(
+            target(&observed),
+            Some(Target {
+                external_etcd: Some(vec!["https://e:2379".to_owned()]),
+                ..stacked
+            })
+        );
+
+        observed.control_plane.cluster = None;
+        assert_eq!(target(&observed), None);
+    }
+
+    /// Of a control plane without Secrets: why workload and etcd were not read, in short.
+    async fn unread(target: &Target, excluded: Excluded) -> [String; 2] {
+        let management = Connection::canned(|_, path| {
+            let (code, mut status) = failure(404, "NotFound", path);
+            status["details"] = json!({"name": "x"});
+            (code, status)
+        });
+        let end = Instant::now() + Duration::from_secs(10);
+        let (workload, endpoint_certificate, etcd) =
+            workload_and_etcd(&management, target, ready(MachineByNode::new()), excluded, end).await;
+        assert_eq!(short(&endpoint_certificate), short(&workload));
+        [short(&workload), short(&etcd)]
+    }
+
+    fn short<T>(reading: &Reading<T>) -> String {
+        match reading {
+            Reading::Read(_) => "read".to_owned(),
+            Reading::Excluded { flag } => (*flag).to_owned(),
+            Reading::NotYet => "not yet".to_owned(),
+            Reading::OutOfReach(Failure { object, .. }) => format!("out of reach: {object}"),
+            Reading::Failed(Failure { object, message, .. }) => format!("{object}: {message}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_left_out_is_not_read_and_what_is_missing_is_named() {
+        const KUBECONFIG: &str = "Secret/edge-kubeconfig: it is not there, in namespace d";
+        const BEHIND: &str = "etcd: its members are reached through the workload cluster: Secret/edge-kubeconfig: it is \
+                              not there, in namespace d";
+        const AUTHORITY: &str = "Secret/edge-etcd: it is not there, in namespace d";
+        let target = |initialized, external: bool| Target {
+            namespace: "d".to_owned(),
+            cluster: "edge".to_owned(),
+            initialized,
+            external_etcd: external.then(|| vec!["https://e:2379".to_owned()]),
+        };
+        let excluded = |workload, etcd| Excluded { workload, etcd };
+        for (initialized, external, without, expected) in [
+            (false, false, excluded(false, false), ["not yet", "not yet"]),
+            (false, false, excluded(true, true), ["--no-workload", "--no-etcd"]),
+            (true, false, excluded(false, false), [KUBECONFIG, BEHIND]),
+            (true, false, excluded(false, true), [KUBECONFIG, "--no-etcd"]),
+            (
+                true,
+                false,
+                excluded(true, false),
+                ["--no-workload", "--no-workload"],
+            ),
+            (true, false, excluded(true, true), ["--no-workload", "--no-etcd"]),
+            (true, true, excluded(false, false), [KUBECONFIG, AUTHORITY]),
+            (true, true, excluded(true, false), ["--no-workload", AUTHORITY]),
+            (true, true, excluded(false, true), [KUBECONFIG, "--no-etcd"]),
+        ] {
+            let found = unread(&target(initialized, external), without).await;
+            assert_eq!(found, expected, "{initialized} {external} {without:?}");
+        }
+        let without_endpoint = Target {
+            external_etcd: Some(Vec::new()),
+            ..target(true, true)
+        };
+        assert_eq!(
+            unread(&without_endpoint, excluded(true, false)).await,
+            [
+                "--no-workload",
+                "etcd: it runs elsewhere, and the spec names no endpoint"
+            ]
+        );
+    }
+}

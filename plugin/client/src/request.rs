@@ -1,0 +1,322 @@
+//! Requests for objects, decoded into types of our own: small ones for reading, plain JSON patches for writing.
+
+use http::Request as HttpRequest;
+use kcp_rules::syntax::is_dns1123_subdomain;
+use kube::{
+    Resource as _,
+    api::{DynamicObject, GetParams, ListParams, Patch, PatchParams, PostParams, ValidationDirective},
+    core::{ApiResource, Request},
+};
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use serde_json::Value;
+
+use crate::{
+    Action, Connection, Error,
+    written::{Written, written},
+};
+
+/// Objects a page: kubectl's number.
+const PAGE: u32 = 500;
+
+/// A merge patch.
+#[derive(Clone, Debug)]
+pub struct Write<'w> {
+    /// What is patched.
+    pub resource: &'w ApiResource,
+    /// Where.
+    pub namespace: &'w str,
+    /// Which object.
+    pub name: &'w str,
+    /// The part of the object that is written, where it is not the object itself.
+    pub subresource: Option<&'w str>,
+    /// RFC 7386. With `metadata.resourceVersion` the server refuses it (409) once the object has changed.
+    pub patch: &'w Value,
+    /// Recorded by the server.
+    pub field_manager: &'w str,
+    /// Let the server judge and not store.
+    pub dry_run: bool,
+}
+
+impl Write<'_> {
+    fn parameters(&self) -> PatchParams {
+        PatchParams {
+            dry_run: self.dry_run,
+            field_manager: Some(self.field_manager.to_owned()),
+            // A field that the server does not know would be dropped, and the write be told as made.
+            field_validation: Some(ValidationDirective::Strict),
+            ..PatchParams::default()
+        }
+    }
+}
+
+/// Makes the request for one page.
+type PageRequest = fn(&Request, &ListParams) -> Result<HttpRequest<Vec<u8>>, kube::core::request::Error>;
+
+#[derive(Deserialize)]
+struct Page<T> {
+    #[serde(default)]
+    metadata: PageMetadata,
+    #[serde(
+        deserialize_with = "null_is_empty",
+        bound(deserialize = "T: Deserialize<'de>")
+    )]
+    items: Vec<T>,
+}
+
+/// The API server writes an empty list of metadata as null. A list without the field is none.
+fn null_is_empty<'de, D: Deserializer<'de>, T: Deserialize<'de>>(items: D) -> Result<Vec<T>, D::Error> {
+    Option::deserialize(items).map(Option::unwrap_or_default)
+}
+
+#[derive(Default, Deserialize)]
+struct PageMetadata {
+    #[serde(rename = "continue", default)]
+    next: Option<String>,
+}
+
+impl Connection {
+    /// Reads one object as the server wrote it.
+    ///
+    /// # Errors
+    /// As [`Connection::read`].
+    pub async fn get_text(
+        &self,
+        resource: &ApiResource,
+        namespace: &str,
+        name: &str,
+    ) -> Result<String, Error> {
+        let action = Action::new("get", resource).in_namespace(namespace).named(name);
+        safe_in_url(&action)?;
+        let requests = Request::new(DynamicObject::url_path(resource, Some(namespace)));
+        self.read(&action, || async {
+            let request = requests
+                .get(name, &GetParams::default())
+                .map_err(kube::Error::BuildRequest)?;
+            self.client.request_text(request).await
+        })
+        .await
+    }
+
+    /// Reads one object.
+    ///
+    /// # Errors
+    /// As [`Connection::read`], and when the object does not have the types expected.
+    pub async fn get<T: DeserializeOwned>(
+        &self,
+        resource: &ApiResource,
+        namespace: &str,
+        name: &str,
+    ) -> Result<T, Error> {
+        let text = self.get_text(resource, namespace, name).await?;
+        serde_json::from_str(&text).map_err(|source| Error::Malformed {
+            action: Action::new("get", resource).in_namespace(namespace).named(name),
+            source,
+        })
+    }
+
+    /// Reads one object's metadata: the server sends nothing else.
+    ///
+    /// # Errors
+    /// As [`Connection::get`].
+    pub async fn get_metadata<T: DeserializeOwned>(
+        &self,
+        resource: &ApiResource,
+        namespace: &str,
+        name: &str,
+    ) -> Result<T, Error> {
+        let action = Action::new("get", resource).in_namespace(namespace).named(name);
+        safe_in_url(&action)?;
+        let requests = Request::new(DynamicObject::url_path(resource, Some(namespace)));
+        self.read(&action, || async {
+            let request = requests
+                .get_metadata(name, &GetParams::default())
+                .map_err(kube::Error::BuildRequest)?;
+            self.client.request(request).await
+        })
+        .await
+    }
+
+    /// Reads all objects of a namespace, or of all of them, that match a label selector; page by page.
+    ///
+    /// # Errors
+    /// As [`Connection::read`].
+    pub async fn list<T: DeserializeOwned>(
+        &self,
+        resource: &ApiResource,
+        namespace: Option<&str>,
+        selector: Option<&str>,
+    ) -> Result<Vec<T>, Error> {
+        self.pages(resource, namespace, selector, Request::list).await
+    }
+
+    /// The same of their metadata: the server sends nothing else.
+    ///
+    /// # Errors
+    /// As [`Connection::read`].
+    pub async fn list_metadata<T: DeserializeOwned>(
+        &self,
+        resource: &ApiResource,
+        namespace: Option<&str>,
+        selector: Option<&str>,
+    ) -> Result<Vec<T>, Error> {
+        self.pages(resource, namespace, selector, Request::list_metadata)
+            .await
+    }
+
+    async fn pages<T: DeserializeOwned>(
+        &self,
+        resource: &ApiResource,
+        namespace: Option<&str>,
+        selector: Option<&str>,
+        page: PageRequest,
+    ) -> Result<Vec<T>, Error> {
+        let mut action = Action::new("list", resource);
+        action.namespace = namespace.map(str::to_owned);
+        let requests = Request::new(DynamicObject::url_path(resource, namespace));
+        let mut parameters = ListParams::default().limit(PAGE);
+        parameters.label_selector = selector.map(str::to_owned);
+        let mut items = Vec::new();
+        loop {
+            let Page {
+                items: more,
+                metadata,
+            } = self
+                .read(&action, || async {
+                    let request = page(&requests, &parameters).map_err(kube::Error::BuildRequest)?;
+                    self.client.request::<Page<T>>(request).await
+                })
+                .await?;
+            items.extend(more);
+            match metadata.next.filter(|next| !next.is_empty()) {
+                Some(next) => parameters.continue_token = Some(next),
+                None => return Ok(items),
+            }
+        }
+    }
+
+    /// Patches one object. Sent once: whether to send it again is for the caller, who knows what it changes.
+    ///
+    /// # Errors
+    /// As [`Connection::call`], when nothing is stored: [`Error::Rejected`] when the server or a webhook refuses the
+    /// patch, [`Error::UnknownField`] when the server does not know a field of it.
+    pub async fn patch(&self, write: &Write<'_>) -> Result<Written, Error> {
+        let Write {
+            resource,
+            namespace,
+            name,
+            ..
+        } = *write;
+        let mut action = Action::new("patch", resource).in_namespace(namespace).named(name);
+        safe_in_url(&action)?;
+        let parameters = write.parameters();
+        let requests = Request::new(DynamicObject::url_path(resource, Some(namespace)));
+        let patch = Patch::Merge(write.patch);
+        let request = match write.subresource {
+            Some(subresource) => {
+                action = action.subresource(subresource);
+                requests.patch_subresource(subresource, name, &parameters, &patch)
+            }
+            None => requests.patch(name, &parameters, &patch),
+        };
+        let answer = self.call(&action, async {
+            self.client
+                .request::<Value>(request.map_err(kube::Error::BuildRequest)?)
+                .await
+        });
+        written(answer.await, write.dry_run)
+    }
+}
+
+impl Connection {
+    /// Creates one object, in a namespace where its kind has such. Sent once, as [`Connection::patch`].
+    ///
+    /// # Errors
+    /// As [`Connection::call`].
+    pub async fn create<T: DeserializeOwned>(
+        &self,
+        resource: &ApiResource,
+        namespace: Option<&str>,
+        object: &Value,
+        field_manager: &str,
+    ) -> Result<T, Error> {
+        let mut action = Action::new("create", resource);
+        action.namespace = namespace.map(str::to_owned);
+        safe_in_url(&action)?;
+        let parameters = PostParams {
+            field_manager: Some(field_manager.to_owned()),
+            ..PostParams::default()
+        };
+        let requests = Request::new(DynamicObject::url_path(resource, namespace));
+        let request = requests.create(&parameters, object.to_string().into_bytes());
+        self.call(&action, async {
+            let request = request.map_err(kube::Error::BuildRequest)?;
+            self.client.request::<T>(request).await
+        })
+        .await
+    }
+}
+
+/// A name may come from another object, where nobody has looked at it: `..` would lead to another path.
+pub(crate) fn safe_in_url(action: &Action) -> Result<(), Error> {
+    let mut names = action.namespace.iter().chain(&action.name);
+    match names.find(|name| !is_dns1123_subdomain(name.as_bytes())) {
+        None => Ok(()),
+        Some(name) => Err(Error::Other {
+            cause: format!("{name:?} is no name of an object"),
+            action: action.clone(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::api::ValidationDirective;
+    use serde_json::{Value, json};
+
+    use super::{Page, Write, safe_in_url};
+    use crate::{Action, CLUSTER};
+
+    #[test]
+    fn a_list_of_nothing_is_not_a_list_without_items() {
+        let items = |page: Value| serde_json::from_value::<Page<Value>>(page).map(|page| page.items.len());
+        assert_eq!(items(json!({"items": null})).unwrap(), 0);
+        assert_eq!(items(json!({"items": [1, 2]})).unwrap(), 2);
+        assert!(items(json!({})).is_err());
+    }
+
+    #[test]
+    fn no_field_of_a_patch_is_dropped() {
+        let patch = json!({"spec": {"paused": true}});
+        let write = Write {
+            resource: &CLUSTER.at("v1beta2"),
+            namespace: "d",
+            name: "c1",
+            subresource: None,
+            patch: &patch,
+            field_manager: "kubectl-kcp",
+            dry_run: true,
+        };
+        let parameters = write.parameters();
+        assert!(matches!(
+            parameters.field_validation,
+            Some(ValidationDirective::Strict)
+        ));
+        assert_eq!(parameters.field_manager.as_deref(), Some("kubectl-kcp"));
+        assert!(parameters.dry_run);
+    }
+
+    #[test]
+    fn no_name_leads_to_another_path() {
+        let get = |namespace: &str, name: &str| {
+            let action = Action::new("get", &CLUSTER.at("v1beta2"));
+            safe_in_url(&action.in_namespace(namespace).named(name)).map_err(|error| error.to_string())
+        };
+        assert_eq!(get("team-a", "c.1"), Ok(()));
+        assert_eq!(
+            get("team-a", "../../secrets/x"),
+            Err("cannot get clusters \"../../secrets/x\" in namespace \"team-a\": \"../../secrets/x\" is no name of \
+                 an object".to_owned())
+        );
+        assert!(get("..", "c1").is_err());
+    }
+}

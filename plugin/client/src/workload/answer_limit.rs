@@ -1,0 +1,133 @@
+//! How much of an answer is read: a server behind a kubeconfig may be anything, and send without end.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited, combinators::MapErr};
+use kube::{
+    Client,
+    client::{Body, ClientBuilder, DynBody},
+};
+use thiserror::Error;
+use tower::{BoxError, Service, layer::layer_fn, util::BoxService};
+
+/// The largest answer to a request that is read, in bytes: one of the request's extensions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnswerLimit(pub usize);
+
+impl AnswerLimit {
+    /// So many MiB.
+    pub const fn mebibytes(count: usize) -> Self {
+        Self(count * 1024 * 1024)
+    }
+}
+
+impl Default for AnswerLimit {
+    /// One object is at most 1.5 MiB large, by etcd's limit of a request.
+    fn default() -> Self {
+        Self::mebibytes(2)
+    }
+}
+
+#[derive(Debug, Error)]
+#[error("the answer is larger than {} MiB", _0.0 / 1024 / 1024)]
+struct TooLarge(AnswerLimit);
+
+type Unlimited = BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>;
+
+type LimitedBody = MapErr<Limited<Box<DynBody>>, Box<dyn FnMut(BoxError) -> BoxError + Send>>;
+
+/// A client that reads no more of an answer than its request's [`AnswerLimit`], of refusals too.
+pub fn limited(builder: ClientBuilder<Unlimited>) -> Client {
+    builder.with_layer(&layer_fn(LimitedAnswers)).build()
+}
+
+struct LimitedAnswers(Unlimited);
+
+impl Service<Request<Body>> for LimitedAnswers {
+    type Response = Response<LimitedBody>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.0.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let limit: AnswerLimit = request.extensions().get().copied().unwrap_or_default();
+        let answer = self.0.call(request);
+        Box::pin(async move {
+            let answer = answer.await?;
+            Ok(answer.map(|body| {
+                let named: Box<dyn FnMut(BoxError) -> BoxError + Send> = Box::new(move |error| {
+                    if error.is::<LengthLimitError>() {
+                        TooLarge(limit).into()
+                    } else {
+                        error
+                    }
+                });
+                Limited::new(body, limit.0).map_err(named)
+            }))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use http::{Request, Response};
+    use http_body_util::BodyExt as _;
+    use kube::{
+        Client,
+        client::{Body, ClientBuilder, DynBody},
+    };
+    use tower::{BoxError, service_fn, util::BoxService};
+
+    use super::{AnswerLimit, limited};
+
+    /// A client of a server that answers with `code` and as many blanks.
+    fn client(code: u16, blanks: usize) -> Client {
+        let service = service_fn(move |_: Request<Body>| async move {
+            let body: Box<DynBody> = Box::new(Body::from(vec![b' '; blanks]).map_err(BoxError::from));
+            Response::builder()
+                .status(code)
+                .body(body)
+                .map_err(BoxError::from)
+        });
+        limited(ClientBuilder::new(BoxService::new(service), "d"))
+    }
+
+    async fn read(client: &Client, limit: Option<AnswerLimit>) -> Result<usize, String> {
+        let mut request = Request::new(Vec::new());
+        if let Some(limit) = limit {
+            request.extensions_mut().insert(limit);
+        }
+        match client.request_text(request).await {
+            Ok(text) => Ok(text.len()),
+            Err(error) => {
+                let cause = error.source().and_then(|inner| inner.source().or(Some(inner)));
+                Err(cause.map_or_else(|| error.to_string(), ToString::to_string))
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_read_up_to_its_limit() {
+        const MIB: usize = 1024 * 1024;
+        let four = Some(AnswerLimit::mebibytes(4));
+        for (code, size, limit, read_size) in [
+            (200, 2 * MIB, None, Ok(2 * MIB)),
+            (200, 2 * MIB + 1, None, Err("the answer is larger than 2 MiB")),
+            (500, 2 * MIB + 1, None, Err("the answer is larger than 2 MiB")),
+            (200, 4 * MIB, four, Ok(4 * MIB)),
+            (200, 4 * MIB + 1, four, Err("the answer is larger than 4 MiB")),
+        ] {
+            let answer = read(&client(code, size), limit).await;
+            assert_eq!(answer, read_size.map_err(str::to_owned), "{code} {size}");
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! A client for the workload cluster, from the kubeconfig that Cluster API keeps in a Secret.
+//!
+//! Whoever may write the Secret is not whoever runs this program: a kubeconfig that names files of this machine or
+//! programs to run is refused.
+
+use std::time::Duration;
+
+use kube::client::ClientBuilder;
+use kube::config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use thiserror::Error;
+
+use crate::ConnectionFlags;
+use crate::workload::{ServingCertificate, answer_limit::limited};
+use crate::{
+    kubeconfig::select,
+    proxy::{Environment, proxy_for},
+    shown,
+};
+
+/// The largest that a Secret's value can be: the API server's limit.
+const MAX_BYTES: usize = 1024 * 1024;
+
+/// Why a Secret gives no client.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("key {key} of Secret {secret} is no kubeconfig that can be used: {fault}")]
+pub struct KubeconfigError {
+    /// `namespace/name`
+    pub secret: String,
+    /// The key in its data.
+    pub key: String,
+    /// What is wrong.
+    pub fault: KubeconfigFault,
+}
+
+/// What is wrong with a kubeconfig. None of the messages quotes it.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum KubeconfigFault {
+    /// More than 1 MiB.
+    #[error("it is larger than 1 MiB")]
+    TooLarge,
+    /// Not YAML of that shape.
+    #[error("it cannot be read")]
+    Unreadable,
+    /// It would have this machine run a program or read a file.
+    #[error("it names {0}, which is not followed: it must hold its certificates, keys and tokens itself")]
+    Outside(&'static str),
+    /// Its parts do not fit together.
+    #[error("its context, cluster and user do not make a connection")]
+    Inconsistent,
+}
+
+/// A workload cluster's API server.
+#[derive(Clone)]
+pub struct ApiServer {
+    /// For its requests. Answers are read up to their [`AnswerLimit`](crate::workload::AnswerLimit).
+    pub client: Client,
+    /// `https://host:port`, without what may be secret in it.
+    pub url: String,
+    /// What it serves with.
+    pub certificate: ServingCertificate,
+}
+
+/// A client for the cluster that `kubeconfig` describes; as [`api_server`].
+///
+/// # Errors
+/// As [`api_server`].
+pub async fn client(
+    secret: &str,
+    key: &str,
+    kubeconfig: &[u8],
+    timeout: Duration,
+) -> Result<Client, KubeconfigError> {
+    let server = api_server(secret, key, kubeconfig, timeout).await?;
+    Ok(server.client)
+}
+
+/// The API server of the cluster that `kubeconfig` describes. Nothing is sent yet. Each request gives up when the server
+/// is silent for `timeout`; none is repeated.
+///
+/// # Errors
+/// With the Secret's name and key, whatever is wrong with its value.
+pub async fn api_server(
+    secret: &str,
+    key: &str,
+    kubeconfig: &[u8],
+    timeout: Duration,
+) -> Result<ApiServer, KubeconfigError> {
+    let error = |fault| KubeconfigError {
+        secret: secret.to_owned(),
+        key: key.to_owned(),
+        fault,
+    };
+    let kubeconfig = parse(kubeconfig).map_err(error)?;
+    let inconsistent = || error(KubeconfigFault::Inconsistent);
+    let selected = select(&kubeconfig, &ConnectionFlags::default()).map_err(|_| inconsistent())?;
+    // kube reads the environment's proxies, and asks NO_PROXY about the proxy instead of the server.
+    let proxy_url = proxy_for(&selected, &Environment::of_process()).map_err(|_| inconsistent())?;
+    let mut config = Config::from_custom_kubeconfig(selected, &KubeConfigOptions::default())
+        .await
+        .map_err(|_| inconsistent())?;
+    config.proxy_url = proxy_url;
+    config.default_retry = false;
+    config.connect_timeout = Some(timeout);
+    config.read_timeout = Some(timeout);
+    config.write_timeout = Some(timeout);
+    let url = shown(&config.cluster_url);
+    let certificate = ServingCertificate {
+        name: config.tls_server_name.clone(),
+        proxy: config.proxy_url.clone(),
+        ..ServingCertificate::of(config.cluster_url.clone())
+    };
+    let builder = ClientBuilder::try_from(config).map_err(|_| inconsistent())?;
+    Ok(ApiServer {
+        client: limited(builder),
+        url,
+        certificate,
+    })
+}
+
+fn parse(bytes: &[u8]) -> Result<Kubeconfig, KubeconfigFault> {
+    if bytes.len() > MAX_BYTES {
+        return Err(KubeconfigFault::TooLarge);
+    }
+    let text = std::str::from_utf8(bytes).map_err(|_| KubeconfigFault::Unreadable)?;
+    let kubeconfig = Kubeconfig::from_yaml(text).map_err(|_| KubeconfigFault::Unreadable)?;
+    let clusters = kubeconfig
+        .clusters
+        .iter()
+        .filter_map(|named| named.cluster.as_ref());
+    let users = kubeconfig
+        .auth_infos
+        .iter()
+        .filter_map(|named| named.auth_info.as_ref());
+    match clusters
+        .filter_map(file_of_cluster)
+        .chain(users.filter_map(outside_of_user))
+        .next()
+    {
+        Some(outside) => Err(KubeconfigFault::Outside(outside)),
+        None => Ok(kubeconfig),
+    }
+}
+
+fn file_of_cluster(cluster: &Cluster) -> Option<&'static str> {
+    cluster
+        .certificate_authority
+        .as_ref()
+        .map(|_| "a file of certificates")
+}
+
+fn outside_of_user(user: &AuthInfo) -> Option<&'static str> {
+    [
+        (user.exec.is_some(), "a program to run"),
+        (user.auth_provider.is_some(), "an authentication provider"),
+        (user.token_file.is_some(), "a file with a token"),
+        (user.client_certificate.is_some(), "a file with a certificate"),
+        (user.client_key.is_some(), "a file with a key"),
+    ]
+    .into_iter()
+    .find_map(|(named, what)| named.then_some(what))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{KubeconfigFault, MAX_BYTES, client, parse};
+
+    fn kubeconfig(cluster: &str, user: &str) -> String {
+        format!(
+            "{{apiVersion: v1, kind: Config, current-context: c, contexts: [{{name: c, context: {{cluster: c, user: u}}}}], \
+             clusters: [{{name: c, cluster: {{server: 'https://127.0.0.1:1'{cluster}}}}}], \
+             users: [{{name: u, user: {{{user}}}}}]}}"
+        )
+    }
+
+    #[test]
+    fn accepts_what_holds_everything_itself() {
+        assert!(parse(kubeconfig("", "token: t").as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn rejects_what_leads_outside() {
+        for (cluster, user, what) in [
+            (
+                ", certificate-authority: /etc/passwd",
+                "",
+                "a file of certificates",
+            ),
+            (
+                "",
+                "exec: {apiVersion: client.authentication.k8s.io/v1, command: rm}",
+                "a program to run",
+            ),
+            (
+                "",
+                "auth-provider: {name: gcp, config: {}}",
+                "an authentication provider",
+            ),
+            ("", "tokenFile: /etc/passwd", "a file with a token"),
+            ("", "client-certificate: /etc/passwd", "a file with a certificate"),
+            ("", "client-key: /etc/passwd", "a file with a key"),
+        ] {
+            let parsed = parse(kubeconfig(cluster, user).as_bytes());
+            assert_eq!(parsed.unwrap_err(), KubeconfigFault::Outside(what));
+        }
+    }
+
+    #[test]
+    fn rejects_garbage() {
+        for (bytes, fault) in [
+            (&b"\xff\xfe"[..], KubeconfigFault::Unreadable),
+            (b"[1, 2", KubeconfigFault::Unreadable),
+            (&vec![b' '; MAX_BYTES + 1], KubeconfigFault::TooLarge),
+        ] {
+            assert_eq!(parse(bytes).unwrap_err(), fault);
+        }
+    }
+
+    #[tokio::test]
+    async fn names_the_secret_and_the_key() {
+        let made = client("team/edge-kubeconfig", "value", b"{}", Duration::from_secs(1)).await;
+        assert_eq!(
+            made.err().expect("nothing to connect to").to_string(),
+            "key value of Secret team/edge-kubeconfig is no kubeconfig that can be used: its context, cluster and user do \
+             not make a connection"
+        );
+    }
+}

@@ -1,0 +1,247 @@
+//! Reads of a workload cluster's objects. They end, whatever the server is like: each after its time, each answer and
+//! each list at its limit.
+
+use std::{fmt::Debug, future::Future, pin::Pin, time::Duration};
+
+use http::Request as HttpRequest;
+use k8s_openapi::{List, ListableResource};
+use kube::{
+    Resource,
+    api::{GetParams, ListParams},
+    core::{ApiResource, Request},
+};
+use serde::de::DeserializeOwned;
+
+use crate::workload::AnswerLimit;
+use crate::{Action, Connection, Error, ReadLimit};
+
+/// Objects a page: kubectl's number.
+const PAGE: u32 = 500;
+
+/// Of [`PAGE`] objects: twice as many as a cluster may have nodes by Kubernetes' own limits.
+const MAX_PAGES: usize = 20;
+
+/// 500 nodes are half as large, each with the names of 50 images, which is the kubelet's default.
+const PAGE_LIMIT: AnswerLimit = AnswerLimit::mebibytes(32);
+
+type InProgress<'r, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + 'r>>;
+
+/// A workload cluster's objects.
+///
+/// Each read is made by agreement of etcd's members first. Where that takes too long or fails, it is made once more of
+/// what the API server has in memory: this works without etcd's quorum, and is older by as much as the server is behind.
+#[derive(Clone)]
+pub struct Objects {
+    cluster: Connection,
+    limit: Duration,
+}
+
+impl Objects {
+    /// The objects of a workload cluster, each read of which takes no longer than `limit`.
+    pub const fn new(cluster: Connection, limit: Duration) -> Self {
+        Self { cluster, limit }
+    }
+
+    /// What `keep` makes of the objects of a namespace, or of all, that match a label selector.
+    ///
+    /// # Errors
+    /// As [`Connection::read`].
+    pub async fn list<K, T>(
+        &self,
+        namespace: Option<&str>,
+        selector: Option<&str>,
+        keep: impl Fn(K) -> Option<T>,
+    ) -> Result<Vec<T>, Error>
+    where
+        K: Resource<DynamicType = ()> + ListableResource + DeserializeOwned + Clone + Debug,
+    {
+        let mut action = Action::new("list", &ApiResource::erase::<K>(&()));
+        action.namespace = namespace.map(str::to_owned);
+        let requests = Request::new(K::url_path(&(), namespace));
+        let parameters = ListParams {
+            label_selector: selector.map(str::to_owned),
+            ..ListParams::default()
+        };
+        let agreed = async {
+            let mut parameters = parameters.clone().limit(PAGE);
+            let mut kept = Vec::new();
+            for _ in 0..MAX_PAGES {
+                let page: List<K> = self.page(&action, &requests, &parameters).await?;
+                kept.extend(page.items.into_iter().filter_map(&keep));
+                match page.metadata.continue_.filter(|next| !next.is_empty()) {
+                    Some(next) => parameters.continue_token = Some(next),
+                    None => return Ok(kept),
+                }
+            }
+            Err(Error::Other {
+                action: action.clone(),
+                cause: format!("there are more than {} of them", MAX_PAGES * PAGE as usize),
+            })
+        };
+        let remembered = async {
+            let page: List<K> = self
+                .page(&action, &requests, &parameters.clone().match_any())
+                .await?;
+            Ok(page.items.into_iter().filter_map(&keep).collect())
+        };
+        self.agreed_or_remembered(&action, Box::pin(agreed), Box::pin(remembered))
+            .await
+    }
+
+    /// One object; none when it is not there.
+    ///
+    /// # Errors
+    /// As [`Connection::read`].
+    pub async fn get<K>(&self, namespace: &str, name: &str) -> Result<Option<K>, Error>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug,
+    {
+        let action = Action::new("get", &ApiResource::erase::<K>(&()))
+            .in_namespace(namespace)
+            .named(name);
+        let requests = Request::new(K::url_path(&(), Some(namespace)));
+        let get = |parameters: GetParams| {
+            let (action, requests) = (&action, &requests);
+            async move {
+                let read = self.cluster.read(action, || async {
+                    let request = requests
+                        .get(name, &parameters)
+                        .map_err(kube::Error::BuildRequest)?;
+                    self.cluster.client.request(request).await
+                });
+                match read.await {
+                    Ok(object) => Ok(Some(object)),
+                    Err(Error::NotFound { .. }) => Ok(None),
+                    Err(error) => Err(error),
+                }
+            }
+        };
+        let (agreed, remembered) = (get(GetParams::default()), get(GetParams::any()));
+        self.agreed_or_remembered(&action, Box::pin(agreed), Box::pin(remembered))
+            .await
+    }
+
+    async fn page<T: DeserializeOwned>(
+        &self,
+        action: &Action,
+        requests: &Request,
+        parameters: &ListParams,
+    ) -> Result<T, Error> {
+        self.cluster
+            .read(action, || async {
+                let mut request: HttpRequest<Vec<u8>> =
+                    requests.list(parameters).map_err(kube::Error::BuildRequest)?;
+                request.extensions_mut().insert(PAGE_LIMIT);
+                self.cluster.client.request(request).await
+            })
+            .await
+    }
+
+    async fn agreed_or_remembered<T>(
+        &self,
+        action: &Action,
+        agreed: InProgress<'_, T>,
+        remembered: InProgress<'_, T>,
+    ) -> Result<T, Error> {
+        let limit = ReadLimit::each(self.limit / 2);
+        match self.cluster.within(limit, action, agreed).await {
+            Err(
+                error @ (Error::OutOfTime { .. }
+                | Error::Timeout { .. }
+                | Error::Busy { .. }
+                | Error::Answer { code: 500.., .. }),
+            ) => self
+                .cluster
+                .within(limit, action, remembered)
+                .await
+                .map_err(|_| error),
+            outcome => outcome,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::{pending, ready},
+        sync::atomic::{AtomicUsize, Ordering},
+        time::Duration,
+    };
+
+    use k8s_openapi::api::core::v1::{ConfigMap, Node};
+    use serde_json::{Value, json};
+
+    use super::{Error, Objects};
+    use crate::{Action, Connection, MACHINE, canned::failure};
+
+    /// Objects of a server that gives these answers, one after the other, and then the last.
+    fn objects(answers: Vec<(u16, Value)>) -> Objects {
+        let asked = AtomicUsize::new(0);
+        let connection = Connection::canned(move |_, _| {
+            let at = asked.fetch_add(1, Ordering::Relaxed).min(answers.len() - 1);
+            answers[at].clone()
+        });
+        Objects::new(connection, Duration::from_secs(10))
+    }
+
+    async fn names(objects: &Objects) -> Result<Vec<String>, Error> {
+        objects.list(None, None, |node: Node| node.metadata.name).await
+    }
+
+    fn page(name: &str, next: &str) -> (u16, Value) {
+        let page = json!({
+            "kind": "NodeList", "apiVersion": "v1", "metadata": {"continue": next},
+            "items": [{"metadata": {"name": name}}],
+        });
+        (200, page)
+    }
+
+    fn lost_quorum() -> (u16, Value) {
+        failure(500, "InternalError", "etcdserver: request timed out")
+    }
+
+    #[tokio::test]
+    async fn reads_all_pages_up_to_a_limit() {
+        let whole = objects(vec![page("n1", "more"), page("n2", "")]);
+        assert_eq!(names(&whole).await.expect("a list"), ["n1", "n2"]);
+        let endless = objects(vec![page("n1", "more")]);
+        assert_eq!(
+            names(&endless).await.expect_err("endless").to_string(),
+            "cannot list nodes in all namespaces: there are more than 10000 of them"
+        );
+    }
+
+    #[tokio::test]
+    async fn what_the_server_remembers_does_without_quorum() {
+        let remembering = objects(vec![lost_quorum(), page("n1", "")]);
+        assert_eq!(names(&remembering).await.expect("a list"), ["n1"]);
+        let object = json!({"metadata": {"name": "c"}});
+        let remembering = objects(vec![lost_quorum(), (200, object)]);
+        let read: Option<ConfigMap> = remembering.get("kube-system", "c").await.expect("an object");
+        assert_eq!(read.expect("it is there").metadata.name.as_deref(), Some("c"));
+        // The first answer is the one that tells.
+        let broken = objects(vec![lost_quorum(), failure(401, "Unauthorized", "Unauthorized")]);
+        assert_eq!(
+            names(&broken).await.expect_err("broken").to_string(),
+            "cannot list nodes in all namespaces: the server answers 500: etcdserver: request timed out"
+        );
+    }
+
+    #[tokio::test]
+    async fn what_the_server_remembers_is_asked_when_an_agreement_takes_too_long() {
+        let objects = Objects::new(
+            Connection::canned(|_, _| page("n1", "")),
+            Duration::from_millis(40),
+        );
+        let action = Action::new("list", &MACHINE.at("v1"));
+        let never = Box::pin(pending());
+        let read = objects.agreed_or_remembered(&action, never, Box::pin(ready(Ok("n1"))));
+        assert_eq!(read.await.expect("remembered"), "n1");
+    }
+
+    #[tokio::test]
+    async fn a_refusal_is_not_asked_again() {
+        let forbidden = objects(vec![failure(403, "Forbidden", ""), page("n1", "")]);
+        assert!(matches!(names(&forbidden).await, Err(Error::Forbidden { .. })));
+    }
+}

@@ -1,0 +1,201 @@
+//! The certificate that an API server serves with. Asked for apart from all requests: it tells its end also when it is
+//! not to be trusted any more, and no request goes through.
+
+use std::{
+    io,
+    sync::{Arc, OnceLock},
+};
+
+use http::Uri;
+use hyper_util::{
+    client::legacy::connect::{HttpConnector, proxy::Tunnel},
+    rt::TokioIo,
+};
+use jiff::Timestamp;
+use rustls::{
+    ClientConfig, DigitallySignedStruct, SignatureScheme,
+    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    crypto::{CryptoProvider, ring},
+    pki_types::{CertificateDer, ServerName, UnixTime},
+};
+use thiserror::Error;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tower::{BoxError, ServiceExt as _};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+/// Why a serving certificate cannot be told.
+#[derive(Debug, Error)]
+pub enum ServingCertificateError {
+    /// The server's URL has no name that TLS could ask for.
+    #[error("the server's name cannot be asked for over TLS")]
+    Name,
+    /// There is no TLS there.
+    #[error("the server does not serve TLS")]
+    NotTls,
+    /// No stream to the server.
+    #[error("cannot connect: {0}")]
+    Unreachable(String),
+    /// No certificate came.
+    #[error("TLS handshake: {0}")]
+    Handshake(#[from] io::Error),
+    /// It is no certificate.
+    #[error("the server's certificate cannot be read")]
+    Unreadable,
+}
+
+/// When a certificate ends, from seconds since 1970. One that never does names the last second of the year 9999 (RFC
+/// 5280, 4.1.2.5), which is later than the latest `Timestamp`.
+pub fn certificate_end(not_after: i64) -> Timestamp {
+    let latest = if not_after < 0 {
+        Timestamp::MIN
+    } else {
+        Timestamp::MAX
+    };
+    Timestamp::from_second(not_after).unwrap_or(latest)
+}
+
+/// The way to a server's certificate.
+#[derive(Clone, Debug)]
+pub struct ServingCertificate {
+    /// The server.
+    pub url: Uri,
+    /// The name to ask for, where it is not the URL's.
+    pub name: Option<String>,
+    /// An HTTP proxy.
+    pub proxy: Option<Uri>,
+}
+
+impl ServingCertificate {
+    /// Of the server at a URL.
+    pub const fn of(url: Uri) -> Self {
+        Self {
+            url,
+            name: None,
+            proxy: None,
+        }
+    }
+
+    /// When it expires. Nothing is trusted and nothing sent. Whoever calls sets the deadline.
+    ///
+    /// # Errors
+    /// When no certificate came, or it cannot be read.
+    pub async fn expires(&self) -> Result<Timestamp, ServingCertificateError> {
+        if self.url.scheme_str() == Some("http") {
+            return Err(ServingCertificateError::NotTls);
+        }
+        let host = self.url.host().unwrap_or_default();
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let name = self.name.as_deref().unwrap_or(host).to_owned();
+        let name = ServerName::try_from(name).map_err(|_| ServingCertificateError::Name)?;
+        let seen = Arc::new(Seen::default());
+        let provider = Arc::new(ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(io::Error::other)?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Onlooker {
+                provider,
+                seen: seen.clone(),
+            }))
+            .with_no_client_auth();
+        let stream = self.connect().await?.into_inner();
+        let handshake = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
+        match (seen.0.get(), handshake) {
+            (Some(expires), _) => expires.ok_or(ServingCertificateError::Unreadable),
+            (None, Err(error)) => Err(error.into()),
+            (None, Ok(_)) => Err(ServingCertificateError::Unreadable),
+        }
+    }
+
+    async fn connect(&self) -> Result<TokioIo<TcpStream>, ServingCertificateError> {
+        let mut connector = HttpConnector::new();
+        connector.enforce_http(false);
+        let stream = match &self.proxy {
+            None => connector.oneshot(self.url.clone()).await.map_err(BoxError::from),
+            Some(proxy) => {
+                let tunnel = Tunnel::new(proxy.clone(), connector);
+                tunnel.oneshot(self.url.clone()).await.map_err(BoxError::from)
+            }
+        };
+        stream.map_err(|error| {
+            let mut cause: &(dyn std::error::Error + 'static) = &*error;
+            while let Some(deeper) = cause.source() {
+                cause = deeper;
+            }
+            ServingCertificateError::Unreachable(cause.to_string())
+        })
+    }
+}
+
+/// None when what came is no certificate.
+#[derive(Debug, Default)]
+struct Seen(OnceLock<Option<Timestamp>>);
+
+/// Notes when a certificate expires, and accepts any: nothing is sent over such a connection.
+#[derive(Debug)]
+struct Onlooker {
+    provider: Arc<CryptoProvider>,
+    seen: Arc<Seen>,
+}
+
+impl ServerCertVerifier for Onlooker {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let expires = X509Certificate::from_der(end_entity)
+            .ok()
+            .map(|(_, certificate)| certificate_end(certificate.validity().not_after.timestamp()));
+        // A connection shakes hands once.
+        let _ = self.seen.0.set(expires);
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::certificate_end;
+
+    #[test]
+    fn a_certificate_may_never_end() {
+        for (not_after, end) in [
+            (0, Timestamp::UNIX_EPOCH),
+            // 9999-12-31T23:59:59Z
+            (253_402_300_799, Timestamp::MAX),
+            (i64::MIN, Timestamp::MIN),
+        ] {
+            assert_eq!(certificate_end(not_after), end, "{not_after}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! What came of a write: whether a failed one can have been stored all the same.
+
+use crate::Error;
+
+/// What came of a write that was not refused.
+#[derive(Debug)]
+pub enum Written {
+    /// It is stored, or would be if this were no dry run.
+    Stored,
+    /// The object has changed since it was read: nothing is stored.
+    Changed,
+    /// Nobody knows: no answer, or none that tells. It may even be stored later.
+    Unknown(Error),
+}
+
+/// Sorts the answer to a write.
+///
+/// # Errors
+/// When nothing is stored, for a reason that another try does not mend: it was not sent, or refused for what it asks,
+/// or for who asks.
+pub(crate) fn written<T>(answer: Result<T, Error>, dry_run: bool) -> Result<Written, Error> {
+    match answer {
+        Ok(_) => Ok(Written::Stored),
+        Err(Error::Conflict { .. }) => Ok(Written::Changed),
+        Err(error) if !dry_run && leaves_open(&error) => Ok(Written::Unknown(error)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether the write may have been stored, or may yet be.
+const fn leaves_open(error: &Error) -> bool {
+    match error {
+        Error::Timeout { .. }
+        | Error::OutOfTime { .. }
+        | Error::NoAnswer { .. }
+        | Error::Malformed { .. } => true,
+        // Too many requests: turned away before it was looked at.
+        Error::Busy { code, .. } => *code != 429,
+        // 408 may come from a proxy that has passed the request on.
+        Error::Answer { code, .. } => !matches!(*code, 400..=407 | 409..=499),
+        Error::NoKubeconfig { .. }
+        | Error::Kubeconfig { .. }
+        | Error::NotInKubeconfig { .. }
+        | Error::NoCurrentContext
+        | Error::Configuration { .. }
+        | Error::Pod { .. }
+        | Error::CredentialsOutOfTime { .. }
+        | Error::Credentials { .. }
+        | Error::Unreachable { .. }
+        | Error::Tls { .. }
+        | Error::Unauthorized { .. }
+        | Error::Forbidden { .. }
+        | Error::NotFound { .. }
+        | Error::NotServed { .. }
+        | Error::NoControlPlane { .. }
+        | Error::Conflict { .. }
+        | Error::Contended { .. }
+        | Error::OutcomeUnknown { .. }
+        | Error::Rejected { .. }
+        | Error::UnknownField { .. }
+        | Error::AdmissionFailed { .. }
+        | Error::Other { .. } => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use kube::core::Status;
+
+    use super::{Written, written};
+    use crate::{Action, Error, KUBEADM_CONTROL_PLANE};
+
+    fn action() -> Action {
+        Action::new("patch", &KUBEADM_CONTROL_PLANE.at("v1beta2"))
+    }
+
+    fn text() -> String {
+        "text".to_owned()
+    }
+
+    fn answer(code: u16) -> Error {
+        let status = Status::failure("no", "Reason").with_code(code).boxed();
+        Error::request(kube::Error::Api(status), &action(), "https://s")
+    }
+
+    #[test]
+    fn what_an_answer_tells() {
+        let no_answer = || Error::NoAnswer {
+            action: Box::new(action()),
+            server: text(),
+            cause: text(),
+        };
+        let malformed = serde_json::from_str::<u8>("{").expect_err("no number");
+        for (name, error, expected) in [
+            ("no answer", no_answer(), "unknown"),
+            (
+                "none in time",
+                Error::Timeout {
+                    action: Box::new(action()),
+                    server: text(),
+                    after: Duration::ZERO,
+                },
+                "unknown",
+            ),
+            (
+                "malformed",
+                Error::Malformed {
+                    action: action(),
+                    source: malformed,
+                },
+                "unknown",
+            ),
+            ("a Status without code", answer(0), "unknown"),
+            ("408", answer(408), "unknown"),
+            ("500", answer(500), "unknown"),
+            ("502", answer(502), "unknown"),
+            ("503", answer(503), "unknown"),
+            ("504", answer(504), "unknown"),
+            ("409", answer(409), "changed"),
+            (
+                "no connection",
+                Error::Unreachable {
+                    server: text(),
+                    cause: text(),
+                },
+                "not written",
+            ),
+            (
+                "no trust",
+                Error::Tls {
+                    server: text(),
+                    cause: text(),
+                },
+                "not written",
+            ),
+            ("400", answer(400), "not written"),
+            ("401", answer(401), "not written"),
+            ("403", answer(403), "not written"),
+            ("404", answer(404), "not written"),
+            ("415", answer(415), "not written"),
+            ("422", answer(422), "not written"),
+            ("429", answer(429), "not written"),
+            (
+                "a webhook is away",
+                Error::AdmissionFailed {
+                    action: action(),
+                    message: text(),
+                },
+                "not written",
+            ),
+        ] {
+            let found = match written::<()>(Err(error), false) {
+                Ok(Written::Stored) => "stored",
+                Ok(Written::Changed) => "changed",
+                Ok(Written::Unknown(_)) => "unknown",
+                Err(_) => "not written",
+            };
+            assert_eq!(found, expected, "{name}");
+        }
+        assert!(matches!(written(Ok(()), false), Ok(Written::Stored)));
+        assert!(
+            matches!(written::<()>(Err(no_answer()), true), Err(Error::NoAnswer { .. })),
+            "a dry run stores nothing"
+        );
+    }
+}

@@ -1,0 +1,119 @@
+//! What runs beside the control plane: the controllers' Leases, kube-proxy and `CoreDNS`.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::checks::{
+    components::WORKLOAD,
+    judgement::{Judgement, Unjudged, need},
+    turnover::{STARTING_LIMIT, age, is_turning, since},
+};
+use crate::{
+    inspection::{Finding, Outcome},
+    snapshot::{
+        Observed, Reading,
+        workload::{Addon, Node, Workload},
+    },
+};
+
+/// How long a controller's Lease may be over before nobody leads: a change of leaders takes seconds, and clocks differ.
+const LEASE_LIMIT: Duration = Duration::from_secs(2 * 60);
+
+pub fn leases(observed: &Observed, now: Timestamp) -> Judgement {
+    let workload = need(&observed.workload, WORKLOAD)?;
+    let leases = need(&workload.leases, "Leases")?;
+    if leases.is_empty() {
+        return Err(Unjudged::skipped("the controllers hold no Leases"));
+    }
+    let findings = leases.iter().filter_map(|lease| {
+        let object = format!("Lease/{}", lease.name);
+        if lease.holder.as_deref().unwrap_or_default().is_empty() {
+            // One that stops in order gives it back, and others wait for their turn to take it.
+            return Some(match lease.renewed {
+                Some(released) if age(released, now) > LEASE_LIMIT => {
+                    let lasts = since(released, now);
+                    Finding::fail(object, format!("nobody holds it for {lasts}: none of them leads"))
+                }
+                _ => Finding::info(object, "nobody holds it yet, or since just now"),
+            });
+        }
+        let renewed = lease.renewed?;
+        let holds = Duration::from_secs(u64::try_from(lease.duration_seconds?).ok()?);
+        let is_over = age(renewed, now) > holds.saturating_add(LEASE_LIMIT);
+        is_over.then(|| {
+            let message = format!("not renewed for {}: none of them leads", since(renewed, now));
+            Finding::fail(object, message)
+                .hint("are the control plane's nodes up, and do their clocks agree with this machine's?")
+        })
+    });
+    Ok(findings.collect())
+}
+
+pub fn kube_proxy(observed: &Observed, now: Timestamp) -> Judgement {
+    let workload = need(&observed.workload, WORKLOAD)?;
+    let unsettled = workload.nodes.read().map_or(0, |nodes| {
+        let nodes = nodes.iter().filter(|node| !has_settled(node, now));
+        i64::try_from(nodes.count()).unwrap_or(i64::MAX)
+    });
+    addon(
+        observed,
+        "DaemonSet",
+        "kube-proxy",
+        |workload| &workload.kube_proxy,
+        // A node's own pods wait for it.
+        |addon| addon.desired.saturating_sub(addon.ready) <= unsettled,
+        now,
+    )
+}
+
+/// Whether a node is ready, and registered long enough ago.
+fn has_settled(node: &Node, now: Timestamp) -> bool {
+    let is_young = node
+        .created
+        .is_some_and(|created| age(created, now) < STARTING_LIMIT);
+    node.ready == Some(true) && !is_young
+}
+
+pub fn core_dns(observed: &Observed, now: Timestamp) -> Judgement {
+    addon(
+        observed,
+        "Deployment",
+        "coredns",
+        |workload| &workload.core_dns,
+        |_| false,
+        now,
+    )
+}
+
+fn addon(
+    observed: &Observed,
+    kind: &str,
+    name: &str,
+    part: fn(&Workload) -> &Reading<Option<Addon>>,
+    is_coming_up: impl Fn(&Addon) -> bool,
+    now: Timestamp,
+) -> Judgement {
+    let workload = need(&observed.workload, WORKLOAD)?;
+    let Some(addon) = need(part(workload), name)? else {
+        return Err(Unjudged::skipped(format!(
+            "the workload cluster has no {kind} {name}"
+        )));
+    };
+    if addon.ready >= addon.desired {
+        return Ok(Vec::new());
+    }
+    let message = format!("{} of {} pods are ready", addon.ready, addon.desired);
+    let outcome = if is_turning(observed, now) || is_coming_up(addon) {
+        Outcome::Info
+    } else {
+        Outcome::Warn
+    };
+    let hint = format!(
+        "in the workload cluster: kubectl describe {} {name} -n kube-system",
+        kind.to_lowercase()
+    );
+    Ok(vec![
+        Finding::of(outcome, format!("{kind}/{name}"), message).hint(hint),
+    ])
+}

@@ -1,0 +1,133 @@
+//! Certificates: those that are there, and when they expire.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use jiff::Timestamp;
+
+use crate::checks::{
+    components::WORKLOAD,
+    etcd_members::ETCD,
+    judgement::{Judgement, Unjudged, machine, need},
+    membership::asked_objects,
+    turnover::{STARTING_LIMIT, age, machines, machines_read, since},
+};
+use crate::{
+    duration::format_duration,
+    inspection::{Finding, Outcome},
+    snapshot::{Observed, Reading},
+};
+
+/// Days before its end at which a certificate wants a look. kubeadm's last a year; of those that last less, a third of
+/// their validity.
+const EXPIRY_WARNING_DAYS: u64 = 30;
+
+const DAY_SECONDS: u64 = 24 * 60 * 60;
+
+/// A finding about a certificate, when it has expired or soon will.
+fn expiry(observed: &Observed, expires: Timestamp, now: Timestamp) -> Option<(Outcome, String)> {
+    if expires <= now {
+        return Some((
+            Outcome::Fail,
+            format!("certificate expired {} ago", since(expires, now)),
+        ));
+    }
+    let left = age(now, expires);
+    let validity = observed.management.control_plane.spec.certificate_validity_days();
+    let third = u64::try_from(validity).unwrap_or_default() / 3;
+    let warning = Duration::from_secs(EXPIRY_WARNING_DAYS.min(third).saturating_mul(DAY_SECONDS));
+    (left < warning).then(|| {
+        (
+            Outcome::Warn,
+            format!("certificate expires in {}", format_duration(left)),
+        )
+    })
+}
+
+/// New Machines have new certificates.
+fn renewal_hint(observed: &Observed) -> String {
+    let control_plane = &observed.management.control_plane.control_plane;
+    format!(
+        "replace the Machines, they come with new ones: kubectl kcp rollout start {} -n {}",
+        control_plane.name, control_plane.namespace
+    )
+}
+
+pub fn of_machines(observed: &Observed, now: Timestamp) -> Judgement {
+    machines_read(observed)?;
+    let findings = machines(observed).iter().filter_map(|of| {
+        let (outcome, message) = expiry(observed, of.certificates_expire?, now)?;
+        Some(Finding::of(outcome, machine(&of.machine.name), message).hint(renewal_hint(observed)))
+    });
+    Ok(findings.collect())
+}
+
+pub fn of_endpoint(observed: &Observed, now: Timestamp) -> Judgement {
+    let certificate = match &observed.endpoint_certificate {
+        Reading::Read(certificate) => certificate,
+        unread => {
+            need(&observed.workload, WORKLOAD)?;
+            need(unread, "the endpoint's certificate")?
+        }
+    };
+    let found = expiry(observed, certificate.expires, now).map(|(outcome, message)| {
+        Finding::of(outcome, format!("Endpoint/{}", certificate.server), message).hint(renewal_hint(observed))
+    });
+    Ok(found.into_iter().collect())
+}
+
+pub fn of_etcd(observed: &Observed, now: Timestamp) -> Judgement {
+    let survey = need(&observed.etcd, ETCD)?;
+    let findings = survey.answers().filter_map(|(asked, answer)| {
+        let (outcome, message) = expiry(observed, answer.certificate_expires?, now)?;
+        let finding = Finding {
+            objects: asked_objects(asked),
+            ..Finding::of(outcome, "", message)
+        };
+        Some(if survey.stacked {
+            finding.hint(renewal_hint(observed))
+        } else {
+            finding
+        })
+    });
+    Ok(findings.collect())
+}
+
+pub fn secrets(observed: &Observed, now: Timestamp) -> Judgement {
+    let present: &BTreeSet<String> = need(&observed.management.secrets, "Secrets")?;
+    let control_plane = &observed.management.control_plane.control_plane;
+    let Some(cluster) = &control_plane.cluster else {
+        return Err(Unjudged::skipped("it is not linked to a Cluster yet"));
+    };
+    // The CA of an etcd elsewhere is in the same place, beside a client's certificate that only then is needed.
+    let client = control_plane.external_etcd.then_some("apiserver-etcd-client");
+    let wanted = ["ca", "etcd", "proxy", "sa", "kubeconfig"];
+    // The controller makes them before the first Machine.
+    let is_new = !control_plane.initialized
+        && control_plane
+            .created
+            .is_some_and(|created| age(created, now) < STARTING_LIMIT);
+    let absent: Vec<String> = wanted
+        .into_iter()
+        .chain(client)
+        .map(|purpose| format!("{cluster}-{purpose}"))
+        .filter(|name| !present.contains(name))
+        .map(|name| format!("Secret/{name}"))
+        .collect();
+    let (unread, absent): (Vec<String>, Vec<String>) = absent.into_iter().partition(|object| {
+        let mut unread = observed.management.unread.iter();
+        unread.any(|failure| failure.object == *object)
+    });
+    if let (Some(unread), true) = (unread.first(), absent.is_empty()) {
+        return Err(Unjudged::unknown(format!("{unread}: could not be read")));
+    }
+    let findings = absent.into_iter().map(|object| {
+        if is_new {
+            return Finding::info(object, "is not there yet");
+        }
+        Finding::fail(object, "is not there").hint(format!(
+            "see: kubectl get secrets -n {} -l cluster.x-k8s.io/cluster-name={cluster}",
+            control_plane.namespace
+        ))
+    });
+    Ok(findings.collect())
+}

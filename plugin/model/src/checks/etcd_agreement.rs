@@ -1,0 +1,254 @@
+//! Whether etcd's members agree: on being one cluster, on who is in it, on who leads and on what has been decided.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use kcp_etcd::Members;
+
+use crate::checks::{
+    etcd_members::ETCD,
+    judgement::{Judgement, need},
+    membership::{Membership, asked_objects, of_member, phase_of_asked},
+    turnover::{Phase, is_turning},
+};
+use crate::{
+    inspection::{Finding, Outcome},
+    snapshot::{
+        Observed,
+        etcd::{Asked, hexadecimal},
+    },
+};
+
+/// Entries of raft's log that a member may be behind another, or behind itself in applying them. A follower that is
+/// further behind needs a whole snapshot (etcd's `DefaultSnapshotCatchUpEntries`), and a member that is further behind
+/// in applying refuses requests (etcd's `maxGapBetweenApplyAndCommitIndex`).
+const RAFT_LAG_LIMIT: u64 = 5_000;
+
+/// While Machines come and go, members hear of it one after another.
+fn outcome(is_turning: bool) -> Outcome {
+    if is_turning { Outcome::Info } else { Outcome::Fail }
+}
+
+pub fn cluster_id(observed: &Observed, _: Timestamp) -> Judgement {
+    let survey = need(&observed.etcd, ETCD)?;
+    let membership = Membership::of(survey);
+    if membership.one_cluster().is_err() {
+        let told = survey
+            .answers()
+            .filter_map(|(asked, answer)| Some((asked, hexadecimal(answer.cluster_id()?))));
+        let finding = disputed(
+            told,
+            "of different etcd clusters",
+            Outcome::Fail,
+            "remove nothing before it is clear which cluster holds the data: etcdctl snapshot save on one member of each",
+        );
+        return Ok(vec![finding]);
+    }
+    let Some(usual) = membership.cluster_id else {
+        return Ok(Vec::new());
+    };
+    let others = survey.answers().filter_map(|(asked, answer)| {
+        let own = answer.cluster_id().filter(|own| *own != usual)?;
+        let message = format!(
+            "is a member of another etcd cluster: {}, most of {}",
+            hexadecimal(own),
+            hexadecimal(usual)
+        );
+        Some(of_member(asked, Outcome::Fail, &message).hint(
+            "what is written through its API server is lost to the others: save what is needed of it with etcdctl \
+             snapshot save, then replace its Machine",
+        ))
+    });
+    Ok(others.collect())
+}
+
+pub fn member_lists(observed: &Observed, now: Timestamp) -> Judgement {
+    let survey = need(&observed.etcd, ETCD)?;
+    let membership = Membership::of(survey);
+    membership.one_cluster()?;
+    let is_turning = is_turning(observed, now);
+    // What another cluster lists is no matter of this one.
+    let lists = survey.answers().filter_map(|(asked, answer)| {
+        let list = answer.members.as_ref().ok()?;
+        (Some(list.cluster_id) == membership.cluster_id).then_some((asked, list))
+    });
+    if membership.is_disputed() {
+        let told = lists.map(|(asked, list)| (asked, joined(names(list).iter())));
+        let finding = disputed(
+            told,
+            "different lists of members",
+            outcome(is_turning),
+            "remove no member and no Machine before it is clear who is right: the list of the one whom most voters \
+             follow, by etcdctl endpoint status on each member",
+        );
+        return Ok(vec![finding]);
+    }
+    let differing = lists.filter(|(_, list)| !membership.is_usual(list));
+    let findings = differing.map(|(asked, list)| {
+        let usual: BTreeSet<String> = membership
+            .listed()
+            .map(|listed| shown(&listed.member.name, listed.member.id))
+            .collect();
+        let own = names(list);
+        let (lacks, adds) = (joined(usual.difference(&own)), joined(own.difference(&usual)));
+        let message = match (lacks.is_empty(), adds.is_empty()) {
+            (false, true) => {
+                format!("tells another list of members than the one that prevails: it lacks {lacks}")
+            }
+            (true, false) => {
+                format!("tells another list of members than the one that prevails: it has {adds} besides")
+            }
+            _ => format!(
+                "tells another list of members than the one that prevails: it has {adds} in place of {lacks}"
+            ),
+        };
+        of_member(asked, outcome(is_turning), &message)
+    });
+    Ok(findings.collect())
+}
+
+/// What members tell that contradicts each other, where nothing tells who is right.
+fn disputed<'a>(
+    told: impl Iterator<Item = (&'a Asked, String)>,
+    what: &str,
+    outcome: Outcome,
+    hint: &str,
+) -> Finding {
+    let told: Vec<(&Asked, String)> = told.collect();
+    let each: Vec<String> = told
+        .iter()
+        .map(|(asked, own)| format!("{} tells {own}", asked.name))
+        .collect();
+    let message = format!("{what}, and none prevails: {}", each.join("; "));
+    let objects = told.iter().flat_map(|(asked, _)| asked_objects(asked));
+    Finding {
+        objects: objects.collect(),
+        ..Finding::of(outcome, "", message)
+    }
+    .hint(hint)
+}
+
+fn shown(name: &str, id: u64) -> String {
+    if name.is_empty() {
+        hexadecimal(id)
+    } else {
+        name.to_owned()
+    }
+}
+
+fn names(list: &Members) -> BTreeSet<String> {
+    let members = list.members.iter();
+    members.map(|member| shown(&member.name, member.id)).collect()
+}
+
+fn joined<'n>(names: impl Iterator<Item = &'n String>) -> String {
+    names.map(String::as_str).collect::<Vec<_>>().join(", ")
+}
+
+pub fn leader(observed: &Observed, now: Timestamp) -> Judgement {
+    let survey = need(&observed.etcd, ETCD)?;
+    let membership = Membership::of(survey);
+    membership.one_cluster()?;
+    let is_turning = is_turning(observed, now);
+    let of_cluster = || {
+        survey
+            .statuses()
+            .filter(|(_, status)| Some(status.cluster_id) == membership.cluster_id)
+    };
+    // The latest election counts: one who tells of an earlier has not heard of it.
+    let latest = of_cluster()
+        .filter_map(|(_, status)| Some((status.raft_term, status.leader?)))
+        .max();
+    let name = |id: u64| {
+        let listed = membership.listed().find(|listed| listed.member.id == id);
+        listed.map_or_else(
+            || hexadecimal(id),
+            |listed| shown(&listed.member.name, listed.member.id),
+        )
+    };
+    let findings = of_cluster().filter_map(|(asked, status)| {
+        let message = match (status.leader, latest) {
+            (None, None) => "knows no leader, as all of them".to_owned(),
+            (None, Some((_, leader))) => {
+                format!(
+                    "knows no leader, others follow {}: it is cut off from them",
+                    name(leader)
+                )
+            }
+            (Some(own), Some((_, leader))) if own != leader => {
+                format!("follows {}, others follow {}", name(own), name(leader))
+            }
+            (Some(_), _) => return None,
+        };
+        let is_joining = status.is_learner || phase_of_asked(survey, asked, observed, now) == Phase::Starting;
+        // Without any leader nothing is decided, whoever comes or goes.
+        Some(of_member(
+            asked,
+            outcome(latest.is_some() && (is_turning || is_joining)),
+            &message,
+        ))
+    });
+    Ok(findings.collect())
+}
+
+pub fn raft_term(observed: &Observed, now: Timestamp) -> Judgement {
+    let survey = need(&observed.etcd, ETCD)?;
+    let membership = Membership::of(survey);
+    membership.one_cluster()?;
+    let is_turning = is_turning(observed, now);
+    let of_cluster = || {
+        survey
+            .statuses()
+            .filter(|(_, status)| Some(status.cluster_id) == membership.cluster_id)
+    };
+    let led = of_cluster().filter(|(_, status)| status.leader.is_some());
+    let Some(latest) = led.map(|(_, status)| status.raft_term).max() else {
+        return Ok(Vec::new());
+    };
+    let behind = of_cluster()
+        .filter(|(_, status)| status.raft_term < latest)
+        .map(|(asked, status)| {
+            let message = format!(
+                "is in raft term {}, others in {latest}: it has not heard of the last election",
+                status.raft_term
+            );
+            of_member(asked, outcome(is_turning || status.is_learner), &message)
+        });
+    Ok(behind.collect())
+}
+
+pub fn raft_lag(observed: &Observed, now: Timestamp) -> Judgement {
+    let survey = need(&observed.etcd, ETCD)?;
+    let membership = Membership::of(survey);
+    membership.one_cluster()?;
+    let of_cluster = || {
+        survey
+            .statuses()
+            .filter(|(_, status)| Some(status.cluster_id) == membership.cluster_id)
+    };
+    let furthest = of_cluster()
+        .map(|(_, status)| status.raft_index)
+        .max()
+        .unwrap_or_default();
+    let findings = of_cluster().filter_map(|(asked, status)| {
+        let behind_others = furthest.saturating_sub(status.raft_index);
+        let behind_itself = status.raft_index.saturating_sub(status.raft_applied_index);
+        let message = if behind_others > RAFT_LAG_LIMIT {
+            format!(
+                "is {behind_others} entries behind the furthest member, at raft index {}",
+                status.raft_index
+            )
+        } else if behind_itself > RAFT_LAG_LIMIT {
+            format!("has yet to apply {behind_itself} entries that are decided")
+        } else {
+            return None;
+        };
+        let is_starting = phase_of_asked(survey, asked, observed, now) == Phase::Starting;
+        Some(of_member(
+            asked,
+            outcome(status.is_learner || is_starting),
+            &message,
+        ))
+    });
+    Ok(findings.collect())
+}

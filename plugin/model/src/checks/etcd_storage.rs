@@ -1,0 +1,141 @@
+//! What etcd's members keep, and the programs that they are.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+
+use crate::checks::{
+    etcd_members::ETCD,
+    judgement::{Judgement, Unjudged, need},
+    kubelet_skew::minor,
+    membership::{asked_objects, of_member},
+    rollout::is_rolling_out,
+    turnover::is_turning,
+};
+use crate::{
+    inspection::{Finding, Outcome},
+    snapshot::Observed,
+};
+
+/// Percent of its quota that a database may take before that wants a look: time is left to compact.
+const SPACE_WARNING_PERCENT: u64 = 80;
+
+/// Percent of its quota at which etcd's own alert `etcdDatabaseQuotaLowSpace` is critical.
+const SPACE_FAULT_PERCENT: u64 = 95;
+
+/// As etcd's own alert `etcdDatabaseHighFragmentationRatio`: less than half of the database is in use …
+const USED_WARNING_PERCENT: u64 = 50;
+
+/// … and that is more than 100 MiB.
+const USED_WARNING_BYTES: u64 = 100 * MEBIBYTE;
+
+const MEBIBYTE: u64 = 1024 * 1024;
+
+const fn percent(part: u64, whole: u64) -> Option<u64> {
+    part.saturating_mul(100).checked_div(whole)
+}
+
+const fn mebibytes(bytes: u64) -> u64 {
+    bytes / MEBIBYTE
+}
+
+pub fn space(observed: &Observed, now: Timestamp) -> Judgement {
+    let survey = need(&observed.etcd, ETCD)?;
+    let told = survey
+        .statuses()
+        .filter_map(|(asked, status)| Some((asked, status, status.db_size_quota?)));
+    let told: Vec<_> = told.collect();
+    if told.is_empty() {
+        return Err(Unjudged::unknown(if survey.statuses().next().is_none() {
+            "no member has told of itself"
+        } else {
+            "no member tells its quota: etcd does from 3.6"
+        }));
+    }
+    let quotas = || told.iter().map(|(_, _, quota)| *quota);
+    let (smallest, largest) = (quotas().min(), quotas().max());
+    let differing = told
+        .iter()
+        .filter(|(_, _, quota)| smallest < largest && Some(*quota) == smallest)
+        .map(|(asked, _, quota)| {
+            let message = format!(
+                "its quota is {} MiB, others' up to {} MiB: writes are refused by all when the smallest is full",
+                mebibytes(*quota),
+                mebibytes(largest.unwrap_or(*quota))
+            );
+            let is_changing = is_rolling_out(observed, now) || is_turning(observed, now);
+            let outcome = if is_changing { Outcome::Info } else { Outcome::Warn };
+            of_member(asked, outcome, &message).hint("give all members the same: quota-backend-bytes in etcd's extraArgs")
+        });
+    let full = told.iter().filter_map(|(asked, status, quota)| {
+        let (status, quota) = (*status, *quota);
+        let full = percent(status.db_size, quota)?;
+        let outcome = match full {
+            SPACE_FAULT_PERCENT.. => Outcome::Fail,
+            SPACE_WARNING_PERCENT.. => Outcome::Warn,
+            _ => return None,
+        };
+        let message = format!(
+            "its database takes {full} % of its quota: {} of {} MiB; when it is full, writes are refused",
+            mebibytes(status.db_size),
+            mebibytes(quota)
+        );
+        Some(of_member(asked, outcome, &message).hint("compact, then on that member: etcdctl defrag"))
+    });
+    Ok(full.chain(differing).collect())
+}
+
+pub fn fragmentation(observed: &Observed, _: Timestamp) -> Judgement {
+    let survey = need(&observed.etcd, ETCD)?;
+    let findings = survey.statuses().filter_map(|(asked, status)| {
+        let used = percent(status.db_size_in_use, status.db_size)?;
+        let is_fragmented = used < USED_WARNING_PERCENT && status.db_size_in_use > USED_WARNING_BYTES;
+        let message = format!(
+            "{used} % of its database is in use: {} of {} MiB",
+            mebibytes(status.db_size_in_use),
+            mebibytes(status.db_size)
+        );
+        is_fragmented.then(|| {
+            of_member(asked, Outcome::Warn, &message)
+                .hint("one member after another, the leader last: etcdctl defrag")
+        })
+    });
+    Ok(findings.collect())
+}
+
+pub fn versions(observed: &Observed, now: Timestamp) -> Judgement {
+    let survey = need(&observed.etcd, ETCD)?;
+    let told: BTreeSet<&str> = survey
+        .statuses()
+        .map(|(_, status)| status.version.as_str())
+        .filter(|version| !version.is_empty())
+        .collect();
+    if told.len() < 2 {
+        return Ok(Vec::new());
+    }
+    let minors: BTreeSet<(u64, u64)> = told.iter().filter_map(|version| minor(version)).collect();
+    let is_wide = match (minors.first(), minors.last()) {
+        (Some(first), Some(last)) => first.0 != last.0 || last.1.saturating_sub(first.1) > 1,
+        _ => false,
+    };
+    let (outcome, means) = if is_wide {
+        (Outcome::Fail, "etcd allows one minor version between members")
+    } else if is_rolling_out(observed, now) || is_turning(observed, now) {
+        (Outcome::Info, "Machines are being replaced")
+    } else {
+        (Outcome::Warn, "no Machine is being replaced")
+    };
+    let findings = told.into_iter().map(|version| {
+        let members = survey.statuses().filter(|(_, status)| status.version == version);
+        let objects = members.flat_map(|(asked, _)| asked_objects(asked)).collect();
+        Finding {
+            objects,
+            ..Finding::of(
+                outcome,
+                "",
+                format!("runs etcd {version}, others another version: {means}"),
+            )
+        }
+    });
+    Ok(findings.collect())
+}

@@ -1,0 +1,284 @@
+//! Control planes to inspect.
+
+use std::collections::BTreeSet;
+
+use kcp_etcd::{Member, Members, Status};
+
+use crate::plan;
+use crate::snapshot::{
+    EndpointCertificate, EtcdSurvey, Failure, Management, Observed, Reading, Workload,
+    etcd::{Alarms, Answer, Asked},
+    management::{ClusterLink, HealthCheck},
+    reading::Forbidden,
+    workload::{Addon, Component, ControllerLease, Node, StaticPod},
+};
+use crate::{
+    control_plane::example::{minutes_ago, now},
+    plan::observed as facts,
+};
+
+const CLUSTER_ID: u64 = 0xc1;
+const MEBIBYTE: u64 = 1024 * 1024;
+const NAMES: [&str; 3] = ["m1", "m2", "m3"];
+
+/// Three Machines `m1`, `m2`, `m3` on `node-m1` …, everything read, nothing wrong and nothing to do.
+pub fn observed() -> Observed {
+    Observed {
+        management: Management {
+            control_plane: plan::example::observed(),
+            cluster: Reading::Read(ClusterLink {
+                name: "c1".to_owned(),
+                control_plane_kind: Some("KubeadmControlPlane".to_owned()),
+                control_plane_name: Some("c1-cp".to_owned()),
+                endpoint: Some("10.0.0.1:6443".to_owned()),
+            }),
+            unowned: Vec::new(),
+            deletions: Vec::new(),
+            health_checks: Reading::Read(vec![HealthCheck {
+                name: "c1-mhc".to_owned(),
+                paused: false,
+                targets: NAMES.map(str::to_owned).into(),
+                remediation_allowed: Some(true),
+            }]),
+            secrets: Reading::Read(secrets(&["ca", "etcd", "proxy", "sa", "kubeconfig"])),
+            unread: Vec::new(),
+        },
+        workload: Reading::Read(workload()),
+        endpoint_certificate: Reading::Read(EndpointCertificate {
+            server: "https://10.0.0.1:6443".to_owned(),
+            expires: in_days(300),
+        }),
+        etcd: Reading::Read(survey()),
+    }
+}
+
+pub fn secrets(purposes: &[&str]) -> BTreeSet<String> {
+    purposes.iter().map(|purpose| format!("c1-{purpose}")).collect()
+}
+
+fn workload() -> Workload {
+    let nodes = NAMES.map(|name| Node {
+        name: format!("node-{name}"),
+        created: Some(minutes_ago(60)),
+        kubelet_version: "v1.34.1".to_owned(),
+        ready: Some(true),
+        has_control_plane_label: true,
+        has_control_plane_taint: true,
+        is_unreachable: false,
+    });
+    let worker = Node {
+        name: "worker-1".to_owned(),
+        created: Some(minutes_ago(60)),
+        kubelet_version: "v1.34.1".to_owned(),
+        ready: Some(true),
+        ..Node::default()
+    };
+    let pods = NAMES.iter().flat_map(|name| {
+        Component::ALL.map(|component| StaticPod {
+            component,
+            node: format!("node-{name}"),
+            phase: "Running".to_owned(),
+            ready: true,
+            deleting: false,
+            message: None,
+        })
+    });
+    let add_on = |pods| {
+        Reading::Read(Some(Addon {
+            desired: pods,
+            ready: pods,
+            image: None,
+        }))
+    };
+    let lease = |name: &str| ControllerLease {
+        name: name.to_owned(),
+        holder: Some("node-m1_1".to_owned()),
+        renewed: Some(now()),
+        duration_seconds: Some(15),
+    };
+    Workload {
+        server: "https://10.0.0.1:6443".to_owned(),
+        nodes: Reading::Read(nodes.into_iter().chain([worker]).collect()),
+        static_pods: Reading::Read(pods.collect()),
+        kube_proxy: add_on(4),
+        core_dns: add_on(2),
+        kubeadm_version: Reading::Read(Some("v1.34.1".to_owned())),
+        leases: Reading::Read(["kube-controller-manager", "kube-scheduler"].map(lease).to_vec()),
+    }
+}
+
+pub fn in_days(days: i64) -> jiff::Timestamp {
+    now() + jiff::SignedDuration::from_hours(24 * days)
+}
+
+fn survey() -> EtcdSurvey {
+    EtcdSurvey {
+        stacked: true,
+        asked: (1..).zip(NAMES).map(|(id, name)| asked(id, name)).collect(),
+        alarms: Alarms::Listed(Vec::new()),
+        used_ca_key: true,
+        server_lacks_etcd: false,
+    }
+}
+
+pub fn member(id: u64, name: &str) -> Member {
+    let host = if name.is_empty() { "new" } else { name };
+    Member {
+        id,
+        name: name.to_owned(),
+        peer_urls: vec![format!("https://{host}:2380")],
+        client_urls: vec![format!("https://{host}:2379")],
+        is_learner: false,
+    }
+}
+
+fn asked(id: u64, machine: &str) -> Asked {
+    let list = (1..).zip(NAMES);
+    Asked {
+        name: format!("node-{machine}"),
+        machine: Some(machine.to_owned()),
+        answer: Ok(Answer {
+            status: Ok(Status {
+                cluster_id: CLUSTER_ID,
+                member_id: id,
+                version: "3.6.8".to_owned(),
+                db_size: 60 * MEBIBYTE,
+                db_size_in_use: 50 * MEBIBYTE,
+                db_size_quota: Some(2048 * MEBIBYTE),
+                leader: Some(1),
+                raft_index: 1_000_000,
+                raft_term: 4,
+                raft_applied_index: 1_000_000,
+                errors: Vec::new(),
+                is_learner: false,
+            }),
+            members: Ok(Members {
+                cluster_id: CLUSTER_ID,
+                members: list
+                    .map(|(id, name)| member(id, &format!("node-{name}")))
+                    .collect(),
+            }),
+            is_named: true,
+            certificate_expires: Some(in_days(300)),
+        }),
+    }
+}
+
+pub fn failure(object: &str, message: &str) -> Failure {
+    Failure {
+        object: object.to_owned(),
+        message: message.to_owned(),
+        hint: None,
+        forbidden: None,
+    }
+}
+
+pub fn forbidden(object: &str, verb: &str, resource: &str, in_workload_cluster: bool) -> Failure {
+    let namespace = if in_workload_cluster { "kube-system" } else { "d" };
+    Failure {
+        forbidden: Some(Forbidden {
+            verb: verb.to_owned(),
+            resource: resource.to_owned(),
+            namespace: Some(namespace.to_owned()),
+            in_workload_cluster,
+        }),
+        ..failure(object, "forbidden")
+    }
+}
+
+fn part<T>(reading: &mut Reading<T>) -> &mut T {
+    match reading {
+        Reading::Read(part) => part,
+        _ => panic!("not read"),
+    }
+}
+
+/// Ways to what there is to change.
+impl Observed {
+    pub fn survey(&mut self) -> &mut EtcdSurvey {
+        part(&mut self.etcd)
+    }
+
+    pub fn workload(&mut self) -> &mut Workload {
+        part(&mut self.workload)
+    }
+
+    pub fn endpoint_certificate(&mut self) -> &mut EndpointCertificate {
+        part(&mut self.endpoint_certificate)
+    }
+
+    pub fn nodes(&mut self) -> &mut Vec<Node> {
+        part(&mut self.workload().nodes)
+    }
+
+    pub fn pods(&mut self) -> &mut Vec<StaticPod> {
+        part(&mut self.workload().static_pods)
+    }
+
+    pub fn pod(&mut self, component: Component, machine: usize) -> &mut StaticPod {
+        let node = format!("node-m{machine}");
+        let mut pods = self.pods().iter_mut();
+        pods.find(|pod| pod.component == component && pod.node == node)
+            .expect("a pod")
+    }
+
+    pub fn health_checks(&mut self) -> &mut Vec<HealthCheck> {
+        part(&mut self.management.health_checks)
+    }
+
+    pub fn secrets(&mut self) -> &mut BTreeSet<String> {
+        part(&mut self.management.secrets)
+    }
+
+    pub fn cluster(&mut self) -> &mut ClusterLink {
+        part(&mut self.management.cluster)
+    }
+
+    pub fn facts(&mut self) -> &mut facts::Observed {
+        &mut self.management.control_plane
+    }
+
+    pub fn control_plane(&mut self) -> &mut crate::control_plane::ControlPlane {
+        &mut self.facts().control_plane
+    }
+
+    /// The Machine `m1`, `m2` or `m3`.
+    pub fn machine(&mut self, number: usize) -> &mut facts::Machine {
+        &mut self.facts().machines[number - 1]
+    }
+
+    pub fn answer(&mut self, number: usize) -> &mut Answer {
+        self.survey().asked[number - 1]
+            .answer
+            .as_mut()
+            .expect("an answer")
+    }
+
+    pub fn status(&mut self, number: usize) -> &mut Status {
+        self.answer(number).status.as_mut().expect("a status")
+    }
+
+    pub fn list(&mut self, number: usize) -> &mut Members {
+        self.answer(number).members.as_mut().expect("a list")
+    }
+
+    /// Changes the list that every member tells.
+    pub fn each_list(&mut self, change: impl Fn(&mut Members)) {
+        self.each_list_of(&[1, 2, 3], change);
+    }
+
+    /// Changes the list that some members tell.
+    pub fn each_list_of(&mut self, numbers: &[usize], change: impl Fn(&mut Members)) {
+        for number in numbers {
+            change(self.list(*number));
+        }
+    }
+
+    /// The member of a Machine is killed: it does not answer, and its pod is not ready.
+    pub fn kill(&mut self, number: usize) {
+        self.survey().asked[number - 1].answer = Err(failure("etcd", "cannot connect: connection refused"));
+        let pod = self.pod(Component::Etcd, number);
+        pod.ready = false;
+        pod.message = Some("CrashLoopBackOff".to_owned());
+    }
+}

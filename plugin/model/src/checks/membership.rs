@@ -1,0 +1,194 @@
+//! etcd's members, put together from what each of them says.
+
+use jiff::Timestamp;
+use kcp_etcd::{Member, Members};
+
+use crate::checks::{
+    judgement::Unjudged,
+    turnover::{Phase, is_turning, machine_of_node, phase_of_node},
+};
+use crate::{
+    inspection::{Finding, Outcome},
+    plan::quorum,
+    snapshot::{
+        Observed,
+        etcd::{Answer, Asked, EtcdSurvey, hexadecimal},
+        prevailing,
+    },
+};
+
+/// The members of one etcd cluster: the one that prevails among those who answered.
+#[derive(Clone, Debug)]
+pub struct Membership<'s> {
+    survey: &'s EtcdSurvey,
+    /// None where none has told one, or none prevails.
+    pub cluster_id: Option<u64>,
+    /// The list that prevails; none where none has told one, or none prevails.
+    list: Option<&'s Members>,
+}
+
+/// A member, and what it said when it was asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Listed<'s> {
+    pub member: &'s Member,
+    /// None when nothing is known of where it runs.
+    pub asked: Option<&'s Asked>,
+}
+
+impl<'s> Membership<'s> {
+    pub fn of(survey: &'s EtcdSurvey) -> Self {
+        Self {
+            survey,
+            cluster_id: prevailing::cluster_id(survey),
+            list: prevailing::list(survey),
+        }
+    }
+
+    /// Members that are listed; empty when none has told a list.
+    pub fn listed(&self) -> impl Iterator<Item = Listed<'s>> + use<'s> {
+        let survey = self.survey;
+        self.list
+            .into_iter()
+            .flat_map(|list| &list.members)
+            .map(move |member| Listed {
+                member,
+                asked: survey.asked.iter().find(|asked| is_same(asked, member)),
+            })
+    }
+
+    /// Whether anything is known of the members.
+    pub const fn is_known(&self) -> bool {
+        self.list.is_some()
+    }
+
+    /// Whether members contradict each other, and nothing tells who of them is right.
+    pub fn is_disputed(&self) -> bool {
+        let mut answers = self.survey.answers().map(|(_, answer)| answer);
+        match self.cluster_id {
+            None => answers.any(|answer| answer.cluster_id().is_some()),
+            Some(id) => self.list.is_none() && answers.any(|answer| answer.tells_list_of(id)),
+        }
+    }
+
+    /// Why there is no list.
+    pub fn unknown(&self) -> Unjudged {
+        Unjudged::unknown(if self.is_disputed() {
+            "members contradict each other about who is a member"
+        } else {
+            "no member has told who is a member"
+        })
+    }
+
+    /// That there is one etcd cluster to judge, or none that has told of itself.
+    pub fn one_cluster(&self) -> Result<(), Unjudged> {
+        if self.cluster_id.is_none() && self.is_disputed() {
+            return Err(Unjudged::unknown(
+                "members are of different etcd clusters, and none of these prevails",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether the list that one member tells is the one that prevails.
+    pub fn is_usual(&self, list: &Members) -> bool {
+        self.list
+            .is_some_and(|usual| prevailing::ids(usual) == prevailing::ids(list))
+    }
+
+    /// The members, as they count: one that does not answer, has an alarm, knows no leader while others do, or is of
+    /// another cluster is not healthy. Those that nobody asked are taken for healthy in an etcd elsewhere, and while a
+    /// Machine that they may belong to comes or goes; those that were asked, while that Machine has yet to name its node.
+    pub fn members(&self, observed: &Observed, now: Timestamp) -> Vec<quorum::Member> {
+        let is_open = !self.survey.stacked || is_turning(observed, now);
+        let alarmed = self.survey.alarmed();
+        self.listed()
+            .map(|Listed { member, asked }| quorum::Member {
+                name: member.name.clone(),
+                is_learner: member.is_learner,
+                is_healthy: asked.map_or(is_open, |asked| {
+                    self.takes_part(asked) || self.may_be_starting(asked, observed, now)
+                }) && !alarmed.contains(&member.id),
+                machine: machine_of_node(observed, &member.name)
+                    .filter(|_| self.survey.stacked)
+                    .map(|machine| machine.machine.name.clone()),
+            })
+            .collect()
+    }
+
+    /// Whether no Machine names the node of one that was asked, and one that starts may be on it.
+    pub fn may_be_starting(&self, asked: &Asked, observed: &Observed, now: Timestamp) -> bool {
+        machine_of_node(observed, &asked.name).is_none()
+            && phase_of_asked(self.survey, asked, observed, now) == Phase::Starting
+    }
+
+    /// Whether a member answers, and is connected with the others.
+    fn takes_part(&self, asked: &Asked) -> bool {
+        let Ok(Answer {
+            status: Ok(status), ..
+        }) = &asked.answer
+        else {
+            return false;
+        };
+        let is_cut_off = status.leader.is_none() && self.survey.knows_leader();
+        !is_cut_off && Some(status.cluster_id) == self.cluster_id
+    }
+}
+
+impl EtcdSurvey {
+    /// Whether any member knows a leader.
+    pub fn knows_leader(&self) -> bool {
+        self.statuses().any(|(_, status)| status.leader.is_some())
+    }
+}
+
+/// `EtcdMember/` and its name, or its number while it has none.
+pub fn member_object(member: &Member) -> String {
+    if member.name.is_empty() {
+        format!("EtcdMember/{}", hexadecimal(member.id))
+    } else {
+        format!("EtcdMember/{}", member.name)
+    }
+}
+
+/// The objects of one that was asked: the member, and the Machine that it runs on.
+pub fn asked_objects(asked: &Asked) -> Vec<String> {
+    let machine = asked.machine.iter().map(|machine| format!("Machine/{machine}"));
+    [format!("EtcdMember/{}", asked.name)]
+        .into_iter()
+        .chain(machine)
+        .collect()
+}
+
+/// Where the Machine of one that was asked is in its life: members of an etcd elsewhere have none, and are settled.
+pub fn phase_of_asked(survey: &EtcdSurvey, asked: &Asked, observed: &Observed, now: Timestamp) -> Phase {
+    if survey.stacked {
+        phase_of_node(observed, &asked.name, now)
+    } else {
+        Phase::Settled
+    }
+}
+
+/// A finding about one that was asked.
+pub fn of_member(asked: &Asked, outcome: Outcome, message: &str) -> Finding {
+    Finding {
+        objects: asked_objects(asked),
+        ..Finding::of(outcome, "", message)
+    }
+}
+
+/// By what it says of itself, or else by the name that kubeadm gave it, or by where clients reach it.
+fn is_same(asked: &Asked, member: &Member) -> bool {
+    let status = asked
+        .answer
+        .as_ref()
+        .ok()
+        .and_then(|answer| answer.status.as_ref().ok());
+    let serves = |url: &String| {
+        url.split_once("://")
+            .is_some_and(|(_, rest)| rest.trim_end_matches('/') == asked.name)
+    };
+    status.map_or_else(
+        || member.name == asked.name || member.client_urls.iter().any(serves),
+        |status| status.member_id == member.id,
+    )
+}

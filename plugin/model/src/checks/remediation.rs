@@ -1,0 +1,135 @@
+//! Unhealthy Machines, what keeps them from being replaced, and who would notice.
+
+use jiff::Timestamp;
+
+use crate::checks::{
+    components::describe,
+    judgement::{Judgement, Unjudged, machine, need},
+    turnover::{Phase, is_turning, machines, machines_read},
+};
+use crate::{
+    control_plane::Condition,
+    inspection::{Finding, Outcome, preflight},
+    plan::remediation::Obstacle,
+    snapshot::Observed,
+};
+
+/// What health checks have found.
+pub fn health_checks_passed(observed: &Observed, now: Timestamp) -> Judgement {
+    machines_read(observed)?;
+    let findings = machines(observed).iter().filter_map(|of| {
+        let condition = of.machine.condition("HealthCheckSucceeded")?;
+        if condition.is_true() || Phase::of(of, now) == Phase::Leaving {
+            return None;
+        }
+        let doubt = if condition.is_false() { "" } else { "unknown: " };
+        let message = format!("health check: {doubt}{}", condition.one_line());
+        Some(Finding::fail(machine(&of.machine.name), message).hint(describe(of)))
+    });
+    Ok(findings.collect())
+}
+
+/// Whether what is to be replaced is.
+pub fn remediation(observed: &Observed, now: Timestamp) -> Judgement {
+    machines_read(observed)?;
+    let control_plane = &observed.management.control_plane.control_plane;
+    let object = || format!("KubeadmControlPlane/{}", control_plane.name);
+    let mut findings = Vec::new();
+    if let Some(condition) = control_plane
+        .condition("Remediating")
+        .filter(|condition| Condition::is_true(condition))
+    {
+        findings.push(Finding::info(object(), condition.one_line()));
+    } else if let Some(remediation) = &observed.management.control_plane.remediation_in_progress
+        && preflight::state(observed, now).remediation_in_progress
+    {
+        let message = format!(
+            "Machine {} was deleted to be replaced, its replacement has yet to be made",
+            remediation.machine
+        );
+        findings.push(Finding::info(object(), message));
+    }
+    if let Some(outlook) = preflight::next_remediation(observed, now) {
+        let retries = machines(observed)
+            .iter()
+            .find(|of| of.machine.name == outlook.machine)
+            .and_then(|of| of.remediation_for.as_ref())
+            .filter(|last| last.retries > 0)
+            .map_or_else(String::new, |last| format!(", after {} retries", last.retries));
+        let object = machine(&outlook.machine);
+        findings.push(match &outlook.kept_by {
+            None => Finding::info(object, format!("is the next to be replaced{retries}")),
+            Some(obstacle) => {
+                let message = format!(
+                    "is to be replaced, and is not: {}",
+                    crate::plan::wording::obstacle(obstacle)
+                );
+                Finding::of(weight(obstacle), object, message)
+            }
+        });
+    }
+    Ok(findings)
+}
+
+/// What passes by itself is under way; the rest needs a person.
+const fn weight(obstacle: &Obstacle) -> Outcome {
+    match obstacle {
+        Obstacle::BeingDeleted
+        | Obstacle::AnotherInProgress
+        | Obstacle::TopologyVersion
+        | Obstacle::TriedRecently { .. }
+        | Obstacle::AnotherComingUp { .. }
+        | Obstacle::AnotherBeingDeleted { .. } => Outcome::Info,
+        Obstacle::TriedTooOften { .. }
+        | Obstacle::LastMachine
+        | Obstacle::MembersUnknown
+        | Obstacle::NoOtherWorks
+        | Obstacle::Quorum => Outcome::Fail,
+    }
+}
+
+/// Whether somebody would notice that a Machine is unhealthy.
+pub fn cover(observed: &Observed, now: Timestamp) -> Judgement {
+    let checks = need(&observed.management.health_checks, "MachineHealthChecks")?;
+    machines_read(observed)?;
+    let of_machines: Vec<_> = checks.iter().filter(|check| !check.targets.is_empty()).collect();
+    if of_machines.is_empty() {
+        return Err(Unjudged::skipped(
+            "no MachineHealthCheck selects the control plane's Machines: none is replaced by itself",
+        ));
+    }
+    let object = |name: &str| format!("MachineHealthCheck/{name}");
+    let mut findings = Vec::new();
+    for check in &of_machines {
+        if check.paused {
+            findings.push(Finding::warn(
+                object(&check.name),
+                "is paused: it replaces no unhealthy Machine",
+            ));
+        } else if check.remediation_allowed == Some(false) {
+            // A Machine that has yet to join is unhealthy in its eyes.
+            let outcome = if is_turning(observed, now) {
+                Outcome::Info
+            } else {
+                Outcome::Warn
+            };
+            findings.push(Finding::of(
+                outcome,
+                object(&check.name),
+                "may start no remediation now: too many of its Machines are unhealthy",
+            ));
+        }
+    }
+    let covered = |name: &String| of_machines.iter().any(|check| check.targets.contains(name));
+    let uncovered = machines(observed)
+        .iter()
+        .filter(|of| of.machine.deleting_since.is_none() && !covered(&of.machine.name))
+        .map(|of| {
+            Finding::warn(
+                machine(&of.machine.name),
+                "no MachineHealthCheck selects it, though others are selected",
+            )
+        });
+    findings.extend(uncovered);
+    Ok(findings)
+}

@@ -1,0 +1,137 @@
+//! What is asked for and not yet so: Machines out of date, and their number.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::checks::{
+    judgement::{Judgement, machine},
+    turnover::{age, machines_read, since},
+};
+use crate::{
+    control_plane::Condition,
+    inspection::Finding,
+    plan::rollout_reason::{Standard, Verdict, judge},
+    snapshot::Observed,
+};
+
+/// How long a change may say that it is blocked before that counts as a fault. Cluster API says so for seconds to
+/// minutes in every rollout, while it waits for the next Machine.
+const BLOCKED_LIMIT: Duration = Duration::from_secs(30 * 60);
+
+/// Whether each Machine is to be replaced, and why, by name.
+pub fn up_to_date(observed: &Observed, now: Timestamp) -> Vec<Verdict> {
+    let plan = &observed.management.control_plane;
+    let standard = Standard {
+        current: &plan.spec,
+        asked: &plan.spec,
+        is_observed: plan.control_plane.is_observed(),
+        now,
+    };
+    let mut verdicts: Vec<Verdict> = plan
+        .machines
+        .iter()
+        .map(|machine| judge(machine, standard))
+        .collect();
+    verdicts.sort_by(|a, b| a.machine.cmp(&b.machine));
+    verdicts
+}
+
+/// Whether a Machine is out of date.
+pub fn is_rolling_out(observed: &Observed, now: Timestamp) -> bool {
+    up_to_date(observed, now)
+        .iter()
+        .any(|verdict| !verdict.reasons.is_empty())
+}
+
+/// Whether something is asked for that is not so yet.
+pub fn has_pending_change(observed: &Observed, now: Timestamp) -> bool {
+    let control_plane = &observed.management.control_plane.control_plane;
+    !control_plane.is_observed()
+        || control_plane.replicas != control_plane.desired()
+        || control_plane.up_to_date_replicas < control_plane.replicas
+        || is_rolling_out(observed, now)
+}
+
+pub fn machines_up_to_date(observed: &Observed, now: Timestamp) -> Judgement {
+    machines_read(observed)?;
+    let control_plane = &observed.management.control_plane.control_plane;
+    let verdicts = up_to_date(observed, now);
+    let outdated = || verdicts.iter().filter(|verdict| !verdict.reasons.is_empty());
+    let all = verdicts.len();
+    let is_rolling_out = outdated().next().is_some() || control_plane.is("RollingOut");
+    if !is_rolling_out {
+        return Ok(Vec::new());
+    }
+    let current = all.saturating_sub(outdated().count());
+    let why = control_plane
+        .condition("RollingOut")
+        .filter(|condition| condition.is_true() && outdated().next().is_none())
+        .map_or_else(String::new, |condition| format!(": {}", condition.one_line()));
+    let message = format!("rollout in progress, {current} of {all} Machines up to date{why}");
+    let summary = Finding::info(format!("KubeadmControlPlane/{}", control_plane.name), message);
+    let each = outdated().map(|verdict| {
+        let reasons: Vec<String> = verdict
+            .reasons
+            .iter()
+            .map(crate::plan::rollout_reason::Reason::message)
+            .collect();
+        Finding::info(
+            machine(&verdict.machine),
+            format!("out of date: {}", reasons.join("; ")),
+        )
+    });
+    Ok([summary].into_iter().chain(each).collect())
+}
+
+pub fn replicas(observed: &Observed, _: Timestamp) -> Judgement {
+    let control_plane = &observed.management.control_plane.control_plane;
+    let (desired, there) = (control_plane.desired(), control_plane.replicas);
+    // What the status says of an older spec is no number to compare with.
+    if there == desired || control_plane.is_rolling_out() || !control_plane.is_observed() {
+        return Ok(Vec::new());
+    }
+    let direction = if there < desired { "up" } else { "down" };
+    let message = format!("scaling {direction}, {there} Machines of {desired}");
+    Ok(vec![Finding::info(
+        format!("KubeadmControlPlane/{}", control_plane.name),
+        message,
+    )])
+}
+
+/// A change that has said for long that it is blocked.
+pub fn progress(observed: &Observed, now: Timestamp) -> Judgement {
+    let control_plane = &observed.management.control_plane.control_plane;
+    let blocked = ["ScalingUp", "ScalingDown"]
+        .into_iter()
+        .filter_map(|kind| control_plane.condition(kind))
+        .filter(|condition| Condition::is_true(condition) && condition.message.contains("blocked because"));
+    let findings = blocked.filter_map(|condition| {
+        let started = condition.last_transition_time?;
+        (age(started, now) > BLOCKED_LIMIT).then(|| {
+            Finding::fail(
+                format!("KubeadmControlPlane/{}", control_plane.name),
+                format!("for {}: {}", since(started, now), condition.one_line()),
+            )
+        })
+    });
+    Ok(findings.collect())
+}
+
+/// Whether new Machines would not be replaced at once.
+pub fn ends(observed: &Observed, _: Timestamp) -> Judgement {
+    let plan = &observed.management.control_plane;
+    if !plan.spec.rolls_out_for_ever() {
+        return Ok(Vec::new());
+    }
+    let message = format!(
+        "Machines are replaced {} days before their certificates expire, and new certificates last {} days: the rollout \
+         never ends",
+        plan.spec.certificates_expiry_days.unwrap_or_default(),
+        plan.spec.certificate_validity_days()
+    );
+    let object = format!("KubeadmControlPlane/{}", plan.control_plane.name);
+    Ok(vec![
+        Finding::fail(object, message).hint("lower certificatesExpiryDays in the spec"),
+    ])
+}

@@ -1,0 +1,150 @@
+//! Whether what was asked for could be read.
+
+use jiff::Timestamp;
+
+use crate::checks::{
+    components::WORKLOAD,
+    etcd_members::ETCD,
+    judgement::{Judgement, need},
+};
+use crate::{
+    inspection::Finding,
+    snapshot::{Failure, Observed, Reading, etcd::Alarms, reading::Forbidden},
+};
+
+/// Each that could not be read; those that a missing permission keeps are told of elsewhere.
+fn unread<'f>(failures: impl IntoIterator<Item = &'f Failure>) -> Vec<Finding> {
+    failures
+        .into_iter()
+        .filter(|failure| failure.forbidden.is_none())
+        .map(Finding::unread)
+        .collect()
+}
+
+fn of_management(observed: &Observed) -> impl Iterator<Item = &Failure> {
+    let management = &observed.management;
+    let readings = [
+        management.cluster.failure(),
+        management.health_checks.failure(),
+        management.secrets.failure(),
+    ];
+    readings.into_iter().flatten().chain(&management.unread)
+}
+
+fn of_workload(observed: &Observed) -> impl Iterator<Item = &Failure> {
+    let parts = observed.workload.read().map(|workload| {
+        [
+            observed.endpoint_certificate.failure(),
+            workload.nodes.failure(),
+            workload.static_pods.failure(),
+            workload.kube_proxy.failure(),
+            workload.core_dns.failure(),
+            workload.kubeadm_version.failure(),
+            workload.leases.failure(),
+        ]
+    });
+    let whole = observed.workload.failure();
+    whole.into_iter().chain(parts.into_iter().flatten().flatten())
+}
+
+/// Of members that did not answer only those that a permission keeps: the rest is a check of its own.
+fn of_etcd(observed: &Observed) -> impl Iterator<Item = &Failure> {
+    let survey = observed.etcd.read();
+    let members = survey
+        .into_iter()
+        .flat_map(|survey| &survey.asked)
+        .flat_map(|asked| {
+            let whole = asked.answer.as_ref().err();
+            let answer = asked.answer.as_ref().ok();
+            let status = answer.and_then(|answer| answer.status.as_ref().err());
+            let list = answer.and_then(|answer| answer.members.as_ref().err());
+            [whole, status, list].into_iter().flatten()
+        });
+    let alarms = survey.and_then(|survey| match &survey.alarms {
+        Alarms::Failed(failure) => Some(failure),
+        Alarms::Listed(_) | Alarms::FromStatus => None,
+    });
+    observed.etcd.failure().into_iter().chain(members).chain(alarms)
+}
+
+pub fn management(observed: &Observed, _: Timestamp) -> Judgement {
+    Ok(unread(of_management(observed)))
+}
+
+pub fn workload(observed: &Observed, _: Timestamp) -> Judgement {
+    whole(&observed.workload, WORKLOAD, unread(of_workload(observed)))
+}
+
+pub fn etcd(observed: &Observed, _: Timestamp) -> Judgement {
+    whole(&observed.etcd, ETCD, unread(observed.etcd.failure()))
+}
+
+fn whole<T>(reading: &Reading<T>, what: &str, findings: Vec<Finding>) -> Judgement {
+    if findings.is_empty() {
+        need(reading, what)?;
+    }
+    Ok(findings)
+}
+
+pub fn permissions(observed: &Observed, _: Timestamp) -> Judgement {
+    let failures = of_management(observed)
+        .chain(of_workload(observed))
+        .chain(of_etcd(observed));
+    let mut findings: Vec<Finding> = Vec::new();
+    for failure in failures {
+        let Some(forbidden) = &failure.forbidden else {
+            continue;
+        };
+        let message = message(forbidden);
+        // One permission may be missing of several.
+        if let Some(known) = findings.iter_mut().find(|known| known.message == message) {
+            *known = known.clone().and(&failure.object);
+            continue;
+        }
+        let hint = failure.hint.clone().unwrap_or_else(|| hint(forbidden));
+        findings.push(Finding::unknown(&failure.object, message).hint(hint));
+    }
+    Ok(findings)
+}
+
+fn message(forbidden: &Forbidden) -> String {
+    let Forbidden {
+        verb,
+        resource,
+        namespace,
+        in_workload_cluster,
+    } = forbidden;
+    let place = match (namespace, in_workload_cluster) {
+        (Some(namespace), true) => format!("in namespace {namespace} of the workload cluster"),
+        (Some(namespace), false) => format!("in namespace {namespace}"),
+        (None, true) => "in the workload cluster".to_owned(),
+        (None, false) => "in all namespaces".to_owned(),
+    };
+    format!("may not {verb} {resource} {place}")
+}
+
+fn hint(forbidden: &Forbidden) -> String {
+    let Forbidden {
+        verb,
+        resource,
+        namespace,
+        in_workload_cluster,
+    } = forbidden;
+    let place = match namespace {
+        Some(namespace) => format!(" -n {namespace}"),
+        None => " -A".to_owned(),
+    };
+    let cluster = if *in_workload_cluster {
+        "in the workload cluster: "
+    } else {
+        ""
+    };
+    format!("{cluster}kubectl auth can-i {verb} {resource}{place}")
+}
+
+/// Whether every source has answered; of etcd one member at least.
+pub fn are_complete(observed: &Observed) -> bool {
+    let survey = observed.etcd.read();
+    let has_answered = survey.is_some_and(|survey| survey.statuses().next().is_some());
+    observed.workload.read().is_some() && has_answered
+}

@@ -1,0 +1,221 @@
+//! Machines that come and go: what is not yet, or no longer, as it should be of them is no fault for a while.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::checks::judgement::Unjudged;
+use crate::{
+    control_plane::Condition, duration::format_duration, plan::observed::Machine, snapshot::Observed,
+};
+
+/// How long a Machine may take from its making until it has joined. Cluster API's quick start has nodes up in under
+/// five minutes; cloud providers document ten at most.
+pub const STARTING_LIMIT: Duration = Duration::from_secs(10 * 60);
+
+/// How long a Machine may take to go. Draining waits for pod disruption budgets and can be slow without being stuck.
+pub const DELETING_LIMIT: Duration = Duration::from_secs(30 * 60);
+
+/// How long a node may take to settle once kubeadm has marked it, which is the last that kubeadm does: static pods have
+/// started by then, and their probes take some ten seconds each.
+pub const SETTLING_LIMIT: Duration = Duration::from_secs(60);
+
+/// How long a condition that sums up others may lag behind them.
+pub const TURN_LIMIT: Duration = Duration::from_secs(60);
+
+/// Says that a Machine's node has been marked by kubeadm.
+const MARKED: &str = "NodeKubeadmLabelsAndTaintsSet";
+
+/// Where a Machine is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Made a short while ago, and has not joined, or has only just: what it lacks says nothing.
+    Starting,
+    /// On its way out, for not too long.
+    Leaving,
+    /// To be judged.
+    Settled,
+}
+
+impl Phase {
+    pub fn of(machine: &Machine, now: Timestamp) -> Self {
+        if let Some(since) = machine.machine.deleting_since {
+            return if age(since, now) > DELETING_LIMIT {
+                Self::Settled
+            } else {
+                Self::Leaving
+            };
+        }
+        let is_young = machine
+            .machine
+            .created
+            .is_some_and(|created| age(created, now) < STARTING_LIMIT);
+        if is_young && !has_settled(machine, now) {
+            Self::Starting
+        } else {
+            Self::Settled
+        }
+    }
+}
+
+/// Whether a Machine has joined, and long enough ago.
+fn has_settled(machine: &Machine, now: Timestamp) -> bool {
+    let marked = machine.machine.condition(MARKED);
+    let is_marked =
+        marked.is_some_and(|condition| condition.is_true() && !is_fresh(condition, now, SETTLING_LIMIT));
+    machine.has_node() && (is_marked || machine.machine.ready() == Some(true))
+}
+
+/// Whether a condition is as it is since a short while only.
+pub fn is_fresh(condition: &Condition, now: Timestamp, limit: Duration) -> bool {
+    condition
+        .last_transition_time
+        .is_some_and(|since| age(since, now) < limit)
+}
+
+/// How long ago a time was; nothing for a time to come, as clocks differ.
+pub fn age(since: Timestamp, now: Timestamp) -> Duration {
+    Duration::try_from(now.duration_since(since)).unwrap_or_default()
+}
+
+/// How long ago a time was, for people.
+pub fn since(time: Timestamp, now: Timestamp) -> String {
+    format_duration(age(time, now))
+}
+
+/// Whether a Machine comes or goes: for so long etcd's members may differ from the Machines, and from each other.
+pub fn is_turning(observed: &Observed, now: Timestamp) -> bool {
+    machines(observed)
+        .iter()
+        .any(|machine| Phase::of(machine, now) != Phase::Settled)
+}
+
+/// The Machines of the control plane.
+pub fn machines(observed: &Observed) -> &[Machine] {
+    &observed.management.control_plane.machines
+}
+
+/// Whether the Machines are known: where they could not be read there are none of them to compare with.
+pub fn are_machines_read(observed: &Observed) -> bool {
+    let mut unread = observed.management.unread.iter();
+    !unread.any(|failure| failure.object == "Machine")
+}
+
+pub fn machines_read(observed: &Observed) -> Result<(), Unjudged> {
+    if are_machines_read(observed) {
+        Ok(())
+    } else {
+        Err(Unjudged::unknown("Machines: could not be read"))
+    }
+}
+
+/// The Machine on a node.
+pub fn machine_of_node<'o>(observed: &'o Observed, node: &str) -> Option<&'o Machine> {
+    machines(observed)
+        .iter()
+        .find(|machine| machine.machine.node.as_deref() == Some(node))
+}
+
+/// The Machines that name no node: a node that no Machine names may be of one of them, as may the member on it. A node
+/// registers before its Machine names it, which waits for the provider's id of the node.
+pub fn without_node(observed: &Observed) -> impl Iterator<Item = &Machine> {
+    machines(observed).iter().filter(|machine| !machine.has_node())
+}
+
+/// Where the Machine on a node is in its life. A node that no Machine names is taken for that of one that starts, and is
+/// settled where there is none.
+pub fn phase_of_node(observed: &Observed, node: &str, now: Timestamp) -> Phase {
+    if let Some(machine) = machine_of_node(observed, node) {
+        return Phase::of(machine, now);
+    }
+    if without_node(observed).any(|machine| Phase::of(machine, now) == Phase::Starting) {
+        Phase::Starting
+    } else {
+        Phase::Settled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Phase, Phase::Leaving, Phase::Settled, Phase::Starting};
+    use crate::{
+        control_plane::{
+            ConditionStatus::{False, True},
+            example::{condition, minutes_ago, now, set},
+        },
+        plan::{example::machine, observed::Machine},
+    };
+
+    #[test]
+    fn a_machine_is_judged_once_it_has_settled() {
+        type Case = (&'static str, fn(&mut Machine), Phase);
+        let cases: &[Case] = &[
+            ("old", |_| {}, Settled),
+            ("old_without_node", |m| m.machine.node = None, Settled),
+            (
+                "young_without_node",
+                |m| {
+                    m.machine.created = Some(minutes_ago(9));
+                    m.machine.node = None;
+                },
+                Starting,
+            ),
+            (
+                "young_and_joined_a_while_ago",
+                |m| {
+                    m.machine.created = Some(minutes_ago(9));
+                    set(&mut m.machine.conditions, condition("Ready", False, ""));
+                },
+                Settled,
+            ),
+            (
+                "young_and_joined_just_now",
+                |m| {
+                    m.machine.created = Some(minutes_ago(9));
+                    set(&mut m.machine.conditions, condition("Ready", False, ""));
+                    let mut marked = condition("NodeKubeadmLabelsAndTaintsSet", True, "");
+                    marked.last_transition_time = Some(now());
+                    set(&mut m.machine.conditions, marked);
+                },
+                Starting,
+            ),
+            (
+                "young_and_not_marked",
+                |m| {
+                    m.machine.created = Some(minutes_ago(9));
+                    set(&mut m.machine.conditions, condition("Ready", False, ""));
+                    set(
+                        &mut m.machine.conditions,
+                        condition("NodeKubeadmLabelsAndTaintsSet", False, ""),
+                    );
+                },
+                Starting,
+            ),
+            (
+                "young_and_ready_before_it_is_marked",
+                |m| {
+                    m.machine.created = Some(minutes_ago(9));
+                    m.machine
+                        .conditions
+                        .retain(|other| other.kind != "NodeKubeadmLabelsAndTaintsSet");
+                },
+                Settled,
+            ),
+            (
+                "leaving",
+                |m| m.machine.deleting_since = Some(minutes_ago(30)),
+                Leaving,
+            ),
+            (
+                "leaving_for_too_long",
+                |m| m.machine.deleting_since = Some(minutes_ago(31)),
+                Settled,
+            ),
+        ];
+        for (name, change, phase) in cases {
+            let mut machine = machine("m1", "a", 5);
+            change(&mut machine);
+            assert_eq!(Phase::of(&machine, now()), *phase, "{name}");
+        }
+    }
+}

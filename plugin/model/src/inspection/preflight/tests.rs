@@ -1,0 +1,412 @@
+use crate::{
+    checks::{
+        example::{failure, forbidden, observed},
+        find,
+    },
+    control_plane::{
+        ConditionStatus::{False, Unknown},
+        example::{condition, minutes_ago, now, set},
+    },
+    inspection::{Permission, Preflight, inspect::inspect},
+    plan::observed::{Etcd, Remediation},
+    snapshot::{Observed, Reading, etcd::Alarms, workload::Component},
+};
+
+fn preflight(change: impl Fn(&mut Observed)) -> Preflight {
+    let mut observed = observed();
+    change(&mut observed);
+    inspect(&observed, now()).preflight
+}
+
+/// `yes`, or `no` or `unknown` and what keeps it: `check: object object`.
+fn told(permission: &Permission) -> Vec<String> {
+    let allowed = match permission.allowed {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "unknown",
+    };
+    let blockers = permission.blocked_by.iter().map(|blocker| {
+        assert!(
+            find(blocker.check).is_some(),
+            "there is no check {}",
+            blocker.check
+        );
+        assert!(!blocker.message.is_empty());
+        format!("{}: {}", blocker.check, blocker.objects.join(" "))
+    });
+    [allowed.to_owned()].into_iter().chain(blockers).collect()
+}
+
+/// Up, down, rollout, and remediation of each Machine.
+fn all(preflight: &Preflight) -> Vec<Vec<String>> {
+    let Preflight {
+        scale_up,
+        scale_down,
+        rollout,
+        remediation,
+    } = preflight;
+    [scale_up, scale_down, rollout]
+        .into_iter()
+        .chain(remediation.iter().map(|of| &of.permission))
+        .map(told)
+        .collect()
+}
+
+fn fails(observed: &mut Observed, number: usize, kind: &str) {
+    set(
+        &mut observed.machine(number).machine.conditions,
+        condition(kind, False, "failed"),
+    );
+}
+
+#[test]
+fn everything_may_be_done_where_nothing_is_wrong() {
+    assert_eq!(all(&preflight(|_| {})), vec![vec!["yes"]; 6]);
+}
+
+#[test]
+fn with_one_of_three_members_killed_only_its_machine_is_replaced() {
+    let preflight = preflight(|o| {
+        o.kill(2);
+        fails(o, 2, "EtcdPodHealthy");
+    });
+    let blocked = [
+        "no",
+        "etcd-tolerance: KubeadmControlPlane/c1-cp EtcdMember/node-m2",
+        "etcd-members-answer: EtcdMember/node-m2 Machine/m2",
+        "etcd-pods-ready: Machine/m2 Node/node-m2",
+    ];
+    let quorum = ["no", "etcd-quorum: KubeadmControlPlane/c1-cp"];
+    assert_eq!(all(&preflight)[..3], vec![blocked; 3]);
+    assert_eq!(told(&preflight.remediation[0].permission), quorum);
+    assert_eq!(told(&preflight.remediation[1].permission), ["yes"]);
+    assert_eq!(told(&preflight.remediation[2].permission), quorum);
+}
+
+#[test]
+fn with_two_of_three_members_killed_nothing_may_be_done() {
+    let preflight = preflight(|o| {
+        for number in [2, 3] {
+            o.kill(number);
+            fails(o, number, "EtcdPodHealthy");
+        }
+        o.status(1).leader = None;
+        o.survey().alarms = Alarms::FromStatus;
+    });
+    let lost = "etcd-quorum: KubeadmControlPlane/c1-cp EtcdMember/node-m2 EtcdMember/node-m3";
+    for permission in [&preflight.scale_up, &preflight.scale_down, &preflight.rollout] {
+        let told = told(permission);
+        assert_eq!(told[..2], ["no", lost]);
+    }
+    // Of two reasons the controller tells the first.
+    let first = ["components-healthy", "etcd-quorum", "etcd-quorum"];
+    for (remediation, check) in preflight.remediation.iter().zip(first) {
+        assert_eq!(
+            told(&remediation.permission),
+            ["no", &format!("{check}: KubeadmControlPlane/c1-cp")],
+            "{}",
+            remediation.machine
+        );
+    }
+}
+
+/// Without quorum the API server forwards to no member.
+#[test]
+fn with_two_of_three_members_killed_and_none_reached_nothing_may_be_done() {
+    let preflight = preflight(|o| {
+        o.kill(2);
+        o.kill(3);
+        o.survey().asked[0].answer = Err(failure(
+            "etcd member node-m1",
+            "connecting: no answer within 2.2 s",
+        ));
+        o.survey().alarms = Alarms::FromStatus;
+        o.facts().etcd = Etcd::Unread;
+    });
+    let lost = "etcd-quorum: KubeadmControlPlane/c1-cp Machine/m2 Machine/m3";
+    for permission in [&preflight.scale_up, &preflight.scale_down, &preflight.rollout] {
+        assert_eq!(told(permission)[..2], ["no", lost]);
+    }
+    for remediation in &preflight.remediation {
+        assert_eq!(
+            told(&remediation.permission),
+            ["no", "etcd-quorum: KubeadmControlPlane/c1-cp"],
+            "{}",
+            remediation.machine
+        );
+    }
+}
+
+#[test]
+fn nothing_may_be_done_where_the_api_server_lacks_etcd() {
+    let preflight = preflight(|o| {
+        for asked in &mut o.survey().asked {
+            asked.answer = Err(failure("etcd member", "connecting: no answer within 2.2 s"));
+        }
+        o.survey().alarms = Alarms::FromStatus;
+        o.survey().server_lacks_etcd = true;
+        o.facts().etcd = Etcd::Unread;
+    });
+    let lost = ["no", "etcd-quorum: KubeadmControlPlane/c1-cp"];
+    assert_eq!(all(&preflight), vec![lost; 6]);
+}
+
+#[test]
+fn without_etcd_the_conditions_decide() {
+    let left_out = |o: &mut Observed| {
+        o.workload = Reading::Excluded {
+            flag: "--no-workload",
+        };
+        o.etcd = Reading::Excluded {
+            flag: "--no-workload",
+        };
+    };
+    assert_eq!(all(&preflight(left_out)), vec![vec!["yes"]; 6]);
+    let preflight = preflight(|o| {
+        left_out(o);
+        fails(o, 2, "EtcdPodHealthy");
+        fails(o, 3, "EtcdPodHealthy");
+    });
+    let components = vec!["no", "components-healthy: KubeadmControlPlane/c1-cp"];
+    let quorum = vec!["no", "etcd-quorum: KubeadmControlPlane/c1-cp"];
+    assert_eq!(all(&preflight)[3..], [components, quorum.clone(), quorum]);
+}
+
+type Case = (
+    &'static str,
+    fn(&mut Observed),
+    &'static [&'static str],
+    &'static [&'static str],
+    &'static [&'static str],
+);
+
+/// Name, what is so, and then: scale up, scale down, remediation of `m2`.
+const CASES: &[Case] = &[
+    (
+        "paused",
+        |o| o.control_plane().paused = true,
+        &["no", "not-paused: KubeadmControlPlane/c1-cp"],
+        &["no", "not-paused: KubeadmControlPlane/c1-cp"],
+        &["no", "not-paused: KubeadmControlPlane/c1-cp"],
+    ),
+    (
+        "cluster_paused",
+        |o| o.facts().cluster.paused = true,
+        &["no", "not-paused: Cluster/c1"],
+        &["no", "not-paused: Cluster/c1"],
+        &["no", "not-paused: Cluster/c1"],
+    ),
+    (
+        "certificates",
+        |o| {
+            set(
+                &mut o.control_plane().conditions,
+                condition("CertificatesAvailable", Unknown, ""),
+            );
+        },
+        &["no", "certificates-available: KubeadmControlPlane/c1-cp"],
+        &["yes"],
+        &["yes"],
+    ),
+    (
+        "topology",
+        |o| o.facts().cluster.topology_version = Some("v1.35.0".to_owned()),
+        &["no", "topology-version: Cluster/c1"],
+        &["no", "topology-version: Cluster/c1"],
+        &["no", "topology-version: KubeadmControlPlane/c1-cp"],
+    ),
+    (
+        "another_leaves",
+        |o| o.machine(3).machine.deleting_since = Some(minutes_ago(1)),
+        &["no", "machine-deletions: Machine/m3"],
+        &["no", "machine-deletions: Machine/m3"],
+        &["no", "machine-deletions: Machine/m3"],
+    ),
+    (
+        "another_starts",
+        crate::checks::starts,
+        &["no", "machines-joined: Machine/m3"],
+        &["no", "machines-joined: Machine/m3"],
+        &["no", "machines-joined: Machine/m3"],
+    ),
+    (
+        "a_condition_that_the_pods_do_not_bear_out",
+        |o| fails(o, 3, "SchedulerPodHealthy"),
+        &["no", "schedulers-ready: Machine/m3"],
+        &["no", "schedulers-ready: Machine/m3"],
+        &["yes"],
+    ),
+    (
+        "a_pod_that_the_conditions_have_not_heard_of",
+        |o| o.pod(Component::Scheduler, 3).ready = false,
+        &["no", "schedulers-ready: Machine/m3 Node/node-m3"],
+        &["no", "schedulers-ready: Machine/m3 Node/node-m3"],
+        &["yes"],
+    ),
+    (
+        "the_machine_that_is_marked_to_go",
+        |o| {
+            o.machine(3).to_be_deleted = true;
+            fails(o, 3, "SchedulerPodHealthy");
+            o.pod(Component::Scheduler, 3).ready = false;
+        },
+        &["no", "schedulers-ready: Machine/m3 Node/node-m3"],
+        &["yes"],
+        &["yes"],
+    ),
+    (
+        "learner",
+        |o| {
+            o.each_list(|list| list.members[2].is_learner = true);
+            fails(o, 3, "EtcdMemberHealthy");
+        },
+        &[
+            "no",
+            "etcd-members-answer: Machine/m3",
+            "etcd-learners: EtcdMember/node-m3 Machine/m3",
+        ],
+        &[
+            "no",
+            "etcd-members-answer: Machine/m3",
+            "etcd-learners: EtcdMember/node-m3 Machine/m3",
+        ],
+        &["no", "etcd-quorum: KubeadmControlPlane/c1-cp"],
+    ),
+    (
+        "members_disagree",
+        |o| o.list(3).members.truncate(2),
+        &["no", "etcd-member-lists: EtcdMember/node-m3 Machine/m3"],
+        &["no", "etcd-member-lists: EtcdMember/node-m3 Machine/m3"],
+        &["yes"],
+    ),
+    (
+        "a_replacement_has_yet_to_be_made",
+        |o| {
+            o.facts().remediation_in_progress = Some(Remediation {
+                machine: "m0".to_owned(),
+                time: Some(now()),
+                retries: 0,
+            });
+            fails(o, 3, "SchedulerPodHealthy");
+        },
+        &["yes"],
+        &["no", "schedulers-ready: Machine/m3"],
+        &["no", "remediation: KubeadmControlPlane/c1-cp"],
+    ),
+    (
+        "only_one_machine",
+        |o| {
+            o.facts().machines.truncate(1);
+            o.survey().asked.truncate(1);
+            o.list(1).members.truncate(1);
+            o.pods().retain(|pod| pod.node == "node-m1");
+        },
+        &["yes"],
+        &["no", "etcd-quorum: KubeadmControlPlane/c1-cp"],
+        &[],
+    ),
+    (
+        "etcd_cannot_be_read",
+        |o| o.etcd = Reading::Failed(failure("Secret/c1-etcd", "tls.crt is no certificate")),
+        &["unknown", "etcd-reachable: Secret/c1-etcd"],
+        &["unknown", "etcd-reachable: Secret/c1-etcd"],
+        &["unknown", "etcd-reachable: Secret/c1-etcd"],
+    ),
+    (
+        "pods_may_not_be_read",
+        |o| {
+            o.workload().static_pods = Reading::Failed(forbidden("Pod", "list", "pods", true));
+        },
+        &["unknown", "permissions: Pod"],
+        &["unknown", "permissions: Pod"],
+        &["unknown", "permissions: Pod"],
+    ),
+    (
+        "machines_cannot_be_read",
+        |o| {
+            o.facts().machines.clear();
+            o.management.unread = vec![failure("Machine", "no answer within 2s")];
+        },
+        &["unknown", "management-readable: Machine"],
+        &["unknown", "management-readable: Machine"],
+        &[],
+    ),
+    (
+        "etcd_elsewhere_is_out_of_reach",
+        |o| {
+            o.control_plane().external_etcd = true;
+            o.facts().etcd = crate::plan::observed::Etcd::External;
+            o.secrets().insert("c1-apiserver-etcd-client".to_owned());
+            o.etcd = Reading::OutOfReach(failure("etcd", "no way to 10.1.0.1:2379"));
+        },
+        &["yes"],
+        &["yes"],
+        // Cluster API v1.14 knows no members then, and never replaces one.
+        &["no", "etcd-quorum: KubeadmControlPlane/c1-cp"],
+    ),
+];
+
+#[test]
+fn what_keeps_what() {
+    for (name, change, up, down, remediation) in CASES {
+        let preflight = preflight(change);
+        assert_eq!(told(&preflight.scale_up), *up, "{name}: scale up");
+        assert_eq!(told(&preflight.scale_down), *down, "{name}: scale down");
+        let of_m2 = preflight.remediation.iter().find(|of| of.machine == "m2");
+        assert_eq!(
+            of_m2.map_or(vec![], |of| told(&of.permission)),
+            *remediation,
+            "{name}: remediation"
+        );
+    }
+}
+
+#[test]
+fn a_rollout_begins_with_a_machine_more_or_one_less() {
+    let certificates = |o: &mut Observed| {
+        let unknown = condition("CertificatesAvailable", Unknown, "");
+        set(&mut o.control_plane().conditions, unknown);
+    };
+    assert_eq!(preflight(certificates).rollout.allowed, Some(false));
+    let preflight_without_surge = preflight(|o| {
+        certificates(o);
+        o.facts().spec.max_surge = 0;
+    });
+    assert_eq!(preflight_without_surge.rollout.allowed, Some(true));
+    let endless = preflight(|o| o.facts().spec.certificates_expiry_days = Some(365));
+    assert_eq!(
+        (told(&endless.scale_up), told(&endless.rollout)),
+        (
+            vec!["yes".to_owned()],
+            vec![
+                "no".to_owned(),
+                "rollout-ends: KubeadmControlPlane/c1-cp".to_owned()
+            ]
+        )
+    );
+}
+
+#[test]
+fn nothing_is_removed_while_members_contradict_each_other() {
+    let disputed = |o: &mut Observed| {
+        o.kill(2);
+        o.list(3).members.truncate(2);
+    };
+    let blocker = "etcd-member-lists: EtcdMember/node-m1 Machine/m1 EtcdMember/node-m3 Machine/m3";
+    for remediation in preflight(disputed).remediation {
+        assert_eq!(
+            told(&remediation.permission),
+            ["no", blocker],
+            "{}",
+            remediation.machine
+        );
+    }
+    let turning = preflight(|o| {
+        disputed(o);
+        o.machine(2).machine.deleting_since = Some(minutes_ago(1));
+    });
+    for remediation in turning.remediation {
+        let told = told(&remediation.permission);
+        assert!(told.contains(&blocker.to_owned()), "{told:?}");
+    }
+}

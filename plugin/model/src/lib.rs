@@ -1,0 +1,30 @@
+//! What is known of a `KubeadmControlPlane`, and what may be done with it. Pure: no client, no clock, no terminal; the
+//! time is an argument.
+//!
+//! From the ground up:
+//!
+//! - [`duration`], [`merge_patch`]: text and JSON
+//! - [`control_plane`]: control planes and Machines, one view over both API versions
+//! - [`snapshot`]: what the management cluster, the workload cluster and etcd report at one time
+//! - [`plan`]: the steps that Cluster API's controller takes next, and what blocks the first of them
+//! - [`checks`], [`inspection`]: what is wrong, and the verdict
+//! - [`judgement`], [`change`]: whether a change may be written: admission rules, field owners, preflight
+//! - [`verbs`]: the decision of each verb that writes
+//! - [`wait`]: whether a change is complete, and what it waits for
+
+#![allow(
+    missing_docs,
+    reason = "a field or variant is documented where its name does not say it: units, absence, sources"
+)]
+
+pub mod change;
+pub mod checks;
+pub mod control_plane;
+pub mod duration;
+pub mod inspection;
+pub mod judgement;
+pub mod merge_patch;
+pub mod plan;
+pub mod snapshot;
+pub mod verbs;
+pub mod wait;

@@ -1,0 +1,465 @@
+//! The steps one after another, until what is asked for is there.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use crate::plan::{
+    deletion_order::Group,
+    failure_domain::Why,
+    quorum::{Change, Votes},
+    state::State,
+    step::{self, Action, NoPlan, Outcome, Purpose, Surroundings},
+};
+
+/// States that are followed side by side, after choices that the controller makes at random. Enough for nine Machines
+/// in three failure domains; of more, only the first are followed.
+const MAX_STATES: usize = 2_000;
+
+/// One step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// What is done.
+    pub action: Action,
+    /// Why.
+    pub purpose: Purpose,
+    /// The Machines, or for [`Purpose::RemoveMember`] the members, that it may be about.
+    pub names: Vec<String>,
+    /// Whether it is about all of them, or about one.
+    pub choice: Choice,
+    /// Where they may stand; none stands for no failure domain.
+    pub failure_domains: Vec<Option<String>>,
+    /// Why there.
+    pub why: Why,
+    /// Which group a Machine that goes is of.
+    pub group: Option<Group>,
+    /// Whether the controller may do something else instead, by what it has chosen at random before.
+    pub may_differ: bool,
+    /// Machines once it is done.
+    pub replicas: usize,
+    /// What etcd can stand; none when it runs elsewhere.
+    pub votes: Option<StepVotes>,
+}
+
+/// How what a step is about comes to be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Choice {
+    /// It is about all that it names.
+    None,
+    /// It is about one, by what was chosen at random before.
+    ByEarlier,
+    /// It is about one, chosen at random.
+    AtRandom,
+}
+
+/// Votes around a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StepVotes {
+    /// Before it.
+    pub before: Votes,
+    /// While it goes on, in the worst case.
+    pub meanwhile: Votes,
+    /// Once it is done.
+    pub after: Votes,
+}
+
+impl StepVotes {
+    /// Members that may fail at any time during the step.
+    pub fn may_fail_meanwhile(self) -> usize {
+        self.meanwhile.may_fail().min(self.after.may_fail())
+    }
+}
+
+/// The steps from a state.
+///
+/// # Errors
+/// When there is no way, or it would lose etcd's quorum; then no step is told.
+pub fn course(start: State, surroundings: Surroundings<'_>) -> Result<Vec<Step>, NoPlan> {
+    let spec = surroundings.spec;
+    if spec.replicas == 0 {
+        return Err(NoPlan::NoReplicas);
+    }
+    if spec.rolls_out_for_ever() {
+        return Err(NoPlan::Endless {
+            expiry_days: spec.certificates_expiry_days.unwrap_or_default(),
+            validity_days: spec.certificate_validity_days(),
+        });
+    }
+    // Before the first member there is no quorum to lose.
+    let has_members = start.members.as_ref().is_some_and(|members| !members.is_empty());
+    if let Some(votes) = start
+        .votes(Change::Unchanged)
+        .filter(|votes| has_members && !votes.has_quorum())
+    {
+        return Err(NoPlan::QuorumLost { votes });
+    }
+    // Each Machine is waited for, deleted and replaced once at most.
+    let members = start.members.as_ref().map_or(0, Vec::len);
+    let limit = 4 * (start.replicas.len() + members + spec.replicas) + 4;
+    let mut steps = Vec::new();
+    let mut states = BTreeSet::from([start]);
+    for _ in 0..limit {
+        let Some((ways, may_differ)) = ways(&states, surroundings)? else {
+            return Ok(steps);
+        };
+        steps.push(step_of(&ways, may_differ));
+        states = ways.into_iter().map(|way| way.outcome.state).collect();
+        while states.len() > MAX_STATES {
+            states.pop_last();
+        }
+    }
+    let names = states.first().map(|state| &state.replicas);
+    Err(NoPlan::Stuck {
+        names: names
+            .into_iter()
+            .flatten()
+            .map(|replica| replica.name.clone())
+            .collect(),
+    })
+}
+
+struct Way {
+    before: Option<Votes>,
+    /// Whether the controller chooses between this and others from the same state.
+    is_chosen: bool,
+    outcome: Outcome,
+}
+
+/// Every way that the next step may go, and whether there are other steps; none when nothing is left to do.
+fn ways(
+    states: &BTreeSet<State>,
+    surroundings: Surroundings<'_>,
+) -> Result<Option<(Vec<Way>, bool)>, NoPlan> {
+    let mut ways: Vec<Way> = Vec::new();
+    let mut has_ended = false;
+    for state in states {
+        let before = state.votes(Change::Unchanged);
+        let outcomes = step::next(state, surroundings)?;
+        has_ended |= outcomes.is_empty();
+        let is_chosen = outcomes.len() > 1;
+        ways.extend(outcomes.into_iter().map(|outcome| Way {
+            before,
+            is_chosen,
+            outcome,
+        }));
+    }
+    // States that came of random choices hardly ever differ in more than names.
+    let kind = |way: &Way| (way.outcome.action, way.outcome.purpose);
+    let first = ways.first().map(kind);
+    let all = ways.len();
+    ways.retain(|way| Some(kind(way)) == first);
+    let may_differ = has_ended || ways.len() < all;
+    Ok((!ways.is_empty()).then_some((ways, may_differ)))
+}
+
+fn step_of(ways: &[Way], may_differ: bool) -> Step {
+    let outcomes = || ways.iter().map(|way| &way.outcome);
+    let sets: BTreeSet<&[String]> = outcomes().map(|outcome| outcome.names.as_slice()).collect();
+    let names: BTreeSet<&String> = sets.iter().copied().flatten().collect();
+    let failure_domains: BTreeSet<&Option<String>> =
+        outcomes().map(|outcome| &outcome.failure_domain).collect();
+    let votes = ways.iter().filter_map(|way| {
+        Some(StepVotes {
+            before: way.before?,
+            meanwhile: way.outcome.meanwhile?,
+            after: way.outcome.state.votes(Change::Unchanged)?,
+        })
+    });
+    let first = ways.first().map(|way| &way.outcome);
+    Step {
+        action: first.map_or(Action::Wait, |first| first.action),
+        purpose: first.map_or(Purpose::Recover, |first| first.purpose),
+        names: names.into_iter().cloned().collect(),
+        choice: if ways.iter().any(|way| way.is_chosen) {
+            Choice::AtRandom
+        } else if sets.len() > 1 || failure_domains.len() > 1 {
+            Choice::ByEarlier
+        } else {
+            Choice::None
+        },
+        failure_domains: failure_domains.into_iter().cloned().collect(),
+        why: outcomes().map(|outcome| outcome.why).max().unwrap_or(Why::Given),
+        group: first.and_then(|first| first.group),
+        may_differ,
+        replicas: first.map_or(0, |first| first.state.replicas.len()),
+        votes: votes.min_by_key(|votes| votes.may_fail_meanwhile()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Action, Choice, NoPlan, Step, Surroundings, course};
+    use crate::{
+        control_plane::example::now,
+        plan::{
+            example::{declared, spec, state},
+            quorum::Votes,
+            remediation::Terms,
+            spec::Spec,
+            state::State,
+        },
+    };
+
+    fn plan(state: State, spec: &Spec) -> Result<Vec<Step>, NoPlan> {
+        let declared = declared("a b c");
+        course(
+            state,
+            Surroundings {
+                spec,
+                declared: &declared,
+                terms: Terms {
+                    limits: &spec.remediation,
+                    initialized: true,
+                    topology_moves: false,
+                    now: now(),
+                },
+            },
+        )
+    }
+
+    fn spec_of(replicas: usize, max_surge: usize) -> Spec {
+        Spec {
+            replicas,
+            max_surge,
+            ..spec()
+        }
+    }
+
+    /// `+` for a Machine made, `-` for one deleted, `?` for a wait; then the Machines, or the domains of one made; then
+    /// the members that may fail meanwhile and after.
+    fn shown(step: &Step) -> String {
+        let domains = step.failure_domains.iter();
+        let domains: Vec<&str> = domains
+            .map(|domain| domain.as_deref().unwrap_or_default())
+            .collect();
+        let (sign, names) = match step.action {
+            Action::Create => ("+", domains.join("|")),
+            Action::Delete => (
+                "-",
+                step.names
+                    .join(if step.choice == Choice::None { "," } else { "|" }),
+            ),
+            Action::Wait => ("?", step.names.join(",")),
+        };
+        let votes = step.votes.map_or_else(String::new, |votes| {
+            format!(" {}-{}", votes.may_fail_meanwhile(), votes.after.may_fail())
+        });
+        format!("{sign}{names}{votes}")
+    }
+
+    fn assert_steps(cases: &[(&str, usize, usize, &[&str])]) {
+        for (machines, replicas, max_surge, expected) in cases {
+            let steps = plan(state(machines), &spec_of(*replicas, *max_surge)).expect("there is a plan");
+            let steps: Vec<String> = steps.iter().map(shown).collect();
+            assert_eq!(steps, *expected, "{machines} to {replicas}, surge {max_surge}");
+        }
+    }
+
+    #[test]
+    fn scaling() {
+        assert_steps(&[
+            ("m1@a m2@b m3@c", 3, 1, &[]),
+            ("", 3, 1, &["+a|b|c 0-0", "+a|b|c 0-0", "+a|b|c 0-1"]),
+            // From one member none may fail until the third is there.
+            ("m1@a", 3, 1, &["+b|c 0-0", "+b|c 0-1"]),
+            ("m1@a m2@b m3@c", 5, 1, &["+a|b|c 0-1", "+a|b|c 1-2"]),
+            ("m1@a m2@a m3@b", 5, 1, &["+c 0-1", "+b|c 1-2"]),
+            ("m1@a m2@a m3@b", 1, 1, &["-m1 0-0", "-m2|m3 0-0"]),
+            ("m1@a m2@b m3@c", 1, 1, &["-m1|m2|m3 0-0", "-m1|m2|m3 0-0"]),
+            ("m1@a m2@bd m3@c", 1, 1, &["-m2 0-0", "-m1|m3 0-0"]),
+            ("m1@a m2@b m3@c m4@z m5@c", 3, 1, &["-m4 1-1", "-m3 1-1"]),
+        ]);
+    }
+
+    #[test]
+    fn rolling_out() {
+        assert_steps(&[
+            ("m1@a!", 1, 1, &["+b|c 0-0", "-m1 0-0"]),
+            (
+                "m1@a! m2@b! m3@c!",
+                3,
+                1,
+                &[
+                    "+a|b|c 0-1",
+                    "-m1|m2|m3 1-1",
+                    "+a|b|c 0-1",
+                    "-m1|m2|m3 1-1",
+                    "+a|b|c 0-1",
+                    "-m1|m2|m3 1-1",
+                ],
+            ),
+            (
+                "m1@a! m2@b! m3@c!",
+                3,
+                0,
+                &[
+                    "-m1|m2|m3 0-0",
+                    "+a|b|c 0-1",
+                    "-m1|m2|m3 0-0",
+                    "+a|b|c 0-1",
+                    "-m1|m2|m3 0-0",
+                    "+a|b|c 0-1",
+                ],
+            ),
+            // One outdated Machine of three.
+            ("m1@a m2@b! m3@c", 3, 1, &["+b 0-1", "-m2 1-1"]),
+            ("m1@a m2@b! m3@c", 3, 0, &["-m2 0-0", "+b 0-1"]),
+            // Halfway: one new Machine is up.
+            (
+                "m1@a! m2@b! m3@c",
+                2,
+                1,
+                &["-m1|m2 0-0", "+a|b 0-1", "-m1|m2 0-0"],
+            ),
+            // A rollout comes before scaling, and is part of it.
+            (
+                "m1@a! m2@b! m3@c!",
+                1,
+                1,
+                &["-m1|m2|m3 0-0", "-m1|m2|m3 0-0", "+a|b|c 0-0", "-m1|m2|m3 0-0"],
+            ),
+            ("m1@a!", 3, 1, &["+b|c 0-0", "+b|c 0-1", "+a 0-1", "-m1 1-1"]),
+            // The marked one goes first, up to date or not.
+            (
+                "m1@a! m2@bd m3@c",
+                3,
+                0,
+                &["-m2 0-0", "+b 0-1", "-m1 0-0", "+a 0-1"],
+            ),
+            // A failed outdated one goes first, at once where none is made before.
+            (
+                "m1@a! m2@b! m3@c!f",
+                3,
+                0,
+                &[
+                    "-m3 0-0",
+                    "+c 0-1",
+                    "-m1|m2 0-0",
+                    "+a|b 0-1",
+                    "-m1|m2 0-0",
+                    "+a|b 0-1",
+                ],
+            ),
+        ]);
+    }
+
+    #[test]
+    fn waits_for_what_keeps_the_controller() {
+        assert_steps(&[
+            ("m1@a m2@b m3@cp", 3, 1, &["?m3 0-1"]),
+            ("m1@a m2@b m3@cl", 3, 1, &["?m3 0-1"]),
+            ("m1@a m2@b m3@cx", 3, 1, &["?m3 0-0", "+c 0-1"]),
+            // Unhealthy, and nothing is asked: nothing to do.
+            ("m1@a m2@b m3@ce", 3, 1, &[]),
+            ("m1@a! m2@b m3@ce", 3, 1, &["?m3 0-1", "+a 0-1", "-m1 1-1"]),
+            ("m1@a! m2@b m3@ce", 3, 0, &["?m3 0-1", "-m1 0-0", "+a 0-1"]),
+            ("m1@a m2@b m3@cu", 5, 1, &["?m3 1-1", "+a|b|c 0-1", "+a|b|c 1-2"]),
+            // What is wrong with the one that goes does not count.
+            (
+                "m1@a! m2@b! m3@z!",
+                3,
+                0,
+                &[
+                    "-m3 0-0",
+                    "+c 0-1",
+                    "-m1|m2 0-0",
+                    "+a|b 0-1",
+                    "-m1|m2 0-0",
+                    "+a|b 0-1",
+                ],
+            ),
+            ("m1@a m2@b m3@zf", 1, 1, &["-m3 0-0", "-m1|m2 0-0"]),
+            // Held until the other member is healthy.
+            ("m1@a m2@bx m3@ce", 3, 1, &["?m3 0-1", "?m2 0-0", "+b 0-1"]),
+            // Which goes is random, and the controller does not know who is silent.
+            (
+                "m1@a m2@bs m3@c",
+                1,
+                1,
+                &["?m2 0-1", "-m1|m2|m3 0-0", "-m1|m2|m3 0-0"],
+            ),
+            ("m1 m2s m3", 1, 1, &["?m2 0-1", "-m1 0-0", "-m2 0-0"]),
+            ("m1s m2 m3", 1, 1, &["-m1 0-0", "-m2 0-0"]),
+            ("m1@a m2@bds m3@c", 1, 1, &["-m2 0-0", "-m1|m3 0-0"]),
+            ("m1@a! m2@bs m3@c", 3, 1, &["?m2 0-1", "+a 0-1", "-m1 1-1"]),
+            // Deleted by hand, the second too.
+            (
+                "m1@a m2@bx m3@cx",
+                3,
+                1,
+                &["?m2 0-0", "?m3 0-0", "+b|c 0-0", "+b|c 0-1"],
+            ),
+        ]);
+    }
+
+    #[test]
+    fn remediates_before_all_else() {
+        assert_steps(&[
+            ("m1@a m2@b m3@cre", 3, 1, &["-m3 0-0", "+c 0-1"]),
+            (
+                "m1@a! m2@b m3@cre",
+                3,
+                1,
+                &["-m3 0-0", "+c 0-1", "+a 0-1", "-m1 1-1"],
+            ),
+            // Two at once, one after the other.
+            (
+                "m1@a m2@b m3@c m4@are m5@bre",
+                5,
+                1,
+                &["-m4 0-0", "+a|c 0-1", "-m5 1-1", "+a|b|c 1-2"],
+            ),
+            // Beside another that is not healthy and awaits nothing.
+            ("m1@ae m2@bre m3@c m4@a m5@b", 5, 1, &["-m2 0-0", "+b|c 0-1"]),
+        ]);
+    }
+
+    #[test]
+    fn no_step_is_told_where_the_controller_must_not_go() {
+        let lost = |voters, unhealthy| NoPlan::QuorumLost {
+            votes: Votes {
+                voters,
+                unhealthy,
+                starting: 0,
+            },
+        };
+        let only = |machine: &str| NoPlan::LastMachine {
+            machine: machine.to_owned(),
+        };
+        for (machines, replicas, max_surge, expected) in [
+            ("m1 m2e m3e", 3, 1, lost(3, 2)),
+            ("m1e", 3, 1, lost(1, 1)),
+            ("m1 m2e", 3, 1, lost(2, 1)),
+            ("m1 m2 m3", 0, 1, NoPlan::NoReplicas),
+            ("m1!", 1, 0, only("m1")),
+            ("m1! m2! m3!", 1, 0, only("m3")),
+            ("m1x", 1, 1, only("m1")),
+            ("m1x m2x m3x", 3, 1, only("m1")),
+        ] {
+            let plan = plan(state(machines), &spec_of(replicas, max_surge));
+            assert_eq!(plan, Err(expected), "{machines} to {replicas}, surge {max_surge}");
+        }
+
+        let mut expiring = spec();
+        expiring.certificates_expiry_days = Some(400);
+        assert_eq!(
+            plan(state("m1 m2 m3"), &expiring),
+            Err(NoPlan::Endless {
+                expiry_days: 400,
+                validity_days: 365
+            })
+        );
+    }
+
+    #[test]
+    fn an_etcd_elsewhere_has_no_votes() {
+        let elsewhere = State {
+            members: None,
+            ..state("m1@a! m2@b")
+        };
+        let steps = plan(elsewhere, &spec_of(2, 1)).expect("there is a plan");
+        assert_eq!(steps.iter().map(shown).collect::<Vec<_>>(), ["+c", "-m1"]);
+    }
+}

@@ -1,0 +1,208 @@
+//! Where the next Machine comes up, and where the next one goes from.
+//!
+//! As `NextFailureDomainForScaleUp` and `FailureDomainWithMostMachines` of Cluster API. Its last tie is broken by the
+//! order of a Go map: at random. Then all that may be chosen are named.
+
+use serde::Serialize;
+
+use crate::plan::state::Replica;
+
+/// Failure domains to choose from, and why them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// None stands for no failure domain. More than one where the controller chooses at random.
+    pub domains: Vec<Option<String>>,
+    /// Why.
+    pub why: Why,
+}
+
+/// Why a failure domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Why {
+    /// The Cluster declares none.
+    NoneDeclared,
+    /// It has the fewest Machines that stay.
+    FewestThatStay,
+    /// As few that stay as another, and the fewest in all.
+    FewestInAll,
+    /// The Cluster does not declare it any more.
+    NotDeclared,
+    /// It has the most Machines that may go.
+    MostThatMayGo,
+    /// As many that may go as another, and the most in all.
+    MostInAll,
+    /// The Machine is named by other means than its failure domain.
+    Given,
+}
+
+struct Count<'d> {
+    domain: &'d str,
+    first: usize,
+    all: usize,
+}
+
+fn counts<'d>(declared: &'d [String], first: &[&Replica], all: &[Replica]) -> Vec<Count<'d>> {
+    let inside = |replica: &Replica, domain: &str| replica.failure_domain.as_deref() == Some(domain);
+    declared
+        .iter()
+        .map(|domain| Count {
+            domain,
+            first: first.iter().filter(|replica| inside(replica, domain)).count(),
+            all: all.iter().filter(|replica| inside(replica, domain)).count(),
+        })
+        .collect()
+}
+
+/// Those of the counts that are extreme in both, and whether the second count decided.
+fn extreme<'c, 'd>(
+    counts: &'c [Count<'d>],
+    of: fn(&mut dyn Iterator<Item = usize>) -> Option<usize>,
+) -> (Vec<&'c Count<'d>>, bool) {
+    let first = of(&mut counts.iter().map(|count| count.first));
+    let tied: Vec<&Count<'_>> = counts.iter().filter(|count| Some(count.first) == first).collect();
+    let all = of(&mut tied.iter().map(|count| count.all));
+    let decided = tied.iter().any(|count| Some(count.all) != all);
+    let best = tied.into_iter().filter(|count| Some(count.all) == all).collect();
+    (best, decided)
+}
+
+/// Where the next Machine comes up.
+pub fn next_to_fill(declared: &[String], replicas: &[Replica]) -> Choice {
+    let staying: Vec<&Replica> = replicas
+        .iter()
+        .filter(|replica| !replica.is_outdated && !replica.is_deleting())
+        .collect();
+    let counts = counts(declared, &staying, replicas);
+    let (best, decided) = extreme(&counts, |values| values.min());
+    if best.is_empty() {
+        return Choice {
+            domains: vec![None],
+            why: Why::NoneDeclared,
+        };
+    }
+    Choice {
+        domains: best.iter().map(|count| Some(count.domain.to_owned())).collect(),
+        why: if decided {
+            Why::FewestInAll
+        } else {
+            Why::FewestThatStay
+        },
+    }
+}
+
+/// Where the next Machine of those that may go goes from; none when none may.
+pub fn next_to_empty(declared: &[String], may_go: &[&Replica], replicas: &[Replica]) -> Option<Choice> {
+    let is_declared = |replica: &Replica| {
+        replica
+            .failure_domain
+            .as_ref()
+            .is_some_and(|domain| declared.contains(domain))
+    };
+    let astray = may_go
+        .iter()
+        .filter(|replica| !is_declared(replica))
+        .min_by(|a, b| a.age_order(b));
+    if let Some(oldest) = astray {
+        return Some(Choice {
+            domains: vec![oldest.failure_domain.clone()],
+            why: if declared.is_empty() {
+                Why::NoneDeclared
+            } else {
+                Why::NotDeclared
+            },
+        });
+    }
+    let counts = counts(declared, may_go, replicas);
+    let (best, decided) = extreme(&counts, |values| values.max());
+    (!may_go.is_empty()).then(|| Choice {
+        domains: best.iter().map(|count| Some(count.domain.to_owned())).collect(),
+        why: if decided {
+            Why::MostInAll
+        } else {
+            Why::MostThatMayGo
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Replica, Why, next_to_empty, next_to_fill};
+    use crate::plan::example::{declared, replicas};
+
+    fn names(choice: &super::Choice) -> Vec<&str> {
+        choice
+            .domains
+            .iter()
+            .map(|domain| domain.as_deref().unwrap_or("-"))
+            .collect()
+    }
+
+    /// Machines are written `name@domain`, with `!` where outdated and `x` where being deleted.
+    #[test]
+    fn the_next_machine_comes_up_where_the_fewest_stay() {
+        type Case = (&'static str, &'static str, &'static [&'static str], Why);
+        let cases: &[Case] = &[
+            ("", "m1 m2", &["-"], Why::NoneDeclared),
+            ("a b c", "", &["a", "b", "c"], Why::FewestThatStay),
+            ("a b c", "m1@a m2@b", &["c"], Why::FewestThatStay),
+            // None stays: the fewest in all.
+            ("a b c", "m1@a! m2@a! m3@b!", &["c"], Why::FewestInAll),
+            ("a b", "m1@a! m2@a! m3@b!", &["b"], Why::FewestInAll),
+            (
+                "a b c",
+                "m1@a! m2@b! m3@c!",
+                &["a", "b", "c"],
+                Why::FewestThatStay,
+            ),
+            (
+                "a b c",
+                "m1@a! m2@b! m3@c! n1@a",
+                &["b", "c"],
+                Why::FewestThatStay,
+            ),
+            // One that is being deleted does not stay, yet counts in all.
+            ("a b", "m1@ax m2@b", &["a"], Why::FewestThatStay),
+            ("a b", "m1@ax m2@bx m3@bx", &["a"], Why::FewestInAll),
+            // Machines elsewhere, or nowhere, count for none.
+            ("a b", "m1@z m2 m3@a", &["b"], Why::FewestThatStay),
+        ];
+        for (domains, machines, expected, why) in cases {
+            let choice = next_to_fill(&declared(domains), &replicas(machines));
+            assert_eq!(
+                (names(&choice).as_slice(), choice.why),
+                (*expected, *why),
+                "{domains}: {machines}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_next_machine_goes_from_where_the_most_may_go() {
+        type Case = (&'static str, &'static str, &'static [&'static str], Why);
+        let cases: &[Case] = &[
+            ("", "m1! m2!", &["-"], Why::NoneDeclared),
+            ("", "m1@z! m2!", &["z"], Why::NoneDeclared),
+            ("a b", "m1@a! m2@a! m3@b!", &["a"], Why::MostThatMayGo),
+            ("a b", "m1@a! m2@b! n1@b", &["b"], Why::MostInAll),
+            ("a b c", "m1@a! m2@b! n1@c", &["a", "b"], Why::MostThatMayGo),
+            ("a b", "m1@a! m2@b!", &["a", "b"], Why::MostThatMayGo),
+            // What is not declared any more goes first, the oldest of it.
+            ("a b", "m1@a! m2@a! m3@z! m4@y!", &["z"], Why::NotDeclared),
+            ("a b", "m1@a! m2!", &["-"], Why::NotDeclared),
+            // Only of those that may go.
+            ("a b", "m1@a! m2@z", &["a"], Why::MostThatMayGo),
+        ];
+        for (domains, machines, expected, why) in cases {
+            let replicas = replicas(machines);
+            let may_go: Vec<&Replica> = replicas.iter().filter(|replica| replica.is_outdated).collect();
+            let choice = next_to_empty(&declared(domains), &may_go, &replicas).expect("one may go");
+            assert_eq!(
+                (names(&choice).as_slice(), choice.why),
+                (*expected, *why),
+                "{domains}: {machines}"
+            );
+        }
+        assert_eq!(next_to_empty(&declared("a"), &[], &replicas("m1@a")), None);
+    }
+}

@@ -1,0 +1,352 @@
+//! Whether a Machine's `KubeadmConfig` is what its control plane asks for.
+//!
+//! As `matchesKubeadmConfig` of Cluster API v1.14, on the documents instead of Go's types: what cannot change a Machine
+//! is taken out of both, then they are compared.
+
+use serde_json::{Map, Value, json};
+
+use crate::plan::{difference::differences, spec::ConfigSpec};
+
+/// Fields that are empty and yet say something: no taints, as against kubeadm's own.
+const MEANT_EMPTY: &[&str] = &["taints"];
+/// Arguments of programs. v1beta1 has them by name: an argument without a value is one all the same.
+const ARGUMENTS: &[&str] = &["extraArgs", "kubeletExtraArgs"];
+/// Fields that Cluster API puts into a Machine's configuration itself, that act on the workload cluster as a whole, that
+/// only the next Machine uses, or that v1beta2 no longer has.
+const NOT_COMPARED: &[&str] = &[
+    "/clusterConfiguration/controlPlaneEndpoint",
+    "/clusterConfiguration/dns",
+    "/clusterConfiguration/apiServer/timeoutForControlPlane",
+    "/clusterConfiguration/clusterName",
+    "/clusterConfiguration/kubernetesVersion",
+    "/clusterConfiguration/networking",
+    "/initConfiguration/timeouts/controlPlaneComponentHealthCheckSeconds",
+    "/joinConfiguration/timeouts/controlPlaneComponentHealthCheckSeconds",
+    "/joinConfiguration/discovery",
+    "/useExperimentalRetryJoin",
+];
+/// What earlier versions of Cluster API wrote where nothing was said.
+const DEFAULTS: &[(&str, &str)] = &[
+    ("/format", "cloud-config"),
+    (
+        "/initConfiguration/nodeRegistration/imagePullPolicy",
+        "IfNotPresent",
+    ),
+    (
+        "/joinConfiguration/nodeRegistration/imagePullPolicy",
+        "IfNotPresent",
+    ),
+];
+/// What a joining Machine has of the first Machine's configuration.
+const SHARED: &[&str] = &["timeouts", "patches", "skipPhases", "nodeRegistration"];
+
+/// The paths at which a Machine's configuration is not what `asked` makes of it; none when the two are of different API
+/// versions and cannot be compared.
+pub fn outdated_paths(machine: &ConfigSpec, asked: &ConfigSpec, version: &str) -> Option<Vec<String>> {
+    if machine.version != asked.version {
+        return None;
+    }
+    let is_first = is_first(&machine.fields);
+    let as_joining = compared(
+        joining(&machine.fields, &asked.fields, is_first),
+        joining_of(asked, version),
+    );
+    // The first Machine may also be what the control plane asks of a first Machine.
+    if as_joining.is_empty() || !is_first {
+        return Some(as_joining);
+    }
+    Some(compared(machine.fields.clone(), first_of(asked, version)))
+}
+
+fn compared(mut machine: Value, mut asked: Value) -> Vec<String> {
+    for document in [&mut machine, &mut asked] {
+        for pointer in NOT_COMPARED {
+            remove(document, pointer);
+        }
+        for (pointer, default) in DEFAULTS {
+            if document.pointer(pointer).and_then(Value::as_str) == Some(*default) {
+                remove(document, pointer);
+            }
+        }
+        prune(document);
+    }
+    differences(&machine, &asked)
+}
+
+/// A Machine joins when its configuration says so, or, as of Cluster API v1.11, has arguments for the kubelet.
+fn is_first(fields: &Value) -> bool {
+    let joins = fields
+        .pointer("/joinConfiguration/controlPlane")
+        .is_some_and(|value| !value.is_null());
+    let arguments = fields.pointer("/joinConfiguration/nodeRegistration/kubeletExtraArgs");
+    let has_arguments = match arguments {
+        Some(Value::Array(list)) => !list.is_empty(),
+        Some(Value::Object(map)) => !map.is_empty(),
+        _ => false,
+    };
+    !joins && !has_arguments
+}
+
+/// A Machine's configuration as that of one that joins.
+fn joining(machine: &Value, asked: &Value, is_first: bool) -> Value {
+    let mut fields = object(machine);
+    if is_first {
+        let mut join = object(fields.get("joinConfiguration").unwrap_or(&Value::Null));
+        let init = object(&fields.remove("initConfiguration").unwrap_or_default());
+        for key in SHARED {
+            let value = init.get(*key).cloned().unwrap_or_default();
+            join.insert((*key).to_owned(), value);
+        }
+        let endpoint = init.get("localAPIEndpoint").cloned().unwrap_or_default();
+        join.insert("controlPlane".to_owned(), json!({"localAPIEndpoint": endpoint}));
+        let authority = asked
+            .pointer("/joinConfiguration/caCertPath")
+            .cloned()
+            .unwrap_or_default();
+        join.insert("caCertPath".to_owned(), authority);
+        fields.insert("joinConfiguration".to_owned(), Value::Object(join));
+    }
+    Value::Object(fields)
+}
+
+fn joining_of(asked: &ConfigSpec, version: &str) -> Value {
+    let mut fields = with_feature_gates(&asked.fields, version);
+    fields.remove("initConfiguration");
+    Value::Object(fields)
+}
+
+fn first_of(asked: &ConfigSpec, version: &str) -> Value {
+    let mut fields = with_feature_gates(&asked.fields, version);
+    fields.remove("joinConfiguration");
+    Value::Object(fields)
+}
+
+/// `ControlPlaneKubeletLocalMode` is set by Cluster API for Kubernetes 1.31 to 1.35, where nothing else is said.
+fn with_feature_gates(asked: &Value, version: &str) -> Map<String, Value> {
+    let mut fields = object(asked);
+    let minor = version
+        .trim_start_matches('v')
+        .split('.')
+        .nth(1)
+        .and_then(|minor| minor.parse::<u32>().ok());
+    if minor.is_some_and(|minor| (31..36).contains(&minor)) {
+        let mut cluster = object(fields.get("clusterConfiguration").unwrap_or(&Value::Null));
+        let mut gates = object(cluster.get("featureGates").unwrap_or(&Value::Null));
+        gates
+            .entry("ControlPlaneKubeletLocalMode")
+            .or_insert(Value::Bool(true));
+        cluster.insert("featureGates".to_owned(), Value::Object(gates));
+        fields.insert("clusterConfiguration".to_owned(), Value::Object(cluster));
+    }
+    fields
+}
+
+fn object(value: &Value) -> Map<String, Value> {
+    value.as_object().cloned().unwrap_or_default()
+}
+
+fn remove(document: &mut Value, pointer: &str) {
+    let Some((parent, key)) = pointer.rsplit_once('/') else {
+        return;
+    };
+    if let Some(parent) = document.pointer_mut(parent).and_then(Value::as_object_mut) {
+        parent.remove(key);
+    }
+}
+
+/// Takes out what is as good as absent.
+fn prune(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in fields.iter_mut() {
+                if !(value.is_object() && ARGUMENTS.contains(&key.as_str())) {
+                    prune(value);
+                }
+            }
+            fields.retain(|key, value| match value {
+                Value::Null => false,
+                Value::Object(fields) => !fields.is_empty(),
+                Value::Array(list) => !list.is_empty() || MEANT_EMPTY.contains(&key.as_str()),
+                // Of an argument, as v1beta2 has it.
+                Value::String(text) => !text.is_empty() || key == "value",
+                Value::Bool(_) | Value::Number(_) => true,
+            });
+        }
+        Value::Array(list) => list.iter_mut().for_each(prune),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{ConfigSpec, outdated_paths};
+    use crate::plan::example::config;
+
+    const GATES: &str = r#"{"ControlPlaneKubeletLocalMode": true}"#;
+
+    fn gates() -> Value {
+        serde_json::from_str(GATES).expect("JSON")
+    }
+
+    fn paths(machine: Value, asked: Value) -> Vec<String> {
+        outdated_paths(&config(machine), &config(asked), "v1.36.0").expect("the same version")
+    }
+
+    /// What the machine has, and what is asked for; both joining.
+    #[test]
+    fn a_machine_that_joined_is_compared_with_what_is_asked_of_one_that_joins() {
+        let join = |registration: Value| json!({"controlPlane": {}, "nodeRegistration": registration});
+        for (name, machine, asked, expected) in [
+            (
+                "same",
+                json!({"joinConfiguration": join(json!({"name": "n"}))}),
+                json!({"joinConfiguration": {"nodeRegistration": {"name": "n"}}}),
+                vec![],
+            ),
+            (
+                "other_name",
+                json!({"joinConfiguration": join(json!({"name": "n"}))}),
+                json!({"joinConfiguration": {"nodeRegistration": {"name": "o"}}}),
+                vec!["joinConfiguration.nodeRegistration.name"],
+            ),
+            (
+                "command_added",
+                json!({"joinConfiguration": join(json!({}))}),
+                json!({"preKubeadmCommands": ["true"]}),
+                vec!["preKubeadmCommands"],
+            ),
+            (
+                "init_is_of_the_first_machine_only",
+                json!({"joinConfiguration": join(json!({}))}),
+                json!({"initConfiguration": {"skipPhases": ["addon/kube-proxy"]}}),
+                vec![],
+            ),
+            (
+                "discovery_dns_endpoint_health_check",
+                json!({
+                    "joinConfiguration": {"controlPlane": {}, "discovery": {"bootstrapToken": {"token": "t"}},
+                        "timeouts": {"controlPlaneComponentHealthCheckSeconds": 5}},
+                    "clusterConfiguration": {"controlPlaneEndpoint": "e", "dns": {"imageTag": "v1"},
+                        "clusterName": "c", "networking": {"dnsDomain": "d"}}}),
+                json!({"clusterConfiguration": {"dns": {"imageTag": "v2"},
+                    "apiServer": {"timeoutForControlPlane": "4m0s"}}}),
+                vec![],
+            ),
+            (
+                "empty_is_absent",
+                json!({"joinConfiguration": join(json!({})), "files": [], "ntp": {"servers": []}}),
+                json!({"users": [], "diskSetup": {}, "format": ""}),
+                vec![],
+            ),
+            (
+                "no_taints_is_not_absent",
+                json!({"joinConfiguration": join(json!({"taints": []}))}),
+                json!({"joinConfiguration": {}}),
+                vec!["joinConfiguration.nodeRegistration.taints"],
+            ),
+            (
+                "defaults_of_earlier_versions",
+                json!({"format": "cloud-config", "joinConfiguration": join(json!({"imagePullPolicy": "IfNotPresent"})),
+                    "initConfiguration": {"nodeRegistration": {"imagePullPolicy": "IfNotPresent"}}}),
+                json!({}),
+                vec![],
+            ),
+            (
+                "ignition",
+                json!({"joinConfiguration": join(json!({}))}),
+                json!({"format": "ignition"}),
+                vec!["format"],
+            ),
+            (
+                "v1_11_without_control_plane",
+                json!({"joinConfiguration": {"nodeRegistration": {"kubeletExtraArgs": [{"name": "a", "value": ""}]}}}),
+                json!({"joinConfiguration": {"nodeRegistration": {"kubeletExtraArgs": [{"name": "a", "value": ""}]}},
+                    "initConfiguration": {"skipPhases": ["x"]}}),
+                vec![],
+            ),
+            (
+                "extra_argument",
+                json!({"joinConfiguration": join(json!({"kubeletExtraArgs": [{"name": "a", "value": "1"}]}))}),
+                json!({"joinConfiguration": {"nodeRegistration": {"kubeletExtraArgs": [{"name": "a", "value": "2"}]}}}),
+                vec!["joinConfiguration.nodeRegistration.kubeletExtraArgs[0].value"],
+            ),
+            (
+                "argument_without_value_in_v1beta1",
+                json!({"joinConfiguration": join(json!({}))}),
+                json!({"joinConfiguration": {"nodeRegistration": {"kubeletExtraArgs": {"a": ""}}}}),
+                vec!["joinConfiguration.nodeRegistration.kubeletExtraArgs.a"],
+            ),
+            (
+                "no_arguments_in_v1beta1",
+                json!({"joinConfiguration": join(json!({}))}),
+                json!({"joinConfiguration": {"nodeRegistration": {"kubeletExtraArgs": {}}}}),
+                vec![],
+            ),
+        ] {
+            assert_eq!(paths(machine, asked), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_first_machine_may_be_as_either_is_asked() {
+        let registration = json!({"name": "n"});
+        let first = json!({"initConfiguration": {"nodeRegistration": registration, "localAPIEndpoint": {"bindPort": 1}}});
+        for (name, asked, expected) in [
+            // As one that joins: caCertPath is of joining alone.
+            (
+                "as_joining",
+                json!({"joinConfiguration": {"nodeRegistration": registration, "caCertPath": "/ca",
+                "controlPlane": {"localAPIEndpoint": {"bindPort": 1}}}}),
+                vec![],
+            ),
+            (
+                "as_first",
+                json!({"initConfiguration": {"nodeRegistration": registration,
+                "localAPIEndpoint": {"bindPort": 1}}, "joinConfiguration": {"skipPhases": ["x"]}}),
+                vec![],
+            ),
+            (
+                "as_neither",
+                json!({"initConfiguration": {"nodeRegistration": registration}}),
+                vec!["initConfiguration.localAPIEndpoint.bindPort"],
+            ),
+        ] {
+            assert_eq!(paths(first.clone(), asked), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn kubelet_local_mode_is_set_from_1_31_to_1_35() {
+        let machine = |gates: Value| {
+            config(
+                json!({"clusterConfiguration": {"featureGates": gates}, "joinConfiguration": {"controlPlane": {}}}),
+            )
+        };
+        let path = vec!["clusterConfiguration.featureGates.ControlPlaneKubeletLocalMode".to_owned()];
+        for (version, gates, expected) in [
+            ("v1.30.9", gates(), path.clone()),
+            ("v1.31.0", gates(), vec![]),
+            ("v1.35.2-rc.1", gates(), vec![]),
+            ("v1.36.0", gates(), path.clone()),
+            ("v1.34.0", json!({}), path),
+            ("v1.36.0", json!({}), vec![]),
+        ] {
+            let paths = outdated_paths(&machine(gates), &config(json!({})), version);
+            assert_eq!(paths, Some(expected), "{version}");
+        }
+        let off = json!({"clusterConfiguration": {"featureGates": {"ControlPlaneKubeletLocalMode": false}}});
+        let machine = machine(json!({"ControlPlaneKubeletLocalMode": false}));
+        assert_eq!(outdated_paths(&machine, &config(off), "v1.34.0"), Some(vec![]));
+    }
+
+    #[test]
+    fn two_versions_are_not_compared() {
+        let earlier = ConfigSpec {
+            version: "v1beta1".to_owned(),
+            ..config(json!({}))
+        };
+        assert_eq!(outdated_paths(&earlier, &config(json!({})), "v1.34.0"), None);
+    }
+}

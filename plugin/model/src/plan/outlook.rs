@@ -1,0 +1,275 @@
+//! The plan: what a change comes to.
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::plan::{
+    course::{Step, course},
+    effect::Change,
+    observed::{Etcd, Observed},
+    preflight::{self, Blocker},
+    quorum::Votes,
+    remediation::{self, Terms},
+    risk::risk,
+    rollout_reason::{Standard, Verdict, judge},
+    spec::Spec,
+    state::State,
+    step::{NoPlan, Surroundings},
+};
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Asked {
+    /// The spec to be.
+    pub spec: Spec,
+    /// The fields that change for it; empty where what is pending anyhow is asked for.
+    pub changes: Vec<Change>,
+    /// Why the admission rules refuse it, a line each; empty where they do not.
+    pub denials: Vec<String>,
+}
+
+/// What a change comes to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// The control plane's namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Machines there are.
+    pub replicas: usize,
+    /// The spec as it stands.
+    pub current: Spec,
+    /// What is asked for.
+    pub asked: Asked,
+    /// Which Machines are to be replaced, by name.
+    pub verdicts: Vec<Verdict>,
+    /// A rollout that has yet to begin.
+    pub rollout_to_come: Option<Timestamp>,
+    /// What remediation comes to; none when no Machine is to be remediated.
+    pub remediation: Option<remediation::Outlook>,
+    /// What keeps the controller from the first step.
+    pub blockers: Vec<Blocker>,
+    /// The votes after the first Machine that is made or deleted, where the controller would not wait and etcd could lose
+    /// its quorum by it.
+    pub at_risk: Option<Votes>,
+    /// Whether etcd's members were taken from the Machines.
+    pub members_unread: bool,
+    /// The steps, or why there are none.
+    pub steps: Result<Vec<Step>, NoPlan>,
+}
+
+/// Steps during which no member of etcd may fail: the first and the last, counted from one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// The first step.
+    pub first: usize,
+    /// The last step.
+    pub last: usize,
+}
+
+/// Plans what is asked for, as the controller would see it a moment after `now`.
+pub fn plan(observed: &Observed, asked: &Asked, now: Timestamp) -> Plan {
+    // A rollout begins after the time that it is asked for.
+    let judged_at = now.checked_add(SignedDuration::from_secs(1)).unwrap_or(now);
+    let standard = Standard {
+        current: &observed.spec,
+        asked: &asked.spec,
+        is_observed: observed.control_plane.is_observed(),
+        now: judged_at,
+    };
+    let mut verdicts: Vec<Verdict> = observed
+        .machines
+        .iter()
+        .map(|machine| judge(machine, standard))
+        .collect();
+    verdicts.sort_by(|a, b| a.machine.cmp(&b.machine));
+    let is_outdated = |name: &str| {
+        let verdict = verdicts.iter().find(|verdict| verdict.machine == name);
+        verdict.is_some_and(|verdict| !verdict.reasons.is_empty())
+    };
+    let state = State::of(observed, is_outdated);
+    let terms = Terms {
+        limits: &asked.spec.remediation,
+        initialized: observed.control_plane.initialized,
+        topology_moves: preflight::topology_version(observed, &asked.spec).is_some(),
+        now,
+    };
+    let remediation = remediation::outlook(&state, terms);
+    let steps = if observed.control_plane.deleting_since.is_some() {
+        Err(NoPlan::BeingDeleted)
+    } else if !asked.denials.is_empty() {
+        Err(NoPlan::Refused {
+            why: asked.denials.clone(),
+        })
+    } else {
+        course(
+            state.clone(),
+            Surroundings {
+                spec: &asked.spec,
+                declared: &observed.cluster.failure_domains,
+                terms,
+            },
+        )
+    };
+    let blockers = match &steps {
+        Ok(steps) => preflight::blockers(observed, &asked.spec, steps),
+        Err(_) => Vec::new(),
+    };
+    let at_risk = steps.as_ref().ok().and_then(|steps| risk(&state, steps));
+    Plan {
+        namespace: observed.control_plane.namespace.clone(),
+        name: observed.control_plane.name.clone(),
+        replicas: observed.machines.len(),
+        current: observed.spec.clone(),
+        asked: asked.clone(),
+        rollout_to_come: asked.spec.rollout_after.filter(|after| *after >= judged_at),
+        verdicts,
+        remediation,
+        blockers,
+        at_risk,
+        members_unread: observed.etcd == Etcd::Unread,
+        steps,
+    }
+}
+
+impl Plan {
+    /// The steps; none where there is no plan.
+    pub fn steps(&self) -> &[Step] {
+        self.steps.as_deref().unwrap_or_default()
+    }
+
+    /// Whether any Machine is replaced because of what it is or was made from.
+    pub fn rolls_out(&self) -> bool {
+        self.verdicts.iter().any(|verdict| !verdict.reasons.is_empty())
+    }
+
+    /// Stretches of steps during which no member of etcd may fail.
+    pub fn fragile_stretches(&self) -> Vec<Stretch> {
+        let mut stretches: Vec<Stretch> = Vec::new();
+        for (number, step) in (1..).zip(self.steps()) {
+            if step.votes.is_none_or(|votes| votes.may_fail_meanwhile() > 0) {
+                continue;
+            }
+            match stretches.last_mut() {
+                Some(stretch) if stretch.last + 1 == number => stretch.last = number,
+                _ => stretches.push(Stretch {
+                    first: number,
+                    last: number,
+                }),
+            }
+        }
+        stretches
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Asked, NoPlan, Plan, Spec, Stretch, plan};
+    use crate::{
+        control_plane::example::{minutes_ago, now},
+        plan::{
+            example::{machine, observed, spec},
+            observed::Observed,
+            step::Action,
+        },
+    };
+
+    pub(crate) fn of(observed: &Observed, spec: Spec) -> Plan {
+        plan(
+            observed,
+            &Asked {
+                spec,
+                changes: vec![],
+                denials: vec![],
+            },
+            now(),
+        )
+    }
+
+    fn names(plan: &Plan, action: Action) -> Vec<String> {
+        let steps = plan.steps().iter().filter(|step| step.action == action);
+        steps.map(|step| step.names.join("|")).collect()
+    }
+
+    #[test]
+    fn each_change_comes_to_its_own_steps() {
+        let any = || vec!["m1|m2|m3".to_owned(); 3];
+        for (name, asked, deleted) in [
+            ("nothing", spec(), vec![]),
+            ("version", spec().with_version("v1.34.2"), any()),
+            ("restart", spec().restarted(now()), any()),
+            (
+                "scale_down",
+                spec().with_replicas(1),
+                vec!["m1|m2|m3".to_owned(); 2],
+            ),
+            (
+                "rollout_to_come",
+                Spec {
+                    rollout_after: Some(minutes_ago(-60)),
+                    ..spec()
+                },
+                vec![],
+            ),
+        ] {
+            let plan = of(&observed(), asked);
+            assert_eq!(names(&plan, Action::Delete), deleted, "{name}");
+        }
+        let to_come = of(
+            &observed(),
+            Spec {
+                rollout_after: Some(minutes_ago(-60)),
+                ..spec()
+            },
+        );
+        assert_eq!(to_come.rollout_to_come, Some(minutes_ago(-60)));
+        assert_eq!(of(&observed(), spec().restarted(now())).rollout_to_come, None);
+    }
+
+    #[test]
+    fn what_is_pending_is_planned_without_a_change() {
+        let mut observed = observed();
+        observed.machines.pop();
+        let mut outdated = machine("m3", "c", 1);
+        outdated.machine.version = Some("v1.33.0".to_owned());
+        observed.machines.push(outdated);
+        let plan = of(&observed, spec());
+        assert!(plan.rolls_out());
+        assert_eq!(names(&plan, Action::Delete), ["m3"]);
+    }
+
+    #[test]
+    fn from_one_member_none_may_fail_until_the_third_is_there() {
+        let mut observed = observed();
+        observed.machines.truncate(1);
+        let stretches = of(&observed, spec()).fragile_stretches();
+        assert_eq!(stretches, [Stretch { first: 1, last: 2 }]);
+
+        let mut observed = crate::plan::example::observed();
+        observed.machines[0].machine.version = Some("v1.33.0".to_owned());
+        observed.machines[1].machine.version = Some("v1.33.0".to_owned());
+        let stretches = of(&observed, spec()).fragile_stretches();
+        assert_eq!(
+            stretches,
+            [Stretch { first: 1, last: 1 }, Stretch { first: 3, last: 3 }]
+        );
+    }
+
+    #[test]
+    fn a_control_plane_that_is_being_deleted_has_no_plan() {
+        let mut observed = observed();
+        observed.control_plane.deleting_since = Some(minutes_ago(1));
+        assert_eq!(of(&observed, spec()).steps, Err(NoPlan::BeingDeleted));
+    }
+
+    #[test]
+    fn what_the_rules_refuse_has_no_plan() {
+        let why = vec!["spec.replicas: 4 is even (replicas-even)".to_owned()];
+        let asked = Asked {
+            spec: spec().with_replicas(4),
+            changes: vec![],
+            denials: why.clone(),
+        };
+        let plan = plan(&observed(), &asked, now());
+        assert_eq!(plan.steps, Err(NoPlan::Refused { why }));
+    }
+}

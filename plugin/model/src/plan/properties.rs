@@ -1,0 +1,263 @@
+//! What holds of every plan.
+
+use proptest::{collection::vec, prelude::*};
+
+use crate::control_plane::example::now;
+use crate::plan::{
+    course::{Choice, Step, course},
+    example::{declared, spec, state},
+    quorum::{Change, Member},
+    remediation::Terms,
+    spec::Spec,
+    state::State,
+    step::{self, Action, NoPlan, Outcome, Purpose, Surroundings},
+};
+
+/// A control plane with anything wrong, and what is asked of it.
+#[derive(Clone, Debug)]
+struct Start {
+    state: State,
+    spec: Spec,
+    declared: Vec<String>,
+    initialized: bool,
+}
+
+impl Start {
+    fn surroundings(&self) -> Surroundings<'_> {
+        Surroundings {
+            spec: &self.spec,
+            declared: &self.declared,
+            terms: Terms {
+                limits: &self.spec.remediation,
+                initialized: self.initialized,
+                topology_moves: false,
+                now: now(),
+            },
+        }
+    }
+}
+
+fn marks() -> impl Strategy<Value = String> {
+    let often = |mark: &'static str| prop_oneof![9 => Just(""), 1 => Just(mark)];
+    let outdated = prop_oneof![Just(""), Just("!")];
+    let rare = (
+        often("d"),
+        often("x"),
+        often("p"),
+        often("f"),
+        often("u"),
+        often("e"),
+        often("l"),
+        often("r"),
+        often("s"),
+    );
+    (outdated, rare)
+        .prop_map(|(outdated, (d, x, p, f, u, e, l, r, s))| [outdated, d, x, p, f, u, e, l, r, s].concat())
+}
+
+fn starts() -> impl Strategy<Value = Start> {
+    let domain = prop_oneof![Just(""), Just("@a"), Just("@b"), Just("@c"), Just("@z")];
+    let machines = vec((domain, marks()), 0..6);
+    let domains = prop_oneof![Just(""), Just("a b"), Just("a b c")];
+    let orphans = vec((any::<bool>(), any::<bool>(), any::<bool>()), 0..2);
+    let orphans = prop_oneof![4 => Just(Vec::new()), 1 => orphans];
+    let external = prop_oneof![5 => Just(false), 1 => Just(true)];
+    let in_progress = prop_oneof![4 => Just(false), 1 => Just(true)];
+    let flags = (any::<bool>(), in_progress);
+    (
+        machines,
+        domains,
+        orphans,
+        external,
+        1..6_usize,
+        0..2_usize,
+        flags,
+    )
+        .prop_map(
+            |(machines, domains, orphans, external, replicas, max_surge, (initialized, in_progress))| {
+                let machines: Vec<String> = machines
+                    .into_iter()
+                    .enumerate()
+                    .map(|(index, (domain, marks))| format!("m{index}{domain}{marks}"))
+                    .collect();
+                let mut state = state(&machines.join(" "));
+                for (index, (named, is_learner, is_healthy)) in orphans.into_iter().enumerate() {
+                    state.members.iter_mut().for_each(|members| {
+                        members.push(Member {
+                            name: if named {
+                                format!("orphan-{index}")
+                            } else {
+                                String::new()
+                            },
+                            is_learner,
+                            is_healthy,
+                            machine: None,
+                        });
+                    });
+                }
+                state.remediation_in_progress = in_progress;
+                if external {
+                    state.members = None;
+                }
+                Start {
+                    initialized: initialized || state.replicas.len() > 1,
+                    state,
+                    spec: Spec {
+                        replicas,
+                        max_surge,
+                        ..spec()
+                    },
+                    declared: declared(domains),
+                }
+            },
+        )
+}
+
+fn began_without_quorum(state: &State) -> bool {
+    let has_members = state.members.as_ref().is_some_and(|members| !members.is_empty());
+    has_members
+        && !state
+            .votes(Change::Unchanged)
+            .is_some_and(crate::plan::quorum::Votes::has_quorum)
+}
+
+fn is_at_target(state: &State, spec: &Spec) -> bool {
+    state.replicas.len() == spec.replicas
+        && state
+            .replicas
+            .iter()
+            .all(|replica| !replica.is_outdated && !replica.is_deleting() && replica.node.is_some())
+}
+
+/// What the controller does, one step after another: the state before each, and what came of it.
+struct Trace {
+    taken: Vec<(State, Outcome)>,
+    end: State,
+}
+
+/// Follows the controller with its choices made by `dice`, as long as it goes on.
+fn follow(start: &Start, dice: &[usize]) -> Trace {
+    let mut state = start.state.clone();
+    let mut dice = dice.iter().cycle();
+    let mut taken = Vec::new();
+    loop {
+        let outcomes = step::next(&state, start.surroundings()).expect("the plan goes on");
+        let roll = dice.next().copied().unwrap_or_default();
+        let Some(outcome) = outcomes.get(roll % outcomes.len().max(1)) else {
+            return Trace { taken, end: state };
+        };
+        taken.push((state, outcome.clone()));
+        state = outcome.state.clone();
+    }
+}
+
+/// The steps that are told, and what then came about; none where there is no plan.
+fn planned(start: &Start, dice: &[usize]) -> Option<(Vec<Step>, Trace)> {
+    let steps = course(start.state.clone(), start.surroundings()).ok()?;
+    Some((steps, follow(start, dice)))
+}
+
+fn dice() -> impl Strategy<Value = Vec<usize>> {
+    vec(0..60_usize, 8)
+}
+
+fn config() -> ProptestConfig {
+    ProptestConfig {
+        cases: 1_000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    /// Not even while a step goes on, in the worst case.
+    #[test]
+    fn no_plan_passes_through_a_state_without_quorum(start in starts(), dice in dice()) {
+        let Some((_, trace)) = planned(&start, &dice) else { return Ok(()) };
+        for (state, outcome) in &trace.taken {
+            // A control plane that has never come up has nothing to lose.
+            if outcome.purpose == Purpose::Remediate && !start.initialized {
+                continue;
+            }
+            let is_first = state.members.as_ref().is_some_and(Vec::is_empty);
+            let votes = [outcome.meanwhile, outcome.state.votes(Change::Unchanged)];
+            for votes in votes.into_iter().flatten() {
+                prop_assert!(votes.has_quorum() || is_first, "{:?}: {:?}", outcome, votes);
+            }
+            // What no node is known of takes no member with it.
+            let takes_member =
+                |name: &String| state.replica(name).is_none_or(|replica| replica.node.is_some());
+            let is_safe = outcome.meanwhile.is_none_or(crate::plan::quorum::Votes::is_safe);
+            if outcome.action != Action::Wait {
+                prop_assert!(is_safe || !outcome.names.iter().any(takes_member));
+            }
+        }
+    }
+
+    #[test]
+    fn without_quorum_there_is_the_reason_and_no_step(start in starts()) {
+        let course = course(start.state.clone(), start.surroundings());
+        let is_lost = matches!(course, Err(NoPlan::QuorumLost { .. }));
+        prop_assert_eq!(is_lost, began_without_quorum(&start.state), "{:?}", course);
+    }
+
+    #[test]
+    fn every_plan_ends_at_its_target(start in starts(), dice in dice()) {
+        let Some((_, trace)) = planned(&start, &dice) else { return Ok(()) };
+        prop_assert!(is_at_target(&trace.end, &start.spec), "{:?}", trace.end);
+    }
+
+    /// But by remediation, and by Machines that were being deleted already.
+    #[test]
+    fn max_surge_0_never_exceeds_the_number_asked_for_and_max_surge_1_never_goes_below(
+        start in starts(), dice in dice()
+    ) {
+        let Some((_, trace)) = planned(&start, &dice) else { return Ok(()) };
+        let desired = start.spec.replicas;
+        let surge = start.spec.max_surge;
+        for (_, outcome) in &trace.taken {
+            let there = outcome.state.replicas.len();
+            match (outcome.action, outcome.purpose) {
+                (Action::Create, _) => prop_assert!(there <= desired + surge, "{:?}", outcome),
+                (Action::Delete, Purpose::Rollout | Purpose::ScaleDown) => {
+                    prop_assert!(there + 1 >= desired + surge, "{:?}", outcome);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_told_of_the_steps_comes_about(start in starts(), dice in dice()) {
+        let Some((steps, trace)) = planned(&start, &dice) else { return Ok(()) };
+        // It holds until the steps may differ.
+        let told = steps.iter().position(|step| step.may_differ).unwrap_or(steps.len());
+        prop_assert!(trace.taken.len() >= told);
+        prop_assert!(told < steps.len() || trace.taken.len() == told);
+        for (step, (_, outcome)) in steps.iter().take(told).zip(&trace.taken) {
+            prop_assert_eq!((outcome.action, outcome.purpose), (step.action, step.purpose));
+            prop_assert!(outcome.names.iter().all(|name| step.names.contains(name)));
+            prop_assert!(step.failure_domains.contains(&outcome.failure_domain));
+            prop_assert_eq!(outcome.state.replicas.len(), step.replicas);
+            prop_assert!(step.choice != Choice::None || outcome.names == step.names);
+        }
+    }
+
+    #[test]
+    fn there_is_no_plan_only_for_a_reason(start in starts()) {
+        match course(start.state.clone(), start.surroundings()) {
+            Ok(_) | Err(NoPlan::QuorumLost { .. }) => {}
+            Err(NoPlan::LastMachine { .. }) => {
+                let all_go = start.state.replicas.iter().all(crate::plan::state::Replica::is_deleting);
+                prop_assert!(all_go || (start.spec.max_surge == 0 && start.spec.replicas == 1));
+            }
+            Err(NoPlan::Stuck { .. }) => {
+                let orphans = start.state.orphans();
+                prop_assert!(!orphans.is_empty(), "stuck without reason");
+            }
+            Err(other) => prop_assert!(false, "{:?}", other),
+        }
+    }
+}

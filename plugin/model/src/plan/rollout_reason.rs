@@ -1,0 +1,506 @@
+//! Whether a Machine is to be replaced, and why.
+//!
+//! As `UpToDate` of Cluster API v1.14. The controller that runs may be of another version: where it has judged the spec
+//! as it stands, its word counts, and what our comparison finds besides is what an update of it would find.
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+
+use crate::control_plane::Condition;
+use crate::plan::{
+    kubeadm_config::outdated_paths,
+    observed::{Bootstrap, Infrastructure, Machine},
+    spec::{Spec, TemplateRef},
+};
+
+/// Whether a Machine is to be replaced.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// The Machine.
+    pub machine: String,
+    /// Why it is to be replaced; empty when it is not.
+    pub reasons: Vec<Reason>,
+    /// What is missing to judge it. The controller takes what is missing for as asked.
+    pub gaps: Vec<Gap>,
+    /// Paths of its configuration for which Cluster API v1.14 would replace it, and the controller that runs does not.
+    pub after_provider_update: Vec<String>,
+}
+
+/// Why a Machine is to be replaced.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", tag = "reason")]
+pub enum Reason {
+    /// Its certificates expire soon.
+    Certificates {
+        /// When.
+        expire: Timestamp,
+    },
+    /// It was made before the time of a rollout.
+    RolloutAfter {
+        /// That time.
+        after: Timestamp,
+    },
+    /// It has another Kubernetes version.
+    Version {
+        /// Its own.
+        machine: String,
+        /// The one asked for.
+        asked: String,
+    },
+    /// It has another configuration.
+    Config {
+        /// Where.
+        fields: Vec<String>,
+    },
+    /// Its infrastructure was cloned from another template.
+    Infrastructure {
+        /// `Kind.group/name` of that.
+        machine: String,
+        /// `Kind.group/name` of the one asked for.
+        asked: String,
+    },
+    /// The controller says so, and we do not see why.
+    Reported {
+        /// What it says.
+        message: String,
+    },
+}
+
+/// What is missing to judge a Machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", tag = "gap")]
+pub enum Gap {
+    /// Its infrastructure Machine is gone.
+    InfrastructureMissing,
+    /// Its infrastructure Machine does not say which template it was cloned from.
+    TemplateUnknown,
+    /// It names no bootstrap configuration.
+    ConfigUnreferenced,
+    /// Its bootstrap configuration is gone.
+    ConfigMissing,
+    /// Its bootstrap configuration was read in another API version than the control plane.
+    ConfigVersion,
+    /// When its certificates expire is not known, and the control plane asks for a rollout before that.
+    ExpiryUnknown,
+}
+
+/// What a judgement compares a Machine with.
+#[derive(Clone, Copy, Debug)]
+pub struct Standard<'s> {
+    /// The spec as it stands.
+    pub current: &'s Spec,
+    /// The spec that is asked for.
+    pub asked: &'s Spec,
+    /// Whether the controller has seen the spec as it stands.
+    pub is_observed: bool,
+    /// When the controller is to judge.
+    pub now: Timestamp,
+}
+
+/// Judges a Machine.
+pub fn judge(machine: &Machine, standard: Standard<'_>) -> Verdict {
+    let Standard {
+        current,
+        asked,
+        is_observed,
+        now,
+    } = standard;
+    let mut gaps = Vec::new();
+    let mut reasons = timed(machine, asked, now, &mut gaps);
+    if let Some(version) = machine
+        .machine
+        .version
+        .as_ref()
+        .filter(|version| **version != asked.version)
+    {
+        reasons.push(Reason::Version {
+            machine: version.clone(),
+            asked: asked.version.clone(),
+        });
+    }
+    let mut fields = config_fields(machine, asked, &mut gaps);
+    let infrastructure = infrastructure(machine, asked, &mut gaps);
+
+    let reported = machine.machine.condition("UpToDate").filter(|_| is_observed);
+    let mut after_provider_update = Vec::new();
+    if reported.is_some_and(Condition::is_true) {
+        after_provider_update = config_fields(machine, current, &mut Vec::new());
+        fields.retain(|field| !after_provider_update.contains(field));
+    }
+    if !fields.is_empty() {
+        reasons.push(Reason::Config { fields });
+    }
+    reasons.extend(infrastructure);
+    if let Some(condition) =
+        reported.filter(|condition| condition.is_false() && condition.reason != "Updating")
+        && !is_explained(machine, current, now)
+    {
+        reasons.push(Reason::Reported {
+            message: condition.one_line(),
+        });
+    }
+    Verdict {
+        machine: machine.machine.name.clone(),
+        reasons,
+        gaps,
+        after_provider_update,
+    }
+}
+
+/// Whether we see a reason in the spec as it stands.
+fn is_explained(machine: &Machine, current: &Spec, now: Timestamp) -> bool {
+    let gaps = &mut Vec::new();
+    !timed(machine, current, now, gaps).is_empty()
+        || machine
+            .machine
+            .version
+            .as_ref()
+            .is_some_and(|version| *version != current.version)
+        || !config_fields(machine, current, gaps).is_empty()
+        || infrastructure(machine, current, gaps).is_some()
+}
+
+fn timed(machine: &Machine, asked: &Spec, now: Timestamp, gaps: &mut Vec<Gap>) -> Vec<Reason> {
+    let mut reasons = Vec::new();
+    match (asked.certificates_expiry_days, machine.certificates_expire) {
+        (Some(_), None) => gaps.push(Gap::ExpiryUnknown),
+        (Some(days), Some(expire)) => {
+            let margin = SignedDuration::from_secs(days.saturating_mul(24 * 60 * 60));
+            if now.checked_add(margin).unwrap_or(Timestamp::MAX) > expire {
+                reasons.push(Reason::Certificates { expire });
+            }
+        }
+        (None, _) => {}
+    }
+    if let (Some(after), Some(created)) = (asked.rollout_after, machine.machine.created)
+        && created < after
+        && after < now
+    {
+        reasons.push(Reason::RolloutAfter { after });
+    }
+    reasons
+}
+
+fn config_fields(machine: &Machine, asked: &Spec, gaps: &mut Vec<Gap>) -> Vec<String> {
+    let gap = match &machine.bootstrap {
+        Bootstrap::Unreferenced => Gap::ConfigUnreferenced,
+        Bootstrap::Missing => Gap::ConfigMissing,
+        Bootstrap::Config(config) => match outdated_paths(config, &asked.config, &asked.version) {
+            Some(fields) => return fields,
+            None => Gap::ConfigVersion,
+        },
+    };
+    gaps.push(gap);
+    Vec::new()
+}
+
+fn infrastructure(machine: &Machine, asked: &Spec, gaps: &mut Vec<Gap>) -> Option<Reason> {
+    let shown = |template: &TemplateRef| format!("{}/{}", template.group_kind, template.name);
+    match &machine.infrastructure {
+        Infrastructure::Missing => gaps.push(Gap::InfrastructureMissing),
+        Infrastructure::Unannotated => gaps.push(Gap::TemplateUnknown),
+        Infrastructure::ClonedFrom(template) if *template != asked.infrastructure => {
+            return Some(Reason::Infrastructure {
+                machine: shown(template),
+                asked: shown(&asked.infrastructure),
+            });
+        }
+        Infrastructure::ClonedFrom(_) => {}
+    }
+    None
+}
+
+impl Reason {
+    /// For people.
+    pub fn message(&self) -> String {
+        match self {
+            Self::Certificates { expire } => format!("certificates expire on {expire}"),
+            Self::RolloutAfter { after } => format!("made before the rollout of {after}"),
+            Self::Version { machine, asked } => format!("version {machine}, {asked} asked for"),
+            Self::Config { fields } => format!("configuration differs in {}", fields.join(", ")),
+            Self::Infrastructure { machine, asked } => format!("cloned from {machine}, {asked} asked for"),
+            Self::Reported { message } => format!("the controller says: {message}"),
+        }
+    }
+}
+
+impl Gap {
+    /// For people.
+    pub const fn message(&self) -> &'static str {
+        match self {
+            Self::InfrastructureMissing => "its infrastructure Machine is not there",
+            Self::TemplateUnknown => {
+                "its infrastructure Machine does not say which template it was cloned from"
+            }
+            Self::ConfigUnreferenced => "it names no bootstrap configuration",
+            Self::ConfigMissing => "its bootstrap configuration is not there",
+            Self::ConfigVersion => "its bootstrap configuration was read in another API version",
+            Self::ExpiryUnknown => "it is not known when its certificates expire",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{Gap, Reason, Standard, Verdict, judge};
+    use crate::{
+        control_plane::{
+            ConditionStatus::{False, Unknown},
+            example::{condition, minutes_ago, now, set},
+        },
+        plan::{
+            example::{config, machine, spec, template},
+            observed::{Bootstrap, Infrastructure, Machine},
+            spec::Spec,
+        },
+    };
+
+    type Alteration<'a> = &'a dyn Fn(&mut Machine);
+
+    /// Judges a Machine of five hours that the controller says nothing of.
+    fn unreported(change: impl Fn(&mut Machine), asked: &Spec) -> Verdict {
+        let mut machine = machine("m1", "a", 5);
+        machine.machine.conditions.clear();
+        change(&mut machine);
+        let current = spec();
+        judge(
+            &machine,
+            Standard {
+                current: &current,
+                asked,
+                is_observed: true,
+                now: now(),
+            },
+        )
+    }
+
+    fn other_config() -> Spec {
+        Spec {
+            config: config(json!({"joinConfiguration": {"nodeRegistration": {"name": "o"}}})),
+            ..spec()
+        }
+    }
+
+    #[test]
+    fn why_a_machine_is_to_be_replaced() {
+        let field = "joinConfiguration.nodeRegistration.name".to_owned();
+        let rollout_at = |minutes| Spec {
+            rollout_after: Some(minutes_ago(minutes)),
+            ..spec()
+        };
+        let within_thirty_days = Spec {
+            certificates_expiry_days: Some(30),
+            ..spec()
+        };
+        let expires_in = |days: i64| {
+            let expire = now() + jiff::SignedDuration::from_hours(24 * days);
+            (expire, move |machine: &mut Machine| {
+                machine.certificates_expire = Some(expire);
+            })
+        };
+        let (soon, expires_soon) = expires_in(29);
+        let (_, expires_late) = expires_in(30);
+        let cases: &[(&str, Alteration<'_>, Spec, &[Reason])] = &[
+            ("as_asked", &|_| {}, spec(), &[]),
+            (
+                "version",
+                &|_| {},
+                spec().with_version("v1.35.0"),
+                &[Reason::Version {
+                    machine: "v1.34.1".to_owned(),
+                    asked: "v1.35.0".to_owned(),
+                }],
+            ),
+            (
+                "template",
+                &|machine| machine.infrastructure = Infrastructure::ClonedFrom(template("t0")),
+                spec(),
+                &[Reason::Infrastructure {
+                    machine: format!("{}/t0", template("t0").group_kind),
+                    asked: format!("{}/t1", template("t1").group_kind),
+                }],
+            ),
+            (
+                "config",
+                &|_| {},
+                other_config(),
+                &[Reason::Config { fields: vec![field] }],
+            ),
+            ("replicas", &|_| {}, spec().with_replicas(5), &[]),
+            (
+                "rollout_after",
+                &|_| {},
+                rollout_at(60),
+                &[Reason::RolloutAfter {
+                    after: minutes_ago(60),
+                }],
+            ),
+            ("rollout_to_come", &|_| {}, rollout_at(-60), &[]),
+            ("rollout_before_it_was_made", &|_| {}, rollout_at(600), &[]),
+            (
+                "expires_soon",
+                &expires_soon,
+                within_thirty_days.clone(),
+                &[Reason::Certificates { expire: soon }],
+            ),
+            ("expires_late", &expires_late, within_thirty_days, &[]),
+            (
+                "days_beyond_all_time",
+                &expires_soon,
+                Spec {
+                    certificates_expiry_days: Some(i64::MAX),
+                    ..spec()
+                },
+                &[Reason::Certificates { expire: soon }],
+            ),
+        ];
+        for (name, change, asked, expected) in cases {
+            assert_eq!(unreported(change, asked).reasons, *expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_taken_for_as_asked() {
+        type Change = fn(&mut Machine);
+        let mut asked = other_config();
+        asked.infrastructure = template("t2");
+        asked.certificates_expiry_days = Some(30);
+        let known: Change = |machine| {
+            machine.certificates_expire = Some(now() + jiff::SignedDuration::from_hours(24 * 300));
+            machine.infrastructure = Infrastructure::ClonedFrom(template("t2"));
+            machine.bootstrap = Bootstrap::Config(other_config().config);
+        };
+        let cases: &[(Change, Gap)] = &[
+            (
+                |machine| machine.infrastructure = Infrastructure::Missing,
+                Gap::InfrastructureMissing,
+            ),
+            (
+                |machine| machine.infrastructure = Infrastructure::Unannotated,
+                Gap::TemplateUnknown,
+            ),
+            (
+                |machine| machine.bootstrap = Bootstrap::Unreferenced,
+                Gap::ConfigUnreferenced,
+            ),
+            (
+                |machine| machine.bootstrap = Bootstrap::Missing,
+                Gap::ConfigMissing,
+            ),
+            (
+                |machine| {
+                    let Bootstrap::Config(config) = &mut machine.bootstrap else {
+                        panic!("no configuration");
+                    };
+                    config.version = "v1beta1".to_owned();
+                },
+                Gap::ConfigVersion,
+            ),
+            (|machine| machine.certificates_expire = None, Gap::ExpiryUnknown),
+        ];
+        for (change, gap) in cases {
+            let verdict = unreported(
+                |machine| {
+                    known(machine);
+                    machine.machine.version = Some("v1.34.1".to_owned());
+                    if let Bootstrap::Config(config) = &mut machine.bootstrap {
+                        config.fields["clusterConfiguration"] =
+                            json!({"featureGates": {"ControlPlaneKubeletLocalMode": true}});
+                        config.fields["joinConfiguration"]["controlPlane"] = json!({});
+                    }
+                    change(machine);
+                },
+                &asked,
+            );
+            assert_eq!((verdict.reasons, verdict.gaps), (vec![], vec![gap.clone()]));
+        }
+    }
+
+    /// What the controller says of the spec as it stands, and what we find besides.
+    #[test]
+    fn the_word_of_the_controller_counts() {
+        let field = || "joinConfiguration.nodeRegistration.name".to_owned();
+        let judged = |machine: &Machine, current: &Spec, asked: &Spec, is_observed| {
+            judge(
+                machine,
+                Standard {
+                    current,
+                    asked,
+                    is_observed,
+                    now: now(),
+                },
+            )
+        };
+        let says_yes = machine("m1", "a", 5);
+        let mut says_no = machine("m1", "a", 5);
+        set(
+            &mut says_no.machine.conditions,
+            condition("UpToDate", False, "* Flavour"),
+        );
+        let mut says_nothing = machine("m1", "a", 5);
+        set(
+            &mut says_nothing.machine.conditions,
+            condition("UpToDate", Unknown, ""),
+        );
+
+        // It says yes where v1.14 would say no: an update of it would replace the Machine.
+        let verdict = judged(&says_yes, &other_config(), &other_config(), true);
+        assert_eq!(
+            (verdict.reasons, verdict.after_provider_update),
+            (vec![], vec![field()])
+        );
+        // It has not seen the spec yet: we judge.
+        let verdict = judged(&says_yes, &other_config(), &other_config(), false);
+        assert_eq!(
+            verdict.reasons,
+            [Reason::Config {
+                fields: vec![field()]
+            }]
+        );
+        assert_eq!(verdict.after_provider_update, Vec::<String>::new());
+        // A change of what it said yes to.
+        let verdict = judged(&says_yes, &spec(), &other_config(), true);
+        assert_eq!(
+            verdict.reasons,
+            [Reason::Config {
+                fields: vec![field()]
+            }]
+        );
+        // It says no, and we do not see why.
+        let reported = Reason::Reported {
+            message: "Flavour".to_owned(),
+        };
+        assert_eq!(judged(&says_no, &spec(), &spec(), true).reasons, [reported]);
+        assert_eq!(judged(&says_no, &spec(), &spec(), false).reasons, []);
+        // It says no, and we see why.
+        let verdict = judged(&says_no, &other_config(), &other_config(), true);
+        assert_eq!(
+            verdict.reasons,
+            [Reason::Config {
+                fields: vec![field()]
+            }]
+        );
+        // The change undoes that.
+        assert_eq!(judged(&says_no, &other_config(), &spec(), true).reasons, []);
+        // It cannot tell: we judge.
+        let verdict = judged(&says_nothing, &other_config(), &other_config(), true);
+        assert_eq!(
+            verdict.reasons,
+            [Reason::Config {
+                fields: vec![field()]
+            }]
+        );
+        // It is being updated in place: no reason to replace it.
+        let mut updating = says_no.clone();
+        updating
+            .machine
+            .conditions
+            .iter_mut()
+            .for_each(|condition| condition.reason = "Updating".to_owned());
+        assert_eq!(judged(&updating, &spec(), &spec(), true).reasons, []);
+    }
+}

@@ -1,0 +1,409 @@
+//! What the controller does next.
+//!
+//! In the order of its `reconcile`: members of etcd that have no Machine, Machines being deleted, remediation, updates
+//! in place, rollout, scaling. What it waits for is taken to come about.
+
+use serde::Serialize;
+
+use crate::plan::{
+    deletion_order::{self, Group},
+    failure_domain::{self, Why},
+    quorum::{Change, Votes},
+    remediation::{self, Terms},
+    spec::Spec,
+    state::{Replica, State},
+};
+
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Action {
+    /// A Machine is made, and comes up.
+    Create,
+    /// A Machine is deleted, and goes.
+    Delete,
+    /// Nothing, until something has come about.
+    Wait,
+}
+
+/// Why it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Purpose {
+    /// The first Machine of a control plane.
+    Initialize,
+    /// More Machines are asked for than there are.
+    ScaleUp,
+    /// Fewer Machines are asked for than there are.
+    ScaleDown,
+    /// Outdated Machines are replaced.
+    Rollout,
+    /// An unhealthy Machine is replaced.
+    Remediate,
+    /// A Machine has yet to join, or its member of etcd to be promoted.
+    ComeUp,
+    /// A Machine is not healthy.
+    Recover,
+    /// A Machine is being deleted.
+    FinishDeletion,
+    /// A Machine is being updated in place.
+    FinishUpdate,
+    /// A member of etcd has no Machine, and is removed.
+    RemoveMember,
+}
+
+/// One way that the next step may go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// What is done.
+    pub action: Action,
+    /// Why.
+    pub purpose: Purpose,
+    /// The Machines, or for [`Purpose::RemoveMember`] the members, that it is about.
+    pub names: Vec<String>,
+    /// Where they stand.
+    pub failure_domain: Option<String>,
+    /// Why there.
+    pub why: Why,
+    /// Which group a Machine that goes is of.
+    pub group: Option<Group>,
+    /// The votes while it goes on, in the worst case; none when etcd runs elsewhere.
+    pub meanwhile: Option<Votes>,
+    /// The control plane once it is done.
+    pub state: State,
+}
+
+/// Why there is no plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase", tag = "reason")]
+pub enum NoPlan {
+    /// The control plane is being deleted.
+    BeingDeleted,
+    /// The admission rules refuse what is asked for.
+    Refused {
+        /// A line each.
+        why: Vec<String>,
+    },
+    /// No Machines are asked for, which Cluster API does not allow.
+    NoReplicas,
+    /// etcd has no quorum: a person has to bring it back.
+    QuorumLost {
+        /// How it stands.
+        votes: Votes,
+    },
+    /// The only Machine there is would go, and the cluster's data with it.
+    LastMachine {
+        /// Which.
+        machine: String,
+    },
+    /// New Machines would be replaced as soon as they are there.
+    Endless {
+        /// `certificatesExpiryDays`.
+        expiry_days: i64,
+        /// How long a new certificate lasts.
+        validity_days: i64,
+    },
+    /// The controller does not go on by itself from here.
+    Stuck {
+        /// Machines or members of etcd that keep it.
+        names: Vec<String>,
+    },
+}
+
+/// What beside the state decides.
+#[derive(Clone, Copy, Debug)]
+pub struct Surroundings<'s> {
+    /// What is asked for.
+    pub spec: &'s Spec,
+    /// Failure domains that the Cluster declares.
+    pub declared: &'s [String],
+    /// What limits remediation.
+    pub terms: Terms<'s>,
+}
+
+/// The ways that the next step may go, all of the same action; none when nothing is left to do.
+///
+/// # Errors
+/// When the controller does not go on, or must not.
+pub fn next(state: &State, surroundings: Surroundings<'_>) -> Result<Vec<Outcome>, NoPlan> {
+    if let Some(outcome) = orphans(state)? {
+        return Ok(vec![outcome]);
+    }
+    if let Some(outcome) = deletion_under_way(state)? {
+        return Ok(vec![outcome]);
+    }
+    let remediation = remediation::outlook(state, surroundings.terms);
+    if let Some(outlook) = remediation.filter(|outlook| outlook.kept_by.is_none()) {
+        let outcome = state
+            .replica(&outlook.machine)
+            .map(|replica| deleted(state, replica, Purpose::Remediate, Why::Given, None));
+        return Ok(outcome.into_iter().collect());
+    }
+    if let Some(outcome) = update_under_way(state) {
+        return Ok(vec![outcome]);
+    }
+    let (there, desired) = (state.replicas.len(), surroundings.spec.replicas);
+    if state.needs_rollout() {
+        return if there < surroundings.spec.most_replicas() {
+            create(state, surroundings, Purpose::Rollout)
+        } else {
+            delete(state, surroundings, Purpose::Rollout)
+        };
+    }
+    if there < desired {
+        let purpose = if there == 0 {
+            Purpose::Initialize
+        } else {
+            Purpose::ScaleUp
+        };
+        return create(state, surroundings, purpose);
+    }
+    if there > desired {
+        return delete(state, surroundings, Purpose::ScaleDown);
+    }
+    let all: Vec<&Replica> = state.replicas.iter().collect();
+    Ok(come_up(state, &all).into_iter().collect())
+}
+
+fn orphans(state: &State) -> Result<Option<Outcome>, NoPlan> {
+    let orphans = state.orphans();
+    // One without a name never voted: it goes first, and nothing is asked.
+    let Some(first) = orphans.iter().min_by_key(|member| &member.name) else {
+        return Ok(None);
+    };
+    let change = if first.name.is_empty() {
+        Change::Unchanged
+    } else {
+        Change::Removed(&first.name)
+    };
+    if !first.name.is_empty() && !state.is_safe(change) {
+        let names = || orphans.iter().map(|member| member.name.clone()).collect();
+        return recovery(state, None)
+            .map(Some)
+            .ok_or_else(|| NoPlan::Stuck { names: names() });
+    }
+    let mut after = state.clone();
+    if let Some(members) = &mut after.members {
+        members.retain(|member| member != *first);
+    }
+    Ok(Some(Outcome {
+        names: vec![first.name.clone()],
+        meanwhile: state.votes(change),
+        ..waited(Purpose::RemoveMember, after)
+    }))
+}
+
+fn deletion_under_way(state: &State) -> Result<Option<Outcome>, NoPlan> {
+    let going = state.replicas.iter().filter(|replica| replica.is_deleting());
+    let Some(first) = going.min_by_key(|replica| (replica.deletion, &replica.name)) else {
+        return Ok(None);
+    };
+    let last = || NoPlan::LastMachine {
+        machine: first.name.clone(),
+    };
+    if state.replicas.iter().all(Replica::is_deleting) {
+        return Err(last());
+    }
+    // The controller holds the Machine until its member can go; without a node it knows of no member.
+    let is_held = first.node.is_some() && !state.is_safe(state.removal(first));
+    let other_works = |replica: &Replica| replica.name != first.name && replica.runs_components();
+    if is_held || !state.replicas.iter().any(other_works) {
+        let stuck = || NoPlan::Stuck {
+            names: vec![first.name.clone()],
+        };
+        return recovery(state, Some(first)).map(Some).ok_or_else(stuck);
+    }
+    let outcome = Outcome {
+        action: Action::Wait,
+        ..deleted(state, first, Purpose::FinishDeletion, Why::Given, None)
+    };
+    Ok(Some(outcome))
+}
+
+fn update_under_way(state: &State) -> Option<Outcome> {
+    let names: Vec<String> = state
+        .replicas
+        .iter()
+        .filter(|replica| replica.is_updating)
+        .map(|replica| replica.name.clone())
+        .collect();
+    let mut after = state.clone();
+    for replica in &mut after.replicas {
+        if replica.is_updating {
+            replica.is_updating = false;
+            replica.is_outdated = false;
+        }
+    }
+    (!names.is_empty()).then(|| Outcome {
+        names,
+        meanwhile: state.votes(Change::Unchanged),
+        ..waited(Purpose::FinishUpdate, after)
+    })
+}
+
+fn create(
+    state: &State,
+    Surroundings { declared, .. }: Surroundings<'_>,
+    purpose: Purpose,
+) -> Result<Vec<Outcome>, NoPlan> {
+    // A replacement is made beside Machines that are not healthy, as long as etcd and one API server can stand it.
+    let can_stand_it = state.members.as_ref().is_none_or(|members| !members.is_empty())
+        && state.replicas.iter().any(Replica::runs_components)
+        && state.is_safe(Change::Added);
+    if !(state.remediation_in_progress && can_stand_it)
+        && let Some(outcome) = recovery(state, None)
+    {
+        return Ok(vec![outcome]);
+    }
+    if !state.is_safe(Change::Added) {
+        return Err(stuck(state));
+    }
+    let choice = failure_domain::next_to_fill(declared, &state.replicas);
+    let outcomes = choice.domains.into_iter().map(|domain| {
+        let name = format!("(new {})", state.made + 1);
+        let mut after = state.clone();
+        after.add(name.clone(), domain.clone());
+        Outcome {
+            action: Action::Create,
+            purpose,
+            names: vec![name],
+            failure_domain: domain,
+            why: choice.why,
+            group: None,
+            meanwhile: state.votes(Change::Added),
+            state: after,
+        }
+    });
+    Ok(outcomes.collect())
+}
+
+fn delete(
+    state: &State,
+    Surroundings { declared, .. }: Surroundings<'_>,
+    purpose: Purpose,
+) -> Result<Vec<Outcome>, NoPlan> {
+    let Some(next) = deletion_order::next_to_delete(declared, &state.replicas) else {
+        return Ok(Vec::new());
+    };
+    if let ([only], 1) = (next.machines.as_slice(), state.replicas.len()) {
+        return Err(NoPlan::LastMachine {
+            machine: only.clone(),
+        });
+    }
+    // The controller chooses anew until it has chosen one that may go. What is wrong with that one does not count.
+    let may_go = |replica: &Replica| recovery(state, Some(replica)).is_none();
+    // It may choose one that only we see should not go.
+    let told = state.by_conditions();
+    let candidates = || next.machines.iter().filter_map(|name| state.replica(name));
+    let may_be_chosen = || candidates().filter(|replica| recovery(&told, Some(replica)).is_none());
+    if may_be_chosen().count() > 1
+        && !may_be_chosen().all(may_go)
+        && let Some(wait) = recovery(state, None)
+    {
+        return Ok(vec![wait]);
+    }
+    let (can_go, must_wait): (Vec<&Replica>, Vec<&Replica>) =
+        candidates().partition(|replica| may_go(replica));
+    if can_go.is_empty() {
+        let save = if must_wait.len() == 1 {
+            must_wait.first().copied()
+        } else {
+            None
+        };
+        return recovery(state, save)
+            .map(|outcome| vec![outcome])
+            .ok_or_else(|| stuck(state));
+    }
+    let outcomes = can_go.into_iter().map(|replica| {
+        if replica.node.is_some() && !state.is_safe(state.removal(replica)) {
+            return Err(stuck(state));
+        }
+        Ok(deleted(state, replica, purpose, next.why, Some(next.group)))
+    });
+    outcomes.collect()
+}
+
+fn stuck(state: &State) -> NoPlan {
+    let members = state.members.iter().flatten();
+    NoPlan::Stuck {
+        names: members
+            .filter(|member| member.is_starting() || !member.is_healthy)
+            .map(|member| member.name.clone())
+            .collect(),
+    }
+}
+
+/// The wait for every Machine, save one, that keeps the controller from going on: those that come up first, and those
+/// that are being deleted last.
+fn recovery(state: &State, save: Option<&Replica>) -> Option<Outcome> {
+    let not_saved = |replica: &&Replica| save.is_none_or(|save| save.name != replica.name);
+    let (going, staying): (Vec<&Replica>, Vec<&Replica>) = state
+        .replicas
+        .iter()
+        .filter(not_saved)
+        .partition(|replica| replica.is_deleting());
+    [staying, going].into_iter().find_map(|replicas| {
+        come_up(state, &replicas).or_else(|| {
+            let obstacles = replicas.into_iter().filter(|replica| replica.is_obstacle());
+            wait_for(state, Purpose::Recover, obstacles)
+        })
+    })
+}
+
+fn come_up(state: &State, replicas: &[&Replica]) -> Option<Outcome> {
+    let is_learner = |replica: &Replica| {
+        let mut members = state.members.iter().flatten();
+        members.any(|member| member.is_learner && member.machine.as_deref() == Some(&replica.name))
+    };
+    let coming = replicas
+        .iter()
+        .copied()
+        .filter(|replica| replica.node.is_none() || is_learner(replica));
+    wait_for(state, Purpose::ComeUp, coming)
+}
+
+fn wait_for<'r>(
+    state: &State,
+    purpose: Purpose,
+    replicas: impl Iterator<Item = &'r Replica>,
+) -> Option<Outcome> {
+    let names: Vec<String> = replicas.map(|replica| replica.name.clone()).collect();
+    let mut after = state.clone();
+    for name in &names {
+        after.recover(name);
+    }
+    (!names.is_empty()).then(|| Outcome {
+        names,
+        meanwhile: state.votes(Change::Unchanged),
+        ..waited(purpose, after)
+    })
+}
+
+fn waited(purpose: Purpose, after: State) -> Outcome {
+    Outcome {
+        action: Action::Wait,
+        purpose,
+        names: Vec::new(),
+        failure_domain: None,
+        why: Why::Given,
+        group: None,
+        meanwhile: None,
+        state: after,
+    }
+}
+
+fn deleted(state: &State, replica: &Replica, purpose: Purpose, why: Why, group: Option<Group>) -> Outcome {
+    let mut after = state.clone();
+    after.remove(&replica.name);
+    after.remediation_in_progress |= purpose == Purpose::Remediate;
+    Outcome {
+        action: Action::Delete,
+        purpose,
+        names: vec![replica.name.clone()],
+        failure_domain: replica.failure_domain.clone(),
+        why,
+        group,
+        meanwhile: state.votes(state.removal(replica)),
+        state: after,
+    }
+}

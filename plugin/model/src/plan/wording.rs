@@ -1,0 +1,267 @@
+//! A plan in words.
+
+use crate::plan::{
+    course::{Choice, Step},
+    deletion_order::Group,
+    effect::Effect,
+    failure_domain::Why,
+    outlook::{Plan, Stretch},
+    quorum::Votes,
+    remediation::Obstacle,
+    step::{Action, NoPlan, Purpose},
+};
+
+/// `a, b or c`; with `and` where all are meant.
+pub fn listed(names: &[impl AsRef<str>], last: &str) -> String {
+    match names {
+        [] => String::new(),
+        [only] => only.as_ref().to_owned(),
+        [first @ .., end] => {
+            let first: Vec<&str> = first.iter().map(AsRef::as_ref).collect();
+            format!("{} {last} {}", first.join(", "), end.as_ref())
+        }
+    }
+}
+
+/// The Machines, or members, that a step is about.
+pub fn names(step: &Step) -> String {
+    let names: Vec<&str> = step
+        .names
+        .iter()
+        .map(|name| if name.is_empty() { "(not started)" } else { name })
+        .collect();
+    listed(&names, if step.choice == Choice::None { "and" } else { "or" })
+}
+
+/// The failure domains of a step; blank where it has none.
+pub fn failure_domains(step: &Step) -> String {
+    let names: Vec<&str> = step
+        .failure_domains
+        .iter()
+        .map(|domain| domain.as_deref().unwrap_or("-"))
+        .collect();
+    match (step.action, names.as_slice()) {
+        (Action::Wait, _) | (_, ["-"]) => String::new(),
+        _ => listed(&names, "or"),
+    }
+}
+
+/// Why a step, and why there.
+pub fn why(step: &Step) -> String {
+    let choice = match step.choice {
+        Choice::None => None,
+        Choice::ByEarlier => Some("by earlier choice"),
+        Choice::AtRandom => Some("at random"),
+    };
+    let parts = [
+        Some(purpose(step.purpose)),
+        step.group.map(group),
+        domain(step.why),
+        choice,
+    ];
+    let parts: Vec<&str> = parts.into_iter().flatten().collect();
+    parts.join("; ")
+}
+
+const fn purpose(purpose: Purpose) -> &'static str {
+    match purpose {
+        Purpose::Initialize => "the first Machine",
+        Purpose::ScaleUp => "scale up",
+        Purpose::ScaleDown => "scale down",
+        Purpose::Rollout => "rollout",
+        Purpose::Remediate => "unhealthy, to be replaced",
+        Purpose::ComeUp => "until it has joined",
+        Purpose::Recover => "until it is healthy",
+        Purpose::FinishDeletion => "until it is deleted",
+        Purpose::FinishUpdate => "until it is updated in place",
+        Purpose::RemoveMember => "until this etcd member is removed",
+    }
+}
+
+const fn group(group: Group) -> &'static str {
+    match group {
+        Group::OutdatedAndMarked => "outdated and marked for deletion",
+        Group::Marked => "marked for deletion",
+        Group::OutdatedAndFailed => "outdated and failed",
+        Group::Outdated => "outdated",
+        Group::Any => "oldest",
+    }
+}
+
+const fn domain(why: Why) -> Option<&'static str> {
+    match why {
+        Why::NoneDeclared | Why::Given => None,
+        Why::FewestThatStay => Some("domain has fewest that stay"),
+        Why::FewestInAll => Some("domain has fewest"),
+        Why::NotDeclared => Some("domain is not declared"),
+        Why::MostThatMayGo => Some("domain has most that may go"),
+        Why::MostInAll => Some("domain has most"),
+    }
+}
+
+/// Steps during which no member may fail, a line each; single steps on one.
+pub fn stretches(stretches: &[Stretch]) -> Vec<String> {
+    let (single, long): (Vec<Stretch>, Vec<Stretch>) = stretches
+        .iter()
+        .partition(|stretch| stretch.first == stretch.last);
+    let mut lines: Vec<String> = long
+        .iter()
+        .map(|Stretch { first, last }| {
+            let from = if *first == 1 {
+                String::new()
+            } else {
+                format!("from step {first} ")
+            };
+            format!("no etcd member may fail {from}until step {last} is done")
+        })
+        .collect();
+    let numbers: Vec<String> = single.iter().map(|stretch| stretch.first.to_string()).collect();
+    if !numbers.is_empty() {
+        let steps = if numbers.len() == 1 { "step" } else { "steps" };
+        lines.push(format!(
+            "no etcd member may fail during {steps} {}",
+            listed(&numbers, "and")
+        ));
+    }
+    lines
+}
+
+/// Why there is no plan.
+pub fn no_plan(no_plan: &NoPlan) -> String {
+    match no_plan {
+        NoPlan::BeingDeleted => "the control plane is being deleted".to_owned(),
+        NoPlan::Refused { why } => format!("the rules refuse it: {}", why.join("; ")),
+        NoPlan::NoReplicas => "no Machines are asked for: replicas is 0".to_owned(),
+        NoPlan::QuorumLost { votes } => format!(
+            "etcd has no quorum: {} of {} voting members are healthy, {} are needed",
+            votes.voters.saturating_sub(votes.unhealthy),
+            votes.voters,
+            votes.quorum()
+        ),
+        NoPlan::LastMachine { machine } => {
+            format!("Machine {machine} would go last, and the cluster's data with it")
+        }
+        NoPlan::Endless {
+            expiry_days,
+            validity_days,
+        } => format!(
+            "the rollout would never end: Machines are replaced {expiry_days} days before their certificates expire, and \
+             new certificates last {validity_days} days"
+        ),
+        NoPlan::Stuck { names } => {
+            format!(
+                "the controller does not go on by itself: see {}",
+                listed(names, "and")
+            )
+        }
+    }
+}
+
+/// Why a first step is not asked for that the controller would take.
+pub fn at_risk(votes: Votes) -> String {
+    format!(
+        "the controller does not see that, and its first step could cost etcd its quorum: {} of {} voting members healthy, \
+         {} needed",
+        votes.voters.saturating_sub(votes.unhealthy),
+        votes.voters,
+        votes.quorum()
+    )
+}
+
+/// What to do where there is no plan.
+pub const fn no_plan_hint(no_plan: &NoPlan) -> Option<&'static str> {
+    match no_plan {
+        NoPlan::QuorumLost { .. } => Some("bring etcd back first: the controller cannot"),
+        NoPlan::LastMachine { .. } => Some("set maxSurge to 1, or ask for more Machines"),
+        NoPlan::Endless { .. } => Some("lower certificatesExpiryDays"),
+        NoPlan::NoReplicas => Some("to delete the cluster, delete its Cluster"),
+        NoPlan::BeingDeleted | NoPlan::Refused { .. } | NoPlan::Stuck { .. } => None,
+    }
+}
+
+/// What keeps a Machine from being remediated.
+pub fn obstacle(obstacle: &Obstacle) -> String {
+    match obstacle {
+        Obstacle::BeingDeleted => "it is being deleted".to_owned(),
+        Obstacle::AnotherInProgress => "another remediation is in progress".to_owned(),
+        Obstacle::TopologyVersion => "the Cluster's topology goes to another version first".to_owned(),
+        Obstacle::TriedRecently { until } => {
+            format!("it was tried not long ago, and is tried again on {until}")
+        }
+        Obstacle::TriedTooOften { retries } => {
+            format!("it was tried {retries} times, as often as is allowed")
+        }
+        Obstacle::LastMachine => "there is no other Machine".to_owned(),
+        Obstacle::AnotherComingUp { machine } => format!("Machine {machine} is coming up"),
+        Obstacle::AnotherBeingDeleted { machine } => format!("Machine {machine} is being deleted"),
+        Obstacle::MembersUnknown => "the controller knows no etcd members".to_owned(),
+        Obstacle::NoOtherWorks => "no other Machine has all its components working".to_owned(),
+        Obstacle::Quorum => "etcd could lose its quorum".to_owned(),
+    }
+}
+
+/// What a change of a field does.
+pub const fn effect(effect: Effect) -> &'static str {
+    match effect {
+        Effect::Rollout => "replaces Machines that differ",
+        Effect::Scale => "makes or deletes Machines",
+        Effect::FirstMachine => "may replace the first Machine",
+        Effect::NextMachine => "only for Machines made from then on",
+        Effect::InPlace => "in place, no Machine is replaced",
+        Effect::WorkloadCluster => "in the workload cluster, no Machine is replaced",
+        Effect::Controller => "how the controller works, no Machine is replaced",
+        Effect::Nothing => "nothing",
+        Effect::Unknown => "not known to us",
+    }
+}
+
+/// What a plan comes to, in a line.
+pub fn summary(plan: &Plan) -> String {
+    match &plan.steps {
+        Err(_) => "no plan".to_owned(),
+        Ok(steps) if steps.is_empty() => "nothing to do".to_owned(),
+        Ok(steps) => {
+            let count = |action| steps.iter().filter(|step| step.action == action).count();
+            let blocked = if plan.blockers.is_empty() {
+                ""
+            } else {
+                ", blocked now"
+            };
+            let plural = if steps.len() == 1 { "" } else { "s" };
+            format!(
+                "{} step{plural}: {} to create, {} to delete{blocked}",
+                steps.len(),
+                count(Action::Create),
+                count(Action::Delete)
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Stretch, listed, stretches};
+
+    #[test]
+    fn lists_and_stretches() {
+        assert_eq!(listed(&["a"], "or"), "a");
+        assert_eq!(listed(&["a", "b", "c"], "or"), "a, b or c");
+        let told = |pairs: &[(usize, usize)]| {
+            let pairs = pairs.iter().map(|&(first, last)| Stretch { first, last });
+            stretches(&pairs.collect::<Vec<_>>())
+        };
+        assert_eq!(told(&[]), Vec::<String>::new());
+        assert_eq!(
+            told(&[(1, 2), (4, 5), (7, 7)]),
+            [
+                "no etcd member may fail until step 2 is done",
+                "no etcd member may fail from step 4 until step 5 is done",
+                "no etcd member may fail during step 7"
+            ]
+        );
+        assert_eq!(
+            told(&[(1, 1), (3, 3)]),
+            ["no etcd member may fail during steps 1 and 3"]
+        );
+    }
+}

@@ -1,0 +1,403 @@
+//! What etcd says, each member by itself.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use kcp_etcd::{Alarm, AlarmKind, Member, Members, Status};
+
+use crate::plan::observed as plan;
+use crate::snapshot::{Failure, prevailing};
+
+/// Every member that was asked, and what it said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EtcdSurvey {
+    /// Whether the members are pods of the control plane's Machines, or run elsewhere.
+    pub stacked: bool,
+    /// One for each control plane node (stacked) or endpoint (external), by name.
+    pub asked: Vec<Asked>,
+    /// Alarms.
+    pub alarms: Alarms,
+    /// Whether the key of etcd's CA was used to come as a client.
+    pub used_ca_key: bool,
+    /// Whether the API server on the way to them says that etcd does not answer it.
+    pub server_lacks_etcd: bool,
+}
+
+/// One that was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// The node's name, or the endpoint `host:port` of an external etcd.
+    pub name: String,
+    /// The Machine on that node.
+    pub machine: Option<String>,
+    /// What came of it.
+    pub answer: Result<Answer, Failure>,
+}
+
+/// What a listed member is taken for that nobody could ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unasked {
+    /// For one that takes no part: nothing is risked on it.
+    Silent,
+    /// For one that does: its Machine may be coming up.
+    Well,
+}
+
+/// What a member said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Of itself.
+    pub status: Result<Status, Failure>,
+    /// Of its cluster, from its own memory: not by agreement.
+    pub members: Result<Members, Failure>,
+    /// Whether its certificate is for the name that was asked for; its chain was verified in any case.
+    pub is_named: bool,
+    /// When its serving certificate expires.
+    pub certificate_expires: Option<Timestamp>,
+}
+
+/// Alarms, and how they were learned of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Alarms {
+    /// By agreement of the members, asked of one that knows a leader.
+    Listed(Vec<Alarm>),
+    /// There is no leader to ask: from each member's own errors in `asked`.
+    FromStatus,
+    /// There is a leader, and it did not answer.
+    Failed(Failure),
+}
+
+impl EtcdSurvey {
+    /// Those who answered, and what.
+    pub fn answers(&self) -> impl Iterator<Item = (&Asked, &Answer)> {
+        self.asked
+            .iter()
+            .filter_map(|asked| Some((asked, asked.answer.as_ref().ok()?)))
+    }
+
+    /// Those who told of themselves, and what.
+    pub fn statuses(&self) -> impl Iterator<Item = (&Asked, &Status)> {
+        self.answers()
+            .filter_map(|(asked, answer)| Some((asked, answer.status.as_ref().ok()?)))
+    }
+
+    /// The members as a plan takes them: those on the list that prevails.
+    pub fn members(&self, unasked: Unasked) -> plan::Etcd {
+        if !self.stacked {
+            return plan::Etcd::External;
+        }
+        let Some(list) = prevailing::list(self) else {
+            return plan::Etcd::Unread;
+        };
+        let leader = self.leader_of(list);
+        let alarmed = self.alarmed();
+        plan::Etcd::Members(
+            list.members
+                .iter()
+                .map(|member| plan::EtcdMember {
+                    name: member.name.clone(),
+                    is_learner: member.is_learner,
+                    has_alarm: alarmed.contains(&member.id),
+                    is_leader: leader == Some(member.id),
+                    silence: self.silence(member, unasked),
+                })
+                .collect(),
+        )
+    }
+
+    /// Why a member is not taken to take part. kubeadm gives it its node's name.
+    fn silence(&self, member: &Member, unasked: Unasked) -> Option<String> {
+        let Some(asked) = self.asked.iter().find(|asked| asked.name == member.name) else {
+            // One that has yet to start or to be promoted is counted as such.
+            let votes = !member.is_learner && !member.name.is_empty();
+            return (votes && unasked == Unasked::Silent)
+                .then(|| "nobody could ask it: no node of the control plane has its name".to_owned());
+        };
+        let status = asked.answer.as_ref().and_then(|answer| answer.status.as_ref());
+        match status {
+            Err(failure) => Some(failure.message.clone()),
+            Ok(status) if status.leader.is_none() => Some("it knows no leader".to_owned()),
+            Ok(status) if status.member_id != member.id => {
+                Some("another member, of another etcd cluster, answers in its place".to_owned())
+            }
+            Ok(_) => None,
+        }
+    }
+
+    /// By the latest election that any of its members tells of.
+    fn leader_of(&self, list: &Members) -> Option<u64> {
+        let of_cluster = self
+            .statuses()
+            .filter(|(_, status)| status.cluster_id == list.cluster_id);
+        let elected = of_cluster.filter_map(|(_, status)| Some((status.raft_term, status.leader?)));
+        elected.max().map(|(_, leader)| leader)
+    }
+
+    /// Members with an alarm, by id.
+    pub fn alarmed(&self) -> BTreeSet<u64> {
+        self.raised().into_iter().map(|(id, _)| id).collect()
+    }
+
+    /// Alarms, by the member's id, and which: what all agree on, or what those that answered know of. Each member's own
+    /// errors tell those of all.
+    pub fn raised(&self) -> BTreeSet<(u64, String)> {
+        match &self.alarms {
+            Alarms::Listed(alarms) => alarms
+                .iter()
+                .map(|alarm| (alarm.member_id, alarm_name(alarm.kind)))
+                .collect(),
+            Alarms::FromStatus | Alarms::Failed(_) => self
+                .asked
+                .iter()
+                .filter_map(|asked| asked.answer.as_ref().ok()?.status.as_ref().ok())
+                .flat_map(|status| &status.errors)
+                .filter_map(|error| alarm(error))
+                .map(|(id, kind)| (id, kind.to_owned()))
+                .collect(),
+        }
+    }
+}
+
+/// As etcd writes it, where it has a name.
+pub fn alarm_name(kind: AlarmKind) -> String {
+    match kind {
+        AlarmKind::NoSpace => "NOSPACE".to_owned(),
+        AlarmKind::Corrupt => "CORRUPT".to_owned(),
+        AlarmKind::Other(number) => format!("number {number}"),
+        _ => "unknown".to_owned(),
+    }
+}
+
+/// Ids of members and clusters as `etcdctl` writes them. A number of 64 bits many readers of JSON would round.
+pub fn hexadecimal(id: u64) -> String {
+    format!("{id:x}")
+}
+
+impl Answer {
+    /// Of which cluster it says that it is.
+    pub fn cluster_id(&self) -> Option<u64> {
+        let status = self.status.as_ref().map(|status| status.cluster_id);
+        let members = self.members.as_ref().map(|members| members.cluster_id);
+        status.ok().or(members.ok())
+    }
+
+    /// Whether it tells the members of this cluster.
+    pub fn tells_list_of(&self, cluster_id: u64) -> bool {
+        self.members
+            .as_ref()
+            .is_ok_and(|list| list.cluster_id == cluster_id)
+    }
+}
+
+/// `memberID:123 alarm:NOSPACE`: how a status words an alarm (etcd, `api/etcdserverpb`, `AlarmMember`).
+fn alarm(error: &str) -> Option<(u64, &str)> {
+    let mut words = error.split_whitespace();
+    let id = words.find_map(|word| word.strip_prefix("memberID:"))?;
+    let kind = words.find_map(|word| word.strip_prefix("alarm:"))?;
+    Some((id.parse().ok()?, kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use kcp_etcd::{Alarm, AlarmKind, Member, Members, Status};
+
+    use super::{Alarms, Answer, Asked, EtcdSurvey, Failure, Unasked};
+    use crate::plan::observed::{Etcd, EtcdMember};
+
+    /// What member `id` answers that knows these members, by number, and this leader.
+    fn asked(id: u64, known: &[u64], leader: Option<u64>, raft_index: u64, errors: &[&str]) -> Asked {
+        Asked {
+            name: format!("n{id}"),
+            machine: None,
+            answer: Ok(Answer {
+                status: Ok(Status {
+                    cluster_id: 1,
+                    member_id: id,
+                    version: "3.6.8".to_owned(),
+                    db_size: 0,
+                    db_size_in_use: 0,
+                    db_size_quota: None,
+                    leader,
+                    raft_index,
+                    raft_term: 2,
+                    raft_applied_index: raft_index,
+                    errors: errors.iter().map(ToString::to_string).collect(),
+                    is_learner: false,
+                }),
+                members: Ok(Members {
+                    cluster_id: 1,
+                    members: known.iter().map(|id| member(*id)).collect(),
+                }),
+                is_named: true,
+                certificate_expires: None,
+            }),
+        }
+    }
+
+    fn member(id: u64) -> Member {
+        Member {
+            id,
+            name: format!("n{id}"),
+            peer_urls: Vec::new(),
+            client_urls: Vec::new(),
+            is_learner: id == 9,
+        }
+    }
+
+    fn silent(name: &str) -> Asked {
+        Asked {
+            name: name.to_owned(),
+            machine: None,
+            answer: Err(Failure {
+                object: format!("etcd member {name}"),
+                message: "Status: no answer within 1 s".to_owned(),
+                hint: None,
+                forbidden: None,
+            }),
+        }
+    }
+
+    fn survey(asked: Vec<Asked>, alarms: Alarms) -> EtcdSurvey {
+        EtcdSurvey {
+            stacked: true,
+            asked,
+            alarms,
+            used_ca_key: true,
+            server_lacks_etcd: false,
+        }
+    }
+
+    /// Names, each with `*` for the leader, `!` for an alarm, `~` for a learner, `?` for one that takes no part.
+    fn shown(etcd: &Etcd) -> String {
+        let mark = |is: bool, mark: &'static str| if is { mark } else { "" };
+        match etcd {
+            Etcd::External => "external".to_owned(),
+            Etcd::Unread => "unread".to_owned(),
+            Etcd::Members(members) => {
+                let shown = members.iter().map(|member: &EtcdMember| {
+                    let marks = [
+                        mark(member.is_leader, "*"),
+                        mark(member.has_alarm, "!"),
+                        mark(member.is_learner, "~"),
+                        mark(member.silence.is_some(), "?"),
+                    ];
+                    member.name.clone() + &marks.concat()
+                });
+                shown.collect::<Vec<_>>().join(" ")
+            }
+        }
+    }
+
+    #[test]
+    fn who_takes_no_part_is_told_with_the_reason() {
+        let mut foreign = asked(7, &[1, 2, 3], Some(7), 9, &[]);
+        foreign.name = "n2".to_owned();
+        let cut_off = asked(3, &[1, 2, 3], None, 7, &[]);
+        let asked = vec![asked(1, &[1, 2, 3], Some(1), 7, &[]), foreign, cut_off];
+        let etcd = survey(asked, Alarms::FromStatus).members(Unasked::Silent);
+        let silences = ["n1", "n2", "n3", "n4"].map(|node| etcd.silence(node));
+        assert_eq!(
+            silences,
+            [
+                None,
+                Some("another member, of another etcd cluster, answers in its place"),
+                Some("it knows no leader"),
+                None
+            ]
+        );
+        let etcd = survey(vec![silent("n1")], Alarms::FromStatus).members(Unasked::Silent);
+        assert_eq!(etcd.silence("n1"), None, "nobody has told a list");
+    }
+
+    #[test]
+    fn one_that_nobody_could_ask_is_silent_where_that_counts() {
+        // The fourth is still listed, and its node is gone; the ninth is a learner.
+        let known = &[1, 2, 4, 9];
+        let asked = vec![asked(1, known, Some(1), 7, &[]), asked(2, known, Some(1), 7, &[])];
+        let survey = survey(asked, Alarms::Listed(Vec::new()));
+        assert_eq!(shown(&survey.members(Unasked::Silent)), "n1* n2 n4? n9~");
+        assert_eq!(shown(&survey.members(Unasked::Well)), "n1* n2 n4 n9~");
+        assert_eq!(
+            survey.members(Unasked::Silent).silence("n4"),
+            Some("nobody could ask it: no node of the control plane has its name")
+        );
+    }
+
+    #[test]
+    fn the_list_that_most_have_is_the_list() {
+        let no_space = || {
+            Alarms::Listed(vec![Alarm {
+                member_id: 2,
+                kind: AlarmKind::NoSpace,
+            }])
+        };
+        let all = &[1, 2, 3];
+        for (survey, members) in [
+            (
+                survey(
+                    vec![
+                        asked(1, all, Some(1), 7, &[]),
+                        asked(2, all, Some(1), 7, &[]),
+                        silent("n3"),
+                    ],
+                    no_space(),
+                ),
+                "n1* n2! n3?",
+            ),
+            // One that is cut off knows an old list.
+            (
+                survey(
+                    vec![
+                        asked(1, &[1, 2], None, 9, &[]),
+                        asked(2, &[2, 3, 9], Some(3), 7, &[]),
+                        asked(3, &[2, 3, 9], Some(3), 7, &[]),
+                    ],
+                    Alarms::Listed(Vec::new()),
+                ),
+                "n2 n3* n9~",
+            ),
+            // One that founded a cluster of its own is ahead in that.
+            (
+                survey(
+                    vec![
+                        asked(1, &[1], Some(1), 99, &[]),
+                        asked(2, &[2, 3], Some(3), 7, &[]),
+                        asked(3, &[2, 3], Some(3), 7, &[]),
+                    ],
+                    Alarms::Listed(Vec::new()),
+                ),
+                "n2 n3*",
+            ),
+            (
+                survey(
+                    vec![asked(1, &[1], None, 9, &[]), asked(2, &[1, 2], Some(2), 7, &[])],
+                    Alarms::Listed(Vec::new()),
+                ),
+                "n1? n2*",
+            ),
+            (
+                survey(
+                    vec![asked(
+                        1,
+                        all,
+                        None,
+                        7,
+                        &["etcdserver: no leader", "memberID:3 alarm:CORRUPT "],
+                    )],
+                    Alarms::FromStatus,
+                ),
+                "n1? n2 n3!",
+            ),
+            (survey(vec![silent("n1")], Alarms::FromStatus), "unread"),
+            (
+                EtcdSurvey {
+                    stacked: false,
+                    ..survey(vec![asked(1, all, Some(1), 7, &[])], no_space())
+                },
+                "external",
+            ),
+        ] {
+            assert_eq!(shown(&survey.members(Unasked::Well)), members);
+        }
+    }
+}

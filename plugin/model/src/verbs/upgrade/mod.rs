@@ -1,0 +1,8 @@
+//! Decisions of `kubectl kcp upgrade`.
+
+pub mod assessment;
+pub mod decision;
+pub mod image_tag;
+pub mod kubelet_skew;
+pub mod removal;
+pub mod workers;

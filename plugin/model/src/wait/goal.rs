@@ -1,0 +1,309 @@
+//! What is waited for, and whether it is there.
+
+use jiff::Timestamp;
+
+use crate::control_plane::{Condition, ControlPlane, Machine, Snapshot};
+
+/// What is waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Goal {
+    /// That many Machines, all ready and as the spec asks.
+    Replicas(i64),
+    /// All Machines as the spec asks, as many as it asks for.
+    RolledOut,
+    /// The same, and the spec asks for this Kubernetes version.
+    Version(String),
+    /// A Machine of this name gone, and as many others ready as the spec asks for.
+    Replaced(String),
+}
+
+/// How far it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It is so.
+    Reached,
+    /// What is missing.
+    WaitingFor(Vec<String>),
+    /// It will not come by itself, and why.
+    OutOfReach(String),
+}
+
+impl Goal {
+    /// How far a control plane is. `uid` is that of the object first seen.
+    pub fn standing(&self, snapshot: &Snapshot, uid: Option<&str>, now: Timestamp) -> Standing {
+        let control_plane = &snapshot.control_plane;
+        if let Some(why) = self.out_of_reach(control_plane, uid) {
+            return Standing::OutOfReach(why);
+        }
+        let missing = self.missing(snapshot, now);
+        if missing.is_empty() {
+            Standing::Reached
+        } else {
+            Standing::WaitingFor(missing)
+        }
+    }
+
+    fn out_of_reach(&self, control_plane: &ControlPlane, uid: Option<&str>) -> Option<String> {
+        if uid.is_some_and(|uid| uid != control_plane.uid) {
+            return Some("the control plane was deleted and made anew meanwhile".to_owned());
+        }
+        if control_plane.deleting_since.is_some() {
+            return Some("the control plane is being deleted".to_owned());
+        }
+        if control_plane.paused || control_plane.is("Paused") {
+            return Some("the control plane is paused: it goes on when that is lifted".to_owned());
+        }
+        match self {
+            Self::Replicas(replicas) if control_plane.desired() != *replicas => Some(format!(
+                "somebody else has asked for {} Machines meanwhile",
+                control_plane.desired()
+            )),
+            Self::Version(version) if control_plane.desired_version.as_ref() != Some(version) => {
+                let asked = control_plane
+                    .desired_version
+                    .as_deref()
+                    .unwrap_or("another version");
+                Some(format!("somebody else has asked for {asked} meanwhile"))
+            }
+            _ => None,
+        }
+    }
+
+    fn missing(
+        &self,
+        Snapshot {
+            control_plane,
+            machines,
+        }: &Snapshot,
+        now: Timestamp,
+    ) -> Vec<String> {
+        if let Self::Replaced(machine) = self {
+            return missing_of_replacement(control_plane, machines, machine);
+        }
+        if !control_plane.is_observed() {
+            return vec!["the controller to see the change".to_owned()];
+        }
+        let wanted = match self {
+            Self::Replicas(replicas) => *replicas,
+            Self::RolledOut | Self::Version(_) | Self::Replaced(_) => control_plane.desired(),
+        };
+        let counts = [
+            (control_plane.up_to_date_replicas, "up to date"),
+            (control_plane.ready_replicas, "ready"),
+        ];
+        let mut missing: Vec<String> = counts
+            .iter()
+            .filter(|(count, _)| *count < wanted)
+            .map(|(count, what)| format!("Machines {what}: {count} of {wanted}"))
+            .collect();
+        if control_plane.replicas != wanted {
+            missing.push(format!(
+                "number of Machines: {}, wanted {wanted}",
+                control_plane.replicas
+            ));
+        }
+        let deleting = machines.iter().filter(|machine| machine.deleting_since.is_some());
+        missing.extend(deleting.map(|machine| format!("Machine {} to be deleted", machine.name)));
+        if !matches!(self, Self::Replicas(_)) {
+            // The condition and the counts come from the same look of the controller; the times of the Machines do
+            // not depend on it.
+            if missing.is_empty() && control_plane.is("RollingOut") {
+                missing.push("the controller to end the rollout".to_owned());
+            }
+            if let Some(after) = control_plane.rollout_after.filter(|after| *after <= now) {
+                let old = machines.iter().filter(|machine| {
+                    machine.deleting_since.is_none() && machine.created.is_some_and(|created| created < after)
+                });
+                missing.extend(old.map(|machine| format!("Machine {} to be replaced", machine.name)));
+            }
+        }
+        missing
+    }
+}
+
+/// By the Machines themselves: for a moment the counts are of the time before one went.
+fn missing_of_replacement(control_plane: &ControlPlane, machines: &[Machine], replaced: &str) -> Vec<String> {
+    if machines.iter().any(|machine| machine.name == replaced) {
+        return vec![format!("Machine {replaced} to be deleted")];
+    }
+    let staying = machines.iter().filter(|machine| machine.deleting_since.is_none());
+    let (ready, coming): (Vec<&Machine>, Vec<&Machine>) =
+        staying.partition(|machine| machine.ready() == Some(true));
+    let wanted = usize::try_from(control_plane.desired()).unwrap_or_default();
+    let missing = wanted.saturating_sub(ready.len());
+    let mut what: Vec<String> = coming
+        .iter()
+        .take(missing)
+        .map(|machine| format!("Machine {} to be ready", machine.name))
+        .collect();
+    if missing > coming.len() {
+        what.push(format!("{} to be made", missing - coming.len()));
+    }
+    what
+}
+
+/// What Cluster API itself says about a change that does not go on.
+pub fn reasons(control_plane: &ControlPlane) -> Vec<String> {
+    ["RollingOut", "ScalingUp", "ScalingDown", "Remediating"]
+        .into_iter()
+        .filter_map(|kind| control_plane.condition(kind))
+        .filter(|condition| condition.is_true() && !condition.message.is_empty())
+        .map(|condition: &Condition| format!("Cluster API: {}", condition.one_line()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        Goal, Goal::Replaced, Goal::Replicas, Goal::RolledOut, Goal::Version, Standing, Standing::OutOfReach,
+        Standing::Reached, Standing::WaitingFor,
+    };
+    use crate::control_plane::{
+        ConditionStatus::True,
+        Snapshot,
+        example::{condition, healthy, minutes_ago, new_machine, now, set},
+    };
+
+    fn waiting(what: &[&str]) -> Standing {
+        WaitingFor(what.iter().map(|what| (*what).to_owned()).collect())
+    }
+
+    #[test]
+    fn a_goal_is_reached_when_nothing_is_missing() {
+        type Case = (&'static str, Goal, fn(&mut Snapshot), Standing);
+        let cases: Vec<Case> = vec![
+            ("scaled", Replicas(3), |_| {}, Reached),
+            ("rolled_out", RolledOut, |_| {}, Reached),
+            (
+                "not_seen_by_the_controller",
+                Replicas(3),
+                |s| s.control_plane.generation += 1,
+                waiting(&["the controller to see the change"]),
+            ),
+            (
+                "a_machine_starts",
+                Replicas(3),
+                |s| s.control_plane.ready_replicas = 2,
+                waiting(&["Machines ready: 2 of 3"]),
+            ),
+            (
+                "a_machine_too_many",
+                Replicas(3),
+                |s| s.control_plane.replicas = 4,
+                waiting(&["number of Machines: 4, wanted 3"]),
+            ),
+            (
+                "a_machine_goes",
+                Replicas(3),
+                |s| s.machines[0].deleting_since = Some(minutes_ago(1)),
+                waiting(&["Machine c1-cp-m1 to be deleted"]),
+            ),
+            (
+                "scaled_by_somebody_else",
+                Replicas(3),
+                |s| s.control_plane.desired_replicas = Some(5),
+                OutOfReach("somebody else has asked for 5 Machines meanwhile".to_owned()),
+            ),
+            (
+                "paused",
+                RolledOut,
+                |s| s.control_plane.paused = true,
+                OutOfReach("the control plane is paused: it goes on when that is lifted".to_owned()),
+            ),
+            ("upgraded", Version("v1.34.1".to_owned()), |_| {}, Reached),
+            (
+                "upgrade_rolls_out",
+                Version("v1.34.1".to_owned()),
+                |s| set(&mut s.control_plane.conditions, condition("RollingOut", True, "")),
+                waiting(&["the controller to end the rollout"]),
+            ),
+            (
+                "upgraded_by_somebody_else",
+                Version("v1.34.1".to_owned()),
+                |s| s.control_plane.desired_version = Some("v1.35.0".to_owned()),
+                OutOfReach("somebody else has asked for v1.35.0 meanwhile".to_owned()),
+            ),
+            (
+                "deleted",
+                RolledOut,
+                |s| s.control_plane.deleting_since = Some(minutes_ago(1)),
+                OutOfReach("the control plane is being deleted".to_owned()),
+            ),
+            (
+                "made_anew",
+                RolledOut,
+                |s| s.control_plane.uid = "u2".to_owned(),
+                OutOfReach("the control plane was deleted and made anew meanwhile".to_owned()),
+            ),
+            (
+                "still_rolling_out",
+                RolledOut,
+                |s| set(&mut s.control_plane.conditions, condition("RollingOut", True, "")),
+                waiting(&["the controller to end the rollout"]),
+            ),
+            (
+                "a_machine_older_than_the_rollout",
+                RolledOut,
+                |s| {
+                    s.control_plane.rollout_after = Some(minutes_ago(1));
+                    for machine in &mut s.machines[1..] {
+                        machine.created = Some(now());
+                    }
+                },
+                waiting(&["Machine c1-cp-m1 to be replaced"]),
+            ),
+            (
+                "a_rollout_planned_for_later",
+                RolledOut,
+                |s| s.control_plane.rollout_after = Some(minutes_ago(-60)),
+                Reached,
+            ),
+        ];
+        for (name, goal, change, expected) in cases {
+            let mut snapshot = healthy(3);
+            change(&mut snapshot);
+            assert_eq!(goal.standing(&snapshot, Some("u1"), now()), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_replacement_is_judged_by_the_machines() {
+        type Case = (&'static str, Goal, fn(&mut Snapshot), Standing);
+        let cases: Vec<Case> = vec![
+            ("replaced", Replaced("gone".to_owned()), |_| {}, Reached),
+            (
+                "it_goes",
+                Replaced("c1-cp-m1".to_owned()),
+                |_| {},
+                waiting(&["Machine c1-cp-m1 to be deleted"]),
+            ),
+            // The controller has not looked yet: its counts are as before.
+            (
+                "its_replacement_is_not_made",
+                Replaced("c1-cp-m1".to_owned()),
+                |s| drop(s.machines.remove(0)),
+                waiting(&["1 to be made"]),
+            ),
+            (
+                "its_replacement_comes_up",
+                Replaced("c1-cp-m1".to_owned()),
+                |s| s.machines[0] = new_machine("c1-cp-m4"),
+                waiting(&["Machine c1-cp-m4 to be ready"]),
+            ),
+            (
+                "beside_it_another_goes",
+                Replaced("gone".to_owned()),
+                |s| {
+                    s.machines[0].deleting_since = Some(minutes_ago(1));
+                    s.machines[1] = new_machine("c1-cp-m4");
+                },
+                waiting(&["Machine c1-cp-m4 to be ready", "1 to be made"]),
+            ),
+        ];
+        for (name, goal, change, expected) in cases {
+            let mut snapshot = healthy(3);
+            change(&mut snapshot);
+            assert_eq!(goal.standing(&snapshot, Some("u1"), now()), expected, "{name}");
+        }
+    }
+}

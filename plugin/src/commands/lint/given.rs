@@ -1,0 +1,199 @@
+//! What was given to `lint`: all of it is read before any of it is judged.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
+
+use jiff::Timestamp;
+use kcp_rules::{Configuration, view::object::MachineObject};
+
+use crate::commands::lint::{
+    document,
+    judge::{Court, Write},
+    neighbours::Neighbours,
+    object::{Identity, Object},
+    report::{Outcome, Place, Report, Unread},
+    source::{self, SourceError},
+    subject::{Role, Subject},
+};
+use crate::file;
+
+/// Objects, and what could not be read.
+#[derive(Debug)]
+pub(super) struct Given {
+    /// To judge.
+    objects: Vec<Object>,
+    /// As some of them were before.
+    old: HashMap<Identity, Object>,
+    neighbours: Neighbours,
+    /// Where a client puts objects that name no namespace.
+    namespace: String,
+    report: Report,
+}
+
+impl Given {
+    /// Nothing yet.
+    pub(super) fn new(namespace: &str, place: Place) -> Self {
+        Self {
+            objects: Vec::new(),
+            old: HashMap::new(),
+            neighbours: Neighbours::default(),
+            namespace: namespace.to_owned(),
+            report: Report::new(place),
+        }
+    }
+
+    /// Reads manifests to judge.
+    pub(super) fn read(&mut self, named: &[PathBuf], recursive: bool) {
+        for file in self.files(named, recursive) {
+            match self.content(&file) {
+                Some(content) => self.parse(&file.display().to_string(), &content),
+                None => self.report.file(),
+            }
+        }
+    }
+
+    /// Reads manifests of objects as they are.
+    pub(super) fn read_old(&mut self, named: &[PathBuf], recursive: bool) {
+        for file in self.files(named, recursive) {
+            if let Some(content) = self.content(&file) {
+                self.parse_old(&file.display().to_string(), &content);
+            }
+        }
+    }
+
+    fn files(&mut self, named: &[PathBuf], recursive: bool) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        for named in named {
+            match source::files(named, recursive) {
+                Ok(files) => found.extend(files),
+                Err(error) => self.report.unread(unread(&error)),
+            }
+        }
+        found
+    }
+
+    fn content(&mut self, file: &Path) -> Option<Vec<u8>> {
+        let content = file::read(file).map_err(SourceError::from);
+        content.map_err(|error| self.report.unread(unread(&error))).ok()
+    }
+
+    /// Adds what is in a file to judge.
+    pub(super) fn parse(&mut self, file: &str, content: &[u8]) {
+        self.report.file();
+        for object in self.objects_of(file, content) {
+            self.neighbours.add(&object, &self.namespace);
+            self.objects.push(object);
+        }
+    }
+
+    /// Adds what is in a file with objects as they are. Of two with the same name the last counts, as with kubectl.
+    pub(super) fn parse_old(&mut self, file: &str, content: &[u8]) {
+        for object in self.objects_of(file, content) {
+            if let Some(identity) = object.identity(&self.namespace) {
+                self.old.insert(identity, object);
+            }
+        }
+    }
+
+    fn objects_of(&mut self, file: &str, content: &[u8]) -> Vec<Object> {
+        let mut objects = Vec::new();
+        for document in document::parse(content) {
+            match document {
+                Ok(document) => objects.extend(Object::of_document(file, document)),
+                Err(error) => self.report.unread(Unread {
+                    file: file.to_owned(),
+                    line: error.line,
+                    message: error.to_string(),
+                }),
+            }
+        }
+        objects
+    }
+
+    /// Adds all objects of a kind that a cluster has listed.
+    pub(super) fn list(&mut self, subject: Subject, objects: impl IntoIterator<Item = String>) {
+        self.neighbours.has_all_of(Role::Subject(subject));
+        for text in objects {
+            let object = Object::in_cluster(subject, text);
+            self.neighbours.add(&object, &self.namespace);
+            self.objects.push(object);
+        }
+    }
+
+    /// Adds all Machines that a cluster has listed.
+    pub(super) fn list_machines(&mut self, machines: Vec<MachineObject>) {
+        self.neighbours.has_all_of(Role::Machine);
+        for machine in machines {
+            self.neighbours.add_machine(machine);
+        }
+    }
+
+    /// Notes a kind, as `plural.group`, that the cluster does not have.
+    pub(super) fn not_served(&mut self, resource: String) {
+        self.report.not_served(resource);
+    }
+
+    /// Judges everything.
+    pub(super) fn judge(self, configuration: &Configuration, now: Timestamp) -> Report {
+        let Self {
+            objects,
+            old,
+            neighbours,
+            namespace,
+            mut report,
+        } = self;
+        let court = Court {
+            configuration,
+            neighbours: &neighbours,
+            now,
+        };
+        for mut object in objects {
+            let mut faults = std::mem::take(&mut object.faults);
+            report.object(match (object.role.subject(), &object.name.kind) {
+                (Some(subject), _) => {
+                    let identity = object.identity(&namespace);
+                    let before = identity.and_then(|identity| old.get(&identity));
+                    let write = match before {
+                        _ if object.is_of_cluster() => Write::Standing,
+                        Some(before) => Write::Update(&before.text),
+                        None => Write::Create,
+                    };
+                    let namespace = object.namespace_or(&namespace);
+                    faults.extend(court.judge(subject, &object.text, write, namespace));
+                    Outcome::Judged(object.place(faults))
+                }
+                (None, Some(kind)) => Outcome::Skipped(kind.clone()),
+                (None, None) => Outcome::Unknown(object.place(faults)),
+            });
+        }
+        report
+    }
+}
+
+fn unread(error: &SourceError) -> Unread {
+    Unread {
+        file: error.path().to_owned(),
+        line: None,
+        message: error.to_string(),
+    }
+}
+
+/// Whether two lists of files both name stdin, which can be read once.
+pub(super) fn share_stdin(files: &[PathBuf], others: &[PathBuf]) -> bool {
+    let has_stdin = |files: &[PathBuf]| files.iter().any(|named| named == Path::new(file::STDIN));
+    has_stdin(files) && has_stdin(others)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share_stdin;
+
+    #[test]
+    fn stdin_is_read_once() {
+        let files = |names: &[&str]| names.iter().map(Into::into).collect::<Vec<_>>();
+        assert!(share_stdin(&files(&["a", "-"]), &files(&["-"])));
+        assert!(!share_stdin(&files(&["-"]), &files(&["a"])));
+    }
+}

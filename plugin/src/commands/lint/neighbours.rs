@@ -1,0 +1,418 @@
+//! The other objects that were read: the cluster that rules look at.
+//!
+//! What no document speaks of is unknown, not absent: a folder rarely holds all of a cluster. Of a kind that a cluster
+//! has listed all objects are known.
+
+use std::collections::{HashMap, HashSet};
+
+use kcp_rules::view::{
+    self, Part, View, Wanted,
+    object::{ClusterObject, DeploymentObject, MachineObject, PoolObject},
+};
+use serde::de::DeserializeOwned;
+
+use crate::commands::lint::{
+    object::Object,
+    subject::{Role, Subject},
+};
+
+/// All objects that were read, by namespace.
+#[derive(Debug, Default)]
+pub(super) struct Neighbours {
+    namespaces: HashMap<String, Residents>,
+    /// In all namespaces: each cluster has one of its own.
+    deployments: Vec<DeploymentObject>,
+    listed: HashSet<Neighbour>,
+}
+
+/// A kind that rules look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Neighbour {
+    Machine,
+    Cluster,
+    ControlPlane,
+    Pool,
+    Customization,
+    Deployment,
+}
+
+#[derive(Debug, Default)]
+struct Residents {
+    machines: Vec<MachineObject>,
+    clusters: Vec<ClusterObject>,
+    control_planes: Vec<String>,
+    pools: Vec<PoolObject>,
+    customizations: Vec<String>,
+}
+
+/// The object whose view is wanted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Viewer<'v> {
+    /// Its namespace.
+    pub(super) namespace: &'v str,
+    /// None while the server has yet to generate it.
+    pub(super) name: Option<&'v str>,
+    /// The Cluster it belongs to, where it says so.
+    pub(super) cluster: Option<&'v str>,
+}
+
+impl Neighbour {
+    fn of(role: Role) -> Option<Self> {
+        match role {
+            Role::Machine => Some(Self::Machine),
+            Role::Subject(Subject::ControlPlane) => Some(Self::ControlPlane),
+            Role::Subject(Subject::Cluster) => Some(Self::Cluster),
+            Role::Subject(Subject::ClusterPool) => Some(Self::Pool),
+            Role::Subject(Subject::Customization) => Some(Self::Customization),
+            Role::Subject(Subject::ClusterDeployment) => Some(Self::Deployment),
+            Role::Subject(Subject::Template) | Role::Stranger => None,
+        }
+    }
+}
+
+impl Neighbours {
+    /// Adds an object that is in `namespace` unless it names another. One that cannot be read is left out, for what is
+    /// wrong with it is told where it is judged; and one without a name, for nothing can refer to it.
+    pub(super) fn add(&mut self, object: &Object, namespace: &str) {
+        fn read<T: DeserializeOwned>(object: &Object, into: &mut Vec<T>) {
+            into.extend(serde_json::from_str::<T>(&object.text));
+        }
+        let (Some(kind), Some(name)) = (Neighbour::of(object.role), &object.name.name) else {
+            return;
+        };
+        let namespace = object.namespace_or(namespace).to_owned();
+        let residents = self.namespaces.entry(namespace).or_default();
+        match kind {
+            Neighbour::Machine => read(object, &mut residents.machines),
+            Neighbour::Cluster => read(object, &mut residents.clusters),
+            Neighbour::ControlPlane => residents.control_planes.push(name.clone()),
+            Neighbour::Pool => read(object, &mut residents.pools),
+            Neighbour::Customization => residents.customizations.push(name.clone()),
+            Neighbour::Deployment => read(object, &mut self.deployments),
+        }
+    }
+
+    /// Adds a Machine that a cluster has listed.
+    pub(super) fn add_machine(&mut self, machine: MachineObject) {
+        let namespace = machine.metadata.namespace.clone().unwrap_or_default();
+        self.namespaces
+            .entry(namespace)
+            .or_default()
+            .machines
+            .push(machine);
+    }
+
+    /// Says that all objects of a kind have been added.
+    pub(super) fn has_all_of(&mut self, role: Role) {
+        self.listed.extend(Neighbour::of(role));
+    }
+
+    /// What one of them sees of the others.
+    pub(super) fn view(&self, wanted: Wanted, viewer: Viewer<'_>) -> View {
+        let Viewer {
+            namespace,
+            name,
+            cluster,
+        } = viewer;
+        let none = Residents::default();
+        let Residents {
+            machines,
+            clusters,
+            control_planes,
+            pools,
+            customizations,
+        } = self.namespaces.get(namespace).unwrap_or(&none);
+        View {
+            machines: self.part(wanted.machines && cluster.is_some(), Neighbour::Machine, || {
+                let own = machines
+                    .iter()
+                    .filter(|machine| machine.belongs_to(name, cluster));
+                own.cloned().map(view::Machine::from)
+            }),
+            cluster: self.cluster(wanted.cluster, clusters, cluster),
+            control_planes: self.part(wanted.control_planes, Neighbour::ControlPlane, || {
+                control_planes.iter().cloned()
+            }),
+            pools: self.part(wanted.pools, Neighbour::Pool, || {
+                let others = pools
+                    .iter()
+                    .filter(|pool| Some(pool.metadata.name.as_str()) != name);
+                others.cloned().map(view::Pool::from)
+            }),
+            customizations: self.part(wanted.customizations, Neighbour::Customization, || {
+                customizations.iter().cloned()
+            }),
+            cluster_deployments: self.part(wanted.cluster_deployments, Neighbour::Deployment, || {
+                let concerned = self
+                    .deployments
+                    .iter()
+                    .filter(move |other| name.is_some_and(|name| other.concerns(namespace, name)));
+                concerned.cloned().map(view::ClusterDeployment::from)
+            }),
+            ..View::default()
+        }
+    }
+
+    fn part<T, F: Iterator<Item = T>>(
+        &self,
+        wanted: bool,
+        kind: Neighbour,
+        found: impl FnOnce() -> F,
+    ) -> Part<Vec<T>> {
+        if !wanted {
+            return Part::default();
+        }
+        let found: Vec<_> = found().collect();
+        if found.is_empty() && !self.listed.contains(&kind) {
+            return Part::default();
+        }
+        found.into()
+    }
+
+    fn cluster(
+        &self,
+        wanted: bool,
+        clusters: &[ClusterObject],
+        name: Option<&str>,
+    ) -> Part<Option<view::Cluster>> {
+        let Some(name) = name.filter(|_| wanted) else {
+            return Part::default();
+        };
+        let found = clusters.iter().find(|cluster| cluster.metadata.name == name);
+        match found {
+            None if !self.listed.contains(&Neighbour::Cluster) => Part::default(),
+            found => found.cloned().map(view::Cluster::from).into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kcp_rules::view::{self, View, Wanted};
+    use serde_json::{Value, json};
+
+    use super::{Neighbours, Object, Role, Subject, Viewer};
+    use crate::commands::lint::document;
+
+    const EVERYTHING: Wanted = Wanted {
+        machines: true,
+        cluster: true,
+        worker_machines: true,
+        namespace_terminating: true,
+        control_planes: true,
+        pools: true,
+        customizations: true,
+        cluster_deployments: true,
+        lease: true,
+    };
+
+    const VIEWER: Viewer<'_> = Viewer {
+        namespace: "default",
+        name: Some("example"),
+        cluster: Some("edge"),
+    };
+
+    fn object(api_version: &str, kind: &str, metadata: &Value, spec: &Value) -> Object {
+        let object = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec});
+        let document = document::parse(object.to_string().as_bytes()).remove(0).unwrap();
+        Object::of_document("a.yaml", document).remove(0)
+    }
+
+    fn neighbours(objects: impl IntoIterator<Item = Object>) -> Neighbours {
+        let mut neighbours = Neighbours::default();
+        for object in objects {
+            neighbours.add(&object, "default");
+        }
+        neighbours
+    }
+
+    fn control_plane(metadata: &Value) -> Object {
+        object(
+            "controlplane.cluster.x-k8s.io/v1beta2",
+            "KubeadmControlPlane",
+            metadata,
+            &json!({}),
+        )
+    }
+
+    fn hive(kind: &str, metadata: &Value, spec: &Value) -> Object {
+        object("hive.openshift.io/v1", kind, metadata, spec)
+    }
+
+    fn machine(name: &str, owner: &Value) -> Object {
+        let metadata = json!({
+            "name": name,
+            "labels": {"cluster.x-k8s.io/cluster-name": "edge", "cluster.x-k8s.io/control-plane": ""},
+            "ownerReferences": owner
+        });
+        object("cluster.x-k8s.io/v1beta2", "Machine", &metadata, &json!({}))
+    }
+
+    fn names(view: &View) -> Option<Vec<&str>> {
+        let machines = view.machines.get()?;
+        Some(machines.iter().map(|machine| machine.name.as_str()).collect())
+    }
+
+    #[test]
+    fn what_no_document_speaks_of_is_unknown() {
+        let view = Neighbours::default().view(EVERYTHING, VIEWER);
+        assert_eq!(view.machines.get(), None);
+        assert_eq!(view.cluster.get(), None);
+        assert_eq!(view.control_planes.get(), None);
+        assert_eq!(view.pools.get(), None);
+        assert_eq!(view.customizations.get(), None);
+        assert_eq!(view.cluster_deployments.get(), None);
+    }
+
+    #[test]
+    fn what_a_cluster_has_listed_and_does_not_hold_is_absent() {
+        let mut neighbours = Neighbours::default();
+        for role in [
+            Role::Machine,
+            Role::Subject(Subject::Cluster),
+            Role::Subject(Subject::ControlPlane),
+        ] {
+            neighbours.has_all_of(role);
+        }
+        let view = neighbours.view(EVERYTHING, VIEWER);
+        assert_eq!(view.machines.get(), Some(&vec![]));
+        assert_eq!(view.cluster.get(), Some(&None));
+        assert_eq!(view.control_planes.get(), Some(&vec![]));
+        assert_eq!(view.pools.get(), None);
+    }
+
+    #[test]
+    fn only_what_is_wanted_is_gathered() {
+        let neighbours = neighbours([control_plane(&json!({"name": "a"}))]);
+        let wanted = Wanted {
+            pools: true,
+            ..Wanted::default()
+        };
+        assert_eq!(neighbours.view(wanted, VIEWER).control_planes.get(), None);
+    }
+
+    #[test]
+    fn neighbours_are_of_the_same_namespace_and_default_is_that_of_those_that_name_none() {
+        let neighbours = neighbours([
+            control_plane(&json!({"name": "a"})),
+            control_plane(&json!({"name": "b", "namespace": "default"})),
+            control_plane(&json!({"name": "c", "namespace": ""})),
+            control_plane(&json!({"name": "d", "namespace": "prod"})),
+        ]);
+        let control_planes = |namespace| {
+            let viewer = Viewer { namespace, ..VIEWER };
+            let view = neighbours.view(EVERYTHING, viewer);
+            view.control_planes.get().cloned()
+        };
+        assert_eq!(
+            control_planes("default"),
+            Some(vec!["a".to_owned(), "b".to_owned(), "c".to_owned()])
+        );
+        assert_eq!(control_planes("prod"), Some(vec!["d".to_owned()]));
+    }
+
+    #[test]
+    fn machines_are_those_of_the_control_plane() {
+        let owner = |name: &str| json!([{"kind": "KubeadmControlPlane", "name": name, "controller": true}]);
+        let neighbours = neighbours([
+            machine("owned", &owner("example")),
+            machine("labelled", &Value::Null),
+            machine("of-another", &owner("before")),
+        ]);
+        let view = neighbours.view(EVERYTHING, VIEWER);
+        assert_eq!(names(&view), Some(vec!["owned", "labelled"]));
+        // As the server: what does not say its Cluster has none yet.
+        let nobody = Viewer {
+            cluster: None,
+            ..VIEWER
+        };
+        assert_eq!(names(&neighbours.view(EVERYTHING, nobody)), None);
+    }
+
+    #[test]
+    fn another_products_kind_of_the_same_name_is_no_neighbour() {
+        let neighbours = neighbours([
+            object(
+                "postgresql.cnpg.io/v1",
+                "Cluster",
+                &json!({"name": "edge"}),
+                &json!({"paused": true}),
+            ),
+            object(
+                "machine.openshift.io/v1beta1",
+                "Machine",
+                &json!({"name": "m"}),
+                &json!({}),
+            ),
+        ]);
+        let view = neighbours.view(EVERYTHING, VIEWER);
+        assert_eq!(view.cluster.get(), None);
+        assert_eq!(view.machines.get(), None);
+    }
+
+    #[test]
+    fn the_cluster_is_the_one_named() {
+        let cluster = |name: &str, paused: bool| {
+            object(
+                "cluster.x-k8s.io/v1beta2",
+                "Cluster",
+                &json!({"name": name}),
+                &json!({"paused": paused}),
+            )
+        };
+        let neighbours = neighbours([cluster("other", false), cluster("edge", true)]);
+        let expected = view::Cluster {
+            name: "edge".to_owned(),
+            paused: true,
+            ..view::Cluster::default()
+        };
+        let view = neighbours.view(EVERYTHING, VIEWER);
+        assert_eq!(view.cluster.get(), Some(&Some(expected)));
+    }
+
+    #[test]
+    fn a_pool_does_not_see_itself() {
+        let pool = |name: &str| {
+            let inventory = json!({"inventory": [{"name": "foo"}]});
+            hive("ClusterPool", &json!({"name": name}), &inventory)
+        };
+        let nameless = hive(
+            "ClusterPool",
+            &json!({"generateName": "a-"}),
+            &json!({"inventory": []}),
+        );
+        let neighbours = neighbours([pool("example"), pool("other"), nameless]);
+        let view = neighbours.view(EVERYTHING, VIEWER);
+        let expected = view::Pool {
+            name: "other".to_owned(),
+            inventory: vec!["foo".to_owned()],
+            deleting: false,
+        };
+        assert_eq!(view.pools.get(), Some(&vec![expected]));
+    }
+
+    #[test]
+    fn a_deployment_without_names_concerns_no_object_without_a_name() {
+        let deployment = |name: &str, reference: &Value| {
+            let metadata = json!({"name": name, "namespace": name});
+            hive(
+                "ClusterDeployment",
+                &metadata,
+                &json!({"clusterPoolRef": reference}),
+            )
+        };
+        let neighbours = neighbours([
+            deployment("plain", &Value::Null),
+            deployment("nameless", &json!({"namespace": "default", "poolName": ""})),
+            deployment("made", &json!({"namespace": "default", "poolName": "example"})),
+            deployment("elsewhere", &json!({"namespace": "prod", "poolName": "example"})),
+        ]);
+        let concerned = |name| {
+            let view = neighbours.view(EVERYTHING, Viewer { name, ..VIEWER });
+            let found = view.cluster_deployments.get();
+            found.map(|found| found.iter().map(|it| it.name.clone()).collect::<Vec<_>>())
+        };
+        assert_eq!(concerned(None), None);
+        assert_eq!(concerned(Some("example")), Some(vec!["made".to_owned()]));
+    }
+}

@@ -1,0 +1,154 @@
+//! An object as it was read, and where.
+
+use kcp_rules::view::object::Object as Described;
+
+use crate::commands::lint::{
+    document::{Located, Node},
+    finding::{Fault, Finding, ObjectName},
+    subject::{Role, Subject},
+};
+
+/// Where an object was read.
+#[derive(Clone, Debug)]
+pub(super) enum Origin {
+    /// In a file, as it was named; `-` is stdin.
+    File {
+        /// The file.
+        file: String,
+        /// The object with its lines.
+        located: Located,
+    },
+    /// In a cluster.
+    Cluster,
+}
+
+/// An object that was read.
+#[derive(Clone, Debug)]
+pub(super) struct Object {
+    /// Where it was read.
+    pub(super) origin: Origin,
+    /// What it is called.
+    pub(super) name: ObjectName,
+    /// What it is to us.
+    pub(super) role: Role,
+    /// What is wrong with it before a rule is asked.
+    pub(super) faults: Vec<Fault>,
+    /// As JSON.
+    pub(super) text: String,
+}
+
+/// What tells an object from all others of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Identity {
+    subject: Subject,
+    namespace: String,
+    name: String,
+}
+
+impl Object {
+    /// The objects of a document: those of a list, else the document itself.
+    pub(super) fn of_document(file: &str, document: Located) -> Vec<Self> {
+        let is_list = document.text("kind").is_some_and(|kind| kind.ends_with("List"));
+        match document {
+            Located {
+                node: Node::Object(fields),
+                ..
+            } if is_list => fields
+                .into_iter()
+                .filter(|(name, _)| name == "items")
+                .flat_map(|(_, items)| match items.node {
+                    Node::List(items) => items,
+                    _ => Vec::new(),
+                })
+                .map(|item| Self::in_file(file, item))
+                .collect(),
+            document => vec![Self::in_file(file, document)],
+        }
+    }
+
+    fn in_file(file: &str, mut located: Located) -> Self {
+        let mut faults = Vec::new();
+        let role = Role::of(&mut located, &mut faults);
+        let metadata = located.get("metadata");
+        let of_metadata = |field| {
+            metadata
+                .and_then(|metadata| metadata.text(field))
+                .map(str::to_owned)
+        };
+        let kind = located.text("kind").or(role.subject().map(Subject::kind));
+        Self {
+            name: ObjectName {
+                kind: kind.map(str::to_owned),
+                namespace: of_metadata("namespace"),
+                name: of_metadata("name"),
+            },
+            role,
+            faults,
+            text: located.to_json().to_string(),
+            origin: Origin::File {
+                file: file.to_owned(),
+                located,
+            },
+        }
+    }
+
+    /// An object as a cluster's API server sent it.
+    pub(super) fn in_cluster(subject: Subject, text: String) -> Self {
+        let metadata = serde_json::from_str(&text).map(|Described { metadata, .. }: Described| metadata);
+        let metadata = metadata.unwrap_or_default();
+        Self {
+            origin: Origin::Cluster,
+            name: ObjectName {
+                kind: Some(subject.kind().to_owned()),
+                namespace: metadata.namespace,
+                name: Some(metadata.name),
+            },
+            role: Role::Subject(subject),
+            faults: Vec::new(),
+            text,
+        }
+    }
+
+    /// The namespace it is in. A client puts one that names none into `namespace`.
+    pub(super) fn namespace_or<'n>(&'n self, namespace: &'n str) -> &'n str {
+        self.name
+            .namespace
+            .as_deref()
+            .filter(|given| !given.is_empty())
+            .unwrap_or(namespace)
+    }
+
+    /// Whether a cluster has it.
+    pub(super) fn is_of_cluster(&self) -> bool {
+        matches!(self.origin, Origin::Cluster)
+    }
+
+    /// None for an object without a name, or of a kind without rules.
+    pub(super) fn identity(&self, namespace: &str) -> Option<Identity> {
+        Some(Identity {
+            subject: self.role.subject()?,
+            namespace: self.namespace_or(namespace).to_owned(),
+            name: self.name.name.clone()?,
+        })
+    }
+
+    /// Puts faults where they are.
+    pub(super) fn place(self, faults: impl IntoIterator<Item = Fault>) -> Vec<Finding> {
+        let Self { origin, name, .. } = self;
+        let (file, located) = match &origin {
+            Origin::File { file, located } => (Some(file), Some(located)),
+            Origin::Cluster => (None, None),
+        };
+        let placed = faults.into_iter().map(|fault| Finding {
+            file: file.cloned(),
+            line: located.map(|located| located.line_of(&fault.field)),
+            object: name.clone(),
+            field: fault.field.into_owned(),
+            rule: fault.rule,
+            action: fault.action,
+            message: fault.message,
+            leaves_open: fault.leaves_open,
+        });
+        placed.collect()
+    }
+}

@@ -1,0 +1,177 @@
+//! What an object is to `lint`.
+
+use serde_json::Value;
+
+use crate::commands::lint::{
+    document::{Located, Node},
+    finding::{Fault, OwnRule},
+};
+
+/// What an object is to `lint`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Rules judge it.
+    Subject(Subject),
+    /// Rules look at it.
+    Machine,
+    /// Nothing.
+    Stranger,
+}
+
+impl Role {
+    /// Tells what an object is; what is wrong with how it says so goes to `faults`.
+    pub(super) fn of(object: &mut Located, faults: &mut Vec<Fault>) -> Self {
+        match Subject::of(object, faults) {
+            Some(subject) => Self::Subject(subject),
+            None if is_machine(object) => Self::Machine,
+            None => Self::Stranger,
+        }
+    }
+
+    /// The kind that rules judge.
+    pub(super) const fn subject(self) -> Option<Subject> {
+        match self {
+            Self::Subject(subject) => Some(subject),
+            Self::Machine | Self::Stranger => None,
+        }
+    }
+}
+
+fn is_machine(object: &Located) -> bool {
+    let group = object.text("apiVersion").and_then(group);
+    object.text("kind") == Some("Machine") && group == Some("cluster.x-k8s.io")
+}
+
+/// The group of an `apiVersion`; none for the core group.
+fn group(api_version: &str) -> Option<&str> {
+    api_version.split_once('/').map(|(group, _)| group)
+}
+
+/// A kind that has rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Subject {
+    ControlPlane,
+    Template,
+    Cluster,
+    ClusterPool,
+    Customization,
+    ClusterDeployment,
+}
+
+impl Subject {
+    const ALL: [Self; 6] = [
+        Self::ControlPlane,
+        Self::Template,
+        Self::Cluster,
+        Self::ClusterPool,
+        Self::Customization,
+        Self::ClusterDeployment,
+    ];
+
+    pub(super) const fn kind(self) -> &'static str {
+        match self {
+            Self::ControlPlane => "KubeadmControlPlane",
+            Self::Template => "KubeadmControlPlaneTemplate",
+            Self::Cluster => "Cluster",
+            Self::ClusterPool => "ClusterPool",
+            Self::Customization => "ClusterDeploymentCustomization",
+            Self::ClusterDeployment => "ClusterDeployment",
+        }
+    }
+
+    /// What to write for `apiVersion`.
+    const fn api_version(self) -> &'static str {
+        match self {
+            Self::ControlPlane | Self::Template => "controlplane.cluster.x-k8s.io/v1beta2",
+            Self::Cluster => "cluster.x-k8s.io/v1beta2",
+            Self::ClusterPool | Self::Customization | Self::ClusterDeployment => "hive.openshift.io/v1",
+        }
+    }
+
+    /// What the design documents write for `apiVersion`.
+    const fn documented_api_version(self) -> &'static str {
+        match self {
+            Self::ControlPlane | Self::Template | Self::Cluster => "cluster.x-k8s.io/v1alpha3",
+            Self::ClusterPool | Self::Customization | Self::ClusterDeployment => "v1",
+        }
+    }
+
+    /// A field of `spec` that no other kind has, or at least none that stands in a document as a fragment.
+    const fn mark(self) -> Option<&'static str> {
+        match self {
+            Self::ControlPlane => Some("kubeadmConfigSpec"),
+            Self::Template | Self::Cluster | Self::ClusterDeployment => None,
+            Self::ClusterPool => Some("inventory"),
+            Self::Customization => Some("installConfigPatches"),
+        }
+    }
+
+    /// Tells what an object is; none for a kind without rules. What does not say what it is, as the fragments in a
+    /// document, is told by its fields, and completed so that it can be judged.
+    fn of(object: &mut Located, faults: &mut Vec<Fault>) -> Option<Self> {
+        let subject = match object.text("kind") {
+            Some(kind) => Self::ALL.into_iter().find(|subject| subject.kind() == kind)?,
+            None => Self::by_fields(object, faults)?,
+        };
+        let current = subject.api_version();
+        match object.text("apiVersion") {
+            None => {
+                if object.text("kind").is_some() {
+                    let message = format!("Required value: write apiVersion: {current}");
+                    faults.push(Fault::own(OwnRule::KindMissing, "apiVersion", &message));
+                }
+                object.set("apiVersion", current);
+            }
+            Some(documented) if documented == subject.documented_api_version() => {
+                let kind = subject.kind();
+                let message = format!(
+                    "Invalid value: {documented:?}: {kind} shipped as {current}; write that, and compare the fields"
+                );
+                faults.push(Fault::own(OwnRule::VersionUnserved, "apiVersion", &message));
+            }
+            // Another product may have a kind of the same name.
+            Some(given) => {
+                if group(given) != group(current) {
+                    return None;
+                }
+            }
+        }
+        Some(subject)
+    }
+
+    fn by_fields(object: &mut Located, faults: &mut Vec<Fault>) -> Option<Self> {
+        let subject = object.get("spec").and_then(|spec| {
+            Self::ALL
+                .into_iter()
+                .find(|subject| subject.mark().is_some_and(|mark| spec.get(mark).is_some()))
+        });
+        let message = match (&object.node, subject) {
+            (Node::Object(_), Some(subject)) => format!(
+                "Required value: by its fields this is a {kind}; write apiVersion: {} and kind: {kind}",
+                subject.api_version(),
+                kind = subject.kind(),
+            ),
+            (Node::Object(_), None) => "Required value: write apiVersion and kind".to_owned(),
+            _ => "Required value: this is no object; write apiVersion, kind and spec".to_owned(),
+        };
+        faults.push(Fault::own(OwnRule::KindMissing, "kind", &message));
+        subject
+    }
+}
+
+impl Located {
+    /// Sets a field of an object that does not have it.
+    fn set(&mut self, name: &str, text: &str) {
+        let line = self.line;
+        if let Node::Object(fields) = &mut self.node {
+            fields.retain(|(field, _)| field != name);
+            fields.push((
+                name.to_owned(),
+                Self {
+                    line,
+                    node: Node::Scalar(Value::from(text)),
+                },
+            ));
+        }
+    }
+}

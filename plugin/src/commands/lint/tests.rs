@@ -1,0 +1,480 @@
+//! `lint` on whole manifests.
+
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+};
+
+use kcp_rules::{
+    Configuration,
+    case::{Base, Case, NOW, V1BETA1, V1BETA2, Write},
+    row::Row,
+    topics::TOPICS,
+    view::View,
+};
+use serde_json::{Value, json};
+
+use crate::commands::lint::{Given, LintArguments, NAMESPACE, Place, Report, manifests, subject::Subject};
+use crate::{terminal::plain, verdict::Verdict};
+
+fn lint_yaml(text: &str) -> Report {
+    let mut given = Given::new(NAMESPACE, Place::Files);
+    given.parse("manifest.yaml", text.as_bytes());
+    given.judge(&Configuration::default(), NOW.parse().unwrap())
+}
+
+fn lint(files: Vec<PathBuf>) -> Report {
+    let arguments = LintArguments {
+        files,
+        ..LintArguments::default()
+    };
+    manifests(&arguments, NAMESPACE, &Configuration::default())
+}
+
+fn document(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../tests/fixtures/documents")
+        .join(name)
+}
+
+/// The screen and the verdict for a sample of the design documents, the folder's name left out.
+fn screen(name: &str) -> (String, Verdict) {
+    let report = lint(vec![document(name)]);
+    let mut text = String::new();
+    for unread in report.errors() {
+        writeln!(text, "error: {}", unread.sentence()).unwrap();
+    }
+    text.push_str(&plain(&report.text()));
+    let folder = document("").display().to_string();
+    (text.replace(&folder, ""), report.verdict())
+}
+
+#[test]
+fn the_control_plane_of_the_current_proposal() {
+    let (text, verdict) = screen("kubeadm-control-plane-2021.yaml");
+    assert_eq!(verdict, Verdict::Negative);
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn the_control_plane_of_the_first_proposal() {
+    let (text, verdict) = screen("kubeadm-control-plane-2019.yaml");
+    assert_eq!(verdict, Verdict::Negative);
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn the_inventory_of_the_pool_document() {
+    let (text, verdict) = screen("cluster-pool-inventory-pool.yaml");
+    assert_eq!(verdict, Verdict::Negative);
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn the_customization_of_the_pool_document() {
+    let (text, verdict) = screen("cluster-pool-inventory-customization.yaml");
+    assert_eq!(verdict, Verdict::Met);
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn the_patches_of_the_pool_document() {
+    let (text, verdict) = screen("cluster-pool-inventory-patches.yaml");
+    assert_eq!(verdict, Verdict::Negative);
+    insta::assert_snapshot!(text);
+}
+
+/// `component: *` is an alias without a name to YAML.
+#[test]
+fn the_configuration_of_the_leader_migration_document() {
+    let (text, verdict) = screen("leader-migration.yaml");
+    assert_eq!(verdict, Verdict::Undecided);
+    insta::assert_snapshot!(text);
+}
+
+const FAULTY: &str = r#"
+apiVersion: v1
+kind: List
+items:
+- apiVersion: controlplane.cluster.x-k8s.io/v1beta2
+  kind: KubeadmControlPlane
+  metadata: {name: even, namespace: prod}
+  spec:
+    replicas: 2
+    version: 1.34.2
+- apiVersion: v1
+  kind: ConfigMap
+---
+apiVersion: hive.openshift.io/v1
+kind: ClusterPool
+metadata:
+  name: pool
+spec:
+  platform: {}
+  size: many
+  baseDomain: example.com
+  imageSetRef: {name: r}
+---
+apiVersion: hive.openshift.io/v1
+kind: ClusterPool
+metadata: {name: "red \e[31m"}
+spec:
+  platform: {}
+  baseDomain: example.com
+  imageSetRef: {name: r}
+"#;
+
+#[test]
+fn text_of_faulty_objects() {
+    insta::assert_snapshot!(plain(&lint_yaml(FAULTY).text()));
+}
+
+#[test]
+fn json_of_faulty_objects() {
+    insta::assert_snapshot!(lint_yaml(FAULTY).json().unwrap());
+}
+
+#[test]
+fn github_annotations_of_faulty_objects() {
+    insta::assert_snapshot!(lint_yaml(&format!("{FAULTY}---\na: [\n")).github());
+}
+
+#[test]
+fn nothing_judged_is_said() {
+    let report = lint_yaml("kind: Pod\napiVersion: v1\n---\nkind: ClusterPool\napiVersion: other.io/v1\n");
+    assert_eq!(report.verdict(), Verdict::Met);
+    assert_eq!(
+        report.text(),
+        "nothing judged: 2 objects in 1 file, none of them a KubeadmControlPlane, ClusterPool or \
+         ClusterDeploymentCustomization (ClusterPool, Pod)\n"
+    );
+}
+
+#[test]
+fn no_object_at_all_leaves_the_verdict_open() {
+    for text in ["", "# nothing\n---\n"] {
+        let report = lint_yaml(text);
+        assert_eq!(report.verdict(), Verdict::Undecided, "{text:?}");
+        assert_eq!(report.text(), "nothing judged: no object in 1 file\n", "{text:?}");
+    }
+    assert_eq!(fleet([]).verdict(), Verdict::Met);
+}
+
+#[test]
+fn a_missing_file_leaves_the_verdict_open_and_the_others_judged() {
+    let report = lint(vec![
+        document("cluster-pool-inventory-pool.yaml"),
+        PathBuf::from("no-such.yaml"),
+    ]);
+    assert_eq!(report.verdict(), Verdict::Undecided);
+    assert!(
+        report.text().contains("inventory-not-a-list"),
+        "{}",
+        report.text()
+    );
+    let [error] = report.errors() else {
+        panic!("{:?}", report.errors())
+    };
+    assert!(
+        error.sentence().starts_with("cannot read no-such.yaml: "),
+        "{}",
+        error.sentence()
+    );
+}
+
+/// The faults that the mutating webhook repairs.
+const COMPLETED_BY_DEFAULTS: [&str; 2] = ["version-without-v", "replicas-dropped"];
+
+/// On each example of each rule `lint` says exactly what admission says of the write: what the validating webhook says
+/// of the object that the mutating one has completed.
+#[test]
+fn says_what_admission_says() {
+    let mut judged = 0;
+    let rows = TOPICS.iter().flat_map(|topic| topic.cases).flat_map(Case::rows);
+    for row in rows {
+        let Row { case, base } = row;
+        let configured = case.configuration() != Configuration::default();
+        let written_by_somebody = case.writer.is_some() || case.field_manager.is_some();
+        let is_manifest = matches!(case.write, Write::Create(_) | Write::Update(..));
+        if !is_manifest || base == Base::Cluster || configured || written_by_somebody {
+            continue;
+        }
+        // Two files say nothing of the other objects of a cluster.
+        let case = &Case {
+            view: View::default,
+            ..*case
+        };
+        let row = Row { case, base };
+        let report = lint_update(row.old().unwrap().as_ref(), &row.new_object().unwrap());
+        let expected: Vec<_> = row
+            .judge()
+            .unwrap()
+            .into_iter()
+            .map(|finding| (finding.rule.id.to_owned(), finding.fault.field.into_owned()))
+            .filter(|(rule, _)| !COMPLETED_BY_DEFAULTS.contains(&rule.as_str()))
+            .collect();
+        assert_eq!(found(&report), expected, "{}", case.name);
+        judged += 1;
+    }
+    assert!(judged > 100, "{judged}");
+}
+
+fn lint_update(old: Option<&Value>, new: &Value) -> Report {
+    let mut given = Given::new(NAMESPACE, Place::Files);
+    if let Some(old) = old {
+        given.parse_old("old.json", old.to_string().as_bytes());
+    }
+    given.parse("new.json", new.to_string().as_bytes());
+    given.judge(&Configuration::default(), NOW.parse().unwrap())
+}
+
+/// Rules and fields, in the report's order.
+fn found(report: &Report) -> Vec<(String, String)> {
+    let json: Value = serde_json::from_str(&report.json().unwrap()).unwrap();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let findings = json["findings"].as_array().unwrap();
+    findings
+        .iter()
+        .map(|finding| (text(&finding["rule"]), text(&finding["field"])))
+        .collect()
+}
+
+/// A valid control plane with other replicas.
+fn control_plane(replicas: i64) -> Value {
+    let mut object = Base::ControlPlane(V1BETA2).object();
+    object["spec"]["replicas"] = json!(replicas);
+    object
+}
+
+#[test]
+fn what_is_old_and_new_is_an_update() {
+    let mut dropped = control_plane(1);
+    dropped["spec"].as_object_mut().unwrap().remove("replicas");
+    let mut skipping = control_plane(3);
+    skipping["spec"]["version"] = json!("v1.36.0");
+    let mut elsewhere = control_plane(4);
+    elsewhere["metadata"]["namespace"] = json!("prod");
+    let mut in_default = control_plane(4);
+    in_default["metadata"]
+        .as_object_mut()
+        .unwrap()
+        .remove("namespace");
+    for (case, old, new, verdict, rules) in [
+        (
+            "created",
+            None,
+            control_plane(4),
+            Verdict::Negative,
+            vec!["replicas-even"],
+        ),
+        (
+            "at fault as before",
+            Some(control_plane(4)),
+            control_plane(4),
+            Verdict::Met,
+            vec!["replicas-even"],
+        ),
+        (
+            "the same object without its namespace",
+            Some(control_plane(4)),
+            in_default,
+            Verdict::Met,
+            vec!["replicas-even"],
+        ),
+        (
+            "an object of another namespace",
+            Some(control_plane(4)),
+            elsewhere,
+            Verdict::Negative,
+            vec!["replicas-even"],
+        ),
+        (
+            "replicas dropped",
+            Some(control_plane(3)),
+            dropped,
+            Verdict::Met,
+            vec![],
+        ),
+        (
+            "a step that is too long",
+            Some(control_plane(3)),
+            skipping,
+            Verdict::Negative,
+            vec!["version-skips-minor"],
+        ),
+    ] {
+        let report = lint_update(old.as_ref(), &new);
+        let found: Vec<_> = found(&report).into_iter().map(|(rule, _)| rule).collect();
+        assert_eq!(
+            (report.verdict(), found),
+            (verdict, rules.iter().map(|&rule| rule.to_owned()).collect()),
+            "{case}"
+        );
+    }
+}
+
+#[test]
+fn the_status_of_the_old_object_counts() {
+    let mut old = control_plane(3);
+    old["metadata"]["generation"] = json!(2);
+    old["status"] = json!({"observedGeneration": 2, "replicas": 3, "upToDateReplicas": 1});
+    let mut new = control_plane(5);
+    new["metadata"]["generation"] = json!(1);
+    assert_eq!(
+        found(&lint_update(Some(&old), &new)),
+        [("replicas-during-rollout".to_owned(), "spec.replicas".to_owned())]
+    );
+}
+
+#[test]
+fn an_object_that_is_being_deleted_is_left_alone() {
+    let mut old = control_plane(3);
+    old["metadata"]["deletionTimestamp"] = json!("2026-05-01T00:00:00Z");
+    assert_eq!(found(&lint_update(Some(&old), &control_plane(4))), []);
+}
+
+#[test]
+fn an_old_object_that_cannot_be_compared_is_said() {
+    let mut unreadable = control_plane(3);
+    unreadable["spec"]["replicas"] = json!("three");
+    let other_version = Base::ControlPlane(V1BETA1).object();
+    for (old, rule, field) in [
+        (unreadable, "old-object-undecodable", "spec.replicas"),
+        (other_version, "old-api-version-other", "apiVersion"),
+    ] {
+        let report = lint_update(Some(&old), &control_plane(4));
+        assert_eq!(
+            found(&report),
+            [
+                (rule.to_owned(), field.to_owned()),
+                ("replicas-even".to_owned(), "spec.replicas".to_owned())
+            ]
+        );
+        assert_eq!(report.verdict(), Verdict::Undecided);
+
+        let report = lint_update(Some(&old), &control_plane(3));
+        assert_eq!(report.verdict(), Verdict::Undecided);
+        let summary = "1 object in 1 file: 1 judged, 0 skipped; 0 denials, 1 warning; 1 change not judged";
+        assert_eq!(report.text().lines().last(), Some(summary));
+    }
+}
+
+#[test]
+fn an_override_that_does_not_override_is_said() {
+    let mut object = control_plane(4);
+    object["metadata"]["annotations"] =
+        json!({"kubectl-kcp.dev/override-rules": "replicas-even=2026-05-01T00:00:00Z"});
+    let report = lint_update(None, &object);
+    insta::assert_snapshot!(plain(&report.text()));
+}
+
+/// The shape that the first proposal gives a control plane.
+#[test]
+fn the_fields_of_the_first_version_are_judged() {
+    let report = lint_yaml(
+        r#"
+apiVersion: cluster.x-k8s.io/v1alpha3
+kind: KubeadmControlPlane
+metadata: {name: a}
+spec:
+  replicas: 2
+  version: v1.34.2
+  infrastructureTemplate: {kind: AcmeMachineTemplate}
+  upgradeAfter: "2026-05-01T00:00:00Z"
+  kubeadmConfigSpec: {clusterConfiguration: {}, initConfiguration: {}, joinConfiguration: {}}
+"#,
+    );
+    insta::assert_snapshot!(plain(&report.text()));
+}
+
+fn fleet(objects: impl IntoIterator<Item = (Subject, Value)>) -> Report {
+    let mut given = Given::new(NAMESPACE, Place::Cluster);
+    for (subject, object) in objects {
+        given.list(subject, [object.to_string()]);
+    }
+    given.not_served("kubeadmcontrolplanetemplates.controlplane.cluster.x-k8s.io".to_owned());
+    given.judge(&Configuration::default(), NOW.parse().unwrap())
+}
+
+/// What an object is now, not what a write of it would set off, and not what cannot be changed any more.
+fn living_fleet() -> Report {
+    let mut even = control_plane(4);
+    even["metadata"]["namespace"] = json!("prod");
+    even["spec"]["rollout"]["after"] = json!("2026-05-01T00:00:00Z");
+    let mut deleting = control_plane(2);
+    deleting["metadata"]["deletionTimestamp"] = json!("2026-05-01T00:00:00Z");
+    let mut without_v = control_plane(3);
+    without_v["metadata"]["name"] = json!("without-v");
+    without_v["spec"]["version"] = json!("1.34.2");
+    let mut relative = Base::Customization.object();
+    relative["spec"]["installConfigPatches"] =
+        json!([{"op": "replace", "path": "metadata/name", "value": "a"}]);
+    let mut claimed = Base::ClusterDeployment.object();
+    claimed["spec"]["clusterPoolRef"]["claimName"] = json!("us");
+    let mut unreadable = Base::ClusterPool.object();
+    unreadable["metadata"]["name"] = json!("unreadable");
+    unreadable["spec"]["size"] = json!("many");
+    unreadable["spec"]["inventory"] = json!([{"name": "example"}]);
+    fleet([
+        (Subject::ControlPlane, even),
+        (Subject::ControlPlane, deleting),
+        (Subject::ControlPlane, without_v),
+        (Subject::ClusterPool, Base::ClusterPool.object()),
+        (Subject::ClusterPool, unreadable),
+        (Subject::Customization, relative),
+        (Subject::ClusterDeployment, claimed),
+    ])
+}
+
+#[test]
+fn text_of_a_living_fleet() {
+    insta::assert_snapshot!(plain(&living_fleet().text()));
+}
+
+#[test]
+fn json_of_a_living_fleet() {
+    insta::assert_snapshot!(living_fleet().json().unwrap());
+}
+
+#[test]
+fn github_annotations_of_a_living_fleet() {
+    insta::assert_snapshot!(living_fleet().github());
+}
+
+fn samples(folder: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../manifests/samples")
+        .join(folder);
+    let files = crate::commands::lint::source::files(&folder, false).unwrap();
+    assert!(files.len() > 3, "{files:?}");
+    files
+}
+
+#[test]
+fn each_bad_sample_has_one_fault_and_says_what_it_is() {
+    for sample in samples("bad") {
+        let report = lint(vec![sample.clone()]);
+        let found = found(&report);
+        assert_eq!(
+            (report.verdict(), found.len()),
+            (Verdict::Negative, 1),
+            "{sample:?}: {found:?}"
+        );
+        let text = std::fs::read_to_string(&sample).unwrap();
+        assert!(text.starts_with("# "), "{sample:?} does not say what it shows");
+    }
+}
+
+#[test]
+fn good_samples_have_no_fault() {
+    for sample in samples("good") {
+        let report = lint(vec![sample.clone()]);
+        assert_eq!(
+            (report.verdict(), found(&report)),
+            (Verdict::Met, vec![]),
+            "{sample:?}"
+        );
+        let text = std::fs::read_to_string(&sample).unwrap();
+        assert!(text.starts_with("# "), "{sample:?} does not say what it shows");
+    }
+}

@@ -1,0 +1,10 @@
+//! One module for each command.
+
+pub mod lint;
+pub mod machine;
+pub mod plan;
+pub mod rollout;
+pub mod rules;
+pub mod scale;
+pub mod status;
+pub mod upgrade;

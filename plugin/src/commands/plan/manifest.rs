@@ -1,0 +1,359 @@
+//! The change that a manifest asks for, as `kubectl apply` would make it.
+//!
+//! Fields of the manifest are set, and those that were applied the last time and are in it no more are taken away:
+//! kubectl's three-way merge patch of a custom resource (`k8s.io/kubectl`, `pkg/cmd/apply`). Fields that nobody has
+//! applied stay.
+
+use serde_json::{Map, Value, json};
+use thiserror::Error as ThisError;
+
+use crate::commands::lint::document::{Located, SyntaxError, parse};
+use kcp_client::KUBEADM_CONTROL_PLANE;
+use kcp_control_plane::plan::spec::with_leading_v;
+
+/// What the last `kubectl apply` was given.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// Metadata that a person writes.
+const APPLIED_METADATA: [&str; 2] = ["labels", "annotations"];
+
+/// A control plane as a file has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Manifest {
+    /// The control plane.
+    pub object: Value,
+    /// The version of its API, without the group.
+    pub version: String,
+    /// Other objects of the file, as `Kind/name`: nobody looks at them.
+    pub others: Vec<String>,
+}
+
+/// A file that asks for nothing that can be planned.
+#[derive(Debug, ThisError)]
+pub enum ManifestError {
+    /// Not YAML.
+    #[error("{file}{}: {cause}", line.map_or_else(String::new, |line| format!(":{line}")))]
+    Syntax {
+        /// As it was named.
+        file: String,
+        /// Counted from one.
+        line: Option<u64>,
+        /// Why.
+        cause: String,
+    },
+    /// Nothing of that name.
+    #[error("{file} has no KubeadmControlPlane {name}{}", found.as_ref().map_or_else(String::new, |found| format!(": it has {found}")))]
+    Absent {
+        /// As it was named.
+        file: String,
+        /// Whose change is planned.
+        name: String,
+        /// What it has.
+        found: Option<String>,
+    },
+    /// Several of that name.
+    #[error("{file} has KubeadmControlPlane {name} {count} times")]
+    Repeated {
+        /// As it was named.
+        file: String,
+        /// Whose change is planned.
+        name: String,
+        /// How often.
+        count: usize,
+    },
+    /// Another object than the one that is there.
+    #[error("{file} is of another control plane: {field} is {given} there, and {actual} in the cluster")]
+    Other {
+        /// As it was named.
+        file: String,
+        /// What tells them apart.
+        field: &'static str,
+        /// In the file.
+        given: String,
+        /// In the cluster.
+        actual: String,
+    },
+}
+
+impl Manifest {
+    /// Finds a control plane in a file.
+    ///
+    /// # Errors
+    /// When the file cannot be understood, or does not have it once.
+    pub fn read(file: &str, content: &[u8], name: &str) -> Result<Self, ManifestError> {
+        let mut objects = Vec::new();
+        for document in parse(content) {
+            let document = document.map_err(|error: SyntaxError| ManifestError::Syntax {
+                file: file.to_owned(),
+                line: error.line,
+                cause: error.to_string(),
+            })?;
+            objects.extend(objects_of(&document));
+        }
+        let (mut own, others): (Vec<Value>, Vec<Value>) = objects
+            .into_iter()
+            .partition(|object| is_control_plane(object, name));
+        let others: Vec<String> = others.iter().map(named).collect();
+        let count = own.len();
+        match (own.pop(), count) {
+            (Some(object), 1) => Ok(Self {
+                version: text(&object, "/apiVersion")
+                    .rsplit('/')
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned(),
+                object,
+                others,
+            }),
+            (None, _) => Err(ManifestError::Absent {
+                file: file.to_owned(),
+                name: name.to_owned(),
+                found: (!others.is_empty()).then(|| others.join(", ")),
+            }),
+            (Some(_), count) => Err(ManifestError::Repeated {
+                file: file.to_owned(),
+                name: name.to_owned(),
+                count,
+            }),
+        }
+    }
+
+    /// What one has to know of it, a line each.
+    pub fn warnings(&self, patch: &Value) -> Vec<String> {
+        let others = (!self.others.is_empty()).then(|| {
+            format!(
+                "planned without the other objects of the file: {}",
+                self.others.join(", ")
+            )
+        });
+        let replicas = patch.pointer("/spec/replicas").is_some_and(Value::is_null).then(|| {
+            "spec.replicas is taken away: Cluster API makes it 1, as is planned here; kcp-webhook would keep it".to_owned()
+        });
+        others.into_iter().chain(replicas).collect()
+    }
+
+    /// The merge patch that makes the control plane, as the server wrote it, what the manifest asks for.
+    ///
+    /// # Errors
+    /// When the manifest is of another object.
+    pub fn patch(&self, file: &str, current: &Value) -> Result<Value, ManifestError> {
+        for (field, pointer) in [
+            ("metadata.namespace", "/metadata/namespace"),
+            ("metadata.uid", "/metadata/uid"),
+        ] {
+            let (given, actual) = (text(&self.object, pointer), text(current, pointer));
+            if !given.is_empty() && given != actual {
+                return Err(ManifestError::Other {
+                    file: file.to_owned(),
+                    field,
+                    given: given.to_owned(),
+                    actual: actual.to_owned(),
+                });
+            }
+        }
+        let annotations = current.pointer("/metadata/annotations");
+        let last = annotations.and_then(|annotations| annotations.get(LAST_APPLIED));
+        let last: Value = last
+            .and_then(Value::as_str)
+            .and_then(|last| serde_json::from_str(last).ok())
+            .unwrap_or_default();
+        let mut patch = applied(&self.object);
+        // As the server's webhooks would have it.
+        if let Some(Value::String(version)) = patch.pointer_mut("/spec/version") {
+            *version = with_leading_v(version);
+        }
+        take_away(&mut patch, &applied(&last));
+        Ok(patch)
+    }
+}
+
+/// The objects of a document: those of a list, else the document itself.
+fn objects_of(document: &Located) -> Vec<Value> {
+    let object = document.to_json();
+    let items = object.get("items").and_then(Value::as_array);
+    match items {
+        Some(items) if text(&object, "/kind").ends_with("List") => items.clone(),
+        _ => vec![object],
+    }
+}
+
+fn is_control_plane(object: &Value, name: &str) -> bool {
+    let group = text(object, "/apiVersion").split('/').next().unwrap_or_default();
+    group == KUBEADM_CONTROL_PLANE.group
+        && text(object, "/kind") == KUBEADM_CONTROL_PLANE.kind
+        && text(object, "/metadata/name") == name
+}
+
+fn named(object: &Value) -> String {
+    format!("{}/{}", text(object, "/kind"), text(object, "/metadata/name"))
+}
+
+fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {
+    object
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+/// The parts that are applied.
+fn applied(object: &Value) -> Value {
+    let metadata = APPLIED_METADATA.iter().filter_map(|field| {
+        let value = object.get("metadata")?.get(field)?;
+        Some(((*field).to_owned(), value.clone()))
+    });
+    let metadata: Map<String, Value> = metadata.collect();
+    let spec = object.get("spec").cloned().unwrap_or_else(|| json!({}));
+    json!({ "metadata": metadata, "spec": spec })
+}
+
+/// Has a patch take away what was applied and is no more.
+fn take_away(patch: &mut Value, last: &Value) {
+    let (Value::Object(patch), Value::Object(last)) = (patch, last) else {
+        return;
+    };
+    for (name, last) in last {
+        match patch.get_mut(name) {
+            Some(patch) => take_away(patch, last),
+            None => {
+                patch.insert(name.clone(), Value::Null);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{Manifest, ManifestError};
+
+    const FILE: &str = "new.yaml";
+
+    fn read(content: &str) -> Result<Manifest, ManifestError> {
+        Manifest::read(FILE, content.as_bytes(), "edge")
+    }
+
+    fn manifest(rest: &str) -> Manifest {
+        read(&format!(
+            "apiVersion: controlplane.cluster.x-k8s.io/v1beta2\nkind: KubeadmControlPlane\nmetadata: {{name: edge}}\n{rest}"
+        ))
+        .expect("a control plane")
+    }
+
+    #[test]
+    fn one_control_plane_of_the_name_is_read_and_the_rest_named() {
+        let found = read(
+            "apiVersion: v1
+kind: List
+items:
+- {apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {name: edge}}
+- {apiVersion: controlplane.cluster.x-k8s.io/v1beta1, kind: KubeadmControlPlane, metadata: {name: edge}}
+---
+{apiVersion: controlplane.cluster.x-k8s.io/v1beta2, kind: KubeadmControlPlane, metadata: {name: other}}
+",
+        )
+        .expect("a control plane");
+        assert_eq!(found.version, "v1beta1");
+        assert_eq!(found.others, ["Cluster/edge", "KubeadmControlPlane/other"]);
+        assert_eq!(
+            found.warnings(&json!({})),
+            ["planned without the other objects of the file: Cluster/edge, KubeadmControlPlane/other"]
+        );
+    }
+
+    #[test]
+    fn what_is_no_single_control_plane_of_the_name_is_refused() {
+        let control_plane = "{apiVersion: controlplane.cluster.x-k8s.io/v1beta2, kind: KubeadmControlPlane, metadata: \
+                             {name: NAME}}\n";
+        let own = control_plane.replace("NAME", "edge");
+        for (content, expected) in [
+            ("", "new.yaml has no KubeadmControlPlane edge"),
+            (
+                &control_plane.replace("NAME", "other")[..],
+                "new.yaml has no KubeadmControlPlane edge: it has KubeadmControlPlane/other",
+            ),
+            (
+                &control_plane
+                    .replace("NAME", "edge")
+                    .replace("controlplane.", "other."),
+                "new.yaml has no KubeadmControlPlane edge: it has KubeadmControlPlane/edge",
+            ),
+            (
+                &format!("{own}---\n{own}"),
+                "new.yaml has KubeadmControlPlane edge 2 times",
+            ),
+        ] {
+            let error = read(content).expect_err(content).to_string();
+            assert_eq!(error, expected, "{content}");
+        }
+        let error = read("a: [\n").expect_err("no YAML").to_string();
+        assert!(error.starts_with("new.yaml:"), "{error}");
+    }
+
+    #[test]
+    fn what_was_applied_and_is_no_more_is_taken_away() {
+        let manifest =
+            manifest("spec: {replicas: 5, version: 1.35.0, rollout: {strategy: {type: RollingUpdate}}}");
+        let last = json!({"apiVersion": "g/v", "metadata": {"name": "edge", "labels": {"team": "a"}},
+            "spec": {"replicas": 3, "rollout": {"after": "t", "strategy": {"type": "x"}}, "machineNaming": {"template": "m"}}});
+        let current = json!({"metadata": {"namespace": "d", "annotations": {
+            "kubectl.kubernetes.io/last-applied-configuration": last.to_string()}}});
+        let expected = json!({
+            "metadata": {"labels": null},
+            "spec": {
+                "replicas": 5, "version": "v1.35.0", "machineNaming": null,
+                "rollout": {"after": null, "strategy": {"type": "RollingUpdate"}},
+            },
+        });
+        assert_eq!(manifest.patch(FILE, &current).expect("of it"), expected);
+        // What nobody has applied stays.
+        assert_eq!(
+            manifest.patch(FILE, &json!({"metadata": {}})).expect("of it"),
+            json!({"metadata": {}, "spec": manifest_spec()})
+        );
+    }
+
+    fn manifest_spec() -> Value {
+        json!({"replicas": 5, "version": "v1.35.0", "rollout": {"strategy": {"type": "RollingUpdate"}}})
+    }
+
+    #[test]
+    fn a_number_that_is_taken_away_is_told() {
+        let manifest = manifest("spec: {version: v1.35.0}");
+        let last = json!({"spec": {"replicas": 3}}).to_string();
+        let current =
+            json!({"metadata": {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": last}}});
+        let patch = manifest.patch(FILE, &current).expect("of it");
+        assert_eq!(
+            manifest.warnings(&patch),
+            [
+                "spec.replicas is taken away: Cluster API makes it 1, as is planned here; kcp-webhook would keep it"
+            ]
+        );
+    }
+
+    #[test]
+    fn another_object_is_not_planned_for() {
+        let current = json!({"metadata": {"namespace": "d", "uid": "u1"}});
+        let other = |metadata: &str| {
+            let mut manifest = manifest("");
+            manifest.object["metadata"] = serde_json::from_str(metadata).expect("JSON");
+            manifest.patch(FILE, &current).map_err(|error| error.to_string())
+        };
+        assert!(other(r#"{"name": "edge", "namespace": "d", "uid": "u1"}"#).is_ok());
+        assert_eq!(
+            other(r#"{"name": "edge", "namespace": "e"}"#),
+            Err(
+                "new.yaml is of another control plane: metadata.namespace is e there, and d in the cluster"
+                    .to_owned()
+            )
+        );
+        assert_eq!(
+            other(r#"{"name": "edge", "uid": "u2"}"#),
+            Err(
+                "new.yaml is of another control plane: metadata.uid is u2 there, and u1 in the cluster"
+                    .to_owned()
+            )
+        );
+    }
+}

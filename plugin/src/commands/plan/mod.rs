@@ -1,0 +1,97 @@
+//! `kubectl kcp plan`: what Cluster API's controller will do to a control plane, step by step, and what keeps it from the
+//! first step.
+//!
+//! All but [`fetch`] is pure: facts in, a plan out. The decisions are those of the kubeadm control plane controller of
+//! Cluster API v1.14 (`controlplane/kubeadm`), without in-place updates of Machines, which are behind a gate there.
+//!
+//! - [`manifest`]: what a file asks for
+//!
+//! `status` uses [`observed`], [`fetch`], [`rollout_reason`], [`preflight`], [`remediation`] and [`quorum`].
+
+pub mod document;
+pub mod manifest;
+pub mod screen;
+
+mod arguments;
+
+use std::path::Path;
+
+use anyhow::Context as _;
+pub use arguments::PlanArguments;
+use arguments::PlanOutput;
+use document::{PlanDocument, Standing};
+use jiff::Timestamp;
+use kcp_control_plane::plan::ask::ask;
+use manifest::Manifest;
+
+use crate::{configuration, document::text, file, session::Session, verdict::Verdict};
+use kcp_client::{
+    reader::Reader,
+    reads::change::{LIMIT, read_whole_situation},
+};
+use kcp_control_plane::judgement::Surroundings;
+
+/// Under which name the rules are told that the change would be made.
+const FIELD_MANAGER: &str = "kubectl-kcp";
+
+/// Runs `plan`.
+///
+/// # Errors
+/// When nothing could be decided, or the outcome not be written.
+pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let configuration = arguments.configuration.as_deref();
+    let configuration = configuration.map(configuration::read).transpose()?;
+    let manifest = match &arguments.file {
+        Some(file) => Some(Manifest::read(&shown(file), &file::read(file)?, &arguments.name)?),
+        None => None,
+    };
+    let connection = session.connect().await?;
+    let mut reader = Reader::discover(&connection).await?;
+    // It is compared with what the server writes in the same version.
+    if let Some(manifest) = &manifest {
+        reader = reader.in_version(&manifest.version)?;
+    }
+    // Each part decides about the steps.
+    let read = read_whole_situation(&reader, &connection.namespace, &arguments.name, LIMIT);
+    let situation = Box::pin(read).await?;
+    let view = situation.view()?;
+    let now = Timestamp::now();
+    let mut warnings = situation.warnings();
+    let patch = match (&manifest, &arguments.file) {
+        (Some(manifest), Some(file)) => {
+            let patch = manifest.patch(&shown(file), &serde_json::from_str(&situation.object)?)?;
+            warnings.extend(manifest.warnings(&patch));
+            patch
+        }
+        _ => arguments.change().patch(&reader.control_planes.api_version, now),
+    };
+    let surroundings = Surroundings {
+        now,
+        field_manager: FIELD_MANAGER,
+        view: &view,
+        configuration: configuration.as_ref(),
+    };
+    let (asked, of_rules) = ask(&situation.object, &patch, surroundings)?;
+    for warning in warnings.iter().chain(&of_rules) {
+        session.terminal.warning(warning);
+    }
+    let plan = kcp_control_plane::plan::outlook::plan(&situation.observed, &asked, now);
+    let shown = match arguments.output {
+        Some(PlanOutput::Json) => text(&PlanDocument::of(&plan))?,
+        None => screen::screen(&plan),
+    };
+    session.terminal.print(&shown).context("cannot write to stdout")?;
+    Ok(match Standing::of(&plan) {
+        Standing::NothingToDo | Standing::Clear => Verdict::Met,
+        Standing::Blocked | Standing::NoPlan => Verdict::Negative,
+    })
+}
+
+/// As a message names it.
+fn shown(file: &Path) -> String {
+    if file == Path::new(file::STDIN) {
+        "stdin".to_owned()
+    } else {
+        file.display().to_string()
+    }
+}

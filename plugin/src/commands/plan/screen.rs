@@ -1,0 +1,289 @@
+//! The text of a plan: a summary, the steps, and what to know, last.
+
+use std::fmt::Write as _;
+
+use owo_colors::{OwoColorize as _, Style};
+
+use crate::terminal::{
+    escape,
+    style::{BAD, FAINT, GOOD, HEADING, WARN},
+    table::{Cell, Table},
+};
+use kcp_control_plane::plan::{
+    course::Step, effect::Effect, outlook::Plan, rollout_reason::Verdict, spec::Spec, step::Action, wording,
+};
+
+/// The screen of a plan.
+pub fn screen(plan: &Plan) -> String {
+    let mut text = String::new();
+    let mut line = |label: &str, value: &str, style: Style| {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{:<15}{}", format!("{label}:"), escape(value).style(style));
+    };
+    line(
+        "Control plane",
+        &format!("{}/{}", plan.namespace, plan.name),
+        Style::new(),
+    );
+    line("Machines", &machines(plan), Style::new());
+    line(
+        "Version",
+        &from_to(&plan.current.version, &plan.asked.spec.version),
+        Style::new(),
+    );
+    line("Plan", &wording::summary(plan), summary_style(plan));
+    let parts = [
+        steps(plan.steps()),
+        blockers(plan),
+        replaced(plan),
+        changes(plan),
+        remarks(plan),
+    ];
+    for part in parts.iter().filter(|part| !part.is_empty()) {
+        text.push('\n');
+        text.push_str(part);
+    }
+    text
+}
+
+fn summary_style(plan: &Plan) -> Style {
+    match &plan.steps {
+        Err(_) => BAD,
+        Ok(_) if plan.blockers.is_empty() => GOOD,
+        Ok(_) => WARN,
+    }
+}
+
+fn machines(
+    Plan {
+        replicas,
+        current,
+        asked,
+        ..
+    }: &Plan,
+) -> String {
+    let surge = |spec: &Spec| spec.max_surge.to_string();
+    format!(
+        "{replicas} there, {} desired, maxSurge {}",
+        from_to(&current.replicas.to_string(), &asked.spec.replicas.to_string()),
+        from_to(&surge(current), &surge(&asked.spec))
+    )
+}
+
+fn from_to(from: &str, to: &str) -> String {
+    if from == to {
+        from.to_owned()
+    } else {
+        format!("{from} -> {to}")
+    }
+}
+
+fn steps(steps: &[Step]) -> String {
+    if steps.is_empty() {
+        return String::new();
+    }
+    // A column that would be blank throughout is left out.
+    let has_domains = steps
+        .iter()
+        .any(|step| !wording::failure_domains(step).is_empty());
+    let has_votes = steps.iter().any(|step| step.votes.is_some());
+    let mut header = vec!["STEP", "ACTION", "MACHINE"];
+    header.extend(has_domains.then_some("DOMAIN"));
+    header.extend(if has_votes {
+        &["MEMBERS", "QUORUM", "MAY FAIL"][..]
+    } else {
+        &["MACHINES"]
+    });
+    header.push("WHY");
+    let mut table = Table::new(&header);
+    for (number, step) in (1..).zip(steps) {
+        let mut row = vec![
+            Cell::from(format!("{number}")),
+            action(step.action),
+            Cell::from(wording::names(step)),
+        ];
+        row.extend(has_domains.then(|| Cell::from(wording::failure_domains(step))));
+        row.extend(if has_votes {
+            votes(step)
+        } else {
+            vec![Cell::from(step.replicas.to_string())]
+        });
+        row.push(Cell::from(wording::why(step)));
+        table.row(row);
+    }
+    table.render()
+}
+
+fn action(action: Action) -> Cell {
+    match action {
+        Action::Create => Cell::styled("create", GOOD),
+        Action::Delete => Cell::styled("delete", BAD),
+        Action::Wait => Cell::styled("wait", WARN),
+    }
+}
+
+/// Members, quorum, and how many may fail: once the step is done, and before that where it is less.
+fn votes(step: &Step) -> Vec<Cell> {
+    let Some(votes) = step.votes else {
+        return vec![Cell::from("-"), Cell::from("-"), Cell::from("-")];
+    };
+    let (meanwhile, after) = (votes.may_fail_meanwhile(), votes.after.may_fail());
+    let may_fail = if meanwhile == after {
+        after.to_string()
+    } else {
+        format!("{meanwhile} -> {after}")
+    };
+    vec![
+        Cell::from((votes.after.voters + votes.after.starting).to_string()),
+        Cell::from(votes.after.quorum().to_string()),
+        Cell::styled(may_fail, if meanwhile == 0 { WARN } else { Style::new() }),
+    ]
+}
+
+fn section(title: &str, lines: impl IntoIterator<Item = (String, Option<String>)>) -> String {
+    let mut text = String::new();
+    for (line, hint) in lines {
+        if text.is_empty() {
+            let _ = writeln!(text, "{}", title.style(HEADING));
+        }
+        let _ = writeln!(text, "  {}", escape(&line));
+        if let Some(hint) = hint {
+            let _ = writeln!(text, "    {} {}", "hint:".style(FAINT), escape(&hint));
+        }
+    }
+    text
+}
+
+fn blockers(plan: &Plan) -> String {
+    let blockers = plan.blockers.iter();
+    section(
+        "What keeps the first step now:",
+        blockers.map(|blocker| (blocker.message(), blocker.hint(&plan.namespace, &plan.name))),
+    )
+}
+
+fn replaced(plan: &Plan) -> String {
+    let reasons = plan.verdicts.iter().flat_map(|verdict| {
+        let reasons = verdict.reasons.iter();
+        reasons.map(|reason| (reason.message(), verdict.machine.as_str()))
+    });
+    let lines = grouped(reasons)
+        .into_iter()
+        .map(|(reason, machines)| (format!("{machines}: {reason}"), None));
+    section("What is outdated:", lines)
+}
+
+/// What is said, with all the Machines it is said of.
+fn grouped<'m>(said: impl Iterator<Item = (String, &'m str)>) -> Vec<(String, String)> {
+    let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
+    for (line, machine) in said {
+        match groups.iter_mut().find(|(other, _)| *other == line) {
+            Some((_, machines)) => machines.push(machine),
+            None => groups.push((line, vec![machine])),
+        }
+    }
+    let listed = groups
+        .into_iter()
+        .map(|(line, machines)| (line, wording::listed(&machines, "and")));
+    listed.collect()
+}
+
+fn changes(plan: &Plan) -> String {
+    let changes = plan.asked.changes.iter();
+    section(
+        "What changes:",
+        changes.map(|change| {
+            (
+                format!("{}: {}", change.field, wording::effect(change.effect)),
+                None,
+            )
+        }),
+    )
+}
+
+fn remarks(plan: &Plan) -> String {
+    let mut remarks: Vec<(String, Option<String>)> = Vec::new();
+    if let Err(no_plan) = &plan.steps {
+        let hint = wording::no_plan_hint(no_plan).map(str::to_owned);
+        remarks.push((wording::no_plan(no_plan), hint));
+    }
+    let stretches = wording::stretches(&plan.fragile_stretches());
+    remarks.extend(stretches.into_iter().map(|stretch| (stretch, None)));
+    let differs = (1..).zip(plan.steps()).find(|(_, step)| step.may_differ);
+    remarks.extend(differs.map(|(number, _)| {
+        let remark = "the steps may be others, by what the controller has chosen at random";
+        (format!("from step {number} on {remark}"), None)
+    }));
+    if plan
+        .asked
+        .changes
+        .iter()
+        .any(|change| change.effect != Effect::Scale)
+        && plan.steps.is_ok()
+        && !plan.rolls_out()
+        && plan.rollout_to_come.is_none()
+    {
+        remarks.push(("the change replaces no Machine".to_owned(), None));
+    }
+    if let Some(after) = plan.rollout_to_come {
+        remarks.push((
+            format!("a rollout of every Machine made before {after} begins then"),
+            None,
+        ));
+    }
+    if let Some(outlook) = &plan.remediation
+        && let Some(kept_by) = &outlook.kept_by
+    {
+        let remark = format!(
+            "Machine {} awaits remediation: {}",
+            outlook.machine,
+            wording::obstacle(kept_by)
+        );
+        remarks.push((remark, None));
+    }
+    remarks.extend(gaps(plan));
+    remarks.extend(provider_updates(plan));
+    if plan.members_unread && !plan.steps().is_empty() {
+        remarks.push((
+            "etcd's members were not read: each Machine with a node is taken for one".to_owned(),
+            None,
+        ));
+    }
+    section("What to know:", remarks)
+}
+
+/// Machines that count as up to date only because something is missing.
+fn gaps(plan: &Plan) -> Vec<(String, Option<String>)> {
+    let restart = format!(
+        "replace all with: kubectl kcp rollout start {} -n {}",
+        plan.name, plan.namespace
+    );
+    let said = up_to_date(plan).flat_map(|verdict| {
+        let gaps = verdict.gaps.iter();
+        gaps.map(|gap| (gap.message().to_owned(), verdict.machine.as_str()))
+    });
+    let lines = grouped(said).into_iter().map(|(gap, machines)| {
+        let line = format!("taken for up to date unseen: {machines}: {gap}");
+        (line, Some(restart.clone()))
+    });
+    lines.collect()
+}
+
+fn provider_updates(plan: &Plan) -> Vec<(String, Option<String>)> {
+    let found = up_to_date(plan).filter(|verdict| !verdict.after_provider_update.is_empty());
+    let said = found.map(|verdict| (verdict.after_provider_update.join(", "), verdict.machine.as_str()));
+    let lines = grouped(said).into_iter().map(|(fields, machines)| {
+        let line = format!(
+            "an update of Cluster API to v1.14 would replace {machines}: configuration differs in {fields}"
+        );
+        (line, None)
+    });
+    lines.collect()
+}
+
+fn up_to_date(plan: &Plan) -> impl Iterator<Item = &Verdict> {
+    plan.verdicts.iter().filter(|verdict| verdict.reasons.is_empty())
+}
+
+#[cfg(test)]
+pub(super) mod tests;

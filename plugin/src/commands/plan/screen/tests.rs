@@ -1,0 +1,146 @@
+use serde_json::json;
+
+use crate::commands::plan::screen::screen;
+use crate::terminal::plain;
+use kcp_control_plane::{
+    control_plane::{
+        ConditionStatus::False,
+        example::{condition, minutes_ago, now, set},
+    },
+    plan::{
+        effect::{Change, Effect},
+        example::{config, machine, observed, spec},
+        observed::{Etcd, EtcdMember, Infrastructure, Observed},
+        outlook::{Asked, Plan, plan},
+        spec::Spec,
+    },
+};
+
+fn of(observed: &Observed, spec: Spec, changes: &[(&str, Effect)]) -> Plan {
+    let changes = changes.iter().map(|(field, effect)| Change {
+        field: (*field).to_owned(),
+        effect: *effect,
+    });
+    plan(
+        observed,
+        &Asked {
+            spec,
+            changes: changes.collect(),
+            denials: vec![],
+        },
+        now(),
+    )
+}
+
+/// Members of etcd for some nodes.
+fn members(names: &[&str]) -> Etcd {
+    let members = names.iter().map(|name| EtcdMember {
+        name: (*name).to_owned(),
+        ..EtcdMember::default()
+    });
+    Etcd::Members(members.collect())
+}
+
+/// Three Machines go to another version.
+pub(crate) fn version_change() -> Plan {
+    let mut observed = observed();
+    observed.etcd = members(&["node-m1", "node-m2", "node-m3"]);
+    let asked = spec().with_version("v1.35.0");
+    of(&observed, asked, &[("spec.version", Effect::Rollout)])
+}
+
+/// A rollout under way whose first new Machine is not healthy.
+pub(crate) fn blocked() -> Plan {
+    let mut observed = observed();
+    for machine in &mut observed.machines {
+        machine.machine.version = Some("v1.33.4".to_owned());
+    }
+    let mut new = machine("m4", "a", 1);
+    set(
+        &mut new.machine.conditions,
+        condition("EtcdMemberHealthy", False, "alarm NOSPACE"),
+    );
+    observed.machines.push(new);
+    observed.control_plane.paused = true;
+    of(&observed, spec(), &[])
+}
+
+/// Two of three members are gone.
+pub(crate) fn no_plan() -> Plan {
+    let mut observed = observed();
+    for machine in &mut observed.machines[1..] {
+        set(
+            &mut machine.machine.conditions,
+            condition("EtcdMemberHealthy", False, "gone"),
+        );
+    }
+    of(
+        &observed,
+        spec().with_replicas(5),
+        &[("spec.replicas", Effect::Scale)],
+    )
+}
+
+#[test]
+fn a_change_of_version() {
+    insta::assert_snapshot!(plain(&screen(&version_change())));
+}
+
+#[test]
+fn a_rollout_that_is_blocked() {
+    insta::assert_snapshot!(plain(&screen(&blocked())));
+}
+
+#[test]
+fn a_control_plane_without_quorum() {
+    insta::assert_snapshot!(plain(&screen(&no_plan())));
+}
+
+#[test]
+fn one_to_three() {
+    let mut observed = observed();
+    observed.machines.truncate(1);
+    observed.spec.replicas = 1;
+    insta::assert_snapshot!(plain(&screen(&of(
+        &observed,
+        spec(),
+        &[("spec.replicas", Effect::Scale)]
+    ))));
+}
+
+#[test]
+fn a_change_in_place() {
+    let changes = [
+        ("metadata.labels.team", Effect::Nothing),
+        (
+            "spec.kubeadmConfigSpec.clusterConfiguration.dns.imageTag",
+            Effect::WorkloadCluster,
+        ),
+        (
+            "spec.machineTemplate.spec.deletion.nodeDrainTimeoutSeconds",
+            Effect::InPlace,
+        ),
+    ];
+    insta::assert_snapshot!(plain(&screen(&of(&observed(), spec(), &changes))));
+}
+
+/// An etcd elsewhere, no failure domains, and all that there is to know.
+#[test]
+fn everything_there_is_to_know() {
+    let mut observed = observed();
+    observed.etcd = Etcd::External;
+    observed.cluster.failure_domains.clear();
+    observed.machines[0].infrastructure = Infrastructure::Unannotated;
+    observed.machines[0].machine.failure_domain = None;
+    observed.spec.config =
+        config(json!({"joinConfiguration": {"nodeRegistration": {"name": "n"}}, "verbosity": 3}));
+    observed.spec.rollout_after = Some(minutes_ago(-60));
+    let unhealthy = &mut observed.machines[2];
+    unhealthy.machine.name = "m3\u{1b}[2J".to_owned();
+    for kind in ["HealthCheckSucceeded", "OwnerRemediated"] {
+        set(&mut unhealthy.machine.conditions, condition(kind, False, ""));
+    }
+    unhealthy.machine.version = Some("v1.33.4".to_owned());
+    let asked = observed.spec.clone();
+    insta::assert_snapshot!(plain(&screen(&of(&observed, asked, &[]))));
+}

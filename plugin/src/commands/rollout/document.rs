@@ -1,0 +1,88 @@
+//! The JSON of `rollout status`: `kubectl-kcp.dev/v1alpha1`.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::commands::rollout::report::{RolloutProgress, RolloutReport};
+use crate::document::{API_VERSION, ObjectName};
+use kcp_control_plane::wait::obstacle::Obstacle;
+
+/// How far a rollout is.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutStatus<'r> {
+    api_version: &'static str,
+    kind: &'static str,
+    metadata: ObjectName,
+    progress: RolloutProgress,
+    /// Machines asked for.
+    desired_replicas: i64,
+    /// Machines there are.
+    replicas: i64,
+    ready_replicas: i64,
+    up_to_date_replicas: i64,
+    /// A rollout that has yet to begin.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    planned: Option<Timestamp>,
+    waiting_for: &'r [String],
+    obstacles: Vec<ToldObstacle<'r>>,
+    remarks: &'r [String],
+}
+
+#[derive(Debug, Serialize)]
+struct ToldObstacle<'r> {
+    #[serde(flatten)]
+    obstacle: &'r Obstacle,
+    text: String,
+    hint: String,
+}
+
+impl<'r> RolloutStatus<'r> {
+    /// The document of a report as of `now`.
+    pub fn of(report: &'r RolloutReport, now: Timestamp) -> Self {
+        let control_plane = &report.snapshot.control_plane;
+        let (name, namespace) = (control_plane.name.as_str(), control_plane.namespace.as_str());
+        Self {
+            api_version: API_VERSION,
+            kind: "RolloutStatus",
+            metadata: control_plane.into(),
+            progress: report.progress,
+            desired_replicas: control_plane.desired(),
+            replicas: control_plane.replicas,
+            ready_replicas: control_plane.ready_replicas,
+            up_to_date_replicas: control_plane.up_to_date_replicas,
+            planned: report.planned,
+            waiting_for: &report.waiting_for,
+            obstacles: report
+                .obstacles
+                .iter()
+                .map(|obstacle| ToldObstacle {
+                    obstacle,
+                    text: obstacle.text(now),
+                    hint: obstacle.hint(namespace, name),
+                })
+                .collect(),
+            remarks: &report.remarks,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RolloutStatus;
+    use crate::{commands::rollout::report::RolloutReport, document::text};
+    use kcp_control_plane::control_plane::example::{healthy, minutes_ago, now};
+
+    #[test]
+    fn a_rollout_that_is_stuck() {
+        let mut snapshot = healthy(3);
+        snapshot.control_plane.up_to_date_replicas = 2;
+        for machine in &mut snapshot.machines {
+            machine.created = Some(minutes_ago(600));
+            machine.conditions.retain(|condition| condition.kind != "Ready");
+        }
+        snapshot.machines[0].deleting_since = Some(minutes_ago(41));
+        let report = RolloutReport::of(snapshot, now());
+        insta::assert_snapshot!(text(&RolloutStatus::of(&report, now())).expect("serializes"));
+    }
+}

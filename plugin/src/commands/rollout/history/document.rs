@@ -1,0 +1,130 @@
+//! The JSON of `rollout history`: `kubectl-kcp.dev/v1alpha1`.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::commands::rollout::history::{
+    History,
+    generation::{Generation, Member},
+};
+use crate::{
+    commands::plan::document::Told,
+    document::{API_VERSION, ObjectName},
+};
+use kcp_control_plane::plan::rollout_reason::{Gap, Reason};
+
+/// The generations of Machines that are there.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutHistory<'h> {
+    api_version: &'static str,
+    kind: &'static str,
+    metadata: ObjectName,
+    /// When a rollout of every Machine was asked for last, or is to begin.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rollout_after: Option<Timestamp>,
+    /// Oldest first. Machines that are gone are not known.
+    generations: Vec<GenerationDocument<'h>>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct GenerationDocument<'h> {
+    current: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<&'h str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    template: Option<TemplateName<'h>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    created_from: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    created_to: Option<Timestamp>,
+    machines: Vec<MachineDocument<'h>>,
+    reasons: Vec<Told<Reason>>,
+    gaps: Vec<Told<Gap>>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TemplateName<'h> {
+    /// `Kind.group`.
+    group_kind: &'h str,
+    name: &'h str,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct MachineDocument<'h> {
+    name: &'h str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    created: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deleting_since: Option<Timestamp>,
+}
+
+impl<'h> RolloutHistory<'h> {
+    /// The document of a history.
+    pub fn of(history: &'h History) -> Self {
+        Self {
+            api_version: API_VERSION,
+            kind: "RolloutHistory",
+            metadata: ObjectName {
+                name: history.name.clone(),
+                namespace: history.namespace.clone(),
+            },
+            rollout_after: history.rollout_after,
+            generations: history.generations.iter().map(GenerationDocument::of).collect(),
+        }
+    }
+}
+
+impl<'h> GenerationDocument<'h> {
+    fn of(generation: &'h Generation) -> Self {
+        let (from, to) = generation.created().unzip();
+        let reasons = generation.reasons.iter();
+        let gaps = generation.gaps.iter();
+        Self {
+            current: generation.is_current(),
+            version: generation.version.as_deref(),
+            template: generation.template.as_ref().map(|template| TemplateName {
+                group_kind: &template.group_kind,
+                name: &template.name,
+            }),
+            created_from: from,
+            created_to: to,
+            machines: generation.members.iter().map(MachineDocument::of).collect(),
+            reasons: reasons
+                .map(|reason| Told::new(reason.clone(), reason.message(), None))
+                .collect(),
+            gaps: gaps
+                .map(|gap| Told::new(gap.clone(), gap.message().to_owned(), None))
+                .collect(),
+        }
+    }
+}
+
+impl<'h> MachineDocument<'h> {
+    fn of(member: &'h Member) -> Self {
+        Self {
+            name: &member.name,
+            created: member.created,
+            deleting_since: member.deleting_since,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RolloutHistory;
+    use crate::{
+        commands::rollout::history::{generation::tests::in_the_middle, history},
+        document::text,
+    };
+    use kcp_control_plane::control_plane::example::now;
+
+    #[test]
+    fn a_rollout_in_the_middle() {
+        let history = history(&in_the_middle(), now());
+        insta::assert_snapshot!(text(&RolloutHistory::of(&history)).expect("serializes"));
+    }
+}

@@ -1,0 +1,227 @@
+//! Which Machines belong together, and why they are out of date.
+
+use jiff::Timestamp;
+
+use kcp_control_plane::plan::{
+    observed::{Infrastructure, Machine, Observed},
+    rollout_reason::{Gap, Reason, Standard, judge},
+    spec::TemplateRef,
+};
+
+/// What is known of the rollouts of a control plane.
+#[derive(Clone, Debug, PartialEq)]
+pub struct History {
+    /// The control plane's namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its generations, oldest first.
+    pub generations: Vec<Generation>,
+    /// When a rollout of every Machine was asked for last, or is to begin.
+    pub rollout_after: Option<Timestamp>,
+}
+
+/// Machines of one version, made from one template, that are as asked, or not so for the same reasons.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Generation {
+    /// Kubernetes version.
+    pub version: Option<String>,
+    /// What their infrastructure was cloned from, where it says so.
+    pub template: Option<TemplateRef>,
+    /// Why they are to be replaced; nothing for the Machines that are as asked.
+    pub reasons: Vec<Reason>,
+    /// What is missing to judge them.
+    pub gaps: Vec<Gap>,
+    /// Its Machines, oldest first.
+    pub members: Vec<Member>,
+}
+
+/// A Machine of a generation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its name.
+    pub name: String,
+    /// When it was made.
+    pub created: Option<Timestamp>,
+    /// Set while it is being deleted.
+    pub deleting_since: Option<Timestamp>,
+}
+
+impl Generation {
+    /// Whether it is as asked.
+    pub const fn is_current(&self) -> bool {
+        self.reasons.is_empty()
+    }
+
+    /// When the first and the last of them was made.
+    pub fn created(&self) -> Option<(Timestamp, Timestamp)> {
+        let times = || self.members.iter().filter_map(|member| member.created);
+        times().min().zip(times().max())
+    }
+
+    fn of(machine: &Machine, reasons: Vec<Reason>, gaps: Vec<Gap>) -> Self {
+        Self {
+            version: machine.machine.version.clone(),
+            template: match &machine.infrastructure {
+                Infrastructure::ClonedFrom(template) => Some(template.clone()),
+                Infrastructure::Missing | Infrastructure::Unannotated => None,
+            },
+            reasons,
+            gaps,
+            members: Vec::new(),
+        }
+    }
+
+    /// Whether the Machines of two generations belong together. Another version and another template are reasons.
+    fn is_like(&self, other: &Self) -> bool {
+        self.reasons == other.reasons && self.gaps == other.gaps
+    }
+}
+
+/// The generations of Machines that are there.
+pub fn history(observed: &Observed, now: Timestamp) -> History {
+    let control_plane = &observed.control_plane;
+    let standard = Standard {
+        current: &observed.spec,
+        asked: &observed.spec,
+        is_observed: control_plane.is_observed(),
+        now,
+    };
+    let mut machines: Vec<&Machine> = observed.machines.iter().collect();
+    let age = |machine: &&Machine| (machine.machine.created, machine.machine.name.clone());
+    machines.sort_by_cached_key(age);
+    let mut generations: Vec<Generation> = Vec::new();
+    for machine in machines {
+        let verdict = judge(machine, standard);
+        let own = Generation::of(machine, verdict.reasons, verdict.gaps);
+        let member = Member {
+            name: machine.machine.name.clone(),
+            created: machine.machine.created,
+            deleting_since: machine.machine.deleting_since,
+        };
+        match generations.iter_mut().find(|other| other.is_like(&own)) {
+            Some(generation) => generation.members.push(member),
+            None => generations.push(Generation {
+                members: vec![member],
+                ..own
+            }),
+        }
+    }
+    History {
+        namespace: control_plane.namespace.clone(),
+        name: control_plane.name.clone(),
+        generations,
+        rollout_after: control_plane.rollout_after,
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use crate::commands::rollout::history::{History, history};
+    use kcp_control_plane::{
+        control_plane::example::{minutes_ago, now},
+        plan::{
+            example::{machine, observed, template},
+            observed::{Infrastructure, Machine, Observed},
+        },
+    };
+
+    /// Two Machines of an older version, one of them on its way out, and two of the one that is asked for.
+    pub(crate) fn in_the_middle() -> Observed {
+        let older = |name: &str, hours| {
+            let mut machine = machine(name, "a", hours);
+            machine.machine.version = Some("v1.33.4".to_owned());
+            machine.infrastructure = Infrastructure::ClonedFrom(template("t0"));
+            machine
+        };
+        let mut leaving = older("m1", 50);
+        leaving.machine.deleting_since = Some(minutes_ago(1));
+        let mut observed = observed();
+        observed.machines = vec![
+            machine("m4", "b", 1),
+            leaving,
+            machine("m3", "c", 2),
+            older("m2", 48),
+        ];
+        observed
+    }
+
+    fn members(history: &History) -> Vec<(Vec<&str>, bool)> {
+        let generations = history.generations.iter().map(|generation| {
+            let names = generation.members.iter().map(|member| member.name.as_str());
+            (names.collect(), generation.is_current())
+        });
+        generations.collect()
+    }
+
+    #[test]
+    fn machines_that_belong_together() {
+        type Case = (
+            &'static str,
+            fn(&mut Machine),
+            &'static [(&'static [&'static str], bool)],
+        );
+        let all: &[(&[&str], bool)] = &[(&["m1", "m2", "m3"], true)];
+        let apart: &[(&[&str], bool)] = &[(&["m1", "m3"], true), (&["m2"], false)];
+        let cases: &[Case] = &[
+            ("alike", |_| {}, all),
+            (
+                "another_version",
+                |m| m.machine.version = Some("v1.33.4".to_owned()),
+                apart,
+            ),
+            (
+                "another_template",
+                |m| m.infrastructure = Infrastructure::ClonedFrom(template("t0")),
+                apart,
+            ),
+            (
+                "unknown_template",
+                |m| m.infrastructure = Infrastructure::Missing,
+                &[(&["m1", "m3"], true), (&["m2"], true)],
+            ),
+            (
+                "of_another_age",
+                |m| m.machine.created = Some(minutes_ago(60 * 24 * 300)),
+                &[(&["m2", "m1", "m3"], true)],
+            ),
+        ];
+        for (name, change, expected) in cases {
+            let mut observed = observed();
+            change(&mut observed.machines[1]);
+            let history = history(&observed, now());
+            let expected: Vec<_> = expected
+                .iter()
+                .map(|(names, current)| (names.to_vec(), *current))
+                .collect();
+            assert_eq!(members(&history), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_restart_parts_the_machines_before_it_from_those_after() {
+        let mut observed = observed();
+        let after = minutes_ago(4 * 60 + 30);
+        observed.control_plane.rollout_after = Some(after);
+        observed.spec.rollout_after = Some(after);
+        let history = history(&observed, now());
+        assert_eq!(members(&history), [(vec!["m1"], false), (vec!["m2", "m3"], true)]);
+        assert_eq!(history.rollout_after, Some(after));
+    }
+
+    #[test]
+    fn a_generation_begins_with_its_oldest() {
+        let history = history(&in_the_middle(), now());
+        assert_eq!(
+            members(&history),
+            [(vec!["m1", "m2"], false), (vec!["m3", "m4"], true)]
+        );
+        let created: Vec<_> = history
+            .generations
+            .iter()
+            .map(crate::commands::rollout::history::Generation::created)
+            .collect();
+        let hours = |from: i64, to: i64| Some((minutes_ago(from * 60), minutes_ago(to * 60)));
+        assert_eq!(created, [hours(50, 48), hours(2, 1)]);
+    }
+}

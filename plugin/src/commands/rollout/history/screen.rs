@@ -1,0 +1,138 @@
+//! The text of `rollout history`.
+
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+use owo_colors::{OwoColorize as _, Style};
+
+use crate::commands::rollout::history::{History, generation::Generation};
+use crate::terminal::{
+    escape,
+    style::{FAINT, GOOD, WARN},
+    table::{Cell, Column, Table},
+};
+use kcp_control_plane::plan::rollout_reason::{Gap, Reason};
+
+/// The generations of Machines, oldest first, within a number of cells; none for no limit.
+pub fn screen(history: &History, width: Option<usize>, now: Timestamp) -> String {
+    let mut text = if history.generations.is_empty() {
+        format!("kubeadmcontrolplane/{} has no Machines\n", escape(&history.name))
+    } else {
+        table(history).render_within(width, false)
+    };
+    let mut remark = |line: &str| {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{}", line.style(FAINT));
+    };
+    if let Some(after) = history.rollout_after {
+        remark(&if after > now {
+            format!("a rollout of every Machine made before {after} begins then")
+        } else {
+            format!("a rollout was asked for last at {after}")
+        });
+    }
+    remark("Machines that are gone are not known: Cluster API keeps no record of them");
+    text
+}
+
+fn table(history: &History) -> Table {
+    let mut table = Table::of([
+        Column::new("VERSION"),
+        Column::new("TEMPLATE").name().expendable(2),
+        Column::new("MACHINES"),
+        Column::new("CREATED").expendable(1),
+        Column::new("STATE"),
+    ]);
+    for generation in &history.generations {
+        let (state, style) = state(generation);
+        let machines: Vec<String> = generation
+            .members
+            .iter()
+            .map(|member| {
+                let mark = if member.deleting_since.is_some() {
+                    " (deleting)"
+                } else {
+                    ""
+                };
+                format!("{}{mark}", member.name)
+            })
+            .collect();
+        let template = generation.template.as_ref();
+        table.row([
+            Cell::from(generation.version.as_deref().unwrap_or("-")),
+            Cell::from(template.map_or("-", |template| template.name.as_str())),
+            Cell::from(machines.join(", ")),
+            Cell::from(created(generation)),
+            Cell::styled(state, style).rest(),
+        ]);
+    }
+    table
+}
+
+fn state(generation: &Generation) -> (String, Style) {
+    if generation.is_current() {
+        let unseen: Vec<&str> = generation.gaps.iter().map(Gap::message).collect();
+        return if unseen.is_empty() {
+            ("current".to_owned(), GOOD)
+        } else {
+            (format!("taken for current unseen: {}", unseen.join("; ")), WARN)
+        };
+    }
+    let reasons: Vec<String> = generation.reasons.iter().map(Reason::message).collect();
+    (format!("outdated: {}", reasons.join("; ")), WARN)
+}
+
+/// `2026-08-21 11:00 to 12:00`, in UTC as the API has it.
+fn created(generation: &Generation) -> String {
+    let Some((from, to)) = generation.created() else {
+        return "-".to_owned();
+    };
+    let shown = |time: Timestamp, format: &str| time.strftime(format).to_string();
+    let (day, minute) = ("%Y-%m-%d", "%Y-%m-%d %H:%M");
+    let until = if shown(from, minute) == shown(to, minute) {
+        String::new()
+    } else if shown(from, day) == shown(to, day) {
+        format!(" to {}", shown(to, "%H:%M"))
+    } else {
+        format!(" to {}", shown(to, minute))
+    };
+    format!("{}{until}Z", shown(from, minute))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::screen;
+    use crate::{
+        commands::rollout::history::{generation::tests::in_the_middle, history},
+        terminal::plain,
+    };
+    use kcp_control_plane::{
+        control_plane::example::{minutes_ago, now},
+        plan::{example::observed, observed::Infrastructure},
+    };
+
+    #[test]
+    fn a_rollout_in_the_middle() {
+        let history = history(&in_the_middle(), now());
+        insta::assert_snapshot!(plain(&screen(&history, None, now())));
+        insta::assert_snapshot!("narrow", plain(&screen(&history, Some(80), now())));
+    }
+
+    #[test]
+    fn what_is_asked_for_and_what_is_unseen() {
+        let mut observed = observed();
+        observed.machines[0].infrastructure = Infrastructure::Missing;
+        observed.control_plane.rollout_after = Some(minutes_ago(60 * 24));
+        let history = history(&observed, now());
+        insta::assert_snapshot!(plain(&screen(&history, None, now())));
+    }
+
+    #[test]
+    fn nothing_and_a_rollout_to_come() {
+        let mut observed = observed();
+        observed.machines.clear();
+        observed.control_plane.rollout_after = Some(minutes_ago(-60));
+        let history = history(&observed, now());
+        insta::assert_snapshot!(plain(&screen(&history, None, now())));
+    }
+}

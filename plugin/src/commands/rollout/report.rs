@@ -1,0 +1,178 @@
+//! How far a rollout is.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::{
+    verdict::Verdict,
+    wait::{Ending, EndingKind},
+};
+use kcp_control_plane::{
+    control_plane::Snapshot,
+    wait::{
+        goal,
+        goal::{Goal, Standing},
+        obstacle::{Obstacle, overdue},
+    },
+};
+
+/// How far a rollout is, at one time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RolloutReport {
+    /// The control plane and its Machines.
+    pub snapshot: Snapshot,
+    /// What it comes to.
+    pub progress: RolloutProgress,
+    /// What it waits for.
+    pub waiting_for: Vec<String>,
+    /// What is in the way and has been so for too long.
+    pub obstacles: Vec<Obstacle>,
+    /// What the controller says of it, or why it does not go on by itself.
+    pub remarks: Vec<String>,
+    /// A rollout that has yet to begin.
+    pub planned: Option<Timestamp>,
+}
+
+/// What the state of a rollout comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum RolloutProgress {
+    /// Every Machine is as asked.
+    Complete,
+    /// It goes on.
+    InProgress,
+    /// It has not gone on for longer than it may, because of something in its way.
+    Stuck,
+    /// It does not go on by itself: the control plane is paused, say.
+    Stopped,
+    /// It went on when the time to follow it was up.
+    TimedOut,
+}
+
+impl RolloutReport {
+    /// Of one look.
+    pub fn of(snapshot: Snapshot, now: Timestamp) -> Self {
+        let standing = Goal::RolledOut.standing(&snapshot, None, now);
+        let kind = match standing {
+            Standing::Reached => Some(EndingKind::Reached),
+            Standing::OutOfReach(why) => Some(EndingKind::OutOfReach(why)),
+            Standing::WaitingFor(_) => {
+                let overdue = overdue(&snapshot, now);
+                (!overdue.is_empty()).then_some(EndingKind::Stuck(overdue))
+            }
+        };
+        Self::new(snapshot, kind, now)
+    }
+
+    /// Of the last look of somebody who followed it.
+    pub fn at_the_end(Ending { snapshot, kind }: Ending, now: Timestamp) -> Self {
+        Self::new(snapshot, Some(kind), now)
+    }
+
+    /// `kind` is none while it goes on.
+    fn new(snapshot: Snapshot, kind: Option<EndingKind>, now: Timestamp) -> Self {
+        let waiting_for = match Goal::RolledOut.standing(&snapshot, None, now) {
+            Standing::WaitingFor(what) => what,
+            Standing::Reached | Standing::OutOfReach(_) => Vec::new(),
+        };
+        let says = goal::reasons(&snapshot.control_plane);
+        let (progress, obstacles, remarks) = match kind {
+            None => (RolloutProgress::InProgress, Vec::new(), says),
+            Some(EndingKind::Reached) => (RolloutProgress::Complete, Vec::new(), Vec::new()),
+            Some(EndingKind::OutOfReach(why)) => (RolloutProgress::Stopped, Vec::new(), vec![why]),
+            Some(EndingKind::Stuck(obstacles)) => (RolloutProgress::Stuck, obstacles, says),
+            Some(EndingKind::TimedOut(_)) => (RolloutProgress::TimedOut, Vec::new(), says),
+        };
+        Self {
+            planned: snapshot.control_plane.rollout_after.filter(|after| *after > now),
+            snapshot,
+            progress,
+            waiting_for,
+            obstacles,
+            remarks,
+        }
+    }
+
+    /// Whether it is complete.
+    pub const fn verdict(&self) -> Verdict {
+        match self.progress {
+            RolloutProgress::Complete => Verdict::Met,
+            RolloutProgress::InProgress
+            | RolloutProgress::Stuck
+            | RolloutProgress::Stopped
+            | RolloutProgress::TimedOut => Verdict::Negative,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{
+        RolloutProgress, RolloutProgress::Complete, RolloutProgress::InProgress, RolloutProgress::Stopped,
+        RolloutProgress::Stuck, RolloutProgress::TimedOut, RolloutReport,
+    };
+    use crate::{
+        verdict::Verdict,
+        wait::{Ending, EndingKind},
+    };
+    use kcp_control_plane::control_plane::{
+        ConditionStatus::False,
+        Snapshot,
+        example::{condition, healthy, minutes_ago, now, set},
+    };
+
+    fn unhealthy(snapshot: &mut Snapshot, minutes: i64) {
+        snapshot.control_plane.up_to_date_replicas = 1;
+        for machine in &mut snapshot.machines {
+            machine.created = Some(minutes_ago(600));
+            machine.conditions.retain(|condition| condition.kind != "Ready");
+        }
+        let mut failed = condition("EtcdMemberHealthy", False, "no answer");
+        failed.last_transition_time = Some(minutes_ago(minutes));
+        set(&mut snapshot.machines[0].conditions, failed);
+    }
+
+    #[test]
+    fn what_a_look_comes_to() {
+        type Case = (&'static str, fn(&mut Snapshot), RolloutProgress);
+        let cases: &[Case] = &[
+            ("as_asked", |_| {}, Complete),
+            ("goes_on", |s| s.control_plane.up_to_date_replicas = 1, InProgress),
+            ("in_the_way", |s| unhealthy(s, 5), InProgress),
+            ("in_the_way_for_long", |s| unhealthy(s, 15), Stuck),
+            ("paused", |s| s.control_plane.paused = true, Stopped),
+            (
+                "planned",
+                |s| s.control_plane.rollout_after = Some(minutes_ago(-5)),
+                Complete,
+            ),
+        ];
+        for (name, change, progress) in cases {
+            let mut snapshot = healthy(3);
+            change(&mut snapshot);
+            let report = RolloutReport::of(snapshot, now());
+            assert_eq!(report.progress, *progress, "{name}");
+            let is_complete = *progress == Complete;
+            assert_eq!(report.verdict() == Verdict::Met, is_complete, "{name}");
+            assert_eq!(report.obstacles.is_empty(), *progress != Stuck, "{name}");
+            assert_eq!(report.planned.is_some(), *name == "planned");
+        }
+    }
+
+    #[test]
+    fn what_an_ending_comes_to() {
+        for (kind, progress) in [
+            (EndingKind::Reached, Complete),
+            (EndingKind::OutOfReach("paused".to_owned()), Stopped),
+            (EndingKind::Stuck(Vec::new()), Stuck),
+            (EndingKind::TimedOut(Duration::from_secs(1)), TimedOut),
+        ] {
+            let mut snapshot = healthy(3);
+            snapshot.control_plane.up_to_date_replicas = 1;
+            let report = RolloutReport::at_the_end(Ending { snapshot, kind }, now());
+            assert_eq!(report.progress, progress);
+            assert_eq!(report.waiting_for, ["Machines up to date: 1 of 3"]);
+        }
+    }
+}

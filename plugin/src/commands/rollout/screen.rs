@@ -1,0 +1,183 @@
+//! The text of `rollout`.
+
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+use owo_colors::OwoColorize as _;
+
+use crate::commands::rollout::report::{RolloutProgress, RolloutReport};
+use crate::{
+    arguments::DryRun,
+    terminal::{
+        escape,
+        style::{BAD, GOOD, WARN},
+        with_lines,
+    },
+    wait::ending::push_obstacles,
+};
+
+/// It was done; what comes of it, a line each.
+pub fn done(name: &str, what: &str, dry_run: Option<DryRun>, consequences: &[String]) -> String {
+    let heading = format!(
+        "kubeadmcontrolplane/{} {what}{}\n",
+        escape(name),
+        DryRun::mark(dry_run)
+    );
+    with_lines(heading, consequences)
+}
+
+/// There was nothing to do.
+pub fn unchanged(name: &str, why: &str) -> String {
+    format!(
+        "kubeadmcontrolplane/{} unchanged: {}\n",
+        escape(name),
+        escape(why)
+    )
+}
+
+/// It was refused, here or by the server, or others were faster: `why` begins the line, and the rest follows.
+pub fn not_done(name: &str, what: &str, why: &str, lines: &[String]) -> String {
+    let heading = format!(
+        "kubeadmcontrolplane/{} {}: {why}\n",
+        escape(name),
+        what.style(BAD)
+    );
+    with_lines(heading, lines)
+}
+
+/// How far it is.
+pub fn status(report: &RolloutReport, now: Timestamp) -> String {
+    let control_plane = &report.snapshot.control_plane;
+    let counts = format!(
+        "{} of {} Machines up to date",
+        control_plane.up_to_date_replicas,
+        control_plane.desired()
+    );
+    let (word, style) = match report.progress {
+        RolloutProgress::Complete => ("complete", GOOD),
+        RolloutProgress::InProgress | RolloutProgress::TimedOut => ("in progress", WARN),
+        RolloutProgress::Stuck => ("stuck", BAD),
+        RolloutProgress::Stopped => ("stopped", BAD),
+    };
+    let rest = match report.progress {
+        RolloutProgress::Complete => String::new(),
+        RolloutProgress::InProgress | RolloutProgress::TimedOut => "; waiting for".to_owned(),
+        RolloutProgress::Stuck => "; in the way".to_owned(),
+        RolloutProgress::Stopped => format!("; {}", report.remarks.join("; ")),
+    };
+    let mut text = format!(
+        "kubeadmcontrolplane/{} rollout {}: {counts}{}\n",
+        escape(&control_plane.name),
+        word.style(style),
+        escape(&rest)
+    );
+    match report.progress {
+        RolloutProgress::Complete | RolloutProgress::Stopped => {}
+        RolloutProgress::InProgress | RolloutProgress::TimedOut => {
+            text = with_lines(text, &report.waiting_for);
+            text = with_lines(text, &report.remarks);
+        }
+        RolloutProgress::Stuck => {
+            push_obstacles(&mut text, &report.obstacles, control_plane, now);
+            text.push_str("still waiting for\n");
+            text = with_lines(text, &report.waiting_for);
+            text = with_lines(text, &report.remarks);
+        }
+    }
+    if let Some(planned) = report.planned {
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            text,
+            "a rollout of every Machine made before {planned} begins then"
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{done, not_done, status, unchanged};
+    use crate::{arguments::DryRun, commands::rollout::report::RolloutReport, terminal::plain};
+    use kcp_control_plane::control_plane::{
+        ConditionStatus::True,
+        Snapshot,
+        example::{condition, healthy, minutes_ago, now, set},
+    };
+
+    fn show(snapshot: &Snapshot) -> String {
+        plain(&status(&RolloutReport::of(snapshot.clone(), now()), now()))
+    }
+
+    #[test]
+    fn says_how_far_it_is() {
+        let mut snapshot = healthy(3);
+        insta::assert_snapshot!(show(&snapshot), @"kubeadmcontrolplane/c1-cp rollout complete: 3 of 3 Machines up to date");
+
+        snapshot.control_plane.rollout_after = Some(minutes_ago(-60));
+        insta::assert_snapshot!(show(&snapshot), @r"
+        kubeadmcontrolplane/c1-cp rollout complete: 3 of 3 Machines up to date
+        a rollout of every Machine made before 2026-08-21T13:00:00Z begins then
+        ");
+
+        snapshot.control_plane.rollout_after = None;
+        snapshot.control_plane.up_to_date_replicas = 1;
+        snapshot.control_plane.replicas = 4;
+        snapshot.machines[0].deleting_since = Some(minutes_ago(1));
+        let message = "Rolling out 2 not up-to-date replicas\n* rolloutAfter expired";
+        set(
+            &mut snapshot.control_plane.conditions,
+            condition("RollingOut", True, message),
+        );
+        insta::assert_snapshot!(show(&snapshot), @r"
+        kubeadmcontrolplane/c1-cp rollout in progress: 1 of 3 Machines up to date; waiting for
+          Machines up to date: 1 of 3
+          number of Machines: 4, wanted 3
+          Machine c1-cp-m1 to be deleted
+          Cluster API: Rolling out 2 not up-to-date replicas; rolloutAfter expired
+        ");
+
+        snapshot.control_plane.paused = true;
+        insta::assert_snapshot!(show(&snapshot), @"kubeadmcontrolplane/c1-cp rollout stopped: 1 of 3 Machines up to date; the control plane is paused: it goes on when that is lifted");
+    }
+
+    #[test]
+    fn says_what_is_in_the_way() {
+        let mut snapshot = healthy(3);
+        snapshot.control_plane.up_to_date_replicas = 2;
+        for machine in &mut snapshot.machines {
+            machine.created = Some(minutes_ago(600));
+            machine.conditions.retain(|condition| condition.kind != "Ready");
+        }
+        snapshot.machines[0].deleting_since = Some(minutes_ago(41));
+        insta::assert_snapshot!(show(&snapshot), @r"
+        kubeadmcontrolplane/c1-cp rollout stuck: 2 of 3 Machines up to date; in the way
+          Machine c1-cp-m1 is still being deleted after 41m
+            hint: kubectl describe machine c1-cp-m1 -n d
+        still waiting for
+          Machines up to date: 2 of 3
+          Machine c1-cp-m1 to be deleted
+        ");
+    }
+
+    #[test]
+    fn says_what_was_done() {
+        assert_eq!(
+            done("c1-cp", "rollout started", None, &[]),
+            "kubeadmcontrolplane/c1-cp rollout started\n"
+        );
+        let consequences = ["no etcd member may fail during step 2".to_owned()];
+        insta::assert_snapshot!(done("c1-cp", "rollout started", Some(DryRun::Client), &consequences), @r"
+        kubeadmcontrolplane/c1-cp rollout started (dry run)
+          no etcd member may fail during step 2
+        ");
+        assert_eq!(
+            unchanged("c1-cp", "no rollout is planned"),
+            "kubeadmcontrolplane/c1-cp unchanged: no rollout is planned\n"
+        );
+        let why = ["the control plane is paused".to_owned()];
+        insta::assert_snapshot!(plain(&not_done("c1-cp", "rollout not started", "refused by kubectl kcp", &why)), @r"
+        kubeadmcontrolplane/c1-cp rollout not started: refused by kubectl kcp
+          the control plane is paused
+        ");
+    }
+}

@@ -1,0 +1,132 @@
+//! Arguments of `kubectl kcp status`.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use crate::arguments::{ControlPlaneName, parse_control_plane_of_cluster};
+use kcp_control_plane::duration::parse_duration;
+
+/// Show control planes, their Machines, etcd's members, and what is wrong with them.
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
+pub struct StatusArguments {
+    /// Control plane to show, as NAME or kcp/NAME, or as cluster/NAME; all of the namespace when absent
+    #[arg(value_parser = parse_control_plane_of_cluster, conflicts_with = "all_namespaces")]
+    pub name: Option<ControlPlaneName>,
+
+    /// Show the control planes of all namespaces
+    #[arg(short = 'A', long)]
+    pub all_namespaces: bool,
+
+    /// Stay, and show what changes: in place on a terminal, a line each elsewhere
+    #[arg(short, long)]
+    pub watch: bool,
+
+    /// Output format [default: text for people]
+    #[arg(short, long, value_name = "FORMAT", value_enum)]
+    pub output: Option<StatusOutput>,
+
+    /// Do not ask etcd: the verdict is then by conditions
+    #[arg(long)]
+    pub no_etcd: bool,
+
+    /// Do not ask the workload cluster, nor etcd in it: the verdict is then by conditions
+    #[arg(long)]
+    pub no_workload: bool,
+
+    /// Without NAME: ask every control plane's workload cluster and etcd too
+    #[arg(long, conflicts_with_all = ["name", "no_workload"])]
+    pub deep: bool,
+
+    /// How long to read at most: 30s, 2m; with --deep, each control plane when its turn comes
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "10s")]
+    pub timeout: Duration,
+}
+
+/// Output formats of `status`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StatusOutput {
+    /// Text with all columns and lines as long as they are
+    Wide,
+    /// A JSON document: one control plane with NAME, a list without
+    Json,
+    /// The same document as YAML
+    Yaml,
+    /// Each control plane as RESOURCE/NAME
+    Name,
+}
+
+impl StatusArguments {
+    /// What is asked for and cannot be had together, for people.
+    pub fn contradiction(&self) -> Option<&'static str> {
+        match self.output {
+            Some(StatusOutput::Json | StatusOutput::Yaml | StatusOutput::Name) if self.watch => {
+                Some("--watch shows text: leave out --output, or set it to wide")
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use clap::{Command, FromArgMatches as _};
+
+    use super::{StatusArguments, StatusOutput};
+    use crate::arguments::ControlPlaneName;
+
+    fn parse(words: &str) -> Result<StatusArguments, clap::Error> {
+        let command = <StatusArguments as clap::Args>::augment_args(Command::new("status"));
+        let matches =
+            command.try_get_matches_from(std::iter::once("status").chain(words.split_whitespace()))?;
+        StatusArguments::from_arg_matches(&matches)
+    }
+
+    #[test]
+    fn accepts_a_control_plane_by_its_name_or_its_cluster() {
+        for (words, name) in [
+            ("edge", ControlPlaneName::Own("edge".to_owned())),
+            ("kcp/edge", ControlPlaneName::Own("edge".to_owned())),
+            ("cluster/edge", ControlPlaneName::OfCluster("edge".to_owned())),
+        ] {
+            let arguments = parse(words).expect("parses");
+            assert_eq!(
+                (arguments.name, arguments.timeout),
+                (Some(name), Duration::from_secs(10))
+            );
+        }
+        let arguments = parse("-A --deep -o yaml --no-etcd --timeout 3s").expect("parses");
+        assert_eq!(arguments.output, Some(StatusOutput::Yaml));
+        assert_eq!(arguments.timeout, Duration::from_secs(3));
+    }
+
+    #[test]
+    fn rejects_what_contradicts_itself() {
+        for words in [
+            "edge -A",
+            "edge --deep",
+            "-A --deep --no-workload",
+            "pod/edge",
+            "-o xml",
+        ] {
+            assert!(parse(words).is_err(), "{words}");
+        }
+        for (words, is_so) in [
+            ("-w", false),
+            ("-w -o wide", false),
+            ("-w -o json", true),
+            ("-w -o yaml", true),
+            ("-w -o name", true),
+            ("-o json", false),
+        ] {
+            assert_eq!(
+                parse(words).expect("parses").contradiction().is_some(),
+                is_so,
+                "{words}"
+            );
+        }
+    }
+}

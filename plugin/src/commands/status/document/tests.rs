@@ -1,0 +1,77 @@
+use serde_json::Value;
+
+use crate::commands::status::document::{ControlPlaneStatus, ControlPlaneStatusList};
+use crate::commands::status::{
+    schema::{self, faults},
+    screen::example,
+};
+
+fn document(example: &example::Example) -> Value {
+    serde_json::to_value(ControlPlaneStatus::of(&example.observed, &example.inspection)).expect("serializes")
+}
+
+#[test]
+fn documents() {
+    for (name, example) in example::all() {
+        let text = serde_json::to_string_pretty(&document(&example)).expect("serializes");
+        insta::assert_snapshot!(name, text);
+    }
+}
+
+#[test]
+fn every_document_is_as_its_schema_says() {
+    let schema = serde_json::to_value(schema::of::<ControlPlaneStatus>()).expect("serializes");
+    for (name, example) in example::all() {
+        assert_eq!(
+            faults(&schema, &document(&example)),
+            Vec::<String>::new(),
+            "{name}"
+        );
+    }
+    let schema = serde_json::to_value(schema::of::<ControlPlaneStatusList>()).expect("serializes");
+    let examples = example::all();
+    let pairs = examples
+        .iter()
+        .map(|(_, example)| (&example.observed, &example.inspection));
+    let list = serde_json::to_value(ControlPlaneStatusList::of(pairs)).expect("serializes");
+    assert_eq!(faults(&schema, &list), Vec::<String>::new());
+}
+
+#[test]
+fn scripts_find_what_they_found_before() {
+    let example = example::member_dead();
+    let list = ControlPlaneStatusList::of([(&example.observed, &example.inspection)]);
+    let list = serde_json::to_value(list).expect("serializes");
+    for (pointer, value) in [
+        ("/apiVersion", "kubectl-kcp.dev/v1alpha1"),
+        ("/kind", "ControlPlaneStatusList"),
+        ("/items/0/kind", "ControlPlaneStatus"),
+        ("/items/0/metadata/name", "c1-cp"),
+        ("/items/0/metadata/namespace", "d"),
+        ("/items/0/verdict", "Degraded"),
+        ("/items/0/findings/0/severity", "fail"),
+        ("/items/0/findings/0/object", "EtcdMember/node-m2, Machine/m2"),
+        ("/items/0/findings/0/id", "etcd-members-answer"),
+    ] {
+        assert_eq!(
+            list.pointer(pointer).and_then(Value::as_str),
+            Some(value),
+            "{pointer}"
+        );
+    }
+}
+
+#[test]
+fn no_control_plane_is_an_empty_list() {
+    let document = serde_json::to_string(&ControlPlaneStatusList::of([])).expect("serializes");
+    assert_eq!(
+        document,
+        r#"{"apiVersion":"kubectl-kcp.dev/v1alpha1","kind":"ControlPlaneStatusList","items":[]}"#
+    );
+}
+
+#[test]
+fn the_schemas_are_checked_in() {
+    schema::checked_in::<ControlPlaneStatus>("controlplanestatus.json");
+    schema::checked_in::<ControlPlaneStatusList>("controlplanestatuslist.json");
+}

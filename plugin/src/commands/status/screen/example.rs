@@ -1,0 +1,292 @@
+//! Control planes as they are found, and what is decided about each: facts that are printed.
+//!
+//! - [`broken`]: those with something wrong
+
+mod broken;
+
+use broken::end_members;
+pub(in crate::commands::status) use broken::{member_dead, no_leader, node_dead, quorum_lost, unreadable};
+use kcp_etcd::{Alarm, AlarmKind};
+
+use kcp_control_plane::{
+    checks::example::{self, failure, in_days, member},
+    control_plane::{
+        ConditionStatus::{False, True},
+        example::{condition, minutes_ago, now, set},
+    },
+    inspection::{Inspection, inspect::inspect},
+    snapshot::{
+        Failure, Observed, Reading, Unasked,
+        etcd::{Alarms, Asked},
+        workload::{Component, Node, StaticPod},
+    },
+};
+
+/// A control plane, and what [`inspect`] says of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Example {
+    pub(crate) observed: Observed,
+    pub(crate) inspection: Inspection,
+}
+
+impl Example {
+    fn of(change: impl FnOnce(&mut Observed)) -> Self {
+        let mut observed = example::observed();
+        for machine in &mut observed.facts().machines {
+            machine.certificates_expire = Some(in_days(300));
+        }
+        change(&mut observed);
+        Self::judged(observed)
+    }
+
+    fn judged(mut observed: Observed) -> Self {
+        if let Reading::Read(survey) = &observed.etcd {
+            observed.facts().etcd = survey.members(Unasked::Well);
+        }
+        let inspection = inspect(&observed, now());
+        Self { observed, inspection }
+    }
+
+    /// The same control plane after a change.
+    pub(crate) fn after(&self, change: impl FnOnce(&mut Observed)) -> Self {
+        let mut observed = self.observed.clone();
+        change(&mut observed);
+        Self::judged(observed)
+    }
+}
+
+pub(crate) fn healthy() -> Example {
+    Example::of(|_| {})
+}
+
+/// An upgrade: `m4` has been made, and its member is a learner.
+pub(crate) fn mid_rollout() -> Example {
+    const REASON: &str = "* Version v1.33.6, v1.34.1 required";
+    Example::of(|observed| {
+        for machine in &mut observed.facts().machines {
+            machine.machine.version = Some("v1.33.6".to_owned());
+            set(
+                &mut machine.machine.conditions,
+                condition("UpToDate", False, REASON),
+            );
+        }
+        for node in observed.nodes() {
+            node.kubelet_version = "v1.33.6".to_owned();
+        }
+        add_learner(observed);
+        let control_plane = observed.control_plane();
+        control_plane.replicas = 4;
+        control_plane.up_to_date_replicas = 1;
+        control_plane.version = Some("v1.33.6".to_owned());
+        let rolling_out = format!("Rolling out 3 not up-to-date replicas\n{REASON}");
+        set(
+            &mut control_plane.conditions,
+            condition("RollingOut", True, &rolling_out),
+        );
+    })
+}
+
+fn add_learner(observed: &mut Observed) {
+    let waiting = "Waiting for learner etcd member to be promoted";
+    let mut new = kcp_control_plane::plan::example::machine("m4", "a", 0);
+    new.machine.created = Some(minutes_ago(1));
+    new.certificates_expire = Some(in_days(365));
+    let conditions = &mut new.machine.conditions;
+    conditions.retain(|condition| condition.kind != "NodeKubeadmLabelsAndTaintsSet");
+    set(conditions, condition("EtcdMemberHealthy", False, waiting));
+    set(
+        conditions,
+        condition("Ready", False, &format!("* EtcdMemberHealthy: {waiting}")),
+    );
+    observed.facts().machines.push(new);
+    observed.health_checks()[0].targets.insert("m4".to_owned());
+    observed.nodes().push(Node {
+        name: "node-m4".to_owned(),
+        kubelet_version: "v1.34.1".to_owned(),
+        ready: Some(true),
+        ..Node::default()
+    });
+    let pods = Component::ALL.map(|component| StaticPod {
+        component,
+        node: "node-m4".to_owned(),
+        phase: "Running".to_owned(),
+        ready: component != Component::ApiServer,
+        deleting: false,
+        message: None,
+    });
+    observed.pods().extend(pods);
+    observed.each_list(|list| {
+        let mut learner = member(4, "node-m4");
+        learner.is_learner = true;
+        list.members.push(learner);
+    });
+    let mut answer = observed.answer(1).clone();
+    answer.members = Err(failure("etcd member node-m4", "rpc not supported for learner"));
+    if let Ok(status) = &mut answer.status {
+        status.member_id = 4;
+        status.is_learner = true;
+    }
+    observed.survey().asked.push(Asked {
+        name: "node-m4".to_owned(),
+        machine: Some("m4".to_owned()),
+        answer: Ok(answer),
+    });
+}
+
+/// One Machine, outside any failure domain, whose certificates are about to expire.
+pub(crate) fn single() -> Example {
+    Example::of(|observed| {
+        observed.facts().machines.truncate(1);
+        observed.facts().spec.replicas = 1;
+        let machine = observed.machine(1);
+        machine.certificates_expire = Some(in_days(12));
+        machine.machine.failure_domain = None;
+        observed.nodes().truncate(1);
+        observed.pods().retain(|pod| pod.node == "node-m1");
+        observed.health_checks().clear();
+        observed.survey().asked.truncate(1);
+        let answer = observed.answer(1);
+        answer.certificate_expires = Some(in_days(12));
+        observed.list(1).members.truncate(1);
+        observed.endpoint_certificate().expires = in_days(12);
+        let workload = observed.workload();
+        if let Reading::Read(Some(kube_proxy)) = &mut workload.kube_proxy {
+            (kube_proxy.desired, kube_proxy.ready) = (1, 1);
+        }
+        let control_plane = observed.control_plane();
+        control_plane.desired_replicas = Some(1);
+        control_plane.replicas = 1;
+        control_plane.ready_replicas = 1;
+        control_plane.available_replicas = 1;
+        control_plane.up_to_date_replicas = 1;
+    })
+}
+
+/// Asked directly, without the CA's key; the third member's database is full.
+pub(crate) fn external_etcd() -> Example {
+    Example::of(|observed| {
+        observed.control_plane().external_etcd = true;
+        observed.secrets().insert("c1-apiserver-etcd-client".to_owned());
+        observed.pods().retain(|pod| pod.component != Component::Etcd);
+        let conditions = &mut observed.control_plane().conditions;
+        conditions.retain(|condition| condition.kind != "EtcdClusterHealthy");
+        for machine in &mut observed.facts().machines {
+            let conditions = &mut machine.machine.conditions;
+            conditions.retain(|condition| !condition.kind.starts_with("Etcd"));
+        }
+        observed.each_list(|list| {
+            for member in &mut list.members {
+                member.client_urls = vec![format!("https://10.0.1.{}:2379", member.id)];
+            }
+        });
+        let survey = observed.survey();
+        survey.stacked = false;
+        survey.used_ca_key = false;
+        survey.alarms = Alarms::Listed(vec![Alarm {
+            member_id: 3,
+            kind: AlarmKind::NoSpace,
+        }]);
+        for (number, asked) in (1..).zip(&mut survey.asked) {
+            asked.name = format!("10.0.1.{number}:2379");
+            asked.machine = None;
+        }
+        observed.answer(1).is_named = false;
+        let full = observed.status(3);
+        full.db_size = full.db_size_quota.unwrap_or_default();
+        full.db_size_in_use = full.db_size;
+    })
+}
+
+pub(crate) fn no_etcd() -> Example {
+    Example::of(|observed| observed.etcd = Reading::Excluded { flag: "--no-etcd" })
+}
+
+/// Gives a Machine and its node other names, wherever they are told.
+fn rename(observed: &mut Observed, number: usize, machine: &str, node: &str) {
+    let (old_machine, old_node) = (format!("m{number}"), format!("node-m{number}"));
+    let answers = observed
+        .survey()
+        .asked
+        .iter_mut()
+        .filter_map(|asked| asked.answer.as_mut().ok());
+    for list in answers.filter_map(|answer| answer.members.as_mut().ok()) {
+        for member in list.members.iter_mut().filter(|member| member.name == old_node) {
+            node.clone_into(&mut member.name);
+        }
+    }
+    let asked = &mut observed.survey().asked[number - 1];
+    node.clone_into(&mut asked.name);
+    asked.machine = Some(machine.to_owned());
+    node.clone_into(&mut observed.nodes()[number - 1].name);
+    for pod in observed.pods().iter_mut().filter(|pod| pod.node == old_node) {
+        node.clone_into(&mut pod.node);
+    }
+    for check in observed.health_checks() {
+        if check.targets.remove(&old_machine) {
+            check.targets.insert(machine.to_owned());
+        }
+    }
+    let own = &mut observed.machine(number).machine;
+    machine.clone_into(&mut own.name);
+    own.node = Some(node.to_owned());
+}
+
+/// Names and messages that would take the terminal over.
+pub(crate) fn control_characters() -> Example {
+    const EVIL: &str = "edge\u{1b}[2J\u{7}\r\nok";
+    Example::of(|observed| {
+        rename(observed, 1, EVIL, EVIL);
+        let machine = &mut observed.machine(1).machine;
+        machine.failure_domain = Some("\u{202e}zone".to_owned());
+        machine.version = Some("v1\u{9b}31m".to_owned());
+        set(&mut machine.conditions, condition("UpToDate", False, EVIL));
+        EVIL.clone_into(&mut observed.control_plane().name);
+        observed.cluster().control_plane_name = Some(EVIL.to_owned());
+        EVIL.clone_into(&mut observed.workload().server);
+        EVIL.clone_into(&mut observed.endpoint_certificate().server);
+        let failure = Failure {
+            hint: Some(EVIL.to_owned()),
+            ..failure(EVIL, "\u{1b}]0;owned\u{7}")
+        };
+        observed.survey().asked[0].answer = Err(failure.clone());
+        observed.workload().kube_proxy = Reading::Failed(failure.clone());
+        observed.workload().leases = Reading::Failed(failure);
+    })
+}
+
+/// Names as long as installers make them.
+pub(crate) fn long_names() -> Example {
+    let name = |suffix: &str| format!("production-eu-central-1-payments-control-plane-{suffix}");
+    Example::of(|observed| {
+        end_members(observed, &[2]);
+        for (number, suffix) in [(1, "x7k2p"), (2, "qq4d"), (3, "m9v6zz")] {
+            let node = format!("ip-10-0-12-{number}.eu-central-1.compute.internal");
+            rename(observed, number, &name(suffix), &node);
+            let domain = ["a", "b", "c"][number - 1];
+            let machine = &mut observed.machine(number).machine;
+            machine.failure_domain = Some(format!("eu-central-1{domain}"));
+        }
+        let control_plane = observed.control_plane();
+        control_plane.name = name("kcp");
+        control_plane.namespace = "payments-production-eu-central-1".to_owned();
+        observed.cluster().control_plane_name = Some(name("kcp"));
+    })
+}
+
+/// Every example, by name.
+pub(crate) fn all() -> Vec<(&'static str, Example)> {
+    vec![
+        ("healthy", healthy()),
+        ("mid_rollout", mid_rollout()),
+        ("member_dead", member_dead()),
+        ("node_dead", node_dead()),
+        ("quorum_lost", quorum_lost()),
+        ("no_leader", no_leader()),
+        ("unreadable", unreadable()),
+        ("external_etcd", external_etcd()),
+        ("no_etcd", no_etcd()),
+        ("control_characters", control_characters()),
+        ("single", single()),
+        ("long_names", long_names()),
+    ]
+}

@@ -1,0 +1,134 @@
+//! Control planes with something wrong, as Cluster API and the members themselves tell of it.
+
+use crate::commands::status::screen::example::Example;
+use kcp_control_plane::{
+    checks::example::failure,
+    control_plane::{
+        ConditionStatus::{False, Unknown},
+        example::{condition, set},
+    },
+    snapshot::{Failure, Observed, Reading, etcd::Alarms},
+};
+
+/// The member of `m2` ends, again and again; Cluster API has seen its pod.
+pub(crate) fn member_dead() -> Example {
+    Example::of(|observed| end_members(observed, &[2]))
+}
+
+pub(super) fn end_members(observed: &mut Observed, numbers: &[usize]) {
+    for number in numbers {
+        observed.kill(*number);
+        let conditions = &mut observed.machine(*number).machine.conditions;
+        set(conditions, condition("EtcdPodHealthy", False, "CrashLoopBackOff"));
+        set(
+            conditions,
+            condition("Ready", False, "* EtcdPodHealthy: CrashLoopBackOff"),
+        );
+        observed.control_plane().ready_replicas -= 1;
+    }
+    let names: Vec<String> = numbers.iter().map(|number| format!("m{number}")).collect();
+    let message = format!(
+        "* Machines {}:\n  * EtcdPodHealthy: CrashLoopBackOff",
+        names.join(", ")
+    );
+    set(
+        &mut observed.control_plane().conditions,
+        condition("EtcdClusterHealthy", False, &message),
+    );
+}
+
+/// The machine of `m2` is gone from the network, and all that ran on it.
+pub(crate) fn node_dead() -> Example {
+    Example::of(|observed| {
+        let silence = failure("etcd member node-m2", "connecting: no answer within 2.2 s");
+        observed.survey().asked[1].answer = Err(silence);
+        let node = &mut observed.nodes()[1];
+        node.ready = None;
+        node.is_unreachable = true;
+        for pod in observed.pods().iter_mut().filter(|pod| pod.node == "node-m2") {
+            pod.ready = false;
+        }
+        let workload = observed.workload();
+        for (add_on, ready) in [(&mut workload.kube_proxy, 3), (&mut workload.core_dns, 1)] {
+            if let Reading::Read(Some(add_on)) = add_on {
+                add_on.ready = ready;
+            }
+        }
+        let unreachable = "Node node-m2 is unreachable";
+        let conditions = &mut observed.machine(2).machine.conditions;
+        for kind in ["APIServer", "ControllerManager", "Scheduler", "Etcd"] {
+            let kind = format!("{kind}PodHealthy");
+            set(conditions, condition(&kind, Unknown, unreachable));
+        }
+        set(
+            conditions,
+            condition(
+                "Ready",
+                Unknown,
+                &format!("* Control plane components: {unreachable}"),
+            ),
+        );
+        let control_plane = observed.control_plane();
+        control_plane.ready_replicas = 2;
+        for (kind, about) in [
+            ("ControlPlaneComponentsHealthy", "Control plane components"),
+            ("EtcdClusterHealthy", "EtcdPodHealthy"),
+        ] {
+            let message = format!("* Machine m2:\n  * {about}: {unreachable}");
+            set(&mut control_plane.conditions, condition(kind, Unknown, &message));
+        }
+    })
+}
+
+/// Two members have ended, and the API server forwards to none.
+pub(crate) fn quorum_lost() -> Example {
+    Example::of(|observed| {
+        end_members(observed, &[2, 3]);
+        let message = "* 1 of 3 etcd members is healthy, at least 2 healthy member required for etcd quorum";
+        set(
+            &mut observed.control_plane().conditions,
+            condition("Available", False, message),
+        );
+        let survey = observed.survey();
+        survey.alarms = Alarms::FromStatus;
+        for asked in &mut survey.asked {
+            let silence = failure("etcd", "connecting: no answer within 2.2 s");
+            asked.answer = Err(Failure {
+                object: format!("etcd member {}", asked.name),
+                ..silence
+            });
+        }
+    })
+}
+
+/// Two members have ended, and the third tells what it knows.
+pub(crate) fn no_leader() -> Example {
+    Example::of(|observed| {
+        end_members(observed, &[2, 3]);
+        observed.survey().alarms = Alarms::FromStatus;
+        let status = observed.status(1);
+        status.leader = None;
+        status.errors = vec![
+            "etcdserver: no leader".to_owned(),
+            format!("memberID:{} alarm:NOSPACE ", status.member_id),
+        ];
+    })
+}
+
+/// The workload cluster does not answer, and so neither does etcd.
+pub(crate) fn unreadable() -> Example {
+    Example::of(|observed| {
+        let failure = Failure {
+            hint: Some(
+                "is the address in key value of Secret c1-kubeconfig right, and can this machine reach it?"
+                    .to_owned(),
+            ),
+            ..failure(
+                "Secret/c1-kubeconfig",
+                "cannot reach the API server at https://10.0.0.1:6443: connection refused",
+            )
+        };
+        observed.workload = Reading::Failed(failure.clone());
+        observed.etcd = Reading::Failed(failure);
+    })
+}

@@ -1,0 +1,225 @@
+//! What is wrong, the heaviest first. What is about one Machine is told together: what explains the rest comes first,
+//! with what to do below it, and the rest a line each. Machines of which the same is to be told share it.
+
+use std::fmt::Write as _;
+
+use owo_colors::{OwoColorize as _, Style};
+
+use crate::commands::status::screen::{
+    Layout,
+    subject::{subject, subjects},
+};
+use crate::terminal::{
+    escape,
+    style::{BAD, FAINT, HEADING, WARN},
+    width::wrap_hint,
+};
+use kcp_control_plane::inspection::{Checked, Finding, Inspection, Outcome};
+
+/// Cells before a finding's text: two blanks, the longest outcome, a blank.
+const INDENT: usize = 10;
+
+/// Checks without a judgement that are named where room is scarce; more are counted.
+const NAMED_LIMIT: usize = 3;
+
+const HINT: &str = "hint:";
+
+/// Before what else there is to say of a subject.
+const ALSO: &str = "also:";
+
+/// What is told of one or several subjects.
+struct Told<'i> {
+    finding: &'i Finding,
+    /// Of the checks that found it.
+    ids: Vec<&'static str>,
+}
+
+impl Told<'_> {
+    fn is_same(&self, other: &Self) -> bool {
+        self.ids == other.ids && self.says(other.finding)
+    }
+
+    fn says(&self, finding: &Finding) -> bool {
+        (self.finding.outcome, &self.finding.message) == (finding.outcome, &finding.message)
+    }
+
+    fn line(&self) -> String {
+        format!("{} ({})", self.finding.message, self.ids.join(", "))
+    }
+}
+
+/// What is told of some subjects, each of which it holds for.
+struct Group<'i> {
+    subjects: Vec<&'i str>,
+    told: Vec<Told<'i>>,
+}
+
+fn groups<'i>(findings: Vec<(&'i Checked, &'i Finding)>) -> Vec<Group<'i>> {
+    let mut by_subject: Vec<Group<'i>> = Vec::new();
+    for (checked, finding) in findings {
+        let subjects = subjects(&finding.objects);
+        let id = checked.id;
+        let same = by_subject.iter_mut().find(|group| group.subjects == subjects);
+        let Some(group) = same.filter(|_| subject(&finding.objects).is_some()) else {
+            let told = vec![Told {
+                finding,
+                ids: vec![id],
+            }];
+            by_subject.push(Group { subjects, told });
+            continue;
+        };
+        match group.told.iter_mut().find(|told| told.says(finding)) {
+            Some(told) if told.ids.contains(&id) => {}
+            Some(told) => told.ids.push(id),
+            None => group.told.push(Told {
+                finding,
+                ids: vec![id],
+            }),
+        }
+    }
+    let mut groups: Vec<Group<'i>> = Vec::new();
+    for group in by_subject {
+        let is_same = |other: &&mut Group<'i>| {
+            other.told.len() == group.told.len()
+                && other.told.iter().zip(&group.told).all(|(a, b)| a.is_same(b))
+        };
+        match groups.iter_mut().find(is_same) {
+            Some(same) if same.subjects == group.subjects => {}
+            Some(same) => same.subjects.extend(group.subjects),
+            None => groups.push(group),
+        }
+    }
+    groups
+}
+
+pub(super) fn findings(inspection: &Inspection, layout: Layout) -> String {
+    let mut text = String::new();
+    for Group { subjects, told } in groups(inspection.findings()) {
+        let Some((first, others)) = told.split_first() else {
+            continue;
+        };
+        let outcome = first.finding.outcome;
+        title(&mut text, outcome);
+        let line = format!("{}: {}", subjects.join(", "), first.line());
+        entry(&mut text, outcome, &line, layout);
+        if outcome > Outcome::Info || layout.is_wide {
+            hint(&mut text, first.finding, layout);
+        }
+        let mut label = ALSO;
+        for other in others {
+            also(&mut text, label, outcome, other, layout);
+            // With its own hint each is by itself.
+            if !layout.is_wide {
+                label = "";
+            }
+        }
+    }
+    for (reason, outcome, ids) in unjudged(inspection, layout) {
+        title(&mut text, outcome);
+        let which = if ids.len() > NAMED_LIMIT && !layout.is_wide {
+            format!("{} checks", ids.len())
+        } else {
+            ids.join(", ")
+        };
+        entry(&mut text, outcome, &format!("{which}: {reason}"), layout);
+    }
+    text
+}
+
+/// Checks without a finding that could not be judged, by the reason; those that were skipped where all is wanted.
+fn unjudged(inspection: &Inspection, layout: Layout) -> Vec<(&str, Outcome, Vec<&'static str>)> {
+    let mut groups: Vec<(&str, Outcome, Vec<&'static str>)> = Vec::new();
+    for checked in &inspection.checks {
+        let is_wanted = match checked.outcome {
+            Outcome::Unknown => checked.findings.is_empty(),
+            Outcome::Skipped => layout.is_wide,
+            Outcome::Pass | Outcome::Info | Outcome::Warn | Outcome::Fail => false,
+        };
+        let Some(reason) = checked.reason.as_deref().filter(|_| is_wanted) else {
+            continue;
+        };
+        let same = |(other, outcome, _): &&mut (&str, Outcome, Vec<&'static str>)| {
+            *other == reason && *outcome == checked.outcome
+        };
+        match groups.iter_mut().find(same) {
+            Some((_, _, ids)) => ids.push(checked.id),
+            None => groups.push((reason, checked.outcome, vec![checked.id])),
+        }
+    }
+    groups.sort_by_key(|(_, outcome, _)| std::cmp::Reverse(*outcome));
+    groups
+}
+
+fn title(text: &mut String, heaviest: Outcome) {
+    if text.is_empty() {
+        let title = match heaviest {
+            Outcome::Fail | Outcome::Unknown | Outcome::Warn => "What is wrong:",
+            Outcome::Info => "What goes on:",
+            Outcome::Skipped | Outcome::Pass => "What was left out:",
+        };
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{}", title.style(HEADING));
+    }
+}
+
+fn entry(text: &mut String, outcome: Outcome, line: &str, layout: Layout) {
+    let mut mark = format!("{:<7}", outcome.as_str())
+        .style(outcome_style(outcome))
+        .to_string();
+    for line in layout.lines(line, INDENT) {
+        let _ = writeln!(text, "  {mark} {line}");
+        mark = " ".repeat(7);
+    }
+}
+
+fn hint(text: &mut String, finding: &Finding, layout: Layout) {
+    let Some(hint) = &finding.hint else {
+        return;
+    };
+    let hint = escape(hint);
+    let room = layout
+        .limit()
+        .map(|limit| limit.saturating_sub(INDENT + HINT.len() + 1));
+    let lines = match room {
+        Some(room) => wrap_hint(&hint, room),
+        None => vec![hint.into_owned()],
+    };
+    labelled(text, HINT, lines);
+}
+
+/// What else there is to say. Its hint goes where room is scarce: that of the first is to be followed first.
+fn also(text: &mut String, label: &str, first: Outcome, told: &Told<'_>, layout: Layout) {
+    let outcome = told.finding.outcome;
+    let weight = if outcome == first {
+        String::new()
+    } else {
+        format!("{}: ", outcome.as_str())
+    };
+    let line = format!("{weight}{}", told.line());
+    labelled(text, label, layout.lines(&line, INDENT + ALSO.len() + 1));
+    if layout.is_wide {
+        hint(text, told.finding, layout);
+    }
+}
+
+/// Lines beside a label that is as wide as [`HINT`] and [`ALSO`].
+fn labelled(text: &mut String, label: &str, lines: Vec<String>) {
+    let blank = " ".repeat(HINT.len());
+    let mut label = if label.is_empty() {
+        blank.clone()
+    } else {
+        label.style(FAINT).to_string()
+    };
+    for line in lines {
+        let _ = writeln!(text, "{}{label} {line}", " ".repeat(INDENT));
+        label.clone_from(&blank);
+    }
+}
+
+pub(super) const fn outcome_style(outcome: Outcome) -> Style {
+    match outcome {
+        Outcome::Fail => BAD,
+        Outcome::Unknown | Outcome::Warn => WARN,
+        Outcome::Pass | Outcome::Skipped | Outcome::Info => FAINT,
+    }
+}

@@ -1,0 +1,107 @@
+//! Several control planes, a line each.
+
+use jiff::Timestamp;
+
+use crate::commands::status::screen::{
+    Layout, Part, Screen, age, findings::outcome_style, summary::health_style,
+};
+use crate::terminal::{
+    escape,
+    table::{Cell, Column, Table},
+};
+use kcp_control_plane::{
+    inspection::{Basis, Inspection},
+    snapshot::Observed,
+};
+
+const COLUMNS: &[Column] = &[
+    Column::new("NAMESPACE").name(),
+    Column::new("NAME").name(),
+    Column::new("CLUSTER").name().expendable(3),
+    Column::new("VERSION"),
+    Column::new("THERE").wide(),
+    Column::new("READY"),
+    Column::new("UP TO DATE").expendable(1),
+    Column::new("ETCD"),
+    Column::new("AGE").expendable(2),
+    Column::new("VERDICT"),
+    Column::new("FINDINGS"),
+];
+
+/// The screen of several control planes. `namespace` is none for all of them.
+pub fn list<'i>(
+    inspected: impl IntoIterator<Item = (&'i Observed, &'i Inspection)>,
+    namespace: Option<&str>,
+    now: Timestamp,
+    layout: Layout,
+) -> Screen {
+    let mut table = Table::of(COLUMNS.iter().copied());
+    let mut is_empty = true;
+    for (observed, inspection) in inspected {
+        is_empty = false;
+        table.row(row(observed, inspection, namespace.is_none(), now));
+    }
+    let text = match namespace {
+        _ if !is_empty => table.render_within(layout.limit(), layout.is_wide),
+        Some(namespace) => format!("No control planes found in {} namespace.\n", escape(namespace)),
+        None => "No control planes found.\n".to_owned(),
+    };
+    Screen {
+        parts: vec![(Part::List, text)],
+    }
+}
+
+fn row(observed: &Observed, inspection: &Inspection, is_of_all: bool, now: Timestamp) -> Vec<Cell> {
+    let control_plane = &observed.management.control_plane.control_plane;
+    let desired = control_plane.desired();
+    let namespace = if is_of_all {
+        control_plane.namespace.as_str()
+    } else {
+        ""
+    };
+    let cluster = control_plane.cluster.as_deref().unwrap_or("-");
+    // Where most have the name of their Cluster, the column is blank and goes.
+    let cluster = if cluster == control_plane.name {
+        ""
+    } else {
+        cluster
+    };
+    let etcd = match (inspection.basis, inspection.votes) {
+        (Basis::AllSources, Some(votes)) => {
+            format!(
+                "{}/{}",
+                votes.voters.saturating_sub(votes.unhealthy),
+                votes.voters
+            )
+        }
+        _ => String::new(),
+    };
+    vec![
+        Cell::from(namespace),
+        Cell::from(&control_plane.name),
+        Cell::from(cluster),
+        Cell::from(control_plane.desired_version.as_deref().unwrap_or("-")),
+        Cell::from(control_plane.replicas.to_string()),
+        Cell::from(format!("{}/{desired}", control_plane.ready_replicas)),
+        Cell::from(format!("{}/{desired}", control_plane.up_to_date_replicas)),
+        Cell::from(etcd),
+        Cell::from(age(control_plane.created, now)),
+        Cell::styled(inspection.health.as_str(), health_style(inspection.health)),
+        findings(inspection),
+    ]
+}
+
+/// The checks that found something, the heaviest first.
+fn findings(inspection: &Inspection) -> Cell {
+    let all = inspection.findings();
+    let Some((_, heaviest)) = all.first() else {
+        return Cell::from("");
+    };
+    let mut ids: Vec<&str> = Vec::new();
+    for (checked, _) in &all {
+        if !ids.contains(&checked.id) {
+            ids.push(checked.id);
+        }
+    }
+    Cell::styled(ids.join(", "), outcome_style(heaviest.outcome)).rest_of_line()
+}

@@ -1,0 +1,122 @@
+//! The Machines by failure domain, those that are outdated first. The findings say why they are.
+
+use jiff::Timestamp;
+use owo_colors::Style;
+
+use crate::commands::status::screen::{Layout, age, style_of_no};
+use crate::terminal::{
+    style::{GOOD, WARN},
+    table::{Cell, Column, Table},
+};
+use kcp_control_plane::{inspection::Inspection, plan::observed::Machine, snapshot::Observed};
+
+const COLUMNS: &[Column] = &[
+    Column::new("DOMAIN").name(),
+    Column::new("MACHINE").name(),
+    Column::new("NODE").name(),
+    Column::new("VERSION"),
+    Column::new("READY"),
+    Column::new("UP TO DATE"),
+    Column::new("PODS"),
+    Column::new("AGE").expendable(1),
+    Column::new("PHASE").wide(),
+    Column::new("KUBELET").wide(),
+];
+
+pub(super) fn machines(
+    observed: &Observed,
+    inspection: &Inspection,
+    now: Timestamp,
+    layout: Layout,
+) -> String {
+    let mut machines: Vec<&Machine> = observed.management.control_plane.machines.iter().collect();
+    if machines.is_empty() {
+        return "No Machines.\n".to_owned();
+    }
+    let is_outdated = |machine: &Machine| inspection.is_up_to_date(&machine.machine) == Some(false);
+    machines.sort_by_key(|machine| {
+        let Machine { machine: own, .. } = machine;
+        let domain = &own.failure_domain;
+        (
+            domain.is_none(),
+            domain.clone(),
+            !is_outdated(machine),
+            own.name.clone(),
+        )
+    });
+    let has_domains = machines
+        .iter()
+        .any(|machine| machine.machine.failure_domain.is_some());
+    let mut table = Table::of(COLUMNS.iter().copied());
+    let mut before = None;
+    for machine in machines {
+        let domain = machine.machine.failure_domain.as_deref();
+        let shown = if before == Some(domain) || !has_domains {
+            ""
+        } else {
+            domain.unwrap_or("(none)")
+        };
+        before = Some(domain);
+        table.row(row(observed, inspection, machine, shown, now));
+    }
+    table.render_within(layout.limit(), layout.is_wide)
+}
+
+fn row(
+    observed: &Observed,
+    inspection: &Inspection,
+    Machine { machine, .. }: &Machine,
+    domain: &str,
+    now: Timestamp,
+) -> Vec<Cell> {
+    let style_of_no = style_of_no(inspection);
+    let ready = match machine.deleting_since {
+        Some(since) => Cell::styled(format!("deleting {}", age(Some(since), now)), WARN),
+        None => yes_or_no(machine.ready(), style_of_no),
+    };
+    vec![
+        Cell::from(domain),
+        Cell::from(&machine.name),
+        Cell::from(machine.node.as_deref().unwrap_or("-")),
+        Cell::from(machine.version.as_deref().unwrap_or("-")),
+        ready,
+        yes_or_no(inspection.is_up_to_date(machine), WARN),
+        pods(observed, machine.node.as_deref(), style_of_no),
+        Cell::from(age(machine.created, now)),
+        Cell::from(machine.phase.as_deref().unwrap_or("-")),
+        Cell::from(kubelet(observed, machine.node.as_deref())),
+    ]
+}
+
+fn yes_or_no(value: Option<bool>, style_of_no: Style) -> Cell {
+    match value {
+        Some(true) => Cell::styled("yes", GOOD),
+        Some(false) => Cell::styled("no", style_of_no),
+        None => Cell::from("?"),
+    }
+}
+
+/// Static pods that are ready, of those that kubeadm runs; blank where they were not read.
+fn pods(observed: &Observed, node: Option<&str>, style_of_no: Style) -> Cell {
+    let pods = observed
+        .workload
+        .read()
+        .and_then(|workload| workload.static_pods.read());
+    let (Some(pods), Some(node)) = (pods, node) else {
+        return Cell::from("");
+    };
+    let ready = pods.iter().filter(|pod| pod.node == node && pod.ready).count();
+    let external = observed.management.control_plane.control_plane.external_etcd;
+    let wanted = if external { 3 } else { 4 };
+    let style = if ready < wanted { style_of_no } else { Style::new() };
+    Cell::styled(format!("{ready}/{wanted}"), style)
+}
+
+fn kubelet<'o>(observed: &'o Observed, node: Option<&str>) -> &'o str {
+    let nodes = observed
+        .workload
+        .read()
+        .and_then(|workload| workload.nodes.read());
+    let found = nodes.and_then(|nodes| nodes.iter().find(|other| Some(other.name.as_str()) == node));
+    found.map_or("", |node| &node.kubelet_version)
+}

@@ -1,0 +1,247 @@
+//! etcd's members, a row each: what each says of itself, or that it does not. The findings say why.
+
+use std::{collections::BTreeSet, fmt::Write as _};
+
+use kcp_etcd::{Member, Status};
+use owo_colors::{OwoColorize as _, Style};
+
+use crate::commands::status::screen::Layout;
+use crate::terminal::{
+    style::{BAD, FAINT, GOOD, WARN},
+    table::{Cell, Column, Table},
+};
+use kcp_control_plane::{
+    plan::wording::listed,
+    snapshot::{
+        EtcdSurvey, Observed,
+        etcd::{Alarms, Answer, Asked, hexadecimal},
+    },
+};
+
+const COLUMNS: &[Column] = &[
+    Column::new("MEMBER").name(),
+    Column::new("DB SIZE"),
+    Column::new("IN USE"),
+    Column::new("QUOTA").wide(),
+    Column::new("LEADER"),
+    Column::new("RAFT INDEX").expendable(1),
+    Column::new("TERM").expendable(2),
+    Column::new("LEARNER").expendable(3),
+    Column::new("ALARMS"),
+    Column::new("VERSION").wide(),
+    Column::new("ID").wide(),
+    Column::new("MACHINE").wide(),
+];
+
+pub(super) fn members(observed: &Observed, layout: Layout) -> String {
+    // The summary says why not.
+    let Some(survey) = observed.etcd.read() else {
+        return String::new();
+    };
+    if survey.asked.is_empty() {
+        return lines("etcd members: none to ask", Style::new(), layout);
+    }
+    let mut text = if answers(survey).next().is_none() {
+        let names: Vec<&str> = survey.asked.iter().map(|asked| asked.name.as_str()).collect();
+        lines(
+            &format!("etcd members: no answer from {}", listed(&names, "and")),
+            BAD,
+            layout,
+        )
+    } else {
+        table(survey, layout)
+    };
+    for note in notes(observed, survey) {
+        text.push_str(&lines(&note, FAINT, layout));
+    }
+    text
+}
+
+fn table(survey: &EtcdSurvey, layout: Layout) -> String {
+    let mut table = Table::of(COLUMNS.iter().copied());
+    for asked in &survey.asked {
+        table.row(row(survey, asked));
+    }
+    for stranger in strangers(survey) {
+        let (name, what) = if stranger.name.is_empty() {
+            ("(not started)", "a member that has never started")
+        } else {
+            (stranger.name.as_str(), "no Machine has this node: not asked")
+        };
+        table.row([Cell::from(name), Cell::styled(what, WARN).rest()]);
+    }
+    table.render_within(layout.limit(), layout.is_wide)
+}
+
+fn lines(text: &str, style: Style, layout: Layout) -> String {
+    layout
+        .lines(text, 0)
+        .iter()
+        .fold(String::new(), |mut text, line| {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{}", line.style(style));
+            text
+        })
+}
+
+fn row(survey: &EtcdSurvey, asked: &Asked) -> Vec<Cell> {
+    let name = Cell::from(&asked.name);
+    let Ok(Answer {
+        status: Ok(status), ..
+    }) = &asked.answer
+    else {
+        return vec![name, Cell::styled("no answer", BAD).rest()];
+    };
+    vec![
+        name,
+        Cell::from(size(status.db_size)),
+        Cell::from(share(status.db_size_in_use, status.db_size)),
+        Cell::from(status.db_size_quota.map_or_else(|| "?".to_owned(), size)),
+        leader(survey, status),
+        Cell::from(status.raft_index.to_string()),
+        Cell::from(status.raft_term.to_string()),
+        if status.is_learner {
+            Cell::styled("yes", WARN)
+        } else {
+            Cell::from("no")
+        },
+        alarms(survey, status),
+        Cell::from(&status.version),
+        Cell::from(hexadecimal(status.member_id)),
+        Cell::from(asked.machine.as_deref().unwrap_or("none")),
+    ]
+}
+
+/// Whether it leads; where the members do not agree, whom it follows.
+fn leader(survey: &EtcdSurvey, status: &Status) -> Cell {
+    let followed: BTreeSet<u64> = answers(survey).filter_map(|(status, _)| status.leader).collect();
+    match status.leader {
+        None => Cell::styled("none", BAD),
+        Some(id) if id == status.member_id => Cell::styled("yes", GOOD),
+        Some(id) if followed.len() > 1 => {
+            let leader = known(survey).into_iter().find(|member| member.id == id);
+            let name = leader.map_or_else(|| hexadecimal(id), |member| member.name.clone());
+            Cell::styled(format!("follows {name}"), BAD)
+        }
+        Some(_) => Cell::from("no"),
+    }
+}
+
+fn alarms(survey: &EtcdSurvey, status: &Status) -> Cell {
+    let raised = survey.raised().into_iter();
+    let own: Vec<String> = raised
+        .filter(|(id, _)| *id == status.member_id)
+        .map(|(_, alarm)| alarm)
+        .collect();
+    match &survey.alarms {
+        _ if !own.is_empty() => Cell::styled(own.join(", "), BAD),
+        Alarms::Failed(_) => Cell::styled("?", WARN),
+        Alarms::Listed(_) | Alarms::FromStatus => Cell::from("none"),
+    }
+}
+
+/// Members that answered with their status, and the list each has.
+fn answers(survey: &EtcdSurvey) -> impl Iterator<Item = (&Status, &[Member])> {
+    let answers = survey.asked.iter().filter_map(|asked| asked.answer.as_ref().ok());
+    answers.filter_map(|answer| {
+        let members = answer.members.as_ref().map_or(&[][..], |list| &list.members);
+        Some((answer.status.as_ref().ok()?, members))
+    })
+}
+
+/// Every member that any list has, once.
+fn known(survey: &EtcdSurvey) -> Vec<&Member> {
+    let mut known: Vec<&Member> = answers(survey).flat_map(|(_, members)| members).collect();
+    known.sort_by_key(|member| member.id);
+    known.dedup_by_key(|member| member.id);
+    known
+}
+
+/// Members in the lists that are none of those that were asked. Where etcd is external, one that does not answer cannot
+/// be told from them.
+fn strangers(survey: &EtcdSurvey) -> Vec<&Member> {
+    if !survey.stacked {
+        return Vec::new();
+    }
+    let answered: BTreeSet<u64> = answers(survey).map(|(status, _)| status.member_id).collect();
+    let is_asked = |member: &Member| survey.asked.iter().any(|asked| asked.name == member.name);
+    let known = known(survey).into_iter();
+    known
+        .filter(|member| !answered.contains(&member.id) && !is_asked(member))
+        .collect()
+}
+
+fn notes(observed: &Observed, survey: &EtcdSurvey) -> Vec<String> {
+    let mut notes = Vec::new();
+    if survey.used_ca_key {
+        let cluster = &observed.management.control_plane.control_plane.cluster;
+        let secret = format!("{}-etcd", cluster.as_deref().unwrap_or_default());
+        notes.push(format!(
+            "asked with a certificate made with the CA key in Secret/{secret}"
+        ));
+    }
+    if survey.alarms == Alarms::FromStatus && answers(survey).next().is_some() {
+        notes.push("no leader to list the alarms: each is from the member's own status".to_owned());
+    }
+    let misnamed: Vec<&str> = survey
+        .asked
+        .iter()
+        .filter(|asked| asked.answer.as_ref().is_ok_and(|answer| !answer.is_named))
+        .map(|asked| asked.name.as_str())
+        .collect();
+    if !misnamed.is_empty() {
+        notes.push(format!(
+            "verified by their chain alone, for the name in their certificate is another: {}",
+            misnamed.join(", ")
+        ));
+    }
+    notes
+}
+
+/// In binary units, three digits.
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+fn size(bytes: u64) -> String {
+    let mut size = bytes as f64;
+    for unit in ["B", "KiB", "MiB", "GiB"] {
+        if size < 1000.0 {
+            let digits = usize::from(size < 10.0 && unit != "B");
+            return format!("{size:.digits$} {unit}");
+        }
+        size /= 1024.0;
+    }
+    format!("{size:.1} TiB")
+}
+
+fn share(part: u64, whole: u64) -> String {
+    let percent = u128::from(part) * 100;
+    percent
+        .checked_div(u128::from(whole))
+        .map_or_else(|| "-".to_owned(), |percent| format!("{percent}%"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{share, size};
+
+    #[test]
+    fn sizes_have_three_digits() {
+        for (bytes, shown) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1000, "1.0 KiB"),
+            (20_480, "20 KiB"),
+            (5_500_000, "5.2 MiB"),
+            (2_147_483_648, "2.0 GiB"),
+            (u64::MAX, "16777216.0 TiB"),
+        ] {
+            assert_eq!(size(bytes), shown);
+        }
+    }
+
+    #[test]
+    fn a_share_of_nothing_is_not_known() {
+        assert_eq!(share(1, 0), "-");
+        assert_eq!(share(3, 4), "75%");
+        assert_eq!(share(u64::MAX, u64::MAX), "100%");
+    }
+}

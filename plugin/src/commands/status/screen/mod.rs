@@ -1,0 +1,182 @@
+//! The text of `status`.
+//!
+//! - [`summary`], [`members`], [`machines`], [`certificates`], [`preflight`], [`findings`]: the parts of one control
+//!   plane's screen, in this order
+//! - [`list`]: several control planes, a line each
+//! - [`changes`]: what has changed since the last look, a line each
+//! - [`absence`]: why a part is not there; [`subject`]: what a finding or a blocker is about
+
+mod absence;
+mod certificates;
+pub mod changes;
+mod findings;
+mod list;
+mod machines;
+mod members;
+mod preflight;
+mod subject;
+mod summary;
+
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+pub use list::list;
+
+use owo_colors::Style;
+
+use crate::terminal::{
+    escape,
+    style::{BAD, WARN},
+    width::wrap,
+};
+use kcp_control_plane::{duration::format_duration, plan::wording::listed};
+use kcp_control_plane::{
+    inspection::{Inspection, health::Health},
+    snapshot::Observed,
+};
+
+/// How much room there is, and how much is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// Columns of the terminal; none when stdout is something else.
+    pub width: Option<usize>,
+    /// All there is to know, however long the lines.
+    pub is_wide: bool,
+}
+
+impl Layout {
+    const fn limit(self) -> Option<usize> {
+        if self.is_wide { None } else { self.width }
+    }
+
+    /// A text from a cluster in lines that fit beside so many cells.
+    fn lines(self, text: &str, beside: usize) -> Vec<String> {
+        let text = escape(text);
+        match self.limit() {
+            Some(limit) => wrap(&text, limit.saturating_sub(beside)),
+            None => vec![text.into_owned()],
+        }
+    }
+}
+
+/// The screen of one control plane, in parts with a blank line between them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Screen {
+    parts: Vec<(Part, String)>,
+}
+
+/// A part of a screen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Summary,
+    Members,
+    Machines,
+    Certificates,
+    Preflight,
+    Findings,
+    List,
+}
+
+impl Part {
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Summary => "summary",
+            Self::Members => "etcd members",
+            Self::Machines => "Machines",
+            Self::Certificates => "certificates",
+            Self::Preflight => "preflight",
+            Self::Findings => "findings",
+            Self::List => "control planes",
+        }
+    }
+}
+
+/// Parts that a low terminal does without, the first of them first.
+const EXPENDABLE: &[Part] = &[Part::Certificates, Part::Preflight, Part::Machines, Part::Members];
+
+/// The screen of one control plane.
+pub fn one(observed: &Observed, inspection: &Inspection, now: Timestamp, layout: Layout) -> Screen {
+    let parts = [
+        (Part::Summary, summary::summary(observed, inspection, layout)),
+        (Part::Members, members::members(observed, layout)),
+        (
+            Part::Machines,
+            machines::machines(observed, inspection, now, layout),
+        ),
+        (
+            Part::Certificates,
+            certificates::certificates(observed, now, layout),
+        ),
+        (Part::Preflight, preflight::preflight(inspection, layout)),
+        (Part::Findings, findings::findings(inspection, layout)),
+    ];
+    Screen {
+        parts: parts.into_iter().filter(|(_, text)| !text.is_empty()).collect(),
+    }
+}
+
+impl Screen {
+    /// All of it.
+    pub fn text(&self) -> String {
+        let parts: Vec<&str> = self.parts.iter().map(|(_, text)| text.as_str()).collect();
+        parts.join("\n")
+    }
+
+    /// As much of it as goes into a number of lines, and what was left out.
+    pub fn within(&self, lines: usize) -> String {
+        let mut screen = self.clone();
+        let mut left_out = Vec::new();
+        for part in EXPENDABLE {
+            // One line says what was left out, after a blank one.
+            let room = if left_out.is_empty() {
+                lines
+            } else {
+                lines.saturating_sub(2)
+            };
+            if screen.text().lines().count() <= room {
+                break;
+            }
+            let parts = screen.parts.len();
+            screen.parts.retain(|(other, _)| other != part);
+            if screen.parts.len() < parts {
+                left_out.push(part.title());
+            }
+        }
+        let text = screen.text();
+        if left_out.is_empty() && text.lines().count() <= lines {
+            return text;
+        }
+        if lines < 3 {
+            return text.lines().take(lines).flat_map(|line| [line, "\n"]).collect();
+        }
+        let room = lines - 2;
+        let cut = text.lines().count().saturating_sub(room);
+        let lines_cut = (cut > 0).then(|| format!("{cut} lines at the end"));
+        let names: Vec<&str> = left_out.into_iter().chain(lines_cut.as_deref()).collect();
+        let mut text: String = text.lines().take(room).flat_map(|line| [line, "\n"]).collect();
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "\nno room for {}", listed(&names, "and"));
+        text
+    }
+}
+
+/// Of a no: where nothing is wrong it will pass.
+const fn style_of_no(inspection: &Inspection) -> Style {
+    match inspection.health {
+        Health::Healthy => WARN,
+        Health::Degraded | Health::Blocked | Health::Unknown => BAD,
+    }
+}
+
+/// How long ago a time was; nothing for a time to come, as clocks differ.
+fn age(since: Option<Timestamp>, now: Timestamp) -> String {
+    since.map_or_else(
+        || "-".to_owned(),
+        |since| format_duration(now.duration_since(since).try_into().unwrap_or_default()),
+    )
+}
+
+#[cfg(test)]
+pub(crate) mod example;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,266 @@
+//! What may be done now, and what keeps the rest.
+
+use crate::commands::status::screen::{
+    Layout, style_of_no,
+    subject::{is_of_whole, subjects},
+};
+use crate::terminal::{
+    escape,
+    style::{GOOD, WARN},
+    table::{Cell, Column, Table},
+    width::shorten,
+};
+use kcp_control_plane::inspection::{Blocker, Inspection, Permission, Remediation};
+
+const COLUMNS: &[Column] = &[
+    Column::new("NOW").name(),
+    Column::new("ALLOWED"),
+    Column::new("BLOCKED BY"),
+];
+
+/// Cells that a name may take where room is scarce.
+const NAME_LIMIT: usize = 24;
+
+/// What may be done, or not, and what keeps it.
+#[derive(Clone, Debug)]
+struct Row {
+    what: String,
+    allowed: Option<bool>,
+    blocked_by: Vec<String>,
+}
+
+impl Row {
+    fn of(what: &str, permission: &Permission, inspection: &Inspection, layout: Layout) -> Self {
+        Self {
+            what: what.to_owned(),
+            allowed: permission.allowed,
+            blocked_by: told(&permission.blocked_by, inspection, layout),
+        }
+    }
+
+    /// Whether the same is told of both.
+    fn is_like(&self, other: &Self) -> bool {
+        (self.allowed, &self.blocked_by) == (other.allowed, &other.blocked_by)
+    }
+
+    fn named(self, what: &str) -> Self {
+        Self {
+            what: what.to_owned(),
+            ..self
+        }
+    }
+}
+
+pub(super) fn preflight(inspection: &Inspection, layout: Layout) -> String {
+    let mut table = Table::of(COLUMNS.iter().copied());
+    for Row {
+        what,
+        allowed,
+        blocked_by,
+    } in rows(inspection, layout)
+    {
+        let allowed = match allowed {
+            Some(true) => Cell::styled("yes", GOOD),
+            Some(false) => Cell::styled("no", style_of_no(inspection)),
+            None => Cell::styled("unknown", WARN),
+        };
+        let mut first = vec![Cell::from(what), allowed];
+        for blocker in &blocked_by {
+            first.push(Cell::from(blocker).rest());
+            table.row(std::mem::replace(
+                &mut first,
+                vec![Cell::from(""), Cell::from("")],
+            ));
+        }
+        if blocked_by.is_empty() {
+            table.row(first);
+        }
+    }
+    table.render_within(layout.limit(), layout.is_wide)
+}
+
+/// Neighbours of which the same is told share a row.
+fn rows(inspection: &Inspection, layout: Layout) -> Vec<Row> {
+    let preflight = &inspection.preflight;
+    let changes = [
+        ("scale up", &preflight.scale_up),
+        ("scale down", &preflight.scale_down),
+        ("rollout", &preflight.rollout),
+    ];
+    let mut rows: Vec<Row> = Vec::new();
+    for (what, permission) in changes {
+        let row = Row::of(what, permission, inspection, layout);
+        match rows.last_mut() {
+            Some(before) if before.is_like(&row) => {
+                before.what.push_str(", ");
+                before.what.push_str(what);
+            }
+            _ => rows.push(row),
+        }
+    }
+    let remediations = remediations(inspection, layout);
+    if let ([changes], [remediation]) = (rows.as_slice(), remediations.as_slice())
+        && changes.is_like(remediation)
+    {
+        return vec![remediation.clone().named("scaling, rollout, remediation")];
+    }
+    rows.extend(remediations);
+    rows
+}
+
+/// Of every Machine at once, where the same holds for all of them; else what holds for most of them comes last.
+fn remediations(inspection: &Inspection, layout: Layout) -> Vec<Row> {
+    let of_machine = |one: &Remediation| {
+        let what = format!("remediation of {}", short(&one.machine, layout));
+        Row::of(&what, &one.permission, inspection, layout)
+    };
+    let all: Vec<Row> = inspection.preflight.remediation.iter().map(of_machine).collect();
+    let alike = |row: &Row| all.iter().filter(|other| other.is_like(row)).count();
+    let Some(usual) = all.iter().max_by_key(|row| alike(row)).cloned() else {
+        return Vec::new();
+    };
+    let most = alike(&usual);
+    if most == all.len() {
+        return vec![usual.named("remediation")];
+    }
+    if most == 1 {
+        return all;
+    }
+    let mut rows = all;
+    rows.retain(|row| !row.is_like(&usual));
+    rows.push(usual.named("other remediations"));
+    rows
+}
+
+/// The table of Machines has the names in full.
+fn short(name: &str, layout: Layout) -> String {
+    if layout.limit().is_some() {
+        shorten(&escape(name), NAME_LIMIT).into_owned()
+    } else {
+        name.to_owned()
+    }
+}
+
+/// What each check found wrong, by what it is about: the findings below say the rest. What none of them says is told
+/// here, unless there is much to say of one object.
+fn told(blockers: &[Blocker], inspection: &Inspection, layout: Layout) -> Vec<String> {
+    let is_found = |blocker: &Blocker| {
+        let checked = inspection
+            .checks
+            .iter()
+            .find(|checked| checked.id == blocker.check);
+        let mut findings = checked.into_iter().flat_map(|checked| &checked.findings);
+        findings.any(|finding| subjects(&finding.objects) == subjects(&blocker.objects))
+    };
+    let mut by_subject: Vec<(Vec<&str>, Vec<&Blocker>)> = Vec::new();
+    for blocker in blockers {
+        let subjects = subjects(&blocker.objects);
+        match by_subject.iter_mut().find(|(other, _)| *other == subjects) {
+            Some((_, same)) if same.iter().any(|other| other.check == blocker.check) => {}
+            Some((_, same)) => same.push(blocker),
+            None => by_subject.push((subjects, vec![blocker])),
+        }
+    }
+    let told = by_subject.into_iter().map(|(subjects, blockers)| {
+        if let [only] = blockers.as_slice()
+            && !is_found(only)
+        {
+            return format!("{} ({})", only.message, only.check);
+        }
+        let checks: Vec<&str> = blockers.iter().map(|blocker| blocker.check).collect();
+        let checks = checks.join(", ");
+        // The control plane itself goes without saying.
+        if blockers.iter().any(|blocker| is_of_whole(&blocker.objects)) {
+            checks
+        } else {
+            format!("{}: {checks}", short(&subjects.join(", "), layout))
+        }
+    });
+    told.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Layout, preflight};
+    use crate::{
+        commands::status::screen::example::{Example, healthy, member_dead, mid_rollout, no_leader, single},
+        terminal::plain,
+    };
+    use kcp_control_plane::{
+        control_plane::{
+            ConditionStatus::Unknown,
+            example::{condition, minutes_ago, set},
+        },
+        snapshot::Observed,
+    };
+
+    fn shown(example: &Example) -> String {
+        let text = preflight(&example.inspection, Layout::default());
+        plain(&text).lines().skip(1).collect::<Vec<_>>().join("\n")
+    }
+
+    fn start(observed: &mut Observed) {
+        for kind in ["EtcdPodHealthy", "APIServerPodHealthy", "SchedulerPodHealthy"] {
+            let waiting = condition(kind, Unknown, "Waiting for a Node to exist");
+            set(&mut observed.machine(4).machine.conditions, waiting);
+        }
+    }
+
+    type Case = (&'static str, fn() -> Example, &'static str);
+
+    fn leaving() -> Example {
+        healthy().after(|observed| {
+            observed.machine(3).machine.deleting_since = Some(minutes_ago(1));
+        })
+    }
+
+    #[test]
+    fn what_may_be_done_and_what_keeps_it() {
+        let cases: &[Case] = &[
+            ("all_is_allowed", healthy, "scaling, rollout, remediation   yes"),
+            (
+                "what_is_no_finding_is_told",
+                single,
+                "scale up      yes\n\
+                 scale down    no        there is no other Machine (etcd-quorum)\n\
+                 rollout       yes\n\
+                 remediation   no        there is no other Machine (etcd-quorum)",
+            ),
+            (
+                "findings_are_told_below",
+                member_dead,
+                "scale up, scale down, rollout   no        etcd-tolerance\n\
+                 \x20                                         Machine/m2: etcd-members-answer, etcd-pods-ready\n\
+                 remediation of m2               yes\n\
+                 other remediations              no        etcd could lose its quorum (etcd-quorum)",
+            ),
+            (
+                "much_of_one_machine_is_not_told_one_by_one",
+                || mid_rollout().after(start),
+                "scale up, scale down, rollout   no        Machine/m4: etcd-members-answer, etcd-pods-ready, \
+                 api-servers-ready, schedulers-ready\n\
+                 remediation of m4               yes\n\
+                 other remediations              no        etcd could lose its quorum (etcd-quorum)",
+            ),
+            (
+                "the_same_words_share_a_row",
+                leaving,
+                "scaling, rollout, remediation   no        Machine/m3: machine-deletions",
+            ),
+            (
+                "the_usual_comes_last",
+                no_leader,
+                "scale up, scale down, rollout   no        etcd-quorum\n\
+                 \x20                                         Machine/m2: etcd-members-answer, etcd-pods-ready\n\
+                 \x20                                         Machine/m3: etcd-members-answer, etcd-pods-ready\n\
+                 \x20                                         Machine/m1: etcd-alarms, etcd-leader\n\
+                 remediation of m1               no        no other Machine has all its components working \
+                 (components-healthy)\n\
+                 other remediations              no        etcd-quorum",
+            ),
+        ];
+        for (name, example, expected) in cases {
+            assert_eq!(shown(&example()), *expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,326 @@
+use std::collections::BTreeSet;
+
+use crate::commands::status::screen::{Layout, Screen, changes::changes, list, one};
+use crate::{
+    commands::status::screen::example::{self, Example},
+    terminal::{plain, width::width},
+};
+use kcp_control_plane::{
+    control_plane::example::{minutes_ago, now},
+    inspection::Inspection,
+    snapshot::{Observed, etcd::Alarms},
+};
+
+fn screen(example: &Example, width: Option<usize>, is_wide: bool) -> Screen {
+    one(
+        &example.observed,
+        &example.inspection,
+        now(),
+        Layout { width, is_wide },
+    )
+}
+
+/// Styles made visible: what a snapshot shows must be plain to read.
+fn visible(text: &str) -> String {
+    text.replace('\u{1b}', "␛")
+}
+
+#[test]
+fn every_screen() {
+    for (name, example) in example::all() {
+        for columns in [80, 120] {
+            let text = screen(&example, Some(columns), false).text();
+            insta::assert_snapshot!(format!("{name}_{columns}"), plain(&text));
+            insta::assert_snapshot!(format!("{name}_{columns}_colour"), visible(&text));
+        }
+    }
+}
+
+#[test]
+fn wide_screens() {
+    for (name, example) in [
+        ("member_dead", example::member_dead()),
+        ("node_dead", example::node_dead()),
+        ("no_etcd", example::no_etcd()),
+        ("long_names", example::long_names()),
+    ] {
+        let text = screen(&example, Some(80), true).text();
+        insta::assert_snapshot!(format!("{name}_wide"), plain(&text));
+    }
+}
+
+#[test]
+fn the_cause_is_told_first_and_nothing_twice() {
+    for (example, first) in [
+        (
+            example::node_dead(),
+            "  fail    Machine/m2: the node is unreachable (nodes-ready)",
+        ),
+        (
+            example::member_dead(),
+            "  fail    Machine/m2: etcd member does not answer: cannot connect: connection refused \
+             (etcd-members-answer)",
+        ),
+        (
+            example::quorum_lost(),
+            "  fail    KubeadmControlPlane/c1-cp: quorum is lost: 1 of 3 voting members are healthy, 2 are needed, by \
+             their pods and the Machines' conditions (etcd-quorum)",
+        ),
+        (
+            example::mid_rollout(),
+            "  info    KubeadmControlPlane/c1-cp: rollout in progress, 1 of 4 Machines up to date \
+             (machines-up-to-date)",
+        ),
+    ] {
+        let text = plain(&screen(&example, None, false).text());
+        let told: Vec<&str> = text
+            .lines()
+            .skip_while(|line| !line.starts_with("What "))
+            .skip(1)
+            .collect();
+        assert_eq!(told.first(), Some(&first));
+        let unique: BTreeSet<&&str> = told.iter().collect();
+        assert_eq!(unique.len(), told.len(), "{text}");
+    }
+}
+
+#[test]
+fn a_terminal_need_not_wrap() {
+    for (name, example) in example::all() {
+        for columns in [80, 100, 120] {
+            let text = plain(&screen(&example, Some(columns), false).text());
+            for line in text.lines() {
+                // A command to paste stays whole.
+                let is_command = line.trim_start().starts_with("kubectl ");
+                assert!(width(line) <= columns || is_command, "{name} {columns}: {line}");
+                assert!(!line.ends_with(' '), "{name} {columns}: {line:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn no_control_character_gets_through() {
+    let example = example::control_characters();
+    for text in [
+        screen(&example, Some(80), false).text(),
+        screen(&example, None, true).text(),
+        list(
+            [(&example.observed, &example.inspection)],
+            None,
+            now(),
+            Layout::default(),
+        )
+        .text(),
+    ] {
+        let text = plain(&text);
+        assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text}");
+        assert!(!text.contains(['\u{202e}', '\u{9b}']), "{text}");
+        assert!(!text.lines().any(|line| line.starts_with("ok")), "{text}");
+    }
+}
+
+#[test]
+fn a_low_terminal_does_without_parts() {
+    let screen = screen(&example::member_dead(), Some(80), false);
+    let all = screen.text();
+    let height = all.lines().count();
+    assert_eq!(screen.within(height), all);
+    for lines in 3..height {
+        let text = plain(&screen.within(lines));
+        assert!(text.lines().count() <= lines, "{lines}:\n{text}");
+        assert!(text.contains("\nno room for "), "{text}");
+    }
+    insta::assert_snapshot!("member_dead_24_lines", plain(&screen.within(24)));
+    insta::assert_snapshot!("member_dead_12_lines", plain(&screen.within(12)));
+}
+
+fn pairs(examples: &[Example]) -> impl Iterator<Item = (&Observed, &Inspection)> {
+    let examples = examples.iter();
+    examples.map(|example| (&example.observed, &example.inspection))
+}
+
+#[test]
+fn several_control_planes() {
+    let paris = example::member_dead().after(|observed| {
+        let name = "paris-control-plane";
+        observed.control_plane().name = name.to_owned();
+        observed.cluster().control_plane_name = Some(name.to_owned());
+    });
+    let examples = vec![
+        example::healthy(),
+        example::mid_rollout(),
+        paris,
+        example::unreadable(),
+        example::no_etcd(),
+        example::control_characters(),
+        example::long_names(),
+    ];
+    for columns in [80, 120] {
+        let layout = Layout {
+            width: Some(columns),
+            is_wide: false,
+        };
+        let text = list(pairs(&examples), None, now(), layout).text();
+        assert!(plain(&text).lines().all(|line| width(line) <= columns), "{text}");
+        insta::assert_snapshot!(format!("list_{columns}"), plain(&text));
+        insta::assert_snapshot!(format!("list_{columns}_colour"), visible(&text));
+    }
+    let text = list(pairs(&examples), Some("d"), now(), Layout::default()).text();
+    insta::assert_snapshot!("list_of_a_namespace", plain(&text));
+    let layout = Layout {
+        width: Some(80),
+        is_wide: true,
+    };
+    insta::assert_snapshot!(
+        "list_wide",
+        plain(&list(pairs(&examples), None, now(), layout).text())
+    );
+}
+
+#[test]
+fn no_control_plane() {
+    for (namespace, text) in [
+        (Some("d"), "No control planes found in d namespace.\n"),
+        (None, "No control planes found.\n"),
+    ] {
+        assert_eq!(list([], namespace, now(), Layout::default()).text(), text);
+    }
+}
+
+fn changed(before: &Example, after: &Example) -> Vec<String> {
+    changes(
+        Some((&before.observed, &before.inspection)),
+        (&after.observed, &after.inspection),
+    )
+}
+
+#[test]
+fn the_first_look_tells_where_things_stand() {
+    let dead = example::member_dead();
+    assert_eq!(
+        changes(None, (&dead.observed, &dead.inspection)),
+        [
+            "Degraded: 3 wrong",
+            "fail: EtcdMember/node-m2, Machine/m2: etcd member does not answer: cannot connect: connection refused \
+             (etcd-members-answer)",
+            "fail: Machine/m2, Node/node-m2: etcd pod is not ready: CrashLoopBackOff (etcd-pods-ready)",
+            "fail: KubeadmControlPlane/c1-cp, EtcdMember/node-m2: 2 of 3 voting members are healthy, 2 are needed: no \
+             more may fail (etcd-tolerance)",
+        ]
+    );
+}
+
+#[test]
+fn what_changes_when_a_member_dies_and_comes_back() {
+    let (healthy, dead) = (example::healthy(), example::member_dead());
+    assert_eq!(changed(&healthy, &healthy), Vec::<String>::new());
+    let blocked = "is blocked by etcd-tolerance, etcd-members-answer, etcd-pods-ready";
+    assert_eq!(
+        changed(&healthy, &dead),
+        [
+            "Healthy -> Degraded: 3 wrong",
+            "3/3 Machines, 2 ready, 3 up to date",
+            "Machine m2 is not ready any more",
+            "etcd member node-m2 does not answer",
+            &format!("scale up {blocked}"),
+            &format!("scale down {blocked}"),
+            &format!("rollout {blocked}"),
+            "remediation of m1 is blocked by etcd-quorum",
+            "remediation of m3 is blocked by etcd-quorum",
+            "fail: EtcdMember/node-m2, Machine/m2: etcd member does not answer: cannot connect: connection refused \
+             (etcd-members-answer)",
+            "fail: Machine/m2, Node/node-m2: etcd pod is not ready: CrashLoopBackOff (etcd-pods-ready)",
+            "fail: KubeadmControlPlane/c1-cp, EtcdMember/node-m2: 2 of 3 voting members are healthy, 2 are needed: no \
+             more may fail (etcd-tolerance)",
+        ]
+    );
+    assert_eq!(
+        changed(&dead, &healthy),
+        [
+            "Degraded -> Healthy",
+            "3/3 Machines, 3 ready, 3 up to date",
+            "Machine m2 is ready",
+            "etcd member node-m2 answers again",
+            "scale up is allowed now",
+            "scale down is allowed now",
+            "rollout is allowed now",
+            "remediation of m1 is allowed now",
+            "remediation of m3 is allowed now",
+            "no longer: EtcdMember/node-m2, Machine/m2: etcd-members-answer",
+            "no longer: Machine/m2, Node/node-m2: etcd-pods-ready",
+            "no longer: KubeadmControlPlane/c1-cp, EtcdMember/node-m2: etcd-tolerance",
+        ]
+    );
+}
+
+#[test]
+fn what_changes_in_a_rollout() {
+    let (healthy, rollout) = (example::healthy(), example::mid_rollout());
+    let lines = changed(&healthy, &rollout);
+    for expected in [
+        "4/3 Machines, 3 ready, 1 up to date",
+        "Machine m4 appeared",
+        "Machine m2 is outdated: version v1.33.6, v1.34.1 asked for",
+        "etcd member node-m4 appeared",
+    ] {
+        assert!(
+            lines.iter().any(|line| line == expected),
+            "{expected} is not in {lines:#?}"
+        );
+    }
+    let lines = changed(&rollout, &healthy);
+    for expected in [
+        "Machine m4 is gone",
+        "Machine m2 is up to date",
+        "etcd member node-m4 is gone",
+    ] {
+        assert!(
+            lines.iter().any(|line| line == expected),
+            "{expected} is not in {lines:#?}"
+        );
+    }
+}
+
+#[test]
+fn a_finding_is_the_same_whatever_time_it_tells() {
+    let after = |minutes| {
+        example::healthy().after(|observed| {
+            let machine = &mut observed.machine(3).machine;
+            machine.created = Some(minutes_ago(minutes));
+            machine.node = None;
+        })
+    };
+    let (before, after) = (after(20), after(21));
+    assert_ne!(before.inspection.checks, after.inspection.checks);
+    assert_eq!(changed(&before, &after), Vec::<String>::new());
+}
+
+#[test]
+fn a_change_of_leader_or_alarm_is_told() {
+    let before = example::external_etcd();
+    let after = before.after(|observed| {
+        observed.survey().alarms = Alarms::Listed(Vec::new());
+        for number in 1..=3 {
+            observed.status(number).leader = Some(2);
+        }
+    });
+    let of_etcd = |lines: Vec<String>| -> Vec<String> {
+        let lines = lines.into_iter();
+        lines.filter(|line| line.starts_with("etcd ")).collect()
+    };
+    assert_eq!(
+        of_etcd(changed(&before, &after)),
+        [
+            "etcd leader 10.0.1.1:2379 -> 10.0.1.2:2379",
+            "etcd alarm NOSPACE of 10.0.1.3:2379 disarmed",
+        ]
+    );
+    assert_eq!(
+        of_etcd(changed(&after, &before)),
+        [
+            "etcd leader 10.0.1.2:2379 -> 10.0.1.1:2379",
+            "etcd alarm NOSPACE of 10.0.1.3:2379 raised"
+        ]
+    );
+}

@@ -1,0 +1,146 @@
+//! Staying with control planes: what is shown, and what has changed.
+
+use jiff::Timestamp;
+
+use crate::commands::status::{
+    report::{Inspected, Subject},
+    screen::{Layout, changes::changes},
+};
+use crate::{terminal::Size, verdict::Verdict, watch::Seen};
+
+impl Seen for Subject {
+    fn changes(before: Option<&Self>, after: &Self) -> Vec<String> {
+        lines(before, after)
+    }
+
+    fn verdict(&self) -> Verdict {
+        Self::verdict(self)
+    }
+}
+
+/// As much as a terminal has room for below a heading.
+pub(super) fn screen(subject: &Subject, now: Timestamp, size: Size, is_wide: bool) -> String {
+    let layout = Layout {
+        width: Some(size.width),
+        is_wide,
+    };
+    let screen = subject.screen(now, layout);
+    screen.within(size.lines().saturating_sub(1))
+}
+
+/// What has changed, a line each; with several control planes each line names its own.
+fn lines(before: Option<&Subject>, after: &Subject) -> Vec<String> {
+    let old = before.map_or(&[][..], Subject::inspected);
+    let new = after.inspected();
+    let is_several = matches!(after, Subject::Several { .. });
+    let mut lines = Vec::new();
+    for inspected in new {
+        let same = old.iter().find(|old| name(old) == name(inspected));
+        let changes = changes(
+            same.map(|same| (&same.observed, &same.inspection)),
+            (&inspected.observed, &inspected.inspection),
+        );
+        let prefix = if is_several {
+            format!("{}: ", name(inspected))
+        } else {
+            String::new()
+        };
+        lines.extend(changes.into_iter().map(|change| format!("{prefix}{change}")));
+    }
+    let gone = old
+        .iter()
+        .filter(|old| !new.iter().any(|new| name(new) == name(old)));
+    lines.extend(gone.map(|old| format!("{}: gone", name(old))));
+    lines
+}
+
+fn name(inspected: &Inspected) -> String {
+    let control_plane = &inspected.observed.management.control_plane.control_plane;
+    format!("{}/{}", control_plane.namespace, control_plane.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Subject, lines, screen};
+    use crate::{
+        commands::status::{
+            report::Inspected,
+            screen::example::{Example, healthy, member_dead},
+        },
+        terminal::{Size, plain},
+        watch::below_heading,
+    };
+    use kcp_control_plane::{control_plane::example::now, inspection::Outcome};
+
+    fn inspected(example: Example) -> Inspected {
+        Inspected {
+            observed: example.observed,
+            inspection: example.inspection,
+        }
+    }
+
+    fn several(inspected: Vec<Inspected>) -> Subject {
+        Subject::Several {
+            namespace: None,
+            inspected,
+        }
+    }
+
+    #[test]
+    fn each_line_names_its_control_plane_where_there_are_several() {
+        let mut other = inspected(healthy());
+        other.observed.management.control_plane.control_plane.name = "other".to_owned();
+        let before = several(vec![inspected(healthy()), other]);
+        assert_eq!(lines(None, &before), ["d/c1-cp: Healthy", "d/other: Healthy"]);
+        assert_eq!(lines(Some(&before), &before), Vec::<String>::new());
+        let after = several(vec![inspected(healthy())]);
+        assert_eq!(lines(Some(&before), &after), ["d/other: gone"]);
+    }
+
+    #[test]
+    fn one_control_plane_needs_no_name() {
+        let before = Subject::One(Box::new(inspected(healthy())));
+        let after = Subject::One(Box::new(inspected(member_dead())));
+        let lines = lines(Some(&before), &after);
+        assert_eq!(
+            lines.first().map(String::as_str),
+            Some("Healthy -> Degraded: 3 wrong")
+        );
+    }
+
+    #[test]
+    fn a_finding_that_gets_worse_is_told_again() {
+        let before = inspected(member_dead());
+        let mut after = before.clone();
+        let findings = after
+            .inspection
+            .checks
+            .iter_mut()
+            .flat_map(|checked| &mut checked.findings);
+        let finding = findings.last().expect("a finding");
+        finding.outcome = Outcome::Warn;
+        let (objects, message) = (finding.objects.join(", "), finding.message.clone());
+        let told = lines(
+            Some(&Subject::One(Box::new(before))),
+            &Subject::One(Box::new(after)),
+        );
+        let line = format!("warn: {objects}: {message} (");
+        assert!(matches!(&told[..], [only] if only.starts_with(&line)), "{told:?}");
+    }
+
+    #[test]
+    fn a_frame_has_no_more_lines_than_the_terminal() {
+        let subject = Subject::One(Box::new(inspected(member_dead())));
+        for height in 3..60 {
+            let size = Size { width: 80, height };
+            let screen = screen(&subject, now(), size, false);
+            let text = plain(&below_heading(now(), Some("no\u{1b} connection"), &screen));
+            assert!(text.lines().count() < height, "{height}:\n{text}");
+            let heading = text.lines().next().unwrap_or_default();
+            assert!(
+                heading.ends_with("  as before, could not look again: no\\u{1b} connection"),
+                "{heading}"
+            );
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! How following a control plane ended.
+
+use std::{fmt::Write as _, time::Duration};
+
+use jiff::Timestamp;
+
+use crate::{terminal::escape, verdict::Verdict};
+use kcp_control_plane::wait::{
+    goal,
+    goal::{Goal, Standing},
+    obstacle::Obstacle,
+};
+use kcp_control_plane::{
+    control_plane::{ControlPlane, Snapshot},
+    duration::format_duration,
+};
+
+/// How following a control plane ended, and how it was then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ending {
+    /// The last look.
+    pub snapshot: Snapshot,
+    /// Why it was the last.
+    pub kind: EndingKind,
+}
+
+/// Why nobody looks any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EndingKind {
+    /// It is as wanted.
+    Reached,
+    /// It will not be so by itself, and why.
+    OutOfReach(String),
+    /// It does not go on, because of what has been in the way for too long.
+    Stuck(Vec<Obstacle>),
+    /// The time was up, after so long.
+    TimedOut(Duration),
+}
+
+impl Ending {
+    /// Whether it is as wanted.
+    pub const fn verdict(&self) -> Verdict {
+        match self.kind {
+            EndingKind::Reached => Verdict::Met,
+            EndingKind::OutOfReach(_) | EndingKind::Stuck(_) | EndingKind::TimedOut(_) => Verdict::Negative,
+        }
+    }
+
+    /// What there is to say to people; nothing when it is as wanted.
+    pub fn text(&self, goal: &Goal, now: Timestamp) -> String {
+        let waiting = || match goal.standing(&self.snapshot, None, now) {
+            Standing::WaitingFor(what) => what,
+            Standing::Reached | Standing::OutOfReach(_) => Vec::new(),
+        };
+        let control_plane = &self.snapshot.control_plane;
+        match &self.kind {
+            EndingKind::Reached => String::new(),
+            EndingKind::OutOfReach(why) => format!("{}\n", escape(why)),
+            EndingKind::Stuck(obstacles) => {
+                let mut text = "stuck; in the way:\n".to_owned();
+                push_obstacles(&mut text, obstacles, control_plane, now);
+                text.push_str("still waiting for:\n");
+                push_lines(&mut text, &waiting());
+                text
+            }
+            EndingKind::TimedOut(after) => {
+                let mut text = format!(
+                    "timed out after {}, still waiting for:\n",
+                    format_duration(*after)
+                );
+                push_lines(&mut text, &waiting());
+                push_lines(&mut text, &goal::reasons(control_plane));
+                text
+            }
+        }
+    }
+}
+
+/// A line for each, and what to look at.
+pub(crate) fn push_obstacles(
+    text: &mut String,
+    obstacles: &[Obstacle],
+    control_plane: &ControlPlane,
+    now: Timestamp,
+) {
+    for obstacle in obstacles {
+        let hint = obstacle.hint(&control_plane.namespace, &control_plane.name);
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "  {}", escape(&obstacle.text(now)));
+        let _ = writeln!(text, "    hint: {}", escape(&hint));
+    }
+}
+
+fn push_lines(text: &mut String, lines: &[String]) {
+    for line in lines {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "  {}", escape(line));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Ending, EndingKind};
+    use crate::verdict::Verdict::{self, Met, Negative};
+    use kcp_control_plane::{
+        control_plane::{
+            ConditionStatus::True,
+            Snapshot,
+            example::{condition, healthy, minutes_ago, now, set},
+        },
+        wait::{
+            goal::Goal,
+            obstacle::{Obstacle, ObstacleKind},
+        },
+    };
+
+    fn in_the_middle() -> Snapshot {
+        let mut snapshot = healthy(3);
+        snapshot.control_plane.up_to_date_replicas = 1;
+        let message = "Rolling out 2 not up-to-date replicas\n* rolloutAfter expired";
+        set(
+            &mut snapshot.control_plane.conditions,
+            condition("RollingOut", True, message),
+        );
+        snapshot
+    }
+
+    fn ended(kind: EndingKind) -> (Verdict, String) {
+        let ending = Ending {
+            snapshot: in_the_middle(),
+            kind,
+        };
+        (ending.verdict(), ending.text(&Goal::RolledOut, now()))
+    }
+
+    #[test]
+    fn says_why_nobody_looks_any_more() {
+        assert_eq!(ended(EndingKind::Reached), (Met, String::new()));
+        assert_eq!(
+            ended(EndingKind::OutOfReach("it is paused".to_owned())),
+            (Negative, "it is paused\n".to_owned())
+        );
+        let (verdict, text) = ended(EndingKind::TimedOut(Duration::from_secs(90)));
+        assert_eq!(verdict, Negative);
+        insta::assert_snapshot!(text, @r"
+        timed out after 1m30s, still waiting for:
+          Machines up to date: 1 of 3
+          Cluster API: Rolling out 2 not up-to-date replicas; rolloutAfter expired
+        ");
+        let obstacle = Obstacle {
+            kind: ObstacleKind::BeingDeleted {
+                machine: "c1-cp-m1".to_owned(),
+            },
+            since: minutes_ago(41),
+            message: Some("DrainingNode: Pod d/web: cannot evict".to_owned()),
+        };
+        let (verdict, text) = ended(EndingKind::Stuck(vec![obstacle]));
+        assert_eq!(verdict, Negative);
+        insta::assert_snapshot!(text, @r"
+        stuck; in the way:
+          Machine c1-cp-m1 is still being deleted after 41m: DrainingNode: Pod d/web: cannot evict
+            hint: kubectl describe machine c1-cp-m1 -n d
+        still waiting for:
+          Machines up to date: 1 of 3
+        ");
+    }
+}

@@ -1,0 +1,134 @@
+//! What has changed since the last look, a line each.
+
+use kcp_control_plane::control_plane::{Machine, Snapshot};
+
+/// The lines for a step from one look to the next; for the first look, where things stand.
+pub fn changes(before: Option<&Snapshot>, after: &Snapshot) -> Vec<String> {
+    let counts = counts(after);
+    let Some(before) = before else {
+        return vec![counts];
+    };
+    let events = machine_changes(&before.machines, &after.machines);
+    if events.is_empty() && self::counts(before) != counts {
+        return vec![counts];
+    }
+    events
+        .into_iter()
+        .map(|event| format!("{counts}  {event}"))
+        .collect()
+}
+
+/// What has become of each Machine.
+pub fn machine_changes<'m>(
+    before: impl IntoIterator<Item = &'m Machine>,
+    after: impl IntoIterator<Item = &'m Machine>,
+) -> Vec<String> {
+    let before: Vec<&Machine> = before.into_iter().collect();
+    let after: Vec<&Machine> = after.into_iter().collect();
+    let mut events = Vec::new();
+    for machine in &after {
+        let known = before.iter().find(|known| known.name == machine.name);
+        events.extend(machine_events(known.copied(), machine));
+    }
+    for machine in &before {
+        if !after.iter().any(|left| left.name == machine.name) {
+            events.push(format!("Machine {} is gone", machine.name));
+        }
+    }
+    events
+}
+
+fn counts(Snapshot { control_plane, .. }: &Snapshot) -> String {
+    format!(
+        "{}/{} Machines, {} ready, {} up to date",
+        control_plane.replicas,
+        control_plane.desired(),
+        control_plane.ready_replicas,
+        control_plane.up_to_date_replicas
+    )
+}
+
+fn machine_events(before: Option<&Machine>, after: &Machine) -> Vec<String> {
+    let name = &after.name;
+    let mut events = Vec::new();
+    if before.is_none() {
+        events.push(format!("Machine {name} appeared"));
+    }
+    if let (Some(node), None) = (&after.node, before.and_then(|before| before.node.as_ref())) {
+        events.push(format!("Machine {name} has node {node}"));
+    }
+    if after.deleting_since.is_some() {
+        if before.is_none_or(|before| before.deleting_since.is_none()) {
+            events.push(format!("Machine {name} is being deleted"));
+        }
+        // That it is no longer ready goes without saying.
+        return events;
+    }
+    match (before.and_then(Machine::ready), after.ready()) {
+        (None | Some(false), Some(true)) => events.push(format!("Machine {name} is ready")),
+        (Some(true), Some(false)) => events.push(format!("Machine {name} is not ready any more")),
+        _ => {}
+    }
+    events
+}
+
+#[cfg(test)]
+mod tests {
+    use super::changes;
+    use kcp_control_plane::control_plane::{
+        ConditionStatus::False,
+        example::{condition, healthy, machine, minutes_ago, new_machine, set},
+    };
+
+    #[test]
+    fn a_line_per_change() {
+        let one = healthy(1);
+        assert_eq!(changes(None, &one), ["1/1 Machines, 1 ready, 1 up to date"]);
+        assert_eq!(changes(Some(&one), &one), Vec::<String>::new());
+
+        let mut asked = one.clone();
+        asked.control_plane.desired_replicas = Some(3);
+        assert_eq!(
+            changes(Some(&one), &asked),
+            ["1/3 Machines, 1 ready, 1 up to date"]
+        );
+
+        let mut second = asked.clone();
+        second.control_plane.replicas = 2;
+        second.machines.push(new_machine("c1-cp-m2"));
+        assert_eq!(
+            changes(Some(&asked), &second),
+            ["2/3 Machines, 1 ready, 1 up to date  Machine c1-cp-m2 appeared"]
+        );
+
+        let mut ready = second.clone();
+        ready.control_plane.ready_replicas = 2;
+        ready.control_plane.up_to_date_replicas = 2;
+        ready.machines[1] = machine("c1-cp-m2");
+        assert_eq!(
+            changes(Some(&second), &ready),
+            [
+                "2/3 Machines, 2 ready, 2 up to date  Machine c1-cp-m2 has node node-c1-cp-m2",
+                "2/3 Machines, 2 ready, 2 up to date  Machine c1-cp-m2 is ready"
+            ]
+        );
+
+        let mut leaving = ready.clone();
+        leaving.machines[0].deleting_since = Some(minutes_ago(0));
+        set(
+            &mut leaving.machines[0].conditions,
+            condition("Ready", False, "deleting"),
+        );
+        assert_eq!(
+            changes(Some(&ready), &leaving),
+            ["2/3 Machines, 2 ready, 2 up to date  Machine c1-cp-m1 is being deleted"]
+        );
+
+        let mut gone = leaving.clone();
+        gone.machines.remove(0);
+        assert_eq!(
+            changes(Some(&leaving), &gone),
+            ["2/3 Machines, 2 ready, 2 up to date  Machine c1-cp-m1 is gone"]
+        );
+    }
+}

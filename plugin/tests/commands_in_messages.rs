@@ -102,7 +102,11 @@ fn assert_understood(commands: &[String]) {
 
 #[test]
 fn of_the_plugin() {
-    let files = sources(&workspace().join("plugin/src"));
+    let crates = ["plugin/src", "plugin/client/src", "plugin/model/src"];
+    let files: Vec<PathBuf> = crates
+        .iter()
+        .flat_map(|folder| sources(&workspace().join(folder)))
+        .collect();
     let found: Vec<String> = files
         .iter()
         .flat_map(|file| commands(&code(&read(file)), &["\"", "`", ";", "\n", "\\n"]))

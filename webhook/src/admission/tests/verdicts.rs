@@ -333,7 +333,7 @@ fn by_lint(asked: &Asked) -> Said {
         .join("\n---\n");
     let old = asked.old.as_ref().map(Value::to_string);
     let old: Vec<_> = old.iter().map(|old| ("old", old.as_bytes())).collect();
-    let document = kubectl_kcp::lint::document(
+    let document = kubectl_kcp::commands::lint::document(
         &[
             ("new", asked.new.to_string().as_bytes()),
             ("neighbours", neighbours.as_bytes()),

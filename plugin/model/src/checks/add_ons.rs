@@ -4,18 +4,35 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::checks::{
-    components::WORKLOAD,
-    judgement::{Judgement, Unjudged, need},
-    turnover::{STARTING_LIMIT, age, is_turning, since},
-};
 use crate::{
+    checks::{
+        AskedBy, Check,
+        components::WORKLOAD,
+        finding::{Judgement, Unjudged, need},
+        machine_grace::{STARTING_LIMIT, age, is_turning, since},
+    },
     inspection::{Finding, Outcome},
     snapshot::{
         Observed, Reading,
         workload::{Addon, Node, Workload},
     },
 };
+
+pub const CHECKS: &[Check] = &[
+    Check::new(
+        "controller-leases",
+        "controller manager and scheduler have a leader",
+        AskedBy::Operation,
+        leases,
+    ),
+    Check::new(
+        "kube-proxy-ready",
+        "kube-proxy is ready on every node",
+        AskedBy::Health,
+        kube_proxy,
+    ),
+    Check::new("coredns-ready", "CoreDNS is ready", AskedBy::Health, core_dns),
+];
 
 /// How long a controller's Lease may be over before nobody leads: a change of leaders takes seconds, and clocks differ.
 const LEASE_LIMIT: Duration = Duration::from_secs(2 * 60);
@@ -116,4 +133,65 @@ fn addon(
     Ok(vec![
         Finding::of(outcome, format!("{kind}/{name}"), message).hint(hint),
     ])
+}
+
+#[cfg(test)]
+pub(super) mod cases {
+    use crate::{
+        checks::tests::{Case, starts},
+        control_plane::example::minutes_ago,
+        snapshot::{Observed, Reading},
+    };
+
+    fn lacks_kube_proxies(observed: &mut Observed, number: i64) {
+        if let Reading::Read(Some(add_on)) = &mut observed.workload().kube_proxy {
+            add_on.ready -= number;
+        }
+    }
+
+    pub(crate) const CASES: &[Case] = &[
+        ("controller-leases", "over", |o| {
+            if let Reading::Read(leases) = &mut o.workload().leases {
+                leases[0].renewed = Some(minutes_ago(3));
+                leases[1].renewed = Some(minutes_ago(3));
+                leases[1].holder = Some(String::new());
+            }
+        }),
+        ("controller-leases", "released_by_one_that_stops", |o| {
+            if let Reading::Read(leases) = &mut o.workload().leases {
+                leases[0].renewed = Some(minutes_ago(2));
+                leases[0].holder = Some(String::new());
+                leases[1].renewed = None;
+                leases[1].holder = None;
+            }
+        }),
+        ("controller-leases", "none", |o| {
+            o.workload().leases = Reading::Read(vec![]);
+        }),
+        ("kube-proxy-ready", "some", |o| lacks_kube_proxies(o, 1)),
+        ("kube-proxy-ready", "some_while_a_machine_starts", |o| {
+            starts(o);
+            lacks_kube_proxies(o, 1);
+        }),
+        ("kube-proxy-ready", "but_on_a_worker_that_is_not_ready", |o| {
+            o.nodes()[3].ready = Some(false);
+            lacks_kube_proxies(o, 1);
+        }),
+        ("kube-proxy-ready", "but_on_a_worker_that_has_just_joined", |o| {
+            o.nodes()[3].created = Some(minutes_ago(1));
+            lacks_kube_proxies(o, 1);
+        }),
+        ("kube-proxy-ready", "on_fewer_nodes_than_are_settled", |o| {
+            o.nodes()[3].ready = Some(false);
+            lacks_kube_proxies(o, 2);
+        }),
+        ("kube-proxy-ready", "none_there", |o| {
+            o.workload().kube_proxy = Reading::Read(None);
+        }),
+        ("coredns-ready", "none", |o| {
+            if let Reading::Read(Some(add_on)) = &mut o.workload().core_dns {
+                add_on.ready = 0;
+            }
+        }),
+    ];
 }

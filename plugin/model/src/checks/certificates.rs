@@ -4,18 +4,46 @@ use std::{collections::BTreeSet, time::Duration};
 
 use jiff::Timestamp;
 
-use crate::checks::{
-    components::WORKLOAD,
-    etcd_members::ETCD,
-    judgement::{Judgement, Unjudged, machine, need},
-    membership::asked_objects,
-    turnover::{STARTING_LIMIT, age, machines, machines_read, since},
-};
 use crate::{
+    checks::{
+        AskedBy, Check,
+        components::WORKLOAD,
+        etcd_quorum::ETCD,
+        finding::{Judgement, Unjudged, machine, need},
+        machine_grace::{STARTING_LIMIT, age, machines, machines_read, since},
+        membership::asked_objects,
+    },
     duration::format_duration,
     inspection::{Finding, Outcome},
     snapshot::{Observed, Reading},
 };
+
+pub const CHECKS: &[Check] = &[
+    Check::new(
+        "secrets-present",
+        "the Secrets of the cluster are there",
+        AskedBy::Lifecycle,
+        secrets,
+    ),
+    Check::new(
+        "machine-certificates",
+        "no Machine's certificates expire soon",
+        AskedBy::Lifecycle,
+        of_machines,
+    ),
+    Check::new(
+        "endpoint-certificate",
+        "the endpoint's certificate does not expire soon",
+        AskedBy::Operation,
+        of_endpoint,
+    ),
+    Check::new(
+        "etcd-certificates",
+        "no etcd member's certificate expires soon",
+        AskedBy::Operation,
+        of_etcd,
+    ),
+];
 
 /// Days before its end at which a certificate wants a look. kubeadm's last a year; of those that last less, a third of
 /// their validity.
@@ -130,4 +158,66 @@ pub fn secrets(observed: &Observed, now: Timestamp) -> Judgement {
         ))
     });
     Ok(findings.collect())
+}
+
+#[cfg(test)]
+pub(super) mod cases {
+    use crate::{
+        checks::{
+            example::{failure, in_days, secrets},
+            tests::Case,
+        },
+        control_plane::example::{minutes_ago, now},
+        plan::observed::{Bootstrap, Etcd},
+        snapshot::Reading,
+    };
+
+    pub(crate) const CASES: &[Case] = &[
+        ("secrets-present", "one_could_not_be_read", |o| {
+            o.secrets().remove("c1-sa");
+            o.management.unread = vec![failure("Secret/c1-sa", "no answer within 2s")];
+        }),
+        ("secrets-present", "absent", |o| {
+            o.management.secrets = Reading::Read(secrets(&["ca", "etcd", "proxy"]));
+        }),
+        ("secrets-present", "not_yet", |o| {
+            o.management.secrets = Reading::Read(secrets(&[]));
+            o.control_plane().initialized = false;
+            o.control_plane().created = Some(minutes_ago(1));
+        }),
+        ("secrets-present", "client_of_an_etcd_elsewhere", |o| {
+            o.control_plane().external_etcd = true;
+            o.facts().etcd = Etcd::External;
+            o.survey().stacked = false;
+        }),
+        ("machine-certificates", "soon_and_expired", |o| {
+            o.machine(1).certificates_expire = Some(in_days(29));
+            o.machine(2).certificates_expire = Some(now());
+            o.machine(3).certificates_expire = Some(in_days(30));
+        }),
+        ("machine-certificates", "short_lived", |o| {
+            o.facts().spec.config.fields =
+                serde_json::json!({"clusterConfiguration": {"certificateValidityPeriodDays": 9}});
+            for number in 1..=3 {
+                o.machine(number).bootstrap = Bootstrap::Missing;
+            }
+            o.machine(1).certificates_expire = Some(in_days(3));
+            o.machine(2).certificates_expire = Some(in_days(2));
+        }),
+        ("endpoint-certificate", "soon", |o| {
+            o.endpoint_certificate().expires = in_days(3);
+        }),
+        ("endpoint-certificate", "expired_and_nothing_else_answers", |o| {
+            o.endpoint_certificate().expires = in_days(-1);
+            let failure = failure("Secret/c1-kubeconfig", "the certificate is not trusted");
+            o.workload = Reading::Failed(failure.clone());
+            o.etcd = Reading::Failed(failure);
+        }),
+        ("endpoint-certificate", "does_not_come", |o| {
+            o.endpoint_certificate = Reading::Failed(failure("https://10.0.0.1:6443", "no TLS"));
+        }),
+        ("etcd-certificates", "expired", |o| {
+            o.answer(2).certificate_expires = Some(in_days(-1));
+        }),
+    ];
 }

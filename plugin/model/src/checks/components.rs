@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
-use crate::checks::{
-    judgement::{Judgement, Unjudged, machine, need, node, or_else},
-    turnover::{Phase, is_turning, machine_of_node, machines, machines_read, phase_of_node},
-};
 use crate::{
+    checks::{
+        AskedBy, Check,
+        finding::{Judgement, Unjudged, machine, need, node, or_else},
+        machine_grace::{Phase, is_turning, machine_of_node, machines, machines_read, phase_of_node},
+    },
     inspection::{Finding, Outcome},
     plan::observed::Machine,
     snapshot::{
@@ -16,6 +17,44 @@ use crate::{
         workload::{Component, StaticPod},
     },
 };
+
+pub const CHECKS: &[Check] = &[
+    Check::new(
+        "api-servers-match",
+        "Machines and API servers are as many, and the same",
+        AskedBy::Preflight,
+        api_servers_match,
+    )
+    .preflight(),
+    Check::new(
+        "api-servers-ready",
+        "the API server of every node is ready",
+        AskedBy::Preflight,
+        api_servers_ready,
+    )
+    .preflight(),
+    Check::new(
+        "controller-managers-ready",
+        "the controller manager of every node is ready",
+        AskedBy::Preflight,
+        controller_managers_ready,
+    )
+    .preflight(),
+    Check::new(
+        "schedulers-ready",
+        "the scheduler of every node is ready",
+        AskedBy::Preflight,
+        schedulers_ready,
+    )
+    .preflight(),
+    Check::new(
+        "etcd-pods-ready",
+        "the etcd pod of every node is ready",
+        AskedBy::Preflight,
+        etcd_pods_ready,
+    )
+    .preflight(),
+];
 
 /// The workload cluster, in words.
 pub const WORKLOAD: &str = "the workload cluster";
@@ -194,4 +233,132 @@ pub fn of_node(observed: &Observed, on: &str, message: &str, now: Timestamp) -> 
         None => Finding::of(outcome, node(on), message),
     };
     Some(finding)
+}
+
+#[cfg(test)]
+pub(super) mod cases {
+    use crate::{
+        checks::{
+            example::failure,
+            tests::{Case, joins_unnamed, leave_out, starts},
+        },
+        control_plane::{
+            ConditionStatus::{False, Unknown},
+            example::{condition, minutes_ago, set},
+        },
+        plan::observed::Etcd,
+        snapshot::{
+            Observed, Reading,
+            workload::{Component, Node},
+        },
+    };
+
+    fn not_ready(observed: &mut Observed, component: Component) {
+        let pod = observed.pod(component, 2);
+        pod.ready = false;
+        pod.message = Some("CrashLoopBackOff: back-off 5m0s".to_owned());
+    }
+
+    pub(crate) const CASES: &[Case] = &[
+        ("etcd-pods-ready", "not_ready_while_the_member_answers", |o| {
+            let pod = o.pod(Component::Etcd, 2);
+            pod.ready = false;
+            pod.message = Some("readiness probe failed".to_owned());
+        }),
+        ("api-servers-match", "machine_without_pod", |o| {
+            o.pods()
+                .retain(|pod| pod.component != Component::ApiServer || pod.node != "node-m2");
+        }),
+        ("api-servers-match", "pod_without_machine", |o| {
+            let mut pod = o.pods()[0].clone();
+            pod.node = "node-m9".to_owned();
+            o.pods().push(pod);
+            let node = o.nodes()[0].clone();
+            o.nodes().push(Node {
+                name: "node-m9".to_owned(),
+                ..node
+            });
+        }),
+        ("api-servers-match", "pod_that_its_node_has_left", |o| {
+            let mut pod = o.pods()[0].clone();
+            pod.node = "node-m9".to_owned();
+            pod.ready = false;
+            o.pods().push(pod);
+        }),
+        ("api-servers-match", "pod_of_a_machine_that_starts", |o| {
+            let (pod, node) = (o.pod(Component::ApiServer, 3).clone(), o.nodes()[2].clone());
+            starts(o);
+            o.pods().push(pod);
+            o.nodes().push(node);
+        }),
+        ("api-servers-ready", "not_ready", |o| {
+            not_ready(o, Component::ApiServer);
+        }),
+        ("api-servers-ready", "by_the_condition", |o| {
+            leave_out(o);
+            let failed = condition("APIServerPodHealthy", False, "readiness probe failed");
+            set(&mut o.machine(2).machine.conditions, failed);
+        }),
+        ("controller-managers-ready", "not_ready", |o| {
+            not_ready(o, Component::ControllerManager);
+        }),
+        ("schedulers-ready", "not_ready", |o| {
+            not_ready(o, Component::Scheduler);
+        }),
+        ("schedulers-ready", "absent", |o| {
+            o.pods()
+                .retain(|pod| pod.component != Component::Scheduler || pod.node != "node-m2");
+        }),
+        ("schedulers-ready", "of_a_machine_that_leaves", |o| {
+            not_ready(o, Component::Scheduler);
+            o.machine(2).machine.deleting_since = Some(minutes_ago(1));
+        }),
+        ("schedulers-ready", "of_a_machine_that_has_just_joined", |o| {
+            not_ready(o, Component::Scheduler);
+            o.machine(2).machine.created = Some(minutes_ago(3));
+            o.machine(2)
+                .machine
+                .conditions
+                .retain(|other| !matches!(other.kind.as_str(), "Ready" | "NodeKubeadmLabelsAndTaintsSet"));
+        }),
+        (
+            "schedulers-ready",
+            "of_a_machine_that_has_yet_to_name_its_node",
+            |o| {
+                joins_unnamed(o);
+                o.pod(Component::Scheduler, 3).ready = false;
+            },
+        ),
+        ("schedulers-ready", "of_a_node_that_is_no_machine_s", |o| {
+            let (mut pod, node) = (o.pod(Component::Scheduler, 3).clone(), o.nodes()[2].clone());
+            pod.node = "node-m9".to_owned();
+            pod.ready = false;
+            o.pods().push(pod);
+            o.nodes().push(Node {
+                name: "node-m9".to_owned(),
+                ..node
+            });
+        }),
+        ("schedulers-ready", "by_a_condition_that_is_unknown", |o| {
+            leave_out(o);
+            let unknown = condition("SchedulerPodHealthy", Unknown, "no connection");
+            set(&mut o.machine(2).machine.conditions, unknown);
+        }),
+        (
+            "schedulers-ready",
+            "by_the_condition_where_pods_were_not_read",
+            |o| {
+                o.workload().static_pods = Reading::Failed(failure("Pod", "no answer"));
+                let failed = condition("SchedulerPodHealthy", False, "crashed");
+                set(&mut o.machine(2).machine.conditions, failed);
+            },
+        ),
+        ("etcd-pods-ready", "elsewhere", |o| {
+            o.control_plane().external_etcd = true;
+            o.secrets().insert("c1-apiserver-etcd-client".to_owned());
+            o.facts().etcd = Etcd::External;
+            o.survey().stacked = false;
+            o.pods().retain(|pod| pod.component != Component::Etcd);
+        }),
+    ];
 }

@@ -2,17 +2,60 @@
 
 use jiff::Timestamp;
 
-use crate::checks::{
-    components::machines_without_etcd,
-    etcd_quorum::votes,
-    judgement::{Judgement, Unjudged},
-    turnover::{STARTING_LIMIT, TURN_LIMIT, age, is_fresh, is_turning},
-};
 use crate::{
+    checks::{
+        AskedBy, Check,
+        components::machines_without_etcd,
+        etcd_quorum::votes,
+        finding::{Judgement, Unjudged},
+        machine_grace::{STARTING_LIMIT, TURN_LIMIT, age, is_fresh, is_turning},
+    },
     control_plane::{Condition, ConditionStatus, ControlPlane},
     inspection::{Finding, Outcome},
     snapshot::Observed,
 };
+
+pub const CHECKS: &[Check] = &[
+    Check::new(
+        "status-reported",
+        "its controller reports whether it is available",
+        AskedBy::Health,
+        reported,
+    ),
+    Check::new(
+        "status-current",
+        "its controller has seen the spec as it stands",
+        AskedBy::Health,
+        current,
+    ),
+    Check::new(
+        "available",
+        "its controller finds it available",
+        AskedBy::Health,
+        available,
+    )
+    .summing_up(),
+    Check::new(
+        "certificates-available",
+        "its controller finds the cluster's certificates",
+        AskedBy::Health,
+        certificates_available,
+    ),
+    Check::new(
+        "etcd-cluster-healthy",
+        "its controller finds etcd healthy",
+        AskedBy::Health,
+        etcd_cluster_healthy,
+    )
+    .summing_up(),
+    Check::new(
+        "components-healthy",
+        "its controller finds the components healthy",
+        AskedBy::Health,
+        components_healthy,
+    )
+    .summing_up(),
+];
 
 fn control_plane(observed: &Observed) -> &ControlPlane {
     &observed.management.control_plane.control_plane
@@ -136,4 +179,97 @@ fn of_machines(observed: &Observed, kind: &str, is_explained: bool, now: Timesta
         .filter(|_| !is_explained)
         .map(|condition| finding(observed, condition));
     Ok(findings.into_iter().collect())
+}
+
+#[cfg(test)]
+pub(super) mod cases {
+    use crate::{
+        checks::tests::{Case, says, starts},
+        control_plane::{
+            ConditionStatus::{False, Unknown},
+            example::minutes_ago,
+        },
+        plan::observed::Etcd,
+    };
+
+    pub(crate) const CASES: &[Case] = &[
+        ("status-reported", "nothing", |o| {
+            o.control_plane().observed_generation = None;
+            o.control_plane().conditions.clear();
+        }),
+        ("status-reported", "not_whether_it_is_available", |o| {
+            o.control_plane()
+                .conditions
+                .retain(|other| other.kind != "Available");
+        }),
+        ("status-current", "older_spec", |o| {
+            o.control_plane().generation += 1;
+        }),
+        ("available", "no", |o| says(o, "Available", False, "no quorum", 5)),
+        ("available", "cannot_be_told", |o| {
+            says(o, "Available", Unknown, "", 5);
+        }),
+        ("available", "not_come_up_yet", |o| {
+            o.control_plane().initialized = false;
+            o.control_plane().created = Some(minutes_ago(9));
+            says(o, "Available", False, "Control plane not yet initialized", 9);
+        }),
+        ("available", "does_not_come_up", |o| {
+            o.control_plane().initialized = false;
+            o.control_plane().created = Some(minutes_ago(10));
+            says(o, "Available", False, "Control plane not yet initialized", 10);
+        }),
+        ("available", "a_moment_ago_while_a_machine_starts", |o| {
+            says(o, "Available", False, "no quorum", 0);
+            starts(o);
+        }),
+        ("certificates-available", "no", |o| {
+            says(o, "CertificatesAvailable", False, "ca is missing", 5);
+        }),
+        ("certificates-available", "not_yet", |o| {
+            o.control_plane().initialized = false;
+            o.control_plane().created = Some(minutes_ago(1));
+            says(o, "CertificatesAvailable", Unknown, "", 1);
+        }),
+        ("etcd-cluster-healthy", "no", |o| {
+            says(
+                o,
+                "EtcdClusterHealthy",
+                False,
+                "* Machine m2:\n  * EtcdMemberHealthy: alarm",
+                5,
+            );
+        }),
+        ("etcd-cluster-healthy", "a_moment_ago", |o| {
+            says(o, "EtcdClusterHealthy", False, "member without Machine", 0);
+        }),
+        ("etcd-cluster-healthy", "while_a_machine_starts", |o| {
+            says(o, "EtcdClusterHealthy", False, "", 9);
+            starts(o);
+        }),
+        ("etcd-cluster-healthy", "for_long_while_a_machine_starts", |o| {
+            says(o, "EtcdClusterHealthy", False, "", 11);
+            starts(o);
+        }),
+        ("etcd-cluster-healthy", "as_the_members_say", |o| {
+            says(o, "EtcdClusterHealthy", False, "* Machine m2: dead", 5);
+            o.kill(2);
+        }),
+        ("etcd-cluster-healthy", "elsewhere", |o| {
+            o.control_plane().external_etcd = true;
+            o.secrets().insert("c1-apiserver-etcd-client".to_owned());
+            o.survey().stacked = false;
+            o.facts().etcd = Etcd::External;
+            says(o, "EtcdClusterHealthy", Unknown, "", 60);
+        }),
+        ("components-healthy", "no", |o| {
+            says(
+                o,
+                "ControlPlaneComponentsHealthy",
+                False,
+                "* Machine m2: scheduler",
+                5,
+            );
+        }),
+    ];
 }

@@ -5,19 +5,56 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use kcp_etcd::Members;
 
-use crate::checks::{
-    etcd_members::ETCD,
-    judgement::{Judgement, need},
-    membership::{Membership, asked_objects, of_member, phase_of_asked},
-    turnover::{Phase, is_turning},
-};
 use crate::{
+    checks::{
+        AskedBy, Check,
+        etcd_quorum::ETCD,
+        finding::{Judgement, need},
+        machine_grace::{Phase, is_turning},
+        membership::{Membership, asked_objects, of_member, phase_of_asked},
+    },
     inspection::{Finding, Outcome},
     snapshot::{
         Observed,
         etcd::{Asked, hexadecimal},
     },
 };
+
+pub const CHECKS: &[Check] = &[
+    Check::new(
+        "etcd-one-cluster",
+        "all members are of one etcd cluster",
+        AskedBy::Preflight,
+        cluster_id,
+    )
+    .preflight(),
+    Check::new(
+        "etcd-member-lists",
+        "every member tells the same list of members",
+        AskedBy::Preflight,
+        member_lists,
+    )
+    .preflight(),
+    Check::new(
+        "etcd-leader",
+        "members agree on a leader",
+        AskedBy::Operation,
+        leader,
+    )
+    .preflight(),
+    Check::new(
+        "etcd-raft-term",
+        "members are in the same raft term",
+        AskedBy::Operation,
+        raft_term,
+    ),
+    Check::new(
+        "etcd-raft-lag",
+        "no member is far behind",
+        AskedBy::Operation,
+        raft_lag,
+    ),
+];
 
 /// Entries of raft's log that a member may be behind another, or behind itself in applying them. A follower that is
 /// further behind needs a whole snapshot (etcd's `DefaultSnapshotCatchUpEntries`), and a member that is further behind
@@ -251,4 +288,87 @@ pub fn raft_lag(observed: &Observed, now: Timestamp) -> Judgement {
         ))
     });
     Ok(findings.collect())
+}
+
+#[cfg(test)]
+pub(super) mod cases {
+    use crate::{
+        checks::{
+            example::member,
+            tests::{Case, another_cluster, elsewhere, joins, joins_unnamed, starts},
+        },
+        snapshot::etcd::Alarms,
+    };
+
+    pub(crate) const CASES: &[Case] = &[
+        ("etcd-member-lists", "lacks_one", |o| {
+            o.list(3).members.truncate(2);
+        }),
+        ("etcd-member-lists", "has_one_besides", |o| {
+            o.list(3).members.push(member(0xab, ""));
+        }),
+        ("etcd-member-lists", "has_another", |o| {
+            o.list(3).members[1] = member(0xab, "node-m9");
+        }),
+        ("etcd-member-lists", "while_a_machine_starts", |o| {
+            starts(o);
+            o.list(1).members.push(member(3, ""));
+        }),
+        ("etcd-one-cluster", "one_of_another", another_cluster),
+        ("etcd-member-lists", "as_many_tell_one_as_another", |o| {
+            o.kill(2);
+            o.list(3).members.truncate(2);
+        }),
+        ("etcd-member-lists", "the_one_who_is_led_is_right", |o| {
+            for number in [2, 3] {
+                o.status(number).leader = None;
+                o.list(number).members.push(member(0xab, "node-m9"));
+            }
+        }),
+        ("etcd-one-cluster", "as_many_of_one_as_of_another", |o| {
+            another_cluster(o);
+            o.kill(2);
+        }),
+        ("etcd-one-cluster", "only_the_one_of_another_is_led", |o| {
+            another_cluster(o);
+            for number in [1, 2] {
+                o.status(number).leader = None;
+            }
+        }),
+        ("etcd-leader", "cut_off", |o| {
+            o.status(3).leader = None;
+            o.status(3).errors = vec!["etcdserver: no leader".to_owned()];
+        }),
+        ("etcd-leader", "nobody_leads", |o| {
+            for number in 1..=3 {
+                o.status(number).leader = None;
+            }
+            o.survey().alarms = Alarms::FromStatus;
+        }),
+        ("etcd-leader", "another", |o| {
+            o.status(3).leader = Some(2);
+            o.status(3).raft_term = 3;
+        }),
+        ("etcd-leader", "a_learner_knows_none", |o| {
+            joins(o);
+            o.each_list(|list| list.members[2].is_learner = true);
+            o.status(3).is_learner = true;
+            o.status(3).leader = None;
+        }),
+        ("etcd-raft-term", "behind", |o| o.status(3).raft_term = 3),
+        ("etcd-raft-lag", "behind_others", |o| {
+            o.status(3).raft_index -= 5_001;
+        }),
+        ("etcd-raft-lag", "elsewhere_while_a_machine_starts", |o| {
+            elsewhere(o);
+            joins_unnamed(o);
+            o.status(3).raft_index -= 5_001;
+        }),
+        ("etcd-raft-lag", "within_the_limit", |o| {
+            o.status(3).raft_index -= 5_000;
+        }),
+        ("etcd-raft-lag", "behind_itself", |o| {
+            o.status(3).raft_applied_index -= 5_001;
+        }),
+    ];
 }

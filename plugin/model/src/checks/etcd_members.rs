@@ -1,107 +1,47 @@
 //! etcd's members: those that should be there are, and answer.
 
+use crate::checks::etcd_quorum::{ETCD, stacked};
 use jiff::Timestamp;
 
-use crate::checks::{
-    components::describe,
-    judgement::{Judgement, Unjudged, machine, need, or_else},
-    machines::replacement_hint,
-    membership::{Listed, Membership, asked_objects, member_object, of_member, phase_of_asked},
-    turnover::{Phase, is_turning, machine_of_node, machines, machines_read, without_node},
-};
 use crate::{
-    checks::components,
-    inspection::{Finding, Outcome},
+    checks::{
+        AskedBy, Check,
+        components::describe,
+        finding::{Judgement, machine, need},
+        machine_grace::{Phase, is_turning, machine_of_node, machines, machines_read, without_node},
+        machines::replacement_hint,
+        membership::{Listed, Membership, asked_objects, member_object},
+    },
+    inspection::Finding,
     snapshot::{
-        Failure, Observed,
-        etcd::{Alarms, Answer, EtcdSurvey, hexadecimal},
+        Observed,
+        etcd::{Alarms, hexadecimal},
     },
 };
 
-/// What etcd was asked, in words.
-pub const ETCD: &str = "etcd";
-
-/// The survey, where every member of it is the control plane's own.
-pub fn stacked(observed: &Observed) -> Result<&EtcdSurvey, Unjudged> {
-    let survey = need(&observed.etcd, ETCD)?;
-    if survey.stacked {
-        Ok(survey)
-    } else {
-        Err(Unjudged::skipped("etcd runs elsewhere"))
-    }
-}
-
-pub fn answer(observed: &Observed, now: Timestamp) -> Judgement {
-    let survey = match need(&observed.etcd, ETCD) {
-        Ok(survey) => survey,
-        Err(unjudged) => {
-            let by_conditions = components::by_conditions(observed, "EtcdMemberHealthy", "etcd member", now);
-            return or_else(unjudged, by_conditions);
-        }
-    };
-    let membership = Membership::of(survey);
-    let findings = survey.asked.iter().filter_map(|asked| {
-        let failure = silence(&asked.answer)?;
-        // A check of its own tells of permissions.
-        if failure.forbidden.is_some() {
-            return None;
-        }
-        let is_listed = membership
-            .listed()
-            .any(|listed| listed.member.name == asked.name && !listed.member.is_learner);
-        let is_turning = match phase_of_asked(survey, asked, observed, now) {
-            // It is removed from the list and its machine from the world, one shortly after the other.
-            Phase::Leaving => true,
-            // It may vote before its Machine names the node.
-            Phase::Starting => !is_listed || membership.may_be_starting(asked, observed, now),
-            Phase::Settled => false,
-        };
-        let outcome = if is_turning {
-            Outcome::Info
-        } else if survey.statuses().next().is_some() {
-            Outcome::Fail
-        } else {
-            // None has answered: it may be the way to them that is broken.
-            Outcome::Unknown
-        };
-        let finding = of_member(
-            asked,
-            outcome,
-            &format!("etcd member does not answer: {}", failure.message),
-        );
-        // A Secret may be the cause.
-        let finding = if failure.object.contains('/') {
-            finding.and(&failure.object)
-        } else {
-            finding
-        };
-        Some(match &failure.hint {
-            Some(hint) => finding.hint(hint),
-            None if survey.stacked => finding.hint(pod_hint(&asked.name)),
-            None => finding,
-        })
-    });
-    Ok(findings.collect())
-}
-
-/// What a member did not tell; none where it told all that it can.
-fn silence(answer: &Result<Answer, Failure>) -> Option<&Failure> {
-    let Answer { status, members, .. } = match answer {
-        Ok(answer) => answer,
-        Err(failure) => return Some(failure),
-    };
-    match status {
-        Err(failure) => Some(failure),
-        // A learner tells no list.
-        Ok(status) if status.is_learner => None,
-        Ok(_) => members.as_ref().err(),
-    }
-}
-
-/// Commands for the workload cluster say so: `-n` alone would send them to the management cluster.
-fn pod_hint(node: &str) -> String {
-    format!("in the workload cluster: kubectl describe pod etcd-{node} -n kube-system")
-}
+pub const CHECKS: &[Check] = &[
+    Check::new(
+        "etcd-members-match",
+        "Machines and members are as many, and the same",
+        AskedBy::Preflight,
+        match_machines,
+    )
+    .preflight(),
+    Check::new(
+        "etcd-alarms",
+        "no member raises an alarm",
+        AskedBy::Preflight,
+        alarms,
+    )
+    .preflight(),
+    Check::new(
+        "etcd-learners",
+        "no learner is left behind",
+        AskedBy::Operation,
+        learners,
+    )
+    .preflight(),
+];
 
 pub fn match_machines(observed: &Observed, now: Timestamp) -> Judgement {
     let survey = stacked(observed)?;
@@ -275,4 +215,113 @@ pub fn learners(observed: &Observed, now: Timestamp) -> Judgement {
             }
         });
     Ok(findings.collect())
+}
+
+#[cfg(test)]
+pub(super) mod cases {
+    use crate::{
+        checks::{
+            example::{failure, member},
+            tests::{Case, another_cluster, joins, starts},
+        },
+        control_plane::example::minutes_ago,
+        snapshot::{Observed, etcd::Alarms},
+    };
+    use kcp_etcd::{Alarm, AlarmKind};
+
+    /// `m3` is settled, and does not name its node: the member there may be its own.
+    fn names_no_node(observed: &mut Observed) {
+        observed.machine(3).machine.node = None;
+        observed.survey().asked[2].machine = None;
+    }
+
+    pub(crate) const CASES: &[Case] = &[
+        (
+            "etcd-members-match",
+            "founded_its_own_cluster_and_was_removed",
+            |o| {
+                o.health_checks().clear();
+                another_cluster(o);
+                o.each_list_of(&[1, 2], |list| list.members.truncate(2));
+            },
+        ),
+        (
+            "etcd-members-match",
+            "member_that_may_be_of_a_machine_without_node",
+            |o| {
+                names_no_node(o);
+            },
+        ),
+        ("etcd-members-match", "machine_without_member", |o| {
+            o.each_list_of(&[1, 2], |list| list.members.truncate(2));
+            o.kill(3);
+        }),
+        (
+            "etcd-members-match",
+            "machine_without_member_and_nobody_covers_it",
+            |o| {
+                o.health_checks().clear();
+                o.each_list_of(&[1, 2], |list| list.members.truncate(2));
+                o.kill(3);
+            },
+        ),
+        ("etcd-members-match", "member_without_machine", |o| {
+            o.each_list(|list| list.members.push(member(0xab, "stray")));
+        }),
+        ("etcd-members-match", "member_of_a_machine_that_starts", |o| {
+            starts(o);
+            o.each_list_of(&[1, 2], |list| list.members.push(member(3, "node-m3")));
+        }),
+        ("etcd-members-match", "machine_that_leaves", |o| {
+            o.machine(3).machine.deleting_since = Some(minutes_ago(1));
+            o.each_list_of(&[1, 2], |list| list.members.truncate(2));
+            o.kill(3);
+        }),
+        ("etcd-alarms", "no_space", |o| {
+            for number in 1..=3 {
+                o.status(number).errors = vec!["memberID:2 alarm:NOSPACE ".to_owned()];
+            }
+            o.survey().alarms = Alarms::Listed(vec![Alarm {
+                member_id: 2,
+                kind: AlarmKind::NoSpace,
+            }]);
+        }),
+        ("etcd-alarms", "corrupt_by_its_own_word", |o| {
+            o.survey().alarms = Alarms::FromStatus;
+            o.status(2).errors = vec!["memberID:2 alarm:CORRUPT".to_owned()];
+        }),
+        ("etcd-alarms", "corrupt_and_nobody_is_blamed", |o| {
+            o.survey().alarms = Alarms::Listed(vec![Alarm {
+                member_id: 0,
+                kind: AlarmKind::Corrupt,
+            }]);
+        }),
+        ("etcd-alarms", "one_without_space_by_the_word_of_all", |o| {
+            o.survey().alarms = Alarms::FromStatus;
+            for number in 1..=3 {
+                o.status(number).errors = vec!["memberID:2 alarm:NOSPACE ".to_owned()];
+            }
+        }),
+        ("etcd-alarms", "not_told", |o| {
+            o.survey().alarms =
+                Alarms::Failed(failure("etcd member node-m1", "AlarmList: no answer within 2s"));
+        }),
+        ("etcd-learners", "left_behind", |o| {
+            o.each_list(|list| list.members[2].is_learner = true);
+            o.status(3).is_learner = true;
+        }),
+        ("etcd-learners", "joins", |o| {
+            joins(o);
+            o.each_list(|list| list.members[2].is_learner = true);
+            o.status(3).is_learner = true;
+        }),
+        ("etcd-learners", "never_started", |o| {
+            o.each_list(|list| list.members.push(member(0xab, "")));
+        }),
+        ("etcd-learners", "may_be_of_a_machine_without_node", |o| {
+            names_no_node(o);
+            o.each_list(|list| list.members[2].is_learner = true);
+            o.status(3).is_learner = true;
+        }),
+    ];
 }

@@ -1,19 +1,142 @@
 //! etcd's votes: whether it can decide, and how many members may fail before it cannot.
 
+use crate::{
+    checks::{
+        components,
+        finding::need,
+        membership::{of_member, phase_of_asked},
+    },
+    inspection::Outcome,
+    snapshot::{
+        Failure,
+        etcd::{Answer, EtcdSurvey},
+    },
+};
 use jiff::Timestamp;
 
-use crate::checks::{
-    components::machines_without_etcd,
-    etcd_members::stacked,
-    judgement::{Judgement, Unjudged, machine, or_else},
-    membership::Membership,
-    turnover::{Phase, machines, machines_read, phase_of_node},
-};
 use crate::{
+    checks::{
+        AskedBy, Check,
+        components::machines_without_etcd,
+        finding::{Judgement, Unjudged, machine, or_else},
+        machine_grace::{Phase, machines, machines_read, phase_of_node},
+        membership::Membership,
+    },
     inspection::Finding,
     plan::quorum::{Change, Votes},
     snapshot::Observed,
 };
+
+pub const CHECKS: &[Check] = &[
+    Check::new(
+        "etcd-quorum",
+        "as many members are healthy as a decision takes",
+        AskedBy::Health,
+        quorum,
+    )
+    .preflight()
+    .blocking(),
+    Check::new(
+        "etcd-tolerance",
+        "as many members may fail as should",
+        AskedBy::Health,
+        tolerance,
+    )
+    .preflight()
+    .summing_up(),
+    Check::new(
+        "etcd-members-answer",
+        "every member answers",
+        AskedBy::Preflight,
+        answer,
+    )
+    .preflight(),
+];
+
+/// What etcd was asked, in words.
+pub const ETCD: &str = "etcd";
+
+/// The survey, where every member of it is the control plane's own.
+pub fn stacked(observed: &Observed) -> Result<&EtcdSurvey, Unjudged> {
+    let survey = need(&observed.etcd, ETCD)?;
+    if survey.stacked {
+        Ok(survey)
+    } else {
+        Err(Unjudged::skipped("etcd runs elsewhere"))
+    }
+}
+
+pub fn answer(observed: &Observed, now: Timestamp) -> Judgement {
+    let survey = match need(&observed.etcd, ETCD) {
+        Ok(survey) => survey,
+        Err(unjudged) => {
+            let by_conditions = components::by_conditions(observed, "EtcdMemberHealthy", "etcd member", now);
+            return or_else(unjudged, by_conditions);
+        }
+    };
+    let membership = Membership::of(survey);
+    let findings = survey.asked.iter().filter_map(|asked| {
+        let failure = silence(&asked.answer)?;
+        // A check of its own tells of permissions.
+        if failure.forbidden.is_some() {
+            return None;
+        }
+        let is_listed = membership
+            .listed()
+            .any(|listed| listed.member.name == asked.name && !listed.member.is_learner);
+        let is_turning = match phase_of_asked(survey, asked, observed, now) {
+            // It is removed from the list and its machine from the world, one shortly after the other.
+            Phase::Leaving => true,
+            // It may vote before its Machine names the node.
+            Phase::Starting => !is_listed || membership.may_be_starting(asked, observed, now),
+            Phase::Settled => false,
+        };
+        let outcome = if is_turning {
+            Outcome::Info
+        } else if survey.statuses().next().is_some() {
+            Outcome::Fail
+        } else {
+            // None has answered: it may be the way to them that is broken.
+            Outcome::Unknown
+        };
+        let finding = of_member(
+            asked,
+            outcome,
+            &format!("etcd member does not answer: {}", failure.message),
+        );
+        // A Secret may be the cause.
+        let finding = if failure.object.contains('/') {
+            finding.and(&failure.object)
+        } else {
+            finding
+        };
+        Some(match &failure.hint {
+            Some(hint) => finding.hint(hint),
+            None if survey.stacked => finding.hint(pod_hint(&asked.name)),
+            None => finding,
+        })
+    });
+    Ok(findings.collect())
+}
+
+/// What a member did not tell; none where it told all that it can.
+fn silence(answer: &Result<Answer, Failure>) -> Option<&Failure> {
+    let Answer { status, members, .. } = match answer {
+        Ok(answer) => answer,
+        Err(failure) => return Some(failure),
+    };
+    match status {
+        Err(failure) => Some(failure),
+        // A learner tells no list.
+        Ok(status) if status.is_learner => None,
+        Ok(_) => members.as_ref().err(),
+    }
+}
+
+/// Commands for the workload cluster say so: `-n` alone would send them to the management cluster.
+fn pod_hint(node: &str) -> String {
+    format!("in the workload cluster: kubectl describe pod etcd-{node} -n kube-system")
+}
 
 /// etcd's votes; none where etcd is not the control plane's own, or its members are not known.
 pub fn votes(observed: &Observed, now: Timestamp) -> Option<Votes> {
@@ -170,4 +293,160 @@ fn votes_from_outside(observed: &Observed, now: Timestamp) -> (Votes, Vec<String
         starting: 0,
     };
     (votes, unhealthy)
+}
+
+#[cfg(test)]
+pub(super) mod cases {
+    use crate::{
+        checks::{
+            example::failure,
+            tests::{Case, elsewhere, joins, joins_unnamed, unread},
+        },
+        control_plane::{
+            ConditionStatus::{False, Unknown},
+            example::{condition, minutes_ago, set},
+        },
+        snapshot::{Observed, Reading, etcd::Alarms},
+    };
+
+    fn kill_two(observed: &mut Observed) {
+        observed.kill(2);
+        observed.kill(3);
+        observed.status(1).leader = None;
+        observed.status(1).errors = vec!["etcdserver: no leader".to_owned()];
+        observed.survey().alarms = Alarms::FromStatus;
+    }
+
+    /// Without quorum the API server finds no pod to forward to, not even that of the member that runs.
+    fn kill_two_and_reach_none(observed: &mut Observed) {
+        kill_two(observed);
+        none_reached(observed);
+    }
+
+    fn none_reached(observed: &mut Observed) {
+        observed.survey().alarms = Alarms::FromStatus;
+        for (asked, machine) in observed.survey().asked.iter_mut().zip(["m1", "m2", "m3"]) {
+            asked.answer = Err(failure(
+                &format!("etcd member node-{machine}"),
+                "connecting: no answer within 2.2 s",
+            ));
+        }
+    }
+
+    fn pod_failed(observed: &mut Observed, number: usize) {
+        let failed = condition("EtcdPodHealthy", False, "pod etcd-node: CrashLoopBackOff");
+        set(&mut observed.machine(number).machine.conditions, failed);
+    }
+
+    pub(crate) const CASES: &[Case] = &[
+        ("etcd-quorum", "two_killed", kill_two),
+        (
+            "etcd-quorum",
+            "two_killed_and_none_reached",
+            kill_two_and_reach_none,
+        ),
+        ("etcd-quorum", "the_api_server_lacks_etcd", |o| {
+            none_reached(o);
+            o.workload = Reading::Failed(failure("Secret/c1-kubeconfig", "no answer within 1.9s"));
+            o.survey().server_lacks_etcd = true;
+        }),
+        (
+            "etcd-quorum",
+            "a_member_answers_though_the_api_server_lacks_etcd",
+            |o| {
+                o.kill(2);
+                o.survey().server_lacks_etcd = true;
+            },
+        ),
+        ("etcd-quorum", "two_killed_and_nothing_read", |o| {
+            unread(o);
+            pod_failed(o, 2);
+            pod_failed(o, 3);
+        }),
+        ("etcd-quorum", "one_killed", |o| o.kill(2)),
+        ("etcd-quorum", "one_killed_and_nothing_read", |o| {
+            unread(o);
+            pod_failed(o, 2);
+        }),
+        ("etcd-tolerance", "leaves_and_is_still_listed", |o| {
+            o.machine(2).machine.deleting_since = Some(minutes_ago(1));
+            o.kill(2);
+        }),
+        ("etcd-tolerance", "one_killed", |o| o.kill(2)),
+        ("etcd-tolerance", "one_killed_and_etcd_left_out", |o| {
+            o.etcd = Reading::Excluded { flag: "--no-etcd" };
+            pod_failed(o, 2);
+        }),
+        ("etcd-tolerance", "none_answers", |o| {
+            for asked in &mut o.survey().asked {
+                asked.answer = Err(failure("etcd", "no TLS connection: unknown CA"));
+            }
+            o.survey().alarms = Alarms::FromStatus;
+        }),
+        (
+            "etcd-tolerance",
+            "of_a_machine_that_has_yet_to_name_its_node",
+            |o| {
+                joins_unnamed(o);
+                o.kill(3);
+            },
+        ),
+        ("etcd-members-answer", "killed", |o| o.kill(2)),
+        ("etcd-members-answer", "stopped", |o| {
+            o.answer(2).status = Err(failure("etcd member node-m2", "Status: no answer within 2s"));
+            o.answer(2).members = Err(failure("etcd member node-m2", "MemberList: no answer within 2s"));
+        }),
+        ("etcd-members-answer", "tells_no_list", |o| {
+            o.answer(2).members = Err(failure("etcd member node-m2", "MemberList: no answer within 2s"));
+        }),
+        ("etcd-members-answer", "a_learner_tells_no_list", |o| {
+            joins(o);
+            o.answer(3).members = Err(failure("etcd", "rpc not supported for learner"));
+            o.status(3).is_learner = true;
+            o.each_list_of(&[1, 2], |list| list.members[2].is_learner = true);
+        }),
+        ("etcd-members-answer", "killed_soon_after_it_was_made", |o| {
+            o.machine(2).machine.created = Some(minutes_ago(2));
+            o.kill(2);
+        }),
+        ("etcd-members-answer", "leaves_and_is_still_listed", |o| {
+            o.machine(2).machine.deleting_since = Some(minutes_ago(1));
+            o.kill(2);
+        }),
+        ("etcd-members-answer", "comes_up", |o| {
+            joins(o);
+            o.kill(3);
+            o.each_list_of(&[1, 2], |list| {
+                list.members.truncate(2);
+            });
+        }),
+        ("etcd-members-answer", "none_answers", |o| {
+            for asked in &mut o.survey().asked {
+                asked.answer = Err(failure("etcd", "no TLS connection: unknown CA"));
+            }
+            o.survey().alarms = Alarms::FromStatus;
+        }),
+        ("etcd-members-answer", "by_the_condition", |o| {
+            o.etcd = Reading::Excluded { flag: "--no-etcd" };
+            let unknown = condition("EtcdMemberHealthy", Unknown, "no connection");
+            set(&mut o.machine(2).machine.conditions, unknown);
+        }),
+        ("etcd-members-answer", "elsewhere", |o| {
+            elsewhere(o);
+            o.survey().asked[1].answer = Err(failure("etcd", "connection refused"));
+        }),
+        ("etcd-members-answer", "elsewhere_while_a_machine_starts", |o| {
+            elsewhere(o);
+            joins_unnamed(o);
+            o.survey().asked[1].answer = Err(failure("etcd", "connection refused"));
+        }),
+        (
+            "etcd-members-answer",
+            "of_a_machine_that_has_yet_to_name_its_node",
+            |o| {
+                joins_unnamed(o);
+                o.kill(3);
+            },
+        ),
+    ];
 }

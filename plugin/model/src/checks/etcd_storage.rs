@@ -4,18 +4,40 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
-use crate::checks::{
-    etcd_members::ETCD,
-    judgement::{Judgement, Unjudged, need},
-    kubelet_skew::minor,
-    membership::{asked_objects, of_member},
-    rollout::is_rolling_out,
-    turnover::is_turning,
-};
 use crate::{
+    checks::{
+        AskedBy, Check,
+        etcd_quorum::ETCD,
+        finding::{Judgement, Unjudged, need},
+        kubelet_skew::minor,
+        machine_grace::is_turning,
+        membership::{asked_objects, of_member},
+        rollout::is_rolling_out,
+    },
     inspection::{Finding, Outcome},
     snapshot::Observed,
 };
+
+pub const CHECKS: &[Check] = &[
+    Check::new(
+        "etcd-space",
+        "databases are well below their quota",
+        AskedBy::Operation,
+        space,
+    ),
+    Check::new(
+        "etcd-fragmentation",
+        "databases are in use for the most part",
+        AskedBy::Operation,
+        fragmentation,
+    ),
+    Check::new(
+        "etcd-versions",
+        "members run the same version",
+        AskedBy::Operation,
+        versions,
+    ),
+];
 
 /// Percent of its quota that a database may take before that wants a look: time is left to compact.
 const SPACE_WARNING_PERCENT: u64 = 80;
@@ -138,4 +160,49 @@ pub fn versions(observed: &Observed, now: Timestamp) -> Judgement {
         }
     });
     Ok(findings.collect())
+}
+
+#[cfg(test)]
+pub(super) mod cases {
+    use crate::checks::tests::Case;
+
+    pub(crate) const CASES: &[Case] = &[
+        ("etcd-space", "eighty_and_ninety_five_percent", |o| {
+            for (number, percent) in [(1, 79), (2, 80), (3, 95)] {
+                let quota = o.status(number).db_size_quota.expect("a quota");
+                o.status(number).db_size = quota.div_ceil(100) * percent;
+                o.status(number).db_size_in_use = o.status(number).db_size;
+            }
+        }),
+        ("etcd-space", "quotas_differ", |o| {
+            // By its own quota each: 80 % of a smaller one.
+            o.status(2).db_size_quota = Some(75 * 1024 * 1024);
+        }),
+        ("etcd-space", "quotas_differ_during_a_rollout", |o| {
+            o.status(2).db_size_quota = Some(1024 * 1024 * 1024);
+            o.machine(2).machine.version = Some("v1.33.0".to_owned());
+        }),
+        ("etcd-space", "no_quota_told", |o| {
+            for number in 1..=3 {
+                o.status(number).db_size_quota = None;
+            }
+        }),
+        ("etcd-fragmentation", "less_than_half", |o| {
+            let mebibyte = 1024 * 1024;
+            o.status(2).db_size = 300 * mebibyte;
+            o.status(2).db_size_in_use = 101 * mebibyte;
+            o.status(3).db_size = 300 * mebibyte;
+            o.status(3).db_size_in_use = 100 * mebibyte;
+        }),
+        ("etcd-versions", "differ", |o| {
+            o.status(2).version = "3.5.21".to_owned();
+        }),
+        ("etcd-versions", "far_apart", |o| {
+            o.status(2).version = "3.4.1".to_owned();
+        }),
+        ("etcd-versions", "during_a_rollout", |o| {
+            o.status(2).version = "3.5.21".to_owned();
+            o.machine(2).machine.version = Some("v1.33.0".to_owned());
+        }),
+    ];
 }

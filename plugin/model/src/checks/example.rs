@@ -4,17 +4,16 @@ use std::collections::BTreeSet;
 
 use kcp_etcd::{Member, Members, Status};
 
-use crate::plan;
-use crate::snapshot::{
-    EndpointCertificate, EtcdSurvey, Failure, Management, Observed, Reading, Workload,
-    etcd::{Alarms, Answer, Asked},
-    management::{ClusterLink, HealthCheck},
-    reading::Forbidden,
-    workload::{Addon, Component, ControllerLease, Node, StaticPod},
-};
 use crate::{
     control_plane::example::{minutes_ago, now},
-    plan::observed as facts,
+    plan::{self, observed as facts},
+    snapshot::{
+        EndpointCertificate, EtcdSurvey, Failure, Management, Observed, Reading, Workload,
+        etcd::{Alarms, Answer, Asked},
+        management::{ClusterLink, HealthCheck},
+        reading::Forbidden,
+        workload::{Addon, Component, ControllerLease, Node, StaticPod},
+    },
 };
 
 const CLUSTER_ID: u64 = 0xc1;

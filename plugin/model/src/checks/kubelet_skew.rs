@@ -2,15 +2,23 @@
 
 use jiff::Timestamp;
 
-use crate::checks::{
-    components::WORKLOAD,
-    judgement::{Judgement, Unjudged, need, node},
-    turnover::{machine_of_node, machines},
-};
 use crate::{
+    checks::{
+        AskedBy, Check,
+        components::WORKLOAD,
+        finding::{Judgement, Unjudged, need, node},
+        machine_grace::{machine_of_node, machines},
+    },
     inspection::Finding,
     snapshot::{Observed, workload::Node},
 };
+
+pub const CHECKS: &[Check] = &[Check::new(
+    "kubelet-skew",
+    "kubelets are of versions that the API servers serve",
+    AskedBy::Operation,
+    kubelet_skew,
+)];
 
 /// Minor versions that a kubelet may be behind the API server (Kubernetes' version skew policy, from 1.28).
 const LIMIT: u64 = 3;
@@ -77,4 +85,23 @@ pub fn kubelet_skew(observed: &Observed, _: Timestamp) -> Judgement {
         })
     });
     Ok(findings.collect())
+}
+
+#[cfg(test)]
+pub(super) mod cases {
+    use crate::{checks::tests::Case, snapshot::Observed};
+
+    fn worker(observed: &mut Observed, kubelet: &str) {
+        observed.nodes()[3].kubelet_version = kubelet.to_owned();
+    }
+
+    pub(crate) const CASES: &[Case] = &[
+        ("kubelet-skew", "newer", |o| worker(o, "v1.35.0")),
+        ("kubelet-skew", "at_the_limit", |o| worker(o, "v1.31.9")),
+        ("kubelet-skew", "behind", |o| worker(o, "v1.30.0")),
+        ("kubelet-skew", "behind_what_is_asked_for", |o| {
+            worker(o, "v1.31.9");
+            o.facts().spec.version = "v1.35.0".to_owned();
+        }),
+    ];
 }

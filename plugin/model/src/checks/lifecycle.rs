@@ -2,17 +2,64 @@
 
 use jiff::Timestamp;
 
-use crate::checks::{
-    judgement::{Judgement, Unjudged, machine, need},
-    rollout::has_pending_change,
-    turnover::since,
-};
 use crate::{
+    checks::{
+        AskedBy, Check,
+        finding::{Judgement, Unjudged, machine, need},
+        machine_grace::since,
+        rollout::has_pending_change,
+    },
     control_plane::ControlPlane,
     inspection::{Finding, Outcome},
     plan::preflight::topology_version,
     snapshot::Observed,
 };
+
+pub const CHECKS: &[Check] = &[
+    Check::new(
+        "not-paused",
+        "neither it nor its Cluster is paused",
+        AskedBy::Lifecycle,
+        paused,
+    )
+    .blocking(),
+    Check::new(
+        "not-deleted",
+        "it is not being deleted",
+        AskedBy::Lifecycle,
+        deletion,
+    ),
+    Check::new(
+        "no-failure",
+        "no failureReason and no failureMessage is set",
+        AskedBy::Health,
+        failure,
+    ),
+    Check::new(
+        "cluster-reference",
+        "spec.controlPlaneRef of its Cluster names it",
+        AskedBy::Lifecycle,
+        cluster_reference,
+    ),
+    Check::new(
+        "cluster-ready",
+        "its Cluster has infrastructure and an endpoint",
+        AskedBy::Lifecycle,
+        cluster_ready,
+    ),
+    Check::new(
+        "topology-version",
+        "a managed topology has come to its version",
+        AskedBy::Lifecycle,
+        topology,
+    ),
+    Check::new(
+        "machines-owned",
+        "it owns every control plane Machine of its Cluster",
+        AskedBy::Lifecycle,
+        adoption,
+    ),
+];
 
 fn control_plane(observed: &Observed) -> &ControlPlane {
     &observed.management.control_plane.control_plane
@@ -153,4 +200,63 @@ pub fn adoption(observed: &Observed, _: Timestamp) -> Judgement {
         ))
     });
     Ok(findings.collect())
+}
+
+#[cfg(test)]
+pub(super) mod cases {
+    use crate::{
+        checks::tests::{Case, says},
+        control_plane::{ConditionStatus::True, example::minutes_ago},
+    };
+
+    pub(crate) const CASES: &[Case] = &[
+        ("not-paused", "at_rest", |o| o.control_plane().paused = true),
+        ("not-paused", "with_a_change_pending", |o| {
+            o.control_plane().paused = true;
+            o.control_plane().desired_replicas = Some(5);
+        }),
+        ("not-paused", "with_a_machine_out_of_date", |o| {
+            o.control_plane().paused = true;
+            o.machine(1).machine.version = Some("v1.33.0".to_owned());
+        }),
+        ("not-paused", "by_its_cluster", |o| {
+            o.facts().cluster.paused = true;
+        }),
+        ("not-paused", "says_a_condition", |o| {
+            says(o, "Paused", True, "", 5);
+        }),
+        ("not-deleted", "deleting", |o| {
+            o.control_plane().deleting_since = Some(minutes_ago(5));
+            says(o, "Deleting", True, "* waiting for 2 workers", 5);
+        }),
+        ("no-failure", "reported", |o| {
+            o.control_plane().failure = Some("CreateError: no quota\nleft".to_owned());
+        }),
+        ("cluster-reference", "another", |o| {
+            o.cluster().control_plane_name = Some("other".to_owned());
+        }),
+        ("cluster-reference", "another_kind", |o| {
+            o.cluster().control_plane_kind = Some("RKE2ControlPlane".to_owned());
+        }),
+        ("cluster-reference", "none", |o| {
+            o.cluster().control_plane_name = None;
+        }),
+        ("cluster-reference", "not_linked", |o| {
+            o.control_plane().cluster = None;
+        }),
+        ("cluster-ready", "neither", |o| {
+            o.facts().cluster.infrastructure_ready = false;
+            o.facts().cluster.has_endpoint = false;
+        }),
+        ("cluster-ready", "not_yet", |o| {
+            o.facts().cluster.infrastructure_ready = false;
+            o.control_plane().initialized = false;
+        }),
+        ("topology-version", "goes_on", |o| {
+            o.facts().cluster.topology_version = Some("v1.35.0".to_owned());
+        }),
+        ("machines-owned", "to_be_adopted", |o| {
+            o.management.unowned = vec!["old-1".to_owned()];
+        }),
+    ];
 }

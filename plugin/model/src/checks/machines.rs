@@ -2,17 +2,36 @@
 
 use jiff::Timestamp;
 
-use crate::checks::{
-    components::describe,
-    judgement::{Judgement, machine},
-    turnover::{Phase, machines, machines_read, since},
-};
 use crate::{
+    checks::{
+        AskedBy, Check,
+        components::describe,
+        finding::{Judgement, machine},
+        machine_grace::{Phase, machines, machines_read, since},
+    },
     control_plane::Condition,
     inspection::{Finding, Outcome},
     plan::observed::Machine,
     snapshot::Observed,
 };
+
+pub const CHECKS: &[Check] = &[
+    Check::new(
+        "machines-joined",
+        "every Machine has its node",
+        AskedBy::Health,
+        nodes,
+    )
+    .preflight(),
+    Check::new("machines-ready", "every Machine is ready", AskedBy::Health, ready),
+    Check::new(
+        "machine-deletions",
+        "Machines that are deleted are gone in time",
+        AskedBy::Lifecycle,
+        deletions,
+    )
+    .preflight(),
+];
 
 /// Conditions of a Machine that its readiness sums up, and that other checks look at.
 const EXPLAIN: [&str; 6] = [
@@ -129,4 +148,55 @@ pub fn replacement_hint(observed: &Observed, of: &Machine) -> String {
     } else {
         format!("replace it: kubectl delete machine {name} -n {namespace}")
     }
+}
+
+#[cfg(test)]
+pub(super) mod cases {
+    use crate::{
+        checks::tests::{Case, starts},
+        control_plane::{
+            ConditionStatus::{False, True},
+            example::{condition, minutes_ago, set},
+        },
+        snapshot::management::Deletion,
+    };
+
+    pub(crate) const CASES: &[Case] = &[
+        ("machines-joined", "starts", starts),
+        ("machines-joined", "does_not_join", |o| {
+            starts(o);
+            o.machine(3).machine.created = Some(minutes_ago(10));
+        }),
+        ("machines-ready", "for_another_reason", |o| {
+            let conditions = &mut o.machine(2).machine.conditions;
+            set(
+                conditions,
+                condition("Ready", False, "* NodeHealthy: kubelet is down"),
+            );
+        }),
+        ("machines-ready", "as_another_condition_says", |o| {
+            let conditions = &mut o.machine(2).machine.conditions;
+            set(
+                conditions,
+                condition("Ready", False, "* SchedulerPodHealthy: crashed"),
+            );
+            set(conditions, condition("SchedulerPodHealthy", False, "crashed"));
+        }),
+        ("machine-deletions", "leaves", |o| {
+            o.machine(2).machine.deleting_since = Some(minutes_ago(5));
+            o.management.deletions = vec![Deletion {
+                machine: "m2".to_owned(),
+                since: minutes_ago(5),
+                waits_for: vec![
+                    "deletion hook pre-terminate/kcp-cleanup".to_owned(),
+                    "drain of node-m2".to_owned(),
+                ],
+            }];
+        }),
+        ("machine-deletions", "does_not_go", |o| {
+            o.machine(2).machine.deleting_since = Some(minutes_ago(31));
+            let deleting = condition("Deleting", True, "Drain not completed yet:\n* Pod a/b");
+            set(&mut o.machine(2).machine.conditions, deleting);
+        }),
+    ];
 }

@@ -3,11 +3,11 @@
 use jiff::Timestamp;
 use kcp_etcd::{Member, Members};
 
-use crate::checks::{
-    judgement::Unjudged,
-    turnover::{Phase, is_turning, machine_of_node, phase_of_node},
-};
 use crate::{
+    checks::{
+        finding::Unjudged,
+        machine_grace::{Phase, is_turning, machine_of_node, phase_of_node},
+    },
     inspection::{Finding, Outcome},
     plan::quorum,
     snapshot::{

@@ -1,14 +1,12 @@
-//! What is looked at in a control plane: a table of checks, each a pure function of what was observed.
+//! The checks: each is a pure function of a snapshot. A topic is one file with the table of its checks, their functions
+//! and cases that pass and fail.
 //!
-//! - [`table`]: all of them
-//! - [`sources`]: whether what was asked for could be read
-//! - [`lifecycle`], [`conditions`]: the control plane as an object, and what its controller says of it
-//! - [`etcd_members`], [`etcd_quorum`], [`etcd_agreement`], [`etcd_storage`]: etcd, by [`membership`]
-//! - [`components`], [`nodes`], [`add_ons`], [`kubelet_skew`], [`kubeadm_config`]: the workload cluster
-//! - [`machines`], [`remediation`], [`rollout`]: Machines as they come and go
-//! - [`certificates`]: those that are there, and when they expire
-//!
-//! [`turnover`] holds the times within which a Machine that comes or goes is no fault.
+//! - [`sources`]: whether each source could be read
+//! - [`conditions`], [`lifecycle`]: what the controller reports, and the control plane as an object
+//! - [`rollout`], [`machines`], [`nodes`], [`remediation`]: Machines and their nodes
+//! - [`etcd_quorum`], [`etcd_agreement`], [`etcd_members`], [`etcd_storage`]: etcd, as [`membership`] sums up its members
+//! - [`components`], [`kubeadm`], [`add_ons`], [`kubelet_skew`]: the workload cluster
+//! - [`certificates`]: whether they exist, and when they expire
 
 #![allow(
     clippy::unnecessary_wraps,
@@ -21,8 +19,7 @@ use crate::{
     inspection::{Checked, Outcome},
     snapshot::Observed,
 };
-use judgement::{Judgement, Unjudged};
-pub use table::CHECKS;
+use finding::{Judgement, Unjudged};
 
 pub mod add_ons;
 pub mod certificates;
@@ -32,18 +29,17 @@ pub mod etcd_agreement;
 pub mod etcd_members;
 pub mod etcd_quorum;
 pub mod etcd_storage;
-pub mod judgement;
-pub mod kubeadm_config;
+pub mod finding;
+pub mod kubeadm;
 pub mod kubelet_skew;
 pub mod lifecycle;
+pub mod machine_grace;
 pub mod machines;
 pub mod membership;
 pub mod nodes;
 pub mod remediation;
 pub mod rollout;
 pub mod sources;
-pub mod table;
-pub mod turnover;
 
 /// A check.
 #[derive(Clone, Copy, Debug)]
@@ -138,14 +134,36 @@ impl Check {
     }
 }
 
-/// The check of an id.
+/// The topics. Their order, and that of the checks in each, is the order of findings of equal weight: a cause comes before
+/// its effects.
+pub const TOPICS: &[&[Check]] = &[
+    sources::CHECKS,
+    conditions::CHECKS,
+    lifecycle::CHECKS,
+    rollout::CHECKS,
+    machines::CHECKS,
+    nodes::CHECKS,
+    etcd_quorum::CHECKS,
+    etcd_agreement::CHECKS,
+    etcd_members::CHECKS,
+    etcd_storage::CHECKS,
+    components::CHECKS,
+    kubeadm::CHECKS,
+    add_ons::CHECKS,
+    kubelet_skew::CHECKS,
+    remediation::CHECKS,
+    certificates::CHECKS,
+];
+
+pub fn all() -> impl Iterator<Item = &'static Check> {
+    TOPICS.iter().copied().flatten()
+}
+
 pub fn find(id: &str) -> Option<&'static Check> {
-    CHECKS.iter().find(|check| check.id == id)
+    all().find(|check| check.id == id)
 }
 
 #[cfg(any(test, feature = "testing"))]
 pub mod example;
 #[cfg(test)]
-mod tests;
-#[cfg(test)]
-pub use tests::starts;
+pub mod tests;

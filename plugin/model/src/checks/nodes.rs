@@ -2,52 +2,22 @@
 
 use jiff::Timestamp;
 
-use crate::checks::{
-    components::{WORKLOAD, by_conditions, of_node},
-    judgement::{Judgement, need, or_else},
-    turnover::{machine_of_node, machines},
+use crate::{
+    checks::{
+        AskedBy, Check,
+        components::{WORKLOAD, of_node},
+        finding::{Judgement, need},
+        machine_grace::{machine_of_node, machines},
+    },
+    snapshot::Observed,
 };
-use crate::snapshot::Observed;
 
-pub fn labels_and_taints(observed: &Observed, now: Timestamp) -> Judgement {
-    let nodes = need(&observed.workload, WORKLOAD).and_then(|workload| need(&workload.nodes, "nodes"));
-    let nodes = match nodes {
-        Ok(nodes) => nodes,
-        Err(unjudged) => {
-            let kind = "NodeKubeadmLabelsAndTaintsSet";
-            return or_else(
-                unjudged,
-                by_conditions(observed, kind, "node labels and taints", now),
-            );
-        }
-    };
-    let taint_is_wanted = wants_taint(observed);
-    let findings = nodes.iter().filter_map(|of| {
-        machine_of_node(observed, &of.name)?;
-        let label = "label node-role.kubernetes.io/control-plane";
-        let taint = "taint node-role.kubernetes.io/control-plane:NoSchedule";
-        let missing = match (
-            of.has_control_plane_label,
-            of.has_control_plane_taint || !taint_is_wanted,
-        ) {
-            (true, true) => return None,
-            (false, true) => label.to_owned(),
-            (true, false) => taint.to_owned(),
-            (false, false) => format!("{label} and {taint}"),
-        };
-        of_node(observed, &of.name, &format!("the node lacks {missing}"), now)
-    });
-    Ok(findings.collect())
-}
-
-/// kubeadm taints the nodes unless `nodeRegistration.taints` says otherwise.
-fn wants_taint(observed: &Observed) -> bool {
-    let fields = &observed.management.control_plane.spec.config.fields;
-    ["initConfiguration", "joinConfiguration"]
-        .iter()
-        .filter_map(|section| fields.pointer(&format!("/{section}/nodeRegistration/taints")))
-        .all(serde_json::Value::is_null)
-}
+pub const CHECKS: &[Check] = &[Check::new(
+    "nodes-ready",
+    "every node is there and ready",
+    AskedBy::Health,
+    ready,
+)];
 
 pub fn ready(observed: &Observed, now: Timestamp) -> Judgement {
     let workload = need(&observed.workload, WORKLOAD)?;
@@ -73,4 +43,22 @@ pub fn ready(observed: &Observed, now: Timestamp) -> Judgement {
         .filter(|on| !nodes.iter().any(|of| of.name == *on))
         .filter_map(|on| of_node(observed, on, "its node is not in the workload cluster", now));
     Ok(present.chain(gone).collect())
+}
+
+#[cfg(test)]
+pub(super) mod cases {
+    use crate::checks::tests::Case;
+
+    pub(crate) const CASES: &[Case] = &[
+        ("nodes-ready", "not_ready", |o| o.nodes()[1].ready = Some(false)),
+        ("nodes-ready", "does_not_say", |o| o.nodes()[1].ready = None),
+        ("nodes-ready", "unreachable", |o| {
+            o.nodes()[1].ready = None;
+            o.nodes()[1].is_unreachable = true;
+        }),
+        ("nodes-ready", "gone", |o| {
+            o.nodes().remove(1);
+        }),
+        ("nodes-ready", "of_a_worker", |o| o.nodes()[3].ready = Some(false)),
+    ];
 }

@@ -2,17 +2,39 @@
 
 use jiff::Timestamp;
 
-use crate::checks::{
-    components::describe,
-    judgement::{Judgement, Unjudged, machine, need},
-    turnover::{Phase, is_turning, machines, machines_read},
-};
 use crate::{
+    checks::{
+        AskedBy, Check,
+        components::describe,
+        finding::{Judgement, Unjudged, machine, need},
+        machine_grace::{Phase, is_turning, machines, machines_read},
+    },
     control_plane::Condition,
     inspection::{Finding, Outcome, preflight},
     plan::remediation::Obstacle,
     snapshot::Observed,
 };
+
+pub const CHECKS: &[Check] = &[
+    Check::new(
+        "machine-health-checks",
+        "no health check finds a Machine unhealthy",
+        AskedBy::Lifecycle,
+        health_checks_passed,
+    ),
+    Check::new(
+        "remediation",
+        "what is to be replaced is replaced",
+        AskedBy::Lifecycle,
+        remediation,
+    ),
+    Check::new(
+        "health-check-cover",
+        "a MachineHealthCheck looks after every Machine",
+        AskedBy::Lifecycle,
+        cover,
+    ),
+];
 
 /// What health checks have found.
 pub fn health_checks_passed(observed: &Observed, now: Timestamp) -> Judgement {
@@ -132,4 +154,72 @@ pub fn cover(observed: &Observed, now: Timestamp) -> Judgement {
         });
     findings.extend(uncovered);
     Ok(findings)
+}
+
+#[cfg(test)]
+pub(super) mod cases {
+    use crate::{
+        checks::tests::{Case, starts},
+        control_plane::{
+            ConditionStatus::{False, True},
+            example::{condition, minutes_ago, now, set},
+        },
+        plan::observed::Remediation,
+        snapshot::{Observed, Reading},
+    };
+
+    fn unhealthy(observed: &mut Observed, number: usize) {
+        let conditions = &mut observed.machine(number).machine.conditions;
+        set(
+            conditions,
+            condition("HealthCheckSucceeded", False, "node is not ready"),
+        );
+        set(conditions, condition("OwnerRemediated", False, "waiting"));
+    }
+
+    pub(crate) const CASES: &[Case] = &[
+        ("machine-health-checks", "unhealthy", |o| unhealthy(o, 2)),
+        ("remediation", "next", |o| unhealthy(o, 2)),
+        ("remediation", "in_progress", |o| {
+            let remediating = condition("Remediating", True, "* Machine m2 is being replaced");
+            set(&mut o.control_plane().conditions, remediating);
+        }),
+        ("remediation", "noted", |o| {
+            o.facts().remediation_in_progress = Some(Remediation {
+                machine: "m0".to_owned(),
+                time: Some(now()),
+                retries: 0,
+            });
+        }),
+        ("remediation", "tried_too_often", |o| {
+            o.facts().spec.remediation.max_retry = Some(2);
+            unhealthy(o, 2);
+            o.machine(2).remediation_for = Some(Remediation {
+                machine: "m0".to_owned(),
+                time: Some(minutes_ago(11)),
+                retries: 2,
+            });
+        }),
+        ("remediation", "kept_by_quorum", |o| {
+            unhealthy(o, 2);
+            o.kill(3);
+        }),
+        ("health-check-cover", "none", |o| o.health_checks().clear()),
+        ("health-check-cover", "one_machine_less", |o| {
+            o.health_checks()[0].targets.remove("m2");
+        }),
+        ("health-check-cover", "paused", |o| {
+            o.health_checks()[0].paused = true;
+        }),
+        ("health-check-cover", "may_not_now", |o| {
+            o.health_checks()[0].remediation_allowed = Some(false);
+        }),
+        ("health-check-cover", "may_not_while_a_machine_starts", |o| {
+            o.health_checks()[0].remediation_allowed = Some(false);
+            starts(o);
+        }),
+        ("health-check-cover", "not_read", |o| {
+            o.management.health_checks = Reading::NotYet;
+        }),
+    ];
 }

@@ -4,16 +4,45 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::checks::{
-    judgement::{Judgement, machine},
-    turnover::{age, machines_read, since},
-};
 use crate::{
+    checks::{
+        AskedBy, Check,
+        finding::{Judgement, machine},
+        machine_grace::{age, machines_read, since},
+    },
     control_plane::Condition,
     inspection::Finding,
     plan::rollout_reason::{Standard, Verdict, judge},
     snapshot::Observed,
 };
+
+pub const CHECKS: &[Check] = &[
+    Check::new(
+        "machines-up-to-date",
+        "no Machine is out of date",
+        AskedBy::Lifecycle,
+        machines_up_to_date,
+    ),
+    Check::new(
+        "rollout-ends",
+        "new Machines are not out of date",
+        AskedBy::Lifecycle,
+        ends,
+    ),
+    Check::new(
+        "replicas",
+        "there are as many Machines as asked for",
+        AskedBy::Lifecycle,
+        replicas,
+    ),
+    Check::new(
+        "change-progress",
+        "no change has been blocked for long",
+        AskedBy::Lifecycle,
+        progress,
+    )
+    .blocking(),
+];
 
 /// How long a change may say that it is blocked before that counts as a fault. Cluster API says so for seconds to
 /// minutes in every rollout, while it waits for the next Machine.
@@ -134,4 +163,48 @@ pub fn ends(observed: &Observed, _: Timestamp) -> Judgement {
     Ok(vec![
         Finding::fail(object, message).hint("lower certificatesExpiryDays in the spec"),
     ])
+}
+
+#[cfg(test)]
+pub(super) mod cases {
+    use crate::{
+        checks::tests::Case,
+        control_plane::{
+            ConditionStatus::True,
+            example::{condition, minutes_ago, set},
+        },
+        snapshot::Observed,
+    };
+
+    fn blocked(observed: &mut Observed, minutes: i64) {
+        let message = "Scaling up from 3 to 5 replicas is blocked because:\n* waiting for etcd";
+        let mut blocked = condition("ScalingUp", True, message);
+        blocked.last_transition_time = Some(minutes_ago(minutes));
+        set(&mut observed.control_plane().conditions, blocked);
+        observed.control_plane().desired_replicas = Some(5);
+        observed.facts().spec.replicas = 5;
+    }
+
+    pub(crate) const CASES: &[Case] = &[
+        ("machines-up-to-date", "version", |o| {
+            o.machine(1).machine.version = Some("v1.33.0".to_owned());
+        }),
+        ("machines-up-to-date", "the_controller_alone_says_so", |o| {
+            let rolling_out = condition("RollingOut", True, "Rolling out 1 not up-to-date replicas");
+            set(&mut o.control_plane().conditions, rolling_out);
+        }),
+        ("rollout-ends", "never", |o| {
+            o.facts().spec.certificates_expiry_days = Some(365);
+        }),
+        ("replicas", "up", |o| o.control_plane().desired_replicas = Some(5)),
+        ("replicas", "down", |o| {
+            o.control_plane().desired_replicas = Some(1);
+        }),
+        ("replicas", "during_a_rollout", |o| {
+            o.control_plane().replicas = 4;
+            o.control_plane().up_to_date_replicas = 1;
+        }),
+        ("change-progress", "blocked_for_a_moment", |o| blocked(o, 30)),
+        ("change-progress", "blocked_for_long", |o| blocked(o, 31)),
+    ];
 }

@@ -3,14 +3,14 @@
 use jiff::Timestamp;
 
 use crate::{
-    checks::{CHECKS, etcd_quorum::votes, find, rollout::up_to_date, sources::are_complete},
+    checks::{all, etcd_quorum::votes, find, rollout::up_to_date, sources::are_complete},
     inspection::{Basis, Checked, Inspection, Outcome, health::Health, preflight::preflight},
     snapshot::Observed,
 };
 
 /// Judges a control plane as it is at a time.
 pub fn inspect(observed: &Observed, now: Timestamp) -> Inspection {
-    let checks: Vec<Checked> = CHECKS.iter().map(|check| check.run(observed, now)).collect();
+    let checks: Vec<Checked> = all().map(|check| check.run(observed, now)).collect();
     Inspection {
         health: health(&checks),
         basis: if are_complete(observed) {

@@ -8,9 +8,10 @@ use std::cmp::Reverse;
 
 use serde::Serialize;
 
-use crate::{checks::find, inspection::health::Health};
 use crate::{
+    checks::find,
     control_plane::Machine,
+    inspection::health::Health,
     plan::{quorum::Votes, rollout_reason},
 };
 

@@ -6,22 +6,22 @@ pub mod blocker;
 use blocker::{control_plane, of_controller, of_obstacle};
 use jiff::Timestamp;
 
-use crate::plan::{
-    course::{Choice, Step},
-    deletion_order::Group,
-    failure_domain::Why,
-    preflight as plan,
-    quorum::Change,
-    remediation::{self, Terms},
-    state::{Deletion, HealthCheck, Replica, State},
-    step::{Action, Purpose},
-};
 use crate::{
     checks::{
-        CHECKS, Check, components::machines_without_etcd, etcd_quorum::is_without_etcd,
-        membership::Membership, rollout::up_to_date, turnover::are_machines_read,
+        Check, all, components::machines_without_etcd, etcd_quorum::is_without_etcd,
+        machine_grace::are_machines_read, membership::Membership, rollout::up_to_date,
     },
     inspection::{Blocker, Checked, Finding, Outcome, Permission, Preflight, Remediation},
+    plan::{
+        course::{Choice, Step},
+        deletion_order::Group,
+        failure_domain::Why,
+        preflight as plan,
+        quorum::Change,
+        remediation::{self, Terms},
+        state::{Deletion, HealthCheck, Replica, State},
+        step::{Action, Purpose},
+    },
     snapshot::Observed,
 };
 
@@ -187,7 +187,7 @@ fn failing(
     outcome: Outcome,
     counts: &dyn Fn(&Finding) -> bool,
 ) -> Vec<Blocker> {
-    let wanted = CHECKS.iter().filter(|check| is_wanted(check));
+    let wanted = all().filter(|check| is_wanted(check));
     wanted
         .filter_map(|check| checks.iter().find(|checked| checked.id == check.id))
         .flat_map(|checked| checked.findings.iter().map(|finding| (checked.id, finding)))

@@ -4,11 +4,10 @@ use jiff::Timestamp;
 use kcp_etcd::{Alarm, AlarmKind, Member, Members, Status};
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
-use crate::inspection::inspect::inspect;
 use crate::{
     checks::example::{failure, forbidden, observed},
     control_plane::{Condition, ConditionStatus, Machine, example::now},
-    inspection::{Outcome, health::Health},
+    inspection::{Outcome, health::Health, inspect::inspect},
     plan::observed as facts,
     snapshot::{
         EndpointCertificate, EtcdSurvey, Failure, Observed, Reading, Workload,

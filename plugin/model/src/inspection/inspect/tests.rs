@@ -1,9 +1,5 @@
-use crate::inspection::inspect::inspect;
 use crate::{
-    checks::{
-        CHECKS,
-        example::{failure, observed},
-    },
+    checks::example::{failure, observed},
     control_plane::{
         ConditionStatus::False,
         example::{condition, now, set},
@@ -12,6 +8,7 @@ use crate::{
         Basis::{self, AllSources, Conditions},
         Outcome,
         health::Health::{self, Blocked, Degraded, Healthy, Unknown},
+        inspect::inspect,
     },
     plan::{quorum::Votes, rollout_reason::Reason},
     snapshot::{Observed, Reading},
@@ -129,7 +126,7 @@ fn every_check_is_told_in_the_order_of_the_table() {
         .iter()
         .map(|checked| checked.id)
         .collect();
-    let table: Vec<_> = CHECKS.iter().map(|check| check.id).collect();
+    let table: Vec<_> = crate::checks::all().map(|check| check.id).collect();
     assert_eq!(told, table);
 }
 
@@ -176,26 +173,25 @@ fn a_machine_out_of_date_is_told_with_the_reason() {
 /// What real controllers go through in a rollout or while a control plane comes up is no alarm.
 #[test]
 fn nothing_is_wrong_while_a_machine_comes_up() {
-    use crate::checks::example::member;
-    use crate::control_plane::example::minutes_ago;
+    use crate::{checks::example::member, control_plane::example::minutes_ago};
 
     type Step = (&'static str, fn(&mut Observed));
     /// Steps of a Machine that joins, one after another.
     const STEPS: &[Step] = &[
-        ("made", crate::checks::starts),
+        ("made", crate::checks::tests::starts),
         ("its_member_is_added", |o| {
-            crate::checks::starts(o);
+            crate::checks::tests::starts(o);
             o.each_list_of(&[1], |list| list.members.push(member(3, "")));
         }),
         ("its_member_has_started", |o| {
-            crate::checks::starts(o);
+            crate::checks::tests::starts(o);
             o.each_list_of(&[1, 2], |list| {
                 list.members.push(member(3, "node-m3"));
                 list.members[2].is_learner = true;
             });
         }),
         ("its_member_is_promoted_and_its_node_not_told", |o| {
-            crate::checks::starts(o);
+            crate::checks::tests::starts(o);
             o.each_list_of(&[1, 2], |list| list.members.push(member(3, "node-m3")));
         }),
         ("its_node_is_told_and_its_pods_are_not_ready", |o| {

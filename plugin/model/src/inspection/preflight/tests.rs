@@ -224,7 +224,7 @@ const CASES: &[Case] = &[
     ),
     (
         "another_starts",
-        crate::checks::starts,
+        crate::checks::tests::starts,
         &["no", "machines-joined: Machine/m3"],
         &["no", "machines-joined: Machine/m3"],
         &["no", "machines-joined: Machine/m3"],

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::checks::judgement::Unjudged;
 use crate::{
-    control_plane::Condition, duration::format_duration, plan::observed::Machine, snapshot::Observed,
+    checks::finding::Unjudged, control_plane::Condition, duration::format_duration, plan::observed::Machine,
+    snapshot::Observed,
 };
 
 /// How long a Machine may take from its making until it has joined. Cluster API's quick start has nodes up in under
@@ -137,7 +137,7 @@ pub fn phase_of_node(observed: &Observed, node: &str, now: Timestamp) -> Phase {
 
 #[cfg(test)]
 mod tests {
-    use super::{Phase, Phase::Leaving, Phase::Settled, Phase::Starting};
+    use super::Phase::{self, Leaving, Settled, Starting};
     use crate::{
         control_plane::{
             ConditionStatus::{False, True},

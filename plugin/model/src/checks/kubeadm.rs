@@ -1,0 +1,167 @@
+//! What kubeadm has kept for Machines that join.
+
+use crate::checks::{
+    components::{by_conditions, of_node},
+    finding::or_else,
+    machine_grace::machine_of_node,
+};
+use jiff::Timestamp;
+
+use crate::{
+    checks::{
+        AskedBy, Check,
+        components::WORKLOAD,
+        finding::{Judgement, Unjudged, need},
+        machine_grace::is_turning,
+        rollout::has_pending_change,
+    },
+    inspection::Finding,
+    snapshot::Observed,
+};
+
+pub const CHECKS: &[Check] = &[
+    Check::new(
+        "node-labels-and-taints",
+        "every node has the label and the taint of the control plane",
+        AskedBy::Health,
+        labels_and_taints,
+    ),
+    Check::new(
+        "kubeadm-config-version",
+        "kubeadm-config names the version that is asked for",
+        AskedBy::Operation,
+        version,
+    ),
+];
+
+/// `v1.34.1` of `v1.34.1+vendor.1`.
+fn release(version: &str) -> &str {
+    version.split_once('+').map_or(version, |(release, _)| release)
+}
+
+/// Whether a Machine that joins gets static pods of the version that is asked for: `kubeadm join` takes it from
+/// `ConfigMap` `kubeadm-config`, into which the controller writes it when a rollout begins, and at no other time (Cluster
+/// API v1.14, `UpdateClusterConfiguration`).
+pub fn version(observed: &Observed, now: Timestamp) -> Judgement {
+    let workload = need(&observed.workload, WORKLOAD)?;
+    let Some(kept) = need(&workload.kubeadm_version, "kubeadm-config")? else {
+        return Err(Unjudged::skipped(
+            "the workload cluster's kubeadm-config names no version",
+        ));
+    };
+    let plan = &observed.management.control_plane;
+    let asked = &plan.spec.version;
+    if release(kept) == release(asked) {
+        return Ok(Vec::new());
+    }
+    let object = "ConfigMap/kubeadm-config";
+    let message = format!("names {kept}, and {asked} is asked for");
+    if has_pending_change(observed, now) || is_turning(observed, now) {
+        return Ok(vec![Finding::info(object, message)]);
+    }
+    let message = format!("{message}: a Machine that joins gets static pods of {kept}");
+    let control_plane = &plan.control_plane;
+    Ok(vec![Finding::warn(object, message).hint(format!(
+        "the controller writes it when a rollout begins: kubectl kcp rollout start {} -n {}",
+        control_plane.name, control_plane.namespace
+    ))])
+}
+
+pub fn labels_and_taints(observed: &Observed, now: Timestamp) -> Judgement {
+    let nodes = need(&observed.workload, WORKLOAD).and_then(|workload| need(&workload.nodes, "nodes"));
+    let nodes = match nodes {
+        Ok(nodes) => nodes,
+        Err(unjudged) => {
+            let kind = "NodeKubeadmLabelsAndTaintsSet";
+            return or_else(
+                unjudged,
+                by_conditions(observed, kind, "node labels and taints", now),
+            );
+        }
+    };
+    let taint_is_wanted = wants_taint(observed);
+    let findings = nodes.iter().filter_map(|of| {
+        machine_of_node(observed, &of.name)?;
+        let label = "label node-role.kubernetes.io/control-plane";
+        let taint = "taint node-role.kubernetes.io/control-plane:NoSchedule";
+        let missing = match (
+            of.has_control_plane_label,
+            of.has_control_plane_taint || !taint_is_wanted,
+        ) {
+            (true, true) => return None,
+            (false, true) => label.to_owned(),
+            (true, false) => taint.to_owned(),
+            (false, false) => format!("{label} and {taint}"),
+        };
+        of_node(observed, &of.name, &format!("the node lacks {missing}"), now)
+    });
+    Ok(findings.collect())
+}
+
+/// kubeadm taints the nodes unless `nodeRegistration.taints` says otherwise.
+fn wants_taint(observed: &Observed) -> bool {
+    let fields = &observed.management.control_plane.spec.config.fields;
+    ["initConfiguration", "joinConfiguration"]
+        .iter()
+        .filter_map(|section| fields.pointer(&format!("/{section}/nodeRegistration/taints")))
+        .all(serde_json::Value::is_null)
+}
+
+#[cfg(test)]
+pub(super) mod cases {
+    use crate::{
+        checks::tests::{Case, leave_out},
+        control_plane::{
+            ConditionStatus::False,
+            example::{condition, set},
+        },
+        plan::observed::Bootstrap,
+        snapshot::{Reading, workload::Node},
+    };
+
+    pub(crate) const CASES: &[Case] = &[
+        ("node-labels-and-taints", "neither", |o| {
+            o.nodes()[1] = Node {
+                has_control_plane_label: false,
+                has_control_plane_taint: false,
+                ..o.nodes()[1].clone()
+            };
+        }),
+        ("node-labels-and-taints", "no_label", |o| {
+            o.nodes()[1].has_control_plane_label = false;
+        }),
+        ("node-labels-and-taints", "no_taint", |o| {
+            o.nodes()[1].has_control_plane_taint = false;
+        }),
+        ("node-labels-and-taints", "no_taint_is_asked_for", |o| {
+            o.nodes()[1].has_control_plane_taint = false;
+            o.facts().spec.config.fields["joinConfiguration"]["nodeRegistration"]["taints"] =
+                serde_json::json!([]);
+            for number in 1..=3 {
+                o.machine(number).bootstrap = Bootstrap::Missing;
+            }
+        }),
+        ("node-labels-and-taints", "by_the_condition", |o| {
+            leave_out(o);
+            let failed = condition("NodeKubeadmLabelsAndTaintsSet", False, "the taint is missing");
+            set(&mut o.machine(2).machine.conditions, failed);
+        }),
+        ("kubeadm-config-version", "another", |o| {
+            o.workload().kubeadm_version = Reading::Read(Some("v1.33.6".to_owned()));
+        }),
+        (
+            "kubeadm-config-version",
+            "before_the_first_machine_of_a_rollout",
+            |o| {
+                o.workload().kubeadm_version = Reading::Read(Some("v1.33.6".to_owned()));
+                o.machine(1).machine.version = Some("v1.33.6".to_owned());
+            },
+        ),
+        ("kubeadm-config-version", "a_vendor_s_build", |o| {
+            o.workload().kubeadm_version = Reading::Read(Some("v1.34.1+vendor.1".to_owned()));
+        }),
+        ("kubeadm-config-version", "not_named", |o| {
+            o.workload().kubeadm_version = Reading::Read(None);
+        }),
+    ];
+}

@@ -1,0 +1,242 @@
+//! Each check: a control plane with nothing wrong passes, and what each fault comes to, to the letter.
+
+use std::{collections::BTreeSet, fmt::Write as _};
+
+use crate::{
+    checks::{
+        add_ons, all, certificates, components, conditions, etcd_agreement, etcd_members, etcd_quorum,
+        etcd_storage,
+        example::{failure, member, observed},
+        kubeadm, kubelet_skew, lifecycle, machines, nodes, remediation, rollout, sources,
+    },
+    control_plane::example::{condition, minutes_ago, now, set},
+    inspection::{Checked, Outcome, inspect::inspect},
+    plan::observed::Etcd,
+    snapshot::{Observed, Reading},
+};
+
+/// The check that a case is about, the case, and what is wrong.
+pub type Case = (&'static str, &'static str, fn(&mut Observed));
+
+const CASES: &[(&str, &[Case])] = &[
+    ("sources", sources::cases::CASES),
+    ("conditions", conditions::cases::CASES),
+    ("lifecycle", lifecycle::cases::CASES),
+    ("rollout", rollout::cases::CASES),
+    ("machines", machines::cases::CASES),
+    ("nodes", nodes::cases::CASES),
+    ("etcd_quorum", etcd_quorum::cases::CASES),
+    ("etcd_agreement", etcd_agreement::cases::CASES),
+    ("etcd_members", etcd_members::cases::CASES),
+    ("etcd_storage", etcd_storage::cases::CASES),
+    ("components", components::cases::CASES),
+    ("kubeadm", kubeadm::cases::CASES),
+    ("add_ons", add_ons::cases::CASES),
+    ("kubelet_skew", kubelet_skew::cases::CASES),
+    ("remediation", remediation::cases::CASES),
+    ("certificates", certificates::cases::CASES),
+];
+
+fn cases() -> impl Iterator<Item = Case> {
+    CASES.iter().flat_map(|(_, cases)| cases.iter().copied())
+}
+
+fn changed(change: fn(&mut Observed)) -> Observed {
+    let mut observed = observed();
+    change(&mut observed);
+    observed
+}
+
+#[test]
+fn ids_are_unique_and_kebab_case() {
+    let ids: BTreeSet<&str> = all().map(|check| check.id).collect();
+    assert_eq!(ids.len(), all().count());
+    for id in ids {
+        assert!(
+            id.chars().all(|c| c.is_ascii_lowercase() || c == '-'),
+            "{id} is not kebab-case"
+        );
+    }
+}
+
+#[test]
+fn a_control_plane_with_nothing_wrong_passes_every_check() {
+    let observed = observed();
+    for check in all() {
+        let expected = Checked {
+            id: check.id,
+            outcome: Outcome::Pass,
+            reason: None,
+            findings: vec![],
+        };
+        assert_eq!(check.run(&observed, now()), expected);
+    }
+}
+
+#[test]
+fn every_check_has_a_case_in_which_it_does_not_pass() {
+    for check in all() {
+        let mut cases = cases().filter(|case| case.0 == check.id);
+        let finds = |(_, _, change): Case| {
+            let outcome = check.run(&changed(change), now()).outcome;
+            outcome > Outcome::Skipped
+        };
+        assert!(cases.any(finds), "{} never finds anything", check.id);
+    }
+}
+
+/// What a case comes to: what its check says, which others say something, and the verdict.
+fn told((id, name, change): Case) -> String {
+    let inspection = inspect(&changed(change), now());
+    let mut text = format!("{id}: {name}: {}\n", inspection.health.as_str());
+    let own = inspection.checks.iter().find(|checked| checked.id == id);
+    let own = own.unwrap_or_else(|| panic!("there is no check {id}"));
+    let outcome = format!("{:?}", own.outcome).to_lowercase();
+    let reason = own
+        .reason
+        .as_ref()
+        .map_or(String::new(), |reason| format!(": {reason}"));
+    writeln!(text, "  {outcome}{reason}").expect("text");
+    for finding in &own.findings {
+        let outcome = format!("{:?}", finding.outcome).to_lowercase();
+        writeln!(
+            text,
+            "  {outcome} {}: {}",
+            finding.objects.join(" "),
+            finding.message
+        )
+        .expect("text");
+        if let Some(hint) = &finding.hint {
+            writeln!(text, "    hint: {hint}").expect("text");
+        }
+    }
+    let others: Vec<String> = inspection
+        .checks
+        .iter()
+        .filter(|checked| checked.id != id && checked.outcome != Outcome::Pass)
+        .map(|checked| format!("{} {:?}", checked.id, checked.outcome).to_lowercase())
+        .collect();
+    if !others.is_empty() {
+        writeln!(text, "  beside: {}", others.join(", ")).expect("text");
+    }
+    text
+}
+
+#[test]
+fn what_each_fault_comes_to() {
+    let names: Vec<_> = cases().map(|(id, name, _)| (id, name)).collect();
+    let unique: BTreeSet<_> = names.iter().collect();
+    assert_eq!(unique.len(), names.len(), "two cases have one name");
+    for (topic, cases) in CASES {
+        let told: Vec<String> = cases.iter().copied().map(told).collect();
+        insta::assert_snapshot!(*topic, told.join("\n"));
+    }
+}
+
+#[test]
+fn every_message_and_hint_is_one_line_about_an_object() {
+    for (id, name, change) in cases() {
+        for checked in inspect(&changed(change), now()).checks {
+            for finding in checked.findings {
+                assert!(!finding.objects.is_empty(), "{id} {name}");
+                assert!(
+                    finding.objects.iter().all(|object| !object.is_empty()),
+                    "{id} {name}"
+                );
+                assert!(!finding.message.is_empty(), "{id} {name}");
+                let texts = [Some(&finding.message), finding.hint.as_ref()];
+                assert!(
+                    texts.into_iter().flatten().all(|text| !text.contains('\n')),
+                    "{id} {name}"
+                );
+            }
+        }
+    }
+}
+
+/// A condition of the control plane that is so since some minutes.
+pub fn says(
+    observed: &mut Observed,
+    kind: &str,
+    status: crate::control_plane::ConditionStatus,
+    message: &str,
+    minutes: i64,
+) {
+    let mut condition = condition(kind, status, message);
+    condition.last_transition_time = Some(minutes_ago(minutes));
+    set(&mut observed.control_plane().conditions, condition);
+}
+
+/// `m3` was made a minute ago. Its node is there, and it has yet to name it.
+pub fn joins_unnamed(observed: &mut Observed) {
+    let machine = &mut observed.machine(3).machine;
+    *machine = crate::control_plane::Machine {
+        version: machine.version.clone(),
+        ..crate::control_plane::example::new_machine("m3")
+    };
+    observed.survey().asked[2].machine = None;
+}
+
+/// `m3` was made a minute ago and has no node yet.
+pub fn starts(observed: &mut Observed) {
+    joins_unnamed(observed);
+    observed.nodes().retain(|node| node.name != "node-m3");
+    observed.pods().retain(|pod| pod.node != "node-m3");
+    observed.survey().asked.retain(|asked| asked.name != "node-m3");
+    for number in 1..=2 {
+        observed
+            .list(number)
+            .members
+            .retain(|member| member.name != "node-m3");
+    }
+}
+
+pub fn unread(observed: &mut Observed) {
+    let failure = failure("Secret/c1-kubeconfig", "cannot connect");
+    observed.workload = Reading::Failed(failure.clone());
+    observed.endpoint_certificate = Reading::Failed(failure.clone());
+    observed.etcd = Reading::Failed(failure);
+}
+
+/// `m3` has just joined, and kubeadm has not marked its node yet.
+pub fn joins(observed: &mut Observed) {
+    let machine = &mut observed.machine(3).machine;
+    machine.created = Some(minutes_ago(2));
+    machine
+        .conditions
+        .retain(|other| other.kind != "NodeKubeadmLabelsAndTaintsSet" && other.kind != "Ready");
+}
+
+pub fn another_cluster(observed: &mut Observed) {
+    observed.status(3).cluster_id = 0xc2;
+    observed.status(3).member_id = 0x33;
+    observed.status(3).leader = Some(0x33);
+    observed.status(3).raft_term = 2;
+    observed.status(3).raft_index = 10;
+    observed.status(3).raft_applied_index = 10;
+    observed.list(3).cluster_id = 0xc2;
+    observed.list(3).members = vec![member(0x33, "node-m3")];
+}
+
+pub fn elsewhere(observed: &mut Observed) {
+    observed.control_plane().external_etcd = true;
+    observed.secrets().insert("c1-apiserver-etcd-client".to_owned());
+    observed.facts().etcd = Etcd::External;
+    observed.survey().stacked = false;
+    for (number, asked) in (1..).zip(&mut observed.survey().asked) {
+        asked.name = format!("node-m{number}:2379");
+        asked.machine = None;
+    }
+}
+
+pub fn leave_out(observed: &mut Observed) {
+    observed.workload = Reading::Excluded {
+        flag: "--no-workload",
+    };
+    observed.endpoint_certificate = Reading::Excluded {
+        flag: "--no-workload",
+    };
+    observed.etcd = Reading::Excluded {
+        flag: "--no-workload",
+    };
+}

@@ -5,29 +5,29 @@ use crate::rpc::etcdserverpb as wire;
 /// A member's own view of itself and its cluster. Sizes are bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
-    /// Members of one cluster agree on it.
+    /// The same for all members of one cluster.
     pub cluster_id: u64,
-    /// Who answered.
+    /// The member that answered.
     pub member_id: u64,
-    /// Of the program, `3.6.8`.
+    /// The version of etcd, `3.6.8`.
     pub version: String,
-    /// On disk.
+    /// The size of the database file.
     pub db_size: u64,
-    /// The rest could be given back by defragmentation.
+    /// The part of `db_size` that holds data. Defragmentation frees the rest.
     pub db_size_in_use: u64,
-    /// The size at which the member raises its alarm. None before etcd 3.6, which does not tell.
+    /// The size at which the member raises its alarm. None before etcd 3.6, which does not report it.
     pub db_size_quota: Option<u64>,
     /// None when the member knows of no leader.
     pub leader: Option<u64>,
-    /// Of the last entry that the member knows to be committed.
+    /// The index of the last entry that the member knows to be committed.
     pub raft_index: u64,
     /// Counts elections.
     pub raft_term: u64,
-    /// Of the last entry that the member has applied.
+    /// The index of the last entry that the member has applied.
     pub raft_applied_index: u64,
-    /// What the member itself finds wrong: `etcdserver: no leader`, and its alarms.
+    /// Problems that the member reports: `etcdserver: no leader`, and its alarms.
     pub errors: Vec<String>,
-    /// Whether it has no vote.
+    /// A learner has no vote.
     pub is_learner: bool,
 }
 
@@ -59,9 +59,9 @@ fn bytes(size: i64) -> u64 {
 /// The members of a cluster as one of them knows them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Members {
-    /// Of the cluster.
+    /// The id of the cluster that these members form.
     pub cluster_id: u64,
-    /// In etcd's order, which is by id.
+    /// Sorted by id, as etcd sends them.
     pub members: Vec<Member>,
 }
 
@@ -79,13 +79,13 @@ impl From<wire::MemberListResponse> for Members {
 pub struct Member {
     /// Unique in the cluster.
     pub id: u64,
-    /// The node's, with kubeadm. Empty until the member has started for the first time.
+    /// With kubeadm, the name of the node. Empty until the member has started once.
     pub name: String,
     /// Where the other members reach it.
     pub peer_urls: Vec<String>,
-    /// Where clients reach it. Empty until the member has started for the first time.
+    /// Where clients reach it. Empty until the member has started once.
     pub client_urls: Vec<String>,
-    /// Whether it has no vote.
+    /// A learner has no vote.
     pub is_learner: bool,
 }
 
@@ -101,12 +101,12 @@ impl From<wire::Member> for Member {
     }
 }
 
-/// An alarm that is raised until somebody disarms it.
+/// An alarm. It stays raised until an operator disarms it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Alarm {
-    /// Whose.
+    /// The member that raised it.
     pub member_id: u64,
-    /// What for.
+    /// The reason.
     pub kind: AlarmKind,
 }
 
@@ -118,7 +118,7 @@ pub enum AlarmKind {
     NoSpace,
     /// The member's data differs from the others'.
     Corrupt,
-    /// Of an etcd newer than this crate, by its number.
+    /// An alarm of a newer etcd, by its number.
     Other(i32),
 }
 

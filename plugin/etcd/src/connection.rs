@@ -31,14 +31,14 @@ const MAX_ANSWER_BYTES: usize = 2 * 1024 * 1024;
 /// The largest headers that are read, an error's message among them.
 const MAX_HEADER_BYTES: u32 = 16 * 1024;
 
-/// How long a member may take.
+/// Time limits for one member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For a stream.
+    /// To open a stream.
     pub dial: Duration,
-    /// For TLS and HTTP/2 over it.
+    /// To set up TLS and HTTP/2 over it.
     pub handshake: Duration,
-    /// For one answer.
+    /// To answer one call.
     pub call: Duration,
 }
 
@@ -51,7 +51,7 @@ pub struct Server {
     pub certificate_not_after: Option<i64>,
 }
 
-/// A connection to one member. It is not opened anew when it breaks; dropping it closes it.
+/// A connection to one member. It does not reconnect when it breaks; dropping it closes it.
 #[derive(Debug)]
 pub struct Connection {
     channel: Channel,
@@ -101,7 +101,7 @@ impl Connection {
         self.server
     }
 
-    /// What the member says of itself. Answered from its own state, without a leader too.
+    /// The status that the member reports about itself. It answers from its own state, even without a leader.
     ///
     /// # Errors
     /// As every call: [`Error::Deadline`], [`Error::Broken`], [`Error::Refused`], [`Error::Nonsense`], and
@@ -112,8 +112,8 @@ impl Connection {
         self.call(Call::Status, request).await.map(Status::from)
     }
 
-    /// The members as this member knows them (not linearizable): from its own state, without a leader too. A member
-    /// that is cut off answers what it last heard.
+    /// The members as this member knows them (not linearizable): from its own state, even without a leader. A member
+    /// that is cut off answers with the last list that it received.
     pub async fn members(&self) -> Result<Members, Error> {
         let mut client = self.cluster();
         let request = client.member_list(wire::MemberListRequest { linearizable: false });
@@ -142,7 +142,7 @@ impl Connection {
         })
     }
 
-    /// Gives a learner its vote. etcd refuses as long as the learner lags behind.
+    /// Promotes a learner to a voter. etcd refuses while the learner lags behind.
     pub async fn promote(&self, id: u64) -> Result<(), Error> {
         let mut client = self.cluster();
         let request = client.member_promote(wire::MemberPromoteRequest { id });
@@ -156,7 +156,7 @@ impl Connection {
         self.call(Call::MemberRemove, request).await.map(drop)
     }
 
-    /// Hands leadership to another voter. Only the leader does it.
+    /// Transfers leadership to another voter. Only the leader accepts this call.
     pub async fn move_leader(&self, target_id: u64) -> Result<(), Error> {
         let mut client = self.maintenance();
         let request = client.move_leader(wire::MoveLeaderRequest { target_id });
@@ -211,7 +211,7 @@ async fn within<T>(step: Step, limit: Duration, what: impl Future<Output = T>) -
         .map_err(|_| Error::Deadline { step, after: limit })
 }
 
-/// HTTP/2 over a stream that is there already. tonic would open another when this one breaks, and gets none.
+/// HTTP/2 over an open stream. When the stream breaks, tonic tries to open another and fails.
 async fn channel(stream: Watched) -> Result<Channel, transport::Error> {
     let stream = Arc::new(Mutex::new(Some(TokioIo::new(stream))));
     let connector = service_fn(move |_: http::Uri| {

@@ -1,12 +1,12 @@
-//! A small etcd client: what a control plane's members say of themselves, each asked for itself.
+//! A small etcd client that asks each member of a control plane separately.
 //!
-//! A question travels: [`Endpoint`] (how to reach a member, over whatever stream) -> [`Tls`] (whom to trust, as whom to
-//! come) -> [`Connection`] (one member, one stream) -> a call -> plain data. Nothing here judges an answer.
+//! A call passes through [`Endpoint`] (how to reach a member, over any stream) -> [`Tls`] (which CA to trust, which client
+//! certificate to present) -> [`Connection`] (one member, one stream) -> plain data. This crate does not judge answers.
 //!
 //! - [`Endpoint`], [`Dial`]: the way to a member; [`Tcp`] is the plain one
 //! - [`Tls`], [`Trust`], [`ClientCertificate`]: certificates, a minted one included
 //! - [`Connection`]: the calls, and what went wrong with them: [`Error`], [`HandshakeError`]
-//! - [`survey()`]: every member's own view, at once
+//! - [`survey()`]: asks all members at the same time
 //!
 //! Messages are generated from `proto`, a minimal copy of etcd's definitions, and checked in: tonic over prost.
 //! Weighed against it (2026-11): the crate etcd-client, whose build script needs `protoc`, which neither users nor fresh

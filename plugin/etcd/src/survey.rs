@@ -1,4 +1,4 @@
-//! Every member's own view, at once.
+//! Asks all members at the same time.
 
 use futures_util::future::{join, join_all};
 
@@ -8,19 +8,19 @@ use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::trust::Tls;
 
-/// What one member said. Each call may have failed alone.
+/// The answers of one member. Each call can fail separately.
 #[derive(Debug)]
 pub struct Report {
     /// For more questions: alarms need only one member's answer, and one that knows a leader.
     pub connection: Connection,
-    /// Of itself.
+    /// The status of this member.
     pub status: Result<Status, Error>,
-    /// Of its cluster.
+    /// This member's list of members.
     pub members: Result<Members, Error>,
 }
 
-/// Asks every member for its status and its list of members, all at the same time: none waits for another, and the
-/// whole takes no longer than dial, handshake and call of the slowest. One result an endpoint, in their order.
+/// Asks every member for its status and its list of members, all at the same time. The survey takes as long
+/// as the slowest member. Returns one result for each endpoint, in the same order.
 pub async fn survey(endpoints: &[Endpoint], tls: &Tls, timeouts: Timeouts) -> Vec<Result<Report, Error>> {
     join_all(endpoints.iter().map(|endpoint| report(endpoint, tls, timeouts))).await
 }

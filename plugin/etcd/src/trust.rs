@@ -1,4 +1,4 @@
-//! Whom we trust: a member whose certificate is etcd's authority's.
+//! Trusts a member whose certificate etcd's CA has signed.
 
 use std::sync::{Arc, OnceLock};
 
@@ -36,7 +36,7 @@ impl Trust {
     }
 }
 
-/// What a connection's TLS is made of.
+/// The TLS settings of a connection.
 #[derive(Debug, Clone)]
 pub struct Tls {
     trust: Trust,
@@ -44,17 +44,17 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Trusts `trust`, and comes as `client`.
+    /// Trusts the CAs of `trust`, and presents the certificate of `client`.
     pub fn new(trust: Trust, client: ClientCertificate) -> Self {
         Self { trust, client }
     }
 
-    /// A configuration for one connection, and what it will have seen of the member's certificate.
+    /// The configuration of one connection, and a place for what its handshake shows of the member's certificate.
     pub(crate) fn configure(&self, names: &[String]) -> Result<(ClientConfig, Arc<Seen>), rustls::Error> {
         let seen = Arc::new(Seen::default());
         let verifier = Verifier {
             chain: self.trust.0.clone(),
-            // What is no name at all, no certificate can be for.
+            // No certificate matches an invalid name.
             names: names
                 .iter()
                 .filter_map(|name| ServerName::try_from(name.clone()).ok())
@@ -73,7 +73,7 @@ impl Tls {
     }
 }
 
-/// What verifying a member's certificate has shown.
+/// What the handshake showed of the member's certificate.
 #[derive(Debug, Default)]
 pub(crate) struct Seen(OnceLock<ServingCertificate>);
 
@@ -90,10 +90,10 @@ impl Seen {
     }
 }
 
-/// Verifies chain and name, and lets pass a certificate of which only the name is wrong.
+/// Verifies the chain and the name. It accepts a certificate whose chain is valid and whose name is wrong.
 ///
 /// Over a port-forward the API server has chosen the pod, and Cluster API itself verifies the chain alone: a
-/// certificate for another name is worth a note and no refusal.
+/// certificate for another name is reported, not refused.
 #[derive(Debug)]
 struct Verifier {
     chain: Arc<WebPkiServerVerifier>,
@@ -101,7 +101,7 @@ struct Verifier {
     seen: Arc<Seen>,
 }
 
-/// For members without a name: the chain is verified before the name is looked at.
+/// For members without a name: rustls verifies the chain first, then the name.
 const NO_NAME: &str = "localhost";
 
 impl ServerCertVerifier for Verifier {

@@ -1,4 +1,4 @@
-//! A stream that remembers what it died of: HTTP/2 reports less than the stream below it knew.
+//! A stream that remembers its first error, because HTTP/2 reports less than the stream below it.
 
 use std::io;
 use std::pin::Pin;
@@ -19,11 +19,11 @@ impl Breakage {
         self.0.get()
     }
 
-    /// The original is kept; HTTP/2 makes do with its text.
+    /// Stores the original error and passes a copy of its text to HTTP/2.
     fn note<T>(&self, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         outcome.map_err(|error| {
             let copy = io::Error::new(error.kind(), error.to_string());
-            // What comes after the first error follows from it.
+            // Later errors follow from the first one.
             let _ = self.0.set(error);
             copy
         })

@@ -1,4 +1,4 @@
-//! The command line: which commands there are.
+//! The command line: its commands.
 
 use clap::{Parser, Subcommand};
 
@@ -24,37 +24,37 @@ pub struct Arguments {
 }
 
 const EXIT_CODES: &str = "Exit codes:
-  0    it is so, or has been done
-  1    it is not so, or was refused: unhealthy, denied, blocked, exhausted, timed out
-  2    could not decide: usage, input and output, the API, permissions
+  0    success
+  1    negative result: unhealthy, denied, blocked, exhausted, timed out
+  2    no result: usage, input and output, the API, permissions
   130  interrupted
-A command that runs under `pool exec` keeps its own code: see its help.";
+A command under `pool exec` keeps its own exit code; see its help.";
 
 /// A command.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Show control planes, their Machines and what is wrong with them
     Status(StatusArguments),
-    /// Say what the controller will do to a control plane, and what keeps it from doing so
+    /// Show what the controller will do to a control plane, and what blocks it
     Plan(PlanArguments),
     /// Change the number of Machines of a control plane
     Scale(ScaleArguments),
-    /// Replace all Machines of a control plane, at once or later, or follow that
+    /// Replace all Machines of a control plane, now or later, and watch the rollout
     Rollout(RolloutArguments),
-    /// Bring a control plane to another Kubernetes version
+    /// Upgrade a control plane to another Kubernetes version
     Upgrade(UpgradeArguments),
-    /// Have one Machine of a control plane replaced, remediated, or deleted before others
+    /// Replace or remediate one Machine of a control plane, or mark it to be deleted first
     Machine(MachineArguments),
     /// Lease and release the customizations of a cluster pool
     Pool(PoolArguments),
-    /// Put manifests, or the objects of a cluster, to the admission rules
+    /// Check manifests, or the objects of a cluster, against the admission rules
     Lint(LintArguments),
     /// List the admission rules, or explain one
     Rules(RulesArguments),
 }
 
 impl Command {
-    /// Whether it decides by itself what comes of a signal.
+    /// Whether the command handles signals itself.
     pub(crate) fn handles_signals(&self) -> bool {
         matches!(self, Self::Pool(pool) if matches!(pool.command, PoolCommand::Exec(_)))
     }

@@ -1,4 +1,4 @@
-//! The server's `AdmissionConfiguration`, for those who judge before it does.
+//! Reads the server's `AdmissionConfiguration`, so that the plugin applies the same rules.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::file;
 /// Reads an `AdmissionConfiguration`.
 ///
 /// # Errors
-/// When the file cannot be read, or the server would not take it.
+/// When the file cannot be read, or the server would refuse it.
 pub fn read(file: &Path) -> Result<Configuration, ConfigurationFileError> {
     let fault = |message: String| ConfigurationFileError {
         path: file.display().to_string(),

@@ -1,4 +1,4 @@
-//! A file that the user names, read whole.
+//! Reads a file that the user names.
 
 use std::{
     fs::File,
@@ -6,33 +6,22 @@ use std::{
     path::Path,
 };
 
-/// What stdin is called.
+/// The name of stdin.
 pub const STDIN: &str = "-";
 
-/// The most that a file may hold. A thousand large manifests are less.
+/// The largest file that is read. A thousand large manifests are smaller.
 pub const MAX_BYTES: u64 = 16 << 20;
 
 /// A file that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// By the system's word.
     #[error("cannot read {path}: {cause}")]
-    Io {
-        /// As it was named.
-        path: String,
-        /// Why.
-        cause: io::Error,
-    },
-    /// More than anybody writes.
+    Io { path: String, cause: io::Error },
     #[error("cannot read {path}: more than {} MiB", MAX_BYTES >> 20)]
-    TooLarge {
-        /// As it was named.
-        path: String,
-    },
+    TooLarge { path: String },
 }
 
 impl FileError {
-    /// The file.
     pub fn path(&self) -> &str {
         match self {
             Self::Io { path, .. } | Self::TooLarge { path } => path,
@@ -40,10 +29,10 @@ impl FileError {
     }
 }
 
-/// A file's content.
+/// The content of a file.
 ///
 /// # Errors
-/// When the system does not give it, or there is too much of it.
+/// When the file cannot be read, or is larger than [`MAX_BYTES`].
 pub fn read(file: &Path) -> Result<Vec<u8>, FileError> {
     let path = || file.display().to_string();
     let content = if file == Path::new(STDIN) {
@@ -55,7 +44,7 @@ pub fn read(file: &Path) -> Result<Vec<u8>, FileError> {
     content.ok_or_else(|| FileError::TooLarge { path: path() })
 }
 
-/// None when there is too much of it.
+/// None if it is larger than [`MAX_BYTES`].
 fn content(reader: impl Read) -> io::Result<Option<Vec<u8>>> {
     let mut content = Vec::new();
     let read = reader.take(MAX_BYTES + 1).read_to_end(&mut content)?;

@@ -1,4 +1,4 @@
-//! Looking at something again and again: in place on a terminal, a line for each change elsewhere.
+//! `-w`: polls and redraws in place on a terminal; elsewhere prints one line for each change.
 
 use std::time::Duration;
 
@@ -12,35 +12,34 @@ use crate::{
     verdict::Verdict,
 };
 
-/// From the end of one look to the next. A look asks every member of etcd, or five lists: more often would be a load.
+/// Between two polls. A poll asks every etcd member, or makes five lists: more often would be a load.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// What is seen at one look.
-pub trait Seen {
-    /// What has changed since the look before, a line each; for the first, how things stand. Not escaped.
+/// The result of one poll.
+pub trait Observation {
+    /// What changed since the previous poll, one line each; after the first poll, the current state. Not escaped.
     fn changes(before: Option<&Self>, after: &Self) -> Vec<String>;
 
-    /// What it comes to.
     fn verdict(&self) -> Verdict;
 }
 
-/// Shows what is seen until the process is interrupted, or whoever reads stdout has gone away. A look that fails is told,
-/// and the next one made, except for the first. `screen` is what is shown below the line that says when it was.
+/// Polls until the process is interrupted, or the reader of stdout closes its pipe. If a poll fails, it says so and polls
+/// again. `screen` is drawn below a line with the time.
 ///
 /// # Errors
-/// When the first look fails, or the result cannot be written.
-pub async fn watch<S: Seen>(
+/// When the first poll fails, or the result cannot be written.
+pub async fn watch<S: Observation>(
     terminal: &Terminal,
-    mut look: impl AsyncFnMut() -> anyhow::Result<S>,
+    mut poll: impl AsyncFnMut() -> anyhow::Result<S>,
     screen: impl Fn(&S, Timestamp, Size) -> String,
 ) -> anyhow::Result<Verdict> {
     let mut last: Option<S> = None;
     let mut is_first = true;
     let mut told: Option<String> = None;
     loop {
-        let looked = look().await;
+        let polled = poll().await;
         let now = Timestamp::now();
-        let (seen, trouble) = match (looked, last.take()) {
+        let (seen, trouble) = match (polled, last.take()) {
             (Ok(seen), before) => {
                 if Terminal::size().is_none() {
                     for line in S::changes(before.as_ref(), &seen) {
@@ -71,10 +70,10 @@ pub async fn watch<S: Seen>(
     }
 }
 
-/// A screen below a line that says when it was, and what is wrong with looking.
+/// A screen below a line with the time, and the error of the last poll.
 pub(crate) fn below_heading(now: Timestamp, trouble: Option<&str>, screen: &str) -> String {
     let trouble = trouble.map_or_else(String::new, |trouble| {
-        format!("  as before, could not look again: {}", escape(trouble))
+        format!("  cannot refresh: {}", escape(trouble))
     });
     let heading = format!("{}{trouble}", clock(now));
     format!("{}\n{screen}", heading.style(FAINT))

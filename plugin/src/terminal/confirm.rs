@@ -1,16 +1,16 @@
-//! Asking a person before something is done.
+//! Asks for confirmation.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
 use crate::terminal::{Terminal, escape};
 
 impl Terminal {
-    /// Whether there is a person to ask: what is asked is seen, and the answer typed.
+    /// Whether stdin and stderr are both terminals.
     pub fn can_ask() -> bool {
         io::stdin().is_terminal() && io::stderr().is_terminal()
     }
 
-    /// Asks a question that is answered by yes or no; anything but yes is no.
+    /// Asks a yes-or-no question. Any answer but yes means no.
     ///
     /// # Errors
     /// When no answer can be read.
@@ -20,7 +20,7 @@ impl Terminal {
         write!(stderr, "{} [y/N] ", escape(question))?;
         stderr.flush()?;
         drop(stderr);
-        // On a thread of its own: an interrupt is heard meanwhile.
+        // On its own thread, so that Ctrl-C works while it waits.
         let answer = tokio::task::spawn_blocking(|| {
             let mut answer = String::new();
             io::stdin().lock().read_line(&mut answer).map(|_| answer)

@@ -1,6 +1,6 @@
 //! How results and errors are shown: data on stdout, `error:` and `hint:` on stderr.
 //!
-//! Screens are rendered with colour always; the streams take it out where it does not belong.
+//! Text is always rendered with colour. The streams strip it if stdout or stderr does not take colour.
 
 use std::{
     io::{self, IsTerminal as _, Write},
@@ -38,12 +38,12 @@ pub struct Terminal {
 struct Shared {
     spinner: Option<ProgressBar>,
     on_interrupt: Option<String>,
-    /// Whoever read stdout has gone away.
+    /// The reader of stdout has closed its pipe.
     is_unread: bool,
 }
 
 impl Terminal {
-    /// The process' own streams.
+    /// stdout and stderr of this process.
     pub fn new(color: ColorWhen) -> Self {
         let color = match color {
             ColorWhen::Auto => ColorChoice::Auto,
@@ -56,10 +56,10 @@ impl Terminal {
         }
     }
 
-    /// Writes a result to stdout, as it stands. A reader that has gone away is no error: the verdict still counts.
+    /// Writes a result to stdout, unescaped. A closed pipe is not an error: the verdict still counts.
     ///
     /// # Errors
-    /// When stdout cannot be written to: a full disk, say.
+    /// When stdout cannot be written to, for example on a full disk.
     pub fn print(&self, text: &str) -> io::Result<()> {
         self.around_spinner(|| {
             let mut stdout = AutoStream::new(io::stdout(), self.color).lock();
@@ -75,12 +75,12 @@ impl Terminal {
         self.print(&format!("{text}\n"))
     }
 
-    /// Whether whoever read stdout has gone away: there is nobody to stay for.
+    /// Whether the reader of stdout has closed its pipe, so that a watch can end.
     pub fn is_unread(&self) -> bool {
         let stdout = io::stdout();
         let mut stdout = [PollFd::new(&stdout, PollFlags::empty())];
         let now = Timespec::default();
-        // A pipe says so before anything is written.
+        // A closed pipe reports an error even before a write.
         let is_left = rustix::event::poll(&mut stdout, Some(&now)).is_ok()
             && stdout
                 .iter()
@@ -102,7 +102,7 @@ impl Terminal {
         }
     }
 
-    /// The size of the terminal that stdout is; none when it is something else.
+    /// The size of the terminal; none if stdout is not a terminal.
     pub fn size() -> Option<Size> {
         let (width, height) = terminal_size::terminal_size_of(io::stdout())?;
         Some(Size {
@@ -111,12 +111,12 @@ impl Terminal {
         })
     }
 
-    /// Draws a screen over the one before it. `is_first` is whether there is none before it.
+    /// Draws a screen over the previous one. `is_first` says that there is no previous one.
     ///
     /// # Errors
     /// When stdout cannot be written to.
     pub fn draw(&self, screen: &str, size: Size, is_first: bool) -> io::Result<()> {
-        // A stream that takes colours out would take the cursor's moves with them.
+        // A stream that strips colours would also strip cursor movements.
         let choice = match self.color {
             ColorChoice::Auto => AutoStream::choice(&io::stdout()),
             choice => choice,
@@ -132,7 +132,7 @@ impl Terminal {
         })
     }
 
-    /// Writes an error, its causes and what to try next to stderr, a line each.
+    /// Writes an error with its causes, and a hint, to stderr: one line each.
     pub fn error(&self, error: &anyhow::Error, hint: Option<&str>) {
         self.stderr(&format!(
             "{} {}",
@@ -144,29 +144,29 @@ impl Terminal {
         }
     }
 
-    /// Writes what to try next to stderr.
+    /// Writes a hint to stderr.
     pub fn hint(&self, text: &str) {
         self.stderr(&format!("{} {}", "hint:".cyan().bold(), escape(text)));
     }
 
-    /// Writes a line to stderr: a remark that is not part of the result.
+    /// Writes a line to stderr that is not part of the result.
     pub fn note(&self, text: &str) {
         self.stderr(&escape(text));
     }
 
-    /// Writes a line to stderr on what the result leaves open, or on what comes of it.
+    /// Writes a warning to stderr.
     pub fn warning(&self, text: &str) {
         self.note(&format!("warning: {text}"));
     }
 
     fn stderr(&self, line: &str) {
         self.around_spinner(|| {
-            // When stderr is gone there is nobody left to tell.
+            // Without stderr there is no place to report this.
             let _ = writeln!(AutoStream::new(io::stderr(), self.color).lock(), "{line}");
         });
     }
 
-    /// Shows that something goes on, where a person watches. Lines written meanwhile stand above it.
+    /// Shows a spinner if stderr is a terminal. Lines are printed above it.
     pub fn spin(&self, message: &str) {
         if !io::stderr().is_terminal() {
             return;
@@ -180,7 +180,7 @@ impl Terminal {
         spinner.set_message(escape(message).into_owned());
     }
 
-    /// Takes the spinner away.
+    /// Removes the spinner.
     pub fn stop_spinning(&self) {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(spinner) = shared.spinner.take() {
@@ -188,13 +188,13 @@ impl Terminal {
         }
     }
 
-    /// What to say should the user interrupt from here on: what goes on by itself, and how to follow it.
+    /// Sets what is printed if the user interrupts from now on: what continues, and how to watch it.
     pub fn on_interrupt(&self, note: impl Into<String>) {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         shared.on_interrupt = Some(note.into());
     }
 
-    /// The user has interrupted.
+    /// Prints what [`Terminal::on_interrupt`] has set.
     pub fn interrupted(&self) {
         self.stop_spinning();
         let note = {
@@ -218,12 +218,12 @@ impl Terminal {
     }
 }
 
-/// The time of day here, as lines begin that tell when something came about.
+/// The local time of day, as lines of a watch begin.
 pub fn clock(at: Timestamp) -> String {
     at.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string()
 }
 
-/// Text as it would be without a terminal.
+/// Text without colours.
 #[cfg(test)]
 pub(crate) fn plain(text: &str) -> String {
     anstream::adapter::strip_str(text).to_string()

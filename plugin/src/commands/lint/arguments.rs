@@ -4,28 +4,28 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-/// Put manifests to the admission rules, or with `--cluster` the objects of a cluster.
+/// Check manifests against the admission rules, or with `--cluster` the objects of a cluster.
 #[derive(Debug, Default, Args)]
 #[command(after_help = CLUSTER)]
 pub struct LintArguments {
-    /// Manifests to judge: files, folders, or - for stdin
+    /// Manifests to check: files, folders, or - for stdin
     #[arg(short, long = "filename", value_name = "FILE", num_args = 1..,
           required_unless_present = "cluster", conflicts_with = "cluster")]
     pub files: Vec<PathBuf>,
 
-    /// Manifests of the objects as they are: one that is in both is judged as an update
+    /// Manifests of existing objects; an object in both is checked as an update
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "cluster")]
     pub old: Vec<PathBuf>,
 
-    /// Read the folders in the folders too
+    /// Read subfolders too
     #[arg(short = 'R', long, conflicts_with = "cluster")]
     pub recursive: bool,
 
-    /// Judge the objects of all namespaces, with --cluster
+    /// With --cluster: check the objects of all namespaces
     #[arg(short = 'A', long, conflicts_with = "files")]
     pub all_namespaces: bool,
 
-    /// What follows from each rule: the server's own AdmissionConfiguration
+    /// The server's AdmissionConfiguration, which sets the action of each rule
     #[arg(long, value_name = "FILE")]
     pub configuration: Option<PathBuf>,
 
@@ -34,18 +34,18 @@ pub struct LintArguments {
     pub output: LintOutput,
 }
 
-/// The flag itself is kubectl's, with a name; this command takes it without one too.
+/// kubectl's flag takes a name; this command also takes it without one.
 const CLUSTER: &str = "\
-With --cluster in place of files, the objects that a cluster has are judged as if they were created now: what they \
-would fail once the webhook is installed. --cluster=NAME chooses the cluster, as elsewhere.
+With --cluster instead of files, lint checks the objects of a cluster as if they were created now: it reports what \
+would fail once the webhook is installed. --cluster=NAME selects the cluster, as for other commands.
 
-Files need no cluster: rules look at the other documents given. An object that names no namespace is in that of -n, \
-or in default.";
+Files need no cluster: rules read the other documents that you pass. An object without a namespace is in the namespace \
+of -n, or in default.";
 
 /// Output formats of `lint`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum LintOutput {
-    /// A line per finding
+    /// One line for each finding
     #[default]
     Text,
     /// A JSON document

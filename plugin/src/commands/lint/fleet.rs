@@ -3,7 +3,7 @@
 use kcp_rules::view::object::MachineObject;
 use serde_json::value::RawValue;
 
-use crate::commands::lint::{given::Given, report::Place, subject::Subject};
+use crate::commands::lint::{input::Input, report::Place, subject::Subject};
 use crate::session::Session;
 use kcp_client::{CLUSTER, Connection, Error, KUBEADM_CONTROL_PLANE, Kind, MACHINE, Served};
 
@@ -53,22 +53,22 @@ pub(super) async fn connect(session: &Session) -> Result<Connection, Error> {
 ///
 /// # Errors
 /// When there is anything that the cluster serves and does not let us read: what cannot be seen may be at fault.
-pub(super) async fn read(connection: &Connection, namespace: Option<&str>) -> Result<Given, Error> {
-    let mut given = Given::new(&connection.namespace, Place::Cluster);
+pub(super) async fn read(connection: &Connection, namespace: Option<&str>) -> Result<Input, Error> {
+    let mut input = Input::new(&connection.namespace, Place::Cluster);
     let served = Served::discover(connection).await?;
     for (subject, kind) in SUBJECTS {
         let objects: Option<Vec<Box<RawValue>>> = list(connection, &served, &kind, namespace).await?;
         match objects {
             Some(objects) => {
                 let texts = objects.into_iter().map(|object| object.get().to_owned());
-                given.list(subject, texts);
+                input.list(subject, texts);
             }
-            None => given.not_served(format!("{}.{}", kind.plural, kind.group)),
+            None => input.not_served(format!("{}.{}", kind.plural, kind.group)),
         }
     }
     let machines: Option<Vec<MachineObject>> = list(connection, &served, &MACHINE, namespace).await?;
-    given.list_machines(machines.unwrap_or_default());
-    Ok(given)
+    input.list_machines(machines.unwrap_or_default());
+    Ok(input)
 }
 
 /// None for a kind that the cluster does not have.

@@ -1,4 +1,4 @@
-//! One object put to the rules: what admission would say of its write.
+//! Applies the rules to one object, as admission would.
 
 use std::borrow::Cow;
 
@@ -24,18 +24,17 @@ use crate::commands::lint::{
     update,
 };
 
-/// How an object comes to be what it is.
+/// The write that is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Write<'w> {
-    /// It is new.
     Create,
-    /// It takes the place of this one, given as JSON.
+    /// An update of this object, as JSON.
     Update(&'w str),
-    /// It is there already.
-    Standing,
+    /// No write: the object is stored already.
+    Stored,
 }
 
-/// What an object was before.
+/// The state of an object before the write.
 #[derive(Clone, Copy, Debug)]
 enum Past<'p> {
     Nothing,
@@ -43,18 +42,17 @@ enum Past<'p> {
     Unknown,
 }
 
-/// What objects are judged by.
+/// What objects are judged with.
 #[derive(Debug)]
-pub(super) struct Court<'l> {
-    /// What follows from each rule.
+pub(super) struct Linter<'l> {
+    /// The action of each rule.
     pub(super) configuration: &'l Configuration,
-    /// The objects that were read, each other's neighbours.
+    /// The other objects.
     pub(super) neighbours: &'l Neighbours,
-    /// When.
     pub(super) now: Timestamp,
 }
 
-impl Court<'_> {
+impl Linter<'_> {
     /// Judges an object, given as JSON, in a namespace.
     pub(super) fn judge(
         &self,
@@ -67,7 +65,7 @@ impl Court<'_> {
             Write::Create => self.completed(subject, text, None, namespace),
             // A controller must always be able to finish a deletion.
             Write::Update(object) if update::is_deleting(object) => Vec::new(),
-            Write::Standing if update::is_deleting(text) => Vec::new(),
+            Write::Stored if update::is_deleting(text) => Vec::new(),
             Write::Update(old) => {
                 let stored = update::stored(text, old);
                 let text = stored.as_deref().unwrap_or(text);
@@ -80,8 +78,8 @@ impl Court<'_> {
                     }
                 }
             }
-            Write::Standing => {
-                // What is stored without our defaults is not at fault for that; what they would mend is.
+            Write::Stored => {
+                // A stored object may lack our defaults. A value that a default would repair is a fault.
                 let completed = defaulted(subject, text, None)
                     .filter(|defaulted| defaulted.repairs.is_empty())
                     .and_then(|defaulted| apply(text, &defaulted.operations));
@@ -97,7 +95,7 @@ impl Court<'_> {
         }
     }
 
-    /// The mutating webhook runs before the validating one: so do its defaults here, and what it says of repairs.
+    /// Applies the defaults first, as the mutating webhook runs before the validating one, and reports its repairs.
     fn completed(&self, subject: Subject, text: &str, old: Option<&str>, namespace: &str) -> Vec<Fault> {
         let Defaulted { operations, repairs } = defaulted(subject, text, old).unwrap_or_default();
         let text = match operations.as_slice() {

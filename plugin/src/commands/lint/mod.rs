@@ -1,20 +1,20 @@
-//! `kubectl kcp lint`: manifests put to the admission rules without a cluster, or the objects of a cluster.
+//! `kubectl kcp lint`: checks manifests against the admission rules without a cluster, or the objects of a cluster.
 //!
 //! - [`source`]: the files
 //! - [`document`]: their documents, with the lines of each field
 //! - [`fleet`]: the objects of a cluster
-//! - [`object`], [`subject`]: what was read, and what it is to us
-//! - [`given`]: all that was read, put before the rules
-//! - [`neighbours`]: the other objects, as the cluster that rules look at
+//! - [`object`], [`subject`]: one object, and whether rules judge it
+//! - [`input`]: all objects that were read
+//! - [`neighbours`]: the other objects, as the cluster that rules read
 //! - [`update`]: what an API server makes of an update
-//! - [`judge`]: what the rules say
-//! - [`finding`], [`report`]: how that is told
+//! - [`judge`]: applies the rules
+//! - [`finding`], [`report`]: text and JSON
 
 mod arguments;
 pub(crate) mod document;
 mod finding;
 mod fleet;
-mod given;
+mod input;
 mod judge;
 mod neighbours;
 mod object;
@@ -36,17 +36,17 @@ pub use arguments::LintArguments;
 
 use crate::{configuration, session::Session, verdict::Verdict};
 use arguments::LintOutput;
-use given::Given;
+use input::Input;
 use report::{Place, Report};
 
-/// Where kubectl puts objects without a namespace that it is told nothing about.
+/// The namespace of objects that name none.
 const NAMESPACE: &str = "default";
 
 /// Runs `lint`.
 ///
 /// # Errors
-/// When a cluster cannot be read, or the result not be shown. A file that cannot be read is told beside the findings of
-/// the others.
+/// When a cluster cannot be read, or the result cannot be printed. A file that cannot be read is reported beside the
+/// findings of the others.
 pub async fn run(arguments: LintArguments, session: &Session) -> anyhow::Result<Verdict> {
     let configuration = arguments.configuration.as_deref();
     let configuration = configuration
@@ -62,7 +62,7 @@ pub async fn run(arguments: LintArguments, session: &Session) -> anyhow::Result<
             .judge(&configuration, Timestamp::now())
     } else {
         ensure!(
-            !given::share_stdin(&arguments.files, &arguments.old),
+            !input::share_stdin(&arguments.files, &arguments.old),
             "stdin can be read once: name a file for --filename or --old"
         );
         let namespace = session
@@ -71,10 +71,10 @@ pub async fn run(arguments: LintArguments, session: &Session) -> anyhow::Result<
             .as_deref()
             .unwrap_or(NAMESPACE)
             .to_owned();
-        // On a thread of its own, which ends with the process: reading stdin or a pipe cannot be interrupted.
+        // On its own thread, which ends with the process, because a read of stdin or a pipe cannot be interrupted.
         let (sender, receiver) = oneshot::channel();
         thread::spawn(move || {
-            // Nobody waits any more once the user has interrupted.
+            // After an interrupt there is no receiver.
             let _ = sender.send(manifests(&arguments, &namespace, &configuration));
         });
         receiver.await.context("cannot judge the manifests")?
@@ -106,19 +106,19 @@ pub fn document(
     configuration: &Configuration,
     now: Timestamp,
 ) -> serde_json::Result<String> {
-    let mut given = Given::new(NAMESPACE, Place::Files);
+    let mut input = Input::new(NAMESPACE, Place::Files);
     for (name, content) in old {
-        given.parse_old(name, content);
+        input.parse_old(name, content);
     }
     for (name, content) in files {
-        given.parse(name, content);
+        input.parse(name, content);
     }
-    given.judge(configuration, now).json()
+    input.judge(configuration, now).json()
 }
 
 fn manifests(arguments: &LintArguments, namespace: &str, configuration: &Configuration) -> Report {
-    let mut given = Given::new(namespace, Place::Files);
-    given.read_old(&arguments.old, arguments.recursive);
-    given.read(&arguments.files, arguments.recursive);
-    given.judge(configuration, Timestamp::now())
+    let mut input = Input::new(namespace, Place::Files);
+    input.read_old(&arguments.old, arguments.recursive);
+    input.read(&arguments.files, arguments.recursive);
+    input.judge(configuration, Timestamp::now())
 }

@@ -1,7 +1,7 @@
-//! The other objects that were read: the cluster that rules look at.
+//! The other objects that were read, as the cluster that rules read.
 //!
-//! What no document speaks of is unknown, not absent: a folder rarely holds all of a cluster. Of a kind that a cluster
-//! has listed all objects are known.
+//! An object that no document has is unknown, not absent, because files rarely hold a whole cluster. If a cluster listed a
+//! kind, all objects of that kind are known.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,13 +19,13 @@ use crate::commands::lint::{
 /// All objects that were read, by namespace.
 #[derive(Debug, Default)]
 pub(super) struct Neighbours {
-    namespaces: HashMap<String, Residents>,
+    namespaces: HashMap<String, NamespaceObjects>,
     /// In all namespaces: each cluster has one of its own.
     deployments: Vec<DeploymentObject>,
     listed: HashSet<Neighbour>,
 }
 
-/// A kind that rules look at.
+/// A kind that rules read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Neighbour {
     Machine,
@@ -37,7 +37,7 @@ pub(super) enum Neighbour {
 }
 
 #[derive(Debug, Default)]
-struct Residents {
+struct NamespaceObjects {
     machines: Vec<MachineObject>,
     clusters: Vec<ClusterObject>,
     control_planes: Vec<String>,
@@ -65,7 +65,7 @@ impl Neighbour {
             Role::Subject(Subject::ClusterPool) => Some(Self::Pool),
             Role::Subject(Subject::Customization) => Some(Self::Customization),
             Role::Subject(Subject::ClusterDeployment) => Some(Self::Deployment),
-            Role::Subject(Subject::Template) | Role::Stranger => None,
+            Role::Subject(Subject::Template) | Role::Ignored => None,
         }
     }
 }
@@ -81,13 +81,13 @@ impl Neighbours {
             return;
         };
         let namespace = object.namespace_or(namespace).to_owned();
-        let residents = self.namespaces.entry(namespace).or_default();
+        let objects = self.namespaces.entry(namespace).or_default();
         match kind {
-            Neighbour::Machine => read(object, &mut residents.machines),
-            Neighbour::Cluster => read(object, &mut residents.clusters),
-            Neighbour::ControlPlane => residents.control_planes.push(name.clone()),
-            Neighbour::Pool => read(object, &mut residents.pools),
-            Neighbour::Customization => residents.customizations.push(name.clone()),
+            Neighbour::Machine => read(object, &mut objects.machines),
+            Neighbour::Cluster => read(object, &mut objects.clusters),
+            Neighbour::ControlPlane => objects.control_planes.push(name.clone()),
+            Neighbour::Pool => read(object, &mut objects.pools),
+            Neighbour::Customization => objects.customizations.push(name.clone()),
             Neighbour::Deployment => read(object, &mut self.deployments),
         }
     }
@@ -114,8 +114,8 @@ impl Neighbours {
             name,
             cluster,
         } = viewer;
-        let none = Residents::default();
-        let Residents {
+        let none = NamespaceObjects::default();
+        let NamespaceObjects {
             machines,
             clusters,
             control_planes,

@@ -1,4 +1,4 @@
-//! An object as it was read, and where.
+//! An object, and where it was read.
 
 use kcp_rules::view::object::Object as Described;
 
@@ -27,17 +27,15 @@ pub(super) enum Origin {
 pub(super) struct Object {
     /// Where it was read.
     pub(super) origin: Origin,
-    /// What it is called.
     pub(super) name: ObjectName,
-    /// What it is to us.
     pub(super) role: Role,
-    /// What is wrong with it before a rule is asked.
+    /// Faults that were found before any rule ran.
     pub(super) faults: Vec<Fault>,
     /// As JSON.
     pub(super) text: String,
 }
 
-/// What tells an object from all others of a cluster.
+/// Identifies an object in a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Identity {
     subject: Subject,
@@ -109,7 +107,7 @@ impl Object {
         }
     }
 
-    /// The namespace it is in. A client puts one that names none into `namespace`.
+    /// Its namespace, or `namespace` if it names none.
     pub(super) fn namespace_or<'n>(&'n self, namespace: &'n str) -> &'n str {
         self.name
             .namespace
@@ -118,7 +116,7 @@ impl Object {
             .unwrap_or(namespace)
     }
 
-    /// Whether a cluster has it.
+    /// Whether it was read from a cluster.
     pub(super) fn is_of_cluster(&self) -> bool {
         matches!(self.origin, Origin::Cluster)
     }
@@ -132,7 +130,7 @@ impl Object {
         })
     }
 
-    /// Puts faults where they are.
+    /// Adds file, line and object to faults.
     pub(super) fn place(self, faults: impl IntoIterator<Item = Fault>) -> Vec<Finding> {
         let Self { origin, name, .. } = self;
         let (file, located) = match &origin {

@@ -1,4 +1,4 @@
-//! What `lint` has found, and how it is shown.
+//! The findings of `lint`, as text, JSON and GitHub annotations.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -13,18 +13,18 @@ use crate::{
     verdict::Verdict,
 };
 
-/// What became of an object.
+/// The result for one object.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Outcome {
+pub(super) enum ObjectResult {
     /// Its kind has rules, and these are their findings.
     Judged(Vec<Finding>),
-    /// It does not say what it is: nothing could be judged.
+    /// Without `kind`: it could not be judged.
     Unknown(Vec<Finding>),
     /// Its kind, which has no rules.
     Skipped(String),
 }
 
-/// Everything that one run has found. `-o json` is this, as it stands.
+/// The result of one run. `-o json` serializes this.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
@@ -58,17 +58,14 @@ pub(super) enum Place {
 /// A file, or the rest of one, that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Unread {
-    /// As it was named.
     pub(super) file: String,
     /// Counted from one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) line: Option<u64>,
-    /// Why.
     pub(super) message: String,
 }
 
 impl Unread {
-    /// For a person.
     pub(super) fn sentence(&self) -> String {
         match self.line {
             Some(line) => format!("{}:{line}: {}", self.file, self.message),
@@ -78,7 +75,6 @@ impl Unread {
 }
 
 impl Report {
-    /// Nothing found yet.
     pub(super) fn new(place: Place) -> Self {
         Self {
             api_version: API_VERSION,
@@ -94,21 +90,19 @@ impl Report {
         }
     }
 
-    /// Counts a file.
     pub(super) fn file(&mut self) {
         self.files += 1;
     }
 
-    /// Adds an object.
-    pub(super) fn object(&mut self, outcome: Outcome) {
+    pub(super) fn object(&mut self, outcome: ObjectResult) {
         self.objects += 1;
         match outcome {
-            Outcome::Judged(findings) => {
+            ObjectResult::Judged(findings) => {
                 self.judged += 1;
                 self.findings.extend(findings);
             }
-            Outcome::Unknown(findings) => self.findings.extend(findings),
-            Outcome::Skipped(kind) => *self.skipped.entry(kind).or_default() += 1,
+            ObjectResult::Unknown(findings) => self.findings.extend(findings),
+            ObjectResult::Skipped(kind) => *self.skipped.entry(kind).or_default() += 1,
         }
     }
 
@@ -127,7 +121,7 @@ impl Report {
         &self.errors
     }
 
-    /// Whether no file had an object: a command before ours may have failed. A cluster without any is no mistake.
+    /// Whether the files have no object at all: the command that feeds stdin may have failed. An empty cluster is no error.
     pub(super) fn is_empty(&self) -> bool {
         self.place == Place::Files && self.objects == 0 && self.errors.is_empty()
     }
@@ -137,7 +131,7 @@ impl Report {
         count(self.files, "file")
     }
 
-    /// A warning is no denial; what was not read, or not compared, may hold one.
+    /// Warnings do not count. A file that was not read may contain a denial, so the verdict is then open.
     pub(super) fn verdict(&self) -> Verdict {
         let left_open = self.findings.iter().any(|finding| finding.leaves_open);
         if !self.errors.is_empty() || left_open || self.is_empty() {
@@ -156,7 +150,7 @@ impl Report {
             .count()
     }
 
-    /// A line per finding, and the summary.
+    /// One line for each finding, and the summary.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         for Finding {
@@ -179,7 +173,7 @@ impl Report {
                 _ => String::new(),
             };
             let object = match &object.namespace {
-                // As kubectl takes it. A file's own namespaces are in the file.
+                // Ready to paste into kubectl. In a file, the namespace is visible.
                 Some(namespace) if file.is_none() => format!("{object} -n {namespace}"),
                 _ => object.to_string(),
             };
@@ -236,7 +230,7 @@ impl Report {
             format!("nothing judged: no object in {place}")
         } else if self.judged == 0 {
             format!(
-                "nothing judged: {read}, none of them a KubeadmControlPlane, ClusterPool or \
+                "nothing judged: {read}, but no KubeadmControlPlane, ClusterPool or \
                  ClusterDeploymentCustomization"
             )
         } else {
@@ -262,7 +256,7 @@ impl Report {
             let _ = write!(text, "; not served: {}", self.not_served.join(", "));
         }
         if !self.errors.is_empty() {
-            let _ = write!(text, "; {} not read to the end", count(self.errors.len(), "file"));
+            let _ = write!(text, "; {} only partly read", count(self.errors.len(), "file"));
         }
         text
     }

@@ -1,4 +1,4 @@
-//! What an object is to `lint`.
+//! The kinds that rules judge or read.
 
 use serde_json::Value;
 
@@ -7,24 +7,24 @@ use crate::commands::lint::{
     finding::{Fault, OwnRule},
 };
 
-/// What an object is to `lint`.
+/// What `lint` does with an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// Rules judge it.
     Subject(Subject),
-    /// Rules look at it.
+    /// Rules read it.
     Machine,
-    /// Nothing.
-    Stranger,
+    /// No rule judges or reads it.
+    Ignored,
 }
 
 impl Role {
-    /// Tells what an object is; what is wrong with how it says so goes to `faults`.
+    /// Finds the role of an object, and adds faults of its `kind` and `apiVersion`.
     pub(super) fn of(object: &mut Located, faults: &mut Vec<Fault>) -> Self {
         match Subject::of(object, faults) {
             Some(subject) => Self::Subject(subject),
             None if is_machine(object) => Self::Machine,
-            None => Self::Stranger,
+            None => Self::Ignored,
         }
     }
 
@@ -32,7 +32,7 @@ impl Role {
     pub(super) const fn subject(self) -> Option<Subject> {
         match self {
             Self::Subject(subject) => Some(subject),
-            Self::Machine | Self::Stranger => None,
+            Self::Machine | Self::Ignored => None,
         }
     }
 }
@@ -96,7 +96,7 @@ impl Subject {
         }
     }
 
-    /// A field of `spec` that no other kind has, or at least none that stands in a document as a fragment.
+    /// A field of `spec` that identifies the kind of a fragment without `kind`.
     const fn mark(self) -> Option<&'static str> {
         match self {
             Self::ControlPlane => Some("kubeadmConfigSpec"),
@@ -106,8 +106,8 @@ impl Subject {
         }
     }
 
-    /// Tells what an object is; none for a kind without rules. What does not say what it is, as the fragments in a
-    /// document, is told by its fields, and completed so that it can be judged.
+    /// The kind of an object; none for a kind without rules. A fragment without `kind`, as in the design documents, is
+    /// recognised by its fields and completed, so that it can be judged.
     fn of(object: &mut Located, faults: &mut Vec<Fault>) -> Option<Self> {
         let subject = match object.text("kind") {
             Some(kind) => Self::ALL.into_iter().find(|subject| subject.kind() == kind)?,
@@ -152,7 +152,7 @@ impl Subject {
                 kind = subject.kind(),
             ),
             (Node::Object(_), None) => "Required value: write apiVersion and kind".to_owned(),
-            _ => "Required value: this is no object; write apiVersion, kind and spec".to_owned(),
+            _ => "Required value: this is not an object; write apiVersion, kind and spec".to_owned(),
         };
         faults.push(Fault::own(OwnRule::KindMissing, "kind", &message));
         subject

@@ -14,13 +14,13 @@ use kcp_rules::{
 };
 use serde_json::{Value, json};
 
-use crate::commands::lint::{Given, LintArguments, NAMESPACE, Place, Report, manifests, subject::Subject};
+use crate::commands::lint::{Input, LintArguments, NAMESPACE, Place, Report, manifests, subject::Subject};
 use crate::{terminal::plain, verdict::Verdict};
 
 fn lint_yaml(text: &str) -> Report {
-    let mut given = Given::new(NAMESPACE, Place::Files);
-    given.parse("manifest.yaml", text.as_bytes());
-    given.judge(&Configuration::default(), NOW.parse().unwrap())
+    let mut input = Input::new(NAMESPACE, Place::Files);
+    input.parse("manifest.yaml", text.as_bytes());
+    input.judge(&Configuration::default(), NOW.parse().unwrap())
 }
 
 fn lint(files: Vec<PathBuf>) -> Report {
@@ -145,7 +145,7 @@ fn nothing_judged_is_said() {
     assert_eq!(report.verdict(), Verdict::Met);
     assert_eq!(
         report.text(),
-        "nothing judged: 2 objects in 1 file, none of them a KubeadmControlPlane, ClusterPool or \
+        "nothing judged: 2 objects in 1 file, but no KubeadmControlPlane, ClusterPool or \
          ClusterDeploymentCustomization (ClusterPool, Pod)\n"
     );
 }
@@ -220,12 +220,12 @@ fn says_what_admission_says() {
 }
 
 fn lint_update(old: Option<&Value>, new: &Value) -> Report {
-    let mut given = Given::new(NAMESPACE, Place::Files);
+    let mut input = Input::new(NAMESPACE, Place::Files);
     if let Some(old) = old {
-        given.parse_old("old.json", old.to_string().as_bytes());
+        input.parse_old("old.json", old.to_string().as_bytes());
     }
-    given.parse("new.json", new.to_string().as_bytes());
-    given.judge(&Configuration::default(), NOW.parse().unwrap())
+    input.parse("new.json", new.to_string().as_bytes());
+    input.judge(&Configuration::default(), NOW.parse().unwrap())
 }
 
 /// Rules and fields, in the report's order.
@@ -388,12 +388,12 @@ spec:
 }
 
 fn fleet(objects: impl IntoIterator<Item = (Subject, Value)>) -> Report {
-    let mut given = Given::new(NAMESPACE, Place::Cluster);
+    let mut input = Input::new(NAMESPACE, Place::Cluster);
     for (subject, object) in objects {
-        given.list(subject, [object.to_string()]);
+        input.list(subject, [object.to_string()]);
     }
-    given.not_served("kubeadmcontrolplanetemplates.controlplane.cluster.x-k8s.io".to_owned());
-    given.judge(&Configuration::default(), NOW.parse().unwrap())
+    input.not_served("kubeadmcontrolplanetemplates.controlplane.cluster.x-k8s.io".to_owned());
+    input.judge(&Configuration::default(), NOW.parse().unwrap())
 }
 
 /// What an object is now, not what a write of it would set off, and not what cannot be changed any more.

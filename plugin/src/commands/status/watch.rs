@@ -6,9 +6,9 @@ use crate::commands::status::{
     report::{Inspected, Subject},
     screen::{Layout, changes::changes},
 };
-use crate::{terminal::Size, verdict::Verdict, watch::Seen};
+use crate::{terminal::Size, verdict::Verdict, watch::Observation};
 
-impl Seen for Subject {
+impl Observation for Subject {
     fn changes(before: Option<&Self>, after: &Self) -> Vec<String> {
         lines(before, after)
     }
@@ -138,7 +138,7 @@ mod tests {
             assert!(text.lines().count() < height, "{height}:\n{text}");
             let heading = text.lines().next().unwrap_or_default();
             assert!(
-                heading.ends_with("  as before, could not look again: no\\u{1b} connection"),
+                heading.ends_with("  cannot refresh: no\\u{1b} connection"),
                 "{heading}"
             );
         }

@@ -29,7 +29,7 @@ use crate::{
     session::Session,
     terminal::{Size, Terminal},
     verdict::Verdict,
-    watch::{Seen, watch},
+    watch::{Observation, watch},
 };
 use changes::changes;
 use document::{PoolStatus, PoolStatusList};
@@ -82,7 +82,7 @@ pub(super) async fn run(arguments: PoolStatusArguments, session: &Session) -> an
     Ok(pools.verdict())
 }
 
-impl Seen for Vec<PoolState> {
+impl Observation for Vec<PoolState> {
     fn changes(before: Option<&Self>, after: &Self) -> Vec<String> {
         changes(before.map(Vec::as_slice), after)
     }

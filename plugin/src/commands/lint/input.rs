@@ -1,4 +1,4 @@
-//! What was given to `lint`: all of it is read before any of it is judged.
+//! All objects that `lint` reads. It reads every object before it judges the first.
 
 use std::{
     collections::HashMap,
@@ -10,10 +10,10 @@ use kcp_rules::{Configuration, view::object::MachineObject};
 
 use crate::commands::lint::{
     document,
-    judge::{Court, Write},
+    judge::{Linter, Write},
     neighbours::Neighbours,
     object::{Identity, Object},
-    report::{Outcome, Place, Report, Unread},
+    report::{ObjectResult, Place, Report, Unread},
     source::{self, SourceError},
     subject::{Role, Subject},
 };
@@ -21,19 +21,17 @@ use crate::file;
 
 /// Objects, and what could not be read.
 #[derive(Debug)]
-pub(super) struct Given {
-    /// To judge.
+pub(super) struct Input {
     objects: Vec<Object>,
-    /// As some of them were before.
+    /// The stored state of objects that are checked as updates.
     old: HashMap<Identity, Object>,
     neighbours: Neighbours,
-    /// Where a client puts objects that name no namespace.
+    /// The namespace of objects that name none.
     namespace: String,
     report: Report,
 }
 
-impl Given {
-    /// Nothing yet.
+impl Input {
     pub(super) fn new(namespace: &str, place: Place) -> Self {
         Self {
             objects: Vec::new(),
@@ -44,7 +42,6 @@ impl Given {
         }
     }
 
-    /// Reads manifests to judge.
     pub(super) fn read(&mut self, named: &[PathBuf], recursive: bool) {
         for file in self.files(named, recursive) {
             match self.content(&file) {
@@ -54,7 +51,7 @@ impl Given {
         }
     }
 
-    /// Reads manifests of objects as they are.
+    /// Reads manifests of existing objects.
     pub(super) fn read_old(&mut self, named: &[PathBuf], recursive: bool) {
         for file in self.files(named, recursive) {
             if let Some(content) = self.content(&file) {
@@ -79,7 +76,6 @@ impl Given {
         content.map_err(|error| self.report.unread(unread(&error))).ok()
     }
 
-    /// Adds what is in a file to judge.
     pub(super) fn parse(&mut self, file: &str, content: &[u8]) {
         self.report.file();
         for object in self.objects_of(file, content) {
@@ -88,7 +84,7 @@ impl Given {
         }
     }
 
-    /// Adds what is in a file with objects as they are. Of two with the same name the last counts, as with kubectl.
+    /// Adds existing objects. Of two with the same name the last counts, as with kubectl.
     pub(super) fn parse_old(&mut self, file: &str, content: &[u8]) {
         for object in self.objects_of(file, content) {
             if let Some(identity) = object.identity(&self.namespace) {
@@ -144,7 +140,7 @@ impl Given {
             namespace,
             mut report,
         } = self;
-        let court = Court {
+        let linter = Linter {
             configuration,
             neighbours: &neighbours,
             now,
@@ -156,16 +152,16 @@ impl Given {
                     let identity = object.identity(&namespace);
                     let before = identity.and_then(|identity| old.get(&identity));
                     let write = match before {
-                        _ if object.is_of_cluster() => Write::Standing,
+                        _ if object.is_of_cluster() => Write::Stored,
                         Some(before) => Write::Update(&before.text),
                         None => Write::Create,
                     };
                     let namespace = object.namespace_or(&namespace);
-                    faults.extend(court.judge(subject, &object.text, write, namespace));
-                    Outcome::Judged(object.place(faults))
+                    faults.extend(linter.judge(subject, &object.text, write, namespace));
+                    ObjectResult::Judged(object.place(faults))
                 }
-                (None, Some(kind)) => Outcome::Skipped(kind.clone()),
-                (None, None) => Outcome::Unknown(object.place(faults)),
+                (None, Some(kind)) => ObjectResult::Skipped(kind.clone()),
+                (None, None) => ObjectResult::Unknown(object.place(faults)),
             });
         }
         report

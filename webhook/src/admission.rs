@@ -1,26 +1,28 @@
-//! Asks the rules.
+//! Decides on admission reviews.
+//!
+//! - `object`: writes to an object
+//! - `scale`: writes to the scale subresource of a control plane
+//! - `evaluator`: evaluates rules, and reads the other objects that they need
+//! - `kind`: the kinds that rules check
+//! - `values`: counts the values in an object
 
+mod evaluator;
+mod kind;
 mod object;
 mod scale;
 mod values;
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
-use kcp_rules::{
-    Action, Change, Context, Judged, Judgement, Scope,
-    api::{
-        ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane,
-        KubeadmControlPlaneTemplate,
-    },
-    judge,
-    view::View,
+use kcp_rules::api::{
+    ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane,
+    KubeadmControlPlaneTemplate,
 };
-
 use serde_json::value::RawValue;
 
+use self::evaluator::Evaluator;
 use crate::{
-    cluster::{Cluster, LiveReads, Source, Subject},
+    cluster::Cluster,
     configuration::CurrentConfiguration,
     decision::{Decision, RefusalKind},
     hook::Hook,
@@ -29,7 +31,7 @@ use crate::{
     shorten::shorten,
 };
 
-/// What a review is about.
+/// The resource under review.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target {
     ControlPlane,
@@ -38,7 +40,7 @@ enum Target {
     ClusterPool,
     Customization,
     ClusterDeployment,
-    /// The status of one of these kinds. No rule reads one.
+    /// The status subresource of one of these kinds, which no rule reads.
     Status,
 }
 
@@ -46,14 +48,14 @@ impl Target {
     fn of(request: &Request<'_>) -> Option<Self> {
         let resource = &request.resource;
         match (&*resource.group, &*resource.plural, &*request.sub_resource) {
-            (object::CLUSTER_API, "kubeadmcontrolplanes", "") => Some(Self::ControlPlane),
-            (object::CLUSTER_API, "kubeadmcontrolplanes", "scale") => Some(Self::ControlPlaneScale),
-            (object::CLUSTER_API, "kubeadmcontrolplanetemplates", "") => Some(Self::Template),
-            (object::HIVE, "clusterpools", "") => Some(Self::ClusterPool),
-            (object::HIVE, "clusterdeploymentcustomizations", "") => Some(Self::Customization),
-            (object::HIVE, "clusterdeployments", "") => Some(Self::ClusterDeployment),
-            (object::CLUSTER_API, "kubeadmcontrolplanes", "status")
-            | (object::HIVE, "clusterpools" | "clusterdeploymentcustomizations", "status") => {
+            (kind::CLUSTER_API, "kubeadmcontrolplanes", "") => Some(Self::ControlPlane),
+            (kind::CLUSTER_API, "kubeadmcontrolplanes", "scale") => Some(Self::ControlPlaneScale),
+            (kind::CLUSTER_API, "kubeadmcontrolplanetemplates", "") => Some(Self::Template),
+            (kind::HIVE, "clusterpools", "") => Some(Self::ClusterPool),
+            (kind::HIVE, "clusterdeploymentcustomizations", "") => Some(Self::Customization),
+            (kind::HIVE, "clusterdeployments", "") => Some(Self::ClusterDeployment),
+            (kind::CLUSTER_API, "kubeadmcontrolplanes", "status")
+            | (kind::HIVE, "clusterpools" | "clusterdeploymentcustomizations", "status") => {
                 Some(Self::Status)
             }
             _ => None,
@@ -63,25 +65,23 @@ impl Target {
 
 /// Decides on reviews.
 pub(crate) struct Admission {
-    cluster: Cluster,
-    configuration: Arc<CurrentConfiguration>,
+    evaluator: Evaluator,
 }
 
 impl Admission {
     pub(crate) fn new(cluster: Cluster, configuration: Arc<CurrentConfiguration>) -> Self {
         Self {
-            cluster,
-            configuration,
+            evaluator: Evaluator::new(cluster, configuration),
         }
     }
 
     /// Decides on one review.
     ///
-    /// A resource that is none of ours is refused, not let through: whoever registered it believes that it is judged.
-    /// A status is let through, for there is nothing to judge in it, and a controller that cannot write one is lost.
+    /// Refuses a resource that the webhook does not review, because its registration promises a review. Allows every status
+    /// write: no rule checks a status, and a controller must always be able to write one.
     pub(crate) async fn decide(&self, hook: Hook, request: &Request<'_>) -> Decision {
         let Some(target) = Target::of(request) else {
-            return not_ours(request);
+            return not_reviewed(request);
         };
         if target == Target::Status || request.operation == Operation::Connect {
             return Decision::allowed();
@@ -89,160 +89,62 @@ impl Admission {
         if let Some(decision) = too_large(request) {
             return decision;
         }
-        match (hook, target) {
-            (_, Target::Status) => Decision::allowed(),
-            (Hook::Mutate, _) if request.operation == Operation::Delete => Decision::allowed(),
-            (Hook::Mutate, Target::ControlPlane) => object::mutate::<KubeadmControlPlane<'_>>(request, self),
-            (Hook::Mutate, Target::Customization) => {
-                object::mutate::<ClusterDeploymentCustomization<'_>>(request, self)
-            }
-            (Hook::Mutate, Target::ControlPlaneScale) => scale::mutate(request, self).await,
-            (Hook::Mutate, Target::Template) => {
-                object::mutate::<KubeadmControlPlaneTemplate<'_>>(request, self)
-            }
-            (Hook::Mutate, Target::ClusterPool) => object::mutate::<ClusterPool<'_>>(request, self),
-            (Hook::Mutate, Target::ClusterDeployment) => {
-                object::mutate::<ClusterDeployment<'_>>(request, self)
-            }
-            (Hook::Validate, Target::ControlPlane) => {
-                object::validate::<KubeadmControlPlane<'_>>(request, self).await
-            }
-            (Hook::Validate, Target::ControlPlaneScale) => scale::validate(request, self).await,
-            (Hook::Validate, Target::Template) => {
-                object::validate::<KubeadmControlPlaneTemplate<'_>>(request, self).await
-            }
-            (Hook::Validate, Target::ClusterPool) => object::validate::<ClusterPool<'_>>(request, self).await,
-            (Hook::Validate, Target::ClusterDeployment) => {
-                object::validate::<ClusterDeployment<'_>>(request, self).await
-            }
-            (Hook::Validate, Target::Customization) => {
-                object::validate::<ClusterDeploymentCustomization<'_>>(request, self).await
-            }
+        match hook {
+            Hook::Mutate if request.operation == Operation::Delete => Decision::allowed(),
+            Hook::Mutate => self.mutate(target, request).await,
+            Hook::Validate => self.validate(target, request).await,
         }
     }
 
-    /// Puts a change to the rules. What they ask for of the cluster is put together, and they are asked again: see
-    /// [`kcp_rules::view`]. Most reviews need nothing.
-    ///
-    /// What is kept of the cluster is a little behind. It is enough to let a write through that no rule speaks
-    /// against, for the next moment can bring the same as the last. It neither denies nor lifts a denial, nor
-    /// warns: that is judged again on live reads. A deletion is judged on those alone.
-    async fn judge<T: Judged>(
-        &self,
-        request: &Request<'_>,
-        change: Change<'_, T>,
-        reads: &LiveReads<'_>,
-    ) -> Seen {
-        let configuration = self.configuration.get();
-        let context = context(request);
-        let judge = |view: &View| {
-            judge(
-                &change.within(Context {
-                    view: Some(view),
-                    ..context
-                }),
-                &configuration,
-            )
-        };
-        let nothing = View::default();
-        let blind = judge(&nothing);
-        let wanted = nothing.wanted();
-        if !wanted.any() || !self.cluster.has_access() {
-            return blind.into();
-        }
-        // The object as it is, where there is one: a client can leave owners and labels out of what it writes.
-        let metadata = change.old.unwrap_or(change.new).metadata();
-        let subject = Subject::new(&request.namespace, &request.name, metadata.cluster_name());
-        let Some(subject) = subject else {
-            return blind.into();
-        };
-        let source = match change.operation {
-            kcp_rules::Operation::Delete => Source::LiveReads,
-            kcp_rules::Operation::Create | kcp_rules::Operation::Update => Source::Caches,
-        };
-        // Boxed, for it is large and most reviews never come here.
-        let mut filled = Box::pin(reads.view(wanted, &subject, source)).await;
-        let mut judgement = judge(&filled.view);
-        if filled.from_caches && (blind.is_denied() || speaks_of_the_cluster(&judgement)) {
-            filled = Box::pin(reads.view(wanted, &subject, Source::LiveReads)).await;
-            judgement = judge(&filled.view);
-        }
-        Seen {
-            judgement,
-            unread: filled.unread,
+    async fn mutate(&self, target: Target, request: &Request<'_>) -> Decision {
+        let evaluator = &self.evaluator;
+        match target {
+            Target::ControlPlane => object::mutate::<KubeadmControlPlane<'_>>(request, evaluator),
+            Target::ControlPlaneScale => scale::mutate(request, evaluator).await,
+            Target::Template => object::mutate::<KubeadmControlPlaneTemplate<'_>>(request, evaluator),
+            Target::ClusterPool => object::mutate::<ClusterPool<'_>>(request, evaluator),
+            Target::Customization => object::mutate::<ClusterDeploymentCustomization<'_>>(request, evaluator),
+            Target::ClusterDeployment => object::mutate::<ClusterDeployment<'_>>(request, evaluator),
+            Target::Status => Decision::allowed(),
         }
     }
 
-    /// Puts a change to those rules that need nothing of the cluster.
-    fn judge_alone<T: Judged>(&self, request: &Request<'_>, change: Change<'_, T>) -> Judgement {
-        let mut judgement = judge(&change.within(context(request)), &self.configuration.get());
-        judgement
-            .findings
-            .retain(|finding| finding.rule.scope != Scope::Cluster);
-        judgement
-    }
-}
-
-/// What rules say of a change, and what they could not look at.
-#[derive(Debug)]
-struct Seen {
-    judgement: Judgement,
-    unread: Vec<String>,
-}
-
-impl From<Judgement> for Seen {
-    fn from(judgement: Judgement) -> Self {
-        Self {
-            judgement,
-            unread: Vec::new(),
+    async fn validate(&self, target: Target, request: &Request<'_>) -> Decision {
+        let evaluator = &self.evaluator;
+        match target {
+            Target::ControlPlane => object::validate::<KubeadmControlPlane<'_>>(request, evaluator).await,
+            Target::ControlPlaneScale => scale::validate(request, evaluator).await,
+            Target::Template => object::validate::<KubeadmControlPlaneTemplate<'_>>(request, evaluator).await,
+            Target::ClusterPool => object::validate::<ClusterPool<'_>>(request, evaluator).await,
+            Target::Customization => {
+                object::validate::<ClusterDeploymentCustomization<'_>>(request, evaluator).await
+            }
+            Target::ClusterDeployment => object::validate::<ClusterDeployment<'_>>(request, evaluator).await,
+            Target::Status => Decision::allowed(),
         }
     }
 }
 
-impl Seen {
-    fn decision(self, group: &'static str, kind: &'static str, name: impl FnOnce() -> String) -> Decision {
-        let mut decision = Decision::of(group, kind, name, self.judgement);
-        decision.notes.extend(self.unread);
-        decision
-    }
-}
-
-fn speaks_of_the_cluster(judgement: &Judgement) -> bool {
-    let mut findings = judgement.findings.iter();
-    findings.any(|finding| finding.action == Action::Deny || finding.rule.scope == Scope::Cluster)
-}
-
-fn context<'r>(request: &'r Request<'_>) -> Context<'r> {
-    Context {
-        writer: request.user_info.username.as_deref(),
-        field_manager: request
-            .options
-            .as_ref()
-            .and_then(|options| options.field_manager.as_deref()),
-        now: Some(Timestamp::now()),
-        ..Context::UNKNOWN
-    }
-}
-
-fn not_ours(request: &Request<'_>) -> Decision {
+fn not_reviewed(request: &Request<'_>) -> Decision {
     let resource = &request.resource;
-    let mut asked = resource.plural.to_string();
+    let mut name = resource.plural.to_string();
     if !resource.group.is_empty() {
-        asked = format!("{asked}.{}", resource.group);
+        name = format!("{name}.{}", resource.group);
     }
     if !request.sub_resource.is_empty() {
-        asked = format!("{asked}, subresource {}", request.sub_resource);
+        name = format!("{name}, subresource {}", request.sub_resource);
     }
     Decision::refused(
         RefusalKind::BadRequest,
         format!(
-            "kcp-webhook does not judge {}; take the resource out of the rules of its webhook configuration",
-            shorten(&asked, QUOTED_CHARS, "")
+            "kcp-webhook does not review {}; remove the resource from the rules of the webhook configuration",
+            shorten(&name, QUOTED_CHARS, "")
         ),
     )
 }
 
-/// An object that is too large to be judged is refused; one that is so already can be made smaller, and be deleted.
+/// Refuses a new object with too many values to check. If the stored object has too many, the write is allowed with a
+/// warning, so that the object can be made smaller or deleted.
 fn too_large(request: &Request<'_>) -> Option<Decision> {
     if request.values <= VALUES {
         return None;
@@ -253,24 +155,17 @@ fn too_large(request: &Request<'_>) -> Option<Decision> {
         return Some(Decision::refused(
             RefusalKind::TooLarge,
             format!(
-                "the object has more than {VALUES} values, and is not judged; split it into smaller ones"
+                "the object has more than {VALUES} values, too many to check; split it into smaller objects"
             ),
         ));
     }
     is_too_large(request.old_object).then(|| {
         let mut allowed = Decision::allowed();
         allowed.notes.push(format!(
-            "the object had more than {VALUES} values, and its change was not judged"
+            "the stored object has more than {VALUES} values, too many to check; no rule was evaluated"
         ));
         allowed
     })
-}
-
-fn missing(field: &str) -> Decision {
-    Decision::refused(
-        RefusalKind::BadRequest,
-        format!("the review has no request.{field}"),
-    )
 }
 
 #[cfg(test)]

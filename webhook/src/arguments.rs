@@ -1,4 +1,4 @@
-//! The command line.
+//! Command-line arguments.
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -13,17 +13,17 @@ use tracing_subscriber::filter::Targets;
 #[derive(Debug, Parser)]
 #[command(name = "kcp-webhook", version, disable_help_subcommand = true)]
 pub struct Arguments {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do.
+/// The subcommands of `kcp-webhook`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serve admission reviews over TLS.
+    /// Serve the admission webhooks over TLS.
     Serve(ServeArguments),
-    /// Certificates for development.
+    /// Manage certificates for development.
     #[command(subcommand)]
     Certs(CertsCommand),
 }
@@ -31,104 +31,105 @@ pub enum Command {
 /// `kcp-webhook serve`.
 #[derive(Clone, Debug, Args)]
 pub struct ServeArguments {
-    /// Address to listen on. 0.0.0.0 and :: both mean all addresses of both families.
+    /// IP address to listen on. 0.0.0.0 and :: both listen on all IPv4 and IPv6 addresses.
     #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::UNSPECIFIED))]
     pub bind_address: IpAddr,
 
-    /// Port of /mutate and /validate, TLS. 0 takes a free one and logs which.
+    /// Port for /mutate and /validate, with TLS. 0 picks a free port and logs it.
     #[arg(long, value_name = "PORT", default_value_t = 9443)]
     pub secure_port: u16,
 
-    /// Port of /livez, /readyz and /metrics, plain HTTP. 0 takes a free one and logs which.
+    /// Port for /livez, /readyz and /metrics, without TLS. 0 picks a free port and logs it.
     #[arg(long, value_name = "PORT", default_value_t = 8081)]
     pub health_port: u16,
 
-    /// PEM file with the serving certificate and its intermediates. Read again when its content changes.
+    /// PEM file with the serving certificate and its intermediates. Reloaded when it changes.
     #[arg(long, value_name = "FILE")]
     pub tls_cert_file: PathBuf,
 
-    /// PEM file with the private key of the serving certificate. Read again when its content changes.
+    /// PEM file with the private key of the serving certificate. Reloaded when it changes.
     #[arg(long, value_name = "FILE")]
     pub tls_private_key_file: PathBuf,
 
-    /// How often the two files are looked at.
+    /// How often to check the certificate and key files for changes.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub tls_reload_interval: Duration,
 
-    /// How to reach the API server. Without it, the pod's service account is used where there is one; without
-    /// either, writes to the scale subresource are refused, for they are judged on an object that must be read.
+    /// Kubeconfig for the API server. Defaults to the pod's service account. Without either, the webhook refuses every write
+    /// to the scale subresource, because it must read the control plane to check it.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// What follows from each rule: an AdmissionConfiguration in YAML. Read again when its content changes; one that
-    /// cannot be used leaves the last good one in force. `kubectl kcp lint --configuration` takes it too.
+    /// YAML file with an AdmissionConfiguration, which sets the action of each rule. Reloaded when it changes; an invalid file
+    /// is logged, and the previous configuration stays in use. `kubectl kcp lint --configuration` reads the same file.
     #[arg(long, value_name = "FILE")]
     pub configuration: Option<PathBuf>,
 
-    /// After a signal, how long to go on serving while /readyz already fails, so that clients learn of it first.
+    /// How long to keep serving after SIGTERM while /readyz fails, so that clients switch to another replica.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
     pub shutdown_delay: Duration,
 
-    /// After that, how long reviews that have begun may take to end.
+    /// How long to wait for reviews in progress after the shutdown delay.
     #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = duration)]
     pub drain_timeout: Duration,
 
-    /// How logs are written to stderr.
+    /// Format of the log on stderr.
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
 
-    /// error, warn, info, debug or trace, for all or per module: `warn,kcp_webhook=debug`.
+    /// Log level: error, warn, info, debug or trace. Can be set per module: `warn,kcp_webhook=debug`.
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub log_level: Targets,
 }
 
-/// How logs are written.
+/// The format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// Lines for people.
+    /// Human-readable lines.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
 /// `kcp-webhook certs`.
 #[derive(Debug, Subcommand)]
 pub enum CertsCommand {
-    /// Make a certificate authority and a serving certificate.
+    /// Create a certificate authority and a serving certificate.
     Issue(IssueArguments),
 }
 
 /// `kcp-webhook certs issue`: writes ca.crt, tls.crt and tls.key.
 ///
-/// For development; in production let cert-manager issue and renew. The authority's own key is thrown away as soon
-/// as it has signed: nothing else can ever be signed with it, and a new certificate means a new ca.crt, to be put
-/// into the webhook configurations' caBundle.
+/// For development only: in production, let cert-manager issue and renew certificates. The private key of the authority is
+/// discarded, so every new certificate comes with a new ca.crt, which must be set as caBundle in the webhook
+/// configurations.
 #[derive(Clone, Debug, Args)]
 pub struct IssueArguments {
-    /// Folder to write to; made if it is missing.
+    /// Directory to write to. Created if it does not exist.
     #[arg(long, value_name = "DIR")]
     pub dir: PathBuf,
 
-    /// A DNS name to serve, as in `kcp-webhook.kcp-system.svc`. May be repeated.
+    /// DNS name in the certificate, such as `kcp-webhook.kcp-system.svc`. Repeatable.
     #[arg(long = "dns-name", value_name = "NAME", required_unless_present = "ips")]
     pub dns_names: Vec<String>,
 
-    /// An IP address to serve. May be repeated.
+    /// IP address in the certificate. Repeatable.
     #[arg(long = "ip", value_name = "IP")]
     pub ips: Vec<IpAddr>,
 
-    /// Days that both certificates are valid.
+    /// Validity of both certificates, in days.
     #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u16).range(1..=3650))]
     pub days: u16,
 
-    /// Replace files that are there.
+    /// Overwrite existing files.
     #[arg(long)]
     pub force: bool,
 }
 
-/// `1.5s`, `500ms`, `2m`.
+/// Parses a duration such as `1.5s`, `500ms` or `2m`.
 fn duration(text: &str) -> Result<Duration, String> {
-    let explain = |error: jiff::Error| format!("{error}; write a number and its unit: 500ms, 5s, 2m");
+    let explain =
+        |error: jiff::Error| format!("{error}; write a number with a unit, such as 500ms, 5s or 2m");
     let signed: jiff::SignedDuration = text.parse().map_err(explain)?;
     Duration::try_from(signed).map_err(explain)
 }
@@ -161,7 +162,7 @@ mod tests {
         for text in ["", "5", "-1s", "soon"] {
             let error = duration(text).expect_err(text);
             assert!(
-                error.ends_with("write a number and its unit: 500ms, 5s, 2m"),
+                error.ends_with("write a number with a unit, such as 500ms, 5s or 2m"),
                 "{error}"
             );
         }

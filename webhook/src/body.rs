@@ -1,4 +1,4 @@
-//! Reads a body, up to a size.
+//! Reads an HTTP body up to a size limit.
 
 use std::{fmt, pin::pin, str::Utf8Error};
 
@@ -9,26 +9,24 @@ use tokio::{
     time::{self, Instant},
 };
 
-/// A whole body. As long as it lives its bytes are taken from those that all bodies may hold.
-pub(crate) struct Whole<'s> {
+/// A complete body. While it exists, its bytes count against the limit for all bodies together.
+pub(crate) struct BufferedBody<'s> {
     bytes: Bytes,
-    _held: Option<SemaphorePermit<'s>>,
+    _permit: Option<SemaphorePermit<'s>>,
 }
 
-/// A body that was not read to its end.
+/// Why a body could not be read.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Unread {
-    /// It is larger than the limit.
+pub(crate) enum BodyError {
     TooLarge,
-    /// All bodies together are larger than the limit.
+    /// All bodies in memory together would exceed their limit.
     NoMemory,
-    /// It took too long.
     TooSlow,
-    /// The other side broke off, or sent what is not HTTP.
+    /// The sender disconnected, or sent invalid HTTP.
     Broken(String),
 }
 
-impl Whole<'_> {
+impl BufferedBody<'_> {
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -38,59 +36,61 @@ impl Whole<'_> {
     }
 }
 
-/// Reads a body of at most `limit` bytes until `deadline`. Bytes are counted when they come, not when they are
-/// announced: announcing costs a client nothing.
+/// Reads a body of at most `limit` bytes until `deadline`. Takes permits from `free_bytes` as bytes arrive, not as the
+/// client announces them: announcing costs a client nothing.
 pub(crate) async fn read<B>(
     body: B,
     limit: usize,
     deadline: Instant,
-    buffered: &Semaphore,
-) -> Result<Whole<'_>, Unread>
+    free_bytes: &Semaphore,
+) -> Result<BufferedBody<'_>, BodyError>
 where
     B: Body<Data = Bytes, Error: fmt::Display>,
 {
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if announced > limit {
-        return Err(Unread::TooLarge);
+        return Err(BodyError::TooLarge);
     }
-    time::timeout_at(deadline, collect(body, announced, limit, buffered))
+    time::timeout_at(deadline, collect(body, announced, limit, free_bytes))
         .await
-        .unwrap_or(Err(Unread::TooSlow))
+        .unwrap_or(Err(BodyError::TooSlow))
 }
 
 async fn collect<B>(
     body: B,
     announced: usize,
     limit: usize,
-    buffered: &Semaphore,
-) -> Result<Whole<'_>, Unread>
+    free_bytes: &Semaphore,
+) -> Result<BufferedBody<'_>, BodyError>
 where
     B: Body<Data = Bytes, Error: fmt::Display>,
 {
     let mut body = pin!(body);
     let mut first: Option<Bytes> = None;
     let mut rest = Vec::new();
-    let mut held: Option<SemaphorePermit<'_>> = None;
+    let mut permit: Option<SemaphorePermit<'_>> = None;
     let mut length = 0_usize;
     while let Some(frame) = body.frame().await {
-        // Trailers are not data, and nobody reads them.
+        // Ignores trailers.
         let Ok(data) = frame
-            .map_err(|error| Unread::Broken(error.to_string()))?
+            .map_err(|error| BodyError::Broken(error.to_string()))?
             .into_data()
         else {
             continue;
         };
         length = length.saturating_add(data.len());
         if length > limit {
-            return Err(Unread::TooLarge);
+            return Err(BodyError::TooLarge);
         }
-        let count = u32::try_from(data.len()).map_err(|_| Unread::TooLarge)?;
-        let permit = buffered.try_acquire_many(count).map_err(|_| Unread::NoMemory)?;
-        match &mut held {
-            Some(held) => held.merge(permit),
-            None => held = Some(permit),
+        let count = u32::try_from(data.len()).map_err(|_| BodyError::TooLarge)?;
+        let more = free_bytes
+            .try_acquire_many(count)
+            .map_err(|_| BodyError::NoMemory)?;
+        match &mut permit {
+            Some(permit) => permit.merge(more),
+            None => permit = Some(more),
         }
-        // Most bodies come whole in one frame, and are not copied.
+        // Most bodies arrive in one frame, which is used without a copy.
         if rest.is_empty() && first.is_none() {
             first = Some(data);
         } else {
@@ -101,8 +101,8 @@ where
             rest.extend_from_slice(&data);
         }
     }
-    Ok(Whole {
+    Ok(BufferedBody {
         bytes: first.unwrap_or_else(|| rest.into()),
-        _held: held,
+        _permit: permit,
     })
 }

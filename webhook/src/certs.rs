@@ -1,4 +1,4 @@
-//! `kcp-webhook certs issue`: a certificate authority and a serving certificate, for development.
+//! `kcp-webhook certs issue`: creates a certificate authority and a serving certificate for development.
 
 use std::{
     fs::{self, OpenOptions},
@@ -18,56 +18,56 @@ use time::{Duration, OffsetDateTime};
 
 use crate::arguments::IssueArguments;
 
-/// How long before now certificates are valid from: clocks differ.
+/// Certificates are valid from this long before now, because clocks differ.
 const SKEW: Duration = Duration::hours(1);
 
-/// Certificates that were not issued.
+/// Why certificates could not be issued.
 #[derive(Debug, Error)]
 pub enum IssueError {
-    /// A file is there already.
-    #[error("{} is there already; --force replaces it", .0.display())]
+    /// A file exists, and `--force` is not set.
+    #[error("{} already exists; use --force to overwrite it", .0.display())]
     Exists(PathBuf),
-    /// A name that no certificate can carry.
-    #[error("{name:?} is no name that a certificate can carry: {error}")]
+    /// A name that is not valid in a certificate.
+    #[error("{name:?} is not a valid DNS name for a certificate: {error}")]
     Name {
-        /// The name.
+        /// The invalid name.
         name: String,
-        /// Why not.
+        /// The cause.
         error: rcgen::Error,
     },
-    /// A certificate or a key could not be made.
-    #[error("cannot make a certificate: {0}")]
-    Make(#[from] rcgen::Error),
+    /// A certificate or a key could not be created.
+    #[error("cannot create a certificate: {0}")]
+    Create(#[from] rcgen::Error),
     /// A file could not be written.
     #[error("cannot write {}: {error}", path.display())]
     Write {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
 }
 
-/// What is written, in this order: a server that looks in between finds a pair that does not match, keeps its own and
-/// looks again.
+/// The files to write, in this order. A server that reloads in between finds a pair that does not match, keeps the previous
+/// one, and tries again.
 struct Issued {
     authority: String,
     certificate: String,
     key: String,
 }
 
-/// Writes `ca.crt`, `tls.crt` and `tls.key`, and says so.
+/// Writes `ca.crt`, `tls.crt` and `tls.key`, and prints their paths.
 pub fn issue(arguments: &IssueArguments, out: &mut impl Write) -> Result<(), IssueError> {
     let [authority, certificate, key] = ["ca.crt", "tls.crt", "tls.key"].map(|name| arguments.dir.join(name));
     if !arguments.force {
         for path in [&authority, &certificate, &key] {
-            // A dangling link is there too.
+            // Unlike `exists`, this finds a dangling link too.
             if fs::symlink_metadata(path).is_ok() {
                 return Err(IssueError::Exists(path.clone()));
             }
         }
     }
-    let issued = make(&arguments.dns_names, &arguments.ips, arguments.days)?;
+    let issued = create(&arguments.dns_names, &arguments.ips, arguments.days)?;
     fs::create_dir_all(&arguments.dir).map_err(|error| IssueError::Write {
         path: arguments.dir.clone(),
         error,
@@ -87,7 +87,7 @@ pub fn issue(arguments: &IssueArguments, out: &mut impl Write) -> Result<(), Iss
     Ok(())
 }
 
-fn make(dns_names: &[String], ips: &[IpAddr], days: u16) -> Result<Issued, IssueError> {
+fn create(dns_names: &[String], ips: &[IpAddr], days: u16) -> Result<Issued, IssueError> {
     let now = OffsetDateTime::now_utc();
     let dated = |mut params: CertificateParams, common_name: &str| {
         params.not_before = now - SKEW;
@@ -128,25 +128,25 @@ fn make(dns_names: &[String], ips: &[IpAddr], days: u16) -> Result<Issued, Issue
     })
 }
 
-/// Writes a file beside and renames it: whoever reads gets the old one or the new one, whole, and a key is never
-/// readable by others, not even for a moment.
+/// Writes a temporary file and renames it, so that readers get either the old or the new content, and a key is never
+/// readable by other users.
 fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.new", process::id()));
-    let beside = path.with_file_name(name);
+    let temporary = path.with_file_name(name);
     let written = OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(mode)
-        .open(&beside)
+        .open(&temporary)
         .and_then(|mut file| {
             file.write_all(text.as_bytes())?;
             file.sync_all()
         })
-        .and_then(|()| fs::rename(&beside, path));
+        .and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
-        // The first error is the one to tell.
-        _ = fs::remove_file(&beside);
+        // Returns the first error, not one of the cleanup.
+        _ = fs::remove_file(&temporary);
     }
     written
 }

@@ -1,55 +1,44 @@
-//! What a review does not carry: objects that are kept and watched, and live reads for all else.
+//! Objects that a review does not carry: cached kinds, which are watched, and live reads of all others.
 //!
-//! - `view`: fills the view that rules asked for
-//! - `subject`: the object that is judged
+//! - `watch`: lists and watches a kind, and updates its cache
+//! - `view`: reads the objects that rules need
+//! - `subject`: the names of the object under review
+//! - `discovery`: asks the API server for the versions of a group
 //! - `list`: live reads of lists
-//! - `versions`: in which version a group is read
-//! - `watch`: keeps the caches up to date
-//! - `kinds`: which kinds are watched, and what is kept of them
-//! - `events`: what the API server sends of them
-//! - `cache`: what is known of one kind
-//! - `read_error`: why something could not be read
+//! - `live_reads`: reads from the API server until a deadline
+//! - `versions`: remembers the version in which to read a group
+//! - `kinds`: the watched kinds, and the part of each object that is cached
+//! - `cache`: the cached objects of one kind
+//! - `events`: the lists and watch events that an API server sends
+//! - `read_error`: why a read failed
 
 mod cache;
+mod discovery;
 mod events;
 mod kinds;
 mod list;
+mod live_reads;
 mod read_error;
 mod subject;
 mod versions;
 mod view;
 mod watch;
 
-use std::{env, path::Path, sync::Arc, time::Duration};
+use std::{env, path::Path, sync::Arc};
 
-use hyper::{Request, header};
+use kcp_rules::view::Wanted;
 use kube::{
     Client, Config,
-    client::Body,
     config::{KubeConfigOptions, Kubeconfig},
 };
-use serde::de::DeserializeOwned;
 use thiserror::Error;
-use tokio::{
-    sync::Semaphore,
-    time::{self, Instant},
-};
 
-use self::{
-    kinds::Caches,
-    read_error::{failed, refused, status, unread},
-    subject::is_path_segment,
-    versions::Versions,
-};
-use crate::{
-    body::{self, Whole},
-    limits::{ANSWER_BYTES, ANSWERS_BYTES, LIVE_READS},
-    metrics::Metrics,
-};
+use self::{kinds::Caches, live_reads::ApiServer, view::Filled};
+use crate::{limits::LIVE_READS, metrics::Metrics, tasks::Tasks};
 
-pub(crate) use self::{cache::State, read_error::ReadError, subject::Subject, view::Source, watch::keep_up};
+pub(crate) use self::{cache::State, live_reads::LiveReads, read_error::ReadError, subject::Subject};
 
-/// API access that was asked for and cannot be had.
+/// A kubeconfig that cannot be used.
 #[derive(Debug, Error)]
 #[error("cannot use the kubeconfig {file}: {error}")]
 pub struct AccessError {
@@ -57,59 +46,31 @@ pub struct AccessError {
     error: String,
 }
 
-/// The API server, as far as we may ask it.
+/// Where a view is read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// The caches, and live reads of everything that is not cached. Lags behind the API server slightly.
+    Caches,
+    LiveReads,
+}
+
+/// The objects in the API server.
 #[derive(Clone)]
 pub(crate) struct Cluster {
-    client: Option<Client>,
-    versions: Arc<Versions>,
+    server: ApiServer,
     caches: Arc<Caches>,
-    /// Of the bytes that all answers may hold, those that are free.
-    held: Arc<Semaphore>,
-    metrics: Arc<Metrics>,
-}
-
-/// The live reads of one review, which end together.
-pub(crate) struct LiveReads<'c> {
-    cluster: &'c Cluster,
-    deadline: Instant,
-}
-
-/// How much of an object is wanted.
-#[derive(Clone, Copy, Debug)]
-enum Projection {
-    Whole,
-    /// Metadata alone, of each member of a list: an object can be a megabyte, and its name is a few bytes.
-    Metadata,
-}
-
-impl Projection {
-    const fn accept(self) -> &'static str {
-        match self {
-            Self::Whole => "application/json",
-            Self::Metadata => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
-        }
-    }
-
-    const fn accept_of_watch(self) -> &'static str {
-        match self {
-            Self::Whole => "application/json",
-            Self::Metadata => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
-        }
-    }
 }
 
 impl Cluster {
     pub(crate) fn new(client: Option<Client>, metrics: Arc<Metrics>) -> Self {
         Self {
-            client,
-            versions: Arc::default(),
+            server: ApiServer::new(client, metrics),
             caches: Arc::default(),
-            held: Arc::new(Semaphore::new(ANSWERS_BYTES)),
-            metrics,
         }
     }
 
-    /// Finds out how to reach the API server: by `kubeconfig`, else as a pod, else not at all. Nothing is sent yet.
+    /// Configures access to the API server: with `kubeconfig`, else with the pod's service account, else none. Sends no
+    /// request.
     pub(crate) async fn connect(
         kubeconfig: Option<&Path>,
         metrics: Arc<Metrics>,
@@ -132,36 +93,42 @@ impl Cluster {
         Ok(Self::new(client, metrics))
     }
 
-    /// Whether there is an API server to ask.
+    /// Whether there is an API server to read from.
     pub(crate) fn has_access(&self) -> bool {
-        self.client.is_some()
+        self.server.has_access()
     }
 
-    /// Reads for one review, from now on.
+    /// Starts the reads of one review: its deadline runs from now on.
     pub(crate) fn reads(&self) -> LiveReads<'_> {
-        self.reads_within(LIVE_READS)
+        self.server.reads_within(LIVE_READS)
     }
 
-    fn reads_within(&self, limit: Duration) -> LiveReads<'_> {
-        LiveReads {
-            cluster: self,
-            deadline: Instant::now() + limit,
+    /// Reads the wanted parts of a view, all at once. A part that cannot be read stays unknown.
+    pub(crate) async fn view(
+        &self,
+        reads: &LiveReads<'_>,
+        wanted: Wanted,
+        subject: &Subject,
+        source: Source,
+    ) -> Filled {
+        let caches = (source == Source::Caches).then_some(&*self.caches);
+        // Boxed: the future is large, and most reviews never get here.
+        Box::pin(reads.view(wanted, subject, caches)).await
+    }
+
+    /// Watches all cached kinds. Without API access there is nothing to watch.
+    pub(crate) fn watch(&self, tasks: &mut Tasks) {
+        if self.has_access() {
+            watch::spawn_all(&self.server, &self.caches, tasks);
         }
     }
 
-    /// As if these objects had been listed.
-    #[cfg(test)]
-    pub(crate) fn knows(&self, objects: &[serde_json::Value]) {
-        self.caches.fill(objects);
-    }
-
-    /// How far the cache of each kind is, and how many objects it holds.
+    /// The state of each cache, and the number of objects in it.
     pub(crate) fn caches(&self) -> [(&'static str, State, usize); 4] {
         self.caches.states()
     }
 
-    /// A control plane as it was at a resource version, as JSON in a version of the reviewer's choice; none if it is
-    /// not that one which is kept.
+    /// The cached control plane as JSON, if it was read in this API version and has this resource version.
     pub(crate) fn control_plane_at(
         &self,
         version: &str,
@@ -169,83 +136,30 @@ impl Cluster {
         name: &str,
         resource_version: &str,
     ) -> Option<Arc<str>> {
-        let kept = self.caches.control_planes.last_seen(version, namespace, name)?;
-        (&*kept.resource_version == resource_version).then_some(kept.text)
-    }
-}
-
-impl LiveReads<'_> {
-    /// A control plane as it is now, as JSON, in a version of the reviewer's choice.
-    pub(crate) async fn control_plane(
-        &self,
-        version: &str,
-        namespace: &str,
-        name: &str,
-    ) -> Result<Whole<'_>, ReadError> {
-        if ![version, namespace, name].into_iter().all(is_path_segment) {
-            return Err(ReadError::BadName);
-        }
-        let path = format!(
-            "/apis/controlplane.cluster.x-k8s.io/{version}/namespaces/{namespace}/kubeadmcontrolplanes/{name}"
-        );
-        self.read(&path, Projection::Whole).await
+        let cached = self.caches.control_planes.last_seen(version, namespace, name)?;
+        (&*cached.resource_version == resource_version).then_some(cached.text)
     }
 
-    async fn object<T: DeserializeOwned>(&self, path: &str, projection: Projection) -> Result<T, ReadError> {
-        let answer = self.read(path, projection).await?;
-        serde_json::from_slice(answer.as_bytes()).map_err(|error| ReadError::Unusable(error.to_string()))
-    }
-
-    /// What is at a path of the API, as JSON. What goes into a path has passed [`is_path_segment`].
-    async fn read(&self, path: &str, projection: Projection) -> Result<Whole<'_>, ReadError> {
-        let read = self.get(path, projection).await;
-        self.cluster
-            .metrics
-            .live_read(read.as_ref().map_or_else(ReadError::label, |_| "ok"));
-        read
-    }
-
-    async fn get(&self, path: &str, projection: Projection) -> Result<Whole<'_>, ReadError> {
-        let client = self.cluster.client.as_ref().ok_or(ReadError::NoAccess)?;
-        let request = Request::get(path)
-            .header(header::ACCEPT, projection.accept())
-            .body(Body::empty())
-            .map_err(|error| ReadError::Failed(error.to_string()))?;
-        let answer = time::timeout_at(self.deadline, client.send(request))
-            .await
-            .map_err(|_| ReadError::TooSlow)?
-            .map_err(|error| failed(&error))?;
-        let code = answer.status();
-        let answer = body::read(
-            answer.into_body(),
-            ANSWER_BYTES,
-            self.deadline,
-            &self.cluster.held,
-        )
-        .await
-        .map_err(unread)?;
-        if code.is_success() {
-            return Ok(answer);
-        }
-        let refusal = status(code, answer.as_bytes());
-        self.cluster.versions.learn(path, &refusal);
-        Err(refused(&refusal))
+    /// Fills the caches as if these objects had been listed.
+    #[cfg(test)]
+    pub(crate) fn fill_caches(&self, objects: &[serde_json::Value]) {
+        self.caches.fill(objects);
     }
 }
 
 fn client(mut config: Config) -> kube::Result<Client> {
-    // On by default: up to 15 retries, beyond any deadline of ours.
+    // The default is up to 15 retries, which would exceed every deadline of ours.
     config.default_retry = false;
     Client::try_from(config)
 }
 
-/// A pod without a service account's token serves all the same.
+/// A pod without a service account token runs without API access.
 fn in_cluster() -> Option<Client> {
     let configured = Config::incluster().map_err(|error| error.to_string());
     match configured.and_then(|config| client(config).map_err(|error| error.to_string())) {
         Ok(client) => Some(client),
         Err(error) => {
-            tracing::warn!(%error, "this pod has no usable service account");
+            tracing::warn!(%error, "cannot use the pod's service account; running without API access");
             None
         }
     }

@@ -1,4 +1,4 @@
-//! The configuration file: what follows from each rule, as the operator sets it.
+//! The configuration file, in which an operator sets the action of each rule.
 
 use std::{
     fs, future, io,
@@ -15,100 +15,104 @@ use tracing::{info, warn};
 
 use crate::metrics::Metrics;
 
-/// How often the file is read. With the reading itself, a replaced file takes effect within the five seconds that are
-/// promised; the kubelet's own delay for a ConfigMap comes on top.
+/// How often the file is read. A replaced file takes effect within the documented five seconds, plus the kubelet's delay
+/// for a `ConfigMap`.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// A configuration file that cannot be used.
+/// Why a configuration file cannot be used.
 #[derive(Debug, Error)]
 pub enum ConfigurationFileError {
     /// The file cannot be read.
     #[error("cannot read {}: {error}", path.display())]
     Unreadable {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
-    /// The file is not YAML, or has fields that no configuration has.
+    /// The file is not YAML, or has unknown fields.
     #[error("{}: {error}", path.display())]
     Malformed {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What and where.
+        /// The error and its position.
         error: String,
     },
-    /// The file holds something else, or names a rule that there is not.
+    /// The file is not an `AdmissionConfiguration`, or names an unknown rule.
     #[error("{}: {error}", path.display())]
     Invalid {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What.
+        /// The cause.
         error: ConfigurationError,
     },
 }
 
-/// The configuration in force.
+/// The configuration in use.
 pub(crate) struct CurrentConfiguration {
     file: Option<PathBuf>,
     current: ArcSwap<Configuration>,
-    /// What was seen when the file was last looked at: the same again is no news.
-    seen: Mutex<Seen>,
+    /// The result of the last read. A reload with the same result does nothing.
+    last_read: Mutex<FileState>,
     metrics: Arc<Metrics>,
 }
 
 #[derive(PartialEq, Eq)]
-enum Seen {
-    /// No file: none was named, or there is none yet.
-    Nothing,
-    /// Its content, good or not.
+enum FileState {
+    /// No file is configured, or it does not exist.
+    Missing,
+    /// The content, valid or not.
     Content(Vec<u8>),
-    /// It could not be read, and why.
+    /// The error.
     Unreadable(String),
 }
 
 impl CurrentConfiguration {
-    /// Reads the file; without one every rule keeps its own action. One that is named and not there yet is looked for:
-    /// a `ConfigMap` may be made later.
+    /// Reads the file. Without one, every rule uses its default action. A configured file may not exist yet: someone may
+    /// create its `ConfigMap` later.
     pub(crate) fn load(file: Option<&Path>, metrics: Arc<Metrics>) -> Result<Self, ConfigurationFileError> {
-        let (seen, configuration) = match file.map(|path| (path, fs::read(path))) {
-            None => (Seen::Nothing, Configuration::default()),
+        let (last_read, configuration) = match file.map(|path| (path, fs::read(path))) {
+            None => (FileState::Missing, Configuration::default()),
             Some((path, Err(error))) if error.kind() == io::ErrorKind::NotFound => {
-                info!(file = %path.display(), "there is no configuration yet: every rule keeps its own action");
-                (Seen::Nothing, Configuration::default())
+                info!(file = %path.display(), "the configuration file does not exist yet; every rule uses its default action");
+                (FileState::Missing, Configuration::default())
             }
             Some((path, Err(error))) => return Err(unreadable(path, error)),
             Some((path, Ok(content))) => {
                 let configuration = parse(path, &content)?;
-                (Seen::Content(content), configuration)
+                (FileState::Content(content), configuration)
             }
         };
-        Ok(Self::new(file, seen, configuration, metrics))
+        Ok(Self::new(file, last_read, configuration, metrics))
     }
 
-    /// Every rule's own action, for ever.
+    /// Every rule uses its default action.
     pub(crate) fn without_file(metrics: Arc<Metrics>) -> Self {
-        Self::new(None, Seen::Nothing, Configuration::default(), metrics)
+        Self::new(None, FileState::Missing, Configuration::default(), metrics)
     }
 
-    fn new(file: Option<&Path>, seen: Seen, configuration: Configuration, metrics: Arc<Metrics>) -> Self {
-        metrics.configuration_in_force(true);
+    fn new(
+        file: Option<&Path>,
+        last_read: FileState,
+        configuration: Configuration,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        metrics.configuration_reloaded(true);
         Self {
             file: file.map(Path::to_owned),
             current: ArcSwap::from_pointee(configuration),
-            seen: Mutex::new(seen),
+            last_read: Mutex::new(last_read),
             metrics,
         }
     }
 
-    /// What is in force now.
     pub(crate) fn get(&self) -> Arc<Configuration> {
         self.current.load_full()
     }
 
-    /// Looks at the file for ever. Its content is compared: a ConfigMap mount replaces a symlink two levels up, which
-    /// no watch on the file sees.
-    pub(crate) async fn keep_up(&self) {
+    /// Reloads the file periodically, forever. Compares its content: a `ConfigMap` mount replaces a symlink two levels up,
+    /// which a watch on the file does not notice.
+    pub(crate) async fn reload_periodically(&self) {
         let Some(path) = &self.file else {
             return future::pending().await;
         };
@@ -120,33 +124,33 @@ impl CurrentConfiguration {
         }
     }
 
-    /// Replaces the configuration if the file has changed and holds a good one; keeps the one there is otherwise.
+    /// Replaces the configuration if the file changed and is valid.
     pub(crate) fn reload(&self, path: &Path) {
         let read = fs::read(path);
         let now = match &read {
-            Ok(content) => Seen::Content(content.clone()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Seen::Nothing,
-            Err(error) => Seen::Unreadable(error.to_string()),
+            Ok(content) => FileState::Content(content.clone()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => FileState::Missing,
+            Err(error) => FileState::Unreadable(error.to_string()),
         };
         {
-            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-            if *seen == now {
+            let mut last_read = self.last_read.lock().unwrap_or_else(PoisonError::into_inner);
+            if *last_read == now {
                 return;
             }
-            *seen = now;
+            *last_read = now;
         }
         let parsed = read
             .map_err(|error| unreadable(path, error))
             .and_then(|content| parse(path, &content));
         match parsed {
             Ok(configuration) => {
-                info!(rules = ?configuration.rules, "the configuration has been replaced");
+                info!(rules = ?configuration.rules, "reloaded the configuration");
                 self.current.store(Arc::new(configuration));
-                self.metrics.configuration_in_force(true);
+                self.metrics.configuration_reloaded(true);
             }
             Err(error) => {
-                self.metrics.configuration_in_force(false);
-                warn!(%error, "the configuration stays as it was");
+                self.metrics.configuration_reloaded(false);
+                warn!(%error, "cannot reload the configuration; still using the previous one");
             }
         }
     }
@@ -159,10 +163,7 @@ fn unreadable(path: &Path, error: io::Error) -> ConfigurationFileError {
     }
 }
 
-/// Reads the content of a configuration file; `path` is for messages alone.
-///
-/// # Errors
-/// When it is not YAML, or not a configuration of rules that there are.
+/// Parses the content of a configuration file. `path` is only used in errors.
 pub fn parse(path: &Path, content: &[u8]) -> Result<Configuration, ConfigurationFileError> {
     let configuration: Configuration =
         serde_saphyr::from_slice(content).map_err(|error| ConfigurationFileError::Malformed {
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_good_file_replaces_and_a_broken_one_does_not() {
+    fn reloads_a_valid_file_and_ignores_an_invalid_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("configuration.yaml");
         fs::write(&path, WARN).unwrap();
@@ -219,11 +220,11 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_comes_back_as_it_was_is_in_force_again() {
+    fn uses_a_file_again_that_was_removed_and_restored() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("configuration.yaml");
         let metrics = Arc::new(Metrics::new());
-        let in_force = |expected: &str| {
+        let reload_succeeded = |expected: &str| {
             let line = format!("kcp_webhook_configuration_last_reload_success {expected}\n");
             assert!(
                 metrics.encode().unwrap().contains(&line),
@@ -233,21 +234,21 @@ mod tests {
         };
         let configuration = CurrentConfiguration::load(Some(&path), metrics.clone()).unwrap();
         assert_eq!(action(&configuration), None);
-        in_force("1");
+        reload_succeeded("1");
         fs::write(&path, WARN).unwrap();
         configuration.reload(&path);
         assert_eq!(action(&configuration), Some(Action::Warn));
         fs::remove_file(&path).unwrap();
         configuration.reload(&path);
         assert_eq!(action(&configuration), Some(Action::Warn));
-        in_force("0");
+        reload_succeeded("0");
         fs::write(&path, WARN).unwrap();
         configuration.reload(&path);
-        in_force("1");
+        reload_succeeded("1");
     }
 
     #[test]
-    fn a_broken_file_stops_the_start_and_says_where() {
+    fn rejects_an_invalid_file_at_start_with_its_path() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("configuration.yaml");
         fs::write(&path, WARN.replace("even", "odd")).unwrap();

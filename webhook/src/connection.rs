@@ -1,4 +1,4 @@
-//! Speaks HTTP/1.1 on one connection, with deadlines.
+//! Serves HTTP/1.1 on one connection, with timeouts.
 
 use std::{
     convert::Infallible,
@@ -25,10 +25,10 @@ use crate::{
     shutdown::{self, Phase},
 };
 
-/// How long a new connection of a closing server is waited for.
+/// How long a closing server waits for the first request on a new connection.
 const FIRST_REQUEST: Duration = Duration::from_secs(1);
 
-/// Serves a connection until it ends, is silent for too long, or the server closes.
+/// Serves a connection until it ends, a timeout passes, or the server closes.
 pub(crate) async fn serve<S, H>(
     stream: S,
     handler: &H,
@@ -52,9 +52,9 @@ where
     let timed = Timed::new(stream, &stage, limits);
     let mut connection = pin!(
         http1::Builder::new()
-            // Ours tell a slow head from an idle connection; hyper's own has one deadline for both.
+            // hyper has one timeout for a slow head and an idle connection. `Timed` has one for each.
             .header_read_timeout(None)
-            // A client that has sent all that it will is still owed its answer.
+            // A client that has closed its sending side still gets its answer.
             .half_close(true)
             .max_buf_size(READ_BUFFER_BYTES)
             .serve_connection(TokioIo::new(timed), service)
@@ -63,14 +63,14 @@ where
         ended = connection.as_mut() => return ended,
         () = shutdown::closing(&mut phase) => {}
     }
-    // A client that has only just connected is about to send. Its answer says that the connection closes.
+    // A client that has just connected is about to send a request. The answer asks it to close the connection.
     if stage.is_new()
         && let Ok(ended) = time::timeout(FIRST_REQUEST, connection.as_mut()).await
     {
         return ended;
     }
-    // An idle connection is closed at once, and a review that is on its way to it is lost. What the kernel holds is
-    // read first, and a head that has begun to come is waited for.
+    // Closing an idle connection would lose a review that is on its way. So first read what the kernel has received, and
+    // wait for the rest of a head that has begun.
     tokio::select! {
         biased;
         ended = connection.as_mut() => return ended,
@@ -88,26 +88,26 @@ where
     connection.await
 }
 
-/// Where a connection is between two requests: a counter that only ever grows, so that a deadline can tell that a
-/// whole request went by while nobody looked.
+/// The stage of a connection between two requests. The counter only grows, so that a timeout notices when a whole request
+/// was served between two of its polls.
 #[derive(Default)]
 struct Stage(AtomicU32);
 
 impl Stage {
-    /// Nothing of a request has come.
+    /// No part of a request has arrived.
     const IDLE: u32 = 0;
-    /// A request's head has begun to come.
+    /// Part of a request's head has arrived.
     const HEAD: u32 = 1;
-    /// A request is being answered, and its body being read: the router has deadlines of its own.
+    /// The request is being answered, or its body is being read. The router has its own timeouts for both.
     const ANSWERING: u32 = 2;
     const COUNT: u32 = 3;
 
-    /// Whether nothing has ever come.
+    /// Whether the connection has never received anything.
     fn is_new(&self) -> bool {
         self.now() == Self::IDLE
     }
 
-    /// Whether a part of a head has come, and not all of it.
+    /// Whether a head has arrived in part.
     fn is_within_head(&self) -> bool {
         self.now() % Self::COUNT == Self::HEAD
     }
@@ -116,7 +116,7 @@ impl Stage {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// One task drives a connection: there is no race between the load and the store.
+    /// The load and the store cannot race, because one task drives a connection.
     fn advance_to(&self, stage: u32) {
         let now = self.now();
         let steps = (stage + Self::COUNT - now % Self::COUNT) % Self::COUNT;
@@ -125,12 +125,12 @@ impl Stage {
     }
 }
 
-/// A stream that fails with [`io::ErrorKind::TimedOut`] when its stage takes too long.
+/// A stream that fails with [`io::ErrorKind::TimedOut`] if a stage takes too long.
 struct Timed<'s, S> {
     stream: S,
     stage: &'s Stage,
-    /// The stage that `deadline` was set for.
-    seen: u32,
+    /// The stage that `deadline` applies to.
+    deadline_stage: u32,
     deadline: Pin<Box<Sleep>>,
     head: Duration,
     idle: Duration,
@@ -141,7 +141,7 @@ impl<'s, S> Timed<'s, S> {
         Self {
             stream,
             stage,
-            seen: stage.now(),
+            deadline_stage: stage.now(),
             deadline: Box::pin(time::sleep(limits.head)),
             head: limits.head,
             idle: limits.idle,
@@ -151,14 +151,14 @@ impl<'s, S> Timed<'s, S> {
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         let stage = self.stage.now();
         let limit = match stage % Stage::COUNT {
-            // A client that connects is about to send; only one that has been answered is kept waiting for.
+            // A new client should send its first request soon. Only an answered one may stay idle for long.
             Stage::IDLE if self.stage.is_new() => self.head,
             Stage::IDLE => self.idle,
             Stage::HEAD => self.head,
             _ => return Poll::Pending,
         };
-        if self.seen != stage {
-            self.seen = stage;
+        if self.deadline_stage != stage {
+            self.deadline_stage = stage;
             self.deadline.as_mut().reset(Instant::now() + limit);
         }
         ready!(self.deadline.as_mut().poll(cx));

@@ -1,4 +1,4 @@
-//! What admission says.
+//! The decision on one review, before it is written as an `AdmissionReview`.
 
 use std::borrow::Cow;
 
@@ -8,36 +8,33 @@ use kcp_rules::{
     defaulting::{Defaulted, PatchOperation},
 };
 
-/// The rule id of a cause that no rule found: the object's fields do not have the types of its kind.
+/// The id of a cause that no rule reports: a field does not have the type that its kind requires.
 pub(crate) const UNDECODABLE: &str = "object-undecodable";
 
-/// What admission says of one review.
 #[derive(Debug, Default)]
 pub(crate) struct Decision {
-    pub(crate) outcome: Outcome,
-    /// Findings that only warn: first those of rules that deny otherwise.
+    pub(crate) verdict: Verdict,
+    /// Findings that only warn. Findings of rules that normally deny come first.
     pub(crate) warned: Vec<Cause>,
-    /// Findings of rules that only record.
+    /// Findings that are only written to the audit log.
     pub(crate) audited: Vec<Cause>,
-    /// Warnings that no rule found.
+    /// Warnings that do not come from a rule.
     pub(crate) notes: Vec<String>,
-    /// What to change. Only of a mutating webhook that allows.
+    /// Changes to the object. Empty unless the mutating webhook allows the write.
     pub(crate) patch: Vec<PatchOperation>,
 }
 
-/// Whether the write may go on.
 #[derive(Debug, Default)]
-pub(crate) enum Outcome {
-    /// It may.
+pub(crate) enum Verdict {
     #[default]
     Allowed,
-    /// It may not, for rules say so: the object must change.
+    /// Rules deny the write: the object must change.
     Invalid(Invalid),
-    /// It may not, for it cannot be judged.
+    /// The webhook cannot review the write.
     Refused(Refusal),
 }
 
-/// An object that rules deny, as Kubernetes' own validation says it: 422 and `Invalid`, with causes.
+/// A denial in the form of Kubernetes' own validation: 422 `Invalid`, with causes.
 #[derive(Debug)]
 pub(crate) struct Invalid {
     pub(crate) group: &'static str,
@@ -46,18 +43,18 @@ pub(crate) struct Invalid {
     pub(crate) causes: Vec<Cause>,
 }
 
-/// One cause of a denial, or of a warning.
+/// One cause of a denial or a warning.
 #[derive(Debug)]
 pub(crate) struct Cause {
-    /// The rule's id; ends the message too.
+    /// The rule's id, which also ends the message.
     pub(crate) rule: &'static str,
-    /// Kubernetes' name for the kind of fault: `FieldValueInvalid`.
+    /// Kubernetes' name for the cause's type, such as `FieldValueInvalid`.
     pub(crate) reason: &'static str,
     pub(crate) field: Cow<'static, str>,
     pub(crate) message: String,
 }
 
-/// A review that cannot be judged.
+/// Why the webhook cannot review a write.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) kind: RefusalKind,
@@ -65,16 +62,15 @@ pub(crate) struct Refusal {
     pub(crate) message: String,
 }
 
-/// Whose fault it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RefusalKind {
-    /// The review is not one that we take: the webhook's configuration is wrong, or the sender is no API server.
+    /// The webhook does not handle this review: its registration is wrong, or the client is not an API server.
     BadRequest,
-    /// What the review is about is not there.
+    /// The object under review does not exist.
     NotFound,
-    /// The object is larger than what is judged.
+    /// The object has more values than the webhook checks.
     TooLarge,
-    /// What is needed cannot be had now.
+    /// The API server does not return what the review needs.
     ServiceUnavailable,
 }
 
@@ -99,13 +95,13 @@ impl RefusalKind {
 }
 
 impl Decision {
-    /// Allowed, with nothing to say.
+    /// Allows the write, without warnings.
     pub(crate) fn allowed() -> Self {
         Self::default()
     }
 
-    /// Allowed, with changes.
-    pub(crate) fn completed(defaulted: Defaulted) -> Self {
+    /// Allows the write and fills in defaults.
+    pub(crate) fn defaulted(defaulted: Defaulted) -> Self {
         Self {
             patch: defaulted.operations,
             notes: defaulted.repairs.iter().map(ToString::to_string).collect(),
@@ -113,10 +109,9 @@ impl Decision {
         }
     }
 
-    /// Not judged.
     pub(crate) fn refused(kind: RefusalKind, message: impl Into<String>) -> Self {
         Self {
-            outcome: Outcome::Refused(Refusal {
+            verdict: Verdict::Refused(Refusal {
                 kind,
                 message: message.into(),
             }),
@@ -124,7 +119,15 @@ impl Decision {
         }
     }
 
-    /// Denied if there is a cause, else allowed.
+    /// Refuses a review that lacks a field of its request.
+    pub(crate) fn missing(field: &str) -> Self {
+        Self::refused(
+            RefusalKind::BadRequest,
+            format!("the review has no request.{field}"),
+        )
+    }
+
+    /// Denies the write if a rule denies it, and allows it otherwise.
     pub(crate) fn of(
         group: &'static str,
         kind: &'static str,
@@ -140,7 +143,7 @@ impl Decision {
                 .collect::<Vec<_>>()
         };
         let causes = by(Action::Deny);
-        let would_deny = |finding: &&Finding| finding.softened.is_some();
+        let softened = |finding: &&Finding| finding.softened.is_some();
         let warnings = || {
             judgement
                 .findings
@@ -148,13 +151,13 @@ impl Decision {
                 .filter(|finding| finding.action == Action::Warn)
         };
         let warned = warnings()
-            .filter(would_deny)
-            .chain(warnings().filter(|finding| !would_deny(finding)));
+            .filter(softened)
+            .chain(warnings().filter(|finding| !softened(finding)));
         Self {
-            outcome: if causes.is_empty() {
-                Outcome::Allowed
+            verdict: if causes.is_empty() {
+                Verdict::Allowed
             } else {
-                Outcome::Invalid(Invalid {
+                Verdict::Invalid(Invalid {
                     group,
                     kind,
                     name: name(),
@@ -168,7 +171,7 @@ impl Decision {
         }
     }
 
-    /// Denied, for the object's fields do not have the types of its kind.
+    /// Denies an object with a field that does not have the type that its kind requires.
     pub(crate) fn undecodable(
         group: &'static str,
         kind: &'static str,
@@ -176,7 +179,7 @@ impl Decision {
         error: DecodeError,
     ) -> Self {
         Self {
-            outcome: Outcome::Invalid(Invalid {
+            verdict: Verdict::Invalid(Invalid {
                 group,
                 kind,
                 name,
@@ -184,7 +187,7 @@ impl Decision {
                     rule: UNDECODABLE,
                     reason: "FieldValueInvalid",
                     message: format!(
-                        "Invalid value: {}; write the field as `kubectl explain` says ({UNDECODABLE})",
+                        "Invalid value: {}; see the field's type with `kubectl explain` ({UNDECODABLE})",
                         error.fault
                     ),
                     field: error.field.into(),
@@ -194,16 +197,16 @@ impl Decision {
         }
     }
 
-    /// Itself, warnings and all, if rules deny.
+    /// The whole decision, warnings included, if it denies the write.
     pub(crate) fn denial(self) -> Option<Self> {
-        matches!(self.outcome, Outcome::Invalid(_)).then_some(self)
+        matches!(self.verdict, Verdict::Invalid(_)).then_some(self)
     }
 
-    /// All causes, with what followed from each.
+    /// All causes, each with the action that its rule took.
     pub(crate) fn causes(&self) -> impl Iterator<Item = (&Cause, Action)> {
-        let denied = match &self.outcome {
-            Outcome::Invalid(invalid) => invalid.causes.as_slice(),
-            Outcome::Allowed | Outcome::Refused(_) => &[],
+        let denied = match &self.verdict {
+            Verdict::Invalid(invalid) => invalid.causes.as_slice(),
+            Verdict::Allowed | Verdict::Refused(_) => &[],
         };
         let denied = denied.iter().map(|cause| (cause, Action::Deny));
         let warned = self.warned.iter().map(|cause| (cause, Action::Warn));

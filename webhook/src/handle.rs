@@ -1,4 +1,4 @@
-//! What answers the requests of a connection.
+//! The interface between a connection and the code that answers its requests.
 
 use http_body_util::Full;
 use hyper::{
@@ -6,9 +6,9 @@ use hyper::{
     body::{Bytes, Incoming},
 };
 
-/// Answers requests.
 pub(crate) trait Handle: Send + Sync + 'static {
-    /// Answers one. `overloaded`: the connection has no place, and every request on it is to be turned away.
+    /// Answers one request. `overloaded` means that the connection exceeds the limit: every request on it must be
+    /// rejected.
     fn handle(
         &self,
         request: Request<Incoming>,

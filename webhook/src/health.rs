@@ -1,7 +1,8 @@
-//! `/livez`, `/readyz` and `/metrics`, on a port of their own, without TLS.
+//! Serves `/livez`, `/readyz` and `/metrics` on a separate port without TLS.
 //!
-//! Ready means: the key pair is loaded, the listener is up, and the server is not on its way down. Never more: with
-//! `failurePolicy: Fail` an unready webhook stops every write that it is registered for.
+//! The server is ready once the TLS key pair is loaded and the listener is up, until it shuts down. Readiness must not
+//! depend on anything else, such as the caches: with `failurePolicy: Fail`, an unready webhook blocks every write that it
+//! is registered for.
 
 use std::{fmt::Write, sync::Arc};
 
@@ -20,7 +21,7 @@ use crate::{
     shutdown::Phase,
 };
 
-/// Answers probes.
+/// Answers probes and scrapes.
 pub(crate) struct Health {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) cluster: Cluster,
@@ -32,7 +33,7 @@ const TEXT: &str = "text/plain; charset=utf-8";
 impl Health {
     pub(crate) fn answer<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            let mut response = answer(StatusCode::METHOD_NOT_ALLOWED, TEXT, "ask with GET\n".to_owned());
+            let mut response = answer(StatusCode::METHOD_NOT_ALLOWED, TEXT, "use GET\n".to_owned());
             response
                 .headers_mut()
                 .insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
@@ -47,7 +48,7 @@ impl Health {
             "/livez" => self.probe("livez", verbose, &[]),
             "/readyz" => {
                 let serving = *self.phase.borrow() == Phase::Serving;
-                // The first two hold before this port answers; they are listed so that what ready means can be read.
+                // The first two are always true once this port answers. They are listed to show what ready means.
                 self.probe(
                     "readyz",
                     verbose,
@@ -61,16 +62,19 @@ impl Health {
             _ => answer(
                 StatusCode::NOT_FOUND,
                 TEXT,
-                "there is nothing at this path; ask /livez, /readyz or /metrics\n".to_owned(),
+                "not found; this port serves /livez, /readyz and /metrics\n".to_owned(),
             ),
         }
     }
 
-    /// What is said and does not count: what cannot be kept is read live.
-    fn tell_of_the_cluster(&self, text: &mut String) {
-        // Writing to a string does not fail.
+    /// Adds information that does not affect readiness: without a cache, reviews read live.
+    fn write_cluster_state(&self, text: &mut String) {
+        // Writing to a string cannot fail.
         if !self.cluster.has_access() {
-            _ = writeln!(text, "[i]api-access none: the scale subresource is refused");
+            _ = writeln!(
+                text,
+                "[i]api-access none: writes to the scale subresource are refused"
+            );
             return;
         }
         _ = writeln!(text, "[i]api-access configured");
@@ -82,7 +86,7 @@ impl Health {
         }
     }
 
-    /// As the API server writes its own probes.
+    /// Answers in the format of the API server's own probes.
     fn probe(&self, name: &str, verbose: bool, checks: &[(&str, bool)]) -> Response<Full<Bytes>> {
         let passed = checks.iter().all(|(_, passed)| *passed);
         let code = if passed {
@@ -95,7 +99,7 @@ impl Health {
         }
         let mut text = String::new();
         for (check, passed) in checks {
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             _ = if *passed {
                 writeln!(text, "[+]{check} ok")
             } else {
@@ -103,10 +107,10 @@ impl Health {
             };
         }
         if verbose {
-            self.tell_of_the_cluster(&mut text);
+            self.write_cluster_state(&mut text);
         }
-        let outcome = if passed { "passed" } else { "failed" };
-        _ = writeln!(text, "{name} check {outcome}");
+        let result = if passed { "passed" } else { "failed" };
+        _ = writeln!(text, "{name} check {result}");
         answer(code, TEXT, text)
     }
 }

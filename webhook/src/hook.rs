@@ -1,18 +1,16 @@
-//! The two webhooks, and the path of each.
+//! The two webhooks and their paths.
 
-/// Which of the two webhooks is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hook {
-    /// Fills in defaults, and refuses what they do not mend.
+    /// Fills in defaults, and denies objects that are invalid with them.
     Mutate,
-    /// Judges.
+    /// Evaluates all rules.
     Validate,
 }
 
 impl Hook {
     pub(crate) const ALL: [Self; 2] = [Self::Mutate, Self::Validate];
 
-    /// The path that it is served at.
     pub(crate) const fn path(self) -> &'static str {
         match self {
             Self::Mutate => "/mutate",
@@ -20,7 +18,6 @@ impl Hook {
         }
     }
 
-    /// The webhook that is served at a path.
     pub(crate) fn at(path: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|hook| hook.path() == path)
     }

@@ -1,33 +1,33 @@
-//! The admission webhook server. A review travels, one file a hop:
+//! The admission webhook server. The path of a review through the code, one file per step:
 //!
 //! listener -> connection -> router -> body -> review -> admission -> decision -> response
 //!
-//! The files, each of which uses those below it alone:
+//! All modules, in layers: each uses only modules further down this list. A test checks the order.
 //!
-//! - [`serve`]: puts the server together, runs it, ends it
-//! - [`offline`]: answers reviews with neither a socket nor a cluster
+//! - [`serve`]: starts the server, runs it, and shuts it down
+//! - [`offline`]: answers reviews without sockets and without API access
 //! - [`certs`]: `kcp-webhook certs issue`
-//! - [`log`]: what is written to stderr, and how
-//! - [`arguments`]: the command line
-//! - `listener`: accepts connections, up to a number
-//! - `connection`: speaks HTTP/1.1 on one connection, with deadlines
-//! - `router`: paths, methods, content types
-//! - `health`: `/livez`, `/readyz` and `/metrics`
-//! - `handle`: what answers the requests of a connection
-//! - `admission`: asks the rules
-//! - `response`: writes the answer
+//! - [`log`]: the log on stderr
+//! - [`arguments`]: command-line arguments
+//! - `listener`: accepts connections up to a limit
+//! - `connection`: serves HTTP/1.1 on one connection, with timeouts
+//! - `router`: routes requests to the webhooks by path, method and content type
+//! - `health`: serves `/livez`, `/readyz` and `/metrics`
+//! - `handle`: the interface between a connection and the code that answers its requests
+//! - `admission`: decides on reviews
+//! - `response`: writes the answer to a review
 //! - `review`: decodes an `AdmissionReview`, borrowing from the body
-//! - `cluster`: live reads, for what a review does not carry
-//! - `body`: reads a body, up to a size
-//! - [`configuration`]: what follows from each rule, read again when its file changes
-//! - `tls`: the key pair, read again when its files change
-//! - `tasks`: what runs as long as the server does
-//! - `metrics`: what is counted
-//! - `decision`: what admission says
-//! - `hook`: the two webhooks, and the path of each
-//! - `shutdown`: signals, and the phases of a server's life
-//! - `limits`: what one client, and all together, may take
-//! - `shorten`: text cut to a length
+//! - `cluster`: objects that a review does not carry: caches and live reads
+//! - `body`: reads an HTTP body up to a size limit
+//! - [`configuration`]: the action of each rule, reloaded when the file changes
+//! - `tls`: TLS with a key pair that is reloaded when its files change
+//! - `tasks`: background tasks that run as long as the server does
+//! - `metrics`: Prometheus metrics
+//! - `decision`: the decision on one review
+//! - `hook`: the two webhooks and their paths
+//! - `shutdown`: signals, and the phases of a shutdown
+//! - `limits`: limits on what one client, and all clients together, may use
+//! - `shorten`: shortens text to a limit
 
 mod admission;
 pub mod arguments;

@@ -1,89 +1,88 @@
-//! What one client, and all clients together, may take.
+//! Limits on what one client, and all clients together, may use.
 //!
-//! Memory is bounded by these numbers, and measured to stay below the limit that the manifests set: 64 MiB of bodies
-//! ([`Limits::buffered_bytes`]), 32 MiB of answers ([`ANSWERS_BYTES`]), some 40 MiB that are kept of the cluster
-//! ([`KEPT_OBJECTS`] and [`KEPT_BYTES`] of each of four kinds), 100 KiB for each of 512 connections (a full
-//! [`READ_BUFFER_BYTES`], and TLS), 17 MiB for the program, and what one review takes while it is judged, one at a time
-//! ([`VALUES`]).
+//! They bound the server's memory below the limit in the manifests; a test measures it. The largest parts are 64 MiB for
+//! request bodies ([`Limits::buffered_bytes`]), 32 MiB for answers of the API server ([`ANSWERS_BYTES`]), about 40 MiB for
+//! the caches of four kinds ([`CACHED_OBJECTS`] and [`CACHED_BYTES`] each), 100 KiB for each of 512 connections (a full
+//! [`READ_BUFFER_BYTES`], and TLS), 17 MiB for the program, and the memory to evaluate one review at a time ([`VALUES`]).
 
 use std::time::Duration;
 
-/// The largest head of a request, and the largest piece of a body, in bytes. A request with a larger head is
-/// answered with 431.
+/// The largest head of a request, and the largest chunk of a body, in bytes. A larger head is answered with 431.
 pub(crate) const READ_BUFFER_BYTES: usize = 64 * 1024;
 
-/// The most values in an object: fields, entries of lists, and the lists and objects themselves. Objects of thousands
-/// are rare; one of the largest size could have a million and a half, and take gigabytes to judge.
+/// The most values in an object: fields, list entries, and the lists and objects themselves. Real objects rarely have
+/// thousands. The largest object that the API server accepts could have 1.5 million, and take gigabytes to check.
 pub(crate) const VALUES: usize = 50_000;
 
-/// The longest text that an error of a decoder adds to our sentence, in characters: it quotes what was sent.
+/// The longest decoder error in a message, in characters: such errors quote what the client sent.
 pub(crate) const QUOTED_CHARS: usize = 300;
 
-/// The longest name that Kubernetes gives an object, in characters (RFC 1123).
+/// The longest name of a Kubernetes object, in characters (RFC 1123).
 pub(crate) const NAME_CHARS: usize = 253;
 
-/// Causes named one by one in a denial; those beyond are counted.
+/// The most causes listed in a denial. Further causes are only counted.
 pub(crate) const CAUSES: usize = 50;
 
 /// The longest message of one cause, in characters.
 pub(crate) const CAUSE_CHARS: usize = 1024;
 
-/// The longest warning, in characters. Rules that warn say it in 120, which fits a line of a terminal or two; what would be
-/// a refusal if it were not overridden or there before is worded as one, with what to do at its end. The API server cuts
-/// warnings at 256 once those of a request exceed [`WARNINGS_BYTES`] (k8s.io/apiserver,
+/// The longest warning, in characters. Rules that warn need at most 120, which fits on one or two lines of a terminal. A
+/// denial that became a warning, because it is overridden or the stored object has the same problem, is longer. The API
+/// server cuts warnings at 256 if all warnings of a request exceed [`WARNINGS_BYTES`] (k8s.io/apiserver,
 /// `pkg/endpoints/filters/warning.go`).
 pub(crate) const WARNING_CHARS: usize = 256;
 
-/// All warnings of one review together, in bytes. The API server counts characters, and drops what is beyond as many.
+/// All warnings of one review together, in bytes. The API server drops warnings beyond the same number of characters.
 pub(crate) const WARNINGS_BYTES: usize = 4096;
 
-/// How long the live reads of one review may take together: of a scale, the control plane and then what its rules look
-/// at. The manifests give a review at least three seconds, so that it is we who answer, and say why.
+/// The time for all live reads of one review. A scale reads the control plane, and then the objects that rules need. The
+/// manifests give a review at least three seconds, so that the webhook can still answer and explain the failure.
 pub(crate) const LIVE_READS: Duration = Duration::from_secs(1);
 
 /// The largest answer of the API server to a live read, in bytes.
 pub(crate) const ANSWER_BYTES: usize = 16 * MIB;
 
-/// Bytes of all answers to live reads being held at one time.
+/// All answers to live reads in memory at one time, in bytes.
 pub(crate) const ANSWERS_BYTES: usize = 32 * MIB;
 
-/// Objects of a list that are sent at one time.
+/// The page size of lists.
 pub(crate) const PAGE_OBJECTS: usize = 500;
 
-/// The most objects of a kind that are kept, at 100 to 250 bytes each. Of more none is, and each review reads live.
-pub(crate) const KEPT_OBJECTS: usize = 50_000;
+/// The most cached objects of a kind, at 100 to 250 bytes each. A kind with more is not cached, and each review reads it
+/// live.
+pub(crate) const CACHED_OBJECTS: usize = 50_000;
 
-/// Bytes of what is kept of a kind beyond that: specs of control planes, inventories of pools. Of objects beyond it the
-/// name alone is kept, and the rest is read live.
-pub(crate) const KEPT_BYTES: usize = 4 * MIB;
+/// The most cached text of a kind, in bytes, such as specs of control planes and inventories of pools. Beyond it, only
+/// the names of objects are cached, and the rest is read live.
+pub(crate) const CACHED_BYTES: usize = 4 * MIB;
 
-/// The most objects of a list that is read live: what fits the second that a review has.
+/// The most objects of a list that is read live: what can be read within [`LIVE_READS`].
 pub(crate) const LISTED_OBJECTS: usize = 5000;
 
 const MIB: usize = 1024 * 1024;
 
-/// What clients may take.
+/// Limits on the clients of a server.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// The largest body, in bytes. The API server takes objects of 3 MB and a review of an update carries two.
+    /// The largest body, in bytes. The API server accepts objects of 3 MB, and the review of an update has two.
     pub body_bytes: usize,
-    /// Bytes of all bodies being held at one time.
+    /// All bodies in memory at one time, in bytes.
     pub buffered_bytes: usize,
-    /// Reviews being answered at one time; 503 beyond.
+    /// Reviews in progress at one time. Further ones are answered with 503.
     pub reviews: usize,
-    /// Connections that are served at one time.
+    /// Connections served at one time.
     pub connections: usize,
-    /// Connections beyond [`Limits::connections`] that are still told so, with 503; the next ones are closed unheard.
+    /// Connections beyond [`Limits::connections`] that are answered with 503. Further ones are closed without an answer.
     pub refused_connections: usize,
-    /// From the first byte of a TLS handshake to its last.
+    /// The time for a TLS handshake.
     pub handshake: Duration,
-    /// From the first byte of a request's head to its last; for the first request of a connection, from the end of the
-    /// handshake.
+    /// The time for the head of a request, from its first byte, or from the end of the handshake for the first request of a
+    /// connection.
     pub head: Duration,
-    /// From the end of the head to the end of the body.
+    /// The time for the body of a request, from the end of its head.
     pub body: Duration,
-    /// Between two requests of a connection. Above the 90 s of Go's HTTP client (`IdleConnTimeout`), so that the API server closes
-    /// first: a review that meets a closing connection is lost, for Go does not send a POST twice.
+    /// The time between two requests on a connection. Longer than the 90 s of Go's HTTP client (`IdleConnTimeout`), so that
+    /// the API server closes first: Go does not send a POST again, so a review on a closing connection would be lost.
     pub idle: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Accepts connections, up to a number.
+//! Accepts connections up to a limit.
 
 use std::{
     io,
@@ -23,16 +23,14 @@ use crate::{
     shutdown::{self, Phase},
 };
 
-/// What a connection speaks before HTTP.
+/// The layer below HTTP.
 pub(crate) enum Transport {
-    /// TLS.
     Tls(TlsAcceptor),
-    /// Nothing.
     Plain,
 }
 
-/// Binds a port. An unspecified address of either family means all addresses of both, as for the API server; where
-/// the kernel has no IPv6, those of IPv4.
+/// Binds a port. As in the API server, an unspecified address of either family means all addresses of both families, or
+/// of IPv4 if the kernel has no IPv6.
 pub(crate) async fn bind(address: IpAddr, port: u16) -> io::Result<TcpListener> {
     if !address.is_unspecified() {
         return TcpListener::bind((address, port)).await;
@@ -45,7 +43,7 @@ pub(crate) async fn bind(address: IpAddr, port: u16) -> io::Result<TcpListener> 
     }
 }
 
-/// What answers on a listening socket.
+/// Serves the connections to a listening socket.
 pub(crate) struct Listener<H> {
     pub(crate) transport: Transport,
     pub(crate) handler: H,
@@ -54,18 +52,17 @@ pub(crate) struct Listener<H> {
     pub(crate) phase: watch::Receiver<Phase>,
 }
 
-/// The places that there are for connections.
-struct Places {
-    /// Of those that are served.
+/// The connections that may still be opened.
+struct FreeConnections {
     served: Arc<Semaphore>,
-    /// Of those that are told that there is no place.
+    /// Connections beyond the limit, which are answered with 503.
     refused: Arc<Semaphore>,
 }
 
 impl<H: Handle> Listener<H> {
-    /// Accepts until [`Phase::Closing`], then waits for the connections to end.
+    /// Accepts connections until [`Phase::Closing`], then waits for the open ones to end.
     pub(crate) async fn run(self, socket: TcpListener) {
-        let places = Places {
+        let free = FreeConnections {
             served: Arc::new(Semaphore::new(self.limits.connections)),
             refused: Arc::new(Semaphore::new(self.limits.refused_connections)),
         };
@@ -76,41 +73,42 @@ impl<H: Handle> Listener<H> {
                 accepted = socket.accept() => accepted,
                 () = shutdown::closing(&mut phase) => break,
             };
-            listener.admit(accepted, &places).await;
+            listener.admit(accepted, &free).await;
         }
-        // Connections that the kernel has accepted for us would be reset with the socket, and their reviews lost.
+        // Serve the connections that the kernel has accepted already: closing the socket would reset them and lose their
+        // reviews.
         loop {
             let accepted = tokio::select! {
                 biased;
                 accepted = socket.accept() => accepted,
                 () = std::future::ready(()) => break,
             };
-            listener.admit(accepted, &places).await;
+            listener.admit(accepted, &free).await;
         }
-        // From here on clients are refused at once, and turn to another server.
+        // New connections now fail immediately, so that clients connect to another replica.
         drop(socket);
         let all = u32::try_from(listener.limits.connections).unwrap_or(u32::MAX);
-        // Every place is free again when every connection has ended. The semaphore is never closed.
-        _ = places.served.acquire_many(all).await;
+        // All permits are back when every connection has ended. Nothing closes the semaphore.
+        _ = free.served.acquire_many(all).await;
     }
 
-    async fn admit(self: &Arc<Self>, accepted: io::Result<(TcpStream, SocketAddr)>, places: &Places) {
+    async fn admit(self: &Arc<Self>, accepted: io::Result<(TcpStream, SocketAddr)>, free: &FreeConnections) {
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Without a pause, running out of file descriptors would spin.
+                // Without a delay, the loop would spin when file descriptors run out.
                 warn!(%error, "cannot accept a connection");
                 time::sleep(Duration::from_millis(100)).await;
                 return;
             }
         };
-        let served = places.served.clone().try_acquire_owned();
+        let served = free.served.clone().try_acquire_owned();
         let overloaded = served.is_err();
-        let place = served.or_else(|_| {
+        let permit = served.or_else(|_| {
             self.counters.refused.inc();
-            places.refused.clone().try_acquire_owned()
+            free.refused.clone().try_acquire_owned()
         });
-        let Ok(place) = place else {
+        let Ok(permit) = permit else {
             return;
         };
         let listener = self.clone();
@@ -118,14 +116,14 @@ impl<H: Handle> Listener<H> {
             listener.counters.open.inc();
             listener.serve(stream, peer, overloaded).await;
             listener.counters.open.dec();
-            drop(place);
+            drop(permit);
         });
     }
 
     async fn serve(&self, stream: TcpStream, peer: SocketAddr, overloaded: bool) {
-        // Answers are written at once: waiting for more to send with them can only delay them.
+        // Nagle's algorithm would only delay answers: each is written in one piece.
         if let Err(error) = stream.set_nodelay(true) {
-            debug!(%peer, %error, "the connection ended before it was served");
+            debug!(%peer, %error, "the client disconnected before it was served");
             return;
         }
         let phase = self.phase.clone();
@@ -134,8 +132,8 @@ impl<H: Handle> Listener<H> {
                 connection::serve(stream, &self.handler, &self.limits, phase, overloaded).await
             }
             Transport::Tls(acceptor) => {
-                let shaken = time::timeout(self.limits.handshake, acceptor.accept(stream)).await;
-                match shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+                let handshake = time::timeout(self.limits.handshake, acceptor.accept(stream)).await;
+                match handshake.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
                     Ok(stream) => {
                         connection::serve(stream, &self.handler, &self.limits, phase, overloaded).await
                     }
@@ -148,7 +146,7 @@ impl<H: Handle> Listener<H> {
             }
         };
         if let Err(error) = ended {
-            debug!(%peer, %error, "the connection ended early");
+            debug!(%peer, %error, "the connection ended with an error");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is written to stderr, and how.
+//! The log on stderr.
 
 use std::io::{self, IsTerminal};
 
@@ -8,10 +8,10 @@ use crate::arguments::LogFormat;
 
 /// Starts logging for the rest of the process.
 ///
-/// `Targets` and not `EnvFilter`: that one's regular expressions cost a megabyte.
+/// Uses `Targets` instead of `EnvFilter`, whose regular expressions take a megabyte.
 pub fn init(format: LogFormat, level: &Targets) {
     let registry = tracing_subscriber::registry().with(level.clone());
-    // Fails only when logging has been started before.
+    // Fails only if logging was started before.
     _ = match format {
         LogFormat::Text => registry
             .with(

@@ -1,4 +1,4 @@
-//! `kcp-webhook`: arguments in, exit code out.
+//! `kcp-webhook`: parses the arguments, runs the command, and returns its exit code.
 
 use std::{
     io::{self, Write},
@@ -11,18 +11,18 @@ use kcp_webhook::{
     certs, serve,
 };
 
-/// The command could not do its work: bad input, files or addresses.
+/// The exit code for invalid arguments, files or addresses.
 const FAILED: u8 = 2;
 
 fn main() -> ExitCode {
-    let outcome = match Arguments::parse().command {
+    let result = match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(&arguments).map_err(|error| error.to_string()),
         Command::Certs(CertsCommand::Issue(arguments)) => certs::issue(&arguments, &mut io::stdout())
             .map(|()| ExitCode::SUCCESS)
             .map_err(|error| error.to_string()),
     };
-    outcome.unwrap_or_else(|message| {
-        // Nobody is left to tell when this write fails too.
+    result.unwrap_or_else(|message| {
+        // If this write fails too, there is nowhere left to report the error.
         _ = writeln!(io::stderr(), "error: {message}");
         ExitCode::from(FAILED)
     })

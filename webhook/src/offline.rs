@@ -1,5 +1,4 @@
-//! Answers reviews with neither a socket nor a cluster: what is left of the server is a function of a body's bytes, for
-//! fuzzing and for tests from outside.
+//! Answers reviews without sockets and without API access, for fuzzing and integration tests.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -10,17 +9,17 @@ use crate::{
     metrics::Metrics, router::Router, shutdown::Phase,
 };
 
-/// A server that has every rule's own action and no API access.
+/// A server with the default action of every rule and without API access.
 pub struct Offline {
     router: Router,
 }
 
-/// A body that is answered with a status of HTTP alone, for no uid can be read in it.
+/// The answer to a body without a readable uid.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TurnedAway {
-    /// The status of HTTP.
+pub struct HttpRejection {
+    /// The HTTP status code.
     pub code: u16,
-    /// What is wrong, in one sentence.
+    /// The reason, in one sentence.
     pub sentence: Cow<'static, str>,
 }
 
@@ -29,7 +28,7 @@ impl Default for Offline {
         let metrics = Arc::new(Metrics::new());
         let configuration = CurrentConfiguration::without_file(metrics.clone());
         let admission = Admission::new(Cluster::new(None, metrics.clone()), Arc::new(configuration));
-        // A phase whose sender is gone stays what it was.
+        // Without its sender, the phase never changes.
         let (_, phase) = watch::channel(Phase::Serving);
         Self {
             router: Router::new(admission, metrics, Limits::default(), phase),
@@ -38,23 +37,23 @@ impl Default for Offline {
 }
 
 impl Offline {
-    /// The `AdmissionReview` that `/mutate` answers to a body.
-    pub async fn mutate(&self, body: &[u8]) -> Result<Vec<u8>, TurnedAway> {
+    /// The answer of `/mutate` to a body.
+    pub async fn mutate(&self, body: &[u8]) -> Result<Vec<u8>, HttpRejection> {
         self.answer(Hook::Mutate, body).await
     }
 
-    /// The `AdmissionReview` that `/validate` answers to a body.
-    pub async fn validate(&self, body: &[u8]) -> Result<Vec<u8>, TurnedAway> {
+    /// The answer of `/validate` to a body.
+    pub async fn validate(&self, body: &[u8]) -> Result<Vec<u8>, HttpRejection> {
         self.answer(Hook::Validate, body).await
     }
 
-    async fn answer(&self, hook: Hook, body: &[u8]) -> Result<Vec<u8>, TurnedAway> {
+    async fn answer(&self, hook: Hook, body: &[u8]) -> Result<Vec<u8>, HttpRejection> {
         self.router
             .respond(hook, body)
             .await
-            .map_err(|refused| TurnedAway {
-                code: refused.code.as_u16(),
-                sentence: refused.sentence,
+            .map_err(|error| HttpRejection {
+                code: error.code.as_u16(),
+                sentence: error.sentence,
             })
     }
 }

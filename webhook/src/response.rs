@@ -1,6 +1,6 @@
-//! Writes the answer to a review: an `AdmissionReview` with its `response` alone.
+//! Writes the answer to a review: an `AdmissionReview` with only a `response`.
 //!
-//! Ours, and not a client library's: those write a patch as an array of numbers.
+//! Our own types: kube's write a patch as an array of numbers instead of base64.
 
 use std::{
     borrow::Cow,
@@ -12,7 +12,7 @@ use kcp_rules::Action;
 use serde::Serialize;
 
 use crate::{
-    decision::{Cause, Decision, Invalid, Outcome, Refusal},
+    decision::{Cause, Decision, Invalid, Refusal, Verdict},
     limits::{CAUSE_CHARS, CAUSES, WARNING_CHARS, WARNINGS_BYTES},
     review::{API_VERSION, KIND},
     shorten::shorten,
@@ -74,10 +74,10 @@ struct StatusCause<'a> {
 
 /// The answer to the review `uid`.
 pub(crate) fn write(uid: &str, decision: &Decision) -> serde_json::Result<Vec<u8>> {
-    let status = match &decision.outcome {
-        Outcome::Allowed => None,
-        Outcome::Invalid(invalid) => Some(invalid_status(invalid)),
-        Outcome::Refused(refusal) => Some(refusal_status(refusal)),
+    let status = match &decision.verdict {
+        Verdict::Allowed => None,
+        Verdict::Invalid(invalid) => Some(invalid_status(invalid)),
+        Verdict::Refused(refusal) => Some(refusal_status(refusal)),
     };
     let patch = if decision.patch.is_empty() {
         None
@@ -91,7 +91,7 @@ pub(crate) fn write(uid: &str, decision: &Decision) -> serde_json::Result<Vec<u8
             uid,
             allowed: status.is_none(),
             status,
-            // An API server takes neither without the other.
+            // An API server rejects one without the other.
             patch_type: patch.as_ref().map(|_| "JSONPatch"),
             patch,
             audit_annotations: audit_annotations(decision),
@@ -100,7 +100,7 @@ pub(crate) fn write(uid: &str, decision: &Decision) -> serde_json::Result<Vec<u8
     })
 }
 
-/// As `NewInvalid` of k8s.io/apimachinery, `pkg/api/errors`, writes it. kubectl prints the causes and not the message.
+/// The same as `NewInvalid` of k8s.io/apimachinery, `pkg/api/errors`, writes. kubectl prints the causes, not the message.
 fn invalid_status(invalid: &Invalid) -> Status<'_> {
     let Invalid {
         group,
@@ -114,7 +114,7 @@ fn invalid_status(invalid: &Invalid) -> Status<'_> {
         causes.truncate(CAUSES);
         causes.push(StatusCause {
             reason: "FieldValueInvalid",
-            message: format!("{beyond} more faults; correct those above first").into(),
+            message: format!("{beyond} more problems; correct the ones above first").into(),
             field: "",
         });
     }
@@ -160,17 +160,18 @@ impl<'a> From<&'a Cause> for StatusCause<'a> {
     }
 }
 
-/// The end of a cause's message, which outlives its shortening.
+/// The end of a cause's message, which stays when the message is shortened.
 fn tail(cause: &Cause) -> String {
     format!(" ({})", cause.rule)
 }
 
-/// What the API server writes into its audit log, under the webhook's name: which rules denied, which warned.
+/// The ids of the rules that denied, warned or recorded. The API server writes them to its audit log, under the webhook's
+/// name.
 fn audit_annotations(decision: &Decision) -> BTreeMap<&'static str, String> {
-    let rules = |wanted: Action| {
+    let rules = |by: Action| {
         let ids: BTreeSet<&str> = decision
             .causes()
-            .filter(|(_, action)| *action == wanted)
+            .filter(|(_, action)| *action == by)
             .map(|(cause, _)| cause.rule)
             .collect();
         Vec::from_iter(ids).join(",")
@@ -185,8 +186,7 @@ fn audit_annotations(decision: &Decision) -> BTreeMap<&'static str, String> {
     .collect()
 }
 
-/// The most severe first, for there is room for some thirty: what was not done as it was asked for, then what rules
-/// found.
+/// All warnings that fit, which are about thirty: first the notes, then the findings of rules.
 fn warnings(decision: &Decision) -> Vec<String> {
     let by_rules = decision.warned.iter().map(|cause| {
         let text = format!("{}: {}", cause.field, cause.message);
@@ -197,32 +197,32 @@ fn warnings(decision: &Decision) -> Vec<String> {
         .iter()
         .map(|note| one_line(&shorten(note, WARNING_CHARS, "")));
     let mut room = WARNINGS_BYTES;
-    let mut left_out = 0_usize;
+    let mut omitted = 0_usize;
     let mut warnings: Vec<String> = notes
         .chain(by_rules)
         .filter(|warning| {
-            // Room for the line that says how many were left out stays free.
+            // Leaves room for the line with the number of omitted warnings.
             match room.checked_sub(warning.len()) {
-                Some(rest) if left_out == 0 && rest >= WARNING_CHARS => {
+                Some(rest) if omitted == 0 && rest >= WARNING_CHARS => {
                     room = rest;
                     true
                 }
                 _ => {
-                    left_out += 1;
+                    omitted += 1;
                     false
                 }
             }
         })
         .collect();
-    if left_out > 0 {
+    if omitted > 0 {
         warnings.push(format!(
-            "{left_out} more warnings: kubectl kcp lint -f FILE shows them"
+            "{omitted} more warnings; run kubectl kcp lint -f FILE to see them"
         ));
     }
     warnings
 }
 
-/// The API server drops a warning with a control character: it becomes an HTTP header.
+/// The API server sends a warning as an HTTP header, and drops one with a control character.
 fn one_line(text: &str) -> String {
     text.replace(char::is_control, " ")
 }

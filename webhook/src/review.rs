@@ -1,4 +1,4 @@
-//! Decodes an `AdmissionReview`, borrowing from the body. The objects stay text: admission knows their types.
+//! Decodes an `AdmissionReview`, borrowing from the body. Its objects stay text: only admission knows their types.
 
 mod uid;
 
@@ -8,9 +8,8 @@ use serde_json::value::RawValue;
 
 use crate::{limits::QUOTED_CHARS, shorten::shorten};
 
-/// The only version that we register for, and take.
+/// The only version that the webhook is registered for.
 pub(crate) const API_VERSION: &str = "admission.k8s.io/v1";
-/// The only kind.
 pub(crate) const KIND: &str = "AdmissionReview";
 
 #[derive(Deserialize)]
@@ -22,48 +21,45 @@ struct Document<'a> {
     request: Option<Request<'a>>,
 }
 
-/// `request` of an `AdmissionReview`
-/// (k8s.io/api, `admission/v1/types.go`), as far as we read it.
+/// The fields that we read of an `AdmissionReview`'s `request` (k8s.io/api, `admission/v1/types.go`).
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Request<'a> {
-    /// To be echoed.
+    /// The answer must repeat it.
     #[serde(borrow)]
     pub(crate) uid: Text<'a>,
-    /// In the version that the webhook is registered for, whatever version was written.
+    /// In the API version that the webhook is registered for, which can differ from the version that the client wrote.
     pub(crate) resource: Resource<'a>,
-    /// Empty for the object itself.
+    /// Empty for a write to the object itself.
     #[serde(default)]
     pub(crate) sub_resource: Text<'a>,
-    /// Empty on a creation whose name the server generates.
+    /// Empty if the API server generates the name of a new object.
     #[serde(default)]
     pub(crate) name: Text<'a>,
     #[serde(default)]
     pub(crate) namespace: Text<'a>,
     pub(crate) operation: Operation,
-    /// Who writes.
     #[serde(default)]
     pub(crate) user_info: UserInfo<'a>,
-    /// How it is written.
     #[serde(default)]
     pub(crate) options: Option<WriteOptions<'a>>,
-    /// As it would become.
+    /// The new object.
     pub(crate) object: Option<&'a RawValue>,
-    /// As it is.
+    /// The stored object.
     pub(crate) old_object: Option<&'a RawValue>,
-    /// At most as many values the review has, and each object in it.
+    /// An upper bound of the number of values in the review, and so in each of its objects.
     #[serde(skip)]
     pub(crate) values: usize,
 }
 
-/// Who writes, as the API server authenticated them.
+/// The authenticated user.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct UserInfo<'a> {
     #[serde(borrow)]
     pub(crate) username: Option<Text<'a>>,
 }
 
-/// `CreateOptions`, `UpdateOptions` and `PatchOptions`, as far as we read them.
+/// The fields that we read of `CreateOptions`, `UpdateOptions` and `PatchOptions`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WriteOptions<'a> {
@@ -71,7 +67,6 @@ pub(crate) struct WriteOptions<'a> {
     pub(crate) field_manager: Option<Text<'a>>,
 }
 
-/// A group, a version and a resource.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Resource<'a> {
     #[serde(borrow, default)]
@@ -81,7 +76,6 @@ pub(crate) struct Resource<'a> {
     pub(crate) plural: Text<'a>,
 }
 
-/// What is asked of the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub(crate) enum Operation {
@@ -91,10 +85,10 @@ pub(crate) enum Operation {
     Connect,
 }
 
-/// A body that is no review of ours.
+/// A body that is not a review, or not one that this webhook answers.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Unreadable {
-    /// The review's uid, if at least that can be read.
+pub(crate) struct InvalidReview {
+    /// The review's uid, if that much can be read.
     pub(crate) uid: Option<String>,
     /// What is wrong, in one sentence.
     pub(crate) sentence: String,
@@ -102,17 +96,16 @@ pub(crate) struct Unreadable {
 
 /// Decodes a review.
 ///
-/// A body that does not decode is read a second time for its uid alone: an API server takes an answer only with the
-/// uid that it sent.
-pub(crate) fn read(body: &[u8]) -> Result<Request<'_>, Unreadable> {
-    decode(body).map_err(|sentence| Unreadable {
+/// If that fails, the body is read again only for its uid: an API server accepts an answer only with the uid that it sent.
+pub(crate) fn read(body: &[u8]) -> Result<Request<'_>, InvalidReview> {
+    decode(body).map_err(|sentence| InvalidReview {
         uid: uid::find(body),
         sentence,
     })
 }
 
 fn decode(body: &[u8]) -> Result<Request<'_>, String> {
-    // UTF-8 is checked once for the whole body and not string by string.
+    // Checks UTF-8 once for the whole body instead of for each string.
     let text = std::str::from_utf8(body).map_err(|error| format!("the body is not UTF-8: {error}"))?;
     let (document, values): (Document<'_>, _) = match json::read(text) {
         Some(document) => (document.root, document.values),
@@ -122,7 +115,7 @@ fn decode(body: &[u8]) -> Result<Request<'_>, String> {
     if given != (Some(API_VERSION), Some(KIND)) {
         let (version, kind) = (given.0.unwrap_or_default(), given.1.unwrap_or_default());
         return Err(format!(
-            "this webhook takes {API_VERSION} {KIND} alone, and was sent {:?} {:?}",
+            "expected {API_VERSION} {KIND}, got {:?} {:?}",
             shorten(version, QUOTED_CHARS, ""),
             shorten(kind, QUOTED_CHARS, ""),
         ));
@@ -136,6 +129,6 @@ fn decode(body: &[u8]) -> Result<Request<'_>, String> {
 fn by_serde_json(text: &str) -> Result<Document<'_>, String> {
     serde_json::from_str(text).map_err(|error| {
         let error = error.to_string();
-        format!("the body is no {KIND}: {}", shorten(&error, QUOTED_CHARS, ""))
+        format!("the body is not an {KIND}: {}", shorten(&error, QUOTED_CHARS, ""))
     })
 }

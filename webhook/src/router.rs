@@ -1,7 +1,7 @@
-//! Paths, methods and content types.
+//! Routes requests to the webhooks by path, method and content type.
 //!
-//! What is not even a review with a uid is answered with a status of HTTP and one sentence: the API server could not
-//! take an `AdmissionReview` for it, and follows the failure policy.
+//! A request without a readable uid gets an HTTP error with one sentence. The API server would not accept an
+//! `AdmissionReview` for it, and applies the failure policy.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -19,36 +19,36 @@ use tracing::{debug, info, warn};
 
 use crate::{
     admission::Admission,
-    body::{self, Unread},
-    decision::{Decision, Outcome, RefusalKind},
+    body::{self, BodyError},
+    decision::{Decision, RefusalKind, Verdict},
     handle::Handle,
     hook::Hook,
     limits::{CAUSES, Limits, NAME_CHARS},
     metrics::Metrics,
     response,
-    review::{self, Unreadable},
+    review::{self, InvalidReview},
     shorten::shorten,
     shutdown::Phase,
 };
 
-/// Answers reviews.
+/// Answers admission reviews.
 pub(crate) struct Router {
     admission: Admission,
     metrics: Arc<Metrics>,
     limits: Limits,
-    reviews: Semaphore,
-    buffered: Semaphore,
+    free_reviews: Semaphore,
+    free_bytes: Semaphore,
     phase: watch::Receiver<Phase>,
 }
 
-/// A request that is turned away.
+/// An answer with an HTTP error.
 #[derive(Debug)]
-pub(crate) struct Refused {
+pub(crate) struct HttpError {
     pub(crate) code: StatusCode,
     pub(crate) sentence: Cow<'static, str>,
 }
 
-impl Refused {
+impl HttpError {
     fn new(code: StatusCode, sentence: impl Into<Cow<'static, str>>) -> Self {
         Self {
             code,
@@ -67,27 +67,26 @@ impl Router {
         Self {
             admission,
             metrics,
-            reviews: Semaphore::new(limits.reviews),
-            buffered: Semaphore::new(limits.buffered_bytes),
+            free_reviews: Semaphore::new(limits.reviews),
+            free_bytes: Semaphore::new(limits.buffered_bytes),
             limits,
             phase,
         }
     }
 
-    /// Answers one request.
     pub(crate) async fn answer<B>(&self, request: Request<B>, overloaded: bool) -> Response<Full<Bytes>>
     where
         B: Body<Data = Bytes, Error: fmt::Display>,
     {
         let Some(hook) = Hook::at(request.uri().path()) else {
-            return refuse(&Refused::new(
+            return error_response(&HttpError::new(
                 StatusCode::NOT_FOUND,
-                "there is nothing at this path; reviews go to /mutate and /validate",
+                "not found; this port serves /mutate and /validate",
             ));
         };
         let in_flight = self.metrics.begin(hook);
         let response = if overloaded {
-            Err(Refused::new(
+            Err(HttpError::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "too many connections are open; try again",
             ))
@@ -96,7 +95,7 @@ impl Router {
         };
         let mut response = match response {
             Ok(answer) => json(answer),
-            Err(refused) => refuse(&refused),
+            Err(error) => error_response(&error),
         };
         if overloaded || *self.phase.borrow() != Phase::Serving {
             response
@@ -107,70 +106,70 @@ impl Router {
         response
     }
 
-    async fn review<B>(&self, hook: Hook, request: Request<B>) -> Result<Vec<u8>, Refused>
+    async fn review<B>(&self, hook: Hook, request: Request<B>) -> Result<Vec<u8>, HttpError>
     where
         B: Body<Data = Bytes, Error: fmt::Display>,
     {
         accept(&request)?;
-        let Ok(_place) = self.reviews.try_acquire() else {
-            return Err(Refused::new(
+        let Ok(_permit) = self.free_reviews.try_acquire() else {
+            return Err(HttpError::new(
                 StatusCode::SERVICE_UNAVAILABLE,
-                "too many reviews are being answered; try again",
+                "too many reviews are in progress; try again",
             ));
         };
         let (_, body) = request.into_parts();
         let deadline = Instant::now() + self.limits.body;
-        let body = body::read(body, self.limits.body_bytes, deadline, &self.buffered)
+        let body = body::read(body, self.limits.body_bytes, deadline, &self.free_bytes)
             .await
-            .map_err(|unread| self.unread(unread))?;
+            .map_err(|error| self.body_error(error))?;
         self.respond(hook, body.as_bytes()).await
     }
 
-    /// Answers a body that has come whole.
-    pub(crate) async fn respond(&self, hook: Hook, body: &[u8]) -> Result<Vec<u8>, Refused> {
+    /// Answers a complete body.
+    pub(crate) async fn respond(&self, hook: Hook, body: &[u8]) -> Result<Vec<u8>, HttpError> {
         let written = match review::read(body) {
             Ok(request) => {
                 let decision = self.admission.decide(hook, &request).await;
                 self.metrics.decided(hook, &decision);
-                tell(hook, &request, &decision);
+                log(hook, &request, &decision);
                 response::write(&request.uid, &decision)
             }
-            Err(Unreadable {
+            Err(InvalidReview {
                 uid: Some(uid),
                 sentence,
             }) => {
                 warn!(
                     webhook = hook.path(),
-                    uid = &*brief(&uid),
+                    uid = &*shortened(&uid),
                     sentence,
-                    "not a review"
+                    "cannot read the review"
                 );
                 let decision = Decision::refused(RefusalKind::BadRequest, sentence);
                 self.metrics.decided(hook, &decision);
                 response::write(&uid, &decision)
             }
-            Err(Unreadable { uid: None, sentence }) => {
-                return Err(Refused::new(StatusCode::BAD_REQUEST, sentence));
+            Err(InvalidReview { uid: None, sentence }) => {
+                return Err(HttpError::new(StatusCode::BAD_REQUEST, sentence));
             }
         };
-        written.map_err(|error| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+        written.map_err(|error| HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
     }
 
-    fn unread(&self, unread: Unread) -> Refused {
-        match unread {
-            Unread::TooLarge => Refused::new(
+    fn body_error(&self, error: BodyError) -> HttpError {
+        match error {
+            BodyError::TooLarge => HttpError::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 format!("the body is larger than {} bytes", self.limits.body_bytes),
             ),
-            Unread::NoMemory => Refused::new(
+            BodyError::NoMemory => HttpError::new(
                 StatusCode::SERVICE_UNAVAILABLE,
-                "too many bytes are being held for other reviews; try again",
+                "other reviews take all the memory that request bodies may take; try again",
             ),
-            Unread::TooSlow => Refused::new(
+            BodyError::TooSlow => HttpError::new(
                 StatusCode::REQUEST_TIMEOUT,
-                format!("the body did not come within {} s", self.limits.body.as_secs()),
+                format!("the body did not arrive within {} s", self.limits.body.as_secs()),
             ),
-            Unread::Broken(error) => Refused::new(
+            BodyError::Broken(error) => HttpError::new(
                 StatusCode::BAD_REQUEST,
                 format!("the body cannot be read: {error}"),
             ),
@@ -184,23 +183,23 @@ impl Handle for Router {
     }
 }
 
-fn refuse(refused: &Refused) -> Response<Full<Bytes>> {
-    debug!(code = refused.code.as_u16(), sentence = %refused.sentence, "turned away");
-    let mut response = Response::new(Full::from(format!("{}\n", refused.sentence)));
-    *response.status_mut() = refused.code;
+fn error_response(error: &HttpError) -> Response<Full<Bytes>> {
+    debug!(code = error.code.as_u16(), sentence = %error.sentence, "request rejected");
+    let mut response = Response::new(Full::from(format!("{}\n", error.sentence)));
+    *response.status_mut() = error.code;
     let headers = response.headers_mut();
     headers.insert(
         header::CONTENT_TYPE,
         HeaderValue::from_static("text/plain; charset=utf-8"),
     );
-    match refused.code {
+    match error.code {
         StatusCode::METHOD_NOT_ALLOWED => {
             headers.insert(header::ALLOW, HeaderValue::from_static("POST"));
         }
         StatusCode::SERVICE_UNAVAILABLE => {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
-        // The rest of the body would be taken for the next request.
+        // Otherwise the rest of the body would be read as the next request.
         StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT => {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
@@ -209,24 +208,24 @@ fn refuse(refused: &Refused) -> Response<Full<Bytes>> {
     response
 }
 
-/// Takes a POST of plain JSON alone.
-fn accept<B>(request: &Request<B>) -> Result<(), Refused> {
+/// Rejects everything but a POST of plain JSON.
+fn accept<B>(request: &Request<B>) -> Result<(), HttpError> {
     if request.method() != Method::POST {
-        return Err(Refused::new(
+        return Err(HttpError::new(
             StatusCode::METHOD_NOT_ALLOWED,
-            "a review is sent with POST",
+            "send reviews with POST",
         ));
     }
     if !is_json(request.headers()) {
-        return Err(Refused::new(
+        return Err(HttpError::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "a review is sent as application/json",
+            "send reviews as application/json",
         ));
     }
     if request.headers().contains_key(header::CONTENT_ENCODING) {
-        return Err(Refused::new(
+        return Err(HttpError::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "a review is sent without a content encoding",
+            "send reviews without a content encoding",
         ));
     }
     Ok(())
@@ -248,32 +247,32 @@ fn json(body: Vec<u8>) -> Response<Full<Bytes>> {
     response
 }
 
-/// A denial is told to the operator as well as to the user: the user may be a controller.
-fn tell(hook: Hook, request: &review::Request<'_>, decision: &Decision) {
+/// Logs the decision. Denials are logged for the operator too, because the client may be a controller.
+fn log(hook: Hook, request: &review::Request<'_>, decision: &Decision) {
     let webhook = hook.path();
-    let uid = &*brief(&request.uid);
-    let resource = &*brief(&request.resource.plural);
-    let namespace = &*brief(&request.namespace);
-    let name = &*brief(&request.name);
-    match &decision.outcome {
-        Outcome::Allowed => {
+    let uid = &*shortened(&request.uid);
+    let resource = &*shortened(&request.resource.plural);
+    let namespace = &*shortened(&request.namespace);
+    let name = &*shortened(&request.name);
+    match &decision.verdict {
+        Verdict::Allowed => {
             let patched = !decision.patch.is_empty();
             debug!(webhook, uid, resource, namespace, name, patched, "allowed");
         }
-        Outcome::Invalid(invalid) => {
+        Verdict::Invalid(invalid) => {
             let causes = invalid.causes.iter();
             let rules: Vec<&str> = causes.map(|cause| cause.rule).take(CAUSES).collect();
             info!(webhook, uid, resource, namespace, name, ?rules, "denied");
         }
-        Outcome::Refused(refusal) => {
+        Verdict::Refused(refusal) => {
             let reason = &*refusal.message;
             warn!(webhook, uid, resource, namespace, name, reason, "refused");
         }
     }
 }
 
-/// For a log: whoever reaches the port can send what it likes.
-fn brief(text: &str) -> Cow<'_, str> {
+/// Limits the length of text in a log: any client that reaches the port can send anything.
+fn shortened(text: &str) -> Cow<'_, str> {
     shorten(text, NAME_CHARS, "")
 }
 

@@ -1,4 +1,4 @@
-//! Puts the server together, runs it, ends it.
+//! Starts the server, runs it, and shuts it down.
 
 use std::{
     io,
@@ -17,7 +17,7 @@ use tracing::{error, info, warn};
 use crate::{
     admission::Admission,
     arguments::ServeArguments,
-    cluster::{self, AccessError, Cluster},
+    cluster::{AccessError, Cluster},
     configuration::{ConfigurationFileError, CurrentConfiguration},
     health::Health,
     limits::Limits,
@@ -30,59 +30,59 @@ use crate::{
     tls::{self, KeyPair, KeyPairError},
 };
 
-/// Connections to the health port that are served at one time: a kubelet and a few scrapers.
+/// The connection limit of the health port: enough for a kubelet and a few scrapers.
 const HEALTH_CONNECTIONS: usize = 32;
 
-/// A server that cannot start.
+/// Why the server cannot start.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// The key pair is missing or bad.
+    /// The TLS key pair cannot be used.
     #[error("{0}")]
     KeyPair(#[from] KeyPairError),
     /// The configuration file cannot be used.
     #[error("{0}")]
     Configuration(#[from] ConfigurationFileError),
-    /// API access was asked for and cannot be had.
+    /// The kubeconfig cannot be used.
     #[error("{0}")]
     Access(#[from] AccessError),
-    /// A port cannot be listened on.
+    /// A port cannot be opened.
     #[error("cannot listen on {address}, port {port}: {error}")]
     Listen {
-        /// The address asked for.
+        /// The configured address.
         address: IpAddr,
-        /// The port asked for.
+        /// The configured port.
         port: u16,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
     /// TLS cannot be set up.
     #[error("cannot set up TLS: {0}")]
     Tls(#[from] rustls::Error),
-    /// The operating system refuses something that every server needs.
+    /// The async runtime or a signal handler cannot be set up.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
 }
 
-/// How a server ended.
+/// How the server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Every review that had begun was answered.
+    /// It answered every review in progress.
     Drained,
-    /// Some took longer than the drain timeout.
+    /// Some reviews took longer than the drain timeout.
     TimedOut,
-    /// It was asked to stop a second time.
+    /// It received a second stop request.
     Aborted,
-    /// A part of it ended by itself; every review that had begun was answered if that was possible.
+    /// A background task or the review listener ended unexpectedly. Reviews in progress were answered if possible.
     Failed,
 }
 
 /// Serves until SIGTERM or SIGINT.
 ///
-/// One thread: a review takes tens of microseconds of it, so that it is not what limits a control plane's writes, and
-/// threads would each cost memory.
+/// Runs on one thread. A review takes tens of microseconds, so one thread does not limit the rate of writes, and every
+/// further thread would cost memory.
 pub fn run(arguments: &ServeArguments) -> Result<ExitCode, StartError> {
     log::init(arguments.log_format, &arguments.log_level);
-    // For the Kubernetes client, which takes the process's default.
+    // The Kubernetes client uses the default provider of the process.
     _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(async {
@@ -90,7 +90,7 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, StartError> {
         let server = Server::bind(arguments, Limits::default()).await?;
         Ok::<_, StartError>(server.run(stop).await)
     })?;
-    // A name being looked up blocks a thread, and nobody waits for its answer any more.
+    // Does not wait for threads with DNS lookups, whose results are no longer needed.
     runtime.shutdown_background();
     Ok(match ended {
         Ended::Drained => ExitCode::SUCCESS,
@@ -98,12 +98,11 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, StartError> {
     })
 }
 
-/// A server that listens, and does not serve yet.
+/// A server with open ports that does not serve yet.
 #[derive(Debug)]
 pub struct Server {
     secure: TcpListener,
     health: TcpListener,
-    /// What keeps the parts up to date.
     tasks: Tasks,
     parts: Parts,
 }
@@ -127,7 +126,8 @@ impl std::fmt::Debug for Parts {
 }
 
 impl Server {
-    /// Loads what serving needs, and only then opens the ports: a bad configuration never looks like a server.
+    /// Loads all files first and opens the ports last, so that a server with an invalid configuration never accepts a
+    /// connection.
     pub async fn bind(arguments: &ServeArguments, limits: Limits) -> Result<Self, StartError> {
         let metrics = Arc::new(Metrics::new());
         let key_pair = Arc::new(KeyPair::load(
@@ -153,14 +153,14 @@ impl Server {
         );
         let mut tasks = Tasks::default();
         let interval = arguments.tls_reload_interval;
-        tasks.spawn("reload of the key pair", async move {
-            key_pair.keep_up(interval).await;
+        tasks.spawn("TLS key pair reload", async move {
+            key_pair.reload_periodically(interval).await;
         });
         let current = configuration.clone();
-        tasks.spawn("reload of the configuration", async move {
-            current.keep_up().await;
+        tasks.spawn("configuration reload", async move {
+            current.reload_periodically().await;
         });
-        cluster::keep_up(&cluster, &mut tasks);
+        cluster.watch(&mut tasks);
         Ok(Self {
             secure,
             health,
@@ -177,18 +177,18 @@ impl Server {
         })
     }
 
-    /// Where reviews are taken.
+    /// The address of the webhooks.
     pub fn secure_address(&self) -> io::Result<SocketAddr> {
         self.secure.local_addr()
     }
 
-    /// Where probes are answered.
+    /// The address of probes and metrics.
     pub fn health_address(&self) -> io::Result<SocketAddr> {
         self.health.local_addr()
     }
 
-    /// Serves until asked to stop, or until a part of it ends by itself: better no server, which is started anew, than
-    /// one that serves an expired certificate or a configuration of yesterday.
+    /// Serves until it receives a stop request or a background task ends. In the second case the kubelet restarts the server,
+    /// which is better than to keep serving with an expired certificate or an old configuration.
     pub async fn run(self, mut stop: Stop) -> Ended {
         if let (Ok(secure), Ok(health)) = (self.secure_address(), self.health_address()) {
             info!(%secure, %health, "serving");
@@ -201,10 +201,10 @@ impl Server {
         } = self;
         if !parts.cluster.has_access() {
             warn!(
-                scale = ?rules_of_scale(),
-                cluster = ?rules_of_the_cluster(),
-                "no API access: writes to kubeadmcontrolplanes/scale cannot be judged by the rules named first, and \
-                 are refused; the rules named second look at other objects and cannot be judged; all others are judged"
+                scale_rules = ?scale_rules(),
+                skipped_rules = ?rules_that_read_objects(),
+                "no API access: every write to kubeadmcontrolplanes/scale is refused, because scale_rules cannot be \
+                 evaluated; skipped_rules are not evaluated, because they read other objects"
             );
         }
         let (sender, phase) = watch::channel(Phase::Serving);
@@ -213,15 +213,15 @@ impl Server {
 
         let failed = tokio::select! {
             reason = stop.requested() => {
-                info!(reason, "stopping: not ready any more");
+                info!(reason, "shutting down; no longer ready");
                 false
             }
             EndedTask { name, panicked } = tasks.ended() => {
-                error!(task = name, panicked, "a task that is not to end has ended; stopping: not ready any more");
+                error!(task = name, panicked, "a background task ended unexpectedly; shutting down; no longer ready");
                 true
             }
             ended = &mut reviews => {
-                error!(panicked = ended.is_err(), "reviews are not taken any more; stopped");
+                error!(panicked = ended.is_err(), "the review listener ended unexpectedly; stopped");
                 return Ended::Failed;
             }
         };
@@ -238,7 +238,7 @@ impl Server {
         let ended = tokio::select! {
             ended = drain => ended,
             reason = stop.requested() => {
-                warn!(reason, "asked a second time");
+                warn!(reason, "received a second stop request; aborting");
                 Ended::Aborted
             }
         };
@@ -275,16 +275,16 @@ impl Parts {
                 connections: HEALTH_CONNECTIONS,
                 ..self.limits.clone()
             },
-            // Probes are not counted among the connections that matter.
+            // The connection metrics do not include probes.
             counters: Connections::default(),
-            // Probes are answered to the very end: they say that it is coming.
+            // Probes are answered until the process exits, so that they report the shutdown.
             phase: watch::channel(Phase::Serving).1,
         }
     }
 }
 
-/// The rules that a write to the scale subresource is put to: those of updates of a control plane.
-fn rules_of_scale() -> Vec<&'static str> {
+/// The rules for writes to the scale subresource, which are the rules for updates of a control plane.
+fn scale_rules() -> Vec<&'static str> {
     topics::rules()
         .filter(|rule| matches!(rule.check, Check::ControlPlane(_)))
         .filter(|rule| rule.operations.contains(&Operation::Update))
@@ -292,8 +292,7 @@ fn rules_of_scale() -> Vec<&'static str> {
         .collect()
 }
 
-/// The rules that look at other objects.
-fn rules_of_the_cluster() -> Vec<&'static str> {
+fn rules_that_read_objects() -> Vec<&'static str> {
     topics::rules()
         .filter(|rule| rule.scope == Scope::Cluster)
         .map(|rule| rule.id)

@@ -1,8 +1,8 @@
-//! Text cut to a length.
+//! Shortens text to a limit.
 
 use std::borrow::Cow;
 
-/// `text` in at most `limit` characters; what is cut off shows as `…`, and `tail` is kept.
+/// Shortens `text` to at most `limit` characters. A shortened text ends in `…` and `tail`.
 pub(crate) fn shorten<'a>(text: &'a str, limit: usize, tail: &str) -> Cow<'a, str> {
     if text.chars().nth(limit).is_none() {
         return Cow::Borrowed(text);
@@ -16,7 +16,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shortens_by_characters_and_only_what_is_too_long() {
+    fn shortens_only_text_that_is_too_long() {
         for (text, limit, tail, expected) in [
             ("abc", 3, "", "abc"),
             ("abcd", 3, "", "ab…"),

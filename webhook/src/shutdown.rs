@@ -1,4 +1,4 @@
-//! Signals, and the phases of a server's life.
+//! Signals, and the phases of a shutdown.
 
 use std::io;
 
@@ -7,36 +7,36 @@ use tokio::{
     sync::{mpsc, watch},
 };
 
-/// A server's life. It only ever goes forward.
+/// The phases of a server, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     /// Ready.
     Serving,
-    /// Not ready any more; still accepts connections, and asks each client to leave with `Connection: close`.
+    /// No longer ready. Still accepts connections, and asks each client to disconnect with `Connection: close`.
     Draining,
-    /// Accepts no connection; ends when the last review has been answered.
+    /// Accepts no connections. Ends when the last review is answered.
     Closing,
 }
 
-/// Waits for [`Phase::Closing`]. Without anybody to announce it, it never comes.
+/// Waits for [`Phase::Closing`], forever if the sender is dropped.
 pub(crate) async fn closing(phase: &mut watch::Receiver<Phase>) {
     if phase.wait_for(|phase| *phase == Phase::Closing).await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
-/// Asks a server to stop. The first request drains it, the second aborts.
+/// Requests to stop a server. The first one drains it, the second one aborts it.
 #[derive(Debug)]
 pub struct Stop(mpsc::UnboundedReceiver<&'static str>);
 
 impl Stop {
-    /// Stops on request of the sender's owner, who says why. A dropped sender never stops anything.
+    /// Stops when the sender sends a reason. Dropping the sender does not stop the server.
     pub fn channel() -> (mpsc::UnboundedSender<&'static str>, Self) {
         let (sender, receiver) = mpsc::unbounded_channel();
         (sender, Self(receiver))
     }
 
-    /// Stops on SIGTERM and SIGINT. From now on neither ends the process by itself.
+    /// Stops on SIGTERM and SIGINT, which no longer end the process directly.
     pub fn on_signals() -> io::Result<Self> {
         let (sender, stop) = Self::channel();
         let mut terminate = signal(SignalKind::terminate())?;

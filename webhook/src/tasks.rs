@@ -1,17 +1,17 @@
-//! Tasks that run as long as the server does. None of them ends unnoticed: what it kept up to date would grow stale.
+//! Background tasks that run as long as the server does. If one ends, the server notices: its data would become stale.
 
 use std::{collections::HashMap, future};
 
 use tokio::task::{Id, JoinSet};
 
-/// Tasks, by name. Dropped, it aborts them.
+/// Background tasks by name. Aborted when dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
     running: JoinSet<()>,
     names: HashMap<Id, &'static str>,
 }
 
-/// A task that has ended by itself.
+/// A background task that ended unexpectedly.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct EndedTask {
     pub(crate) name: &'static str,
@@ -19,13 +19,13 @@ pub(crate) struct EndedTask {
 }
 
 impl Tasks {
-    /// Runs a task that is not to end.
+    /// Runs a task that should never end.
     pub(crate) fn spawn(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         let handle = self.running.spawn(task);
         self.names.insert(handle.id(), name);
     }
 
-    /// Waits for the first to end; for ever, while all run.
+    /// Waits until a task ends.
     pub(crate) async fn ended(&mut self) -> EndedTask {
         let Some(ended) = self.running.join_next_with_id().await else {
             return future::pending().await;
@@ -48,11 +48,11 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_that_ends_is_named() {
+    async fn names_the_task_that_ends() {
         for (panicked, name) in [(false, "returns"), (true, "panics")] {
             let mut tasks = Tasks::default();
             tasks.spawn("runs", future::pending());
-            tasks.spawn(name, async move { assert!(!panicked, "as the test wants it") });
+            tasks.spawn(name, async move { assert!(!panicked, "a panic for the test") });
             assert_eq!(tasks.ended().await, EndedTask { name, panicked });
             let more = tokio::time::timeout(Duration::from_secs(3600), tasks.ended()).await;
             assert!(more.is_err(), "{more:?}");

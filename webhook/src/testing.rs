@@ -1,4 +1,4 @@
-//! What unit tests share: routers without sockets, reviews, and an API server that is a function.
+//! Builders and fakes for unit tests: routers without sockets, reviews, and an API server in memory.
 
 use std::{
     collections::VecDeque,
@@ -29,12 +29,11 @@ pub(crate) fn control_plane() -> Value {
     kcp_rules::case::Base::ControlPlane("v1beta2").object()
 }
 
-/// A router with no API access.
+/// A router without API access.
 pub(crate) fn router() -> Router {
     router_with(None, Limits::default())
 }
 
-/// A router.
 pub(crate) fn router_with(client: Option<Client>, limits: Limits) -> Router {
     let metrics = Arc::new(Metrics::new());
     Router::new(
@@ -45,28 +44,28 @@ pub(crate) fn router_with(client: Option<Client>, limits: Limits) -> Router {
     )
 }
 
-/// Admission by every rule's own action.
+/// Admission with the default action of every rule.
 pub(crate) fn admission(client: Option<Client>, metrics: &Arc<Metrics>) -> Admission {
     let configuration = CurrentConfiguration::load(None, metrics.clone()).unwrap();
     Admission::new(Cluster::new(client, metrics.clone()), Arc::new(configuration))
 }
 
-/// A server in one phase for ever.
+/// A phase that never changes.
 pub(crate) fn phase(phase: Phase) -> watch::Receiver<Phase> {
     watch::channel(phase).1
 }
 
-/// An API server that is a function from path to answer.
+/// An API server that answers each path with a function.
 pub(crate) fn api_server<F, O>(answer: F) -> Client
 where
     F: Fn(String) -> O + Clone + Send + 'static,
     O: Future<Output = (u16, Value)> + Send,
 {
-    api_server_asked(move |uri| answer(uri.path().to_owned()))
+    api_server_by_uri(move |uri| answer(uri.path().to_owned()))
 }
 
-/// The same from path and query.
-pub(crate) fn api_server_asked<F, O>(answer: F) -> Client
+/// An API server that answers each path and query with a function.
+pub(crate) fn api_server_by_uri<F, O>(answer: F) -> Client
 where
     F: Fn(Uri) -> O + Clone + Send + 'static,
     O: Future<Output = (u16, Value)> + Send,
@@ -108,7 +107,7 @@ pub(crate) fn review(operation: &str, object: &Value, old_object: &Value) -> Val
     })
 }
 
-/// A review of a write to the scale subresource. Go leaves out a zero.
+/// A review of a write to the scale subresource. Like Go, it omits a zero.
 pub(crate) fn scale_review(replicas: u32) -> Value {
     let spec = if replicas == 0 {
         json!({})
@@ -127,7 +126,7 @@ pub(crate) fn scale_review(replicas: u32) -> Value {
     review
 }
 
-/// Sends bytes as a review; gives status and body.
+/// Sends bytes as a review. Returns the status code and the body.
 pub(crate) async fn post(router: &Router, path: &str, body: impl Into<Bytes>) -> (StatusCode, String) {
     let request = Request::post(path)
         .header(header::CONTENT_TYPE, "application/json")
@@ -136,15 +135,14 @@ pub(crate) async fn post(router: &Router, path: &str, body: impl Into<Bytes>) ->
     read(router.answer(request, false).await).await
 }
 
-/// Status and body of a response.
 pub(crate) async fn read(response: Response<Full<Bytes>>) -> (StatusCode, String) {
     let (head, body) = response.into_parts();
     let bytes = body.collect().await.unwrap().to_bytes();
     (head.status, String::from_utf8(bytes.to_vec()).unwrap())
 }
 
-/// Sends a review; gives the `response` of the answer.
-pub(crate) async fn ask(router: &Router, path: &str, review: &Value) -> Value {
+/// Sends a review. Returns the `response` of the answer.
+pub(crate) async fn send(router: &Router, path: &str, review: &Value) -> Value {
     let (code, body) = post(router, path, review.to_string()).await;
     assert_eq!(code, StatusCode::OK, "{body}");
     let mut answer: Value = serde_json::from_str(&body).unwrap();
@@ -153,8 +151,8 @@ pub(crate) async fn ask(router: &Router, path: &str, review: &Value) -> Value {
     answer["response"].take()
 }
 
-/// What kubectl prints of a denial (k8s.io/kubectl, `pkg/cmd/util/helpers.go`, `checkErr`), and then the response.
-pub(crate) fn screen(response: &Value) -> String {
+/// What kubectl prints for a denial (k8s.io/kubectl, `pkg/cmd/util/helpers.go`, `checkErr`), followed by the response.
+pub(crate) fn kubectl_output(response: &Value) -> String {
     let mut text = String::new();
     let status = &response["status"];
     if status["reason"] == "Invalid" {
@@ -183,10 +181,10 @@ pub(crate) fn screen(response: &Value) -> String {
     text
 }
 
-/// A body that comes in pieces, and whose size is not announced.
-pub(crate) struct Pieces(pub(crate) VecDeque<Bytes>);
+/// A body that arrives in chunks, without a content length.
+pub(crate) struct Chunks(pub(crate) VecDeque<Bytes>);
 
-impl hyper::body::Body for Pieces {
+impl hyper::body::Body for Chunks {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -194,6 +192,6 @@ impl hyper::body::Body for Pieces {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Poll::Ready(self.0.pop_front().map(|piece| Ok(Frame::data(piece))))
+        Poll::Ready(self.0.pop_front().map(|chunk| Ok(Frame::data(chunk))))
     }
 }

@@ -1,4 +1,5 @@
-//! The order of modules that the crate's documentation gives: each uses those below it alone.
+//! Modules do not depend on each other in cycles: the top-level ones follow the order in lib.rs, and the files of a folder
+//! use only each other, without cycles, and never the parent.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -12,7 +13,7 @@ use std::{
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
 
-/// The modules that lib.rs lists, from the top down.
+/// The modules in the list of lib.rs, from the top down.
 fn listed(library: &str) -> Vec<String> {
     library
         .lines()
@@ -22,11 +23,11 @@ fn listed(library: &str) -> Vec<String> {
         .collect()
 }
 
-/// The modules of this crate that a source names, in `use` groups and in place.
-fn used(source: &str) -> Vec<String> {
+/// The names after each `prefix` in a source, in `use` groups and elsewhere.
+fn used(source: &str, prefix: &str) -> Vec<String> {
     let code = source.split("#[cfg(test)]").next().unwrap();
     let mut used = Vec::new();
-    for after in code.split("crate::").skip(1) {
+    for after in code.split(prefix).skip(1) {
         let Some(group) = after.strip_prefix('{') else {
             used.push(first_name(after));
             continue;
@@ -60,7 +61,7 @@ fn first_name(path: &str) -> String {
         .collect()
 }
 
-/// The files of a module, without those of its tests.
+/// The files of a module, without tests.
 fn files(module: &str) -> Vec<PathBuf> {
     let folder = Path::new(SOURCES).join(module);
     let mut files = vec![folder.with_extension("rs")];
@@ -82,7 +83,7 @@ fn files(module: &str) -> Vec<PathBuf> {
 }
 
 #[test]
-fn each_module_uses_those_below_it_alone() {
+fn each_module_uses_only_modules_below_it() {
     let library = fs::read_to_string(Path::new(SOURCES).join("lib.rs")).unwrap();
     let listed = listed(&library);
     let mut declared: Vec<&str> = library
@@ -97,13 +98,13 @@ fn each_module_uses_those_below_it_alone() {
     let mut sorted: Vec<&str> = listed.iter().map(String::as_str).collect();
     sorted.sort_unstable();
     declared.sort_unstable();
-    assert_eq!(sorted, declared, "the list and the declarations differ");
+    assert_eq!(sorted, declared, "lib.rs lists other modules than it declares");
 
     let place = |module: &str| listed.iter().position(|listed| listed == module);
     let mut upward = Vec::new();
     for (at, module) in listed.iter().enumerate() {
         for file in files(module) {
-            for name in used(&fs::read_to_string(&file).unwrap()) {
+            for name in used(&fs::read_to_string(&file).unwrap(), "crate::") {
                 if place(&name).is_some_and(|other| other < at) {
                     upward.push(format!("{module} uses {name}"));
                 }
@@ -113,9 +114,64 @@ fn each_module_uses_those_below_it_alone() {
     assert_eq!(upward, [""; 0]);
 }
 
+/// The files in each folder of `src`, which hold the submodules of the file with the folder's name.
+fn submodules() -> Vec<Vec<PathBuf>> {
+    let mut folders = vec![PathBuf::from(SOURCES)];
+    let mut submodules = Vec::new();
+    while let Some(folder) = folders.pop() {
+        let paths: Vec<PathBuf> = fs::read_dir(&folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| !path.ends_with("tests") && !path.ends_with("tests.rs"))
+            .collect();
+        folders.extend(paths.iter().filter(|path| path.is_dir()).cloned());
+        if folder != Path::new(SOURCES) {
+            submodules.push(paths.into_iter().filter(|path| path.is_file()).collect());
+        }
+    }
+    submodules
+}
+
 #[test]
-fn groups_are_read_to_their_end() {
+fn submodules_use_neither_their_parent_nor_each_other_in_cycles() {
+    let mut faults = Vec::new();
+    for files in submodules() {
+        let name = |file: &PathBuf| file.file_stem().unwrap().to_str().unwrap().to_owned();
+        let names: Vec<String> = files.iter().map(name).collect();
+        let mut graph: Vec<(String, Vec<String>)> = Vec::new();
+        for file in &files {
+            let source = fs::read_to_string(file).unwrap();
+            let siblings = used(&source, "super::");
+            let of_parent = siblings.iter().filter(|item| !names.contains(item));
+            faults.extend(of_parent.map(|item| format!("{} uses {item} of its parent", file.display())));
+            let top = file.strip_prefix(SOURCES).unwrap().components().next().unwrap();
+            let own = format!("crate::{}::", top.as_os_str().to_str().unwrap());
+            if source.split("#[cfg(test)]").next().unwrap().contains(&own) {
+                faults.push(format!("{} uses its parent by {own}", file.display()));
+            }
+            graph.push((name(file), siblings));
+        }
+        // Remove the files that use no remaining one, until only cycles remain.
+        loop {
+            let remaining: Vec<String> = graph.iter().map(|(file, _)| file.clone()).collect();
+            let before = graph.len();
+            graph.retain(|(file, used)| used.iter().any(|used| used != file && remaining.contains(used)));
+            if graph.len() == before {
+                break;
+            }
+        }
+        faults.extend(
+            graph
+                .iter()
+                .map(|(file, used)| format!("{file} is in a cycle: it uses {used:?}")),
+        );
+    }
+    assert_eq!(faults, [""; 0]);
+}
+
+#[test]
+fn reads_use_groups_to_their_end() {
     let source =
         "use crate::{\n    a::{B, c::D},\n    e,\n};\nfn f() { crate::g::h() }\n#[cfg(test)]\nuse crate::x;";
-    assert_eq!(used(source), ["a", "e", "g"]);
+    assert_eq!(used(source, "crate::"), ["a", "e", "g"]);
 }

@@ -1,5 +1,5 @@
-//! What [`kcp_rules::view::View`] promises, and the server builds on: a review that is judged with nothing read says all
-//! that it wants to have read.
+//! The server relies on a promise of [`kcp_rules::view::View`]: an evaluation with an empty view records all objects that
+//! the rules need.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests: they may panic")]
 
 use kcp_rules::{
@@ -15,7 +15,7 @@ use kcp_rules::{
     view::{View, Wanted},
 };
 
-/// A view with the parts that are wanted, and no other.
+/// A view with only the wanted parts.
 fn only(wanted: Wanted, all: View) -> View {
     macro_rules! parts {
         ($($part:ident),+) => {
@@ -35,7 +35,7 @@ fn only(wanted: Wanted, all: View) -> View {
     )
 }
 
-/// The parts that are wanted now and were not before.
+/// The parts that are wanted now but were not before.
 fn wanted_late(before: Wanted, now: Wanted) -> Vec<&'static str> {
     macro_rules! late {
         ($($part:ident),+) => {
@@ -84,8 +84,8 @@ fn found(judgement: &Judgement) -> Vec<String> {
         .collect()
 }
 
-/// Judges twice, as the server does, in each of `clusters`, and once with all of a cluster known.
-fn judge_twice<T: Judged>(case: &Case, new: &T, old: Option<&T>, clusters: &[fn() -> View]) {
+/// For each of `clusters`, compares two evaluations, as in the server, with one evaluation on a complete view.
+fn evaluate_twice<T: Judged>(case: &Case, new: &T, old: Option<&T>, clusters: &[fn() -> View]) {
     let nothing = View::default();
     judged(case, new, old, &nothing);
     let wanted = nothing.wanted();
@@ -99,7 +99,7 @@ fn judge_twice<T: Judged>(case: &Case, new: &T, old: Option<&T>, clusters: &[fn(
 }
 
 #[test]
-fn the_second_judgement_wants_nothing_that_the_first_did_not() {
+fn the_second_evaluation_needs_nothing_beyond_the_first() {
     for topic in topics::TOPICS {
         let clusters: Vec<fn() -> View> = topic.cases.iter().map(|case| case.view).collect();
         for case in topic.cases {
@@ -111,7 +111,7 @@ fn the_second_judgement_wants_nothing_that_the_first_did_not() {
                     ($kind:ident) => {{
                         let new: $kind<'_> = decode(&new).unwrap();
                         let old: Option<$kind<'_>> = old.as_deref().map(|old| decode(old).unwrap());
-                        judge_twice(case, &new, old.as_ref(), &clusters);
+                        evaluate_twice(case, &new, old.as_ref(), &clusters);
                     }};
                 }
                 match base {

@@ -24,13 +24,13 @@ pub(crate) fn holds(body: &[u8]) {
     let uid = review.pointer("/request/uid").and_then(Value::as_str);
     let Some(uid) = uid else { return };
     let Some([mutated, _]) = normal else {
-        panic!("a review with the uid {uid:?} was turned away");
+        panic!("the server rejected a review with the uid {uid:?}");
     };
     assert_eq!(mutated["uid"], uid);
     completed(server, &review, &mutated);
 }
 
-/// The answers of both webhooks, checked one by one. None when the body is turned away, which is the fault of the body.
+/// The answers of both webhooks, each checked. `None` if both reject the body with HTTP 400.
 pub(crate) fn answered(server: &Offline, body: &[u8]) -> Option<[Value; 2]> {
     match [ready(server.mutate(body)), ready(server.validate(body))] {
         [Ok(mutated), Ok(validated)] => {
@@ -44,7 +44,7 @@ pub(crate) fn answered(server: &Offline, body: &[u8]) -> Option<[Value; 2]> {
             assert_eq!(mutated.code, 400, "{}", mutated.sentence);
             None
         }
-        answers => panic!("the uid is read by one webhook alone: {answers:?}"),
+        answers => panic!("only one webhook reads the uid: {answers:?}"),
     }
 }
 
@@ -59,9 +59,12 @@ fn response(answer: &[u8]) -> Value {
     match status["code"].as_u64() {
         None => assert!(allowed, "{response}"),
         Some(400 | 413 | 422) => assert!(!allowed, "{response}"),
-        // Without a cluster a scale cannot be judged, and asks to be tried again.
+        // Without API access, the server refuses every scale.
         Some(503) => assert!(
-            status["message"].as_str().unwrap().starts_with("scaling "),
+            status["message"]
+                .as_str()
+                .unwrap()
+                .starts_with("cannot check the scale of "),
             "{response}"
         ),
         Some(_) => panic!("{response}"),

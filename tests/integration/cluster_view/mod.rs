@@ -103,7 +103,7 @@ fn without_api_access_judges_what_needs_none() {
     with_management_cluster(async |management| {
         let server = Server::start_blind(management, management.api()).await.unwrap();
         assert_eq!(server.caches().await.unwrap(), Vec::<String>::new());
-        let refused = "503: scaling KubeadmControlPlane \"edge\" cannot be judged without reading it: kcp-webhook has no \
+        let refused = "503: cannot check the scale of KubeadmControlPlane \"edge\": kcp-webhook has no \
                        API access; give it a service account or --kubeconfig, or set spec.replicas on the object itself";
         let expected = [OBJECT, TRANSITION, "allowed", refused];
         expect(&server, &of_scale("edge", "1"), expected).await.unwrap();
@@ -122,16 +122,16 @@ async fn without_its_role(management: &ManagementCluster) -> Result<()> {
     let server = Server::start(management, &api).await?;
     server.has_caches(&FORBIDDEN).await?;
     let scale = of_scale("edge", &version);
-    let unread = "allowed; other ClusterPools could not be checked: forbidden; the customizations of its namespace could \
-                  not be checked: forbidden";
-    let refused = "503: scaling KubeadmControlPlane \"edge\" cannot be judged without reading it: ...; bind kcp-webhook's \
+    let unread = "allowed; could not read the customizations in the namespace: forbidden; skipped the rules that need this; \
+                  could not read the other ClusterPools: forbidden; skipped the rules that need this";
+    let refused = "503: cannot check the scale of KubeadmControlPlane \"edge\": ...; bind kcp-webhook's \
                    ClusterRole to its service account, or set spec.replicas on the object itself";
     expect(&server, &scale, [OBJECT, TRANSITION, unread, refused]).await?;
 
     // After one, two and four seconds.
     let restarts = "kcp_webhook_cache_watch_restarts_total{kind=\"clusters\"}";
     server.metric_reaches(restarts, 3).await?;
-    ensure!(server.logged(&["WARN", "not watched", "\"clusters\"", "forbidden"])? == 1);
+    ensure!(server.logged(&["WARN", "cannot watch this kind", "\"clusters\"", "forbidden"])? == 1);
     let synced = "kcp_webhook_cache_synced{kind=\"clusters\"}";
     ensure!(server.metric(synced).await? == Some(0));
 
@@ -162,12 +162,11 @@ async fn without_its_api_server(management: &ManagementCluster) -> Result<()> {
         format!("{kind} not synced: error")
     });
     server.has_caches(&down.each_ref().map(String::as_str)).await?;
-    let unread = "allowed; other ClusterPools could not be checked: error; the customizations of its namespace could not \
-                  be checked: error";
+    let unread = "allowed; could not read the customizations in the namespace: error; skipped the rules that need this; \
+                  could not read the other ClusterPools: error; skipped the rules that need this";
     // The control plane is the very one that was seen, whoever is away.
     expect(&server, &known, [OBJECT, TRANSITION, unread, SCALE]).await?;
-    let refused = "503: scaling KubeadmControlPlane \"edge\" cannot be judged without reading it: the API server cannot be \
-                   asked: ...; try again";
+    let refused = "503: cannot check the scale of KubeadmControlPlane \"edge\": cannot reach the API server: ...; try again";
     expect(
         &server,
         &of_scale("edge", "1"),
@@ -216,8 +215,8 @@ async fn with_control_planes_alone(management: &ManagementCluster) -> Result<()>
                    (inventory-name-unknown)";
     let scale = of_scale("edge", &version);
     expect(&server, &scale, [OBJECT, TRANSITION, unknown, SCALE]).await?;
-    let absent = "404: scaling KubeadmControlPlane \"absent\" cannot be judged without reading it: there is no such object \
-                  in the API server that kcp-webhook asks; look for it with kubectl get";
+    let absent = "404: cannot check the scale of KubeadmControlPlane \"absent\": not found in the API server that \
+                  kcp-webhook reads from; check the object with kubectl get";
     let scale_of_absent = of_scale("absent", &version);
     expect(&server, &scale_of_absent, [OBJECT, TRANSITION, unknown, absent]).await?;
 

@@ -1,17 +1,17 @@
-//! Writes to an object itself.
+//! Writes to an object.
 
 use kcp_rules::{
-    Change, Context, Judged, Judgement, Operation as Asked,
-    api::{
-        ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, DecodeError, KubeadmControlPlane,
-        KubeadmControlPlaneTemplate, Metadata, decode, decode_part,
-    },
-    defaulting::{Defaulted, apply, default_control_plane, default_customization},
+    Change, Context, Judgement,
+    api::{DecodeError, Metadata, decode, decode_part},
+    defaulting::apply,
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Admission, missing};
+use super::{
+    evaluator::Evaluator,
+    kind::{Defaulting, Kind},
+};
 use crate::{
     decision::Decision,
     limits::NAME_CHARS,
@@ -19,64 +19,22 @@ use crate::{
     shorten::shorten,
 };
 
-/// The group of control planes.
-pub(super) const CLUSTER_API: &str = "controlplane.cluster.x-k8s.io";
-/// The group of pools and customizations.
-pub(super) const HIVE: &str = "hive.openshift.io";
-
-/// A kind that rules judge, as reviews and messages name it.
-pub(super) trait Kind<'a>: Judged + Deserialize<'a> {
-    const GROUP: &'static str;
-    const KIND: &'static str;
-
-    /// Decodes an object as it would become, beside itself as it is, if that could be read.
-    fn decode_beside(_old: Option<&Self>, object: &'a RawValue) -> Result<Self, DecodeError> {
-        decode_part(object)
-    }
-}
-
-impl<'a> Kind<'a> for KubeadmControlPlane<'a> {
-    const GROUP: &'static str = CLUSTER_API;
-    const KIND: &'static str = "KubeadmControlPlane";
-
-    fn decode_beside(old: Option<&Self>, object: &'a RawValue) -> Result<Self, DecodeError> {
-        match old {
-            Some(old) => Self::decode_beside(old, object),
-            None => decode_part(object),
-        }
-    }
-}
-
-macro_rules! kind {
-    ($type:ident, $group:expr) => {
-        impl<'a> Kind<'a> for $type<'a> {
-            const GROUP: &'static str = $group;
-            const KIND: &'static str = stringify!($type);
-        }
-    };
-}
-
-kind!(KubeadmControlPlaneTemplate, CLUSTER_API);
-kind!(ClusterPool, HIVE);
-kind!(ClusterDeploymentCustomization, HIVE);
-kind!(ClusterDeployment, HIVE);
-
-/// Puts a write to the rules.
-pub(super) async fn validate<'a, T: Kind<'a>>(request: &Request<'a>, admission: &Admission) -> Decision {
+/// Evaluates all rules on a write.
+pub(super) async fn validate<'a, T: Kind<'a>>(request: &Request<'a>, evaluator: &Evaluator) -> Decision {
     if request.operation == Operation::Delete {
-        return delete::<T>(request, admission).await;
+        return validate_deletion::<T>(request, evaluator).await;
     }
     let Some(object) = request.object else {
-        return missing("object");
+        return Decision::missing("object");
     };
     if request.operation == Operation::Create {
         return match decode_part::<T>(object) {
-            Ok(new) => judged(request, Change::create(&new), admission).await,
+            Ok(new) => evaluated(request, Change::create(&new), evaluator).await,
             Err(error) => undecodable::<T>(request, error),
         };
     }
     let Some(old_object) = request.old_object else {
-        return missing("oldObject");
+        return Decision::missing("oldObject");
     };
     let old = decode_part::<T>(old_object);
     if is_deleting(&old, old_object) {
@@ -87,12 +45,12 @@ pub(super) async fn validate<'a, T: Kind<'a>>(request: &Request<'a>, admission: 
         Err(error) => return undecodable::<T>(request, error),
     };
     match &old {
-        Ok(old) => judged(request, Change::update(old, &new), admission).await,
+        Ok(old) => evaluated(request, Change::update(old, &new), evaluator).await,
         Err(error) => {
-            // To blame the new object for the old one would leave the old one for ever.
-            let mut decision = judged(request, update_of_unknown(&new), admission).await;
+            // Denying this update because of the stored object would make the stored object impossible to correct.
+            let mut decision = evaluated(request, update_of_unknown(&new), evaluator).await;
             decision.notes.push(format!(
-                "{}: the object as it was cannot be read, and the change to it was not judged",
+                "{}: cannot decode the stored object; checked the new object, but not the change to it",
                 error.field
             ));
             decision
@@ -100,62 +58,33 @@ pub(super) async fn validate<'a, T: Kind<'a>>(request: &Request<'a>, admission: 
     }
 }
 
-/// What cannot be read can still be deleted.
-async fn delete<'a, T: Kind<'a>>(request: &Request<'a>, admission: &Admission) -> Decision {
+/// Allows the deletion of an object that does not decode.
+async fn validate_deletion<'a, T: Kind<'a>>(request: &Request<'a>, evaluator: &Evaluator) -> Decision {
     match request.old_object.map(|object| decode_part::<T>(object)) {
-        Some(Ok(object)) => judged(request, Change::delete(&object), admission).await,
+        Some(Ok(object)) => evaluated(request, Change::delete(&object), evaluator).await,
         Some(Err(_)) | None => Decision::allowed(),
     }
 }
 
-/// How the objects of a kind are completed before they are judged.
-pub(super) trait Completed<'a>: Kind<'a> {
-    /// Objects of this kind as they are decoded from a text of another life than the review's.
-    type Of<'b>: Completed<'b>;
-
-    fn complete(change: &Change<'_, Self>) -> Defaulted;
-}
-
-macro_rules! completed {
-    ($type:ident, $complete:path) => {
-        impl<'a> Completed<'a> for $type<'a> {
-            type Of<'b> = $type<'b>;
-
-            fn complete(change: &Change<'_, Self>) -> Defaulted {
-                $complete(change)
-            }
-        }
-    };
-}
-
-completed!(KubeadmControlPlane, default_control_plane);
-completed!(ClusterDeploymentCustomization, default_customization);
-completed!(KubeadmControlPlaneTemplate, as_written);
-completed!(ClusterPool, as_written);
-completed!(ClusterDeployment, as_written);
-
-/// Nothing is filled in.
-fn as_written<T>(_: &Change<'_, T>) -> Defaulted {
-    Defaulted::default()
-}
-
-/// Completes an object, and refuses what is at fault in spite of that: this webhook answers before the schema, and
-/// before every validating webhook, of which a person sees the one that answers first. An update that cannot be read is
-/// let through: what is there may be as unreadable, and the validating webhook tells the one from the other.
-pub(super) fn mutate<'a, T: Completed<'a>>(request: &Request<'a>, admission: &Admission) -> Decision {
+/// Fills in defaults, and denies what is still invalid with them: this webhook answers before schema validation and
+/// before every validating webhook, and a user sees only the first denial.
+///
+/// Allows an update with an object that does not decode. The stored object may be the one at fault; the validating
+/// webhook distinguishes the two.
+pub(super) fn mutate<'a, T: Defaulting<'a>>(request: &Request<'a>, evaluator: &Evaluator) -> Decision {
     let Some(object) = request.object else {
-        return missing("object");
+        return Decision::missing("object");
     };
     if request.operation == Operation::Create {
         return match decode_part::<T>(object) {
-            Ok(new) => completed(request, object, None, &Change::create(&new), admission),
+            Ok(new) => defaulted(request, object, None, &Change::create(&new), evaluator),
             Err(error) => undecodable::<T>(request, error),
         };
     }
     let Some(old_object) = request.old_object else {
-        return missing("oldObject");
+        return Decision::missing("oldObject");
     };
-    // What was there before, where it is not known, must not be replaced by a default.
+    // A default must not replace a stored value that we cannot read.
     let Ok(old) = decode_part::<T>(old_object) else {
         return Decision::allowed();
     };
@@ -166,57 +95,60 @@ pub(super) fn mutate<'a, T: Completed<'a>>(request: &Request<'a>, admission: &Ad
         |_| Decision::allowed(),
         |new| {
             let change = Change::update(&old, &new);
-            completed(request, object, Some(old_object), &change, admission)
+            defaulted(request, object, Some(old_object), &change, evaluator)
         },
     )
 }
 
-fn completed<'a, T: Completed<'a>>(
+fn defaulted<'a, T: Defaulting<'a>>(
     request: &Request<'a>,
     object: &RawValue,
     old_object: Option<&RawValue>,
     change: &Change<'_, T>,
-    admission: &Admission,
+    evaluator: &Evaluator,
 ) -> Decision {
-    let defaulted = T::complete(change);
-    let decision = if defaulted.operations.is_empty() {
-        decision(request, change.new, admission.judge_alone(request, *change))
+    let defaults = T::defaults(change);
+    let decision = if defaults.operations.is_empty() {
+        decision(request, change.new, evaluator.evaluate_object(request, *change))
     } else {
-        let judged = apply(object.get(), &defaulted.operations)
-            .and_then(|text| judged_alone::<T::Of<'_>>(request, &text, old_object, admission));
-        let Some(decision) = judged else {
+        let evaluated = apply(object.get(), &defaults.operations)
+            .and_then(|text| evaluated_text::<T::Of<'_>>(request, &text, old_object, evaluator));
+        let Some(decision) = evaluated else {
             return Decision::allowed();
         };
         decision
     };
-    // Of what is allowed, the validating webhook warns: one of the two is enough.
-    decision
-        .denial()
-        .unwrap_or_else(|| Decision::completed(defaulted))
+    // If the write is allowed, the validating webhook prints the warnings: once is enough.
+    decision.denial().unwrap_or_else(|| Decision::defaulted(defaults))
 }
 
-fn judged_alone<'b, T: Kind<'b>>(
+/// Evaluates the rules that need no other object, on the object with its defaults.
+fn evaluated_text<'b, T: Kind<'b>>(
     request: &Request<'_>,
     text: &'b str,
     old_object: Option<&'b RawValue>,
-    admission: &Admission,
+    evaluator: &Evaluator,
 ) -> Option<Decision> {
     let new = decode::<T>(text).ok()?;
     let old = old_object.map(|old| decode_part::<T>(old)).transpose().ok()?;
     let change = old
         .as_ref()
         .map_or(Change::create(&new), |old| Change::update(old, &new));
-    Some(decision(request, &new, admission.judge_alone(request, change)))
+    Some(decision(
+        request,
+        &new,
+        evaluator.evaluate_object(request, change),
+    ))
 }
 
-async fn judged<'a, T: Kind<'a>>(
+async fn evaluated<'a, T: Kind<'a>>(
     request: &Request<'a>,
     change: Change<'_, T>,
-    admission: &Admission,
+    evaluator: &Evaluator,
 ) -> Decision {
-    let reads = admission.cluster.reads();
-    let seen = admission.judge(request, change, &reads).await;
-    seen.decision(T::GROUP, T::KIND, || name(request, change.new.metadata()))
+    let reads = evaluator.cluster.reads();
+    let evaluation = evaluator.evaluate(request, change, &reads).await;
+    evaluation.decision(T::GROUP, T::KIND, || name(request, change.new.metadata()))
 }
 
 fn decision<'a, T: Kind<'a>>(request: &Request<'_>, object: &T, judgement: Judgement) -> Decision {
@@ -230,7 +162,7 @@ fn undecodable<'a, T: Kind<'a>>(request: &Request<'_>, error: DecodeError) -> De
 
 const fn update_of_unknown<T>(new: &T) -> Change<'_, T> {
     Change {
-        operation: Asked::Update,
+        operation: kcp_rules::Operation::Update,
         subresource: None,
         new,
         old: None,
@@ -238,23 +170,23 @@ const fn update_of_unknown<T>(new: &T) -> Change<'_, T> {
     }
 }
 
-/// Whether an object is on its way out: a controller must always be able to finish that. The new object's word does
-/// not count, for a client can write what it likes there.
+/// Whether the stored object is being deleted: its controller must always be able to finish the deletion. The new
+/// object's deletion timestamp does not count, because a client can write anything there.
 fn is_deleting<'a, T: Kind<'a>>(old: &Result<T, DecodeError>, text: &'a RawValue) -> bool {
     #[derive(Deserialize)]
-    struct Described<'a> {
+    struct WithMetadata<'a> {
         #[serde(borrow)]
         metadata: Metadata<'a>,
     }
     match old {
         Ok(old) => old.metadata().is_deleting(),
         Err(_) => {
-            serde_json::from_str::<Described<'_>>(text.get()).is_ok_and(|old| old.metadata.is_deleting())
+            serde_json::from_str::<WithMetadata<'_>>(text.get()).is_ok_and(|old| old.metadata.is_deleting())
         }
     }
 }
 
-/// The object's name, for a message; the prefix where the server has yet to generate one.
+/// The object's name for a message, or its prefix if the API server generates the name.
 fn name(request: &Request<'_>, metadata: &Metadata<'_>) -> String {
     let in_object = || metadata.name.as_deref().or(metadata.generate_name.as_deref());
     let name = match &*request.name {

@@ -8,7 +8,7 @@ use kcp_rules::{
 };
 use serde::Deserialize;
 
-use super::{Admission, missing, object};
+use super::{evaluator::Evaluator, kind::CLUSTER_API};
 use crate::{
     cluster::ReadError,
     decision::{Decision, RefusalKind},
@@ -19,7 +19,7 @@ use crate::{
 
 const KIND: &str = "KubeadmControlPlane";
 
-/// `Scale`, group `autoscaling/v1`.
+/// `autoscaling/v1` `Scale`.
 #[derive(Deserialize)]
 struct Scale {
     #[serde(default)]
@@ -36,27 +36,27 @@ struct ScaleMetadata {
 
 #[derive(Default, Deserialize)]
 struct ScaleSpec {
-    /// Go leaves out a zero (k8s.io/api, `autoscaling/v1/types.go`): absent is 0, not unknown.
+    /// Go omits a zero (k8s.io/api, `autoscaling/v1/types.go`): absent means 0, not unknown.
     #[serde(default)]
     replicas: i64,
 }
 
-/// Judges the control plane as it would become. A Scale carries the number alone, so that the control plane is looked
-/// up, and read live where it is not kept.
-pub(super) async fn validate(request: &Request<'_>, admission: &Admission) -> Decision {
+/// Evaluates the rules on the control plane with its new number of replicas. A Scale carries only that number, so the
+/// control plane comes from the cache or, if it is not cached, from the API server.
+pub(super) async fn validate(request: &Request<'_>, evaluator: &Evaluator) -> Decision {
     let Some(object) = request.object else {
-        return missing("object");
+        return Decision::missing("object");
     };
     let name = shorten(&request.name, NAME_CHARS, "").into_owned();
     let scale: Scale = match decode_part(object) {
         Ok(scale) => scale,
-        Err(error) => return Decision::undecodable(object::CLUSTER_API, KIND, name, error),
+        Err(error) => return Decision::undecodable(CLUSTER_API, KIND, name, error),
     };
-    let reads = admission.cluster.reads();
-    let (kept, answer);
-    let text = if let Some(known) = known(request, admission) {
-        kept = known;
-        &*kept
+    let reads = evaluator.cluster.reads();
+    let (cached, answer);
+    let text = if let Some(control_plane) = cached_control_plane(request, evaluator) {
+        cached = control_plane;
+        &*cached
     } else {
         let read = reads
             .control_plane(&request.resource.version, &request.namespace, &request.name)
@@ -78,33 +78,36 @@ pub(super) async fn validate(request: &Request<'_>, admission: &Admission) -> De
         return Decision::allowed();
     }
     let new = old.scaled_to(scale.spec.replicas);
-    let seen = admission.judge(request, Change::scale(&old, &new), &reads).await;
-    seen.decision(object::CLUSTER_API, KIND, || name)
+    let evaluation = evaluator
+        .evaluate(request, Change::scale(&old, &new), &reads)
+        .await;
+    evaluation.decision(CLUSTER_API, KIND, || name)
 }
 
-/// The control plane as it is kept, if that is the very one that is being scaled: a Scale has the resource version of
-/// its object.
-fn known(request: &Request<'_>, admission: &Admission) -> Option<Arc<str>> {
+/// The cached control plane, if it is exactly the one that is being scaled: a Scale has the resource version of its
+/// object.
+fn cached_control_plane(request: &Request<'_>, evaluator: &Evaluator) -> Option<Arc<str>> {
     let old: Scale = decode_part(request.old_object?).ok()?;
     let resource_version = old
         .metadata
         .resource_version
         .filter(|version| !version.is_empty())?;
     let (version, namespace) = (&request.resource.version, &request.namespace);
-    admission
+    evaluator
         .cluster
         .control_plane_at(version, namespace, &request.name, &resource_version)
 }
 
-/// Refuses at once what the validating webhook would refuse later. What cannot be read is left to that one.
-pub(super) async fn mutate(request: &Request<'_>, admission: &Admission) -> Decision {
-    validate(request, admission)
+/// Denies what the validating webhook would deny later. If the control plane cannot be read, the validating webhook
+/// refuses the write.
+pub(super) async fn mutate(request: &Request<'_>, evaluator: &Evaluator) -> Decision {
+    validate(request, evaluator)
         .await
         .denial()
         .unwrap_or_else(Decision::allowed)
 }
 
-/// Unlike the API server's own, a 404 here may also mean that we look into another cluster: it is not let through.
+/// A 404 refuses the write too: the webhook may have the kubeconfig of another cluster.
 fn unreadable(name: &str, error: &ReadError) -> Decision {
     let kind = match error {
         ReadError::NotFound => RefusalKind::NotFound,
@@ -120,7 +123,7 @@ fn unreadable(name: &str, error: &ReadError) -> Decision {
     };
     Decision::refused(
         kind,
-        format!("scaling {KIND} {name:?} cannot be judged without reading it: {error}"),
+        format!("cannot check the scale of {KIND} {name:?}: {error}"),
     )
 }
 

@@ -1,4 +1,4 @@
-mod kept;
+mod cached;
 mod registration;
 mod verdicts;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{
     limits::VALUES,
-    testing::{ask, control_plane, review, router, screen},
+    testing::{control_plane, kubectl_output, review, router, send},
 };
 
 #[tokio::test]
@@ -18,13 +18,13 @@ async fn denies_with_every_cause() {
     object["spec"]["replicas"] = json!(4);
     object["spec"]["version"] = json!("v1.36.0");
     object["spec"]["rollout"]["strategy"]["type"] = json!("OnDelete");
-    let response = ask(
+    let response = send(
         &router(),
         "/validate",
         &review("UPDATE", &object, &control_plane()),
     )
     .await;
-    assert_snapshot!(screen(&response));
+    assert_snapshot!(kubectl_output(&response));
 }
 
 #[tokio::test]
@@ -33,20 +33,20 @@ async fn denies_an_object_that_does_not_decode() {
     object["spec"]["replicas"] = json!("three");
     let review = review("CREATE", &object, &Value::Null);
     let router = router();
-    let denied = ask(&router, "/validate", &review).await;
-    assert_snapshot!(screen(&denied));
-    // Before Cluster API's webhook says the same in the words of Go.
-    assert_eq!(ask(&router, "/mutate", &review).await, denied);
+    let denied = send(&router, "/validate", &review).await;
+    assert_snapshot!(kubectl_output(&denied));
+    // The mutating webhook denies it too, before Cluster API's webhook answers with a Go error.
+    assert_eq!(send(&router, "/mutate", &review).await, denied);
 }
 
 #[tokio::test]
-async fn names_an_object_whose_name_is_yet_to_be_generated() {
+async fn names_an_object_with_a_generated_name_by_its_prefix() {
     let mut object = control_plane();
     object["metadata"] = json!({"generateName": "cp-"});
     object["spec"]["replicas"] = json!(2);
     let mut review = review("CREATE", &object, &Value::Null);
     review["request"]["name"] = json!("");
-    let response = ask(&router(), "/validate", &review).await;
+    let response = send(&router(), "/validate", &review).await;
     assert_eq!(response["status"]["details"]["name"], "cp-");
 }
 
@@ -59,7 +59,7 @@ fn review_of(group: &str, resource: &str, object: &Value, old_object: &Value) ->
 }
 
 #[tokio::test]
-async fn both_webhooks_judge_every_kind() {
+async fn both_webhooks_check_every_kind() {
     const CLUSTER_API: &str = "controlplane.cluster.x-k8s.io";
     const HIVE: &str = "hive.openshift.io";
     let router = router();
@@ -115,13 +115,13 @@ async fn both_webhooks_judge_every_kind() {
         let mut faulty = good.clone();
         *faulty.pointer_mut(pointer).unwrap() = bad;
         for path in ["/validate", "/mutate"] {
-            let response = ask(&router, path, &review_of(group, resource, &good, &old)).await;
+            let response = send(&router, path, &review_of(group, resource, &good, &old)).await;
             assert_eq!(
                 response,
                 json!({"uid": "0f1e2d3c", "allowed": true}),
                 "{resource} to {path}"
             );
-            let response = ask(&router, path, &review_of(group, resource, &faulty, &old)).await;
+            let response = send(&router, path, &review_of(group, resource, &faulty, &old)).await;
             assert_eq!(
                 response["auditAnnotations"],
                 json!({ "denied-by": rules }),
@@ -133,7 +133,7 @@ async fn both_webhooks_judge_every_kind() {
 }
 
 #[tokio::test]
-async fn lets_through_what_is_not_judged() {
+async fn allows_writes_that_no_rule_checks() {
     let allowed = json!({"uid": "0f1e2d3c", "allowed": true});
     let mut bad = control_plane();
     bad["spec"]["replicas"] = json!(4);
@@ -146,26 +146,29 @@ async fn lets_through_what_is_not_judged() {
     for (name, review) in [
         ("deletion", review("DELETE", &Value::Null, &bad)),
         ("connection", review("CONNECT", &Value::Null, &Value::Null)),
-        ("update of a deleting object", review("UPDATE", &bad, &deleting)),
         (
-            "update of a deleting object that cannot be read",
+            "update of an object being deleted",
+            review("UPDATE", &bad, &deleting),
+        ),
+        (
+            "update of an object being deleted that does not decode",
             review("UPDATE", &bad, &unreadable_deleting),
         ),
         ("status", status),
     ] {
         for path in ["/validate", "/mutate"] {
-            assert_eq!(ask(&router(), path, &review).await, allowed, "{name} to {path}");
+            assert_eq!(send(&router(), path, &review).await, allowed, "{name} to {path}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_deletion_timestamp_of_the_new_object_alone_does_not_count() {
+async fn ignores_the_deletion_timestamp_of_the_new_object() {
     let mut object = control_plane();
     object["spec"]["replicas"] = json!(4);
     object["metadata"]["deletionTimestamp"] = json!("2026-11-21T06:00:00Z");
     let review = review("UPDATE", &object, &control_plane());
-    let response = ask(&router(), "/validate", &review).await;
+    let response = send(&router(), "/validate", &review).await;
     assert_eq!(
         response["auditAnnotations"],
         json!({"denied-by": "replicas-even"})
@@ -173,33 +176,33 @@ async fn a_deletion_timestamp_of_the_new_object_alone_does_not_count() {
 }
 
 #[tokio::test]
-async fn judges_an_update_of_an_unreadable_object_by_what_it_becomes() {
+async fn checks_only_the_new_object_if_the_stored_one_does_not_decode() {
     let mut old = control_plane();
     old["spec"]["replicas"] = json!("three");
     assert_eq!(
-        ask(&router(), "/validate", &review("UPDATE", &control_plane(), &old)).await,
+        send(&router(), "/validate", &review("UPDATE", &control_plane(), &old)).await,
         json!({
             "uid": "0f1e2d3c",
             "allowed": true,
             "warnings": [
-                "spec.replicas: the object as it was cannot be read, and the change to it was not judged"
+                "spec.replicas: cannot decode the stored object; checked the new object, but not the change to it"
             ]
         })
     );
-    // Its number of replicas is not known; any default would scale it.
+    // The stored number of replicas is unknown, so a default could scale the control plane.
     let mut new = control_plane();
     new["spec"].as_object_mut().unwrap().remove("replicas");
     assert_eq!(
-        ask(&router(), "/mutate", &review("UPDATE", &new, &old)).await,
+        send(&router(), "/mutate", &review("UPDATE", &new, &old)).await,
         json!({"uid": "0f1e2d3c", "allowed": true})
     );
 }
 
 #[tokio::test]
-async fn patches_what_is_left_out() {
+async fn patches_omitted_fields() {
     let mut object = control_plane();
     object["spec"].as_object_mut().unwrap().remove("replicas");
-    let mut response = ask(&router(), "/mutate", &review("UPDATE", &object, &control_plane())).await;
+    let mut response = send(&router(), "/mutate", &review("UPDATE", &object, &control_plane())).await;
     let patch = STANDARD
         .decode(response["patch"].take().as_str().unwrap())
         .unwrap();
@@ -214,9 +217,9 @@ async fn patches_what_is_left_out() {
 }
 
 #[tokio::test]
-async fn patches_nothing_that_is_there() {
+async fn does_not_patch_fields_that_are_set() {
     assert_eq!(
-        ask(
+        send(
             &router(),
             "/mutate",
             &review("CREATE", &control_plane(), &Value::Null)
@@ -227,12 +230,12 @@ async fn patches_nothing_that_is_there() {
 }
 
 #[tokio::test]
-async fn warns_first_of_what_is_denied_otherwise() {
+async fn lists_warnings_of_denying_rules_first() {
     let mut old = Base::ClusterPool.object();
     old["spec"]["inventory"] = json!([{"name": "foo"}, {"name": "foo"}]);
     let mut new = old.clone();
     new["spec"]["size"] = json!(7);
-    let response = ask(
+    let response = send(
         &router(),
         "/validate",
         &review_of("hive.openshift.io", "clusterpools", &new, &old),
@@ -243,7 +246,7 @@ async fn warns_first_of_what_is_denied_otherwise() {
         .iter()
         .map(|warning| warning.as_str().unwrap().rsplit(['(', ')']).nth(1).unwrap())
         .collect();
-    // In the order of the table, the pool's size comes first.
+    // In the order of the rules, the pool's size would come first.
     assert_eq!(
         rules,
         [
@@ -255,13 +258,13 @@ async fn warns_first_of_what_is_denied_otherwise() {
 }
 
 #[tokio::test]
-async fn whichever_webhook_denies_says_why_an_override_does_not_count() {
+async fn both_webhooks_explain_an_ignored_override() {
     let mut object = control_plane();
     object["spec"]["replicas"] = json!(4);
     object["metadata"]["annotations"] =
         json!({"kubectl-kcp.dev/override-rules": "replicas-evn=2126-06-01T13:00:00Z"});
     for path in ["/mutate", "/validate"] {
-        let response = ask(&router(), path, &review("CREATE", &object, &Value::Null)).await;
+        let response = send(&router(), path, &review("CREATE", &object, &Value::Null)).await;
         assert_eq!(response["status"]["code"], 422, "{path}");
         assert_eq!(
             response["warnings"],
@@ -272,24 +275,25 @@ async fn whichever_webhook_denies_says_why_an_override_does_not_count() {
 }
 
 #[tokio::test]
-async fn refuses_an_object_of_too_many_values_and_lets_one_be_made_smaller_and_deleted() {
+async fn refuses_objects_with_too_many_values_but_allows_to_shrink_or_delete_them() {
     let mut large = control_plane();
     large["spec"]["kubeadmConfigSpec"]["files"] = json!(vec![json!({}); VALUES]);
     for path in ["/mutate", "/validate"] {
         for (operation, old) in [("CREATE", Value::Null), ("UPDATE", control_plane())] {
-            let response = ask(&router(), path, &review(operation, &large, &old)).await;
+            let response = send(&router(), path, &review(operation, &large, &old)).await;
             assert_eq!(
                 response["status"],
                 json!({
                     "status": "Failure", "code": 413, "reason": "RequestEntityTooLarge",
-                    "message": "the object has more than 50000 values, and is not judged; split it into smaller ones"
+                    "message": "the object has more than 50000 values, too many to check; split it into smaller objects"
                 }),
                 "{operation} to {path}"
             );
         }
         for (operation, new) in [("UPDATE", control_plane()), ("DELETE", Value::Null)] {
-            let response = ask(&router(), path, &review(operation, &new, &large)).await;
-            let warning = "the object had more than 50000 values, and its change was not judged";
+            let response = send(&router(), path, &review(operation, &new, &large)).await;
+            let warning =
+                "the stored object has more than 50000 values, too many to check; no rule was evaluated";
             assert_eq!(
                 response,
                 json!({"uid": "0f1e2d3c", "allowed": true, "warnings": [warning]}),

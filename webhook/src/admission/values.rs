@@ -1,22 +1,20 @@
-//! How many values an object has: decoded, each takes many times the bytes of its text, and a rule may find a fault in
-//! each.
+//! Counts the values in an object. A decoded value takes many times the bytes of its text, and a rule may report each.
 
 use memchr::memchr2;
 
 use crate::limits::VALUES;
 
-/// Whether a JSON text has more than [`VALUES`] values. The text is well-formed: a review that is not has been
-/// answered.
+/// Whether a JSON text has more than [`VALUES`] values. The text must be well-formed.
 pub(super) fn too_many(text: &str) -> bool {
-    // A value and what parts it from the next take two bytes at least.
+    // A value and its separator take at least two bytes.
     text.len() > 2 * VALUES && count(text) > VALUES
 }
 
-/// Values, as many as there are beginnings of lists and objects, and commas.
+/// Counts the openings of lists and objects, and the commas.
 fn count(text: &str) -> usize {
     let mut count = 0;
     let mut rest = text.as_bytes();
-    // What is outside of strings is looked at byte by byte: it is short, and most of a large object is one string.
+    // Only what is outside of strings is read byte by byte: most of a large object is one string.
     while let Some((byte, after)) = rest.split_first() {
         rest = after;
         match byte {
@@ -28,7 +26,7 @@ fn count(text: &str) -> usize {
     count
 }
 
-/// What follows a string whose opening quote was read.
+/// The text after a string. `rest` begins after the opening quote.
 fn after_string(mut rest: &[u8]) -> &[u8] {
     while let Some(at) = memchr2(b'"', b'\\', rest) {
         match rest.get(at..) {
@@ -45,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_in_strings_does_not_count() {
+    fn ignores_the_content_of_strings() {
         for (text, expected) in [
             ("7", 0),
             ("[1,2,3]", 3),
@@ -57,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_itself_is_allowed() {
+    fn accepts_exactly_the_limit() {
         let list = |values: usize| format!("[{}10]", "10,".repeat(values - 1));
         assert!(!too_many(&list(VALUES)));
         assert!(too_many(&list(VALUES + 1)));

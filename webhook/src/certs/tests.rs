@@ -23,7 +23,7 @@ fn contents(dir: &Path) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn writes_three_files_and_names_them() {
+fn writes_three_files_and_prints_their_paths() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("new/certs");
     let mut out = Vec::new();
@@ -45,7 +45,7 @@ fn writes_three_files_and_names_them() {
 }
 
 #[test]
-fn the_certificate_is_for_the_names_and_signed_by_the_authority() {
+fn issues_a_certificate_for_the_names_signed_by_the_authority() {
     let dir = tempfile::tempdir().unwrap();
     issue(&arguments(dir.path()), &mut io::sink()).unwrap();
     let der = |name: &str| CertificateDer::from_pem_slice(&fs::read(dir.path().join(name)).unwrap()).unwrap();
@@ -78,7 +78,7 @@ fn the_certificate_is_for_the_names_and_signed_by_the_authority() {
 }
 
 #[test]
-fn replaces_nothing_unless_forced() {
+fn does_not_overwrite_files_without_force() {
     for name in ["ca.crt", "tls.crt", "tls.key"] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(name);
@@ -86,7 +86,7 @@ fn replaces_nothing_unless_forced() {
         let error = issue(&arguments(dir.path()), &mut io::sink()).unwrap_err();
         assert_eq!(
             error.to_string(),
-            format!("{} is there already; --force replaces it", path.display())
+            format!("{} already exists; use --force to overwrite it", path.display())
         );
         assert_eq!(fs::read(&path).unwrap(), b"mine");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
@@ -94,7 +94,7 @@ fn replaces_nothing_unless_forced() {
 }
 
 #[test]
-fn a_dangling_link_is_not_replaced_either() {
+fn does_not_overwrite_a_dangling_link() {
     let dir = tempfile::tempdir().unwrap();
     symlink(dir.path().join("elsewhere"), dir.path().join("tls.key")).unwrap();
     assert!(matches!(
@@ -104,7 +104,7 @@ fn a_dangling_link_is_not_replaced_either() {
 }
 
 #[test]
-fn forced_it_makes_new_ones() {
+fn overwrites_files_with_force() {
     let dir = tempfile::tempdir().unwrap();
     let mut arguments = arguments(dir.path());
     issue(&arguments, &mut io::sink()).unwrap();
@@ -126,7 +126,7 @@ fn rejects_a_name_that_is_not_ascii() {
     assert!(
         error
             .to_string()
-            .starts_with("\"b\u{fc}cher.example\" is no name that a certificate can carry: "),
+            .starts_with("\"b\u{fc}cher.example\" is not a valid DNS name for a certificate: "),
         "{error}"
     );
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);

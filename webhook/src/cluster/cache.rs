@@ -1,4 +1,4 @@
-//! What is known of one kind, and whether it may be relied on.
+//! The cached objects of one kind, and whether they are up to date.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -6,34 +6,33 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use crate::limits::KEPT_BYTES;
+use crate::limits::CACHED_BYTES;
 
-/// What is kept of an object.
-pub(crate) trait Kept: Clone + Send + Sync + Sized + 'static {
-    /// Reads it from an object's JSON.
-    fn read(object: &str) -> serde_json::Result<Self>;
+/// The part of an object that is cached.
+pub(crate) trait Cached: Clone + Send + Sync + Sized + 'static {
+    fn decode(object: &str) -> serde_json::Result<Self>;
 
-    /// Bytes of text that it holds, where those are many.
+    /// The bytes of its text, if that can be long.
     fn bytes(&self) -> usize {
         0
     }
 }
 
-/// How far a cache is.
+/// Whether a cache is up to date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Nothing was read yet.
+    /// The first list is not complete.
     Starting,
-    /// It holds what the API server has, but for what is on its way.
+    /// Up to date, apart from events that are on their way.
     Synced,
-    /// The API server does not serve the kind: there are no such objects, and that is known.
+    /// The API server does not serve the kind, so there are no objects.
     Absent,
-    /// It cannot be kept up to date, for this reason.
+    /// The list or the watch fails, for this reason.
     Failing(&'static str),
 }
 
 impl State {
-    /// Whether what a cache holds is what there is.
+    /// Whether the cache can answer.
     pub(crate) const fn is_known(self) -> bool {
         matches!(self, Self::Synced | Self::Absent)
     }
@@ -55,9 +54,10 @@ pub(crate) struct Cache<T>(Mutex<Contents<T>>);
 
 struct Contents<T> {
     state: State,
-    /// The version of the API in which the objects were read.
+    /// The API version in which the objects were read.
     version: String,
-    /// By namespace and name. An object that cannot be read, or is too large to be kept, has its name alone.
+    /// By namespace and name. `None` is an object of which only the name is cached: it does not decode, or the cache is
+    /// full.
     objects: HashMap<Box<str>, BTreeMap<Box<str>, Option<T>>>,
     count: usize,
     bytes: usize,
@@ -75,38 +75,38 @@ impl<T> Default for Cache<T> {
     }
 }
 
-/// Of what a cache is asked: each answer is None where it does not know.
-impl<T: Kept> Cache<T> {
-    /// One object; `Some(None)` when there is none of this name.
-    #[expect(clippy::option_option, reason = "that there is none is known, or not known")]
+/// Reads. `None` means unknown: the caller must read from the API server.
+impl<T: Cached> Cache<T> {
+    /// One object; `Some(None)` if it does not exist.
+    #[expect(
+        clippy::option_option,
+        reason = "a missing object differs from an unknown one"
+    )]
     pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<Option<T>> {
         let contents = self.known()?;
-        let kept = contents
+        let cached = contents
             .objects
             .get(namespace)
             .and_then(|objects| objects.get(name));
-        match kept {
+        match cached {
             None => Some(None),
             Some(Some(object)) => Some(Some(object.clone())),
             Some(None) => None,
         }
     }
 
-    /// One object as it was last seen, if it was read in this version of the API; whether there is a newer one is not
-    /// said.
+    /// One object as last seen, if it was read in this API version. Works even if the cache is out of date.
     pub(crate) fn last_seen(&self, version: &str, namespace: &str, name: &str) -> Option<T> {
         let contents = Some(self.contents()).filter(|contents| contents.version == version)?;
         contents.objects.get(namespace)?.get(name)?.clone()
     }
 
-    /// All objects of a namespace.
     pub(crate) fn all(&self, namespace: &str) -> Option<Vec<T>> {
         let contents = self.known()?;
         let objects = contents.objects.get(namespace);
         objects.into_iter().flat_map(BTreeMap::values).cloned().collect()
     }
 
-    /// The names of a namespace.
     pub(crate) fn names(&self, namespace: &str) -> Option<Vec<String>> {
         let contents = self.known()?;
         let objects = contents.objects.get(namespace);
@@ -119,20 +119,20 @@ impl<T: Kept> Cache<T> {
     }
 }
 
-/// Of what keeps it up to date.
-impl<T: Kept> Cache<T> {
-    /// How far it is, and how many objects it holds.
+/// Updates.
+impl<T: Cached> Cache<T> {
+    /// The state, and the number of objects.
     pub(crate) fn state(&self) -> (State, usize) {
         let contents = self.contents();
         (contents.state, contents.count)
     }
 
-    /// Sets how far it is; gives how far it was.
+    /// Sets the state and returns the previous one.
     pub(super) fn set(&self, state: State) -> State {
         std::mem::replace(&mut self.contents().state, state)
     }
 
-    /// Forgets everything, to be filled anew in this version. What it held is not relied on meanwhile.
+    /// Removes all objects before a new list in this API version. The cache cannot answer until it is synced again.
     pub(super) fn clear(&self, version: &str) {
         let mut contents = self.contents();
         if contents.state.is_known() {
@@ -143,30 +143,28 @@ impl<T: Kept> Cache<T> {
         (contents.count, contents.bytes) = (0, 0);
     }
 
-    /// Takes in an object as it is now, by its JSON.
+    /// Adds or replaces an object, given as JSON.
     pub(super) fn put(&self, namespace: &str, name: &str, object: &str) {
-        // An object of a type that its definition does not have is as unknown as one that is too large.
-        let mut kept = T::read(object).ok();
+        let mut cached = T::decode(object).ok();
         self.remove(namespace, name);
         let mut contents = self.contents();
-        let bytes = kept.as_ref().map_or(0, T::bytes);
-        if contents.bytes + bytes > KEPT_BYTES {
-            kept = None;
+        let bytes = cached.as_ref().map_or(0, T::bytes);
+        if contents.bytes + bytes > CACHED_BYTES {
+            cached = None;
         } else {
             contents.bytes += bytes;
         }
         contents.count += 1;
-        // Most objects are alone in their namespace, or come after those that have it.
+        // Clones the namespace only for its first object.
         if let Some(objects) = contents.objects.get_mut(namespace) {
-            objects.insert(name.into(), kept);
+            objects.insert(name.into(), cached);
         } else {
             contents
                 .objects
-                .insert(namespace.into(), BTreeMap::from([(name.into(), kept)]));
+                .insert(namespace.into(), BTreeMap::from([(name.into(), cached)]));
         }
     }
 
-    /// Forgets an object that is gone.
     pub(super) fn remove(&self, namespace: &str, name: &str) {
         let mut contents = self.contents();
         let Some(objects) = contents.objects.get_mut(namespace) else {

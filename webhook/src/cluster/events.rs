@@ -1,4 +1,4 @@
-//! What an API server sends: pages of a list, and the lines of a watch.
+//! The lists and watch events that an API server sends.
 
 use std::fmt;
 
@@ -8,18 +8,18 @@ use kube::core::Status;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{ReadError, refused};
+use super::read_error::ReadError;
 use crate::limits::ANSWER_BYTES;
 
-/// A line's buffer is given back above this size, in bytes: most lines are a few thousand.
-const SPARE_BYTES: usize = 64 * 1024;
+/// The line buffer shrinks to this size, in bytes, after a longer line. Most lines take a few thousand bytes.
+const BUFFER_BYTES: usize = 64 * 1024;
 
-/// One page of a list, in whatever version, with the objects as they were sent.
+/// One page of a list in any API version, with the objects as sent.
 #[derive(Deserialize)]
 pub(super) struct Page<'p> {
     #[serde(default)]
     pub(super) metadata: PageMetadata,
-    /// Go writes an empty list of metadata as null.
+    /// Go encodes an empty list of metadata as null.
     #[serde(borrow)]
     pub(super) items: Option<Vec<&'p RawValue>>,
 }
@@ -28,12 +28,11 @@ pub(super) struct Page<'p> {
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct PageMetadata {
     pub(super) resource_version: String,
-    /// Where the next page begins; empty on the last.
+    /// The token for the next page; empty on the last page.
     #[serde(rename = "continue")]
     pub(super) next: String,
 }
 
-/// What an object is known by.
 #[derive(Deserialize)]
 pub(super) struct Named {
     pub(super) metadata: NamedMetadata,
@@ -49,19 +48,18 @@ pub(super) struct NamedMetadata {
     pub(super) resource_version: String,
 }
 
-/// What a line of a watch says.
+/// A line of a watch.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Event<'l> {
-    /// An object is there as it is here.
+    /// An object was added or changed.
     Put(&'l str),
-    /// An object is gone.
     Removed(&'l str),
-    /// Nothing but the resource version.
+    /// An object with only a resource version.
     Bookmark(&'l str),
 }
 
 impl<'l> Event<'l> {
-    pub(super) fn read(line: &'l [u8]) -> Result<Self, ReadError> {
+    pub(super) fn decode(line: &'l [u8]) -> Result<Self, ReadError> {
         #[derive(Deserialize)]
         struct Line<'l> {
             #[serde(rename = "type")]
@@ -69,30 +67,28 @@ impl<'l> Event<'l> {
             #[serde(borrow)]
             object: &'l RawValue,
         }
-        let line: Line<'_> = serde_json::from_slice(line).map_err(|error| unusable(&error))?;
+        let line: Line<'_> = serde_json::from_slice(line).map_err(|error| ReadError::of_json(&error))?;
         let object = line.object.get();
         match line.kind.as_str() {
             "ADDED" | "MODIFIED" => Ok(Self::Put(object)),
             "DELETED" => Ok(Self::Removed(object)),
             "BOOKMARK" => Ok(Self::Bookmark(object)),
-            "ERROR" => Err(serde_json::from_str::<Status>(object)
-                .map_or_else(|error| unusable(&error), |status| refused(&status))),
-            kind => Err(ReadError::Unusable(format!("an event of type {kind:?}"))),
+            "ERROR" => Err(serde_json::from_str::<Status>(object).map_or_else(
+                |error| ReadError::of_json(&error),
+                |status| ReadError::of_status(&status),
+            )),
+            kind => Err(ReadError::Unusable(format!("unknown event type {kind:?}"))),
         }
     }
-}
-
-pub(super) fn unusable(error: &serde_json::Error) -> ReadError {
-    ReadError::Unusable(error.to_string())
 }
 
 /// The lines of a body.
 pub(super) struct Lines<B> {
     body: B,
     buffer: Vec<u8>,
-    /// Bytes of the buffer that have been given out.
-    given: usize,
-    /// Bytes of the buffer in which no line ends.
+    /// The bytes at the start of the buffer that were returned.
+    returned: usize,
+    /// The bytes at the start of the buffer without a line end.
     searched: usize,
 }
 
@@ -104,23 +100,24 @@ where
         Self {
             body,
             buffer: Vec::new(),
-            given: 0,
+            returned: 0,
             searched: 0,
         }
     }
 
-    /// The next whole line; none when the body ends. Cut short, it can be called again: nothing is lost.
+    /// The next complete line, or `None` at the end of the body. Cancel safe: a later call continues where this one
+    /// stopped.
     pub(super) async fn next(&mut self) -> Result<Option<&[u8]>, ReadError> {
-        self.buffer.drain(..self.given);
-        self.given = 0;
+        self.buffer.drain(..self.returned);
+        self.returned = 0;
         if self.buffer.is_empty() {
-            self.buffer.shrink_to(SPARE_BYTES);
+            self.buffer.shrink_to(BUFFER_BYTES);
         }
         loop {
             let unsearched = self.buffer.get(self.searched..).unwrap_or_default();
             if let Some(end) = unsearched.iter().position(|byte| *byte == b'\n') {
                 let end = self.searched + end;
-                (self.given, self.searched) = (end + 1, 0);
+                (self.returned, self.searched) = (end + 1, 0);
                 return Ok(self.buffer.get(..end));
             }
             self.searched = self.buffer.len();
@@ -130,7 +127,7 @@ where
             let Some(frame) = self.body.frame().await else {
                 return Ok(None);
             };
-            let frame = frame.map_err(|error| ReadError::Failed(format!("the watch broke off: {error}")))?;
+            let frame = frame.map_err(|error| ReadError::Failed(format!("the watch failed: {error}")))?;
             if let Ok(data) = frame.into_data() {
                 self.buffer.extend_from_slice(&data);
             }

@@ -1,13 +1,13 @@
-//! The kinds that are watched, and what is kept of an object of each.
+//! The watched kinds, and the part of each object that is cached.
 //!
-//! Those are what ordinary writes are judged by: the Cluster is asked for by every write to a control plane, the control
-//! plane by every scale, pools and customizations by every change of an inventory. All else is read live, when it is
-//! asked for:
+//! Watched are the kinds that rules need for ordinary writes: every write to a control plane needs its Cluster, every scale
+//! its control plane, and every change to an inventory the pools and customizations. Everything else is read live:
 //!
-//! - Machines, for a change of version alone: a Machine that joins meanwhile turns the verdict either way, and to
-//!   watch them would mean to be told of each Machine's every heartbeat
-//! - Machines of workers, `MachinePool`s and `ClusterDeployment`s, for a deletion alone, which must not go by what was
-//! - Namespaces and Leases, which nobody but their owners should watch
+//! - Machines, which rules need only when the version changes. A Machine that joins in the meantime can turn the verdict
+//!   either way, and a watch would deliver every status update of every Machine.
+//! - Worker Machines, `MachinePool`s and `ClusterDeployment`s, which rules need only for deletions. A deletion must not
+//!   depend on a stale object.
+//! - Namespaces and Leases, which no webhook should watch: clusters have many, and Leases change every few seconds.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -19,17 +19,16 @@ use serde::{Deserialize, Serialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 
 use super::{
-    Projection,
-    cache::{Cache, Kept, State},
+    cache::{Cache, Cached, State},
+    live_reads::Projection,
     versions::{CLUSTER_API, CONTROL_PLANES, HIVE},
 };
 
-/// A kind that is watched.
+/// A watched kind.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kind {
     pub(super) group: &'static str,
     pub(super) plural: &'static str,
-    /// How much of each object is sent.
     pub(super) projection: Projection,
 }
 
@@ -57,17 +56,17 @@ pub(super) const CUSTOMIZATION: Kind = Kind {
     projection: Projection::Metadata,
 };
 
-/// What is known without asking. Without API access nothing is, for ever.
+/// The caches of all watched kinds. Without API access they stay empty and never answer.
 #[derive(Default)]
 pub(crate) struct Caches {
-    pub(super) control_planes: Arc<Cache<KeptControlPlane>>,
+    pub(super) control_planes: Arc<Cache<CachedControlPlane>>,
     pub(super) clusters: Arc<Cache<view::Cluster>>,
     pub(super) pools: Arc<Cache<view::Pool>>,
-    pub(super) customizations: Arc<Cache<Name>>,
+    pub(super) customizations: Arc<Cache<NameOnly>>,
 }
 
 impl Caches {
-    /// How far each is, and how many objects it holds, by the kind's plural.
+    /// The state of each cache and the number of objects in it, by the kind's plural.
     pub(crate) fn states(&self) -> [(&'static str, State, usize); 4] {
         let of = |kind: Kind, (state, objects)| (kind.plural, state, objects);
         [
@@ -81,7 +80,7 @@ impl Caches {
 
 #[cfg(test)]
 impl Caches {
-    /// As if these objects had been listed.
+    /// Fills the caches as if these objects had been listed.
     pub(crate) fn fill(&self, objects: &[serde_json::Value]) {
         fill(&self.control_planes, "v1beta2", "KubeadmControlPlane", objects);
         fill(&self.clusters, "v1beta2", "Cluster", objects);
@@ -96,7 +95,7 @@ impl Caches {
 }
 
 #[cfg(test)]
-fn fill<T: Kept>(cache: &Cache<T>, version: &str, kind: &str, objects: &[serde_json::Value]) {
+fn fill<T: Cached>(cache: &Cache<T>, version: &str, kind: &str, objects: &[serde_json::Value]) {
     cache.clear(version);
     for object in objects.iter().filter(|object| object["kind"] == kind) {
         let text = |field: &str| object["metadata"][field].as_str().unwrap();
@@ -105,14 +104,14 @@ fn fill<T: Kept>(cache: &Cache<T>, version: &str, kind: &str, objects: &[serde_j
     cache.set(State::Synced);
 }
 
-impl Kept for view::Cluster {
-    fn read(object: &str) -> serde_json::Result<Self> {
+impl Cached for view::Cluster {
+    fn decode(object: &str) -> serde_json::Result<Self> {
         serde_json::from_str::<ClusterObject>(object).map(Self::from)
     }
 }
 
-impl Kept for view::Pool {
-    fn read(object: &str) -> serde_json::Result<Self> {
+impl Cached for view::Pool {
+    fn decode(object: &str) -> serde_json::Result<Self> {
         serde_json::from_str::<PoolObject>(object).map(Self::from)
     }
 
@@ -122,28 +121,28 @@ impl Kept for view::Pool {
     }
 }
 
-/// The name alone, by which a cache keeps every object anyway.
+/// Nothing beyond the name, which a cache has for every object.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Name;
+pub(super) struct NameOnly;
 
-impl Kept for Name {
-    fn read(object: &str) -> serde_json::Result<Self> {
+impl Cached for NameOnly {
+    fn decode(object: &str) -> serde_json::Result<Self> {
         serde_json::from_str::<IgnoredAny>(object).map(|_| Self)
     }
 }
 
-/// A control plane as it was at one moment.
+/// A control plane at one resource version.
 ///
-/// Rules judge it whole when it is scaled, and so its spec is kept as it was sent; what no rule reads of its metadata and
-/// status is most of the rest.
+/// Rules check the whole object when it is scaled, so its spec is cached as sent. Of its metadata and status only the
+/// fields that rules read are cached, which is a small part of them.
 #[derive(Clone, Debug)]
-pub(super) struct KeptControlPlane {
+pub(super) struct CachedControlPlane {
     pub(super) resource_version: Box<str>,
-    /// JSON.
+    /// The pruned object as JSON.
     pub(super) text: Arc<str>,
 }
 
-/// A copy of all that an apply wrote.
+/// Written by client-side apply: a copy of the whole object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 #[derive(Deserialize, Serialize)]
@@ -159,7 +158,7 @@ struct Pruned<'o> {
     status: Option<PrunedStatus<'o>>,
 }
 
-/// What [`kcp_rules::api::Metadata`] has.
+/// The fields of [`kcp_rules::api::Metadata`].
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 struct PrunedMetadata<'o> {
@@ -181,7 +180,7 @@ struct PrunedMetadata<'o> {
     annotations: BTreeMap<String, &'o RawValue>,
 }
 
-/// What [`kcp_rules::api::KubeadmControlPlaneStatus`] has.
+/// The fields of [`kcp_rules::api::KubeadmControlPlaneStatus`].
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 struct PrunedStatus<'o> {
@@ -210,8 +209,8 @@ struct PrunedCondition<'o> {
     status: Option<&'o RawValue>,
 }
 
-impl Kept for KeptControlPlane {
-    fn read(object: &str) -> serde_json::Result<Self> {
+impl Cached for CachedControlPlane {
+    fn decode(object: &str) -> serde_json::Result<Self> {
         let mut pruned: Pruned<'_> = serde_json::from_str(object)?;
         pruned.metadata.annotations.remove(LAST_APPLIED);
         Ok(Self {

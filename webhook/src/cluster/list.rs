@@ -3,14 +3,17 @@
 use kcp_rules::view::object::Object;
 use serde::{Deserialize, de::DeserializeOwned};
 
-use super::{LiveReads, Projection, ReadError};
+use super::{
+    live_reads::{LiveReads, Projection},
+    read_error::ReadError,
+};
 use crate::limits::{LISTED_OBJECTS, PAGE_OBJECTS};
 
 #[derive(Deserialize)]
 pub(super) struct List<T> {
     #[serde(default)]
     metadata: ListMetadata,
-    /// Go writes an empty list of metadata as null.
+    /// Go encodes an empty list of metadata as null.
     pub(super) items: Option<Vec<T>>,
 }
 
@@ -21,7 +24,6 @@ struct ListMetadata {
 }
 
 impl LiveReads<'_> {
-    /// The members of a list, whole.
     pub(super) async fn list<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -30,14 +32,12 @@ impl LiveReads<'_> {
         self.pages(path, selector, Projection::Whole).await
     }
 
-    /// The names of the members of a list.
     pub(super) async fn names(&self, path: &str) -> Result<Vec<String>, ReadError> {
         let objects: Vec<Object> = self.pages(path, "", Projection::Metadata).await?;
         Ok(objects.into_iter().map(|object| object.metadata.name).collect())
     }
 
-    /// A list that is too long is not given at all: what a rule says of half a list would be wrong, and memory is
-    /// bounded.
+    /// Fails if the list is too long: rules would be wrong about a part of it, and memory is bounded.
     async fn pages<T: DeserializeOwned>(
         &self,
         path: &str,

@@ -1,16 +1,16 @@
-//! Why something could not be read, from whatever the API server or the way to it says.
+//! Why a read from the API server failed.
 
 use hyper::StatusCode;
 use kube::core::Status;
 use thiserror::Error;
 
 use crate::{
-    body::Unread,
+    body::BodyError,
     limits::{ANSWER_BYTES, LIVE_READS, QUOTED_CHARS},
     shorten::shorten,
 };
 
-/// Why an object could not be read. Each says what to do.
+/// Why an object could not be read. Each message ends with what to do, if there is something to do.
 #[derive(Debug, Error)]
 pub(crate) enum ReadError {
     #[error(
@@ -18,29 +18,32 @@ pub(crate) enum ReadError {
          object itself"
     )]
     NoAccess,
-    #[error("its version, namespace or name is none that Kubernetes allows; write to an object that exists")]
+    #[error(
+        "its API version, namespace or name is not valid in Kubernetes; use the name of an existing object"
+    )]
     BadName,
-    #[error("there is no such object in the API server that kcp-webhook asks; look for it with kubectl get")]
+    #[error("not found in the API server that kcp-webhook reads from; check the object with kubectl get")]
     NotFound,
     #[error(
         "{0}; bind kcp-webhook's ClusterRole to its service account, or set spec.replicas on the object itself"
     )]
     Forbidden(String),
-    #[error("nothing says yet which Cluster it belongs to; set its label cluster.x-k8s.io/cluster-name")]
+    #[error("its Cluster is unknown; set the label cluster.x-k8s.io/cluster-name")]
     ClusterUnknown,
-    #[error("there are more than {0} of them; none was looked at")]
+    #[error("the list has more than {0} objects, too many to check")]
     TooMany(usize),
-    #[error("what the API server sends is larger than {ANSWER_BYTES} bytes; none of it was looked at")]
+    #[error("the API server's answer is larger than {ANSWER_BYTES} bytes, too large to read")]
     TooLarge,
     #[error("the API server did not answer within {} s; try again", LIVE_READS.as_secs())]
     TooSlow,
     #[error("{0}; try again")]
     Failed(String),
-    #[error("what the API server sent cannot be used: {0}; correct the object first")]
+    #[error("cannot use the API server's answer: {0}; correct the object first")]
     Unusable(String),
 }
 
 impl ReadError {
+    /// The error's class, for metrics and short warnings.
     pub(super) const fn label(&self) -> &'static str {
         match self {
             Self::NoAccess => "no-access",
@@ -54,45 +57,53 @@ impl ReadError {
             Self::Failed(_) | Self::Unusable(_) => "error",
         }
     }
-}
 
-pub(super) fn failed(error: &kube::Error) -> ReadError {
-    match error {
-        // The client's own words for it are "ServiceError".
-        kube::Error::Service(source) => cannot_ask(&**source),
-        error => cannot_ask(error),
+    /// A request without an answer.
+    pub(super) fn of_request(error: &kube::Error) -> Self {
+        match error {
+            // The client's own message for it is only "ServiceError".
+            kube::Error::Service(source) => unreachable(&**source),
+            error => unreachable(error),
+        }
+    }
+
+    /// An answer that could not be read to its end.
+    pub(super) fn of_body(error: BodyError) -> Self {
+        match error {
+            BodyError::TooLarge => Self::TooLarge,
+            BodyError::NoMemory => {
+                Self::Failed("answers to other reviews take all the memory that answers may take".to_owned())
+            }
+            BodyError::TooSlow => Self::TooSlow,
+            BodyError::Broken(error) => Self::Failed(format!("cannot read the API server's answer: {error}")),
+        }
+    }
+
+    /// An answer that reports a failure.
+    pub(super) fn of_status(status: &Status) -> Self {
+        let message = shorten(&status.message, QUOTED_CHARS, "");
+        match status.code {
+            404 => Self::NotFound,
+            401 | 403 => Self::Forbidden(message.into_owned()),
+            code => Self::Failed(format!("the API server answered {code}: {message}")),
+        }
+    }
+
+    pub(super) fn of_json(error: &serde_json::Error) -> Self {
+        Self::Unusable(error.to_string())
     }
 }
 
-pub(super) fn unread(unread: Unread) -> ReadError {
-    match unread {
-        Unread::TooLarge => ReadError::TooLarge,
-        Unread::NoMemory => ReadError::Failed("too many bytes are being held for other reviews".to_owned()),
-        Unread::TooSlow => ReadError::TooSlow,
-        Unread::Broken(error) => ReadError::Failed(format!("the API server's answer broke off: {error}")),
-    }
-}
-
-/// What an answer of failure says. A path that is not served, and what stands before an API server, answer with no
-/// `Status`.
+/// The `Status` in an answer. Paths that are not served, and proxies, answer without one.
 pub(super) fn status(code: StatusCode, answer: &[u8]) -> Status {
     serde_json::from_slice(answer).unwrap_or_else(|_| {
         Status::failure(String::from_utf8_lossy(answer).trim(), "Unknown").with_code(code.as_u16())
     })
 }
 
-pub(super) fn refused(status: &Status) -> ReadError {
-    let message = shorten(&status.message, QUOTED_CHARS, "");
-    match status.code {
-        404 => ReadError::NotFound,
-        401 | 403 => ReadError::Forbidden(message.into_owned()),
-        code => ReadError::Failed(format!("the API server answered {code}: {message}")),
-    }
-}
-
-/// Tells an error with what caused it, for the outermost message alone often says no more than "client error".
-fn cannot_ask(error: &dyn std::error::Error) -> ReadError {
-    let mut text = format!("the API server cannot be asked: {error}");
+/// Includes the causes of the error: the outermost message is often only "client error".
+fn unreachable(error: &dyn std::error::Error) -> ReadError {
+    let mut text = format!("cannot reach the API server: {error}");
     let mut source = error.source();
     while let Some(error) = source {
         let message = error.to_string();

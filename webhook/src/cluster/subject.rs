@@ -1,27 +1,27 @@
-//! The object that is judged, and what goes into paths and selectors.
+//! The names of the object under review, safe to use in paths and selectors.
 
-use super::ReadError;
+use super::read_error::ReadError;
 use crate::limits::NAME_CHARS;
 
-/// The object that is judged. Its names are put into paths and selectors, and are what Kubernetes allows.
+/// The names of the object under review. All are valid Kubernetes names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Subject {
     pub(super) namespace: String,
     pub(super) name: String,
-    /// The Cluster it belongs to, for Cluster API's kinds.
+    /// The object's Cluster, for Cluster API's kinds.
     pub(super) cluster: Option<String>,
 }
 
 impl Subject {
-    /// None when a name is none that Kubernetes allows: the review's body says what it likes.
+    /// Returns `None` if a name is not a valid Kubernetes name: a review can contain anything.
     pub(crate) fn new(namespace: &str, name: &str, cluster: Option<&str>) -> Option<Self> {
-        // A name that is yet to be generated is empty, and no rule looks for what goes with it.
-        let name_given = Some(name).filter(|name| !name.is_empty());
-        let allowed = [Some(namespace), name_given, cluster]
+        // A name that the API server has yet to generate is empty. No rule looks for other objects by it.
+        let given_name = Some(name).filter(|name| !name.is_empty());
+        let valid = [Some(namespace), given_name, cluster]
             .into_iter()
             .flatten()
             .all(is_path_segment);
-        allowed.then(|| Self {
+        valid.then(|| Self {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             cluster: cluster.map(str::to_owned),
@@ -33,7 +33,7 @@ impl Subject {
     }
 }
 
-/// What a DNS subdomain is made of (RFC 1123), and so never `..` nor anything that ends a path's segment.
+/// Whether `text` is a DNS subdomain (RFC 1123). Such a name is never `..`, and cannot end a path segment early.
 pub(super) fn is_path_segment(text: &str) -> bool {
     text.len() <= NAME_CHARS
         && text.starts_with(|first: char| first.is_ascii_alphanumeric())
@@ -47,7 +47,7 @@ mod tests {
     use super::Subject;
 
     #[test]
-    fn names_that_would_leave_the_path_are_refused() {
+    fn rejects_names_that_would_change_the_path() {
         for name in ["c?watch=1#", "..", "../secrets", "a/b", "A", "a,b=c"] {
             assert_eq!(Subject::new("prod", "cp", Some(name)), None, "{name}");
             assert_eq!(Subject::new("prod", name, None), None, "{name}");

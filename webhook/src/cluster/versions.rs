@@ -1,38 +1,27 @@
-//! The version in which a group of the API is read, remembered for a while.
+//! Remembers the API version in which to read a group.
 
 use std::{collections::HashMap, time::Duration};
 
 use kube::core::Status;
-use serde::Deserialize;
-use tokio::{
-    sync::Mutex,
-    time::{self, Instant},
-};
+use tokio::{sync::Mutex, time::Instant};
 
-use super::{LiveReads, Projection, ReadError};
-
-/// Cluster API's own kinds.
+/// The group of Cluster API's core kinds.
 pub(super) const CLUSTER_API: &str = "cluster.x-k8s.io";
-/// Cluster API's control planes.
+/// The group of Cluster API's control planes.
 pub(super) const CONTROL_PLANES: &str = "controlplane.cluster.x-k8s.io";
 
-/// Hive's kinds.
 pub(super) const HIVE: &str = "hive.openshift.io";
 
-/// The versions that we know, the newest first.
-const KNOWN: [&str; 2] = ["v1beta2", "v1beta1"];
-
-/// How long a version is remembered: an upgrade of Cluster API is seen within this time.
+/// How long a version is remembered: an upgrade of Cluster API is noticed within this time.
 const REMEMBERED: Duration = Duration::from_secs(30);
 
-/// What was found out, by group. Whoever finds nothing holds the lock while asking: the others wait for that answer
-/// and do not ask as well.
-pub(super) struct Versions(HashMap<&'static str, Mutex<Option<Found>>>);
+/// The discovered versions by group.
+pub(super) struct Versions(HashMap<&'static str, Mutex<Remembered>>);
 
-struct Found {
-    version: String,
-    at: Instant,
-}
+/// The version of one group. Locked while it is being discovered, so that concurrent reads wait for one answer instead of
+/// each asking the API server.
+#[derive(Default)]
+pub(super) struct Remembered(Option<(String, Instant)>);
 
 impl Default for Versions {
     fn default() -> Self {
@@ -45,68 +34,38 @@ impl Default for Versions {
 }
 
 impl Versions {
-    /// Forgets the version of the group that a path leads into, if the API server does not serve what is there.
-    pub(super) fn learn(&self, path: &str, refusal: &Status) {
-        // Of an object that is not there, unlike of a kind that is not served, the answer gives the name.
-        let object = refusal
+    pub(super) fn of(&self, group: &str) -> Option<&Mutex<Remembered>> {
+        self.0.get(group)
+    }
+
+    /// Forgets the version of the group in `path` if the API server does not serve the kind in that version.
+    pub(super) fn forget_unserved(&self, path: &str, status: &Status) {
+        // If the kind is served and the object does not exist, the answer contains the object's name.
+        let object_missing = status
             .details
             .as_ref()
             .is_some_and(|details| !details.name.is_empty());
-        if refusal.code != 404 || object {
+        if status.code != 404 || object_missing {
             return;
         }
         let group = path
             .strip_prefix("/apis/")
             .and_then(|path| path.split('/').next());
-        let remembered = group.and_then(|group| self.0.get(group));
-        // Where the lock is held, it is being asked for anew already.
-        if let Some(Ok(mut found)) = remembered.map(Mutex::try_lock) {
-            *found = None;
+        let remembered = group.and_then(|group| self.of(group));
+        // If the lock is taken, the version is being discovered again already.
+        if let Some(Ok(mut remembered)) = remembered.map(Mutex::try_lock) {
+            remembered.0 = None;
         }
     }
 }
 
-impl LiveReads<'_> {
-    /// The version of a group to read: the newest that we know, else the server's own choice.
-    pub(super) async fn version(&self, group: &'static str) -> Result<String, ReadError> {
-        let Some(remembered) = self.cluster.versions.0.get(group) else {
-            return self.discover(group).await;
-        };
-        let mut found = time::timeout_at(self.deadline, remembered.lock())
-            .await
-            .map_err(|_| ReadError::TooSlow)?;
-        if let Some(found) = &*found
-            && found.at.elapsed() < REMEMBERED
-        {
-            return Ok(found.version.clone());
-        }
-        let version = self.discover(group).await?;
-        *found = Some(Found {
-            version: version.clone(),
-            at: Instant::now(),
-        });
-        Ok(version)
+impl Remembered {
+    pub(super) fn get(&self) -> Option<&str> {
+        let (version, since) = self.0.as_ref()?;
+        (since.elapsed() < REMEMBERED).then_some(version)
     }
 
-    async fn discover(&self, group: &str) -> Result<String, ReadError> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Group {
-            versions: Vec<Version>,
-            preferred_version: Version,
-        }
-        #[derive(Deserialize)]
-        struct Version {
-            version: String,
-        }
-        let found: Group = self.object(&format!("/apis/{group}"), Projection::Whole).await?;
-        let serves = |wanted: &&str| found.versions.iter().any(|served| served.version == **wanted);
-        Ok(KNOWN
-            .into_iter()
-            .find(|wanted| serves(wanted))
-            .map_or(found.preferred_version.version, str::to_owned))
+    pub(super) fn set(&mut self, version: &str) {
+        self.0 = Some((version.to_owned(), Instant::now()));
     }
 }
-
-#[cfg(test)]
-mod tests;

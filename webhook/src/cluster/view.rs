@@ -1,4 +1,4 @@
-//! Fills the view that rules asked for, from what is kept and by live reads.
+//! Reads the objects that rules need, from the caches and the API server.
 
 use std::sync::{
     Mutex, PoisonError,
@@ -13,49 +13,41 @@ use serde::de::DeserializeOwned;
 use tokio::time;
 
 use super::{
-    LiveReads, Projection, ReadError,
+    kinds::Caches,
     list::List,
+    live_reads::{LiveReads, Projection},
+    read_error::ReadError,
     subject::Subject,
     versions::{CLUSTER_API, CONTROL_PLANES, HIVE},
 };
 
-/// Of workers one is enough to refuse, and a few to name.
-const A_FEW: usize = 3;
+/// One worker is enough to deny a deletion; the message names a few.
+const NAMED_WORKERS: usize = 3;
 
 const CONTROL_PLANE: &str = "cluster.x-k8s.io/control-plane";
 
-/// Where a view comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
-    /// What is kept, and a live read of each part that is not. A little behind.
-    Caches,
-    /// Live reads alone.
-    LiveReads,
-}
-
-/// A view that was filled.
+/// The result of reading a view.
 #[derive(Debug)]
 pub(crate) struct Filled {
     pub(crate) view: View,
-    /// Whether any of it was kept.
+    /// Whether any part comes from a cache.
     pub(crate) from_caches: bool,
-    /// What could not be read, each with the reason.
+    /// One warning for each part that could not be read.
     pub(crate) unread: Vec<String>,
 }
 
-/// Collects, beside the parts, what is said of them.
+/// Collected while the parts of a view are read concurrently.
 #[derive(Default)]
-struct Parts {
+struct Progress {
     from_caches: AtomicBool,
     unread: Mutex<Vec<String>>,
 }
 
 impl LiveReads<'_> {
-    /// Fills what is wanted, all at once. What cannot be read stays unknown.
-    pub(crate) async fn view(&self, wanted: Wanted, subject: &Subject, source: Source) -> Filled {
+    /// Reads the wanted parts all at once, from `caches` where possible. A part that cannot be read stays unknown.
+    pub(super) async fn view(&self, wanted: Wanted, subject: &Subject, caches: Option<&Caches>) -> Filled {
         let Subject { namespace, name, .. } = subject;
-        let caches = (source == Source::Caches).then_some(&*self.cluster.caches);
-        let parts = Parts::default();
+        let progress = Progress::default();
         let in_cluster = subject.cluster.as_deref();
         let cluster = caches.and_then(|caches| caches.clusters.get(namespace, in_cluster?));
         let control_planes = caches.and_then(|caches| caches.control_planes.names(namespace));
@@ -65,69 +57,72 @@ impl LiveReads<'_> {
             self.part(
                 wanted.machines,
                 None,
-                "its Machines",
+                "the Machines",
                 or_none(self.machines(subject)),
-                &parts
+                &progress
             ),
             self.part(
                 wanted.cluster,
                 cluster,
-                "its Cluster",
+                "the Cluster",
                 or_none(self.cluster(subject)),
-                &parts
+                &progress
             ),
             self.part(
                 wanted.worker_machines,
                 None,
-                "the workers of its Cluster",
+                "the worker Machines of the Cluster",
                 or_none(self.worker_machines(subject)),
-                &parts
+                &progress
             ),
             self.part(
                 wanted.namespace_terminating,
                 None,
-                "its namespace",
+                "the namespace",
                 self.namespace_terminating(namespace),
-                &parts
+                &progress
             ),
             self.part(
                 wanted.control_planes,
                 control_planes,
-                "the control planes of its namespace",
+                "the control planes in the namespace",
                 or_none(self.control_planes(namespace)),
-                &parts
+                &progress
             ),
             self.part(
                 wanted.pools,
                 pools.map(|pools| others(pools, name)),
-                "other ClusterPools",
+                "the other ClusterPools",
                 or_none(self.pools(namespace, name)),
-                &parts
+                &progress
             ),
             self.part(
                 wanted.customizations,
                 customizations,
-                "the customizations of its namespace",
+                "the customizations in the namespace",
                 or_none(self.customizations(namespace)),
-                &parts
+                &progress
             ),
             self.part(
                 wanted.cluster_deployments,
                 None,
-                "ClusterDeployments",
+                "the ClusterDeployments",
                 or_none(self.cluster_deployments(namespace, name)),
-                &parts
+                &progress
             ),
             self.part(
                 wanted.lease,
                 None,
-                "its Lease",
+                "the Lease",
                 self.lease(namespace, name),
-                &parts
+                &progress
             ),
         );
-        let mut unread = parts.unread.into_inner().unwrap_or_else(PoisonError::into_inner);
-        // In an order of their own, and not that of the answers.
+        let mut unread = progress
+            .unread
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        // Independent of the order in which the answers arrive.
         unread.sort();
         Filled {
             view: View {
@@ -141,7 +136,7 @@ impl LiveReads<'_> {
                 cluster_deployments: deployments,
                 lease,
             },
-            from_caches: parts.from_caches.into_inner(),
+            from_caches: progress.from_caches.into_inner(),
             unread,
         }
     }
@@ -165,25 +160,24 @@ impl LiveReads<'_> {
         Ok(cluster.map(view::Cluster::from))
     }
 
-    /// Machines of the Cluster that are not its control plane's, and `MachinePool`s; where those are not served
-    /// there are none.
+    /// The names of worker Machines and `MachinePool`s of the Cluster. Clusters without the `MachinePool` kind have none.
     async fn worker_machines(&self, subject: &Subject) -> Result<Vec<String>, ReadError> {
         let cluster = subject.cluster()?;
         let [machines, pools] = [
             self.path(CLUSTER_API, &subject.namespace, "machines").await?,
             self.path(CLUSTER_API, &subject.namespace, "machinepools").await?,
         ];
-        let few = |path: &str, selector: &str| {
+        let first = |path: &str, selector: &str| {
             let query = form_urlencoded::Serializer::new(String::new())
                 .append_pair("labelSelector", selector)
-                .append_pair("limit", &A_FEW.to_string())
+                .append_pair("limit", &NAMED_WORKERS.to_string())
                 .finish();
             format!("{path}?{query}")
         };
         let of_cluster = format!("cluster.x-k8s.io/cluster-name={cluster}");
-        let machines = few(&machines, &format!("{of_cluster},!{CONTROL_PLANE}"));
+        let machines = first(&machines, &format!("{of_cluster},!{CONTROL_PLANE}"));
         let machines: List<Object> = self.metadata(&machines).await?;
-        let pools = self.metadata::<List<Object>>(&few(&pools, &of_cluster)).await;
+        let pools = self.metadata::<List<Object>>(&first(&pools, &of_cluster)).await;
         let pools = optional(pools)?.and_then(|list| list.items).unwrap_or_default();
         let workers = machines.items.into_iter().flatten().chain(pools);
         Ok(workers.map(|worker| worker.metadata.name).collect())
@@ -216,7 +210,7 @@ impl LiveReads<'_> {
         self.names(&path).await
     }
 
-    /// Those that name the pool, or the customization, that is judged.
+    /// The `ClusterDeployment`s that refer to the pool or the customization under review.
     async fn cluster_deployments(
         &self,
         namespace: &str,
@@ -250,40 +244,41 @@ impl LiveReads<'_> {
 }
 
 impl LiveReads<'_> {
-    /// What is kept, else what `read` gives.
+    /// One part of a view: `cached` if there is one, else the result of `read`.
     async fn part<T>(
         &self,
         wanted: bool,
-        kept: Option<T>,
-        what: &str,
+        cached: Option<T>,
+        name: &str,
         read: impl Future<Output = Result<T, ReadError>>,
-        parts: &Parts,
+        progress: &Progress,
     ) -> Part<T> {
         if !wanted {
             return Part::default();
         }
-        if let Some(kept) = kept {
-            parts.from_caches.store(true, Relaxed);
-            return kept.into();
+        if let Some(cached) = cached {
+            progress.from_caches.store(true, Relaxed);
+            return cached.into();
         }
         let read = time::timeout_at(self.deadline, read);
         match read.await.unwrap_or(Err(ReadError::TooSlow)) {
             Ok(value) => value.into(),
-            // So it is with every control plane that is new.
+            // Normal for a new control plane.
             Err(ReadError::ClusterUnknown) => Part::default(),
-
             Err(error) => {
-                tracing::warn!(%error, what, "what a rule looks at cannot be read");
+                tracing::warn!(%error, name, "cannot read objects that rules need");
                 let reason = error.label();
-                let mut unread = parts.unread.lock().unwrap_or_else(PoisonError::into_inner);
-                unread.push(format!("{what} could not be checked: {reason}"));
+                let mut unread = progress.unread.lock().unwrap_or_else(PoisonError::into_inner);
+                unread.push(format!(
+                    "could not read {name}: {reason}; skipped the rules that need this"
+                ));
                 Part::default()
             }
         }
     }
 }
 
-/// Of a kind that is not served there are no objects.
+/// If the API server does not serve a kind, there are no objects of it.
 async fn or_none<T: Default>(read: impl Future<Output = Result<T, ReadError>>) -> Result<T, ReadError> {
     optional(read.await).map(Option::unwrap_or_default)
 }

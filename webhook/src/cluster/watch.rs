@@ -1,8 +1,6 @@
-//! Keeps a cache up to date: lists a kind, then watches it.
+//! Lists and watches a kind, and updates its cache.
 //!
-//! Our own, and not kube's reflector, which keeps each object's whole metadata, and decodes an object that does not
-//! have its definition's types into an error that ends the list. Here an object is pruned while it is decoded, one
-//! page of one kind is held at a time, and what fails is named.
+//! Not kube's reflector, which caches the whole metadata of each object, and ends the list if one object does not decode.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -14,123 +12,122 @@ use tokio::{
 };
 
 use super::{
-    Cluster, ReadError,
-    cache::{Cache, Kept, State},
-    events::{Event, Lines, Named, Page, unusable},
-    failed,
-    kinds::{CLUSTER, CONTROL_PLANE, CUSTOMIZATION, Kind, POOL},
-    refused, status,
+    cache::{Cache, Cached, State},
+    events::{Event, Lines, Named, Page},
+    kinds::{CLUSTER, CONTROL_PLANE, CUSTOMIZATION, Caches, Kind, POOL},
+    live_reads::ApiServer,
+    read_error::{ReadError, status},
 };
 use crate::{
-    body,
-    limits::{ANSWER_BYTES, KEPT_OBJECTS, PAGE_OBJECTS},
+    body::{self, BufferedBody},
+    limits::{ANSWER_BYTES, CACHED_OBJECTS, PAGE_OBJECTS},
     tasks::Tasks,
 };
 
-/// One page of a list, or the head of a watch's answer.
-const ANSWER: Duration = Duration::from_secs(10);
+/// For one page of a list, or the response headers of a watch.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The API server ends a watch after this many seconds, which is when we look for a newer version of the API.
+/// The API server ends a watch after this many seconds. We then check for a newer API version.
 const WATCH_SECONDS: u64 = 290;
 
-/// Without a line for so long a connection is dead. The API server sends a bookmark every 60 to 75 s
+/// A watch without an event for this long is dead. The API server sends a bookmark every 60 to 75 s
 /// (k8s.io/apiserver, `pkg/storage/cacher/cacher.go`, `defaultBookmarkFrequency`).
-const SILENCE: Duration = Duration::from_secs(160);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(160);
 
-/// Between a failure and the next try, doubled each time.
-const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// The delay before the first retry, doubled for each further one.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
-/// Between two looks for a kind that is not served.
-const ABSENT: Duration = Duration::from_secs(30);
+/// How often to check for a kind that is not served.
+const ABSENT_RETRY: Duration = Duration::from_secs(30);
 
-/// Keeps all caches of a cluster up to date. Without API access there is nothing to do.
-pub(crate) fn keep_up(cluster: &Cluster, tasks: &mut Tasks) {
-    if !cluster.has_access() {
-        return;
-    }
-    // Pages of several kinds at a time would take several times the memory.
+/// Starts one watch for each cached kind.
+pub(super) fn spawn_all(server: &ApiServer, caches: &Caches, tasks: &mut Tasks) {
+    // The kinds take turns: a page of each at the same time would take several times the memory.
     let listing = Arc::new(Mutex::new(()));
-    let caches = &cluster.caches;
-    spawn(cluster, tasks, &listing, CONTROL_PLANE, &caches.control_planes);
-    spawn(cluster, tasks, &listing, CLUSTER, &caches.clusters);
-    spawn(cluster, tasks, &listing, POOL, &caches.pools);
-    spawn(cluster, tasks, &listing, CUSTOMIZATION, &caches.customizations);
+    spawn(server, tasks, &listing, CONTROL_PLANE, &caches.control_planes);
+    spawn(server, tasks, &listing, CLUSTER, &caches.clusters);
+    spawn(server, tasks, &listing, POOL, &caches.pools);
+    spawn(server, tasks, &listing, CUSTOMIZATION, &caches.customizations);
 }
 
-fn spawn<T: Kept>(
-    cluster: &Cluster,
+fn spawn<T: Cached>(
+    server: &ApiServer,
     tasks: &mut Tasks,
     listing: &Arc<Mutex<()>>,
     kind: Kind,
     cache: &Arc<Cache<T>>,
 ) {
     let watch = Watch {
-        cluster: cluster.clone(),
+        server: server.clone(),
         kind,
         cache: cache.clone(),
         listing: listing.clone(),
-        pause: SHORTEST_PAUSE,
+        retry: FIRST_RETRY,
     };
     watch.set(State::Starting);
     tasks.spawn(kind.plural, watch.run());
 }
 
 struct Watch<T> {
-    cluster: Cluster,
+    server: ApiServer,
     kind: Kind,
     cache: Arc<Cache<T>>,
     listing: Arc<Mutex<()>>,
-    pause: Duration,
+    retry: Duration,
 }
 
-/// How a cache stopped being up to date.
-enum Lost {
+/// Why a list or a watch stopped.
+enum Stopped {
     NotServed,
     Failed(ReadError),
 }
 
-impl From<ReadError> for Lost {
+impl From<ReadError> for Stopped {
     fn from(error: ReadError) -> Self {
         Self::Failed(error)
     }
 }
 
-impl<T: Kept> Watch<T> {
+impl<T: Cached> Watch<T> {
     async fn run(mut self) {
         loop {
-            let Err(lost) = self.follow().await;
+            let Err(stopped) = self.list_and_watch().await;
             let plural = self.kind.plural;
-            let pause = match lost {
-                Lost::NotServed => {
+            let retry = match stopped {
+                Stopped::NotServed => {
                     if self.cache.state().0 != State::Absent {
                         self.cache.clear("");
                         self.set(State::Absent);
                         tracing::info!(
                             kind = plural,
-                            "the API server does not serve this kind: there are none"
+                            "the API server does not serve this kind; treating it as having no objects"
                         );
                     }
-                    ABSENT
+                    ABSENT_RETRY
                 }
-                Lost::Failed(error) => {
+                Stopped::Failed(error) => {
                     let state = State::Failing(error.label());
-                    // Once for each reason, not for each try.
+                    // Logged once for each reason, not for each retry.
                     if self.set(state) != state {
-                        tracing::warn!(kind = plural, %error, "not watched; read live for each review until it is");
+                        tracing::warn!(
+                            kind = plural,
+                            %error,
+                            "cannot watch this kind; reading it live for each review until the watch works"
+                        );
                     }
-                    let pause = self.pause;
-                    self.pause = (pause * 2).min(LONGEST_PAUSE);
-                    pause
+                    let retry = self.retry;
+                    self.retry = (retry * 2).min(LONGEST_RETRY);
+                    retry
                 }
             };
-            time::sleep(pause).await;
-            self.cluster.metrics.watch_restarted(plural);
+            time::sleep(retry).await;
+            self.server.metrics.watch_restarted(plural);
         }
     }
 
-    /// Lists and watches until that fails.
-    async fn follow(&mut self) -> Result<Infallible, Lost> {
+    /// Lists and watches until one of them fails.
+    async fn list_and_watch(&mut self) -> Result<Infallible, Stopped> {
         loop {
             let version = self.version().await?;
             let mut seen = self.list(&version).await?;
@@ -140,13 +137,13 @@ impl<T: Kept> Watch<T> {
         }
     }
 
-    async fn version(&self) -> Result<String, Lost> {
-        let reads = self.cluster.reads_within(ANSWER);
-        reads.version(self.kind.group).await.map_err(lost)
+    async fn version(&self) -> Result<String, Stopped> {
+        let reads = self.server.reads_within(REQUEST_TIMEOUT);
+        reads.version(self.kind.group).await.map_err(stopped)
     }
 
-    /// Fills the cache anew; gives the resource version from which to watch.
-    async fn list(&self, version: &str) -> Result<String, Lost> {
+    /// Refills the cache, and returns the resource version to watch from.
+    async fn list(&self, version: &str) -> Result<String, Stopped> {
         let mut next = String::new();
         loop {
             let query = form_urlencoded::Serializer::new(String::new())
@@ -155,10 +152,10 @@ impl<T: Kept> Watch<T> {
                 .finish();
             let path = format!("{}?{query}", self.path(version));
             let _turn = self.listing.lock().await;
-            let reads = self.cluster.reads_within(ANSWER);
-            let answer = reads.get(&path, self.kind.projection).await.map_err(lost)?;
+            let reads = self.server.reads_within(REQUEST_TIMEOUT);
+            let answer = reads.get(&path, self.kind.projection).await.map_err(stopped)?;
             let page: Page<'_> =
-                serde_json::from_slice(answer.as_bytes()).map_err(|error| unusable(&error))?;
+                serde_json::from_slice(answer.as_bytes()).map_err(|error| ReadError::of_json(&error))?;
             if next.is_empty() {
                 self.cache.clear(version);
             }
@@ -166,8 +163,8 @@ impl<T: Kept> Watch<T> {
                 self.put(item.get())?;
             }
             let (_, objects) = self.cache.state();
-            if objects > KEPT_OBJECTS {
-                return Err(ReadError::TooMany(KEPT_OBJECTS).into());
+            if objects > CACHED_OBJECTS {
+                return Err(ReadError::TooMany(CACHED_OBJECTS).into());
             }
             if page.metadata.next.is_empty() {
                 return Ok(page.metadata.resource_version);
@@ -176,27 +173,28 @@ impl<T: Kept> Watch<T> {
         }
     }
 
-    /// Takes in what changes from `seen` on until the API server ends the watch; gives what was seen last.
-    async fn watch(&mut self, version: &str, mut seen: String) -> Result<String, Lost> {
-        let mut lines = self.open(version, &seen).await?;
+    /// Updates the cache with the events after a resource version until the API server ends the watch. Returns the resource
+    /// version of the last event.
+    async fn watch(&mut self, version: &str, mut resource_version: String) -> Result<String, Stopped> {
+        let mut lines = self.open(version, &resource_version).await?;
         let objects = self.cache.state().1;
         if self.set(State::Synced) != State::Synced {
-            tracing::info!(kind = self.kind.plural, version, objects, "watched");
+            tracing::info!(kind = self.kind.plural, version, objects, "watching");
         }
         let since = Instant::now();
         loop {
-            let line = time::timeout(SILENCE, lines.next())
+            let line = time::timeout(EVENT_TIMEOUT, lines.next())
                 .await
-                .map_err(|_| ReadError::Failed("the watch fell silent".to_owned()))??;
+                .map_err(|_| ReadError::Failed("the watch sent no event in time".to_owned()))??;
             let Some(line) = line else {
-                // One that ends as soon as it begins is not begun again without a pause.
-                return if since.elapsed() > SHORTEST_PAUSE {
-                    Ok(seen)
+                // A watch that ends immediately is restarted only after a delay.
+                return if since.elapsed() > FIRST_RETRY {
+                    Ok(resource_version)
                 } else {
-                    Err(ReadError::Failed("the watch ended at once".to_owned()).into())
+                    Err(ReadError::Failed("the API server ended the watch immediately".to_owned()).into())
                 };
             };
-            seen = match Event::read(line)? {
+            resource_version = match Event::decode(line)? {
                 Event::Put(object) => self.put(object)?,
                 Event::Removed(object) => {
                     let metadata = named(object)?.metadata;
@@ -206,39 +204,45 @@ impl<T: Kept> Watch<T> {
                 Event::Bookmark(object) => named(object)?.metadata.resource_version,
             };
             self.count();
-            if since.elapsed() > LONGEST_PAUSE {
-                self.pause = SHORTEST_PAUSE;
+            if since.elapsed() > LONGEST_RETRY {
+                self.retry = FIRST_RETRY;
             }
         }
     }
 
-    async fn open(&self, version: &str, seen: &str) -> Result<Lines<Body>, ReadError> {
-        let client = self.cluster.client.as_ref().ok_or(ReadError::NoAccess)?;
+    async fn open(&self, version: &str, resource_version: &str) -> Result<Lines<Body>, ReadError> {
+        let client = self.server.client.as_ref().ok_or(ReadError::NoAccess)?;
         let query = form_urlencoded::Serializer::new(String::new())
             .append_pair("watch", "true")
             .append_pair("allowWatchBookmarks", "true")
             .append_pair("timeoutSeconds", &WATCH_SECONDS.to_string())
-            .append_pair("resourceVersion", seen)
+            .append_pair("resourceVersion", resource_version)
             .finish();
         let request = Request::get(format!("{}?{query}", self.path(version)))
             .header(header::ACCEPT, self.kind.projection.accept_of_watch())
             .body(Body::empty())
             .map_err(|error| ReadError::Failed(error.to_string()))?;
-        let deadline = Instant::now() + ANSWER;
+        let deadline = Instant::now() + REQUEST_TIMEOUT;
         let answer = time::timeout_at(deadline, client.send(request))
             .await
             .map_err(|_| ReadError::TooSlow)?
-            .map_err(|error| failed(&error))?;
+            .map_err(|error| ReadError::of_request(&error))?;
         let code = answer.status();
         if code == StatusCode::OK {
             return Ok(Lines::new(answer.into_body()));
         }
-        let body = body::read(answer.into_body(), ANSWER_BYTES, deadline, &self.cluster.held).await;
-        let text = body.as_ref().map_or(&[][..], body::Whole::as_bytes);
-        Err(refused(&status(code, text)))
+        let body = body::read(
+            answer.into_body(),
+            ANSWER_BYTES,
+            deadline,
+            &self.server.free_bytes,
+        )
+        .await;
+        let text = body.as_ref().map_or(&[][..], BufferedBody::as_bytes);
+        Err(ReadError::of_status(&status(code, text)))
     }
 
-    /// Takes in an object; gives its resource version.
+    /// Caches an object, and returns its resource version.
     fn put(&self, object: &str) -> Result<String, ReadError> {
         let metadata = named(object)?.metadata;
         self.cache.put(&metadata.namespace, &metadata.name, object);
@@ -257,21 +261,21 @@ impl<T: Kept> Watch<T> {
 
     fn count(&self) {
         let (state, objects) = self.cache.state();
-        self.cluster
+        self.server
             .metrics
-            .cached(self.kind.plural, state.is_known(), objects);
+            .cache_state(self.kind.plural, state.is_known(), objects);
     }
 }
 
 fn named(object: &str) -> Result<Named, ReadError> {
-    serde_json::from_str(object).map_err(|error| unusable(&error))
+    serde_json::from_str(object).map_err(|error| ReadError::of_json(&error))
 }
 
-/// Of a kind that is not served, its group or its list is not found.
-fn lost(error: ReadError) -> Lost {
+/// If a kind is not served, its group or its list is not found.
+fn stopped(error: ReadError) -> Stopped {
     match error {
-        ReadError::NotFound => Lost::NotServed,
-        error => Lost::Failed(error),
+        ReadError::NotFound => Stopped::NotServed,
+        error => Stopped::Failed(error),
     }
 }
 

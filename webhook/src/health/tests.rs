@@ -3,7 +3,8 @@ use crate::testing::{api_server, phase, read};
 
 fn health(phase_now: Phase, has_api_access: bool) -> Health {
     let metrics = Arc::new(Metrics::new());
-    let client = has_api_access.then(|| api_server(|path| async move { panic!("asked for {path}") }));
+    let client =
+        has_api_access.then(|| api_server(|path| async move { panic!("unexpected request for {path}") }));
     Health {
         cluster: Cluster::new(client, metrics.clone()),
         metrics,
@@ -31,7 +32,7 @@ async fn answers_probes_by_phase() {
             Phase::Serving,
             "/healthz",
             404,
-            "there is nothing at this path; ask /livez, /readyz or /metrics\n",
+            "not found; this port serves /livez, /readyz and /metrics\n",
         ),
     ] {
         assert_eq!(
@@ -43,13 +44,13 @@ async fn answers_probes_by_phase() {
 }
 
 #[tokio::test]
-async fn is_ready_without_api_access_and_says_so() {
+async fn is_ready_without_api_access_and_reports_it() {
     assert_eq!(
         get(Phase::Serving, false, "/readyz?verbose").await,
         (
             200,
-            "[+]key-pair ok\n[+]listener ok\n[+]serving ok\n[i]api-access none: the scale subresource is refused\n\
-             readyz check passed\n"
+            "[+]key-pair ok\n[+]listener ok\n[+]serving ok\n[i]api-access none: writes to the \
+             scale subresource are refused\nreadyz check passed\n"
                 .to_owned()
         )
     );
@@ -67,19 +68,19 @@ async fn is_ready_without_api_access_and_says_so() {
 }
 
 #[tokio::test]
-async fn metrics_end_as_the_format_asks() {
+async fn metrics_end_with_eof() {
     let (code, text) = get(Phase::Serving, false, "/metrics").await;
     assert_eq!(code, 200);
     assert!(text.ends_with("# EOF\n"), "{text}");
 }
 
 #[tokio::test]
-async fn takes_no_post() {
+async fn rejects_post() {
     let health = health(Phase::Serving, false);
     let response = health.answer(&Request::post("/livez").body(()).unwrap());
     assert_eq!(response.headers()[header::ALLOW], "GET, HEAD");
     assert_eq!(
         read(response).await,
-        (StatusCode::METHOD_NOT_ALLOWED, "ask with GET\n".to_owned())
+        (StatusCode::METHOD_NOT_ALLOWED, "use GET\n".to_owned())
     );
 }

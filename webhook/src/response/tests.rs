@@ -2,7 +2,7 @@ use insta::assert_snapshot;
 use serde_json::Value;
 
 use super::*;
-use crate::testing::screen;
+use crate::testing::kubectl_output;
 
 fn cause(message: &str) -> Cause {
     Cause {
@@ -15,7 +15,7 @@ fn cause(message: &str) -> Cause {
 
 fn invalid(causes: Vec<Cause>) -> Decision {
     Decision {
-        outcome: Outcome::Invalid(Invalid {
+        verdict: Verdict::Invalid(Invalid {
             group: "example.com",
             kind: "Example",
             name: "x".to_owned(),
@@ -44,7 +44,7 @@ fn denies_and_warns_at_the_same_time() {
         cause("Forbidden: no; leave it out"),
     ]);
     decision.warned = vec![cause("Invalid value: 3: unusual; write 4")];
-    assert_snapshot!(screen(&response(&decision)));
+    assert_snapshot!(kubectl_output(&response(&decision)));
 }
 
 #[test]
@@ -66,12 +66,12 @@ fn counts_the_causes_beyond_the_limit() {
     assert_eq!(causes[CAUSES - 1]["message"], "49 (field-fault)");
     assert_eq!(
         causes[CAUSES]["message"],
-        "7 more faults; correct those above first"
+        "7 more problems; correct the ones above first"
     );
 }
 
 #[test]
-fn a_warning_is_one_short_line() {
+fn shortens_a_warning_to_one_line() {
     let response = response(&warned(&["fits", &"long\n".repeat(60)]));
     assert_eq!(response["allowed"], true);
     assert_eq!(response["auditAnnotations"]["warned-by"], "field-fault");
@@ -84,7 +84,7 @@ fn a_warning_is_one_short_line() {
 }
 
 #[test]
-fn all_warnings_together_stay_below_what_the_api_server_takes() {
+fn limits_all_warnings_together() {
     let long = "\u{20ac}".repeat(200);
     let response = response(&warned(&[long.as_str(); 100]));
     let warnings: Vec<&str> = response["warnings"]
@@ -99,12 +99,12 @@ fn all_warnings_together_stay_below_what_the_api_server_takes() {
     assert_eq!(shown, 6);
     assert_eq!(
         warnings[shown],
-        "94 more warnings: kubectl kcp lint -f FILE shows them"
+        "94 more warnings; run kubectl kcp lint -f FILE to see them"
     );
 }
 
 #[test]
-fn what_there_is_no_room_for_is_the_least_severe() {
+fn omits_the_least_severe_warnings() {
     let long = "x".repeat(90);
     let mut decision = warned(&vec![long.as_str(); 100]);
     decision.warned[0] = cause("first");
@@ -115,7 +115,7 @@ fn what_there_is_no_room_for_is_the_least_severe() {
     assert_eq!(warnings[1], "spec.field: first (field-fault)");
     assert_eq!(
         warnings.last().unwrap(),
-        "67 more warnings: kubectl kcp lint -f FILE shows them"
+        "67 more warnings; run kubectl kcp lint -f FILE to see them"
     );
     assert_eq!(warnings.len(), 1 + 33 + 1);
 }

@@ -1,4 +1,4 @@
-//! Finds `request.uid` in a body that is otherwise no review.
+//! Finds `request.uid` in a body that does not decode as a review.
 
 use std::fmt;
 
@@ -8,19 +8,19 @@ use serde::{
     de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor},
 };
 
-/// The uid, if it can be read before the body's first fault. Everything else is skipped, unread.
+/// The uid, if it comes before the first error in the body. Skips everything else.
 pub(super) fn find(body: &[u8]) -> Option<String> {
     let mut found = None;
     let at_top = Level {
         path: &["request", "uid"],
         found: &mut found,
     };
-    // An error later in the body does not unmake what was found.
+    // An error after the uid does not matter.
     _ = at_top.deserialize(&mut serde_json::Deserializer::from_slice(body));
     found
 }
 
-/// An object on the way to the string at `path`.
+/// An object that contains the string at `path`.
 struct Level<'f> {
     path: &'static [&'static str],
     found: &'f mut Option<String>,
@@ -32,7 +32,7 @@ impl<'de> DeserializeSeed<'de> for Level<'_> {
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
         if self.path.is_empty() {
             let uid: Text<'de> = serde::Deserialize::deserialize(deserializer)?;
-            // Of two uids the first counts, as in the first decoding, which calls the second a fault.
+            // Of two uids the first counts. The full decoding rejects the second.
             self.found.get_or_insert_with(|| uid.into_owned());
             return Ok(());
         }

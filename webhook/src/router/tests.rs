@@ -11,12 +11,14 @@ use hyper::body::Frame;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::{Pieces, admission, ask, control_plane, phase, post, read, review, router, router_with};
+use crate::testing::{
+    Chunks, admission, control_plane, phase, post, read, review, router, router_with, send,
+};
 
-/// A review of nothing.
+/// A review without a request.
 const NO_REQUEST: &[u8] = br#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":null}"#;
 
-/// A denial with one code and message, as `response`.
+/// The `response` of a refusal.
 fn refused(uid: &str, code: u16, reason: &str, message: &str) -> Value {
     json!({
         "uid": uid,
@@ -26,22 +28,22 @@ fn refused(uid: &str, code: u16, reason: &str, message: &str) -> Value {
 }
 
 #[tokio::test]
-async fn takes_posts_of_json_to_two_paths() {
+async fn accepts_only_posts_of_json_to_two_paths() {
     const JSON: &str = "application/json";
-    const WHERE: &str = "there is nothing at this path; reviews go to /mutate and /validate\n";
-    const HOW: &str = "a review is sent with POST\n";
-    const AS: &str = "a review is sent as application/json\n";
+    const NOT_FOUND: &str = "not found; this port serves /mutate and /validate\n";
+    const METHOD: &str = "send reviews with POST\n";
+    const MEDIA_TYPE: &str = "send reviews as application/json\n";
     for (method, path, content_type, code, sentence) in [
-        ("POST", "/", JSON, 404, WHERE),
-        ("POST", "/validate/x", JSON, 404, WHERE),
-        ("POST", "/Validate", JSON, 404, WHERE),
-        ("GET", "/readyz", JSON, 404, WHERE),
-        ("GET", "/validate", JSON, 405, HOW),
-        ("PUT", "/mutate?timeout=5s", JSON, 405, HOW),
-        ("POST", "/validate", "", 415, AS),
-        ("POST", "/validate", "application/yaml", 415, AS),
-        ("POST", "/mutate", "text/plain", 415, AS),
-        ("POST", "/mutate", "application/jsonp", 415, AS),
+        ("POST", "/", JSON, 404, NOT_FOUND),
+        ("POST", "/validate/x", JSON, 404, NOT_FOUND),
+        ("POST", "/Validate", JSON, 404, NOT_FOUND),
+        ("GET", "/readyz", JSON, 404, NOT_FOUND),
+        ("GET", "/validate", JSON, 405, METHOD),
+        ("PUT", "/mutate?timeout=5s", JSON, 405, METHOD),
+        ("POST", "/validate", "", 415, MEDIA_TYPE),
+        ("POST", "/validate", "application/yaml", 415, MEDIA_TYPE),
+        ("POST", "/mutate", "text/plain", 415, MEDIA_TYPE),
+        ("POST", "/mutate", "application/jsonp", 415, MEDIA_TYPE),
         (
             "POST",
             "/mutate?timeout=5s",
@@ -66,7 +68,7 @@ async fn takes_posts_of_json_to_two_paths() {
 }
 
 #[tokio::test]
-async fn takes_no_content_encoding() {
+async fn rejects_a_content_encoding() {
     let request = Request::post("/validate")
         .header(header::CONTENT_TYPE, "application/json")
         .header(header::CONTENT_ENCODING, "gzip")
@@ -76,21 +78,21 @@ async fn takes_no_content_encoding() {
         read(router().answer(request, false).await).await,
         (
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "a review is sent without a content encoding\n".to_owned()
+            "send reviews without a content encoding\n".to_owned()
         )
     );
 }
 
 #[tokio::test]
-async fn answers_a_body_without_a_uid_with_a_sentence() {
+async fn rejects_a_body_without_a_uid_with_http_400() {
     let cases: [(&[u8], &str); 8] = [
         (
             b"",
-            "the body is no AdmissionReview: EOF while parsing a value at line 1 column 0\n",
+            "the body is not an AdmissionReview: EOF while parsing a value at line 1 column 0\n",
         ),
         (
             b"{\"apiVersion\": ",
-            "the body is no AdmissionReview: EOF while parsing a value at line 1 column 15\n",
+            "the body is not an AdmissionReview: EOF while parsing a value at line 1 column 15\n",
         ),
         (
             b"\xff",
@@ -98,20 +100,20 @@ async fn answers_a_body_without_a_uid_with_a_sentence() {
         ),
         (
             b"[1]",
-            "the body is no AdmissionReview: invalid type: integer `1`, expected a string at line 1 column 2\n",
+            "the body is not an AdmissionReview: invalid type: integer `1`, expected a string at line 1 column 2\n",
         ),
         (
             b"{}",
-            "this webhook takes admission.k8s.io/v1 AdmissionReview alone, and was sent \"\" \"\"\n",
+            "expected admission.k8s.io/v1 AdmissionReview, got \"\" \"\"\n",
         ),
         (NO_REQUEST, "the AdmissionReview has no request\n"),
         (
             br#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{}}"#,
-            "the body is no AdmissionReview: missing field `uid` at line 1 column 73\n",
+            "the body is not an AdmissionReview: missing field `uid` at line 1 column 73\n",
         ),
         (
             br#"{"request":{"uid":"\ud800"}}"#,
-            "the body is no AdmissionReview: unexpected end of hex escape at line 1 column 26\n",
+            "the body is not an AdmissionReview: unexpected end of hex escape at line 1 column 26\n",
         ),
     ];
     for (body, sentence) in cases {
@@ -135,36 +137,34 @@ async fn answers_bad_reviews_with_their_uid() {
     };
     let cases = [
         (
-            "broken off",
+            "truncated",
             r#"{"request":{"uid":"7","object":{"#.to_owned(),
             "7",
-            "the body is no AdmissionReview: EOF while parsing an object at line 1 column 32",
+            "the body is not an AdmissionReview: EOF while parsing an object at line 1 column 32",
         ),
         (
             "uid twice",
             r#"{"request":{"uid":"7","uid":"8"}}"#.to_owned(),
             "7",
-            "the body is no AdmissionReview: duplicate field `uid` at line 1 column 27",
+            "the body is not an AdmissionReview: duplicate field `uid` at line 1 column 27",
         ),
         (
             "nothing but a uid",
             r#"{"request":{"uid":"7"}}"#.to_owned(),
             "7",
-            "the body is no AdmissionReview: missing field `resource` at line 1 column 22",
+            "the body is not an AdmissionReview: missing field `resource` at line 1 column 22",
         ),
         (
             "v1beta1",
             changed("/apiVersion", json!("admission.k8s.io/v1beta1")),
             "0f1e2d3c",
-            "this webhook takes admission.k8s.io/v1 AdmissionReview alone, and was sent \
-             \"admission.k8s.io/v1beta1\" \"AdmissionReview\"",
+            "expected admission.k8s.io/v1 AdmissionReview, got \"admission.k8s.io/v1beta1\" \"AdmissionReview\"",
         ),
         (
             "another kind",
             changed("/kind", json!("ConversionReview")),
             "0f1e2d3c",
-            "this webhook takes admission.k8s.io/v1 AdmissionReview alone, and was sent \
-             \"admission.k8s.io/v1\" \"ConversionReview\"",
+            "expected admission.k8s.io/v1 AdmissionReview, got \"admission.k8s.io/v1\" \"ConversionReview\"",
         ),
         (
             "no object",
@@ -182,14 +182,14 @@ async fn answers_bad_reviews_with_their_uid() {
             "another resource",
             changed("/request/resource", json!({"version": "v1", "resource": "pods"})),
             "0f1e2d3c",
-            "kcp-webhook does not judge pods; take the resource out of the rules of its webhook configuration",
+            "kcp-webhook does not review pods; remove the resource from the rules of the webhook configuration",
         ),
         (
             "another group",
             changed("/request/resource/group", json!("example.com")),
             "0f1e2d3c",
-            "kcp-webhook does not judge kubeadmcontrolplanes.example.com; take the resource out of the rules of \
-             its webhook configuration",
+            "kcp-webhook does not review kubeadmcontrolplanes.example.com; remove the resource from the rules of \
+             the webhook configuration",
         ),
     ];
     for path in ["/validate", "/mutate"] {
@@ -216,7 +216,7 @@ async fn answers_bad_reviews_with_their_uid() {
 }
 
 #[tokio::test]
-async fn a_uid_after_bytes_that_are_not_utf8_is_found() {
+async fn finds_a_uid_after_invalid_utf8() {
     let body = b"{\"request\":{\"name\":\"\xff\",\"uid\":\"7\"}}";
     let (code, text) = post(&router(), "/validate", &body[..]).await;
     let answer: Value = serde_json::from_str(&text).unwrap();
@@ -233,18 +233,18 @@ async fn a_uid_after_bytes_that_are_not_utf8_is_found() {
 }
 
 #[tokio::test]
-async fn a_uid_of_a_megabyte_is_echoed() {
+async fn returns_a_uid_of_one_megabyte() {
     let uid = "u".repeat(1024 * 1024);
     let mut review = review("CREATE", &control_plane(), &Value::Null);
     review["request"]["uid"] = json!(uid);
     assert_eq!(
-        ask(&router(), "/validate", &review).await,
+        send(&router(), "/validate", &review).await,
         json!({"uid": uid, "allowed": true})
     );
 }
 
 #[tokio::test]
-async fn deep_nesting_is_skipped_where_nobody_looks() {
+async fn skips_deep_nesting_in_a_field_that_no_rule_reads() {
     let deep = format!("{}1{}", "[".repeat(40_000), "]".repeat(40_000));
     let mut object = control_plane();
     object["spec"]["unknown"] = json!("DEEP");
@@ -260,7 +260,7 @@ async fn deep_nesting_is_skipped_where_nobody_looks() {
 }
 
 #[tokio::test]
-async fn refuses_a_body_beyond_the_limit() {
+async fn rejects_a_body_above_the_limit() {
     let limits = || Limits {
         body_bytes: 1000,
         ..Limits::default()
@@ -275,10 +275,10 @@ async fn refuses_a_body_beyond_the_limit() {
         post(&router, "/validate", vec![b' '; 1000]).await.0,
         StatusCode::BAD_REQUEST
     );
-    // The size is not announced, and comes in pieces.
+    // Without a content length, in chunks.
     let request = Request::post("/validate")
         .header(header::CONTENT_TYPE, "application/json")
-        .body(Pieces(vec![Bytes::from_static(&[b' '; 400]); 3].into()))
+        .body(Chunks(vec![Bytes::from_static(&[b' '; 400]); 3].into()))
         .unwrap();
     let response = router.answer(request, false).await;
     assert_eq!(response.headers()[header::CONNECTION], "close");
@@ -286,12 +286,12 @@ async fn refuses_a_body_beyond_the_limit() {
 }
 
 #[tokio::test]
-async fn puts_a_body_of_pieces_together() {
+async fn joins_the_chunks_of_a_body() {
     let body = review("CREATE", &control_plane(), &Value::Null).to_string();
-    let pieces = body.as_bytes().chunks(7).map(Bytes::copy_from_slice).collect();
+    let chunks = body.as_bytes().chunks(7).map(Bytes::copy_from_slice).collect();
     let request = Request::post("/validate")
         .header(header::CONTENT_TYPE, "application/json")
-        .body(Pieces(pieces))
+        .body(Chunks(chunks))
         .unwrap();
     let (code, text) = read(router().answer(request, false).await).await;
     assert_eq!(code, StatusCode::OK);
@@ -302,7 +302,7 @@ async fn puts_a_body_of_pieces_together() {
 }
 
 #[tokio::test]
-async fn refuses_bodies_beyond_what_all_may_hold_and_gives_back_what_they_held() {
+async fn limits_all_bodies_together_and_frees_their_bytes() {
     let body = review("CREATE", &control_plane(), &Value::Null).to_string();
     let limits = |buffered_bytes| Limits {
         buffered_bytes,
@@ -313,7 +313,7 @@ async fn refuses_bodies_beyond_what_all_may_hold_and_gives_back_what_they_held()
         post(&router, "/validate", body.clone()).await,
         (
             StatusCode::SERVICE_UNAVAILABLE,
-            "too many bytes are being held for other reviews; try again\n".to_owned()
+            "other reviews take all the memory that request bodies may take; try again\n".to_owned()
         )
     );
     let router = router_with(None, limits(body.len()));
@@ -323,7 +323,7 @@ async fn refuses_bodies_beyond_what_all_may_hold_and_gives_back_what_they_held()
 }
 
 #[tokio::test(start_paused = true)]
-async fn gives_up_on_a_body_that_does_not_come() {
+async fn times_out_on_a_body_that_does_not_arrive() {
     let request = Request::post("/validate")
         .header(header::CONTENT_TYPE, "application/json")
         .body(Never)
@@ -332,13 +332,13 @@ async fn gives_up_on_a_body_that_does_not_come() {
         read(router().answer(request, false).await).await,
         (
             StatusCode::REQUEST_TIMEOUT,
-            "the body did not come within 10 s\n".to_owned()
+            "the body did not arrive within 10 s\n".to_owned()
         )
     );
 }
 
 #[tokio::test]
-async fn turns_away_what_has_no_place() {
+async fn rejects_requests_above_the_limits() {
     let body = review("CREATE", &control_plane(), &Value::Null).to_string();
     let none = router_with(
         None,
@@ -351,7 +351,7 @@ async fn turns_away_what_has_no_place() {
         post(&none, "/validate", body.clone()).await,
         (
             StatusCode::SERVICE_UNAVAILABLE,
-            "too many reviews are being answered; try again\n".to_owned()
+            "too many reviews are in progress; try again\n".to_owned()
         )
     );
     let request = Request::post("/validate")
@@ -370,7 +370,7 @@ async fn turns_away_what_has_no_place() {
 }
 
 #[tokio::test]
-async fn asks_clients_to_leave_while_draining() {
+async fn asks_clients_to_disconnect_while_draining() {
     for (phase_now, expected) in [
         (Phase::Serving, None),
         (Phase::Draining, Some("close")),
@@ -405,13 +405,13 @@ async fn counts_requests_decisions_and_rules() {
     let router = router();
     let mut bad = control_plane();
     bad["spec"]["replicas"] = json!(4);
-    ask(
+    send(
         &router,
         "/validate",
         &review("CREATE", &control_plane(), &Value::Null),
     )
     .await;
-    ask(&router, "/validate", &review("CREATE", &bad, &Value::Null)).await;
+    send(&router, "/validate", &review("CREATE", &bad, &Value::Null)).await;
     post(&router, "/validate", "{").await;
     let text = router.metrics.encode().unwrap();
     for line in [

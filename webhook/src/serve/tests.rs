@@ -13,7 +13,7 @@ use crate::{
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Arguments of a server that stops at once.
+/// Arguments of a server without a shutdown delay.
 fn arguments(folder: &Path) -> ServeArguments {
     let issue = IssueArguments {
         dir: folder.to_owned(),
@@ -40,7 +40,7 @@ fn arguments(folder: &Path) -> ServeArguments {
 }
 
 #[tokio::test]
-async fn ends_when_a_task_of_it_panics() {
+async fn stops_when_a_background_task_panics() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = Server::bind(&arguments(folder.path()), Limits::default())
         .await
@@ -48,13 +48,13 @@ async fn ends_when_a_task_of_it_panics() {
     let (_stop, stopped) = Stop::channel();
     server
         .tasks
-        .spawn("doomed", async { panic!("as the test wants it") });
+        .spawn("panics", async { panic!("a panic for the test") });
     let ended = time::timeout(DEADLINE, server.run(stopped)).await;
     assert_eq!(ended.unwrap(), Ended::Failed);
 }
 
 #[tokio::test]
-async fn stays_ready_while_every_task_runs() {
+async fn stays_ready_while_all_background_tasks_run() {
     let folder = tempfile::tempdir().unwrap();
     let arguments = ServeArguments {
         shutdown_delay: DEADLINE,
@@ -64,7 +64,7 @@ async fn stays_ready_while_every_task_runs() {
     let (_stop, stopped) = Stop::channel();
     let address = server.health_address().unwrap();
     let _running = tokio::spawn(server.run(stopped));
-    // Once a probe is answered, every task has had its turn.
+    // When the probe is answered, every task has run at least once.
     let mut probe = TcpStream::connect(address).await.unwrap();
     probe
         .write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n")

@@ -1,4 +1,4 @@
-//! A certificate and its key, from two files.
+//! A certificate and its private key, reloaded from two files.
 
 use std::{
     fmt, fs, io,
@@ -24,58 +24,58 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::metrics::Metrics;
 
-/// A key pair that cannot be served with.
+/// Why a key pair cannot be used.
 #[derive(Debug, Error)]
 pub enum KeyPairError {
     /// A file cannot be read.
     #[error("cannot read {}: {error}", path.display())]
     Unreadable {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
-    /// A file holds no PEM section of the kind asked for, or a broken one.
-    #[error("{} holds no {wanted} in PEM: {error}", path.display())]
+    /// A file has no valid PEM section of the expected kind.
+    #[error("{} does not contain a PEM {section}: {error}", path.display())]
     NotPem {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What was looked for.
-        wanted: &'static str,
-        /// Why.
+        /// The kind of PEM section.
+        section: &'static str,
+        /// The cause.
         error: pem::Error,
     },
     /// The certificate cannot be parsed.
-    #[error("{} holds a certificate that cannot be parsed: {error}", path.display())]
+    #[error("cannot parse the certificate in {}: {error}", path.display())]
     BadCertificate {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: String,
     },
-    /// The key is of no kind that we can sign with, or not the certificate's.
-    #[error("the key in {} does not go with the certificate in {}: {error}", key.display(), certificate.display())]
+    /// The key has an unsupported type, or does not belong to the certificate.
+    #[error("cannot use the private key in {} with the certificate in {}: {error}", key.display(), certificate.display())]
     Mismatch {
         /// The certificate's file.
         certificate: PathBuf,
         /// The key's file.
         key: PathBuf,
-        /// Why.
+        /// The cause.
         error: rustls::Error,
     },
 }
 
-/// The key pair of two files.
+/// A key pair from two files.
 pub(crate) struct KeyPair {
     certificate_file: PathBuf,
     key_file: PathBuf,
     current: ArcSwap<CertifiedKey>,
-    /// What the files held when last looked at, good or not.
+    /// The content of the files at the last reload, valid or not.
     content: Mutex<Content>,
     metrics: Arc<Metrics>,
 }
 
-/// Never printed: it holds the key.
+/// Without `Debug`: it contains the private key.
 #[derive(PartialEq, Eq)]
 struct Content {
     certificate: Vec<u8>,
@@ -83,7 +83,6 @@ struct Content {
 }
 
 impl KeyPair {
-    /// Reads the two files.
     pub(crate) fn load(
         certificate_file: &Path,
         key_file: &Path,
@@ -102,11 +101,11 @@ impl KeyPair {
         })
     }
 
-    /// Looks at the files every `interval`, for ever.
+    /// Reloads the files every `interval`, forever.
     ///
-    /// Their content is compared: Secret mounts replace a symlink two levels up, which no watch on the files sees.
-    /// The files are small and in memory; reading them blocks for less than handing the work to another thread.
-    pub(crate) async fn keep_up(&self, interval: Duration) {
+    /// Compares their content: a Secret mount replaces a symlink two levels up, which a watch on the files does not notice.
+    /// The files are small and in memory, so reading them blocks for less time than handing the work to another thread.
+    pub(crate) async fn reload_periodically(&self, interval: Duration) {
         // An interval of zero panics.
         let mut ticks = time::interval(interval.max(Duration::from_millis(1)));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -116,29 +115,29 @@ impl KeyPair {
         }
     }
 
-    /// Replaces the key pair if the files have changed and hold a good one; keeps the one there is otherwise.
+    /// Replaces the key pair if the files changed and are valid.
     fn reload(&self) {
-        let outcome = Content::read(&self.certificate_file, &self.key_file).and_then(|content| {
+        let reloaded = Content::read(&self.certificate_file, &self.key_file).and_then(|content| {
             let mut last = self.content.lock().unwrap_or_else(PoisonError::into_inner);
             if *last == content {
                 return Ok(None);
             }
-            // Half of a change may be there already and the other half not yet: a bad pair is an error once, and is
-            // looked at again when it changes.
+            // Perhaps only one of the two files has been replaced so far. An invalid pair is reported once, and tried again
+            // when a file changes.
             *last = content;
             last.parse(&self.certificate_file, &self.key_file).map(Some)
         });
-        match outcome {
+        match reloaded {
             Ok(None) => {}
             Ok(Some((current, expiry))) => {
                 self.current.store(Arc::new(current));
                 self.metrics.certificate_reads.inc();
                 self.metrics.certificate_expiry.set(expiry);
-                info!(expires = %timestamp(expiry), "the key pair has been replaced");
+                info!(expires = %timestamp(expiry), "reloaded the TLS key pair");
             }
             Err(error) => {
                 self.metrics.certificate_errors.inc();
-                warn!(%error, "the key pair stays as it was");
+                warn!(%error, "cannot reload the TLS key pair; still using the previous one");
             }
         }
     }
@@ -158,11 +157,11 @@ impl Content {
         })
     }
 
-    /// The key pair, and when its certificate expires, in seconds since 1970.
+    /// Returns the key pair, and the expiry of its certificate in seconds since 1970.
     fn parse(&self, certificate_file: &Path, key_file: &Path) -> Result<(CertifiedKey, i64), KeyPairError> {
-        let not_pem = |path: &Path, wanted, error| KeyPairError::NotPem {
+        let not_pem = |path: &Path, section, error| KeyPairError::NotPem {
             path: path.to_owned(),
-            wanted,
+            section,
             error,
         };
         let chain = CertificateDer::pem_slice_iter(&self.certificate)

@@ -1,8 +1,7 @@
-//! What fuzzers start from, what else they reach, and what did harm, put again to what must hold of any bytes.
-//! `tests/fuzz` looks for more.
+//! Replays the fuzzers' seeds, corpus and regressions against the properties that must hold for any bytes. `tests/fuzz` has
+//! the fuzzers.
 //!
-//! `UPDATE_CORPUS=1` writes the seeds into the corpus, of which `cargo fuzz cmin` then leaves those that matter, and the
-//! dictionary.
+//! `UPDATE_CORPUS=1` writes the seeds into the corpus, which `cargo fuzz cmin` then reduces, and writes the dictionary.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -23,9 +22,9 @@ mod seeds;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
-/// What fuzzers reach; its files have names that say nothing, and are replaced.
+/// Inputs that the fuzzers found. Fuzzers name and replace these files.
 const CORPUS: &str = "corpus";
-/// What did harm once; its files have names that say what.
+/// Inputs that once caused a failure, named after it.
 const REGRESSIONS: &str = "regressions";
 
 fn folder(what: &str, target: &str) -> PathBuf {
@@ -36,14 +35,14 @@ fn updates() -> bool {
     env::var_os("UPDATE_CORPUS").is_some()
 }
 
-/// Puts a target's seeds, and each file that is kept for it, to it.
+/// Runs a target on its seeds and stored files.
 fn replay(target: &str, holds: impl Fn(&[u8]) + RefUnwindSafe) {
     let check = |name: &str, content: &[u8]| {
         let held = panic::catch_unwind(|| holds(content));
-        assert!(held.is_ok(), "it does not hold of {name}");
+        assert!(held.is_ok(), "the property does not hold for {name}");
     };
     let seeds = seeds::seeds().into_iter().filter(|seed| seed.target == target);
-    let mut asked = 0;
+    let mut checked = 0;
     for seed in seeds {
         if updates() {
             let corpus = folder(CORPUS, target);
@@ -51,18 +50,18 @@ fn replay(target: &str, holds: impl Fn(&[u8]) + RefUnwindSafe) {
             fs::write(corpus.join(&seed.name), &seed.content).unwrap();
         }
         check(&seed.name, &seed.content);
-        asked += 1;
+        checked += 1;
     }
-    let kept = [CORPUS, REGRESSIONS].map(|what| folder(what, target));
-    // Not every target has found something.
-    for folder in kept.iter().filter(|folder| folder.exists()) {
+    let folders = [CORPUS, REGRESSIONS].map(|what| folder(what, target));
+    // Not every target has regressions.
+    for folder in folders.iter().filter(|folder| folder.exists()) {
         for entry in fs::read_dir(folder).unwrap() {
             let file = entry.unwrap().path();
             check(&file.display().to_string(), &fs::read(&file).unwrap());
-            asked += 1;
+            checked += 1;
         }
     }
-    assert!(asked > 20, "{asked}");
+    assert!(checked > 20, "{checked}");
 }
 
 #[test]

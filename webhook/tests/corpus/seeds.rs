@@ -1,4 +1,4 @@
-//! What the fuzzers start from: the rules' case rows and the samples.
+//! The fuzzers' seeds: the cases of the rules, and the samples.
 
 use std::{fs, path::Path};
 
@@ -10,14 +10,13 @@ use serde_json::{Value, json};
 
 use crate::ROOT;
 
-/// Bytes for a target, and a name for them.
+/// A named input for a fuzz target.
 pub(crate) struct Seed {
     pub(crate) target: &'static str,
     pub(crate) name: String,
     pub(crate) content: Vec<u8>,
 }
 
-/// All of them.
 pub(crate) fn seeds() -> Vec<Seed> {
     let rows = TOPICS.iter().flat_map(|topic| topic.cases);
     let mut seeds: Vec<Seed> = rows
@@ -94,7 +93,7 @@ fn of_row(case: &Case, base: Base) -> Vec<Seed> {
     seeds
 }
 
-/// The write of a row: its operation, the object as it is and as it would become.
+/// The write of a case: the operation, the stored object and the new one.
 fn written(case: &Case, base: Base) -> (&'static str, Option<Value>, Option<Value>) {
     let patched = |object: &Value, patch: &str| {
         let mut object = object.clone();

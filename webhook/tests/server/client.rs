@@ -14,16 +14,15 @@ use tokio::{
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-/// How long anything may take before a test fails.
+/// A test fails if any step takes longer.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 
-/// A review that is allowed.
+/// A review that the server allows.
 pub(crate) const REVIEW: &str = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"7","resource":{"group":"controlplane.cluster.x-k8s.io","version":"v1beta2","resource":"kubeadmcontrolplanes"},"operation":"DELETE"}}"#;
-/// Its answer.
+/// The answer to it.
 pub(crate) const ANSWER: &str =
     r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"7","allowed":true}}"#;
 
-/// An answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) code: u16,
@@ -42,7 +41,6 @@ impl Answer {
     }
 }
 
-/// A connection.
 pub(crate) struct Connection<S>(pub(crate) S);
 
 /// Fails the test when `future` takes too long.
@@ -50,7 +48,7 @@ pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
     time::timeout(DEADLINE, future).await.unwrap()
 }
 
-/// Connects and speaks TLS.
+/// Connects with TLS.
 pub(crate) async fn connect(
     address: SocketAddr,
     ca: &Path,
@@ -60,7 +58,7 @@ pub(crate) async fn connect(
     secure(stream, ca, protocols).await
 }
 
-/// Speaks TLS with a server that is to show a certificate of the authority in `ca`.
+/// Starts TLS. The server must have a certificate of the authority in `ca`.
 pub(crate) async fn secure(
     stream: TcpStream,
     ca: &Path,
@@ -97,7 +95,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         .await;
     }
 
-    /// Sends [`REVIEW`] and reads what comes back.
+    /// Sends [`REVIEW`] and reads the answer.
     pub(crate) async fn review(&mut self) -> Answer {
         self.send_head("/validate", REVIEW.len()).await;
         self.send(REVIEW).await;
@@ -136,10 +134,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         })
     }
 
-    /// Waits for the server to close without a word.
+    /// Waits until the server closes the connection without sending anything.
     pub(crate) async fn ends(&mut self) {
         let mut rest = Vec::new();
-        // A server that has not read everything resets the connection.
+        // The server resets the connection if it has not read everything.
         _ = soon(self.0.read_to_end(&mut rest)).await;
         assert_eq!(String::from_utf8_lossy(&rest), "");
     }

@@ -1,4 +1,4 @@
-//! TLS, HTTP and what one client may take.
+//! TLS, HTTP, and the limits on one client.
 
 use std::{convert::Infallible, future::pending, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::{
 
 const SHORT: Duration = Duration::from_millis(50);
 
-/// A connection that sends a byte now and then and for ever, and is never silent for [`SHORT`]; what comes back.
+/// A connection that keeps sending single bytes, always within [`SHORT`] of each other, while it reads the answer.
 struct Dripping<S> {
     reads: Connection<io::Join<io::ReadHalf<S>, io::Sink>>,
     writes: io::WriteHalf<S>,
@@ -40,13 +40,12 @@ impl<S: AsyncRead + AsyncWrite> Dripping<S> {
                 writes.flush().await
             };
             if sent.await.is_err() {
-                // What the server said before it closed is still to be read.
+                // The other half still reads what the server sent before it closed.
                 return pending().await;
             }
         }
     }
 
-    /// Waits for an answer.
     async fn answer(mut self) -> Answer {
         tokio::select! {
             answer = self.reads.answer() => answer,
@@ -54,7 +53,7 @@ impl<S: AsyncRead + AsyncWrite> Dripping<S> {
         }
     }
 
-    /// Waits for the server to close without a word.
+    /// Waits until the server closes the connection without an answer.
     async fn ends(mut self) {
         tokio::select! {
             () = self.reads.ends() => {}
@@ -64,7 +63,7 @@ impl<S: AsyncRead + AsyncWrite> Dripping<S> {
 }
 
 #[tokio::test]
-async fn offers_http_1_1_alone() {
+async fn offers_only_http_1_1() {
     let server = Running::start(Limits::default()).await;
     let both = server.try_connect(&["h2", "http/1.1"]).await.unwrap();
     assert_eq!(both.0.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
@@ -79,7 +78,7 @@ async fn offers_http_1_1_alone() {
 }
 
 #[tokio::test]
-async fn keeps_a_connection_for_the_next_review() {
+async fn serves_several_reviews_on_one_connection() {
     let server = Running::start(Limits::default()).await;
     let mut connection = server.connect().await;
     for _ in 0..3 {
@@ -97,7 +96,7 @@ async fn keeps_a_connection_for_the_next_review() {
 }
 
 #[tokio::test]
-async fn answers_reviews_that_are_sent_without_waiting() {
+async fn answers_pipelined_reviews() {
     let server = Running::start(Limits::default()).await;
     let mut connection = server.connect().await;
     let one = format!(
@@ -111,7 +110,7 @@ async fn answers_reviews_that_are_sent_without_waiting() {
 }
 
 #[tokio::test]
-async fn closes_on_a_handshake_that_does_not_come() {
+async fn closes_a_connection_without_a_handshake() {
     let server = Running::start(Limits {
         handshake: SHORT,
         ..Limits::default()
@@ -123,7 +122,7 @@ async fn closes_on_a_handshake_that_does_not_come() {
 }
 
 #[tokio::test]
-async fn closes_a_connection_that_is_idle_after_a_review() {
+async fn closes_an_idle_connection_after_a_review() {
     let server = Running::start(Limits {
         idle: SHORT,
         ..Limits::default()
@@ -135,7 +134,7 @@ async fn closes_a_connection_that_is_idle_after_a_review() {
 }
 
 #[tokio::test]
-async fn a_silent_connection_has_as_long_as_a_head_and_not_as_long_as_an_idle_one() {
+async fn a_new_connection_has_the_timeout_of_a_head() {
     let server = Running::start(Limits {
         // Long enough for a review on a busy machine.
         head: Duration::from_secs(1),
@@ -145,12 +144,12 @@ async fn a_silent_connection_has_as_long_as_a_head_and_not_as_long_as_an_idle_on
     let mut kept = server.connect().await;
     assert_eq!(kept.review().await, Answer::allowed(false));
     server.connect().await.ends().await;
-    // The first connection is older, and has been answered.
+    // The first connection is older, but had an answer.
     assert_eq!(kept.review().await, Answer::allowed(false));
 }
 
 #[tokio::test]
-async fn closes_on_a_head_that_does_not_end() {
+async fn closes_a_connection_with_an_incomplete_head() {
     let server = Running::start(Limits {
         head: SHORT,
         ..Limits::default()
@@ -162,7 +161,7 @@ async fn closes_on_a_head_that_does_not_end() {
 }
 
 #[tokio::test]
-async fn says_so_and_closes_on_a_body_that_does_not_end() {
+async fn answers_408_to_an_incomplete_body_and_closes() {
     let server = Running::start(Limits {
         body: SHORT,
         ..Limits::default()
@@ -176,14 +175,14 @@ async fn says_so_and_closes_on_a_body_that_does_not_end() {
         Answer {
             code: 408,
             closes: true,
-            body: "the body did not come within 0 s\n".to_owned()
+            body: "the body did not arrive within 0 s\n".to_owned()
         }
     );
     connection.ends().await;
 }
 
 #[tokio::test]
-async fn a_byte_now_and_then_buys_a_head_no_more_time() {
+async fn single_bytes_do_not_extend_the_timeout_of_a_head() {
     let server = Running::start(Limits {
         head: SHORT,
         ..Limits::default()
@@ -195,7 +194,7 @@ async fn a_byte_now_and_then_buys_a_head_no_more_time() {
 }
 
 #[tokio::test]
-async fn a_byte_now_and_then_buys_a_body_no_more_time() {
+async fn single_bytes_do_not_extend_the_timeout_of_a_body() {
     let server = Running::start(Limits {
         body: SHORT,
         ..Limits::default()
@@ -208,13 +207,13 @@ async fn a_byte_now_and_then_buys_a_body_no_more_time() {
         Answer {
             code: 408,
             closes: true,
-            body: "the body did not come within 0 s\n".to_owned()
+            body: "the body did not arrive within 0 s\n".to_owned()
         }
     );
 }
 
 #[tokio::test]
-async fn refuses_an_announced_body_before_it_comes() {
+async fn rejects_a_body_by_its_content_length() {
     let server = Running::start(Limits::default()).await;
     let mut connection = server.connect().await;
     connection.send_head("/validate", 7 * 1024 * 1024 + 1).await;
@@ -229,7 +228,7 @@ async fn refuses_an_announced_body_before_it_comes() {
 }
 
 #[tokio::test]
-async fn refuses_a_head_that_is_too_large() {
+async fn rejects_a_head_that_is_too_large() {
     let server = Running::start(Limits::default()).await;
     let mut connection = server.connect().await;
     connection
@@ -243,7 +242,7 @@ async fn refuses_a_head_that_is_too_large() {
 }
 
 #[tokio::test]
-async fn tells_connections_beyond_the_limit_and_then_closes_them_unheard() {
+async fn answers_503_above_the_connection_limit_and_then_closes_connections() {
     let server = Running::start(Limits {
         connections: 1,
         refused_connections: 1,
@@ -265,14 +264,14 @@ async fn tells_connections_beyond_the_limit_and_then_closes_them_unheard() {
     );
     assert_eq!(first.review().await, Answer::allowed(false));
     assert_eq!(server.metric("kcp_webhook_connections_refused_total").await, "2");
-    // The place is free again as soon as the first has gone.
+    // The server accepts another connection once the first one has closed.
     drop(first);
     server.until_metric("kcp_webhook_connections", "0").await;
     assert_eq!(server.connect().await.review().await, Answer::allowed(false));
 }
 
 #[tokio::test]
-async fn turns_reviews_beyond_the_limit_away_until_there_is_room() {
+async fn rejects_reviews_above_the_limit_until_one_ends() {
     let server = Running::start(Limits {
         reviews: 1,
         ..Limits::default()
@@ -291,7 +290,7 @@ async fn turns_reviews_beyond_the_limit_away_until_there_is_room() {
         Answer {
             code: 503,
             closes: false,
-            body: "too many reviews are being answered; try again\n".to_owned()
+            body: "too many reviews are in progress; try again\n".to_owned()
         }
     );
     slow.send(REVIEW).await;
@@ -300,7 +299,7 @@ async fn turns_reviews_beyond_the_limit_away_until_there_is_room() {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_leaves_nothing_behind() {
+async fn a_client_that_disconnects_frees_its_review() {
     let server = Running::start(Limits {
         reviews: 1,
         ..Limits::default()
@@ -316,7 +315,7 @@ async fn a_client_that_goes_away_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn plain_http_gets_no_answer() {
+async fn does_not_answer_plain_http() {
     let server = Running::start(Limits::default()).await;
     let mut stream = soon(TcpStream::connect(server.secure)).await.unwrap();
     let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! Clients that break off, do not read, or do not speak HTTP as they should.
+//! Clients that disconnect early, do not read answers, or send invalid HTTP.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{
 
 const IN_FLIGHT: &str = r#"controller_runtime_webhook_requests_in_flight{webhook="/validate"}"#;
 
-/// The answer to a body that does not come whole.
+/// The answer to an incomplete body.
 fn broken() -> Answer {
     Answer {
         code: 400,
@@ -22,7 +22,7 @@ fn broken() -> Answer {
 }
 
 #[tokio::test]
-async fn a_client_that_only_closes_its_sending_side_is_answered() {
+async fn answers_a_client_that_closed_its_sending_side() {
     let server = Running::start(Limits::default()).await;
     let mut connection = server.connect().await;
     connection.send_head("/validate", REVIEW.len()).await;
@@ -33,7 +33,7 @@ async fn a_client_that_only_closes_its_sending_side_is_answered() {
 }
 
 #[tokio::test]
-async fn half_a_review_is_given_up_when_no_more_can_come() {
+async fn rejects_half_a_review_when_the_client_closes_its_sending_side() {
     let server = Running::start(Limits::default()).await;
     let mut connection = server.connect().await;
     connection.send_head("/validate", REVIEW.len()).await;
@@ -46,8 +46,8 @@ async fn half_a_review_is_given_up_when_no_more_can_come() {
 }
 
 #[tokio::test]
-async fn a_client_that_reads_no_answer_is_left() {
-    // Of a megabyte each: together more than the kernel holds for both sides.
+async fn disconnects_a_client_that_does_not_read_answers() {
+    // One megabyte each: together more than the kernel buffers for both sides.
     const SENT: usize = 64;
     let server = Running::start(Limits {
         idle: Duration::from_millis(50),
@@ -68,13 +68,13 @@ async fn a_client_that_reads_no_answer_is_left() {
         }
         std::io::Result::Ok(())
     };
-    // The server takes no more while its answers are not taken, and then closes.
+    // The server stops reading while the client does not read its answers, and then closes.
     assert!(soon(flood).await.is_err());
     server.until_metric("kcp_webhook_connections", "0").await;
 }
 
 #[tokio::test]
-async fn what_is_no_http_is_refused_and_closed() {
+async fn rejects_invalid_http_and_closes() {
     const JSON: &str = "POST /validate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n";
     let server = Running::start(Limits::default()).await;
     let refused = |code| Answer {
@@ -109,16 +109,16 @@ async fn what_is_no_http_is_refused_and_closed() {
         assert_eq!(connection.answer().await, expected, "{sent:?}");
         connection.ends().await;
     }
-    // Not even a sentence would be understood.
+    // An HTTP/2 client would not understand an HTTP/1.1 answer.
     let mut connection = server.connect().await;
     connection.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
     connection.ends().await;
     assert_eq!(server.connect().await.review().await, Answer::allowed(false));
 }
 
-/// A body with two lengths would be one review to us and another to whatever stands between.
+/// The server and a proxy could read a body with two lengths as two different reviews.
 #[tokio::test]
-async fn a_body_with_two_lengths_ends_its_connection() {
+async fn closes_the_connection_after_a_body_with_two_lengths() {
     let server = Running::start(Limits::default()).await;
     let mut connection = server.connect().await;
     connection

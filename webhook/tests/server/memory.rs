@@ -1,4 +1,4 @@
-//! What clients can make the server hold, measured on the binary.
+//! The most memory that clients can make the server use, measured on the binary.
 
 use std::{fs, net::SocketAddr};
 
@@ -16,13 +16,13 @@ const LIMIT: usize = 256 * MIB;
 
 const MIB: usize = 1024 * 1024;
 
-/// As many as the server takes.
+/// The connection limit of the server.
 const CONNECTIONS: usize = 512;
 
-/// Bodies of the largest size that all fit what bodies may hold together.
+/// The number of bodies of the largest size that fit into the limit for all bodies.
 const BODIES: usize = 8;
 
-/// The most that a process has held at one time, in bytes (proc(5), `VmHWM`).
+/// The peak memory of a process, in bytes (proc(5), `VmHWM`).
 fn peak(process: u32) -> usize {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status
@@ -33,10 +33,10 @@ fn peak(process: u32) -> usize {
     kib * 1024
 }
 
-/// As many files as an object may have values, with a fault in each.
+/// The number of files in a review at the value limit: each file has two values, and a problem that rules report.
 const FILES: usize = 49_000 / 2;
 
-/// A review that takes much to judge: decoded, a value takes many times the bytes of its text.
+/// A review that takes a lot of memory: a decoded value takes many times the bytes of its text.
 fn costly_review() -> String {
     let mut object = Base::ControlPlane("v1beta2").object();
     object["spec"]["kubeadmConfigSpec"]["files"] = json!(vec![json!({}); FILES]);
@@ -52,7 +52,7 @@ fn costly_review() -> String {
 }
 
 #[tokio::test]
-async fn clients_that_send_all_they_may_fit_the_memory_limit() {
+async fn clients_at_their_limits_stay_below_the_memory_limit() {
     let certificates = Certificates::new();
     let mut command = serve(&certificates, 0);
     let serving = Serving::start(command.arg("--log-format=json"));
@@ -78,7 +78,10 @@ async fn clients_that_send_all_they_may_fit_the_memory_limit() {
         connections.push(connection);
     }
     let full = peak(serving.id());
-    assert!(full > BODIES * 7 * MIB, "the bodies were not held: {full}");
+    assert!(
+        full > BODIES * 7 * MIB,
+        "the server did not buffer the bodies: {full}"
+    );
     let mut last = connections.pop().unwrap();
     drop(last);
     let review = costly_review();
@@ -88,7 +91,7 @@ async fn clients_that_send_all_they_may_fit_the_memory_limit() {
     let answer = last.answer().await;
     assert_eq!(answer.code, 200);
     assert!(answer.body.contains("more warnings"), "{:.300}", answer.body);
-    let judged = peak(serving.id());
-    println!("idle {idle}, full {full}, while judging {judged} bytes");
-    assert!(judged < LIMIT, "{judged}");
+    let reviewed = peak(serving.id());
+    println!("idle {idle}, with all bodies {full}, during the review {reviewed} bytes");
+    assert!(reviewed < LIMIT, "{reviewed}");
 }

@@ -10,7 +10,7 @@ use crate::running::Certificates;
 
 fn webhook() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kcp-webhook"));
-    // A pod that runs these tests is no pod to be read from.
+    // Without this, a pod that runs these tests would use its own service account.
     command.env_remove("KUBERNETES_SERVICE_HOST");
     command
 }
@@ -31,7 +31,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// What a command that cannot start writes.
+/// Runs a command that must fail with exit code 2. Returns its stderr.
 fn fails(command: &mut Command) -> String {
     let Output {
         status,
@@ -43,7 +43,7 @@ fn fails(command: &mut Command) -> String {
     text(&stderr)
 }
 
-/// A server that has begun to serve, ended with the test.
+/// A running server. Dropping it kills the process.
 pub(crate) struct Serving {
     child: Child,
     log: BufReader<ChildStderr>,
@@ -63,7 +63,7 @@ impl Serving {
         serving
     }
 
-    /// The line of the log that says where it serves.
+    /// The log line with the server's addresses.
     pub(crate) fn started(&self) -> &str {
         &self.started
     }
@@ -72,12 +72,16 @@ impl Serving {
         self.child.id()
     }
 
-    /// The next line of the log that holds `text`.
+    /// The next log line that contains `text`.
     fn until(&mut self, text: &str) -> String {
         let mut line = String::new();
         while !line.contains(text) {
             line.clear();
-            assert_ne!(self.log.read_line(&mut line).unwrap(), 0, "{text} is not logged");
+            assert_ne!(
+                self.log.read_line(&mut line).unwrap(),
+                0,
+                "{text:?} is not in the log"
+            );
         }
         line
     }
@@ -99,14 +103,14 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        // It has ended in a test that passes.
+        // In a passing test it has exited already.
         _ = self.child.kill();
         _ = self.child.wait();
     }
 }
 
 #[test]
-fn either_signal_ends_it_with_0() {
+fn both_signals_end_it_with_exit_code_0() {
     for signal in ["TERM", "INT"] {
         let certificates = Certificates::new();
         let mut serving = Serving::start(serve(&certificates, 0).arg("--shutdown-delay=0s"));
@@ -117,17 +121,17 @@ fn either_signal_ends_it_with_0() {
 }
 
 #[test]
-fn a_second_signal_ends_it_with_1() {
+fn a_second_signal_ends_it_with_exit_code_1() {
     let certificates = Certificates::new();
     let mut serving = Serving::start(serve(&certificates, 0).arg("--shutdown-delay=1h"));
     serving.signal("TERM");
-    serving.until("not ready any more");
+    serving.until("no longer ready");
     serving.signal("TERM");
     assert_eq!(serving.exit_code(), Some(1));
 }
 
 #[test]
-fn says_at_start_what_it_cannot_judge() {
+fn logs_at_start_which_rules_it_cannot_evaluate() {
     let certificates = Certificates::new();
     let mut serving = Serving::start(&mut serve(&certificates, 0));
     let line = serving.until("no API access");
@@ -137,7 +141,7 @@ fn says_at_start_what_it_cannot_judge() {
 }
 
 #[test]
-fn logs_objects_when_asked() {
+fn logs_json_objects() {
     let certificates = Certificates::new();
     let mut serving = Serving::start(serve(&certificates, 0).arg("--log-format=json"));
     let line = serving.until("no API access");
@@ -147,7 +151,7 @@ fn logs_objects_when_asked() {
 }
 
 #[test]
-fn fails_with_2_and_one_line() {
+fn fails_with_exit_code_2_and_one_line() {
     let certificates = Certificates::new();
     let missing = certificates.path("missing");
     assert_eq!(
@@ -169,7 +173,7 @@ fn fails_with_2_and_one_line() {
 }
 
 #[test]
-fn fails_when_the_port_is_taken() {
+fn fails_when_the_port_is_in_use() {
     let certificates = Certificates::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
@@ -204,6 +208,6 @@ fn issues_certificates() {
     );
     assert_eq!(
         fails(&mut issue()),
-        format!("error: {path}/ca.crt is there already; --force replaces it\n")
+        format!("error: {path}/ca.crt already exists; use --force to overwrite it\n")
     );
 }

@@ -1,4 +1,4 @@
-//! The key pair is replaced under a running server.
+//! A running server reloads its TLS key pair.
 
 use std::{
     fs,
@@ -22,14 +22,14 @@ use crate::{
 const READS: &str = "certwatcher_read_certificate_total";
 const ERRORS: &str = "certwatcher_read_certificate_errors_total";
 
-/// The certificate that a new connection is shown, by a client that trusts the authority there is now.
+/// The certificate on a new connection, if the client trusts it with the current authority.
 async fn shown(server: &Running) -> Option<Vec<u8>> {
     let connection = server.try_connect(&["http/1.1"]).await.ok()?;
     let (_, session) = connection.0.get_ref();
     Some(session.peer_certificates()?.first()?.to_vec())
 }
 
-/// As [`shown`]; until a reload, the authority there is now does not vouch for what is shown.
+/// The certificate on a new connection, once it is one of the current authority.
 async fn shown_once_trusted(server: &Running) -> Vec<u8> {
     soon(async {
         loop {
@@ -42,7 +42,7 @@ async fn shown_once_trusted(server: &Running) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn new_connections_get_the_new_pair_and_old_ones_live_on() {
+async fn new_connections_use_the_new_pair_and_open_ones_stay() {
     let server = Running::start(Limits::default()).await;
     let mut old = server.connect().await;
     let before = shown(&server).await.unwrap();
@@ -54,7 +54,7 @@ async fn new_connections_get_the_new_pair_and_old_ones_live_on() {
 }
 
 #[tokio::test]
-async fn a_bad_pair_changes_nothing() {
+async fn ignores_an_invalid_pair() {
     let server = Running::start(Limits::default()).await;
     let before = shown(&server).await.unwrap();
     fs::write(server.certificates.path("tls.crt"), "nonsense").unwrap();

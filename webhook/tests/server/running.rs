@@ -29,7 +29,7 @@ impl Certificates {
         certificates
     }
 
-    /// New ones in place of the old.
+    /// Replaces the certificates.
     pub(crate) fn issue(&self) {
         let arguments = IssueArguments {
             dir: self.0.path().to_owned(),
@@ -55,7 +55,7 @@ pub(crate) struct Running {
     pub(crate) ended: JoinHandle<Ended>,
 }
 
-/// Arguments that end at once and reload often.
+/// Arguments of a server that stops without delay and reloads often.
 pub(crate) fn arguments(certificates: &Certificates) -> ServeArguments {
     ServeArguments {
         bind_address: IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -93,7 +93,7 @@ impl Running {
         }
     }
 
-    /// A connection as the API server makes it.
+    /// Connects like the API server.
     pub(crate) async fn connect(&self) -> Connection<TlsStream<TcpStream>> {
         self.try_connect(&["http/1.1"]).await.unwrap()
     }
@@ -105,7 +105,7 @@ impl Running {
         client::connect(self.secure, &self.certificates.path("ca.crt"), protocols).await
     }
 
-    /// Asks the health port.
+    /// Sends a GET to the health port.
     pub(crate) async fn probe(&self, path: &str) -> Answer {
         let stream = soon(TcpStream::connect(self.health)).await.unwrap();
         Connection(stream).get(path).await

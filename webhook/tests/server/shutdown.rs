@@ -1,4 +1,4 @@
-//! No review is lost when a server stops.
+//! The server loses no review when it shuts down.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{
 
 const IN_FLIGHT: &str = r#"controller_runtime_webhook_requests_in_flight{webhook="/validate"}"#;
 
-/// A connection on which half a review has been sent and taken.
+/// A connection on which the server has received half a review.
 macro_rules! half_sent {
     ($server:expr) => {{
         let mut connection = $server.connect().await;
@@ -28,7 +28,7 @@ async fn until_not_ready(server: &Running) {
 }
 
 #[tokio::test]
-async fn answers_what_has_begun_and_closes_what_is_idle() {
+async fn answers_reviews_in_progress_and_closes_idle_connections() {
     let server = Running::start(Limits::default()).await;
     let mut idle = server.connect().await;
     assert_eq!(idle.review().await, Answer::allowed(false));
@@ -38,7 +38,7 @@ async fn answers_what_has_begun_and_closes_what_is_idle() {
     until_not_ready(&server).await;
     assert_eq!(server.probe("/livez").await.code, 200);
     idle.ends().await;
-    // The port is closed, and the review is still waited for.
+    // The port is closed, but the server still waits for the review.
     soon(async { while TcpStream::connect(server.secure).await.is_ok() {} }).await;
     half.send(&REVIEW[20..]).await;
     assert_eq!(half.answer().await, Answer::allowed(true));
@@ -46,11 +46,11 @@ async fn answers_what_has_begun_and_closes_what_is_idle() {
 }
 
 #[tokio::test]
-async fn answers_a_review_that_reaches_an_idle_connection_as_it_closes() {
+async fn answers_a_review_that_arrives_while_an_idle_connection_closes() {
     let server = Running::start(Limits::default()).await;
     let mut kept = server.connect().await;
     assert_eq!(kept.review().await, Answer::allowed(false));
-    // One thread runs all of this: the server sees neither of the two before we wait.
+    // The server runs on the same thread, so it sees neither of the two before the next await.
     server.stop.send("test").unwrap();
     kept.send_head("/validate", REVIEW.len()).await;
     kept.send(REVIEW).await;
@@ -59,14 +59,14 @@ async fn answers_a_review_that_reaches_an_idle_connection_as_it_closes() {
 }
 
 #[tokio::test]
-async fn answers_a_review_of_which_half_a_head_has_come() {
+async fn answers_a_review_whose_head_has_arrived_in_part() {
     let server = Running::start(Limits::default()).await;
     let mut kept = server.connect().await;
     assert_eq!(kept.review().await, Answer::allowed(false));
     kept.send("POST /validate HTTP/1.1\r\nHost: localhost\r\n").await;
     server.stop.send("test").unwrap();
     until_not_ready(&server).await;
-    // The port is closed: every connection has been told.
+    // Once the port is closed, every connection has started to close.
     soon(async { while TcpStream::connect(server.secure).await.is_ok() {} }).await;
     kept.send(&format!(
         "Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{REVIEW}",
@@ -78,7 +78,7 @@ async fn answers_a_review_of_which_half_a_head_has_come() {
 }
 
 #[tokio::test]
-async fn goes_on_serving_while_clients_learn_of_it() {
+async fn keeps_serving_during_the_shutdown_delay() {
     let server = Running::start_with(Limits::default(), |arguments| {
         arguments.shutdown_delay = DEADLINE;
     })
@@ -94,9 +94,9 @@ async fn goes_on_serving_while_clients_learn_of_it() {
 }
 
 #[tokio::test]
-async fn serves_the_connections_that_the_kernel_had_accepted() {
+async fn serves_connections_that_the_kernel_has_accepted() {
     let server = Running::start(Limits::default()).await;
-    // One thread runs all of this: the server sees neither of the two before we wait.
+    // The server runs on the same thread, so it sees neither of the two before the next await.
     let early = std::net::TcpStream::connect(server.secure).unwrap();
     server.stop.send("test").unwrap();
     early.set_nonblocking(true).unwrap();
@@ -111,7 +111,7 @@ async fn serves_the_connections_that_the_kernel_had_accepted() {
 }
 
 #[tokio::test]
-async fn gives_up_on_a_review_that_does_not_end() {
+async fn times_out_on_a_review_that_does_not_end() {
     let server = Running::start_with(Limits::default(), |arguments| {
         arguments.drain_timeout = Duration::from_millis(20);
     })
@@ -122,7 +122,7 @@ async fn gives_up_on_a_review_that_does_not_end() {
 }
 
 #[tokio::test]
-async fn a_second_request_aborts() {
+async fn a_second_stop_request_aborts() {
     let server = Running::start(Limits::default()).await;
     let _half = half_sent!(server);
     server.stop.send("test").unwrap();
@@ -132,7 +132,7 @@ async fn a_second_request_aborts() {
 }
 
 #[tokio::test]
-async fn ends_at_once_when_nothing_is_open() {
+async fn stops_immediately_without_open_connections() {
     let server = Running::start(Limits::default()).await;
     let health = server.health;
     server.stop.send("test").unwrap();

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::{
     Limits,
     limits::ANSWER_BYTES,
-    testing::{api_server, ask, control_plane, post, router, router_with, scale_review, screen},
+    testing::{api_server, control_plane, kubectl_output, post, router, router_with, scale_review, send},
 };
 
 const ALLOWED: &str = r#"{"uid":"0f1e2d3c","allowed":true}"#;
@@ -15,14 +15,14 @@ fn allowed() -> Value {
     serde_json::from_str(ALLOWED).unwrap()
 }
 
-/// What is said of scaling a control plane as `object` to `replicas`.
+/// The response to scaling `object` to `replicas`.
 async fn scale(object: Value, replicas: u32) -> Value {
     let client = api_server(move |_| std::future::ready((200, object.clone())));
     let router = router_with(Some(client), Limits::default());
-    ask(&router, "/validate", &scale_review(replicas)).await
+    send(&router, "/validate", &scale_review(replicas)).await
 }
 
-/// What is said when the API server answers so.
+/// The response when the API server answers the read with this error.
 async fn read_fails(code: u16, reason: &str, message: &str) -> Value {
     let status = json!({
         "apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure",
@@ -30,7 +30,7 @@ async fn read_fails(code: u16, reason: &str, message: &str) -> Value {
     });
     let client = api_server(move |_| std::future::ready((code, status.clone())));
     let router = router_with(Some(client), Limits::default());
-    ask(&router, "/validate", &scale_review(3)).await
+    send(&router, "/validate", &scale_review(3)).await
 }
 
 #[tokio::test]
@@ -40,11 +40,11 @@ async fn accepts_an_odd_number() {
 
 #[tokio::test]
 async fn rejects_an_even_number() {
-    assert_snapshot!(screen(&scale(control_plane(), 4).await));
+    assert_snapshot!(kubectl_output(&scale(control_plane(), 4).await));
 }
 
 #[tokio::test]
-async fn rejects_zero_which_go_leaves_out() {
+async fn rejects_zero_which_go_omits() {
     let response = scale(control_plane(), 0).await;
     assert_eq!(
         response["auditAnnotations"],
@@ -61,16 +61,16 @@ async fn accepts_an_even_number_with_external_etcd() {
 }
 
 #[tokio::test]
-async fn lets_a_deleting_control_plane_be() {
+async fn allows_any_scale_of_a_control_plane_being_deleted() {
     let mut object = control_plane();
     object["metadata"]["deletionTimestamp"] = json!("2026-11-21T06:00:00Z");
     assert_eq!(scale(object, 4).await, allowed());
 }
 
 #[tokio::test]
-async fn reads_the_object_in_the_version_of_the_review() {
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let seen = asked.clone();
+async fn reads_the_control_plane_in_the_version_of_the_review() {
+    let requested = Arc::new(Mutex::new(Vec::new()));
+    let seen = requested.clone();
     let client = api_server(move |path| {
         seen.lock().unwrap().push(path);
         std::future::ready((200, control_plane()))
@@ -78,16 +78,16 @@ async fn reads_the_object_in_the_version_of_the_review() {
     let router = router_with(Some(client), Limits::default());
     let mut review = scale_review(3);
     review["request"]["resource"]["version"] = json!("v1beta1");
-    assert_eq!(ask(&router, "/validate", &review).await, allowed());
+    assert_eq!(send(&router, "/validate", &review).await, allowed());
     assert_eq!(
-        *asked.lock().unwrap(),
+        *requested.lock().unwrap(),
         ["/apis/controlplane.cluster.x-k8s.io/v1beta1/namespaces/default/kubeadmcontrolplanes/example"]
     );
 }
 
 #[tokio::test]
-async fn never_asks_for_a_name_that_leads_elsewhere() {
-    let client = api_server(|path| async move { panic!("asked for {path}") });
+async fn never_requests_a_name_that_would_change_the_path() {
+    let client = api_server(|path| async move { panic!("unexpected request for {path}") });
     let router = router_with(Some(client), Limits::default());
     for (field, value) in [
         ("name", ""),
@@ -103,22 +103,24 @@ async fn never_asks_for_a_name_that_leads_elsewhere() {
     ] {
         let mut review = scale_review(3);
         review["request"][field] = json!(value);
-        let response = ask(&router, "/validate", &review).await;
+        let response = send(&router, "/validate", &review).await;
         assert_eq!(response["status"]["code"], 400, "{field} {value:?}");
     }
     let mut review = scale_review(3);
     review["request"]["resource"]["version"] = json!("..");
-    assert_eq!(ask(&router, "/validate", &review).await["status"]["code"], 400);
+    assert_eq!(send(&router, "/validate", &review).await["status"]["code"], 400);
 }
 
 #[tokio::test]
 async fn refuses_without_api_access() {
-    assert_snapshot!(screen(&ask(&router(), "/validate", &scale_review(3)).await));
+    assert_snapshot!(kubectl_output(
+        &send(&router(), "/validate", &scale_review(3)).await
+    ));
 }
 
 #[tokio::test]
 async fn refuses_when_reading_is_forbidden() {
-    assert_snapshot!(screen(
+    assert_snapshot!(kubectl_output(
         &read_fails(
             403,
             "Forbidden",
@@ -130,7 +132,7 @@ async fn refuses_when_reading_is_forbidden() {
 
 #[tokio::test]
 async fn refuses_when_there_is_no_such_object() {
-    assert_snapshot!(screen(&read_fails(404, "NotFound", "not found").await));
+    assert_snapshot!(kubectl_output(&read_fails(404, "NotFound", "not found").await));
 }
 
 #[tokio::test]
@@ -144,7 +146,7 @@ async fn refuses_when_the_api_server_fails() {
                 "code": 503,
                 "reason": "ServiceUnavailable",
                 "message": format!(
-                    "scaling KubeadmControlPlane \"example\" cannot be judged without reading it: the API server \
+                    "cannot check the scale of KubeadmControlPlane \"example\": the API server \
                      answered {code}: storage is (re)initializing; try again"
                 )
             })
@@ -153,23 +155,22 @@ async fn refuses_when_the_api_server_fails() {
 }
 
 #[tokio::test]
-async fn refuses_when_what_is_read_is_no_control_plane() {
+async fn refuses_when_the_answer_is_not_a_control_plane() {
     let response = scale(json!({"apiVersion": "v1", "spec": {"replicas": []}}), 3).await;
     assert_eq!(response["status"]["code"], 503);
     assert_eq!(
         response["status"]["message"],
-        "scaling KubeadmControlPlane \"example\" cannot be judged without reading it: what the API server sent cannot \
-         be used: spec.replicas: found a list, expected an integer; correct the object first"
+        "cannot check the scale of KubeadmControlPlane \"example\": cannot use the API server's answer: spec.replicas: found a list, expected an integer; correct the object first"
     );
 }
 
 #[tokio::test]
-async fn refuses_when_what_is_read_is_too_large() {
+async fn refuses_when_the_answer_is_too_large() {
     let response = scale(json!("x".repeat(ANSWER_BYTES)), 3).await;
     assert_eq!(
         response["status"]["message"],
-        "scaling KubeadmControlPlane \"example\" cannot be judged without reading it: what the API server sends is \
-         larger than 16777216 bytes; none of it was looked at"
+        "cannot check the scale of KubeadmControlPlane \"example\": the API server's answer is larger than 16777216 \
+         bytes, too large to read"
     );
 }
 
@@ -178,9 +179,9 @@ async fn gives_the_api_server_one_second() {
     let client = api_server(|_| std::future::pending());
     let router = router_with(Some(client), Limits::default());
     let before = tokio::time::Instant::now();
-    let response = ask(&router, "/validate", &scale_review(3)).await;
+    let response = send(&router, "/validate", &scale_review(3)).await;
     assert_eq!(before.elapsed().as_secs(), 1);
-    assert_snapshot!(screen(&response));
+    assert_snapshot!(kubectl_output(&response));
 }
 
 #[tokio::test(start_paused = true)]
@@ -188,8 +189,8 @@ async fn all_reads_of_one_review_end_within_one_second() {
     let mut rolling = control_plane();
     rolling["metadata"]["labels"] = json!({"cluster.x-k8s.io/cluster-name": "edge"});
     rolling["status"] = json!({"replicas": 3, "upToDateReplicas": 1});
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let seen = asked.clone();
+    let requested = Arc::new(Mutex::new(Vec::new()));
+    let seen = requested.clone();
     let client = api_server(move |path| {
         seen.lock().unwrap().push(path);
         let rolling = rolling.clone();
@@ -200,14 +201,14 @@ async fn all_reads_of_one_review_end_within_one_second() {
     });
     let router = router_with(Some(client), Limits::default());
     let before = tokio::time::Instant::now();
-    let response = ask(&router, "/validate", &scale_review(5)).await;
+    let response = send(&router, "/validate", &scale_review(5)).await;
     assert_eq!(before.elapsed().as_millis(), 1000);
     assert_eq!(
         response["auditAnnotations"],
         json!({"denied-by": "replicas-during-rollout"})
     );
     assert_eq!(
-        *asked.lock().unwrap(),
+        *requested.lock().unwrap(),
         [
             "/apis/controlplane.cluster.x-k8s.io/v1beta2/namespaces/default/kubeadmcontrolplanes/example",
             "/apis/cluster.x-k8s.io"
@@ -216,8 +217,8 @@ async fn all_reads_of_one_review_end_within_one_second() {
 }
 
 #[tokio::test]
-async fn mutates_nothing() {
-    assert_eq!(ask(&router(), "/mutate", &scale_review(4)).await, allowed());
+async fn does_not_patch_a_scale() {
+    assert_eq!(send(&router(), "/mutate", &scale_review(4)).await, allowed());
 }
 
 #[tokio::test]
@@ -231,8 +232,8 @@ async fn rejects_a_scale_that_does_not_decode() {
         json!([{
             "reason": "FieldValueInvalid",
             "field": "spec.replicas",
-            "message": "Invalid value: found string \"three\", expected an integer; write the field as `kubectl \
-                        explain` says (object-undecodable)"
+            "message": "Invalid value: found string \"three\", expected an integer; see the field's type with \
+                        `kubectl explain` (object-undecodable)"
         }])
     );
 }

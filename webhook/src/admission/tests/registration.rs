@@ -1,4 +1,4 @@
-//! What `manifests/base` registers, held to what is judged here and to how long that takes.
+//! Compares the webhook configurations in `manifests/base` with the kinds that rules check, and with our timeouts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,11 +19,11 @@ use crate::{
     testing::review,
 };
 
-/// Longest that a write may wait for us: people wait with it.
+/// The longest timeout: users wait for the write.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a live read leaves of a timeout for connecting, TLS and the answer.
-const LEAST_REST: Duration = Duration::from_secs(2);
+/// The time that live reads must leave for the connection, TLS and the answer.
+const MARGIN: Duration = Duration::from_secs(2);
 
 /// One entry of a webhook configuration.
 struct Entry {
@@ -56,14 +56,14 @@ impl Entry {
         self.content["name"].as_str().unwrap()
     }
 
-    /// The one rule.
+    /// The only rule.
     fn rule(&self) -> &Value {
         let rules = self.content["rules"].as_array().unwrap();
         assert_eq!(rules.len(), 1, "{}", self.name());
         &rules[0]
     }
 
-    /// The one resource, and its subresource.
+    /// The only resource, and its subresource.
     fn resource(&self) -> (&str, &str) {
         let resources = self.rule()["resources"].as_array().unwrap();
         assert_eq!(resources.len(), 1, "{}", self.name());
@@ -91,12 +91,12 @@ impl Entry {
 }
 
 #[test]
-fn every_entry_says_the_same_of_what_is_the_same_for_all() {
+fn every_entry_has_the_common_settings() {
     let mut names = BTreeSet::new();
     for entry in entries() {
         let Entry { hook, content } = &entry;
         let (name, rule) = (entry.name(), entry.rule());
-        assert!(names.insert(name.to_owned()), "{name} twice");
+        assert!(names.insert(name.to_owned()), "duplicate {name}");
         let (plural, sub_resource) = entry.resource();
         let prefix = match (sub_resource, entry.operations().contains("DELETE")) {
             ("", false) => String::new(),
@@ -123,13 +123,13 @@ fn every_entry_says_the_same_of_what_is_the_same_for_all() {
         assert_eq!(rule["apiVersions"], versions, "{name} {group}");
         let timeout = Duration::from_secs(content["timeoutSeconds"].as_u64().unwrap());
         assert!(timeout <= LONGEST_TIMEOUT, "{name}");
-        assert!(timeout >= LIVE_READS + LEAST_REST, "{name}");
+        assert!(timeout >= LIVE_READS + MARGIN, "{name}");
     }
 }
 
-/// An outage of ours stops what would do harm unjudged, and nothing else.
+/// If the webhook is down, only writes that could do harm without a review must fail.
 #[test]
-fn writes_of_control_planes_alone_fail_closed() {
+fn only_writes_of_control_planes_fail_closed() {
     let closed: Vec<_> = entries()
         .iter()
         .filter(|entry| match entry.content["failurePolicy"].as_str().unwrap() {
@@ -149,18 +149,18 @@ fn writes_of_control_planes_alone_fail_closed() {
     );
 }
 
-/// A rule that no review is ever sent for says nothing, and nobody notices.
+/// If a kind is not registered, its rules never run, and nothing reports it.
 #[test]
-fn what_rules_judge_is_registered_and_nothing_else() {
-    let mut judged: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+fn registers_exactly_what_rules_check() {
+    let mut checked: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for rule in topics::rules() {
         for kind in rule.check.kinds() {
             let operations = rule.operations.iter().map(|operation| operation.as_str());
-            judged.entry(kind).or_default().extend(operations);
+            checked.entry(kind).or_default().extend(operations);
         }
     }
-    // Judged by lint alone.
-    judged.remove("Cluster");
+    // Checked only by lint.
+    checked.remove("Cluster");
 
     for hook in Hook::ALL {
         let mut registered: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
@@ -176,13 +176,13 @@ fn what_rules_judge_is_registered_and_nothing_else() {
                     assert_eq!(entry.operations(), ["UPDATE"].into());
                     continue;
                 }
-                Target::Status => panic!("{} is asked for statuses", entry.name()),
+                Target::Status => panic!("{} is registered for a status", entry.name()),
             };
             registered.entry(kind).or_default().extend(entry.operations());
         }
-        let mut expected = judged.clone();
+        let mut expected = checked.clone();
         if hook == Hook::Mutate {
-            // There is nothing to fill in, and nobody else to be faster than.
+            // A deletion needs no defaults, and Cluster API's webhooks do not check it earlier.
             for operations in expected.values_mut() {
                 operations.remove("DELETE");
             }
@@ -196,7 +196,7 @@ fn what_rules_judge_is_registered_and_nothing_else() {
 }
 
 #[test]
-fn controllers_can_always_finish() {
+fn match_conditions_let_controllers_finish() {
     const NOT_DELETING: &str = "request.operation == 'CREATE' || !has(oldObject.metadata.deletionTimestamp)";
     for entry in entries() {
         let conditions: Vec<_> = entry.content["matchConditions"]
@@ -211,7 +211,7 @@ fn controllers_can_always_finish() {
             })
             .collect();
         let about_spec = match entry.target().unwrap() {
-            // Every write to it is a change.
+            // Every write to it changes something.
             Target::ControlPlaneScale => None,
             _ if entry.operations().contains("DELETE") => None,
             Target::ClusterDeployment => Some("pool-reference-changes"),
@@ -240,15 +240,15 @@ fn controllers_can_always_finish() {
     }
 }
 
-/// Of mutating configurations the API server asks the first by name first, and Cluster API's fills in replicas.
+/// The API server calls mutating webhooks in order of their configurations' names. Cluster API's fills in replicas.
 #[test]
-fn ours_is_asked_before_that_of_cluster_api() {
+fn is_called_before_cluster_apis_mutating_webhook() {
     let name = configuration(Hook::Mutate)["metadata"]["name"].clone();
     assert!(name.as_str().unwrap() < "capi-kubeadm-control-plane-mutating-webhook-configuration");
 }
 
 #[test]
-fn the_deployment_starts_a_server_and_lets_it_end() {
+fn the_deployment_lets_the_server_start_and_drain() {
     let deployment = manifest("deployment");
     let pod = &deployment["spec"]["template"]["spec"];
     let container = &pod["containers"][0];
@@ -279,6 +279,6 @@ fn the_deployment_starts_a_server_and_lets_it_end() {
     assert_eq!(manifest("service")["spec"]["ports"][0]["targetPort"], "webhook");
     let grace = Duration::from_secs(pod["terminationGracePeriodSeconds"].as_u64().unwrap());
     assert!(grace > arguments.shutdown_delay + arguments.drain_timeout);
-    // As tests/server/memory.rs measures.
+    // tests/server/memory.rs measures that the server stays below it.
     assert_eq!(container["resources"]["limits"]["memory"], "256Mi");
 }

@@ -1,4 +1,4 @@
-//! `kubectl kcp lint` says of a write what this server says of it, word for word: any write, in any surroundings.
+//! `kubectl kcp lint` and this server report the same findings with the same messages, for any write and any other objects.
 
 use std::{future, sync::Arc};
 
@@ -14,7 +14,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::{
     admission::{Admission, Hook},
-    decision::{Decision, Outcome, UNDECODABLE},
+    decision::{Decision, UNDECODABLE, Verdict},
     metrics::Metrics,
     review,
     testing::{admission, api_server},
@@ -30,22 +30,22 @@ const BASES: [Base; 7] = [
     Base::ClusterDeployment,
 ];
 
-/// `lint`'s ids for what this server says as a note.
+/// The ids of `lint` findings that this server reports as notes.
 const NOTES: [&str; 2] = ["override-ignored", "old-object-undecodable"];
 
-/// A write, and what surrounds it.
+/// A write, and the other objects in the API server.
 #[derive(Clone, Debug)]
-struct Asked {
+struct Scenario {
     base: Base,
     old: Option<Value>,
     new: Value,
-    neighbours: Vec<Value>,
+    others: Vec<Value>,
 }
 
-/// What is said of a write, in order.
+/// The report on a write, in order.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Said {
-    /// `action field: message`, of an object that cannot be decoded without the message.
+struct Report {
+    /// `action field: message`, without the message for an object that does not decode.
     findings: Vec<String>,
     notes: usize,
 }
@@ -54,7 +54,7 @@ fn patch(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
-/// The patches of all examples for the kind of a base, of either version.
+/// The patches of all cases for the kind of a base, in either version.
 fn patches(base: Base) -> Vec<Value> {
     let cases = TOPICS.iter().flat_map(|topic| topic.cases);
     let of_kind = cases.filter(|case| {
@@ -92,8 +92,8 @@ fn patched(base: Value, patches: &[Value]) -> Value {
     })
 }
 
-/// Objects that rules look at, of each kind some or none.
-fn neighbours() -> impl Strategy<Value = Vec<Value>> {
+/// Other objects that rules read: some or none of each kind.
+fn others() -> impl Strategy<Value = Vec<Value>> {
     let machine = |name: &str, owner: &str, version: &str| {
         json!({
             "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
@@ -151,46 +151,42 @@ fn neighbours() -> impl Strategy<Value = Vec<Value>> {
         .prop_map(|(a, b, c, d, e)| [a, b, c, d, e].concat())
 }
 
-fn asked() -> impl Strategy<Value = Asked> {
+fn scenario() -> impl Strategy<Value = Scenario> {
     let with_patches = |base: Base| {
         let some = prop::collection::vec(select(patches(base)), 0..4);
-        (Just(base), some.clone(), some, any::<bool>(), neighbours())
+        (Just(base), some.clone(), some, any::<bool>(), others())
     };
     select(BASES.to_vec()).prop_flat_map(with_patches).prop_map(
-        |(base, of_old, of_new, is_update, neighbours)| {
+        |(base, of_old, of_new, is_update, others)| {
             let mut old = patched(base.object(), &of_old);
             let mut new = patched(old.clone(), &of_new);
             let named = |object: &Value| object["metadata"]["name"] == base.object()["metadata"]["name"];
             if is_update {
-                // Both are found by their name.
+                // Lint and server match the two by name.
                 for object in [&mut old, &mut new] {
                     for field in ["name", "namespace"] {
                         object["metadata"][field] = base.object()["metadata"][field].clone();
                     }
                 }
-                // An API server takes no other from a client.
+                // An API server ignores a client's deletion timestamp.
                 new["metadata"]["deletionTimestamp"] = old["metadata"]["deletionTimestamp"].clone();
             }
             let named = named(&new);
-            Asked {
+            Scenario {
                 base,
                 old: is_update.then_some(old),
                 new,
-                // They are made for an object of this name.
-                neighbours: if named { neighbours } else { Vec::new() },
+                // The other objects refer to an object of this name.
+                others: if named { others } else { Vec::new() },
             }
         },
     )
 }
 
-/// Lists and objects of an API server that has the neighbours, and forbids to look for any others: to `lint` they are
-/// unknown.
-fn answer(neighbours: &[Value], path: &str) -> (u16, Value) {
+/// Answers of an API server that has `others`, and forbids to read anything else: `lint` does not know more either.
+fn answer(others: &[Value], path: &str) -> (u16, Value) {
     let of_kind = |kind: &str| {
-        let members: Vec<_> = neighbours
-            .iter()
-            .filter(|object| object["kind"] == kind)
-            .collect();
+        let members: Vec<_> = others.iter().filter(|object| object["kind"] == kind).collect();
         match members.as_slice() {
             [] => None,
             members => Some(json!({ "items": members })),
@@ -204,10 +200,7 @@ fn answer(neighbours: &[Value], path: &str) -> (u16, Value) {
             "versions": [{"version": "v1"}], "preferredVersion": {"version": "v1"}
         })),
         Some("machines") => of_kind("Machine"),
-        Some("edge") => neighbours
-            .iter()
-            .find(|object| object["kind"] == "Cluster")
-            .cloned(),
+        Some("edge") => others.iter().find(|object| object["kind"] == "Cluster").cloned(),
         Some("clusterpools") => of_kind("ClusterPool"),
         Some("clusterdeploymentcustomizations") => of_kind("ClusterDeploymentCustomization"),
         Some("clusterdeployments") => of_kind("ClusterDeployment"),
@@ -224,45 +217,45 @@ fn answer(neighbours: &[Value], path: &str) -> (u16, Value) {
     )
 }
 
-fn server(neighbours: Vec<Value>) -> Admission {
-    let neighbours = Arc::new(neighbours);
-    let client = api_server(move |path| future::ready(answer(&neighbours, &path)));
+fn server(others: Vec<Value>) -> Admission {
+    let others = Arc::new(others);
+    let client = api_server(move |path| future::ready(answer(&others, &path)));
     admission(Some(client), &Arc::new(Metrics::new()))
 }
 
-fn review_of(asked: &Asked, new: &Value) -> String {
-    let (group, resource) = match asked.base {
+fn review_of(scenario: &Scenario, new: &Value) -> String {
+    let (group, resource) = match scenario.base {
         Base::ControlPlane(_) => ("controlplane.cluster.x-k8s.io", "kubeadmcontrolplanes"),
         Base::Template(_) => ("controlplane.cluster.x-k8s.io", "kubeadmcontrolplanetemplates"),
         Base::ClusterPool => ("hive.openshift.io", "clusterpools"),
         Base::Customization => ("hive.openshift.io", "clusterdeploymentcustomizations"),
         Base::ClusterDeployment => ("hive.openshift.io", "clusterdeployments"),
-        Base::Cluster => unreachable!("no webhook is asked about a Cluster"),
+        Base::Cluster => unreachable!("no webhook is registered for Clusters"),
     };
     json!({
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",
         "request": {
             "uid": "1",
-            "resource": {"group": group, "version": asked.base.version(), "resource": resource},
+            "resource": {"group": group, "version": scenario.base.version(), "resource": resource},
             "name": new["metadata"]["name"].as_str().unwrap_or_default(),
             "namespace": new["metadata"]["namespace"].as_str().unwrap_or("default"),
-            "operation": if asked.old.is_some() { "UPDATE" } else { "CREATE" },
+            "operation": if scenario.old.is_some() { "UPDATE" } else { "CREATE" },
             "object": new,
-            "oldObject": asked.old,
+            "oldObject": scenario.old,
         }
     })
     .to_string()
 }
 
-async fn decide(server: &Admission, hook: Hook, asked: &Asked, new: &Value) -> Decision {
-    let review = review_of(asked, new);
+async fn decide(server: &Admission, hook: Hook, scenario: &Scenario, new: &Value) -> Decision {
+    let review = review_of(scenario, new);
     server
         .decide(hook, &review::read(review.as_bytes()).unwrap())
         .await
 }
 
-/// What an API server does between the two webhooks: the status and some metadata stay its own.
+/// What the API server does between the two webhooks: it restores the status and some metadata.
 fn stored(mut new: Value, old: Option<&Value>) -> Value {
     let Some(old) = old else { return new };
     for pointer in ["/status", "/metadata/generation", "/metadata/deletionTimestamp"] {
@@ -285,58 +278,58 @@ fn causes(decision: &Decision) -> Vec<(&'static str, String)> {
             let action = serde_json::to_value(action).unwrap();
             (
                 cause.rule,
-                said(action.as_str().unwrap(), cause.rule, &cause.field, &cause.message),
+                line(action.as_str().unwrap(), cause.rule, &cause.field, &cause.message),
             )
         })
         .collect()
 }
 
-fn said(action: &str, rule: &str, field: &str, message: &str) -> String {
+fn line(action: &str, rule: &str, field: &str, message: &str) -> String {
     match rule {
         UNDECODABLE => format!("{action} {field}: {rule}"),
         _ => format!("{action} {field}: {message}"),
     }
 }
 
-/// What the server says; when its mutating webhook refuses, this too.
-async fn by_server(asked: &Asked) -> (Said, Option<Vec<String>>) {
-    let server = server(asked.neighbours.clone());
-    let mutated = decide(&server, Hook::Mutate, asked, &asked.new).await;
-    let refused = matches!(mutated.outcome, Outcome::Invalid(_))
+/// The server's report, and the causes of its mutating webhook's denial, if any.
+async fn by_server(scenario: &Scenario) -> (Report, Option<Vec<String>>) {
+    let server = server(scenario.others.clone());
+    let mutated = decide(&server, Hook::Mutate, scenario, &scenario.new).await;
+    let refused = matches!(mutated.verdict, Verdict::Invalid(_))
         .then(|| causes(&mutated).into_iter().map(|(_, cause)| cause).collect());
-    let mut new = asked.new.clone();
+    let mut new = scenario.new.clone();
     if !mutated.patch.is_empty() {
         let patch: json_patch::Patch =
             serde_json::from_value(serde_json::to_value(&mutated.patch).unwrap()).unwrap();
         json_patch::patch(&mut new, &patch).unwrap();
     }
-    let new = stored(new, asked.old.as_ref());
-    let judged = decide(&server, Hook::Validate, asked, &new).await;
+    let new = stored(new, scenario.old.as_ref());
+    let judged = decide(&server, Hook::Validate, scenario, &new).await;
     let mut findings: Vec<_> = mutated.notes.iter().map(|note| format!("warn {note}")).collect();
-    // By their actions, for that is how a decision keeps them.
+    // A decision has its causes ordered by action.
     findings.extend(causes(&judged).into_iter().map(|(_, cause)| cause));
-    // `lint` does not say of each rule what it was not given.
-    let unread = |note: &&String| note.contains(" could not be checked: ");
-    let said = Said {
+    // `lint` does not report which objects it did not get.
+    let unread = |note: &&String| note.starts_with("could not read ");
+    let report = Report {
         findings,
         notes: judged.notes.iter().filter(|note| !unread(note)).count(),
     };
-    (said, refused)
+    (report, refused)
 }
 
-fn by_lint(asked: &Asked) -> Said {
-    let neighbours = asked
-        .neighbours
+fn by_lint(scenario: &Scenario) -> Report {
+    let others = scenario
+        .others
         .iter()
         .map(Value::to_string)
         .collect::<Vec<_>>()
         .join("\n---\n");
-    let old = asked.old.as_ref().map(Value::to_string);
+    let old = scenario.old.as_ref().map(Value::to_string);
     let old: Vec<_> = old.iter().map(|old| ("old", old.as_bytes())).collect();
     let document = kubectl_kcp::commands::lint::document(
         &[
-            ("new", asked.new.to_string().as_bytes()),
-            ("neighbours", neighbours.as_bytes()),
+            ("new", scenario.new.to_string().as_bytes()),
+            ("others", others.as_bytes()),
         ],
         &old,
         &Configuration::default(),
@@ -344,25 +337,25 @@ fn by_lint(asked: &Asked) -> Said {
     );
     let document: Value = serde_json::from_str(&document.unwrap()).unwrap();
     assert_eq!(document["errors"], json!([]));
-    let mut said_of_it = Said::default();
+    let mut report = Report::default();
     for finding in document["findings"].as_array().unwrap() {
         let text = |field: &str| finding[field].as_str().unwrap();
         if text("file") != "new" {
             continue;
         }
         if NOTES.contains(&text("rule")) {
-            said_of_it.notes += 1;
+            report.notes += 1;
         } else {
-            let said = said(text("action"), text("rule"), text("field"), text("message"));
-            said_of_it.findings.push(said);
+            let line = line(text("action"), text("rule"), text("field"), text("message"));
+            report.findings.push(line);
         }
     }
-    said_of_it
+    report
 }
 
-fn is_about_other_objects(said: &str) -> bool {
-    let mut about_others = rules().filter(|rule| rule.scope == Scope::Cluster);
-    about_others.any(|rule| said.ends_with(&format!("({})", rule.id)))
+fn needs_other_objects(line: &str) -> bool {
+    let mut with_reads = rules().filter(|rule| rule.scope == Scope::Cluster);
+    with_reads.any(|rule| line.ends_with(&format!("({})", rule.id)))
 }
 
 fn runtime() -> Runtime {
@@ -373,18 +366,18 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn lint_says_what_the_server_says(asked in asked()) {
-        let (mut by_server, refused) = runtime().block_on(by_server(&asked));
-        let mut by_lint = by_lint(&asked);
-        let server_says = refused.as_ref().unwrap_or(&by_server.findings);
-        if asked.base == Base::ClusterPool && server_says.iter().any(|said| said.ends_with(UNDECODABLE)) {
-            // Of a pool that is not whole `lint` judges the inventory, for the fragments in documents.
-            by_lint.findings.retain(|said| said.ends_with(UNDECODABLE));
+    fn lint_and_the_server_report_the_same(scenario in scenario()) {
+        let (mut by_server, refused) = runtime().block_on(by_server(&scenario));
+        let mut by_lint = by_lint(&scenario);
+        let server_findings = refused.as_ref().unwrap_or(&by_server.findings);
+        if scenario.base == Base::ClusterPool && server_findings.iter().any(|line| line.ends_with(UNDECODABLE)) {
+            // `lint` checks the inventory of a pool that does not decode, because documents can have fragments of pools.
+            by_lint.findings.retain(|line| line.ends_with(UNDECODABLE));
         }
         if let Some(refused) = refused {
-            // What would have been mended is not said any more, and warnings are given without a look at the cluster.
+            // The mutating webhook reports no repairs if it denies, and evaluates no rule that reads other objects.
             let denials = |mut found: Vec<String>| {
-                found.retain(|said| said.starts_with("deny ") && !is_about_other_objects(said));
+                found.retain(|line| line.starts_with("deny ") && !needs_other_objects(line));
                 found
             };
             prop_assert_eq!(denials(refused), denials(by_lint.findings));

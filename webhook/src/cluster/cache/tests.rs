@@ -1,11 +1,11 @@
 use super::*;
 
-/// A JSON string. Nothing else can be read.
+/// A JSON string. Other values do not decode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Text(String);
 
-impl Kept for Text {
-    fn read(object: &str) -> serde_json::Result<Self> {
+impl Cached for Text {
+    fn decode(object: &str) -> serde_json::Result<Self> {
         serde_json::from_str(object).map(Self)
     }
 
@@ -29,7 +29,7 @@ fn synced() -> Cache<Text> {
 }
 
 #[test]
-fn an_object_is_known_by_namespace_and_name() {
+fn finds_objects_by_namespace_and_name() {
     let cache = synced();
     assert_eq!(cache.get("prod", "a"), Some(Some(text("one"))));
     assert_eq!(cache.get("test", "b"), Some(None));
@@ -41,7 +41,7 @@ fn an_object_is_known_by_namespace_and_name() {
 }
 
 #[test]
-fn nothing_is_known_until_all_is_and_no_more_once_it_fails() {
+fn answers_only_while_synced_or_absent() {
     for (state, known) in [
         (State::Starting, false),
         (State::Synced, true),
@@ -62,7 +62,7 @@ fn nothing_is_known_until_all_is_and_no_more_once_it_fails() {
 }
 
 #[test]
-fn an_object_that_cannot_be_read_is_unknown_and_its_name_is_known() {
+fn caches_only_the_name_of_an_object_that_does_not_decode() {
     let cache = synced();
     cache.put("prod", "a", "[]");
     assert_eq!(cache.get("prod", "a"), None);
@@ -73,7 +73,7 @@ fn an_object_that_cannot_be_read_is_unknown_and_its_name_is_known() {
 }
 
 #[test]
-fn an_object_that_is_replaced_or_gone_is_counted_once_or_not_at_all() {
+fn counts_replaced_and_removed_objects_correctly() {
     let cache = synced();
     cache.put("prod", "a", "\"new\"");
     assert_eq!(cache.get("prod", "a"), Some(Some(text("new"))));
@@ -86,23 +86,23 @@ fn an_object_that_is_replaced_or_gone_is_counted_once_or_not_at_all() {
 }
 
 #[test]
-fn texts_beyond_the_limit_are_not_kept_and_make_room_when_they_go() {
+fn caches_only_names_once_the_byte_limit_is_reached() {
     let cache = synced();
     let large = format!(
         "{:?}",
-        "x".repeat(KEPT_BYTES - "one".len() - "two".len() - "three".len())
+        "x".repeat(CACHED_BYTES - "one".len() - "two".len() - "three".len())
     );
     cache.put("prod", "large", &large);
     assert!(cache.get("prod", "large").is_some());
-    cache.put("prod", "straw", "\"x\"");
-    assert_eq!(cache.get("prod", "straw"), None);
+    cache.put("prod", "small", "\"x\"");
+    assert_eq!(cache.get("prod", "small"), None);
     assert_eq!(cache.state().1, 5);
     cache.remove("prod", "large");
-    cache.put("prod", "straw", "\"x\"");
-    assert_eq!(cache.get("prod", "straw"), Some(Some(text("x"))));
+    cache.put("prod", "small", "\"x\"");
+    assert_eq!(cache.get("prod", "small"), Some(Some(text("x"))));
 }
 
 #[test]
-fn an_object_of_another_version_of_the_api_is_not_given() {
+fn does_not_return_an_object_read_in_another_api_version() {
     assert_eq!(synced().last_seen("v2", "prod", "a"), None);
 }

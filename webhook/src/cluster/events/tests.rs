@@ -1,14 +1,14 @@
 use super::*;
-use crate::testing::Pieces;
+use crate::testing::Chunks;
 
-fn lines(pieces: &[&str]) -> Lines<Pieces> {
+fn lines(pieces: &[&str]) -> Lines<Chunks> {
     let pieces = pieces
         .iter()
         .map(|piece| Bytes::copy_from_slice(piece.as_bytes()));
-    Lines::new(Pieces(pieces.collect()))
+    Lines::new(Chunks(pieces.collect()))
 }
 
-async fn all(mut lines: Lines<Pieces>) -> Vec<String> {
+async fn all(mut lines: Lines<Chunks>) -> Vec<String> {
     let mut all = Vec::new();
     while let Some(line) = lines.next().await.unwrap() {
         all.push(String::from_utf8(line.to_vec()).unwrap());
@@ -17,7 +17,7 @@ async fn all(mut lines: Lines<Pieces>) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn lines_are_whole_however_they_come() {
+async fn joins_lines_from_pieces() {
     for pieces in [
         &["one\ntwo\n"][..],
         &["o", "ne\nt", "w", "o", "\n"],
@@ -28,19 +28,19 @@ async fn lines_are_whole_however_they_come() {
 }
 
 #[tokio::test]
-async fn what_was_cut_off_is_no_line() {
+async fn drops_an_incomplete_last_line() {
     assert_eq!(all(lines(&["one\ntw"])).await, ["one"]);
     assert_eq!(all(lines(&[])).await, [""; 0]);
 }
 
 #[tokio::test]
-async fn a_line_that_does_not_end_is_given_up() {
+async fn rejects_a_line_that_is_too_long() {
     let mut lines = lines(&[&"x".repeat(ANSWER_BYTES + 1)]);
     assert!(matches!(lines.next().await, Err(ReadError::TooLarge)));
 }
 
 #[test]
-fn an_event_is_what_its_type_says() {
+fn decodes_events_by_type() {
     let event = |kind: &str| format!(r#"{{"type":"{kind}","object":{{"a":1}}}}"#);
     for (kind, expected) in [
         ("ADDED", Event::Put(r#"{"a":1}"#)),
@@ -48,16 +48,16 @@ fn an_event_is_what_its_type_says() {
         ("DELETED", Event::Removed(r#"{"a":1}"#)),
         ("BOOKMARK", Event::Bookmark(r#"{"a":1}"#)),
     ] {
-        assert_eq!(Event::read(event(kind).as_bytes()).unwrap(), expected);
+        assert_eq!(Event::decode(event(kind).as_bytes()).unwrap(), expected);
     }
     for (line, error) in [
-        (event("NEW"), "what the API server sent cannot be used: an event of type \"NEW\"; correct the object first"),
+        (event("NEW"), "cannot use the API server's answer: unknown event type \"NEW\"; correct the object first"),
         (
             r#"{"type":"ERROR","object":{"kind":"Status","status":"Failure","code":410,"reason":"Expired","message":"too old"}}"#
                 .to_owned(),
             "the API server answered 410: too old; try again",
         ),
     ] {
-        assert_eq!(Event::read(line.as_bytes()).unwrap_err().to_string(), error);
+        assert_eq!(Event::decode(line.as_bytes()).unwrap_err().to_string(), error);
     }
 }

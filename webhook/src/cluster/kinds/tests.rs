@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// What an API server sends beside what a client wrote.
+/// Adds what an API server and controllers add to a client's object.
 fn stored(mut object: Value) -> Value {
     let metadata = &mut object["metadata"];
     metadata["resourceVersion"] = json!("7");
@@ -24,7 +24,7 @@ fn stored(mut object: Value) -> Value {
 }
 
 #[test]
-fn a_kept_control_plane_has_all_that_rules_read() {
+fn a_cached_control_plane_has_every_field_that_rules_read() {
     let rows = TOPICS
         .iter()
         .flat_map(|topic| topic.cases)
@@ -42,14 +42,14 @@ fn a_kept_control_plane_has_all_that_rules_read() {
             if annotations.is_empty() {
                 whole.metadata.annotations = None;
             }
-            let kept = KeptControlPlane::read(&text).unwrap();
+            let cached = CachedControlPlane::decode(&text).unwrap();
             assert_eq!(
-                decode::<KubeadmControlPlane<'_>>(&kept.text).unwrap(),
+                decode::<KubeadmControlPlane<'_>>(&cached.text).unwrap(),
                 whole,
                 "{text}"
             );
-            assert_eq!(&*kept.resource_version, "7");
-            assert!(kept.bytes() + 27_000 < text.len(), "{}", kept.text);
+            assert_eq!(&*cached.resource_version, "7");
+            assert!(cached.bytes() + 27_000 < text.len(), "{}", cached.text);
             compared += 1;
         }
     }
@@ -57,12 +57,12 @@ fn a_kept_control_plane_has_all_that_rules_read() {
 }
 
 #[test]
-fn a_control_plane_that_cannot_be_pruned_is_not_kept() {
+fn rejects_a_control_plane_that_cannot_be_pruned() {
     for text in [
         "7",
         r#"{"metadata": 7}"#,
         r#"{"metadata": {"annotations": null}}"#,
     ] {
-        assert!(KeptControlPlane::read(text).is_err(), "{text}");
+        assert!(CachedControlPlane::decode(text).is_err(), "{text}");
     }
 }

@@ -3,11 +3,11 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::*;
-use crate::{cluster::Cluster, metrics::Metrics, testing::api_server_asked};
+use crate::{cluster::Cluster, metrics::Metrics, testing::api_server_by_uri};
 
-/// An API server with so many objects, whose lists come in pages of one member.
+/// An API server whose list has `count` pages. The last page has one object.
 fn pages(count: usize) -> Cluster {
-    let client = api_server_asked(move |uri| {
+    let client = api_server_by_uri(move |uri| {
         let query = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
         let at = query
             .filter(|(name, _)| name == "continue")
@@ -27,7 +27,7 @@ fn pages(count: usize) -> Cluster {
 }
 
 #[tokio::test]
-async fn a_list_is_read_to_its_end() {
+async fn reads_all_pages() {
     let names = pages(3).reads().names("/apis/g/v1/kinds").await.unwrap();
     assert_eq!(names.len(), 2 * PAGE_OBJECTS + 1);
     assert_eq!(names.first().map(String::as_str), Some("0-0"));
@@ -35,7 +35,7 @@ async fn a_list_is_read_to_its_end() {
 }
 
 #[tokio::test]
-async fn a_list_that_is_too_long_is_not_given() {
+async fn rejects_a_list_that_is_too_long() {
     let most = LISTED_OBJECTS / PAGE_OBJECTS;
     assert!(pages(most).reads().names("/apis/g/v1/kinds").await.is_ok());
     let read = pages(most + 1).reads().names("/apis/g/v1/kinds").await;

@@ -1,12 +1,16 @@
-//! Each part of the view, from objects as an API server sends them: with specs and statuses that are not read.
+//! Reads each part of a view from complete objects, with fields that no rule reads.
 
 use std::sync::Arc;
 
 use kcp_rules::view::{self, View, Wanted};
 use serde_json::{Value, json};
 
-use super::{Source, Subject};
-use crate::{cluster::Cluster, metrics::Metrics, testing::api_server};
+use super::Subject;
+use crate::{
+    cluster::{Cluster, Source},
+    metrics::Metrics,
+    testing::api_server,
+};
 
 fn object(name: &str, rest: Value) -> Value {
     let mut object = json!({
@@ -136,13 +140,13 @@ async fn read(cluster: Option<&str>) -> View {
     let client = api_server(|path| async move { answer(&path) });
     let reader = Cluster::new(Some(client), Arc::new(Metrics::new()));
     let subject = Subject::new("prod", "cp", cluster).unwrap();
-    Box::pin(reader.reads().view(EVERYTHING, &subject, Source::Caches))
-        .await
-        .view
+    let reads = reader.reads();
+    let filled = reader.view(&reads, EVERYTHING, &subject, Source::Caches);
+    filled.await.view
 }
 
 #[tokio::test]
-async fn every_part_is_read_from_whole_objects() {
+async fn reads_every_part_of_a_view() {
     let view = read(Some("edge")).await;
     let machine = view::Machine {
         name: "m1".to_owned(),
@@ -190,7 +194,7 @@ async fn every_part_is_read_from_whole_objects() {
 }
 
 #[tokio::test]
-async fn without_its_cluster_nothing_of_it_is_known() {
+async fn parts_of_an_unknown_cluster_stay_unknown() {
     let view = read(None).await;
     assert_eq!(view.machines.get(), None);
     assert_eq!(view.cluster.get(), None);

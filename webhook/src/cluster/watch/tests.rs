@@ -9,21 +9,24 @@ use serde_json::{Value, json};
 use tokio::time::Sleep;
 
 use super::*;
-use crate::{cluster::kinds::Name, metrics::Metrics};
+use crate::{
+    cluster::{Cluster, kinds::NameOnly},
+    metrics::Metrics,
+};
 
-/// What an API server answers with: some text, which ends or, for a watch, after a while.
+/// An answer of the API server: some text. A watch stays open for a while after it.
 struct Answer {
     code: u16,
-    pieces: VecDeque<String>,
-    lasts: Pin<Box<Sleep>>,
+    chunks: VecDeque<String>,
+    open: Pin<Box<Sleep>>,
 }
 
 impl Answer {
-    fn new(code: u16, text: String, lasts: Duration) -> Self {
+    fn new(code: u16, text: String, open: Duration) -> Self {
         Self {
             code,
-            pieces: VecDeque::from([text]),
-            lasts: Box::pin(time::sleep(lasts)),
+            chunks: VecDeque::from([text]),
+            open: Box::pin(time::sleep(open)),
         }
     }
 
@@ -31,8 +34,8 @@ impl Answer {
         Self::new(code, json.to_string(), Duration::ZERO)
     }
 
-    fn watch(events: &str, lasts: u64) -> Self {
-        Self::new(200, events.to_owned(), Duration::from_secs(lasts))
+    fn watch(events: &str, open: u64) -> Self {
+        Self::new(200, events.to_owned(), Duration::from_secs(open))
     }
 }
 
@@ -44,20 +47,22 @@ impl hyper::body::Body for Answer {
         mut self: Pin<&mut Self>,
         context: &mut task::Context<'_>,
     ) -> task::Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        match self.pieces.pop_front() {
-            Some(piece) => task::Poll::Ready(Some(Ok(Frame::data(piece.into())))),
-            None => self.lasts.as_mut().poll(context).map(|()| None),
+        match self.chunks.pop_front() {
+            Some(chunk) => task::Poll::Ready(Some(Ok(Frame::data(chunk.into())))),
+            None => self.open.as_mut().poll(context).map(|()| None),
         }
     }
 }
 
-/// What an API server was asked, each with the second in which.
-type Asked = StdMutex<Vec<(u64, String)>>;
+/// The requests to an API server, each with its time in seconds.
+type Requests = StdMutex<Vec<(u64, String)>>;
 
-/// A cache of customizations, kept up to date with an API server that answers so; and what that was asked.
-fn kept(answer: impl Fn(&str) -> Answer + Clone + Send + Sync + 'static) -> (Cluster, Tasks, Arc<Asked>) {
-    let asked = Arc::new(StdMutex::new(Vec::new()));
-    let (seen, began) = (asked.clone(), Instant::now());
+/// Watches the customizations in an API server with these answers. Also returns the requests to it.
+fn watched(
+    answer: impl Fn(&str) -> Answer + Clone + Send + Sync + 'static,
+) -> (Cluster, Tasks, Arc<Requests>) {
+    let requests = Arc::new(StdMutex::new(Vec::new()));
+    let (log, began) = (requests.clone(), Instant::now());
     let service = tower::service_fn(move |request: Request<Body>| {
         let uri = request.uri();
         let query = uri.query().unwrap_or_default();
@@ -69,7 +74,7 @@ fn kept(answer: impl Fn(&str) -> Answer + Clone + Send + Sync + 'static) -> (Clu
             }
             path => format!("list {}", version_in(path)),
         };
-        seen.lock()
+        log.lock()
             .unwrap()
             .push((began.elapsed().as_secs(), what.clone()));
         let answer = answer(&what);
@@ -81,13 +86,13 @@ fn kept(answer: impl Fn(&str) -> Answer + Clone + Send + Sync + 'static) -> (Clu
     let mut tasks = Tasks::default();
     let listing = Arc::default();
     spawn(
-        &cluster,
+        &cluster.server,
         &mut tasks,
         &listing,
         CUSTOMIZATION,
         &cluster.caches.customizations,
     );
-    (cluster, tasks, asked)
+    (cluster, tasks, requests)
 }
 
 fn version_in(path: &str) -> &str {
@@ -120,27 +125,27 @@ fn event(kind: &str, object: &Value) -> String {
 fn failure(code: u16) -> Answer {
     Answer::of(
         code,
-        &json!({"kind": "Status", "status": "Failure", "code": code, "reason": "Whatever", "message": "no"}),
+        &json!({"kind": "Status", "status": "Failure", "code": code, "reason": "Other", "message": "no"}),
     )
 }
 
-fn customizations(cluster: &Cluster) -> &Cache<Name> {
+fn customizations(cluster: &Cluster) -> &Cache<NameOnly> {
     &cluster.caches.customizations
 }
 
-/// The seconds in which this was asked.
-fn when(asked: &Asked, what: &str) -> Vec<u64> {
-    let asked = asked.lock().unwrap();
-    asked
+/// The times of the requests that start with `what`.
+fn when(requests: &Requests, what: &str) -> Vec<u64> {
+    let requests = requests.lock().unwrap();
+    requests
         .iter()
-        .filter(|(_, asked)| asked.starts_with(what))
+        .filter(|(_, request)| request.starts_with(what))
         .map(|(second, _)| *second)
         .collect()
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_changes_is_taken_in() {
-    let (cluster, _tasks, asked) = kept(|what| match what {
+async fn applies_watch_events() {
+    let (cluster, _tasks, requests) = watched(|what| match what {
         "group" => group("v1"),
         "list v1" => list(&["a", "b"]),
         "watch v1 from 7" => Answer::watch(
@@ -161,31 +166,31 @@ async fn what_changes_is_taken_in() {
         customizations(&cluster).names("prod"),
         Some(vec!["b".to_owned(), "c".to_owned()])
     );
-    // A watch that ends goes on from what was seen last.
+    // After the end of a watch, the next one starts at the last resource version.
     time::sleep(Duration::from_secs(140)).await;
-    assert_eq!(when(&asked, "watch v1 from 12"), [131]);
-    assert_eq!(when(&asked, "list"), [0]);
+    assert_eq!(when(&requests, "watch v1 from 12"), [131]);
+    assert_eq!(when(&requests, "list"), [0]);
     assert_eq!(customizations(&cluster).state(), (State::Synced, 2));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_falls_silent_is_given_up() {
-    let (cluster, _tasks, asked) = kept(|what| match what {
+async fn restarts_a_watch_without_events() {
+    let (cluster, _tasks, requests) = watched(|what| match what {
         "group" => group("v1"),
         "list v1" => list(&["a"]),
         _ => Answer::watch("", 10_000),
     });
-    time::sleep(SILENCE + Duration::from_millis(500)).await;
+    time::sleep(EVENT_TIMEOUT + Duration::from_millis(500)).await;
     assert_eq!(customizations(&cluster).state(), (State::Failing("error"), 1));
     assert_eq!(customizations(&cluster).names("prod"), None);
     time::sleep(Duration::from_secs(1)).await;
     assert_eq!(customizations(&cluster).state(), (State::Synced, 1));
-    assert_eq!(when(&asked, "list"), [0, 161]);
+    assert_eq!(when(&requests, "list"), [0, 161]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_fails_is_tried_again_ever_less_often() {
-    const TRIED: [u64; 8] = [0, 1, 3, 7, 15, 31, 61, 91];
+async fn retries_with_growing_delays() {
+    const LISTED: [u64; 8] = [0, 1, 3, 7, 15, 31, 61, 91];
     let forbidden_list = |what: &str| match what {
         "group" => group("v1"),
         _ => failure(403),
@@ -195,7 +200,7 @@ async fn what_fails_is_tried_again_ever_less_often() {
         "list v1" => list(&["a"]),
         _ => failure(403),
     };
-    let watch_that_ends_at_once = |what: &str| match what {
+    let watch_that_ends_immediately = |what: &str| match what {
         "group" => group("v1"),
         "list v1" => list(&["a"]),
         _ => Answer::watch("", 0),
@@ -211,21 +216,25 @@ async fn what_fails_is_tried_again_ever_less_often() {
             100,
         ),
     };
-    let answers: [fn(&str) -> Answer; 4] =
-        [forbidden_list, forbidden_watch, watch_that_ends_at_once, too_old];
+    let answers: [fn(&str) -> Answer; 4] = [
+        forbidden_list,
+        forbidden_watch,
+        watch_that_ends_immediately,
+        too_old,
+    ];
     for (answer, reason) in answers
         .into_iter()
         .zip(["forbidden", "forbidden", "error", "error"])
     {
-        let (cluster, _tasks, asked) = kept(answer);
+        let (cluster, _tasks, requests) = watched(answer);
         time::sleep(Duration::from_secs(100)).await;
         assert_eq!(customizations(&cluster).state().0, State::Failing(reason));
-        assert_eq!(when(&asked, "list"), TRIED, "{reason}");
+        assert_eq!(when(&requests, "list"), LISTED, "{reason}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_is_not_served_is_absent_and_asked_for_again() {
+async fn checks_again_for_a_kind_that_is_not_served() {
     let no_group = |_: &str| Answer::of(404, &json!("404 page not found"));
     let no_kind = |what: &str| match what {
         "group" => group("v1"),
@@ -233,20 +242,20 @@ async fn a_kind_that_is_not_served_is_absent_and_asked_for_again() {
     };
     let cases: [fn(&str) -> Answer; 2] = [no_group, no_kind];
     for answer in cases {
-        let (cluster, _tasks, asked) = kept(answer);
+        let (cluster, _tasks, requests) = watched(answer);
         time::sleep(Duration::from_secs(70)).await;
         assert_eq!(customizations(&cluster).state(), (State::Absent, 0));
         assert_eq!(customizations(&cluster).names("prod"), Some(Vec::new()));
-        assert_eq!(when(&asked, "group"), [0, 30, 60]);
+        assert_eq!(when(&requests, "group"), [0, 30, 60]);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_newer_version_is_listed_anew() {
-    let asked_for_group = Arc::new(StdMutex::new(0));
-    let (cluster, _tasks, asked) = kept(move |what| match what {
+async fn lists_again_in_a_newer_version() {
+    let discoveries = Arc::new(StdMutex::new(0));
+    let (cluster, _tasks, requests) = watched(move |what| match what {
         "group" => {
-            let mut times = asked_for_group.lock().unwrap();
+            let mut times = discoveries.lock().unwrap();
             *times += 1;
             group(if *times == 1 { "v1beta1" } else { "v1beta2" })
         }
@@ -255,6 +264,6 @@ async fn a_newer_version_is_listed_anew() {
         _ => Answer::watch("", 120),
     });
     time::sleep(Duration::from_secs(121)).await;
-    assert_eq!(when(&asked, "list v1beta2"), [120]);
+    assert_eq!(when(&requests, "list v1beta2"), [120]);
     assert_eq!(customizations(&cluster).state(), (State::Synced, 2));
 }

@@ -1,27 +1,27 @@
-//! Input that no API server sends. Each has an answer, and none is a fault of ours.
+//! Input that no API server sends. Every one gets an answer, and none causes an internal error.
 
 use std::{fs, iter};
 
 use kcp_rules::case::Base;
 use serde_json::{Value, json};
 
-use crate::testing::{ask, control_plane, post, review, router};
+use crate::testing::{control_plane, post, review, router, send};
 
-/// 400 and a sentence of plain text, for there is no uid to answer with.
-const SENTENCE: &str = "sentence";
+/// HTTP 400 with one line of plain text, because there is no uid to answer with.
+const HTTP_400: &str = "HTTP 400";
 /// A refusal with the uid.
-const NO_REVIEW: &str = "no review";
+const INVALID_REVIEW: &str = "invalid review";
 const ALLOWED: &str = "allowed";
-/// More values than are judged.
+/// A refusal of an object with too many values to check.
 const TOO_MANY_VALUES: &str = "too many values";
 
-/// How a body is answered; for a denial of an object whose fields do not have the types of its kind, the field.
+/// The class of the answer to a body. For an object that does not decode, the field at fault.
 async fn answer(path: &str, body: String) -> String {
     let (code, text) = post(&router(), path, body).await;
     let Ok(answer) = serde_json::from_str::<Value>(&text) else {
         assert_eq!(code, 400, "{text}");
         assert!(text.ends_with('\n') && text.lines().count() == 1, "{text}");
-        return SENTENCE.to_owned();
+        return HTTP_400.to_owned();
     };
     assert_eq!(code, 200, "{text}");
     let response = &answer["response"];
@@ -31,7 +31,7 @@ async fn answer(path: &str, body: String) -> String {
     }
     let status = &response["status"];
     if status["code"] == 400 {
-        return NO_REVIEW.to_owned();
+        return INVALID_REVIEW.to_owned();
     }
     if status["code"] == 413 {
         return TOO_MANY_VALUES.to_owned();
@@ -47,7 +47,7 @@ async fn answer(path: &str, body: String) -> String {
         .to_owned()
 }
 
-/// A review of an update, its uid first as the API server writes it, and with `raw` in the place of a value.
+/// A review of an update with `raw` in place of one value. The uid comes first, as the API server writes it.
 fn update_with(pointer: &str, raw: &str) -> String {
     let mut review = review("UPDATE", &control_plane(), &control_plane());
     review["request"]["uid"] = json!("7");
@@ -61,18 +61,18 @@ fn update_with(pointer: &str, raw: &str) -> String {
 }
 
 #[tokio::test]
-async fn nesting_without_end_is_answered() {
+async fn answers_unlimited_nesting() {
     const DEPTH: usize = 100_000;
     let closed = format!("{}{}", "[".repeat(DEPTH), "]".repeat(DEPTH));
     let (open, open_objects) = ("[".repeat(DEPTH), "{\"a\":".repeat(DEPTH));
     for body in [&closed, &open, &open_objects] {
-        assert_eq!(answer("/validate", body.clone()).await, SENTENCE);
+        assert_eq!(answer("/validate", body.clone()).await, HTTP_400);
     }
     for (pointer, when_closed) in [
-        ("/request/uid", SENTENCE),
-        ("/request/name", NO_REVIEW),
-        ("/request/userInfo", NO_REVIEW),
-        ("/request/options", NO_REVIEW),
+        ("/request/uid", HTTP_400),
+        ("/request/name", INVALID_REVIEW),
+        ("/request/userInfo", INVALID_REVIEW),
+        ("/request/options", INVALID_REVIEW),
         ("/request/oldObject", ALLOWED),
         ("/request/object", TOO_MANY_VALUES),
         ("/request/object/metadata", TOO_MANY_VALUES),
@@ -84,9 +84,9 @@ async fn nesting_without_end_is_answered() {
             assert_eq!(answer(path, body).await, when_closed, "{pointer} to {path}");
             for open in [&open, &open_objects] {
                 let expected = if pointer == "/request/uid" {
-                    SENTENCE
+                    HTTP_400
                 } else {
-                    NO_REVIEW
+                    INVALID_REVIEW
                 };
                 let body = update_with(pointer, open);
                 assert_eq!(answer(path, body).await, expected, "{pointer} to {path}, open");
@@ -96,7 +96,7 @@ async fn nesting_without_end_is_answered() {
 }
 
 #[tokio::test]
-async fn values_that_no_field_holds_are_answered() {
+async fn answers_values_that_no_field_can_have() {
     let digits = "9".repeat(1000);
     let numbers = [
         "1e400",
@@ -110,7 +110,7 @@ async fn values_that_no_field_holds_are_answered() {
     for raw in numbers.into_iter().chain(strings) {
         for (pointer, validated, mutated) in [
             ("/request/object/spec/replicas", "spec.replicas", ALLOWED),
-            ("/request/options", NO_REVIEW, NO_REVIEW),
+            ("/request/options", INVALID_REVIEW, INVALID_REVIEW),
             // No rule reads it.
             ("/request/object/kind", ALLOWED, ALLOWED),
             ("/request/dryRun", ALLOWED, ALLOWED),
@@ -127,12 +127,12 @@ async fn values_that_no_field_holds_are_answered() {
 }
 
 #[tokio::test]
-async fn a_field_that_stands_twice_is_not_guessed_at() {
+async fn rejects_duplicate_fields() {
     let good = update_with("/request/dryRun", "false");
     for (field, twice, validated, mutated) in [
-        ("request", "null", SENTENCE, SENTENCE),
-        ("object", "null", NO_REVIEW, NO_REVIEW),
-        ("operation", "\"DELETE\"", NO_REVIEW, NO_REVIEW),
+        ("request", "null", HTTP_400, HTTP_400),
+        ("object", "null", INVALID_REVIEW, INVALID_REVIEW),
+        ("operation", "\"DELETE\"", INVALID_REVIEW, INVALID_REVIEW),
         ("replicas", "4", "spec", ALLOWED),
     ] {
         let field = format!("\"{field}\":");
@@ -143,22 +143,22 @@ async fn a_field_that_stands_twice_is_not_guessed_at() {
 }
 
 #[tokio::test]
-async fn bytes_around_a_review_are_answered() {
+async fn answers_extra_bytes_around_a_review() {
     let good = update_with("/request/dryRun", "false");
     for (name, body, expected) in [
         ("alone", good.clone(), ALLOWED),
         ("white space", format!("\n {good}\r\n\t"), ALLOWED),
-        ("byte order mark", format!("\u{feff}{good}"), SENTENCE),
-        ("zero bytes", "\0".repeat(1000), SENTENCE),
-        ("blanks", " ".repeat(1000), SENTENCE),
-        ("something after it", format!("{good}x"), NO_REVIEW),
-        ("another after it", format!("{good}{good}"), NO_REVIEW),
+        ("byte order mark", format!("\u{feff}{good}"), HTTP_400),
+        ("zero bytes", "\0".repeat(1000), HTTP_400),
+        ("blanks", " ".repeat(1000), HTTP_400),
+        ("text after it", format!("{good}x"), INVALID_REVIEW),
+        ("another review after it", format!("{good}{good}"), INVALID_REVIEW),
     ] {
         assert_eq!(answer("/validate", body).await, expected, "{name}");
     }
 }
 
-/// The places of all values within one, itself included.
+/// JSON pointers to a value and all values in it.
 fn pointers(value: &Value) -> Vec<String> {
     let below: Vec<(String, &Value)> = match value {
         Value::Object(fields) => fields
@@ -180,12 +180,12 @@ fn pointers(value: &Value) -> Vec<String> {
     iter::once(String::new()).chain(below).collect()
 }
 
-/// Go's JSON takes null for any field: it is as good as absent, or of the wrong type, and never a fault of ours.
+/// Go's JSON accepts null for any field: it means absent, or has the wrong type. It never causes an internal error.
 #[tokio::test]
-async fn null_for_any_field_is_answered() {
+async fn answers_null_for_any_field() {
     const CLUSTER_API: &str = "controlplane.cluster.x-k8s.io";
     const HIVE: &str = "hive.openshift.io";
-    let mut asked = 0;
+    let mut reviews = 0;
     for (base, group, resource) in [
         (Base::ControlPlane("v1beta1"), CLUSTER_API, "kubeadmcontrolplanes"),
         (Base::ControlPlane("v1beta2"), CLUSTER_API, "kubeadmcontrolplanes"),
@@ -207,7 +207,7 @@ async fn null_for_any_field_is_answered() {
             *review.pointer_mut(&pointer).unwrap() = Value::Null;
             for path in ["/validate", "/mutate"] {
                 let (code, text) = post(&router(), path, review.to_string()).await;
-                asked += 1;
+                reviews += 1;
                 if ["", "/request", "/request/uid"].contains(&&*pointer) {
                     assert_eq!(code, 400, "{pointer} to {path}");
                     continue;
@@ -226,11 +226,11 @@ async fn null_for_any_field_is_answered() {
             }
         }
     }
-    assert!(asked > 300, "{asked}");
+    assert!(reviews > 300, "{reviews}");
 }
 
-/// Puts null where a path of `tests/fixtures/fields` says, such as `spec.files[].path`; gives the path of that field, and
-/// the object without it.
+/// Sets the field at a path of `tests/fixtures/fields`, such as `spec.files[].path`, to null. Returns the path of that field,
+/// the object with null, and the object without the field.
 fn with_null(base: &Value, path: &str) -> (String, Value, Value) {
     let (mut field, mut with, mut without) = (String::new(), base.clone(), base.clone());
     let (mut in_with, mut in_without) = (&mut with, &mut without);
@@ -272,9 +272,10 @@ fn with_null(base: &Value, path: &str) -> (String, Value, Value) {
     (field, with, without)
 }
 
-/// As Go reads it, null for a field is that field left out, and is either judged so or the one thing that is at fault.
+/// As in Go, null means that the field is absent. The answer is the same as without the field, or reports exactly that
+/// field.
 #[tokio::test]
-async fn null_for_every_field_there_is_counts_as_absent_or_is_the_fault() {
+async fn treats_null_as_absent_or_reports_exactly_that_field() {
     const CLUSTER_API: &str = "controlplane.cluster.x-k8s.io";
     const HIVE: &str = "hive.openshift.io";
     let router = router();
@@ -340,19 +341,21 @@ async fn null_for_every_field_there_is_counts_as_absent_or_is_the_fault() {
                 for object in [with.clone(), without.clone()] {
                     let mut review = whole.clone();
                     review["request"]["object"] = object;
-                    answers.push(ask(&router, hook, &review).await);
+                    answers.push(send(&router, hook, &review).await);
                 }
                 if answers[0] == answers[1] {
                     continue;
                 }
-                let said = &answers[0];
-                assert_eq!(said["uid"], "0f1e2d3c", "{kind} {field} to {hook}");
+                let answer = &answers[0];
+                assert_eq!(answer["uid"], "0f1e2d3c", "{kind} {field} to {hook}");
                 assert_eq!(
-                    said["auditAnnotations"]["denied-by"], "object-undecodable",
-                    "{kind} {field} to {hook}: {said}"
+                    answer["auditAnnotations"]["denied-by"], "object-undecodable",
+                    "{kind} {field} to {hook}: {answer}"
                 );
-                let named = said["status"]["details"]["causes"][0]["field"].as_str().unwrap();
-                assert!(field.starts_with(named), "{kind} {field} to {hook}: {said}");
+                let named = answer["status"]["details"]["causes"][0]["field"]
+                    .as_str()
+                    .unwrap();
+                assert!(field.starts_with(named), "{kind} {field} to {hook}: {answer}");
                 faults += 1;
             }
         }

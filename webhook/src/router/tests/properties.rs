@@ -35,9 +35,9 @@ fn any_json() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// Whatever bytes come, there is an answer, and it is not our fault.
+    /// Any bytes get an answer, and never an internal error.
     #[test]
-    fn any_bytes_are_answered(body: Vec<u8>, mutate: bool) {
+    fn answers_any_bytes(body: Vec<u8>, mutate: bool) {
         let path = if mutate { "/mutate" } else { "/validate" };
         let (code, _) = answered(path, body);
         prop_assert_eq!(code, 400);
@@ -45,7 +45,7 @@ proptest! {
 
     /// A review with a byte changed, removed or cut off after its uid is answered with that uid.
     #[test]
-    fn a_uid_outlives_what_comes_after_it(
+    fn returns_the_uid_despite_later_errors(
         uid in "[ -~]{1,40}",
         at: prop::sample::Index,
         byte: u8,
@@ -72,7 +72,7 @@ proptest! {
 
     /// A review with any value in any place is answered with its uid and one of our codes.
     #[test]
-    fn any_value_anywhere_is_answered(
+    fn answers_any_value_in_any_field(
         value in any_json(),
         pointer in prop::sample::select(vec![
             "/apiVersion", "/kind", "/request/resource", "/request/resource/version", "/request/operation",

@@ -10,7 +10,7 @@ impl Folder {
         folder
     }
 
-    /// A new pair in place of the old one.
+    /// Replaces the pair.
     fn issue(&self) {
         let arguments = IssueArguments {
             dir: self.0.path().to_owned(),
@@ -47,7 +47,7 @@ fn counts(pair: &KeyPair) -> (u64, u64) {
 }
 
 #[test]
-fn takes_a_new_pair_when_the_content_changes() {
+fn reloads_the_pair_when_the_content_changes() {
     let folder = Folder::new();
     let pair = folder.load().unwrap();
     let first = served(&pair);
@@ -61,7 +61,7 @@ fn takes_a_new_pair_when_the_content_changes() {
 }
 
 #[test]
-fn keeps_the_pair_while_only_half_of_the_new_one_is_there() {
+fn keeps_the_pair_while_only_one_file_is_replaced() {
     let folder = Folder::new();
     let pair = folder.load().unwrap();
     let first = served(&pair);
@@ -73,7 +73,7 @@ fn keeps_the_pair_while_only_half_of_the_new_one_is_there() {
     pair.reload();
     pair.reload();
     assert_eq!(served(&pair), first);
-    assert_eq!(counts(&pair), (1, 1), "one error, however often it is looked at");
+    assert_eq!(counts(&pair), (1, 1), "reports the error once");
 
     fs::write(folder.path("tls.key"), new_key).unwrap();
     pair.reload();
@@ -82,7 +82,7 @@ fn keeps_the_pair_while_only_half_of_the_new_one_is_there() {
 }
 
 #[test]
-fn keeps_the_pair_while_the_files_are_away() {
+fn keeps_the_pair_while_files_are_missing() {
     let folder = Folder::new();
     let pair = folder.load().unwrap();
     let first = served(&pair);
@@ -92,7 +92,7 @@ fn keeps_the_pair_while_the_files_are_away() {
 }
 
 #[test]
-fn rejects_what_cannot_be_served_with() {
+fn rejects_invalid_pairs() {
     let folder = Folder::new();
     let (certificate, key) = (folder.path("tls.crt"), folder.path("tls.key"));
     let (good_certificate, good_key) = (fs::read(&certificate).unwrap(), fs::read(&key).unwrap());
@@ -102,26 +102,26 @@ fn rejects_what_cannot_be_served_with() {
             "empty certificate",
             Vec::new(),
             good_key.clone(),
-            format!("{c} holds no certificate in PEM: no items found"),
+            format!("{c} does not contain a PEM certificate: no items found"),
         ),
         (
-            "a key for a certificate",
+            "key in the certificate file",
             good_key.clone(),
             good_key.clone(),
-            format!("{c} holds no certificate in PEM: no items found"),
+            format!("{c} does not contain a PEM certificate: no items found"),
         ),
         (
-            "a certificate for a key",
+            "certificate in the key file",
             good_certificate.clone(),
             good_certificate.clone(),
-            format!("{k} holds no private key in PEM: no items found"),
+            format!("{k} does not contain a PEM private key: no items found"),
         ),
         (
-            "another's key",
+            "key of another certificate",
             good_certificate.clone(),
             rcgen::KeyPair::generate().unwrap().serialize_pem().into_bytes(),
             format!(
-                "the key in {k} does not go with the certificate in {c}: keys may not be consistent: KeyMismatch"
+                "cannot use the private key in {k} with the certificate in {c}: keys may not be consistent: KeyMismatch"
             ),
         ),
     ] {
@@ -136,7 +136,7 @@ fn rejects_what_cannot_be_served_with() {
     .unwrap();
     let error = folder.load().unwrap_err().to_string();
     assert!(
-        error.starts_with(&format!("{c} holds a certificate that cannot be parsed: ")),
+        error.starts_with(&format!("cannot parse the certificate in {c}: ")),
         "{error}"
     );
     fs::remove_file(&certificate).unwrap();

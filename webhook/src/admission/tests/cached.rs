@@ -1,4 +1,4 @@
-//! What is kept of the cluster lets a write through, and never has the last word against one.
+//! Caches can allow a write. A denial always comes from live reads.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::review_of;
 use crate::{
     admission::{Admission, Hook},
-    decision::Outcome,
+    decision::Verdict,
     metrics::Metrics,
     review,
     testing::{admission, api_server, control_plane, review as review_of_control_plane, scale_review},
@@ -16,10 +16,10 @@ use crate::{
 
 const HIVE: &str = "hive.openshift.io";
 
-/// Admission that keeps some objects, at an API server that has others; and what is read there, by plural.
-fn server(kept: &[Value], live: &[Value]) -> (Admission, Arc<Mutex<Vec<String>>>) {
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let (seen, live) = (asked.clone(), live.to_vec());
+/// Admission with `cached` objects, at an API server with `live` ones. Also returns the plurals that are read live.
+fn server(cached: &[Value], live: &[Value]) -> (Admission, Arc<Mutex<Vec<String>>>) {
+    let requested = Arc::new(Mutex::new(Vec::new()));
+    let (log, live) = (requested.clone(), live.to_vec());
     let client = api_server(move |path| {
         let of_kind = |kind: &str| {
             live.iter()
@@ -33,7 +33,7 @@ fn server(kept: &[Value], live: &[Value]) -> (Admission, Arc<Mutex<Vec<String>>>
                 json!({"versions": [], "preferredVersion": {"version": "v1beta2"}}),
             ),
             [_, _, "namespaces", _, plural, ..] | [_, _, plural] => {
-                seen.lock().unwrap().push(plural.to_owned());
+                log.lock().unwrap().push(plural.to_owned());
                 match (
                     plural,
                     of_kind("Cluster").first(),
@@ -53,28 +53,28 @@ fn server(kept: &[Value], live: &[Value]) -> (Admission, Arc<Mutex<Vec<String>>>
         std::future::ready(answer)
     });
     let admission = admission(Some(client), &Arc::new(Metrics::new()));
-    admission.cluster.knows(kept);
-    (admission, asked)
+    admission.evaluator.cluster.fill_caches(cached);
+    (admission, requested)
 }
 
-/// What is said of a review, and the plurals that were read live for it, in order of their names.
-async fn said(kept: &[Value], live: &[Value], review: &Value) -> (String, Vec<String>) {
-    let (admission, asked) = server(kept, live);
+/// The decision on a review, and the sorted plurals that were read live for it.
+async fn decide(cached: &[Value], live: &[Value], review: &Value) -> (String, Vec<String>) {
+    let (admission, requested) = server(cached, live);
     let text = review.to_string();
     let request = review::read(text.as_bytes()).unwrap();
     let decision = admission.decide(Hook::Validate, &request).await;
-    let verdict = match &decision.outcome {
-        Outcome::Allowed => "allowed",
-        Outcome::Invalid(invalid) => invalid.causes.first().unwrap().rule,
-        Outcome::Refused(refusal) => panic!("{}", refusal.message),
+    let verdict = match &decision.verdict {
+        Verdict::Allowed => "allowed",
+        Verdict::Invalid(invalid) => invalid.causes.first().unwrap().rule,
+        Verdict::Refused(refusal) => panic!("{}", refusal.message),
     };
     let warned = decision.warned.iter().map(|cause| cause.rule.to_owned());
-    let said = warned
+    let text = warned
         .chain(decision.notes)
-        .fold(verdict.to_owned(), |said, warning| format!("{said}; {warning}"));
-    let mut asked = std::mem::take(&mut *asked.lock().unwrap());
-    asked.sort();
-    (said, asked)
+        .fold(verdict.to_owned(), |text, warning| format!("{text}; {warning}"));
+    let mut requested = std::mem::take(&mut *requested.lock().unwrap());
+    requested.sort();
+    (text, requested)
 }
 
 fn named(base: Base, name: &str) -> Value {
@@ -102,7 +102,7 @@ fn cluster(paused: bool) -> Value {
     })
 }
 
-/// In the middle of a rollout: it is not scaled now, unless its Cluster is paused.
+/// A control plane during a rollout. It must not be scaled unless its Cluster is paused.
 fn rolling() -> Value {
     let mut object = control_plane();
     object["metadata"]["namespace"] = json!("default");
@@ -121,24 +121,24 @@ fn scale_at(resource_version: &str) -> Value {
 const INVENTORY: [&str; 2] = ["clusterdeploymentcustomizations", "clusterpools"];
 
 #[tokio::test]
-async fn what_no_rule_speaks_against_is_let_through_without_a_read() {
+async fn allows_a_write_from_the_caches_without_live_reads() {
     let review = review_of(HIVE, "clusterpools", &pool("example"), &Value::Null);
     assert_eq!(
-        said(&[customization()], &[], &review).await,
+        decide(&[customization()], &[], &review).await,
         ("allowed".to_owned(), vec![])
     );
     let object = rolling();
     let review = review_of_control_plane("UPDATE", &object, &object);
     assert_eq!(
-        said(&[cluster(false)], &[], &review).await,
+        decide(&[cluster(false)], &[], &review).await,
         ("allowed".to_owned(), vec![])
     );
 }
 
 #[tokio::test]
-async fn what_is_kept_and_not_so_any_more_neither_denies_nor_warns() {
+async fn stale_objects_neither_deny_nor_warn() {
     let review = review_of(HIVE, "clusterpools", &pool("example"), &Value::Null);
-    for (kept, live, expected) in [
+    for (cached, live, expected) in [
         (
             vec![customization(), pool("gone")],
             vec![customization()],
@@ -152,21 +152,21 @@ async fn what_is_kept_and_not_so_any_more_neither_denies_nor_warns() {
         ),
         (vec![], vec![], "allowed; inventory-name-unknown"),
     ] {
-        let (said, asked) = said(&kept, &live, &review).await;
-        assert_eq!(said, expected);
-        assert_eq!(asked, INVENTORY);
+        let (decision, requested) = decide(&cached, &live, &review).await;
+        assert_eq!(decision, expected);
+        assert_eq!(requested, INVENTORY);
     }
 }
 
 #[tokio::test]
-async fn what_is_kept_and_not_so_any_more_does_not_lift_a_denial() {
+async fn stale_objects_do_not_lift_a_denial() {
     for (was, is, expected) in [
         (true, false, "replicas-during-rollout"),
         (false, true, "allowed; replicas-during-rollout"),
     ] {
-        let (said, asked) = said(&[rolling(), cluster(was)], &[cluster(is)], &scale_at("7")).await;
+        let (decision, requested) = decide(&[rolling(), cluster(was)], &[cluster(is)], &scale_at("7")).await;
         assert_eq!(
-            (said.as_str(), asked),
+            (decision.as_str(), requested),
             (expected, vec!["clusters".to_owned()]),
             "{was}"
         );
@@ -174,22 +174,22 @@ async fn what_is_kept_and_not_so_any_more_does_not_lift_a_denial() {
 }
 
 #[tokio::test]
-async fn a_scale_is_judged_on_the_very_control_plane_that_it_is_for() {
+async fn a_scale_uses_the_cached_control_plane_only_at_the_same_resource_version() {
     let mut newer = rolling();
     newer["status"]["upToDateReplicas"] = json!(3);
     let live = [newer, cluster(false)];
-    let kept = [rolling(), cluster(false)];
-    let kept_is_judged = ("replicas-during-rollout".to_owned(), vec!["clusters".to_owned()]);
-    assert_eq!(said(&kept, &live, &scale_at("7")).await, kept_is_judged);
+    let cached = [rolling(), cluster(false)];
+    let from_cache = ("replicas-during-rollout".to_owned(), vec!["clusters".to_owned()]);
+    assert_eq!(decide(&cached, &live, &scale_at("7")).await, from_cache);
     let of_older_version = {
         let mut review = scale_at("7");
         review["request"]["resource"]["version"] = json!("v1beta1");
         review
     };
     for review in [scale_at("8"), scale_at(""), scale_review(5), of_older_version] {
-        let (said, asked) = said(&kept, &live, &review).await;
+        let (decision, requested) = decide(&cached, &live, &review).await;
         assert_eq!(
-            (said.as_str(), asked),
+            (decision.as_str(), requested),
             ("allowed", vec!["kubeadmcontrolplanes".to_owned()]),
             "{review}"
         );
@@ -197,21 +197,22 @@ async fn a_scale_is_judged_on_the_very_control_plane_that_it_is_for() {
 }
 
 #[tokio::test]
-async fn a_deletion_is_judged_on_live_reads() {
+async fn a_deletion_uses_live_reads() {
     let mut review = review_of_control_plane("DELETE", &Value::Null, &rolling());
     review["request"]["object"] = Value::Null;
-    let (said, asked) = said(&[rolling(), cluster(false)], &[], &review).await;
+    let (decision, requested) = decide(&[rolling(), cluster(false)], &[], &review).await;
     assert_eq!(
-        said,
-        "allowed; its Cluster could not be checked: error; its namespace could not be checked: error; the workers of its \
-         Cluster could not be checked: error"
+        decision,
+        "allowed; could not read the Cluster: error; skipped the rules that need this; could not read the namespace: \
+         error; skipped the rules that need this; could not read the worker Machines of the Cluster: error; skipped the \
+         rules that need this"
     );
-    // The second is the namespace.
-    assert_eq!(asked, ["clusters", "default", "machines"]);
+    // "default" is the namespace.
+    assert_eq!(requested, ["clusters", "default", "machines"]);
 }
 
 #[tokio::test]
-async fn what_cannot_be_kept_nor_read_is_said() {
+async fn warns_of_objects_that_cannot_be_read() {
     let failing = api_server(|_| std::future::ready((403, json!("no"))));
     let admission = admission(Some(failing), &Arc::new(Metrics::new()));
     let text = review_of(HIVE, "clusterpools", &pool("example"), &Value::Null).to_string();
@@ -221,8 +222,8 @@ async fn what_cannot_be_kept_nor_read_is_said() {
     assert_eq!(
         decision.notes,
         [
-            "other ClusterPools could not be checked: forbidden",
-            "the customizations of its namespace could not be checked: forbidden"
+            "could not read the customizations in the namespace: forbidden; skipped the rules that need this",
+            "could not read the other ClusterPools: forbidden; skipped the rules that need this"
         ]
     );
 }

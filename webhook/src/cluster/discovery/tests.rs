@@ -1,19 +1,29 @@
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 use tokio::{task::yield_now, time::advance};
 
 use super::*;
-use crate::{cluster::Cluster, metrics::Metrics, testing::api_server};
+use crate::{
+    cluster::{
+        Cluster,
+        versions::{CLUSTER_API, CONTROL_PLANES},
+    },
+    metrics::Metrics,
+    testing::api_server,
+};
 
-/// An API server that serves `version` of Cluster API, and the paths that it was asked for.
+/// An API server that serves `version` of Cluster API, and the paths that were requested.
 fn served(version: &'static str) -> (Cluster, Arc<Mutex<Vec<String>>>) {
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let seen = asked.clone();
+    let requested = Arc::new(Mutex::new(Vec::new()));
+    let seen = requested.clone();
     let client = api_server(move |path| {
         seen.lock().unwrap().push(path.clone());
         async move {
-            // Others come meanwhile.
+            // Lets concurrent reads start.
             yield_now().await;
             match path.as_str() {
                 "/apis/cluster.x-k8s.io" => (
@@ -27,7 +37,7 @@ fn served(version: &'static str) -> (Cluster, Arc<Mutex<Vec<String>>>) {
             }
         }
     });
-    (Cluster::new(Some(client), Arc::new(Metrics::new())), asked)
+    (Cluster::new(Some(client), Arc::new(Metrics::new())), requested)
 }
 
 fn not_found(details: &Value) -> Value {
@@ -35,36 +45,36 @@ fn not_found(details: &Value) -> Value {
         "reason": "NotFound", "message": "not found", "details": details})
 }
 
-fn count(asked: &Mutex<Vec<String>>, path: &str) -> usize {
-    asked
+fn count(requested: &Mutex<Vec<String>>, path: &str) -> usize {
+    requested
         .lock()
         .unwrap()
         .iter()
-        .filter(|asked| *asked == path)
+        .filter(|requested| *requested == path)
         .count()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_is_asked_for_once_in_a_while_however_many_want_it() {
-    let (cluster, asked) = served("v1beta1");
+async fn concurrent_reads_discover_a_version_once_per_interval() {
+    let (cluster, requested) = served("v1beta1");
     let version = async || cluster.reads().version(CLUSTER_API).await.unwrap();
     let at_once = tokio::join!(version(), version(), version());
     assert_eq!(at_once, ("v1beta1".into(), "v1beta1".into(), "v1beta1".into()));
     advance(Duration::from_millis(29_999)).await;
     version().await;
-    assert_eq!(count(&asked, "/apis/cluster.x-k8s.io"), 1);
+    assert_eq!(count(&requested, "/apis/cluster.x-k8s.io"), 1);
     advance(Duration::from_millis(1)).await;
     version().await;
-    assert_eq!(count(&asked, "/apis/cluster.x-k8s.io"), 2);
+    assert_eq!(count(&requested, "/apis/cluster.x-k8s.io"), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_is_asked_for_again_when_a_kind_is_not_served() {
-    let (cluster, asked) = served("v1beta2");
+async fn discovers_the_version_again_when_a_kind_is_not_served() {
+    let (cluster, requested) = served("v1beta2");
     let reads = cluster.reads();
-    let read = async |path: &str| reads.read(path, Projection::Whole).await.map(drop).unwrap_err();
+    let read = async |path: &str| reads.get(path, Projection::Whole).await.map(drop).unwrap_err();
     reads.version(CLUSTER_API).await.unwrap();
-    // An object that is not there says nothing of its kind, nor does another group.
+    // A missing object does not mean that its kind is not served. Other groups do not matter either.
     for path in [
         "/apis/cluster.x-k8s.io/missing",
         "/apis/hive.openshift.io/v1/x",
@@ -72,21 +82,21 @@ async fn a_version_is_asked_for_again_when_a_kind_is_not_served() {
     ] {
         assert!(matches!(read(path).await, ReadError::NotFound), "{path}");
         reads.version(CLUSTER_API).await.unwrap();
-        assert_eq!(count(&asked, "/apis/cluster.x-k8s.io"), 1, "{path}");
+        assert_eq!(count(&requested, "/apis/cluster.x-k8s.io"), 1, "{path}");
     }
     assert!(matches!(
         read("/apis/cluster.x-k8s.io/v1beta2/x").await,
         ReadError::NotFound
     ));
     reads.version(CLUSTER_API).await.unwrap();
-    assert_eq!(count(&asked, "/apis/cluster.x-k8s.io"), 2);
+    assert_eq!(count(&requested, "/apis/cluster.x-k8s.io"), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_found_out_is_not_remembered() {
-    let (cluster, asked) = served("v1beta2");
+async fn does_not_remember_a_failed_discovery() {
+    let (cluster, requested) = served("v1beta2");
     for times in 1..3 {
         cluster.reads().version(CONTROL_PLANES).await.unwrap_err();
-        assert_eq!(count(&asked, "/apis/controlplane.cluster.x-k8s.io"), times);
+        assert_eq!(count(&requested, "/apis/controlplane.cluster.x-k8s.io"), times);
     }
 }

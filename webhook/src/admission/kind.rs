@@ -1,0 +1,84 @@
+//! The kinds that rules check: their names, how they decode, and their defaults.
+
+use kcp_rules::{
+    Change, Judged,
+    api::{
+        ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, DecodeError, KubeadmControlPlane,
+        KubeadmControlPlaneTemplate, decode_part,
+    },
+    defaulting::{Defaulted, default_control_plane, default_customization},
+};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// The API group of control planes and their templates.
+pub(super) const CLUSTER_API: &str = "controlplane.cluster.x-k8s.io";
+/// The API group of pools, customizations and their clusters.
+pub(super) const HIVE: &str = "hive.openshift.io";
+
+/// A kind that rules check.
+pub(super) trait Kind<'a>: Judged + Deserialize<'a> {
+    const GROUP: &'static str;
+    const KIND: &'static str;
+
+    /// Decodes the new object. `old` is the stored one, if that decodes.
+    fn decode_beside(_old: Option<&Self>, object: &'a RawValue) -> Result<Self, DecodeError> {
+        decode_part(object)
+    }
+}
+
+impl<'a> Kind<'a> for KubeadmControlPlane<'a> {
+    const GROUP: &'static str = CLUSTER_API;
+    const KIND: &'static str = "KubeadmControlPlane";
+
+    fn decode_beside(old: Option<&Self>, object: &'a RawValue) -> Result<Self, DecodeError> {
+        match old {
+            Some(old) => Self::decode_beside(old, object),
+            None => decode_part(object),
+        }
+    }
+}
+
+macro_rules! kind {
+    ($type:ident, $group:expr) => {
+        impl<'a> Kind<'a> for $type<'a> {
+            const GROUP: &'static str = $group;
+            const KIND: &'static str = stringify!($type);
+        }
+    };
+}
+
+kind!(KubeadmControlPlaneTemplate, CLUSTER_API);
+kind!(ClusterPool, HIVE);
+kind!(ClusterDeploymentCustomization, HIVE);
+kind!(ClusterDeployment, HIVE);
+
+/// A kind with the defaults that the mutating webhook fills in.
+pub(super) trait Defaulting<'a>: Kind<'a> {
+    /// The same kind, decoded from text with another lifetime than the review's.
+    type Of<'b>: Defaulting<'b>;
+
+    fn defaults(change: &Change<'_, Self>) -> Defaulted;
+}
+
+macro_rules! defaulting {
+    ($type:ident, $defaults:path) => {
+        impl<'a> Defaulting<'a> for $type<'a> {
+            type Of<'b> = $type<'b>;
+
+            fn defaults(change: &Change<'_, Self>) -> Defaulted {
+                $defaults(change)
+            }
+        }
+    };
+}
+
+defaulting!(KubeadmControlPlane, default_control_plane);
+defaulting!(ClusterDeploymentCustomization, default_customization);
+defaulting!(KubeadmControlPlaneTemplate, no_defaults);
+defaulting!(ClusterPool, no_defaults);
+defaulting!(ClusterDeployment, no_defaults);
+
+fn no_defaults<T>(_: &Change<'_, T>) -> Defaulted {
+    Defaulted::default()
+}

@@ -1,0 +1,116 @@
+//! Counts requests and how long they took.
+
+use hyper::StatusCode;
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::{Registry, Unit},
+};
+use tokio::time::Instant;
+
+use crate::hook::Hook;
+
+/// Upper bounds of latencies, in seconds. A review takes tens of microseconds, and up to a second with live reads.
+const LATENCY_BOUNDS: [f64; 12] = [
+    0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.05, 0.25, 1.0, 2.5,
+];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WebhookLabels {
+    webhook: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CodeLabels {
+    webhook: &'static str,
+    code: u16,
+}
+
+/// Metrics of the requests to the webhooks.
+pub(super) struct Requests {
+    latency: Family<WebhookLabels, Histogram, fn() -> Histogram>,
+    total: Family<CodeLabels, Counter>,
+    in_flight: Family<WebhookLabels, Gauge>,
+}
+
+impl Requests {
+    pub(super) fn new() -> Self {
+        Self {
+            latency: Family::new_with_constructor(|| Histogram::new(LATENCY_BOUNDS)),
+            total: Family::default(),
+            in_flight: Family::default(),
+        }
+    }
+
+    pub(super) fn register(&self, registry: &mut Registry) {
+        registry.register_with_unit(
+            "controller_runtime_webhook_latency",
+            "Time to answer a review",
+            Unit::Seconds,
+            self.latency.clone(),
+        );
+        registry.register(
+            "controller_runtime_webhook_requests",
+            "Requests by HTTP status code",
+            self.total.clone(),
+        );
+        registry.register(
+            "controller_runtime_webhook_requests_in_flight",
+            "Requests in progress",
+            self.in_flight.clone(),
+        );
+    }
+
+    /// Creates the series of a webhook, so that they exist before its first request.
+    pub(super) fn create_series(&self, hook: Hook) {
+        let webhook = hook.path();
+        drop(self.latency.get_or_create(&WebhookLabels { webhook }));
+        drop(self.in_flight.get_or_create(&WebhookLabels { webhook }));
+    }
+
+    pub(super) fn begin(&self, hook: Hook) -> InFlight<'_> {
+        let webhook = hook.path();
+        self.in_flight.get_or_create(&WebhookLabels { webhook }).inc();
+        InFlight {
+            requests: self,
+            webhook,
+            started: Instant::now(),
+            code: None,
+        }
+    }
+}
+
+/// A request in progress. Dropping it without [`InFlight::end`] means that the client disconnected: the request is then
+/// counted under no status code.
+pub(crate) struct InFlight<'r> {
+    requests: &'r Requests,
+    webhook: &'static str,
+    started: Instant,
+    code: Option<StatusCode>,
+}
+
+impl InFlight<'_> {
+    /// Records the status code of the answer.
+    pub(crate) fn end(mut self, code: StatusCode) {
+        self.code = Some(code);
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        let webhook = self.webhook;
+        let requests = self.requests;
+        requests.in_flight.get_or_create(&WebhookLabels { webhook }).dec();
+        if let Some(code) = self.code {
+            let labels = CodeLabels {
+                webhook,
+                code: code.as_u16(),
+            };
+            requests.total.get_or_create(&labels).inc();
+            requests
+                .latency
+                .get_or_create(&WebhookLabels { webhook })
+                .observe(self.started.elapsed().as_secs_f64());
+        }
+    }
+}

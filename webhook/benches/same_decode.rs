@@ -1,4 +1,4 @@
-//! A yardstick: a bare server that decodes of a review what rules read, and allows it.
+//! A baseline: a minimal server that decodes the fields that rules read, and allows every review.
 //!
 //! Arguments: port, certificate file, key file.
 
@@ -43,7 +43,7 @@ struct Question<'a> {
 
 fn allowed(review: &[u8]) -> Option<String> {
     let Review { request } = serde_json::from_str(std::str::from_utf8(review).ok()?).ok()?;
-    // What is decoded must not be optimized away.
+    // Prevents the compiler from removing the decoding.
     let Question {
         uid,
         object,
@@ -90,7 +90,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 let Ok(connection) = acceptor.accept(connection).await else {
                     return Ok::<_, Infallible>(());
                 };
-                // A client that leaves in the middle of a request is no error here.
+                // Ignores clients that disconnect during a request.
                 let _ended = http1::Builder::new()
                     .serve_connection(TokioIo::new(connection), service_fn(answer))
                     .await;

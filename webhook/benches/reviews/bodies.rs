@@ -1,4 +1,4 @@
-//! Reviews as API servers send them: with managed fields, and objects that a rule reads a part of.
+//! Reviews as API servers send them: with managed fields, and with many fields that no rule reads.
 
 use kcp_rules::case::{Base, V1BETA2};
 use serde_json::{Value, json};
@@ -8,9 +8,9 @@ pub(crate) struct Body {
     pub(crate) name: &'static str,
     /// The `AdmissionReview`.
     pub(crate) text: String,
-    /// Head and body of the request.
+    /// The HTTP request, head and body.
     pub(crate) request: Vec<u8>,
-    /// How many are sent in a turn.
+    /// The number of reviews in a turn.
     pub(crate) reviews: usize,
 }
 
@@ -76,7 +76,7 @@ fn review(operation: &str, object: &Value, old_object: Option<&Value>) -> Value 
     })
 }
 
-/// A control plane whose files hold so many bytes.
+/// A control plane with files of `file_bytes` in total.
 fn control_plane(file_bytes: usize) -> Value {
     const FILE: usize = 2_000;
     let mut object = Base::ControlPlane(V1BETA2).object();

@@ -1,4 +1,4 @@
-//! A certificate that vouches for itself.
+//! A self-signed certificate.
 
 use std::{fs, path::PathBuf};
 
@@ -6,7 +6,7 @@ use anyhow::Result;
 use rustls::pki_types::CertificateDer;
 use tempfile::TempDir;
 
-/// What servers show and clients trust.
+/// The certificate of the servers, which the client trusts.
 pub(crate) struct Certificates {
     pub(crate) certificate: PathBuf,
     pub(crate) key: PathBuf,

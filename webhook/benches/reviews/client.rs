@@ -1,4 +1,4 @@
-//! The other end: one connection, kept alive, as an API server has.
+//! The client: one connection with keep-alive, as an API server has.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -13,10 +13,9 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, pki_typ
 
 use crate::{bodies::Body, certificates::Certificates};
 
-/// Nothing here takes longer, except what never ends.
+/// Longer than any step takes.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// One connection.
 pub(crate) struct Client {
     stream: BufReader<StreamOwned<ClientConnection, TcpStream>>,
 }
@@ -51,14 +50,14 @@ impl Client {
             match Self::connect(port, certificates) {
                 Ok(client) => return Ok(client),
                 Err(error) if started.elapsed() > limit => return Err(error),
-                // The servers run on another core: nothing is taken from them.
+                // The server runs on another core, so spinning does not slow it down.
                 Err(_) => std::hint::spin_loop(),
             }
         }
     }
 
-    /// Sends a review and reads the answer whole.
-    pub(crate) fn ask(&mut self, body: &Body) -> Result<()> {
+    /// Sends a review and reads the answer.
+    pub(crate) fn send(&mut self, body: &Body) -> Result<()> {
         let stream = self.stream.get_mut();
         stream.write_all(&body.request)?;
         stream.flush()?;
@@ -83,7 +82,7 @@ impl Client {
             }
         }
         let Some(length) = length else {
-            bail!("an answer without content-length")
+            bail!("the answer has no content-length")
         };
         let mut answer = vec![0; length];
         self.stream.read_exact(&mut answer)?;

@@ -1,5 +1,4 @@
-//! Instructions for each review, as callgrind counts them: twice, and only the difference counts, for it has no start
-//! in it.
+//! The instructions per review, counted by callgrind. The difference between two runs excludes the start of the server.
 
 use std::time::Duration;
 
@@ -12,13 +11,13 @@ use crate::{
     server::{Program, Server, free_port},
 };
 
-/// A server under callgrind is some fifty times as slow.
+/// Under callgrind, a server is about fifty times slower.
 const START: Duration = Duration::from_secs(120);
 
-/// How many reviews the two runs have.
+/// The number of reviews in each of the two runs.
 const RUNS: [usize; 2] = [20, 120];
 
-/// None where there is no valgrind.
+/// Returns `None` without valgrind.
 pub(crate) fn per_review(program: Program, body: &Body, certificates: &Certificates) -> Result<Option<u64>> {
     if std::process::Command::new("valgrind")
         .arg("--version")
@@ -48,16 +47,16 @@ fn counted(program: Program, body: &Body, certificates: &Certificates, reviews: 
     let server = Server::run(program, port, &under, &program.command_line(port, certificates))?;
     let mut client = Client::connect_as_soon_as(port, certificates, START)?;
     for _ in 0..reviews {
-        client.ask(body)?;
+        client.send(body)?;
     }
     drop(client);
     server.end()?;
-    let text = std::fs::read_to_string(&out).context("reading what callgrind counted")?;
+    let text = std::fs::read_to_string(&out).context("reading callgrind's output")?;
     let totals = text
         .lines()
         .find_map(|line| line.strip_prefix("totals: ").or(line.strip_prefix("summary: ")));
     totals
-        .context("callgrind counted nothing")?
+        .context("callgrind's output has no totals")?
         .trim()
         .parse()
         .context("reading callgrind's totals")

@@ -1,15 +1,15 @@
-//! What a review costs the server, beside two bare servers that do less: `make bench`.
+//! The cost of a review, compared with two minimal servers: `make bench`.
 //!
-//! HTTP/1.1 with keep-alive over TLS 1.3, server and client on a core each; the servers take turns, so that a machine
-//! whose speed drifts moves no ratio.
+//! Uses HTTP/1.1 with keep-alive over TLS 1.3, with server and client on one core each. The servers take turns, so that a
+//! change in the machine's speed does not affect the ratios.
 //!
 //! - [`bodies`]: the reviews
-//! - [`client`]: sends them
-//! - [`certificates`]: what it trusts
-//! - [`server`]: a server and what it has used
+//! - [`client`]: sends the reviews
+//! - [`certificates`]: the certificate of the servers
+//! - [`server`]: a server, and the resources that it used
 //! - [`figures`]: medians and quantiles
-//! - [`instructions`]: the same cost as a count, which no other load moves
-//! - [`bars`]: what the figures must not exceed
+//! - [`instructions`]: the cost in instructions, which does not depend on other load
+//! - [`limits`]: the limits on the results
 
 #![expect(
     clippy::indexing_slicing,
@@ -19,12 +19,12 @@
     reason = "a benchmark: it may panic, and its numbers are small"
 )]
 
-mod bars;
 mod bodies;
 mod certificates;
 mod client;
 mod figures;
 mod instructions;
+mod limits;
 mod server;
 
 use std::{
@@ -43,13 +43,13 @@ use client::Client;
 use figures::{median, quantile};
 use server::{Program, Server};
 
-/// How often each server takes its turn.
+/// The number of turns of each server.
 const ROUNDS: usize = 5;
 
-/// Reviews of a turn that are not counted.
+/// Reviews at the start of a turn that are not measured.
 const WARM_UP: usize = 200;
 
-/// How often a server is started to see how soon it answers.
+/// The number of measured starts of each server.
 const STARTS: usize = 20;
 
 /// One turn of one server.
@@ -62,7 +62,7 @@ struct Turn {
 }
 
 fn main() -> Result<()> {
-    // Cargo asks benchmarks without a harness for their list too.
+    // Cargo also passes --list to benchmarks without a harness.
     if std::env::args().any(|argument| argument == "--list") {
         return Ok(());
     }
@@ -78,7 +78,7 @@ fn main() -> Result<()> {
     let text = serde_json::to_string_pretty(&report)?;
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/bench.json");
     fs::write(&file, &text).with_context(|| format!("writing {}", file.display()))?;
-    show(&bars::table(&report));
+    show(&limits::table(&report));
     Ok(())
 }
 
@@ -133,14 +133,14 @@ fn measured(body: &Body, certificates: &Certificates) -> Result<Value> {
 fn turn(server: &Server, body: &Body, certificates: &Certificates) -> Result<Turn> {
     let mut client = Client::connect(server.port(), certificates)?;
     for _ in 0..WARM_UP {
-        client.ask(body)?;
+        client.send(body)?;
     }
     let before = server.cpu_time()?;
     let mut latencies = Vec::with_capacity(body.reviews);
     for _ in 0..body.reviews {
-        let asked = Instant::now();
-        client.ask(body)?;
-        latencies.push(asked.elapsed().as_secs_f64() * 1e6);
+        let sent = Instant::now();
+        client.send(body)?;
+        latencies.push(sent.elapsed().as_secs_f64() * 1e6);
     }
     let spent = server.cpu_time()?.saturating_sub(before);
     Ok(Turn {
@@ -149,7 +149,7 @@ fn turn(server: &Server, body: &Body, certificates: &Certificates) -> Result<Tur
     })
 }
 
-/// How soon each server answers its first review after it was executed.
+/// The time from starting a server to its first answer.
 fn start(certificates: &Certificates) -> Result<Value> {
     let body = bodies::create();
     of_each("start", |program| {
@@ -159,14 +159,14 @@ fn start(certificates: &Certificates) -> Result<Value> {
             let server = Server::execute(program, certificates)?;
             let mut client =
                 Client::connect_as_soon_as(server.port(), certificates, Duration::from_secs(10))?;
-            client.ask(&body)?;
+            client.send(&body)?;
             waits.push(executed.elapsed().as_secs_f64() * 1e3);
         }
         Ok(json!({"exec_to_first_answer_ms": rounded(median(&waits))}))
     })
 }
 
-/// Resident memory of each that is not shared: without load, and at its most under 16 KB reviews.
+/// The anonymous resident memory of each server: idle, and the peak under 16 KB reviews.
 fn memory(certificates: &Certificates) -> Result<Value> {
     let body = bodies::update_16k();
     of_each("memory", |program| {
@@ -175,7 +175,7 @@ fn memory(certificates: &Certificates) -> Result<Value> {
         let mut client = Client::connect(server.port(), certificates)?;
         let mut peak = idle;
         for review in 0..body.reviews {
-            client.ask(&body)?;
+            client.send(&body)?;
             if review.is_multiple_of(100) {
                 peak = peak.max(server.anonymous_mib()?);
             }
@@ -186,7 +186,7 @@ fn memory(certificates: &Certificates) -> Result<Value> {
     })
 }
 
-/// A result with our figures, and those of each bare server under its name.
+/// A result with the figures of our server, and those of each minimal server under its name.
 fn of_each(name: &str, figures: impl Fn(Program) -> Result<Value>) -> Result<Value> {
     let mut result = figures(Program::Ours)?;
     result["name"] = json!(name);
@@ -201,12 +201,12 @@ fn machine() -> String {
     let model = text
         .lines()
         .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    // Not those that we may run on, which is one.
+    // Counts all cores, not only the one that this process may run on.
     let cores = text.lines().filter(|line| line.starts_with("processor")).count();
     format!("{cores} cores, {}", model.map_or("unknown", |(_, model)| model))
 }
 
-/// Three digits behind the point are more than any run repeats.
+/// Rounds to three decimal places, which is more than a run can reproduce.
 fn rounded(value: f64) -> Value {
     json!((value * 1000.0).round() / 1000.0)
 }

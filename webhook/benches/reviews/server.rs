@@ -1,4 +1,4 @@
-//! A server under measurement: how it is started, and what the kernel says that it used.
+//! A measured server: starts it, and reads its resource usage from the kernel.
 
 use std::{
     fs,
@@ -11,15 +11,14 @@ use std::{
 use crate::{certificates::Certificates, client::Client};
 use anyhow::{Context as _, Result};
 
-/// Where servers run.
+/// The core of the servers.
 const SERVER_CORE: &str = "0";
-/// Where the client runs.
+/// The core of the client.
 pub(crate) const CLIENT_CORE: &str = "1";
 
-/// A server that nobody can wait for longer has failed.
+/// The limit on the start of a server.
 const START: Duration = Duration::from_secs(60);
 
-/// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Program {
     Ours,
@@ -30,7 +29,7 @@ pub(crate) enum Program {
 impl Program {
     pub(crate) const ALL: [Self; 3] = [Self::Ours, Self::ConstantAnswer, Self::SameDecode];
 
-    /// As the report names it.
+    /// The name in the report.
     pub(crate) const fn key(self) -> &'static str {
         match self {
             Self::Ours => "ours",
@@ -39,11 +38,10 @@ impl Program {
         }
     }
 
-    /// The program and its arguments.
     pub(crate) fn command_line(self, port: u16, certificates: &Certificates) -> Vec<String> {
         let ours = Path::new(env!("CARGO_BIN_EXE_kcp-webhook"));
         let example = |name: &str| ours.with_file_name("examples").join(name).display().to_string();
-        let bare = |name: &str| {
+        let baseline = |name: &str| {
             vec![
                 example(name),
                 port.to_string(),
@@ -61,8 +59,8 @@ impl Program {
                 format!("--tls-cert-file={}", certificates.certificate.display()),
                 format!("--tls-private-key-file={}", certificates.key.display()),
             ],
-            Self::ConstantAnswer => bare("constant-answer"),
-            Self::SameDecode => bare("same-decode"),
+            Self::ConstantAnswer => baseline("constant-answer"),
+            Self::SameDecode => baseline("same-decode"),
         }
     }
 }
@@ -82,13 +80,12 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts a server.
     pub(crate) fn execute(program: Program, certificates: &Certificates) -> Result<Self> {
         let port = free_port()?;
         Self::run(program, port, &[], &program.command_line(port, certificates))
     }
 
-    /// Starts a server under another program.
+    /// Starts a server under another program, such as valgrind.
     pub(crate) fn run(program: Program, port: u16, under: &[String], command: &[String]) -> Result<Self> {
         let child = Command::new("taskset")
             .args(["-c", SERVER_CORE])
@@ -109,7 +106,7 @@ impl Server {
         self.port
     }
 
-    /// Asks it to end and waits until it has.
+    /// Sends SIGTERM and waits for the process to exit.
     pub(crate) fn end(mut self) -> Result<()> {
         let pid = self.child.id().to_string();
         Command::new("kill")
@@ -120,7 +117,7 @@ impl Server {
         Ok(())
     }
 
-    /// CPU time of all its threads so far, in nanoseconds of the scheduler's own account.
+    /// The CPU time of all threads so far, from the scheduler's statistics.
     pub(crate) fn cpu_time(&self) -> Result<Duration> {
         let mut total = 0;
         for thread in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
@@ -131,12 +128,12 @@ impl Server {
         Ok(Duration::from_nanos(total))
     }
 
-    /// Resident memory that no file is behind.
+    /// Anonymous resident memory.
     pub(crate) fn anonymous_mib(&self) -> Result<f64> {
         self.status_mib("RssAnon:")
     }
 
-    /// The most that was ever resident.
+    /// Peak resident memory.
     pub(crate) fn peak_mib(&self) -> Result<f64> {
         self.status_mib("VmHWM:")
     }
@@ -153,7 +150,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have exited already.
         let _gone = self.child.kill();
         let _reaped = self.child.wait();
     }

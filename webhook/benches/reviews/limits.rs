@@ -1,11 +1,11 @@
-//! What the figures must not exceed, and whether they do.
+//! The limits on the results, and whether the results meet them.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// A result, one of its figures, and the most that it may be.
-const BARS: [(&str, &str, f64); 6] = [
+/// A result, one of its figures, and the limit on it.
+const LIMITS: [(&str, &str, f64); 6] = [
     ("review-update-16k", "cpu_ratio_to_decode", 1.4),
     ("review-update-16k", "cpu_ratio_to_constant", 3.2),
     ("review-update-300k", "cpu_ratio_to_constant", 1.7),
@@ -14,27 +14,27 @@ const BARS: [(&str, &str, f64); 6] = [
     ("memory", "peak_mib", 24.0),
 ];
 
-/// Every figure with its bar, if it has one, and the machine.
+/// The machine, and all figures with their limits.
 pub(crate) fn table(report: &Value) -> String {
     let mut table = format!("{}\n", report["machine"].as_str().unwrap_or_default());
-    line(&mut table, ["result", "figure", "is", "bar", ""]);
+    line(&mut table, ["result", "figure", "value", "limit", ""]);
     for result in report["results"].as_array().into_iter().flatten() {
         let name = result["name"].as_str().unwrap_or_default();
         for (figure, value) in figures(result) {
-            let bar = BARS.iter().find(|bar| (bar.0, bar.1) == (name, &*figure));
-            let verdict = match bar {
-                Some(bar) if value <= bar.2 => "met",
+            let limit = LIMITS.iter().find(|limit| (limit.0, limit.1) == (name, &*figure));
+            let verdict = match limit {
+                Some(limit) if value <= limit.2 => "met",
                 Some(_) => "missed",
                 None => "",
             };
-            let bar = bar.map_or(String::new(), |bar| bar.2.to_string());
-            line(&mut table, [name, &figure, &value.to_string(), &bar, verdict]);
+            let limit = limit.map_or(String::new(), |limit| limit.2.to_string());
+            line(&mut table, [name, &figure, &value.to_string(), &limit, verdict]);
         }
     }
     table
 }
 
-/// Those of a result, and then those of each server, with the server's name before them.
+/// The figures of a result, then those of each server, prefixed with the server's name.
 fn figures(result: &Value) -> Vec<(String, f64)> {
     let fields = || result.as_object().into_iter().flatten();
     let own = fields().filter_map(|(figure, value)| Some((figure.clone(), value.as_f64()?)));
@@ -45,8 +45,8 @@ fn figures(result: &Value) -> Vec<(String, f64)> {
     own.chain(of_servers).collect()
 }
 
-fn line(table: &mut String, [result, figure, is, bar, verdict]: [&str; 5]) {
-    let line = format!("{result:<20}{figure:<42}{is:>12}{bar:>7}  {verdict}");
-    // Writing to a string does not fail.
+fn line(table: &mut String, [result, figure, value, limit, verdict]: [&str; 5]) {
+    let line = format!("{result:<20}{figure:<42}{value:>12}{limit:>7}  {verdict}");
+    // Writing to a string cannot fail.
     _ = writeln!(table, "{}", line.trim_end());
 }

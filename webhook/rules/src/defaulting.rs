@@ -166,7 +166,7 @@ pub fn default_customization(change: &Change<'_, ClusterDeploymentCustomization<
             field: pointer.field(),
             rule,
             message: format!(
-                "{} became {}: a JSON pointer starts with a slash ({rule})",
+                "changed {} to {}: a JSON pointer starts with a slash ({rule})",
                 quoted(pointer.text),
                 quoted(&repaired),
             ),

@@ -22,17 +22,17 @@ fn is_label_of_any_length(label: &[u8]) -> bool {
 pub fn key_fault(key: &str) -> Option<&'static str> {
     let name = match key.split_once('/') {
         Some((prefix, _)) if !is_dns1123_subdomain(prefix.as_bytes()) => {
-            return Some("what stands before the slash is not a DNS subdomain");
+            return Some("the part before the slash is not a DNS subdomain");
         }
         Some((_, name)) => name,
         None => key,
     };
     match name.len() {
-        0 => Some("a key has a name, after a slash too"),
-        _ if name.contains('/') => Some("a key has one slash at most"),
+        0 => Some("the name part of the key is empty"),
+        _ if name.contains('/') => Some("a key can have only one slash"),
         1..=63 if is_word(name) => None,
-        1..=63 => Some("a key has letters, digits, -, _ and ., and starts and ends with a letter or digit"),
-        _ => Some("a key has at most 63 characters, not counting what stands before a slash"),
+        1..=63 => Some("a key consists of letters, digits, -, _ and ., and starts and ends with a letter or digit"),
+        _ => Some("the name part of a key has at most 63 characters"),
     }
 }
 
@@ -41,8 +41,8 @@ pub fn label_value_fault(value: &str) -> Option<&'static str> {
     match value.len() {
         0 => None,
         1..=63 if is_word(value) => None,
-        1..=63 => Some("a label has letters, digits, -, _ and ., and starts and ends with a letter or digit"),
-        _ => Some("a label has at most 63 characters"),
+        1..=63 => Some("a label value consists of letters, digits, -, _ and ., and starts and ends with a letter or digit"),
+        _ => Some("a label value has at most 63 characters"),
     }
 }
 

@@ -190,8 +190,8 @@ fn the_documents_own_path_gets_its_slash() {
         ),
         json!([{"op": "replace", "path": "/spec/installConfigPatches/0/path", "value": "/metadata/name"}]),
         &[
-            "spec.installConfigPatches[0].path: \"metadata/name\" became \"/metadata/name\": a JSON pointer starts \
-             with a slash (patch-path-invalid)",
+            "spec.installConfigPatches[0].path: changed \"metadata/name\" to \"/metadata/name\": a JSON pointer \
+             starts with a slash (patch-path-invalid)",
         ],
     );
 }
@@ -210,10 +210,10 @@ fn from_and_manifest_patches_get_their_slash() {
             {"op": "replace", "path": "/spec/installerManifestPatches/0/patches/1/from", "value": "/spec/b"},
         ]),
         &[
-            "spec.installerManifestPatches[0].patches[1].path: \"spec/a\" became \"/spec/a\": a JSON pointer starts \
-             with a slash (patch-path-invalid)",
-            "spec.installerManifestPatches[0].patches[1].from: \"spec/b\" became \"/spec/b\": a JSON pointer starts \
-             with a slash (patch-from-invalid)",
+            "spec.installerManifestPatches[0].patches[1].path: changed \"spec/a\" to \"/spec/a\": a JSON pointer \
+             starts with a slash (patch-path-invalid)",
+            "spec.installerManifestPatches[0].patches[1].from: changed \"spec/b\" to \"/spec/b\": a JSON pointer \
+             starts with a slash (patch-from-invalid)",
         ],
     );
 }
@@ -250,7 +250,7 @@ fn an_unrelated_update_repairs_nothing() {
         &json!([]),
     );
     let operations = json!([{"op": "replace", "path": "/spec/installConfigPatches/1/path", "value": "/a/c"}]);
-    let warning = "spec.installConfigPatches[1].path: \"a/c\" became \"/a/c\": a JSON pointer starts with a slash \
+    let warning = "spec.installConfigPatches[1].path: changed \"a/c\" to \"/a/c\": a JSON pointer starts with a slash \
                    (patch-path-invalid)";
     assert_repair(Some(old), touched, operations, &[warning]);
 }
@@ -266,7 +266,7 @@ fn customizations_being_deleted_are_left_alone() {
     assert_repair(Some(deleting), new.clone(), json!([]), &[]);
 
     let operations = json!([{"op": "replace", "path": "/spec/installConfigPatches/0/path", "value": "/a/b"}]);
-    let warning = "spec.installConfigPatches[0].path: \"a/b\" became \"/a/b\": a JSON pointer starts with a slash \
+    let warning = "spec.installConfigPatches[0].path: changed \"a/b\" to \"/a/b\": a JSON pointer starts with a slash \
                    (patch-path-invalid)";
     for old in [None, Some(live)] {
         assert_repair(old, new.clone(), operations.clone(), &[warning]);

@@ -21,7 +21,7 @@ pub const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "certificates-expiry-days-endless",
-        summary: "Machines are replaced before their certificates expire, not from the start",
+        summary: "Machines are replaced before their certificates expire, not immediately",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -73,7 +73,7 @@ fn expiry_days_endless(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut F
             reason: CauseReason::Invalid,
             value: Some(days.to_string()),
             detail: format!(
-                "certificates are valid for {valid} days{set}: each new Machine would be replaced at once"
+                "certificates are valid for {valid} days{set}, so each new Machine would be replaced immediately"
             )
             .into(),
             remedy: format!("set fewer than {valid}, or raise certificateValidityPeriodDays").into(),

@@ -27,13 +27,13 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Cluster,
         overridable: false,
-        source: "KubeadmControlPlane proposal, Create: its own sample names my-controlplane and makes my-control-plane",
+        source: "KubeadmControlPlane proposal, Create: its own sample refers to my-controlplane and creates my-control-plane",
         check: Check::Cluster(unknown),
         cel: Cel::Without(Without::OtherObjects),
     },
     Rule {
         id: "control-plane-ref-other",
-        summary: "a control plane is the one that its Cluster refers to",
+        summary: "the Cluster of a control plane refers to it",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Cluster,
@@ -63,8 +63,8 @@ fn unknown(change: &Change<'_, Cluster<'_>>, faults: &mut Faults) {
         field: FIELD.into(),
         reason: CauseReason::NotFound,
         value: Some(format!("{name:?}")),
-        detail: "no KubeadmControlPlane has this name, so the Cluster would wait for it for ever".into(),
-        remedy: format!("name {meant}, or rename the control plane").into(),
+        detail: "no KubeadmControlPlane has this name, so the Cluster would wait for it forever".into(),
+        remedy: format!("refer to {meant}, or rename the control plane").into(),
     });
 }
 
@@ -81,11 +81,11 @@ fn other(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
         reason: CauseReason::Invalid,
         value: None,
         detail: format!(
-            "Cluster {} names {meant:?}: nothing reconciles this",
+            "Cluster {} refers to {meant:?}, so nothing reconciles this one",
             cluster.name
         )
         .into(),
-        remedy: "name it there".into(),
+        remedy: "change the Cluster's controlPlaneRef".into(),
     });
 }
 

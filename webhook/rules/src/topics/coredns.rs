@@ -26,7 +26,7 @@ pub const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "coredns-migration-unsupported",
-        summary: "CoreDNS is upgraded along versions whose configuration can be migrated",
+        summary: "Cluster API can migrate the CoreDNS configuration to the new version",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -37,7 +37,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "coredns-version-unknown",
-        summary: "a CoreDNS newer than the known migrations may not be migrated",
+        summary: "Cluster API may have no migration to a very new CoreDNS",
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Transition,
@@ -118,13 +118,13 @@ fn migration_unsupported(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &
     let is_known = |version| VERSIONS.binary_search(&version).is_ok();
     let detail = if step.to < step.from {
         format!(
-            "CoreDNS is at {}, and Cluster API migrates its configuration upwards only",
+            "CoreDNS is at {}, and Cluster API migrates its configuration only to newer versions",
             quoted(step.old)
         )
     } else if !is_known(step.from) {
-        format!("Cluster API knows no migration from {}", quoted(step.old))
+        format!("Cluster API cannot migrate the CoreDNS configuration from {}", quoted(step.old))
     } else if !is_known(step.to) {
-        "Cluster API knows no migration to it".to_owned()
+        "Cluster API cannot migrate the CoreDNS configuration to this version".to_owned()
     } else {
         return;
     };
@@ -134,10 +134,10 @@ fn migration_unsupported(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &
     {
         Some((major, minor, patch)) if is_known(step.from) && step.to > step.from => {
             format!(
-                "go to v{major}.{minor}.{patch}, or annotate {SKIP_ANNOTATION} and upgrade CoreDNS yourself"
+                "use v{major}.{minor}.{patch}, or set annotation {SKIP_ANNOTATION} and upgrade CoreDNS yourself"
             )
         }
-        _ => format!("keep the version, or annotate {SKIP_ANNOTATION} and change CoreDNS yourself"),
+        _ => format!("keep the version, or set annotation {SKIP_ANNOTATION} and change CoreDNS yourself"),
     };
     faults.push(step.fault(CauseReason::Forbidden, detail, remedy));
 }
@@ -148,9 +148,9 @@ fn version_unknown(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fa
     };
     faults.push(step.fault(
         CauseReason::Invalid,
-        "newer than the migrations known here".to_owned(),
+        "no migration to this version is known here".to_owned(),
         format!(
-            "check that your Cluster API knows it, or annotate {SKIP_ANNOTATION} and upgrade CoreDNS yourself"
+            "check that your Cluster API has one, or skip it with annotation {SKIP_ANNOTATION}"
         ),
     ));
 }

@@ -23,7 +23,7 @@ pub const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "patch-op-unknown",
-        summary: "a patch has one of RFC 6902's six operations",
+        summary: "a patch uses one of RFC 6902's six operations",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -45,7 +45,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "patch-from-missing",
-        summary: "move and copy say where from",
+        summary: "move and copy patches set from",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -56,7 +56,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "patch-from-invalid",
-        summary: "a patch's from is a JSON pointer, and nothing moves into itself",
+        summary: "a patch's from is a JSON pointer, and no value moves into itself",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -72,7 +72,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
-        source: "Hive pastes valueJSON into the patch as it stands",
+        source: "Hive inserts valueJSON into the patch unchanged",
         check: Check::Customization(value_json_invalid),
         cel: Cel::Without(Without::Grammar),
     },
@@ -83,7 +83,7 @@ const RULES: &[Rule] = &[
         action: Action::Warn,
         scope: Scope::Object,
         overridable: false,
-        source: "Hive, PatchEntity: valueJSON wins if it is set",
+        source: "Hive, PatchEntity: valueJSON takes precedence if set",
         check: Check::Customization(value_ignored),
         cel: Cel::Faults(include_str!("cel/patch-value-ignored.cel")),
     },
@@ -98,8 +98,8 @@ fn op_unknown(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &
                 field: format!("{path}.op").into(),
                 reason: CauseReason::NotSupported,
                 value: Some(quoted(&patch.op)),
-                detail: "RFC 6902 knows no such operation".into(),
-                remedy: "write add, remove, replace, move, copy or test".into(),
+                detail: "RFC 6902 has no such operation".into(),
+                remedy: "use add, remove, replace, move, copy or test".into(),
             });
         }
     }
@@ -120,8 +120,8 @@ fn from_missing(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults:
                 field: format!("{path}.from").into(),
                 reason: CauseReason::Required,
                 value: None,
-                detail: format!("{} takes a value from another place", quoted(&patch.op)).into(),
-                remedy: "write the JSON pointer of that place".into(),
+                detail: format!("{} reads its value from another field", quoted(&patch.op)).into(),
+                remedy: "set from to the JSON pointer of that field".into(),
             });
         }
     }
@@ -144,7 +144,7 @@ fn from_invalid(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults:
                 reason: CauseReason::Invalid,
                 value: Some(quoted(from)),
                 detail: format!(
-                    "what is moved cannot move into itself, to {}",
+                    "a value cannot be moved into itself, to {}",
                     quoted(&patch.path)
                 )
                 .into(),
@@ -166,7 +166,7 @@ fn value_json_invalid(change: &Change<'_, ClusterDeploymentCustomization<'_>>, f
                     // It may be a secret of the install-config.
                     value: None,
                     detail: format!("not exactly one JSON value: {error}").into(),
-                    remedy: "write one JSON value, strings in double quotes, or use value for a plain string"
+                    remedy: "write one JSON value, with strings in double quotes, or use value for a plain string"
                         .into(),
                 },
             );
@@ -185,8 +185,8 @@ fn value_ignored(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults
                 field: format!("{path}.value").into(),
                 reason: CauseReason::Forbidden,
                 value: None,
-                detail: "valueJSON wins, value is ignored".into(),
-                remedy: "keep one of them".into(),
+                detail: "valueJSON is also set, so value is ignored".into(),
+                remedy: "remove one of them".into(),
             },
         );
     }
@@ -303,12 +303,12 @@ fn check_pointer(pointer: &str) -> Result<(), PointerFault> {
 fn pointer_fault(field: String, pointer: &str, fault: &PointerFault) -> Fault {
     let (detail, remedy) = match fault {
         PointerFault::Relative => (
-            "a JSON pointer starts with a slash; without it Hive patches another place and reports success"
+            "a JSON pointer starts with a slash; without it, Hive patches the wrong field and reports success"
                 .into(),
             format!("write {}", quoted(&format!("/{}", pointer.replace('.', "/")))).into(),
         ),
         PointerFault::Escape => (
-            "in a JSON pointer ~ stands only in ~0, a tilde, and ~1, a slash".into(),
+            "in a JSON pointer, ~ is allowed only in ~0 (a tilde) and ~1 (a slash)".into(),
             format!("write {}", quoted(&pointer.replace('~', "~0"))).into(),
         ),
     };

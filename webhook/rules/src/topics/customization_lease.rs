@@ -25,18 +25,18 @@ pub const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "spec-changed-while-leased",
-        summary: "a customization keeps its patches while a cluster has it",
+        summary: "a customization's patches do not change while a cluster uses it",
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Transition,
         overridable: false,
-        source: "Hive, clusterpool_controller.go: patches are applied once, when the cluster is made",
+        source: "Hive, clusterpool_controller.go: patches are applied once, when the cluster is created",
         check: Check::Customization(changed),
         cel: Cel::Faults(include_str!("cel/spec-changed-while-leased.cel")),
     },
     Rule {
         id: "customization-in-use",
-        summary: "a customization is not deleted while a cluster has it",
+        summary: "a customization is not deleted while a cluster uses it",
         operations: ON_DELETE,
         action: Action::Deny,
         scope: Scope::Cluster,
@@ -58,8 +58,8 @@ fn changed(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut
         field: "spec".into(),
         reason: CauseReason::Forbidden,
         value: None,
-        detail: format!("leased{}: the next lease gets this", by(lease)).into(),
-        remedy: "replace the cluster to patch it".into(),
+        detail: format!("it is leased{}, and only the next lease uses this change", by(lease)).into(),
+        remedy: "recreate the cluster to apply it".into(),
     });
 }
 
@@ -99,8 +99,8 @@ fn in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut 
     };
     if let Some(ClusterDeployment { namespace, name, .. }) = clusters_with_it.next() {
         faults.push(fault(
-            format!("ClusterDeployment {name} has it, and its names and addresses would look free"),
-            format!("delete that first: kubectl delete clusterdeployment {name} -n {namespace}"),
+            format!("ClusterDeployment {name} uses it, and its names and addresses would appear to be free"),
+            format!("delete the ClusterDeployment first: kubectl delete clusterdeployment {name} -n {namespace}"),
         ));
     } else if let Some(Some(lease)) = lease
         && is_valid(lease, change.context.now)
@@ -110,7 +110,7 @@ fn in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut 
             .map_or_else(String::new, |until| format!(" until {until}"));
         faults.push(fault(
             format!(
-                "leased by {}{until}, so its names and addresses are not free",
+                "it is leased by {}{until}, so its names and addresses are in use",
                 quoted(&lease.holder)
             ),
             release(customization, &lease.holder),
@@ -119,7 +119,7 @@ fn in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut 
         && status.is_leased()
     {
         let detail = format!("its lease{} was never released", by(status));
-        let remedy = "see that its names and addresses are free".to_owned();
+        let remedy = "check that its names and addresses are free".to_owned();
         faults.push_at_most(Action::Warn, fault(detail, remedy));
     }
 }

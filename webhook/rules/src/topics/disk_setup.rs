@@ -48,8 +48,8 @@ fn above_hundred(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults)
                     .kubeadm_path(format_args!("diskSetup.partitions[{index}].diskLayout")),
                 reason: CauseReason::Invalid,
                 value: Some(total.to_string()),
-                detail: "the percentages of one disk add up to more than 100".into(),
-                remedy: format!("lower them by {} in all", total - 100).into(),
+                detail: "the partitions of this disk add up to more than 100 percent".into(),
+                remedy: format!("reduce them by {} in total", total - 100).into(),
             });
         }
     }

@@ -25,7 +25,7 @@ pub const TOPIC: Topic = Topic {
 
 const RULES: &[Rule] = &[Rule {
     id: "extra-args-duplicate",
-    summary: "no flag of a component stands twice",
+    summary: "no flag of a component is set twice",
     operations: ON_WRITE,
     action: Action::Deny,
     scope: Scope::Object,
@@ -81,8 +81,8 @@ fn duplicate(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
                     field: change.new.kubeadm_path(format_args!("{list}[{index}].name")),
                     reason: CauseReason::Duplicate,
                     value: Some(quoted(name)),
-                    detail: "an earlier entry sets this flag".into(),
-                    remedy: "keep one entry: Cluster API passes each flag once".into(),
+                    detail: "an earlier entry sets this flag, and Cluster API passes each flag once".into(),
+                    remedy: "keep one entry".into(),
                 });
             }
         }

@@ -26,7 +26,7 @@ pub const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "file-content-conflict",
-        summary: "a file has its content here or from a Secret, not both",
+        summary: "a file's content is inline or from a Secret, not both",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -59,7 +59,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "file-path-duplicate",
-        summary: "no two files are written to one path",
+        summary: "no two files have the same path",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -95,8 +95,8 @@ fn content_conflict(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faul
                         .kubeadm_path(format_args!("files[{index}].contentFrom")),
                     reason: CauseReason::Forbidden,
                     value: None,
-                    detail: format!("{} has content too, and only one can be written", name(file)).into(),
-                    remedy: "remove content to use the Secret, or contentFrom to use what stands here".into(),
+                    detail: format!("{} also has content, and only one of them can be used", name(file)).into(),
+                    remedy: "remove content to use the Secret, or contentFrom to use the inline content".into(),
                 },
             );
         }
@@ -110,8 +110,8 @@ fn content_missing(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fault
                 field: change.new.kubeadm_path(format_args!("files[{index}].content")),
                 reason: CauseReason::Required,
                 value: None,
-                detail: format!("{} is empty", name(file)).into(),
-                remedy: "set content unless meant".into(),
+                detail: format!("{} would be empty", name(file)).into(),
+                remedy: "set content, unless this is intended".into(),
             });
         }
     }
@@ -130,7 +130,7 @@ fn secret_incomplete(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fau
                 )),
                 reason: CauseReason::Required,
                 value: None,
-                detail: format!("{} {} is not named", missing.noun, name(file)).into(),
+                detail: format!("the content of {} comes from a Secret, and its {} is missing", name(file), missing.field).into(),
                 remedy: missing.remedy.into(),
             });
         }
@@ -142,8 +142,6 @@ fn secret_incomplete(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fau
 pub struct Missing {
     /// The field.
     pub field: &'static str,
-    /// What it would name.
-    pub noun: &'static str,
     /// What to do.
     pub remedy: &'static str,
 }
@@ -154,13 +152,11 @@ pub fn missing_in(source: &SecretSource<'_>) -> impl Iterator<Item = Missing> {
     let is_empty = |text: Option<&Text<'_>>| text.is_none_or(|text| text.is_empty());
     let name = Missing {
         field: "name",
-        noun: "the Secret of",
         remedy: "name a Secret in this namespace",
     };
     let key = Missing {
         field: "key",
-        noun: "the key in the Secret of",
-        remedy: "name the key whose value is meant",
+        remedy: "name the key that holds the value",
     };
     [
         (is_empty(secret.and_then(|secret| secret.name.as_ref())), name),
@@ -181,8 +177,8 @@ fn path_duplicate(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults
                 field: change.new.kubeadm_path(format_args!("files[{index}].path")),
                 reason: CauseReason::Duplicate,
                 value: Some(quoted(path)),
-                detail: "an earlier file is written to this path".into(),
-                remedy: "keep one of them, or join their contents".into(),
+                detail: "an earlier file has the same path".into(),
+                remedy: "keep one of them, or merge their contents".into(),
             });
         }
     }

@@ -47,14 +47,14 @@ const RULES: &[Rule] = &[
 const LONGEST: usize = 63;
 
 fn pool(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
-    let detail = "Hive labels the pool's clusters with its name, and a label has at most 63 characters";
+    let detail = "Hive labels the pool's clusters with its name, and a label value has at most 63 characters";
     faults_of(&change.new.metadata, detail, faults);
 }
 
 fn customization(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut Faults) {
     faults_of(
         &change.new.metadata,
-        "Hive takes names of at most 63 characters",
+        "Hive accepts names of at most 63 characters",
         faults,
     );
 }

@@ -26,7 +26,7 @@ pub const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "image-tag-invalid",
-        summary: "the tags of CoreDNS and etcd are image tags",
+        summary: "the image tags of CoreDNS and etcd are valid",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -37,7 +37,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "dns-image-tag-not-semantic",
-        summary: "the tag of CoreDNS is its version",
+        summary: "the image tag of CoreDNS is its version",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -93,14 +93,14 @@ fn tag_fault(tag: &str) -> Option<(String, &'static str)> {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
     if let Some(other) = tag.chars().find(|c| !is_allowed(*c)) {
         let remedy = match other {
-            '+' => "write _ for +",
-            ':' | '@' | '/' => "write the tag alone; the image's name goes into imageRepository",
+            '+' => "write _ instead of +",
+            ':' | '@' | '/' => "write only the tag; the image name belongs in imageRepository",
             _ => CHARACTERS,
         };
-        Some((format!("{other:?} cannot stand in an image tag"), remedy))
+        Some((format!("an image tag cannot contain {other:?}"), remedy))
     } else if tag.starts_with(['.', '-']) {
         Some((
-            "an image tag starts with a letter, a digit or _".to_owned(),
+            "an image tag must start with a letter, a digit or _".to_owned(),
             CHARACTERS,
         ))
     } else if tag.len() > 128 {
@@ -138,8 +138,8 @@ fn dns_not_semantic(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faul
             field: change.new.kubeadm_path(DNS_TAG),
             reason: CauseReason::Invalid,
             value: Some(quoted(tag)),
-            detail: format!("Cluster API takes the version of CoreDNS from it: {error}").into(),
-            remedy: "tag the image with its version, as in \"v1.13.1\" or \"v1.13.1_build.2\"".into(),
+            detail: format!("Cluster API reads the CoreDNS version from it: {error}").into(),
+            remedy: "tag the image with its version, such as \"v1.13.1\" or \"v1.13.1_build.2\"".into(),
         });
     }
 }

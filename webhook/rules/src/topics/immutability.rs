@@ -29,7 +29,7 @@ pub const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "cluster-configuration-immutable",
-        summary: "what kubeadm init fixed for the whole cluster stays as it is",
+        summary: "settings that kubeadm init fixed for the whole cluster do not change",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -40,7 +40,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "kubeadm-section-removed",
-        summary: "a cluster, init or join configuration is not removed as a whole",
+        summary: "the cluster, init and join configurations are not removed entirely",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -51,7 +51,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "kubeadm-config-frozen",
-        summary: "the kubeadm configuration stays as it is",
+        summary: "the kubeadm configuration does not change",
         operations: ON_UPDATE,
         action: Action::Off,
         scope: Scope::Transition,
@@ -80,14 +80,14 @@ const FIXED: &[Fixed] = &[
         field: "controlPlaneEndpoint",
         kept: true,
         value: |configuration| text(configuration.control_plane_endpoint.as_ref()),
-        why: "every Machine's kubeconfig names it",
+        why: "every Machine's kubeconfig uses it",
         remedy: "keep it and point its DNS record elsewhere",
     },
     Fixed {
         field: "certificatesDir",
         kept: true,
         value: |configuration| text(configuration.certificates_dir.as_ref()),
-        why: "the certificates of existing Machines lie there",
+        why: "existing Machines have their certificates there",
         remedy: "keep it",
     },
     Fixed {
@@ -99,36 +99,36 @@ const FIXED: &[Fixed] = &[
                 .filter(|days| *days != 0)
                 .map(Scalar::Number)
         },
-        why: "the cluster's CAs were made with it",
-        remedy: "keep it, and rotate the CAs to make them last longer",
+        why: "the cluster's CAs were created with it",
+        remedy: "keep it, and rotate the CAs if they must last longer",
     },
     Fixed {
         field: "networking.serviceSubnet",
         kept: false,
         value: |configuration| text(configuration.networking.as_ref()?.service_subnet.as_ref()),
         why: "Services have addresses in it",
-        remedy: "keep it, and create another Cluster for another network",
+        remedy: "keep it, or create a new Cluster with the other network",
     },
     Fixed {
         field: "networking.podSubnet",
         kept: false,
         value: |configuration| text(configuration.networking.as_ref()?.pod_subnet.as_ref()),
         why: "pods have addresses in it",
-        remedy: "keep it, and create another Cluster for another network",
+        remedy: "keep it, or create a new Cluster with the other network",
     },
     Fixed {
         field: "networking.dnsDomain",
         kept: false,
         value: |configuration| text(configuration.networking.as_ref()?.dns_domain.as_ref()),
         why: "workloads resolve names in it",
-        remedy: "keep it, and create another Cluster for another domain",
+        remedy: "keep it, or create a new Cluster with the other domain",
     },
     Fixed {
         field: "kubernetesVersion",
         kept: false,
         value: |configuration| text(configuration.kubernetes_version.as_ref()),
         why: "Cluster API takes the version from spec.version",
-        remedy: "keep it, and change spec.version",
+        remedy: "keep it, and change spec.version instead",
     },
     Fixed {
         field: "clusterName",
@@ -222,9 +222,9 @@ fn section_removed(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fa
                 field: format!("{KUBEADM_CONFIG_SPEC}.{section}").into(),
                 reason: CauseReason::Required,
                 value: None,
-                detail: "existing Machines were made with it, and without it the next ones would differ"
+                detail: "existing Machines were created with it, and new ones would differ without it"
                     .into(),
-                remedy: "keep the section and change the fields inside it".into(),
+                remedy: "keep the section and change fields inside it".into(),
             });
         }
     }
@@ -241,8 +241,8 @@ fn config_frozen(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faul
             field: KUBEADM_CONFIG_SPEC.into(),
             reason: CauseReason::Forbidden,
             value: None,
-            detail: format!("it is frozen in this installation, and {differences} would change").into(),
-            remedy: "keep it, and create another Cluster for another configuration".into(),
+            detail: format!("this installation does not allow changes to it, and {differences} would change").into(),
+            remedy: "keep it, or create a new Cluster with the other configuration".into(),
         });
     }
 }

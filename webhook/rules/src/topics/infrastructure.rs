@@ -20,7 +20,7 @@ pub const TOPIC: Topic = Topic {
 
 const RULES: &[Rule] = &[Rule {
     id: "infrastructure-ref-incomplete",
-    summary: "the infrastructure template is named by group, kind and name",
+    summary: "the infrastructure reference has group, kind and name",
     operations: ON_WRITE,
     action: Action::Deny,
     scope: Scope::Object,
@@ -38,8 +38,8 @@ fn incomplete(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults)
             field: path.into(),
             reason: CauseReason::Required,
             value: None,
-            detail: "nothing says what Machines are made from".into(),
-            remedy: "name the machine template of your infrastructure provider".into(),
+            detail: "without it, Cluster API cannot create Machines".into(),
+            remedy: "refer to the machine template of your infrastructure provider".into(),
         });
         return;
     };
@@ -47,12 +47,12 @@ fn incomplete(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults)
         let (reason, detail) = if value.is_some() {
             (
                 CauseReason::Invalid,
-                "no group stands in it, and the template's kind has one",
+                "it has no API group, and the template's kind belongs to one",
             )
         } else {
             (
                 CauseReason::Required,
-                "without it, the template that Machines are cloned from is not found",
+                "without it, Cluster API cannot find the template to clone Machines from",
             )
         };
         faults.push(Fault {
@@ -69,8 +69,8 @@ fn incomplete(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults)
 type Missing = (&'static str, Option<String>, &'static str);
 
 fn missing(reference: &InfrastructureRef<'_>, shape: Shape) -> impl Iterator<Item = Missing> {
-    const GROUP: &str = "write the template's group, such as \"infrastructure.cluster.x-k8s.io\"";
-    const VERSION: &str = "write the template's group and version, as in its own apiVersion";
+    const GROUP: &str = "set the template's group, such as \"infrastructure.cluster.x-k8s.io\"";
+    const VERSION: &str = "set the template's group and version, as in its own apiVersion";
     let given = |text: Option<&str>| text.is_some_and(|text| !text.is_empty());
     let api = match (shape, reference.api_version.as_deref()) {
         (Shape::V1Beta2, _) => ("apiGroup", given(reference.api_group.as_deref()), None, GROUP),
@@ -90,9 +90,9 @@ fn missing(reference: &InfrastructureRef<'_>, shape: Shape) -> impl Iterator<Ite
             "kind",
             kind,
             None,
-            "write the template's kind, as in its manifest",
+            "set the template's kind, as in its manifest",
         ),
-        ("name", name, None, "write the template's metadata.name"),
+        ("name", name, None, "set the template's metadata.name"),
     ]
     .into_iter()
     .filter_map(|(field, given, value, remedy)| (!given).then_some((field, value, remedy)))

@@ -25,7 +25,7 @@ pub const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "kubeadm-section-missing",
-        summary: "cluster, init and join configuration are all given",
+        summary: "the cluster, init and join configurations are all set",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
@@ -36,7 +36,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "health-check-seconds-differ",
-        summary: "init and join wait equally long for control plane components",
+        summary: "init and join wait the same time for control plane components",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -47,7 +47,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "discovery-user-conflict",
-        summary: "a joining Machine authenticates in one way",
+        summary: "a joining Machine has one way to authenticate",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -66,20 +66,20 @@ const SECTIONS: &[(&str, IsGiven, &str, &str)] = &[
     (
         "clusterConfiguration",
         |config| config.cluster_configuration.is_some(),
-        "kubeadm makes the cluster with its own defaults",
-        "write there what the cluster relies on, such as imageRepository",
+        "kubeadm creates the cluster with its own defaults",
+        "set what the cluster relies on, such as imageRepository",
     ),
     (
         "initConfiguration",
         |config| config.init_configuration.is_some(),
         "kubeadm registers the first Node with its own defaults",
-        "write at least nodeRegistration",
+        "set at least nodeRegistration",
     ),
     (
         "joinConfiguration",
         |config| config.join_configuration.is_some(),
-        "kubeadm registers every further Node with its own defaults",
-        "write at least nodeRegistration, as in initConfiguration",
+        "kubeadm registers each additional Node with its own defaults",
+        "set at least nodeRegistration, as in initConfiguration",
     ),
 ];
 
@@ -129,8 +129,8 @@ fn health_check_seconds_differ(change: &Change<'_, ControlPlaneSpec<'_>>, faults
             CauseReason::Required
         },
         value: found.map(|seconds| seconds.to_string()),
-        detail: format!("it is {expected} in {other}, and Cluster API takes one number for both").into(),
-        remedy: format!("set {expected} here, or the same in both").into(),
+        detail: format!("it is {expected} in {other}, and Cluster API requires the same value in both").into(),
+        remedy: format!("set {expected} here, or another value in both").into(),
     });
 }
 
@@ -146,7 +146,7 @@ fn discovery_user_conflict(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &m
                 .kubeadm_path("joinConfiguration.discovery.file.kubeConfig.user"),
             reason: CauseReason::Invalid,
             value: None,
-            detail: "authProvider and exec are both set, and a Machine joins with one".into(),
+            detail: "authProvider and exec are both set, and a Machine can authenticate with only one".into(),
             remedy: "remove one of them".into(),
         });
     }

@@ -32,13 +32,13 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
-        source: "Hive's CRD: the document's spec.inventory.ClusterDeploymentCustomizations shipped as spec.inventory",
+        source: "Hive's CRD: what the design document calls spec.inventory.ClusterDeploymentCustomizations is spec.inventory",
         check: Check::ClusterPool(not_a_list),
         cel: Cel::Without(Without::Schema),
     },
     Rule {
         id: "inventory-empty",
-        summary: "an inventory that is given has an entry",
+        summary: "an inventory, if set, has at least one entry",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -60,7 +60,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "inventory-duplicate",
-        summary: "an inventory names a customization once",
+        summary: "an inventory lists a customization once",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -83,7 +83,7 @@ const RULES: &[Rule] = &[
     // Best effort: of two pools that are written at the same moment, neither sees the other.
     Rule {
         id: "inventory-shared",
-        summary: "a customization is in the inventory of one pool",
+        summary: "a customization is in the inventory of only one pool",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Cluster,
@@ -106,7 +106,7 @@ fn not_a_list(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
         reason: CauseReason::Invalid,
         value: Some("{...}".to_owned()),
         detail: format!(
-            "an object; it shipped as a list, without {}",
+            "it must be a list: the field {} exists only in Hive's design document",
             Inventory::DOCUMENTED
         )
         .into(),
@@ -137,7 +137,7 @@ fn empty(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
             field: FIELD.into(),
             reason: CauseReason::Invalid,
             value: Some("[]".to_owned()),
-            detail: "an empty inventory allows no cluster now, and plain ones as soon as Hive drops the empty list".into(),
+            detail: "the pool creates no clusters until Hive drops the empty list, and then clusters without customizations".into(),
             remedy: "add an entry, or remove the field for a pool without customizations".into(),
         });
     }
@@ -150,8 +150,8 @@ fn name_empty(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
                 field: format!("{FIELD}[{index}].name").into(),
                 reason: CauseReason::Required,
                 value: None,
-                detail: "the entry names no customization".into(),
-                remedy: "write the name of a ClusterDeploymentCustomization in the pool's namespace".into(),
+                detail: "this entry names no customization".into(),
+                remedy: "set the name of a ClusterDeploymentCustomization in the pool's namespace".into(),
             });
         }
     }
@@ -165,7 +165,7 @@ fn duplicate(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
                 field: format!("{FIELD}[{index}].name").into(),
                 reason: CauseReason::Duplicate,
                 value: Some(quoted(&entry.name)),
-                detail: "a customization serves one cluster at a time, so naming it twice adds none".into(),
+                detail: "the inventory lists this customization already, and it serves one cluster at a time".into(),
                 remedy: "remove this entry, or name another customization".into(),
             });
         }
@@ -199,8 +199,8 @@ fn name_unknown(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
             field: format!("{FIELD}[{index}].name").into(),
             reason: CauseReason::NotFound,
             value: Some(quoted(&entry.name)),
-            detail: "no such customization, so no cluster".into(),
-            remedy: "create it".into(),
+            detail: "no customization has this name, so no cluster can use it".into(),
+            remedy: "create it, or correct the name".into(),
         });
     }
 }
@@ -227,7 +227,7 @@ fn shared(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
                 reason: CauseReason::Forbidden,
                 value: Some(quoted(&entry.name)),
                 detail: format!(
-                    "ClusterPool {pool} lists it too, and each would free the other's leases on it"
+                    "ClusterPool {pool} also lists it, and each pool would release the other's leases on it"
                 )
                 .into(),
                 remedy: format!("remove it from ClusterPool {pool} first, or name another customization")

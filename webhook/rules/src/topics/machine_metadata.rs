@@ -22,7 +22,7 @@ pub const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "machine-label-invalid",
-        summary: "the labels of Machines are labels to Kubernetes",
+        summary: "the labels for Machines are valid",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -33,7 +33,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "machine-annotation-invalid",
-        summary: "the annotations of Machines are annotations to Kubernetes",
+        summary: "the annotations for Machines are valid",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -44,7 +44,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "machine-annotations-too-large",
-        summary: "the annotations of a Machine have at most 256 KiB in all",
+        summary: "the annotations of a Machine have at most 256 KiB in total",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -63,12 +63,12 @@ fn label_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults)
         for (key, value) in metadata.labels.iter().flatten() {
             let value = value.as_deref().unwrap_or_default();
             let key_fault = key_fault(key).map(|fault| {
-                let remedy = "rename it, as in \"example.com/name\"";
+                let remedy = "rename it, for example to \"example.com/name\"";
                 (quoted(key), fault.to_owned(), remedy)
             });
             let value_fault = label_value_fault(value).map(|fault| {
-                let remedy = "change it, or use an annotation";
-                (quoted(value), format!("at {}: {fault}", quoted(key)), remedy)
+                let remedy = "change the value, or use an annotation";
+                (quoted(value), format!("label {}: {fault}", quoted(key)), remedy)
             });
             for (found, detail, remedy) in key_fault.into_iter().chain(value_fault) {
                 faults.push(Fault {
@@ -95,7 +95,7 @@ fn annotation_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fa
                 reason: CauseReason::Invalid,
                 value: Some(quoted(key)),
                 detail: detail.into(),
-                remedy: "rename it, as in \"example.com/name\"".into(),
+                remedy: "rename it, for example to \"example.com/name\"".into(),
             });
         }
     }
@@ -114,10 +114,10 @@ fn annotations_too_large(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut
                 reason: CauseReason::TooLong,
                 value: None,
                 detail: format!(
-                    "keys and values have {bytes} bytes, and Kubernetes takes {ANNOTATION_BYTES}"
+                    "keys and values have {bytes} bytes in total, and Kubernetes allows {ANNOTATION_BYTES}"
                 )
                 .into(),
-                remedy: "keep the data elsewhere, and its place in an annotation".into(),
+                remedy: "store the data elsewhere, and put only a reference to it in an annotation".into(),
             });
         }
     }

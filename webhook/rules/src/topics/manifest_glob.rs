@@ -21,7 +21,7 @@ pub const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "glob-malformed",
-        summary: "a glob can be read",
+        summary: "a glob is well formed",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -32,12 +32,12 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "glob-outside",
-        summary: "a glob stays in the installer's folder",
+        summary: "a glob stays in the installer's directory",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
-        source: "Hive, ManifestSelector: a glob is relative to the installer's folder",
+        source: "Hive, ManifestSelector: a glob is relative to the installer's directory",
         check: Check::Customization(outside),
         cel: Cel::Without(Without::Grammar),
     },
@@ -61,8 +61,8 @@ fn malformed(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &m
                 field: field.into(),
                 reason: CauseReason::Required,
                 value: None,
-                detail: "an empty glob names no manifest".into(),
-                remedy: "name one below the installer's folder, such as manifests/*.yaml".into(),
+                detail: "an empty glob matches no manifest".into(),
+                remedy: "set one below the installer's directory, such as manifests/*.yaml".into(),
             });
         } else if let Err((detail, remedy)) = check(glob) {
             faults.push(Fault {
@@ -80,13 +80,13 @@ fn outside(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut
     for (field, glob) in globs(change.new) {
         let (detail, remedy) = if glob.starts_with('/') {
             (
-                "a glob is relative to the installer's folder, and this starts at the root",
+                "a glob is relative to the installer's directory, and this one starts at the root",
                 "remove the leading slash",
             )
         } else if leaves(glob) {
             (
-                "its .. leads out of the installer's folder",
-                "name manifests below it, such as manifests/*.yaml",
+                "its .. leaves the installer's directory",
+                "select manifests below it, such as manifests/*.yaml",
             )
         } else {
             continue;
@@ -120,20 +120,20 @@ fn leaves(path: &str) -> bool {
 type Malformed = (&'static str, &'static str);
 
 const OPEN: Malformed = (
-    "[ opens a set of characters that ] does not close",
-    "close it, or write \\[ for the character",
+    "[ opens a set of characters, and no ] closes it",
+    "close it, or write \\[ to match the character",
 );
 const EMPTY: Malformed = (
-    "a set of characters is empty",
-    "put a character between [ and ], \\] for a bracket",
+    "a set of characters in [ ] is empty",
+    "put a character between [ and ], such as \\] for a bracket",
 );
 const RANGE: Malformed = (
-    "a range in [ ] lacks an end",
-    "write both ends, such as [a-z], or \\- for a hyphen",
+    "a range in [ ] has only one end",
+    "write both ends, such as [a-z], or \\- to match a hyphen",
 );
 const ESCAPE: Malformed = (
-    "\\ escapes nothing at the end",
-    "write \\\\ for a backslash, or remove it",
+    "the \\ at the end escapes nothing",
+    "write \\\\ to match a backslash, or remove it",
 );
 
 /// What Go's `filepath.Match` refuses. `*` and `?` are always right.

@@ -23,7 +23,7 @@ pub const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "naming-template-invalid",
-        summary: "the naming template makes names of Machines",
+        summary: "the naming template produces valid Machine names",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -34,7 +34,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "naming-template-not-random",
-        summary: "each Machine gets a name of its own",
+        summary: "each Machine gets a unique name",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -45,7 +45,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "naming-template-unverified",
-        summary: "a naming template beyond text and fields is not evaluated here",
+        summary: "a naming template with more than text and fields is not checked",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
@@ -66,7 +66,7 @@ const RANDOM: &str = ".random";
 const SAMPLE_RANDOM: &str = "x7k2p";
 /// The one spelling that Cluster API looks for.
 const RANDOM_ACTION: &str = "{{ .random }}";
-const FIELDS: &str = "use {{ .cluster.name }}, {{ .kubeadmControlPlane.name }} and {{ .random }}";
+const FIELDS: &str = "use only {{ .cluster.name }}, {{ .kubeadmControlPlane.name }} and {{ .random }}";
 
 /// A longer name is cut, and ends in random characters again.
 const LONGEST: usize = 63;
@@ -87,7 +87,7 @@ fn rendered(pieces: &[Piece<'_>]) -> Result<Vec<u8>, String> {
             Piece::Text(text) => text,
             Piece::Field { path, action } => match SAMPLES.iter().find(|(field, _)| field == path) {
                 Some((_, sample)) => sample,
-                None => return Err(format!("{} has no value", quoted(action))),
+                None => return Err(format!("{} is not defined", quoted(action))),
             },
         };
         name.extend_from_slice(text.as_bytes());
@@ -124,7 +124,7 @@ fn invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
             Ok(name) if is_dns1123_subdomain(&name) => return,
             Ok(name) => (
                 format!(
-                    "it makes {}, which cannot be a name",
+                    "it produces {}, which is not a valid name",
                     quoted(&String::from_utf8_lossy(&name))
                 ),
                 "use lower-case letters, digits, - and ., and start and end with a letter or digit",
@@ -150,7 +150,7 @@ fn not_random(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
         None => faults.push(fault(
             change,
             template,
-            "a second Machine would get the first one's name".to_owned(),
+            "every Machine would get the same name".to_owned(),
             "add {{ .random }}",
         )),
         // Another Cluster API may read it.
@@ -160,7 +160,7 @@ fn not_random(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
                 change,
                 template,
                 format!(
-                    "Cluster API looks for {RANDOM_ACTION}, and may refuse {}",
+                    "Cluster API looks for the exact text {RANDOM_ACTION} and may reject {}",
                     quoted(action)
                 ),
                 "write {{ .random }} with one space on each side",
@@ -172,8 +172,9 @@ fn not_random(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
 fn unverified(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let Some(template) = template(change) else { return };
     if let Err(Unread::Beyond(_)) = parse(template) {
-        let detail = "more than text and fields: the names it makes are not checked here";
-        faults.push(fault(change, template, detail.to_owned(), FIELDS));
+        let detail = "it uses more than text and fields, so the resulting names are not checked";
+        let remedy = "check the names yourself, or use only text and fields";
+        faults.push(fault(change, template, detail.to_owned(), remedy));
     }
 }
 

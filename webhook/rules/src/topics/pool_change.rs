@@ -25,7 +25,7 @@ pub const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "pool-version-changed",
-        summary: "what clusters are made from stays, or unclaimed ones are replaced",
+        summary: "a change to how clusters are created replaces the unclaimed ones",
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Transition,
@@ -36,7 +36,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "inventory-entry-removed",
-        summary: "entries in use stay in the inventory, or unclaimed clusters are deleted",
+        summary: "removing an inventory entry deletes the unclaimed cluster that uses it",
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Transition,
@@ -53,20 +53,16 @@ fn version_changed(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
     let Some(first) = changed.first() else { return };
     let stale = match unclaimed(change).map(Iterator::count) {
         Some(0) => return,
-        Some(1) => "1 unclaimed cluster is replaced as stale".to_owned(),
-        Some(count) => format!("{count} unclaimed clusters are replaced as stale"),
-        None => "unclaimed clusters are replaced as stale".to_owned(),
-    };
-    let others = match changed.get(1..) {
-        Some([]) | None => String::new(),
-        Some(others) => format!(", and {},", others.join(", ")),
+        Some(1) => "1 unclaimed cluster becomes stale and is replaced".to_owned(),
+        Some(count) => format!("{count} unclaimed clusters become stale and are replaced"),
+        None => "unclaimed clusters become stale and are replaced".to_owned(),
     };
     faults.push(Fault {
         field: format!("spec.{first}").into(),
         reason: CauseReason::Forbidden,
         value: None,
         detail: stale.into(),
-        remedy: format!("leave it{others} to keep them").into(),
+        remedy: format!("leave {} unchanged to avoid this", changed.join(", ")).into(),
     });
 }
 
@@ -119,7 +115,7 @@ fn entry_removed(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
         return;
     }
     let detail = match unclaimed(change) {
-        None => "unclaimed clusters made with them are deleted".to_owned(),
+        None => "this deletes unclaimed clusters that were created with a removed entry".to_owned(),
         Some(unclaimed) => {
             let made_with_removed = |cluster: &&ClusterDeployment| {
                 cluster
@@ -139,8 +135,8 @@ fn entry_removed(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
                 .join(", ");
             match clusters.len() {
                 0 => return,
-                count @ 1..=SHOWN => format!("unclaimed {} {shown} will be deleted", word(count)),
-                count => format!("{count} unclaimed clusters will be deleted: {shown} and more"),
+                count @ 1..=SHOWN => format!("this deletes unclaimed {} {shown}", word(count)),
+                count => format!("this deletes {count} unclaimed clusters: {shown} and more"),
             }
         }
     };
@@ -149,7 +145,7 @@ fn entry_removed(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
         reason: CauseReason::Forbidden,
         value: None,
         detail: detail.into(),
-        remedy: "keep their entries".into(),
+        remedy: "keep the entries of unclaimed clusters".into(),
     });
 }
 

@@ -21,7 +21,7 @@ pub const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "pool-ref-changed",
-        summary: "a cluster stays in the pool, and with the customization, it was made for",
+        summary: "a cluster's pool and customization do not change",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -32,7 +32,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "claim-name-changed",
-        summary: "a claimed cluster stays with its claim",
+        summary: "the claim of a claimed cluster does not change",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -43,7 +43,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "claim-name-given",
-        summary: "a new cluster of a pool is not claimed yet",
+        summary: "a new cluster of a pool does not name a claim",
         operations: ON_CREATE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -78,8 +78,8 @@ fn changed(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faults) {
         (Some(old), Some(new)) => (old, new),
         (None, None) => return,
         (None, Some(new)) => {
-            let detail = "this cluster was made without a pool, and a pool would delete it as one too many";
-            let remedy = "remove it; to have a cluster of the pool, make a ClusterClaim";
+            let detail = "this cluster was created without a pool, and the pool would delete it as surplus";
+            let remedy = "remove the reference; to get a cluster of the pool, create a ClusterClaim";
             return push(
                 REFERENCE,
                 Some(quoted(&new.pool_name)),
@@ -89,15 +89,15 @@ fn changed(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faults) {
         }
         (Some(old), None) => {
             let detail = format!(
-                "this cluster was made for pool {}, which would lose count of it",
+                "this cluster was created for pool {}, which would no longer count it",
                 quoted(&old.pool_name)
             );
-            let remedy = "keep it; to take the cluster out of the pool, claim it".to_owned();
+            let remedy = "keep the reference; to take the cluster out of the pool, claim it".to_owned();
             return push(REFERENCE, None, detail, remedy);
         }
     };
     let customization = |pool: &ClusterPoolReference| pool.customization().map(quoted);
-    for (field, made, old, new) in [
+    for (field, created, old, new) in [
         (
             NAMESPACE,
             "for a pool in namespace",
@@ -118,9 +118,12 @@ fn changed(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faults) {
         ),
     ] {
         if old != new {
-            let old = old.unwrap_or_else(|| "none".to_owned());
-            let detail = format!("this cluster was made {made} {old}, and nothing moves it");
-            let remedy = "keep that; to have another cluster, make a ClusterClaim".to_owned();
+            let old = old.map_or_else(
+                || "without a customization".to_owned(),
+                |old| format!("{created} {old}"),
+            );
+            let detail = format!("this cluster was created {old} and cannot change it");
+            let remedy = "keep the reference; to get another cluster, create a ClusterClaim".to_owned();
             push(field, new, detail, remedy);
         }
     }
@@ -137,8 +140,8 @@ fn claim_changed(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faults
         field: CLAIM.into(),
         reason: CauseReason::Forbidden,
         value: new.claim().map(quoted),
-        detail: format!("ClusterClaim {} has this cluster", quoted(claim)).into(),
-        remedy: "keep it; to give the cluster up, delete that claim, and the cluster goes with it".into(),
+        detail: format!("ClusterClaim {} holds this cluster", quoted(claim)).into(),
+        remedy: "keep claimName; to give up the cluster, delete the ClusterClaim, which also deletes the cluster".into(),
     });
 }
 
@@ -158,8 +161,8 @@ fn claim_given(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faults) 
         field: CLAIM.into(),
         reason: CauseReason::Forbidden,
         value: Some(quoted(claim)),
-        detail: "a cluster is claimed once it is there, by Hive".into(),
-        remedy: format!("remove it; to restore a backup, set label {RESTORED}=true").into(),
+        detail: "Hive sets the claim after the cluster exists".into(),
+        remedy: format!("remove it, or set label {RESTORED}=true to restore a backup").into(),
     });
 }
 

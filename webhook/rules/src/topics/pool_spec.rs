@@ -45,7 +45,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "size-above-inventory",
-        summary: "a pool has no more clusters than its inventory has entries",
+        summary: "a pool's size is at most the number of its inventory entries",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
@@ -56,7 +56,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "max-size-above-inventory",
-        summary: "a pool's maxSize is no more than its inventory has entries",
+        summary: "a pool's maxSize is at most the number of its inventory entries",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
@@ -67,7 +67,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "max-size-below-size",
-        summary: "a pool's maxSize allows its size",
+        summary: "a pool's maxSize is at least its size",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
@@ -106,14 +106,14 @@ fn platform_not_one(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
         [] => (
             CauseReason::Required,
             None,
-            "a pool makes clusters on one platform, and this names none",
-            "name one, such as vsphere",
+            "a pool creates clusters on exactly one platform, and none is set",
+            "set one, such as vsphere",
         ),
         _ => (
             CauseReason::Invalid,
             Some(names.join(", ")),
-            "a pool makes clusters on one platform, and this names more",
-            "keep one, and make another pool for another platform",
+            "a pool creates clusters on exactly one platform, and several are set",
+            "keep one, and create another pool for each other platform",
         ),
     };
     faults.push(Fault {
@@ -131,22 +131,22 @@ fn limits_negative(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
         (
             "spec.size",
             Some(spec.size),
-            "write 0 to keep no cluster, or more",
+            "set 0 or more",
         ),
         (
             "spec.runningCount",
             spec.running_count,
-            "write 0 or more, at most size",
+            "set a number from 0 to size",
         ),
         (
             "spec.maxSize",
             spec.max_size,
-            "write 0 to allow no cluster, or more; remove it for no limit",
+            "set 0 or more, or remove the field for no limit",
         ),
         (
             "spec.maxConcurrent",
             spec.max_concurrent,
-            "write 0 to halt installs and removals, or more; remove it for no limit",
+            "set 0 to stop installs and removals, a positive limit, or remove the field for no limit",
         ),
     ] {
         if let Some(given) = given.filter(|given| *given < 0) {
@@ -154,7 +154,7 @@ fn limits_negative(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
                 field: field.into(),
                 reason: CauseReason::Invalid,
                 value: Some(given.to_string()),
-                detail: "it counts clusters, so it is not negative".into(),
+                detail: "a number of clusters cannot be negative".into(),
                 remedy: remedy.into(),
             });
         }
@@ -177,7 +177,7 @@ fn above_inventory(field: &'static str, given: i32, spec: &ClusterPoolSpec) -> O
         field: field.into(),
         reason: CauseReason::Invalid,
         value: Some(given.to_string()),
-        detail: format!("the inventory has entries for {entries}").into(),
+        detail: format!("the number of inventory entries is {entries}").into(),
         remedy: format!("add {missing}, or set {entries}").into(),
     })
 }
@@ -206,7 +206,7 @@ fn max_size_below_size(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults
             field: "spec.maxSize".into(),
             reason: CauseReason::Invalid,
             value: Some(max_size.to_string()),
-            detail: format!("size is {size}, and never reached").into(),
+            detail: format!("the pool can never reach its size of {size}").into(),
             remedy: "raise maxSize, or lower size".into(),
         });
     }
@@ -221,8 +221,8 @@ fn running_count_not_size(change: &Change<'_, ClusterPool<'_>>, faults: &mut Fau
             field: "spec.runningCount".into(),
             reason: CauseReason::Invalid,
             value: Some(running.to_string()),
-            detail: format!("on {platform} Hive ignores a pool not all running").into(),
-            remedy: format!("set {}", spec.size).into(),
+            detail: format!("Hive ignores a pool on {platform} unless all its clusters run").into(),
+            remedy: format!("set {}, the pool's size", spec.size).into(),
         });
     }
 }

@@ -32,7 +32,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "replicas-even",
-        summary: "with stacked etcd the number of Machines is odd",
+        summary: "with stacked etcd, the number of Machines is odd",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -43,7 +43,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "replicas-dropped",
-        summary: "an update that leaves replicas out does not scale the control plane",
+        summary: "an update that omits replicas does not scale the control plane",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -54,7 +54,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "replicas-above-seven",
-        summary: "more than seven etcd members slow every write down",
+        summary: "more than seven etcd members slow down every write",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
@@ -76,7 +76,7 @@ fn not_positive(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fault
             field: FIELD.into(),
             reason: CauseReason::Invalid,
             value: Some(replicas.to_string()),
-            detail: "a control plane has at least one Machine".into(),
+            detail: "a control plane needs at least one Machine".into(),
             remedy: "set 1 or more, or delete the Cluster to remove its control plane".into(),
         });
     }
@@ -110,7 +110,7 @@ fn dropped(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
             field: FIELD.into(),
             reason: CauseReason::Required,
             value: None,
-            detail: format!("left out, it would become 1, and the control plane has {old} Machines").into(),
+            detail: format!("if omitted, it defaults to 1, and the control plane has {old} Machines").into(),
             remedy: format!("set {old} to keep them, or 1 to scale down").into(),
         });
     }
@@ -125,8 +125,8 @@ fn above_seven(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults
             field: FIELD.into(),
             reason: CauseReason::Invalid,
             value: Some(replicas.to_string()),
-            detail: "writes wait for most members".into(),
-            remedy: "set 7 at most, or external etcd".into(),
+            detail: "more than 7 etcd members slow down writes".into(),
+            remedy: "set 7 or fewer, or use external etcd".into(),
         });
     }
 }

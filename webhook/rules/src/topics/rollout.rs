@@ -48,7 +48,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "max-surge-zero-below-three",
-        summary: "maxSurge 0 needs three Machines or more",
+        summary: "maxSurge 0 needs at least three Machines",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -86,8 +86,8 @@ fn type_unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faul
             field: change.new.rollout_strategy_path("type"),
             reason: CauseReason::NotSupported,
             value: Some(quoted(kind)),
-            detail: "control planes are replaced Machine by Machine".into(),
-            remedy: "write \"RollingUpdate\" or leave the strategy out".into(),
+            detail: "control planes support only rolling updates".into(),
+            remedy: "set \"RollingUpdate\", or omit the strategy".into(),
         });
     }
 }
@@ -102,7 +102,7 @@ fn max_surge_unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut
             reason: CauseReason::Invalid,
             value: Some(max_surge.to_string()),
             detail: "a control plane grows by at most one Machine during a rollout".into(),
-            remedy: "write 1 to create before deleting, or 0 to delete before creating".into(),
+            remedy: "set 1 to create before deleting, or 0 to delete before creating".into(),
         });
     }
 }
@@ -129,10 +129,10 @@ fn max_surge_zero_below_three(change: &Change<'_, KubeadmControlPlane<'_>>, faul
             max_surge.to_string()
         }),
         detail: format!(
-            "maxSurge 0 deletes a Machine before it makes the next, and etcd on {replicas} then has no quorum"
+            "maxSurge 0 deletes a Machine before creating its replacement, and an etcd cluster of size {replicas} then loses quorum"
         )
         .into(),
-        remedy: "set maxSurge to 1, or keep three Machines or more".into(),
+        remedy: "set maxSurge to 1, or use at least three Machines".into(),
     });
 }
 
@@ -152,17 +152,17 @@ fn after_past(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults)
             .count()
     });
     let detail = match older {
-        Some(0) => "no Machine is older".to_owned(),
-        Some(1) => "replaces one Machine now".to_owned(),
-        Some(older) => format!("replaces {older} Machines now"),
-        None => "replaces older Machines".to_owned(),
+        Some(0) => "no Machine is older than it, so it has no effect".to_owned(),
+        Some(1) => "it is in the past, so one Machine is replaced now".to_owned(),
+        Some(older) => format!("it is in the past, so {older} Machines are replaced now"),
+        None => "it is in the past, so older Machines are replaced now".to_owned(),
     };
     faults.push(Fault {
         field: change.new.rollout_after_path().into(),
         reason: CauseReason::Invalid,
         value: Some(format!("\"{after}\"")),
         detail: detail.into(),
-        remedy: "set a later one".into(),
+        remedy: "set a later time".into(),
     });
 }
 

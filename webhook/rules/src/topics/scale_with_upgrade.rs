@@ -23,7 +23,7 @@ pub const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "replicas-with-upgrade",
-        summary: "replicas do not change in the write that also starts a rollout",
+        summary: "replicas do not change in a write that also starts a rollout",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Cluster,
@@ -34,7 +34,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "replicas-during-rollout",
-        summary: "replicas do not change while a rollout runs",
+        summary: "replicas do not change while a rollout is in progress",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Cluster,
@@ -58,7 +58,7 @@ fn with_upgrade(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fault
     let upgrade = [
         ("version", was.version != is.version),
         (
-            "machineTemplate's infrastructure",
+            "infrastructureRef",
             match (old.infrastructure_ref(), change.new.infrastructure_ref()) {
                 (Some(was), Some(is)) => !was.is_same(is),
                 (was, is) => was.is_some() != is.is_some(),
@@ -79,10 +79,10 @@ fn with_upgrade(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fault
             reason: CauseReason::Forbidden,
             value: Some(to.to_string()),
             detail: format!(
-                "this write scales from {from} and changes {what} too, and each alone moves etcd members"
+                "this write scales from {from} and starts a rollout by changing {what}, and both move etcd members"
             )
             .into(),
-            remedy: format!("write {what} first, wait for the rollout, then scale").into(),
+            remedy: format!("change {what} first, wait for the rollout, then scale").into(),
         },
     );
 }
@@ -99,11 +99,11 @@ fn during_rollout(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fau
             reason: CauseReason::Forbidden,
             value: Some(to.to_string()),
             detail: format!(
-                "a rollout is running ({rolling}), and scaling from {from} would move etcd members with it"
+                "a rollout is in progress ({rolling}), and scaling from {from} would move etcd members at the same time"
             )
             .into(),
             remedy: format!(
-                "wait for it, then scale: kubectl kcp rollout status {} --watch{}",
+                "wait for the rollout, then scale: kubectl kcp rollout status {} --watch{}",
                 name(change.new),
                 change.new.metadata.namespace_flag()
             )
@@ -160,7 +160,7 @@ fn rolling_out(control_plane: &KubeadmControlPlane<'_>) -> Option<String> {
     if let (Some(lowest), Some(version)) = (status.version.as_deref(), version)
         && lowest != version
     {
-        return Some(format!("a Machine is at {lowest}, not yet at {version}"));
+        return Some(format!("a Machine is still at {lowest}, not {version}"));
     }
     if let (Some(matching), Some(replicas)) = (status.matching_replicas(), status.replicas)
         && matching < replicas

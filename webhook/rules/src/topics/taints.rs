@@ -25,7 +25,7 @@ pub const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "taints-gate-off",
-        summary: "taints of Machines need Cluster API's gate MachineTaintPropagation",
+        summary: "taints on Machines need Cluster API's feature gate MachineTaintPropagation",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -36,7 +36,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "taint-key-reserved",
-        summary: "no taint that Kubernetes or Cluster API sets and removes itself",
+        summary: "taints that Kubernetes or Cluster API manages are not set",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -47,7 +47,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "taint-key-invalid",
-        summary: "the key of a taint is one to Kubernetes",
+        summary: "the key of a taint is valid",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -58,7 +58,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "taint-duplicate",
-        summary: "no two taints of the same key and effect",
+        summary: "no two taints have the same key and effect",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -79,7 +79,7 @@ fn gate_off(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
         value: None,
         detail: "Cluster API's feature gate MachineTaintPropagation is off".into(),
         remedy:
-            "remove them, or turn the gate on there and set featureGates.machineTaints in the rules' configuration"
+            "remove the taints, or turn the gate on in Cluster API and set featureGates.machineTaints in the AdmissionConfiguration"
                 .into(),
     });
 }
@@ -96,13 +96,13 @@ fn keys<'c>(spec: &ControlPlaneSpec<'c>) -> impl Iterator<Item = (Cow<'static, s
 fn owner(key: &str) -> Option<&'static str> {
     match key {
         "node.cluster.x-k8s.io/uninitialized" | "node.cluster.x-k8s.io/outdated-revision" => {
-            Some("Cluster API sets and removes it")
+            Some("Cluster API sets and removes this taint itself")
         }
         "node.kubernetes.io/out-of-service" => None,
-        "node-role.kubernetes.io/master" => Some("Kubernetes dropped it in 1.24"),
-        _ if key.starts_with("node.kubernetes.io/") => Some("Kubernetes sets and removes it as a Node fares"),
+        "node-role.kubernetes.io/master" => Some("Kubernetes stopped using this taint in 1.24"),
+        _ if key.starts_with("node.kubernetes.io/") => Some("Kubernetes sets and removes this taint according to the Node's state"),
         _ if key.starts_with("node.cloudprovider.kubernetes.io/") => {
-            Some("the cloud controller manager sets and removes it")
+            Some("the cloud controller manager sets and removes this taint itself")
         }
         _ => None,
     }
@@ -117,9 +117,9 @@ fn key_reserved(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
             value: Some(quoted(key)),
             detail: owner.into(),
             remedy: if &**key == "node-role.kubernetes.io/master" {
-                "write \"node-role.kubernetes.io/control-plane\"".into()
+                "use \"node-role.kubernetes.io/control-plane\"".into()
             } else {
-                "remove the taint, or use a key of your own domain".into()
+                "remove the taint, or use a key in your own domain".into()
             },
         });
     }
@@ -133,7 +133,7 @@ fn key_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
             reason: CauseReason::Invalid,
             value: Some(quoted(key)),
             detail: detail.into(),
-            remedy: "rename it, as in \"example.com/name\"".into(),
+            remedy: "rename it, for example to \"example.com/name\"".into(),
         });
     }
 }
@@ -149,8 +149,8 @@ fn duplicate(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
                 field: format!("{}[{index}]", change.new.taints_path()).into(),
                 reason: CauseReason::Duplicate,
                 value: Some(quoted(&format!("{key}:{effect}"))),
-                detail: "an earlier taint has this key and effect".into(),
-                remedy: "keep one of them".into(),
+                detail: "an earlier taint has the same key and effect".into(),
+                remedy: "remove one of them".into(),
             });
         }
     }

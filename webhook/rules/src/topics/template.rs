@@ -20,7 +20,7 @@ pub const TOPIC: Topic = Topic {
 
 const RULES: &[Rule] = &[Rule {
     id: "template-spec-immutable",
-    summary: "the spec of a template stays as it is",
+    summary: "the spec of a template does not change",
     operations: ON_UPDATE,
     action: Action::Deny,
     scope: Scope::Transition,
@@ -44,8 +44,8 @@ fn spec_immutable(change: &Change<'_, KubeadmControlPlaneTemplate<'_>>, faults: 
         field: "spec.template.spec".into(),
         reason: CauseReason::Forbidden,
         value: None,
-        detail: format!("ClusterClasses make control planes from it, and {differences} would change").into(),
-        remedy: "create a template of another name and refer the ClusterClass to it".into(),
+        detail: format!("ClusterClasses create control planes from it, and {differences} would change").into(),
+        remedy: "create a template with another name and point the ClusterClass to it".into(),
     });
 }
 

@@ -21,7 +21,7 @@ pub const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "user-passwd-conflict",
-        summary: "a user has a password hash here or from a Secret, not both",
+        summary: "a user's password hash is inline or from a Secret, not both",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -63,7 +63,7 @@ fn passwd_conflict(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fault
                     field: change.new.kubeadm_path(format_args!("users[{index}].passwdFrom")),
                     reason: CauseReason::Forbidden,
                     value: None,
-                    detail: format!("{} has passwd too, and only one can be the password", name(user)).into(),
+                    detail: format!("{} also has passwd, and only one of them can be used", name(user)).into(),
                     remedy: "remove passwd to use the Secret, which keeps the hash out of this object".into(),
                 },
             );
@@ -81,7 +81,7 @@ fn secret_incomplete(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fau
                     .kubeadm_path(format_args!("users[{index}].passwdFrom.secret.{}", missing.field)),
                 reason: CauseReason::Required,
                 value: None,
-                detail: format!("{} {}'s password is not named", missing.noun, name(user)).into(),
+                detail: format!("the password of {} comes from a Secret, and its {} is missing", name(user), missing.field).into(),
                 remedy: missing.remedy.into(),
             });
         }

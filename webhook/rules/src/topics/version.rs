@@ -48,7 +48,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "version-skips-minor",
-        summary: "an upgrade goes one minor version at a time",
+        summary: "an upgrade moves up one minor version at a time",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -59,7 +59,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "version-changes-too-early",
-        summary: "the next minor version waits until the last one has rolled out",
+        summary: "the next minor upgrade waits until the last one has rolled out",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Cluster,
@@ -70,7 +70,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "version-lowered",
-        summary: "no downgrade once a Machine of the higher version has joined",
+        summary: "no downgrade after a Machine with the higher version has joined",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Cluster,
@@ -92,7 +92,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "version-reverted",
-        summary: "a failed upgrade can be taken back before its first Machine has joined",
+        summary: "a failed upgrade can be reverted before its first Machine has joined",
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Cluster,
@@ -103,7 +103,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "version-patch-lowered",
-        summary: "a lower patch version is rarely meant",
+        summary: "a lower patch version is rarely intended",
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Transition,
@@ -169,7 +169,7 @@ fn skips_minor(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults
                 "kubeadm upgrades one minor version at a time, and this control plane is at {old}"
             )
             .into(),
-            remedy: format!("upgrade to a v{}.{} first and let it roll out", next.0, next.1).into(),
+            remedy: format!("upgrade to v{}.{} first and wait for the rollout", next.0, next.1).into(),
         });
     }
 }
@@ -274,10 +274,10 @@ fn lowered(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
         let version = joined.version.as_deref().unwrap_or(step.old);
         faults.push(step.fault(
             format!(
-                "Machine {} has joined at {version}, and etcd's data cannot go back",
+                "Machine {} has already joined at {version}, and etcd data cannot be downgraded",
                 joined.name
             ),
-            format!("stay at {version}; to go back, restore a backup into another Cluster"),
+            format!("keep {version}, or restore a backup into a new Cluster"),
         ));
     }
 }
@@ -289,10 +289,10 @@ fn lowered_unverified(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut
     if above(change, &step.to).is_none() {
         faults.push(step.fault(
             format!(
-                "Machines cannot be read, and one that has joined at {} cannot go back",
+                "the Machines could not be read, and one that has joined at {} cannot be downgraded",
                 step.old
             ),
-            "try again; if no Machine has joined at the higher version, override this rule",
+            "try again, or override this rule if no Machine has joined at the higher version",
         ));
     }
 }
@@ -303,8 +303,8 @@ fn reverted(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     };
     if above(change, &step.to).is_some_and(|above| above.iter().all(|machine| !machine.has_node)) {
         faults.push(step.fault(
-            format!("below {}, which no Machine runs", step.old),
-            "see that it is meant",
+            format!("this reverts the upgrade to {}, which no Machine runs yet", step.old),
+            "make sure it is intended",
         ));
     }
 }
@@ -313,8 +313,8 @@ fn patch_lowered(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faul
     let Some(step) = step(change) else { return };
     if minor(&step.to) == minor(&step.from) && step.to.patch < step.from.patch {
         faults.push(step.fault(
-            format!("below {}, replaces every Machine", step.old),
-            "see that it is meant",
+            format!("this downgrade from {} replaces every Machine", step.old),
+            "make sure it is intended",
         ));
     }
 }

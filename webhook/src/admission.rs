@@ -146,7 +146,7 @@ impl Admission {
         };
         let nothing = View::default();
         let blind = judge(&nothing);
-        let wanted = nothing.wanted();
+        let wanted = nothing.missing();
         if !wanted.any() || !self.cluster.has_access() {
             return blind.into();
         }

@@ -265,7 +265,7 @@ async fn whichever_webhook_denies_says_why_an_override_does_not_count() {
         assert_eq!(response["status"]["code"], 422, "{path}");
         assert_eq!(
             response["warnings"],
-            json!(["there is no rule \"replicas-evn\"; did you mean replicas-even?"]),
+            json!(["there is no rule \"replicas-evn\" to override; did you mean replicas-even?"]),
             "{path}"
         );
     }

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use kcp_rules::view::{
-    self, Part, View, Wanted,
+    self, MissingParts, Part, View,
     object::{ClusterObject, DeploymentObject, LeaseObject, MachineObject, Object, PoolObject},
 };
 use serde::de::DeserializeOwned;
@@ -52,7 +52,7 @@ struct Parts {
 
 impl LiveReads<'_> {
     /// Fills what is wanted, all at once. What cannot be read stays unknown.
-    pub(crate) async fn view(&self, wanted: Wanted, subject: &Subject, source: Source) -> Filled {
+    pub(crate) async fn view(&self, wanted: MissingParts, subject: &Subject, source: Source) -> Filled {
         let Subject { namespace, name, .. } = subject;
         let caches = (source == Source::Caches).then_some(&*self.cluster.caches);
         let parts = Parts::default();

@@ -6,15 +6,14 @@ use crate::{
     action::Action,
     api::{ClusterDeploymentCustomization, hive::PatchEntity},
     case::{Answer, Case},
-    cel::{Cel, Without},
+    cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
 
-/// The patches of a customization.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "customization",
     rules: RULES,
     cases: CASES,
@@ -30,7 +29,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "RFC 6902, section 4",
         check: Check::Customization(op_unknown),
-        cel: Cel::Without(Without::Schema),
+        cel: Cel::None(NoCel::SchemaFirst),
     },
     Rule {
         id: "patch-path-invalid",
@@ -74,7 +73,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Hive inserts valueJSON into the patch unchanged",
         check: Check::Customization(value_json_invalid),
-        cel: Cel::Without(Without::Grammar),
+        cel: Cel::None(NoCel::Grammar),
     },
     Rule {
         id: "patch-value-ignored",
@@ -143,11 +142,7 @@ fn from_invalid(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults:
                 field: field.into(),
                 reason: CauseReason::Invalid,
                 value: Some(quoted(from)),
-                detail: format!(
-                    "a value cannot be moved into itself, to {}",
-                    quoted(&patch.path)
-                )
-                .into(),
+                detail: format!("a value cannot be moved into itself, to {}", quoted(&patch.path)).into(),
                 remedy: "move it elsewhere, or copy it".into(),
             });
         }
@@ -158,16 +153,17 @@ fn value_json_invalid(change: &Change<'_, ClusterDeploymentCustomization<'_>>, f
     for (path, patch) in patches(change.new) {
         let Some(text) = value_json(patch) else { continue };
         if let Err(error) = serde_json::from_str::<IgnoredAny>(text) {
-            faults.push_unshown(
+            faults.push_redacted(
                 text,
                 Fault {
                     field: format!("{path}.valueJSON").into(),
                     reason: CauseReason::Invalid,
-                    // It may be a secret of the install-config.
+                    // The value may be a secret of the install-config.
                     value: None,
                     detail: format!("not exactly one JSON value: {error}").into(),
-                    remedy: "write one JSON value, with strings in double quotes, or use value for a plain string"
-                        .into(),
+                    remedy:
+                        "write one JSON value, with strings in double quotes, or use value for a plain string"
+                            .into(),
                 },
             );
         }
@@ -179,7 +175,7 @@ fn value_ignored(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults
         value_json(patch).is_some() && patch.value.as_ref().is_some_and(|value| !value.is_empty())
     };
     for (path, patch) in patches(change.new).filter(|(_, patch)| both(patch)) {
-        faults.push_unshown(
+        faults.push_redacted(
             (&patch.value, &patch.value_json),
             Fault {
                 field: format!("{path}.value").into(),
@@ -192,12 +188,12 @@ fn value_ignored(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults
     }
 }
 
-/// `valueJSON`; for Hive an empty one is not set.
+/// `valueJSON`. Hive treats an empty one as unset.
 fn value_json(patch: &PatchEntity) -> Option<&str> {
     patch.value_json.as_deref().filter(|text| !text.is_empty())
 }
 
-/// Every patch with its field path.
+/// All patches, each with its field path.
 fn patches<'c>(
     customization: &'c ClusterDeploymentCustomization<'_>,
 ) -> impl Iterator<Item = (String, &'c PatchEntity)> {
@@ -224,23 +220,23 @@ fn patches<'c>(
     install.chain(manifests)
 }
 
-/// A JSON pointer of a patch, and where it stands.
+/// A JSON pointer in a patch, and its location.
 pub(crate) struct Pointer<'c> {
-    /// The path of the patch.
+    /// The field path of the patch.
     patch: String,
-    /// `path` or `from`.
+    /// The field of the patch: `path` or `from`.
     pub(crate) member: &'static str,
-    /// The pointer.
+    /// The JSON pointer itself.
     pub(crate) text: &'c str,
 }
 
 impl Pointer<'_> {
-    /// The path of its field.
+    /// The field path of the pointer.
     pub(crate) fn field(&self) -> String {
         format!("{}.{}", self.patch, self.member)
     }
 
-    /// The rule that refuses it when it is none.
+    /// The rule that checks the pointer.
     pub(crate) fn rule(&self) -> &'static str {
         if self.member == "from" {
             "patch-from-invalid"
@@ -249,8 +245,8 @@ impl Pointer<'_> {
         }
     }
 
-    /// The JSON pointer to its field.
-    pub(crate) fn place(&self) -> String {
+    /// The location of the pointer as a JSON pointer.
+    pub(crate) fn json_pointer(&self) -> String {
         format!(
             "/{}",
             self.field().replace('[', "/").replace(']', "").replace('.', "/")
@@ -258,7 +254,7 @@ impl Pointer<'_> {
     }
 }
 
-/// Every JSON pointer that Hive reads.
+/// All JSON pointers that Hive reads.
 pub(crate) fn pointers<'c>(
     customization: &'c ClusterDeploymentCustomization<'_>,
 ) -> impl Iterator<Item = Pointer<'c>> {
@@ -275,7 +271,7 @@ pub(crate) fn pointers<'c>(
     })
 }
 
-/// Whether a text is a JSON pointer.
+/// Whether the text is a valid JSON pointer.
 pub(crate) fn is_pointer(text: &str) -> bool {
     check_pointer(text).is_ok()
 }
@@ -341,18 +337,18 @@ const CASES: &[Case] = &[
         &[("patch-op-unknown", "spec.installConfigPatches[0].op")],
     ),
     Case::customization(
-        "rejects_the_documents_own_path",
+        "rejects_relative_path_of_the_design_document",
         r#"{"spec":{"installConfigPatches":[{"op":"replace","path":"metadata/name","value":"foo"}]}}"#,
         &[("patch-path-invalid", "spec.installConfigPatches[0].path")],
     )
-    .answered(Answer::Mutation(r#""/metadata/name""#)),
+    .answered_by(Answer::Mutation(r#""/metadata/name""#)),
     Case::customization(
         "rejects_dotted_path",
         r#"{"spec":{"installConfigPatches":[{"op":"replace","path":"metadata.name","value":"foo"}]}}"#,
         &[("patch-path-invalid", "spec.installConfigPatches[0].path")],
     ),
     Case::customization(
-        "rejects_lone_tilde",
+        "rejects_unescaped_tilde",
         r#"{"spec":{"installConfigPatches":[{"op":"remove","path":"/a~b"},{"op":"remove","path":"/a~"}]}}"#,
         &[
             ("patch-path-invalid", "spec.installConfigPatches[0].path"),
@@ -360,7 +356,7 @@ const CASES: &[Case] = &[
         ],
     ),
     Case::customization(
-        "rejects_copy_from_nowhere",
+        "rejects_copy_without_from",
         r#"{"spec":{"installConfigPatches":[{"op":"copy","path":"/a"}]}}"#,
         &[("patch-from-missing", "spec.installConfigPatches[0].from")],
     ),
@@ -375,7 +371,7 @@ const CASES: &[Case] = &[
         &[("patch-from-invalid", "spec.installConfigPatches[0].from")],
     ),
     Case::customization(
-        "rejects_second_operation_in_value_json",
+        "rejects_injected_operation_in_value_json",
         r#"{"spec":{"installConfigPatches":[
             {"op":"add","path":"/a","valueJSON":"{}}, {\"op\":\"remove\",\"path\":\"/b\""}]}}"#,
         &[(
@@ -384,18 +380,18 @@ const CASES: &[Case] = &[
         )],
     ),
     Case::customization(
-        "warns_of_value_beside_value_json",
+        "warns_of_value_and_value_json",
         r#"{"spec":{"installConfigPatches":[{"op":"add","path":"/a","value":"b","valueJSON":"[1]"}]}}"#,
         &[("patch-value-ignored", "spec.installConfigPatches[0].value")],
     ),
     Case::customization(
-        "accepts_empty_value_beside_the_other",
+        "accepts_empty_value_or_value_json",
         r#"{"spec":{"installConfigPatches":[
             {"op":"add","path":"/a","value":"b","valueJSON":""},{"op":"add","path":"/a","value":"","valueJSON":"1"}]}}"#,
         &[],
     ),
     Case::customization(
-        "rejects_faults_in_manifest_patches",
+        "rejects_invalid_manifest_patches",
         r#"{"spec":{"installerManifestPatches":[{"manifestSelector":{"glob":"*.yaml"},"patches":[
             {"op":"remove","path":"/a"},{"op":"move","path":"b"}]}]}}"#,
         &[

@@ -1,4 +1,4 @@
-//! Flags of the components. What they are set to is not shown: it may be secret.
+//! Flags of the components. Their values are not shown, because they may be secret.
 
 use std::collections::HashSet;
 
@@ -9,15 +9,14 @@ use crate::{
         kubeadm_config::{Component, ExtraArgs, NodeRegistration},
     },
     case::{Case, V1BETA1, V1BETA2},
-    cel::{Cel, Without},
+    cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
 
-/// Flags of the components.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "extra-args",
     rules: RULES,
     cases: CASES,
@@ -32,7 +31,7 @@ const RULES: &[Rule] = &[Rule {
     overridable: false,
     source: "CRD of KubeadmControlPlane v1beta2: extraArgs name must be unique",
     check: Check::ControlPlaneSpec(duplicate),
-    cel: Cel::Without(Without::Schema),
+    cel: Cel::None(NoCel::SchemaFirst),
 }];
 
 fn lists<'c>(spec: &ControlPlaneSpec<'c>) -> Option<[(&'static str, Option<&'c ExtraArgs<'c>>); 6]> {
@@ -99,16 +98,16 @@ const CASES: &[Case] = &[
             "scheduler":{"extraArgs":[{"name":"v","value":"2"}]}}}}}"#,
         &[],
     )
-    .of(V1BETA2),
+    .only_in(V1BETA2),
     Case::create(
         "accepts_map_of_v1beta1",
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"apiServer":{"extraArgs":
             {"v":"2","profiling":"false"}}}}}}"#,
         &[],
     )
-    .of(V1BETA1),
+    .only_in(V1BETA1),
     Case::create(
-        "rejects_flags_that_stand_twice",
+        "rejects_duplicate_flags",
         r#"{"spec":{"kubeadmConfigSpec":{
             "clusterConfiguration":{
                 "apiServer":{"extraArgs":[{"name":"v","value":"2"},{"name":"v","value":"3"}]},
@@ -146,9 +145,9 @@ const CASES: &[Case] = &[
             ),
         ],
     )
-    .of(V1BETA2),
+    .only_in(V1BETA2),
     Case::template(
-        "rejects_flag_of_template_that_stands_twice",
+        "rejects_duplicate_flags_in_template",
         r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"apiServer":{"extraArgs":
             [{"name":"v","value":"2"},{"name":"v","value":"3"}]}}}}}}}"#,
         &[(
@@ -156,5 +155,5 @@ const CASES: &[Case] = &[
             "spec.template.spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[1].name",
         )],
     )
-    .of(V1BETA2),
+    .only_in(V1BETA2),
 ];

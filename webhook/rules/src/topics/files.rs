@@ -1,4 +1,4 @@
-//! The files that are written on a Machine before kubeadm runs. What is in them is never shown.
+//! Files to write on a Machine before kubeadm runs. Their content is never shown.
 
 use std::collections::HashSet;
 
@@ -9,15 +9,14 @@ use crate::{
         machine_setup::{File, SecretSource},
     },
     case::Case,
-    cel::{Cel, Without},
+    cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
 
-/// The files that are written on a Machine.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "files",
     rules: RULES,
     cases: CASES,
@@ -55,7 +54,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateFiles",
         check: Check::ControlPlaneSpec(secret_incomplete),
-        cel: Cel::Without(Without::Schema),
+        cel: Cel::None(NoCel::SchemaFirst),
     },
     Rule {
         id: "file-path-duplicate",
@@ -70,7 +69,7 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// The files, each with its index.
+/// All files, each with its index.
 pub fn files<'c>(spec: &ControlPlaneSpec<'c>) -> impl Iterator<Item = (usize, &'c File<'c>)> {
     let files = spec.kubeadm_config().and_then(|config| config.files.as_deref());
     files.unwrap_or_default().iter().enumerate()
@@ -87,7 +86,7 @@ fn has_content(file: &File<'_>) -> bool {
 fn content_conflict(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     for (index, file) in files(change.new) {
         if has_content(file) && file.content_from.is_some() {
-            faults.push_unshown(
+            faults.push_redacted(
                 (file.content, &file.content_from),
                 Fault {
                     field: change
@@ -95,8 +94,13 @@ fn content_conflict(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faul
                         .kubeadm_path(format_args!("files[{index}].contentFrom")),
                     reason: CauseReason::Forbidden,
                     value: None,
-                    detail: format!("{} also has content, and only one of them can be used", name(file)).into(),
-                    remedy: "remove content to use the Secret, or contentFrom to use the inline content".into(),
+                    detail: format!(
+                        "{} also has content, and only one of them can be used",
+                        name(file)
+                    )
+                    .into(),
+                    remedy: "remove content to use the Secret, or contentFrom to use the inline content"
+                        .into(),
                 },
             );
         }
@@ -130,23 +134,28 @@ fn secret_incomplete(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fau
                 )),
                 reason: CauseReason::Required,
                 value: None,
-                detail: format!("the content of {} comes from a Secret, and its {} is missing", name(file), missing.field).into(),
+                detail: format!(
+                    "the content of {} comes from a Secret, and its {} is missing",
+                    name(file),
+                    missing.field
+                )
+                .into(),
                 remedy: missing.remedy.into(),
             });
         }
     }
 }
 
-/// A field of a reference to a Secret that is unset or empty.
+/// An unset or empty field of a reference to a Secret.
 #[derive(Clone, Copy, Debug)]
 pub struct Missing {
-    /// The field.
+    /// `name` or `key`.
     pub field: &'static str,
-    /// What to do.
+    /// The remedy for the message.
     pub remedy: &'static str,
 }
 
-/// What a reference to a Secret lacks.
+/// The fields that a reference to a Secret lacks.
 pub fn missing_in(source: &SecretSource<'_>) -> impl Iterator<Item = Missing> {
     let secret = source.secret.as_ref();
     let is_empty = |text: Option<&Text<'_>>| text.is_none_or(|text| text.is_empty());
@@ -225,12 +234,12 @@ const CASES: &[Case] = &[
         ],
     ),
     Case::create(
-        "rejects_second_file_of_a_path",
+        "rejects_duplicate_path",
         r#"{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/a","content":"x"},{"path":"/a","content":"y"}]}}}"#,
         &[("file-path-duplicate", "spec.kubeadmConfigSpec.files[1].path")],
     ),
     Case::template(
-        "rejects_files_of_template",
+        "rejects_files_in_template",
         r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/a","content":"x","contentFrom":{}},
             {"path":"/a"}]}}}}}"#,
         &[

@@ -1,4 +1,4 @@
-//! Machines that are set up by Ignition instead of cloud-init.
+//! Machines that use Ignition instead of cloud-init.
 
 use crate::{
     action::Action,
@@ -7,7 +7,7 @@ use crate::{
         machine_setup::{DiskSetup, Ignition},
     },
     case::{Case, V1BETA1},
-    cel::{Cel, Without},
+    cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     feature_gates::FeatureGates,
@@ -15,8 +15,7 @@ use crate::{
     topics::{Topic, files::files, users},
 };
 
-/// Machines that are set up by Ignition.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "ignition",
     rules: RULES,
     cases: CASES,
@@ -54,7 +53,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateIgnition",
         check: Check::ControlPlaneSpec(unsupported),
-        cel: Cel::Without(Without::Length),
+        cel: Cel::None(NoCel::TooLong),
     },
 ];
 
@@ -237,7 +236,7 @@ const CASES: &[Case] = &[
         r#"{"spec":{"kubeadmConfigSpec":{"format":"cloud-config","bootCommands":["date"]}}}"#,
         &[],
     ),
-    Case::create("accepts_ignition", IGNITION, &[]).gated(GATE),
+    Case::create("accepts_ignition", IGNITION, &[]).with_feature_gates(GATE),
     Case::create(
         "rejects_ignition_without_the_gate",
         IGNITION,
@@ -248,30 +247,30 @@ const CASES: &[Case] = &[
         NO_FORMAT,
         &[("ignition-without-format", "spec.kubeadmConfigSpec.format")],
     )
-    .gated(GATE),
-    Case::create("rejects_what_ignition_cannot_do", EVERYTHING, EVERYTHING_FOUND).gated(GATE),
+    .with_feature_gates(GATE),
+    Case::create("rejects_unsupported_settings", EVERYTHING, EVERYTHING_FOUND).with_feature_gates(GATE),
     Case::create(
         "accepts_empty_ignition_configuration",
         r#"{"spec":{"kubeadmConfigSpec":{"ignition":{"containerLinuxConfig":{}}}}}"#,
         &[],
     )
-    .of(V1BETA1),
+    .only_in(V1BETA1),
     Case::template(
-        "rejects_ignition_of_template_without_the_gate",
+        "rejects_ignition_in_template_without_the_gate",
         r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"format":"ignition"}}}}}"#,
         &[(OFF, "spec.template.spec.kubeadmConfigSpec.format")],
     ),
     Case::template(
-        "rejects_ignition_configuration_of_template_without_its_format",
+        "rejects_ignition_configuration_in_template_without_its_format",
         r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"format":"cloud-config",
             "ignition":{"containerLinuxConfig":{"additionalConfig":"x"}}}}}}}"#,
         &[("ignition-without-format", "spec.template.spec.kubeadmConfigSpec.format")],
     )
-    .gated(GATE),
+    .with_feature_gates(GATE),
     Case::template(
-        "rejects_what_ignition_cannot_do_in_template",
+        "rejects_unsupported_settings_in_template",
         r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"format":"ignition","bootCommands":["date"]}}}}}"#,
         &[(UNSUPPORTED, "spec.template.spec.kubeadmConfigSpec.bootCommands")],
     )
-    .gated(GATE),
+    .with_feature_gates(GATE),
 ];

@@ -1,4 +1,4 @@
-//! What a change of a pool does to the clusters that it has made.
+//! The effect of a change to a pool on its existing clusters.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use crate::{
     action::Action,
     api::{ClusterPool, hive::ClusterPoolSpec},
     case::Case,
-    cel::{Cel, Without},
+    cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults},
     pool_version::pool_version,
@@ -15,8 +15,7 @@ use crate::{
     view::{ClusterDeployment, View},
 };
 
-/// What a change of a pool does to the clusters that it has made.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "pool-change",
     rules: RULES,
     cases: CASES,
@@ -32,7 +31,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "ClusterPool inventory, Pool Version; Adding An Inventory; Deleting The Inventory",
         check: Check::ClusterPool(version_changed),
-        cel: Cel::Without(Without::OtherObjects),
+        cel: Cel::None(NoCel::OtherObjects),
     },
     Rule {
         id: "inventory-entry-removed",
@@ -43,7 +42,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "ClusterPool inventory, Removing An Entry from the Inventory",
         check: Check::ClusterPool(entry_removed),
-        cel: Cel::Without(Without::OtherObjects),
+        cel: Cel::None(NoCel::OtherObjects),
     },
 ];
 
@@ -66,7 +65,7 @@ fn version_changed(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
     });
 }
 
-/// The fields of the pool's version that differ. Of an inventory it counts whether there is one.
+/// The changed fields that are part of the pool version. For the inventory, only its presence matters.
 fn version_fields(old: &ClusterPoolSpec, new: &ClusterPoolSpec) -> Vec<&'static str> {
     if let (Some(old), Some(new)) = (pool_version(old), pool_version(new))
         && old == new
@@ -89,7 +88,7 @@ fn version_fields(old: &ClusterPoolSpec, new: &ClusterPoolSpec) -> Vec<&'static 
     .collect()
 }
 
-/// The pool's clusters that nobody has claimed, and that are there to stay.
+/// The unclaimed clusters of the pool that are not being deleted.
 fn unclaimed<'c>(
     change: &Change<'c, ClusterPool<'_>>,
 ) -> Option<impl Iterator<Item = &'c ClusterDeployment>> {
@@ -102,7 +101,7 @@ fn unclaimed<'c>(
 
 fn entry_removed(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
     const SHOWN: usize = 3;
-    // An inventory that goes as a whole is another pool version.
+    // Another rule covers the removal of the whole inventory.
     let (Some(old), Some(new)) = (
         change.old.and_then(|old| old.spec.inventory.as_ref()),
         &change.new.spec.inventory,
@@ -117,14 +116,14 @@ fn entry_removed(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
     let detail = match unclaimed(change) {
         None => "this deletes unclaimed clusters that were created with a removed entry".to_owned(),
         Some(unclaimed) => {
-            let made_with_removed = |cluster: &&ClusterDeployment| {
+            let uses_removed_entry = |cluster: &&ClusterDeployment| {
                 cluster
                     .customization
                     .as_deref()
                     .is_some_and(|entry| removed.contains(entry))
             };
             let clusters: Vec<_> = unclaimed
-                .filter(made_with_removed)
+                .filter(uses_removed_entry)
                 .map(|cluster| cluster.name.as_str())
                 .collect();
             let shown = clusters
@@ -135,7 +134,7 @@ fn entry_removed(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
                 .join(", ");
             match clusters.len() {
                 0 => return,
-                count @ 1..=SHOWN => format!("this deletes unclaimed {} {shown}", word(count)),
+                count @ 1..=SHOWN => format!("this deletes unclaimed {} {shown}", noun(count)),
                 count => format!("this deletes {count} unclaimed clusters: {shown} and more"),
             }
         }
@@ -149,11 +148,11 @@ fn entry_removed(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
     });
 }
 
-const fn word(count: usize) -> &'static str {
+const fn noun(count: usize) -> &'static str {
     if count == 1 { "cluster" } else { "clusters" }
 }
 
-/// Clusters of the pool: name, customization, claim.
+/// A view of the clusters of the pool, each with its name, customization and claim.
 fn clusters(clusters: &[(&str, &str, Option<&str>)]) -> View {
     let cluster = |&(name, customization, claim): &(&str, &str, Option<&str>)| ClusterDeployment {
         namespace: name.to_owned(),
@@ -182,16 +181,16 @@ const CASES: &[Case] = &[
         r#"{"spec":{"size":1,"runningCount":1}}"#,
         &[],
     )
-    .seeing(|| clusters(&[("example-1", "foo", None)])),
+    .with_view(|| clusters(&[("example-1", "foo", None)])),
     Case::pool_update("accepts_entry_added", "{}", TWO, &[])
-        .seeing(|| clusters(&[("example-1", "foo", None)])),
+        .with_view(|| clusters(&[("example-1", "foo", None)])),
     Case::pool_update(
         "warns_of_another_release",
         "{}",
         OTHER_RELEASE,
         &[("pool-version-changed", "spec.imageSetRef")],
     )
-    .seeing(|| {
+    .with_view(|| {
         clusters(&[
             ("example-1", "foo", None),
             ("example-2", "bar", None),
@@ -210,15 +209,15 @@ const CASES: &[Case] = &[
         OTHER_RELEASE,
         &[],
     )
-    .seeing(|| clusters(&[("example-1", "foo", Some("us"))])),
+    .with_view(|| clusters(&[("example-1", "foo", Some("us"))])),
     Case::pool_update(
-        "warns_of_another_platform_and_all_else",
+        "warns_of_change_of_all_version_fields",
         "{}",
         r#"{"spec":{"platform":{"vsphere":{"folder":"/dc/vm/x"}},"baseDomain":"example.org",
             "installConfigSecretTemplateRef":{"name":"template"},"customizationRef":{"name":"all"}}}"#,
         &[("pool-version-changed", "spec.platform")],
     )
-    .seeing(|| clusters(&[("example-1", "foo", None)])),
+    .with_view(|| clusters(&[("example-1", "foo", None)])),
     Case::pool_update(
         "warns_of_inventory_added",
         NO_INVENTORY,
@@ -231,9 +230,9 @@ const CASES: &[Case] = &[
         NO_INVENTORY,
         &[("pool-version-changed", "spec.inventory")],
     )
-    .seeing(|| clusters(&[("example-1", "foo", None)])),
+    .with_view(|| clusters(&[("example-1", "foo", None)])),
     Case::pool_update(
-        "accepts_platform_in_other_words",
+        "accepts_equivalent_platform",
         r#"{"spec":{"platform":{"vsphere":null,"openstack":{"cloud":"c"}}}}"#,
         r#"{"spec":{"platform":{"openstack":{"trunkSupport":false}}}}"#,
         &[],
@@ -244,14 +243,14 @@ const CASES: &[Case] = &[
         r#"{"spec":{"inventory":[{"name":"bar"}]}}"#,
         &[("inventory-entry-removed", "spec.inventory")],
     )
-    .seeing(|| clusters(&[("example-1", "foo", None), ("example-2", "bar", None)])),
+    .with_view(|| clusters(&[("example-1", "foo", None), ("example-2", "bar", None)])),
     Case::pool_update(
         "warns_of_many_entries_replaced",
         FOUR,
         TWO,
         &[("inventory-entry-removed", "spec.inventory")],
     )
-    .seeing(|| {
+    .with_view(|| {
         clusters(&[
             ("p-1", "a", None),
             ("p-2", "b", None),
@@ -271,12 +270,12 @@ const CASES: &[Case] = &[
         r#"{"spec":{"inventory":[{"name":"bar"}]}}"#,
         &[],
     )
-    .seeing(|| clusters(&[("example-1", "foo", Some("us"))])),
+    .with_view(|| clusters(&[("example-1", "foo", Some("us"))])),
     Case::pool_update(
         "accepts_unused_entry_removed",
         TWO,
         r#"{"spec":{"inventory":[{"name":"bar"}]}}"#,
         &[],
     )
-    .seeing(|| clusters(&[("example-2", "bar", None)])),
+    .with_view(|| clusters(&[("example-2", "bar", None)])),
 ];

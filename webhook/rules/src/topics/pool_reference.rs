@@ -1,4 +1,4 @@
-//! The pool that a cluster was made for.
+//! The reference of a cluster to its pool.
 
 use crate::{
     action::Action,
@@ -11,8 +11,7 @@ use crate::{
     topics::Topic,
 };
 
-/// The pool that a cluster was made for.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "pool-reference",
     rules: RULES,
     cases: CASES,
@@ -49,7 +48,7 @@ const RULES: &[Rule] = &[
         scope: Scope::Object,
         overridable: false,
         source: "Hive, validating webhook of ClusterDeployment: claimName must be empty, unless it is restored",
-        check: Check::ClusterDeployment(claim_given),
+        check: Check::ClusterDeployment(claim_set_on_creation),
         cel: Cel::Faults(include_str!("cel/claim-name-given.cel")),
     },
 ];
@@ -60,7 +59,7 @@ const POOL: &str = "spec.clusterPoolRef.poolName";
 const CUSTOMIZATION: &str = "spec.clusterPoolRef.clusterDeploymentCustomization";
 const CLAIM: &str = "spec.clusterPoolRef.claimName";
 
-/// The label with which Hive lets clusters be restored from a backup, claims and all.
+/// Hive accepts a new cluster with a claim if it has this label, so that clusters can be restored from a backup.
 const RESTORED: &str = "hive.openshift.io/disable-creation-webhook-for-dr";
 
 fn changed(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faults) {
@@ -141,11 +140,13 @@ fn claim_changed(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faults
         reason: CauseReason::Forbidden,
         value: new.claim().map(quoted),
         detail: format!("ClusterClaim {} holds this cluster", quoted(claim)).into(),
-        remedy: "keep claimName; to give up the cluster, delete the ClusterClaim, which also deletes the cluster".into(),
+        remedy:
+            "keep claimName; to give up the cluster, delete the ClusterClaim, which also deletes the cluster"
+                .into(),
     });
 }
 
-fn claim_given(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faults) {
+fn claim_set_on_creation(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faults) {
     let Some(claim) = change.new.pool().and_then(ClusterPoolReference::claim) else {
         return;
     };
@@ -174,7 +175,7 @@ const CASES: &[Case] = &[
     Case::deployment("accepts_cluster_of_a_pool", "{}", &[]),
     Case::deployment("accepts_cluster_without_pool", NO_POOL, &[]),
     Case::deployment(
-        "rejects_claim_from_the_start",
+        "rejects_claim_on_creation",
         CLAIMED,
         &[("claim-name-given", CLAIM)],
     ),
@@ -204,19 +205,19 @@ const CASES: &[Case] = &[
         &[("claim-name-changed", CLAIM)],
     ),
     Case::deployment_update(
-        "rejects_claim_taken_away",
+        "rejects_removed_claim",
         CLAIMED,
         r#"{"spec":{"clusterPoolRef":{"claimName":null}}}"#,
         &[("claim-name-changed", CLAIM)],
     ),
     Case::deployment_update(
-        "rejects_pool_added",
+        "rejects_added_pool",
         NO_POOL,
         POOL_ADDED,
         &[("pool-ref-changed", REFERENCE)],
     ),
     Case::deployment_update(
-        "rejects_pool_taken_away",
+        "rejects_removed_pool",
         CLAIMED,
         NO_POOL,
         &[("pool-ref-changed", REFERENCE)],
@@ -232,7 +233,7 @@ const CASES: &[Case] = &[
         ],
     ),
     Case::deployment_update(
-        "rejects_customization_taken_away",
+        "rejects_removed_customization",
         "{}",
         r#"{"spec":{"clusterPoolRef":{"clusterDeploymentCustomization":null}}}"#,
         &[("pool-ref-changed", CUSTOMIZATION)],

@@ -1,18 +1,17 @@
-//! How many Machines a control plane has.
+//! The number of Machines in a control plane.
 
 use crate::{
     action::Action,
     api::KubeadmControlPlane,
     case::{Answer, Case},
-    cel::{Cel, Without},
+    cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults},
     rule::{Check, ON_UPDATE, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
 
-/// How many Machines a control plane has.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "replicas",
     rules: RULES,
     cases: CASES,
@@ -28,7 +27,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "2019 proposal, Scale Down: scale to 0 must be rejected",
         check: Check::ControlPlane(not_positive),
-        cel: Cel::FaultsOfScaleToo(include_str!("cel/replicas-not-positive.cel")),
+        cel: Cel::FaultsAlsoForScale(include_str!("cel/replicas-not-positive.cel")),
     },
     Rule {
         id: "replicas-even",
@@ -50,7 +49,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "KubeadmControlPlane proposal, New API Types: replicas default to 1",
         check: Check::ControlPlane(dropped),
-        cel: Cel::Without(Without::Filled),
+        cel: Cel::None(NoCel::DefaultedFirst),
     },
     Rule {
         id: "replicas-above-seven",
@@ -186,14 +185,14 @@ const CASES: &[Case] = &[
         &[("replicas-even", FIELD)],
     ),
     Case::update(
-        "rejects_dropped_replicas",
+        "rejects_omitted_replicas",
         r#"{"spec":{"replicas":3}}"#,
         r#"{"spec":{"replicas":null}}"#,
         &[("replicas-dropped", FIELD)],
     )
-    .answered(Answer::Mutation("3")),
+    .answered_by(Answer::Mutation("3")),
     Case::update(
-        "accepts_dropped_replicas_of_one",
+        "accepts_omitted_replicas_if_one",
         r#"{"spec":{"replicas":1}}"#,
         r#"{"spec":{"replicas":null}}"#,
         &[],

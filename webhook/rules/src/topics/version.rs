@@ -8,7 +8,7 @@ use crate::{
     action::Action,
     api::KubeadmControlPlane,
     case::{Answer, Case},
-    cel::{Cel, Without},
+    cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_UPDATE, ON_WRITE, Rule, Scope},
@@ -16,8 +16,7 @@ use crate::{
     view::{Machine, View},
 };
 
-/// The Kubernetes version of a control plane.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "version",
     rules: RULES,
     cases: CASES,
@@ -66,7 +65,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Kubernetes version skew policy: Machines would be two minors apart",
         check: Check::ControlPlane(changes_too_early),
-        cel: Cel::Without(Without::OtherObjects),
+        cel: Cel::None(NoCel::OtherObjects),
     },
     Rule {
         id: "version-lowered",
@@ -77,7 +76,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "KubeadmControlPlane proposal, Non-Goals: no data store rollback guarantee",
         check: Check::ControlPlane(lowered),
-        cel: Cel::Without(Without::OtherObjects),
+        cel: Cel::None(NoCel::OtherObjects),
     },
     Rule {
         id: "version-lowered-unverified",
@@ -88,7 +87,7 @@ const RULES: &[Rule] = &[
         overridable: true,
         source: "KubeadmControlPlane proposal, Non-Goals: no data store rollback guarantee",
         check: Check::ControlPlane(lowered_unverified),
-        cel: Cel::Without(Without::OtherObjects),
+        cel: Cel::None(NoCel::OtherObjects),
     },
     Rule {
         id: "version-reverted",
@@ -99,7 +98,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "KubeadmControlPlane proposal, Non-Goals: no data store rollback guarantee",
         check: Check::ControlPlane(reverted),
-        cel: Cel::Without(Without::OtherObjects),
+        cel: Cel::None(NoCel::OtherObjects),
     },
     Rule {
         id: "version-patch-lowered",
@@ -116,7 +115,7 @@ const RULES: &[Rule] = &[
 
 const FIELD: &str = "spec.version";
 
-/// A version as `spec.version` gives it, with or without its `v`.
+/// Parses a value of `spec.version`, with or without the leading `v`.
 pub fn parse(version: &str) -> Result<Version, semver::Error> {
     Version::parse(version.strip_prefix('v').unwrap_or(version))
 }
@@ -174,7 +173,7 @@ fn skips_minor(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults
     }
 }
 
-/// The versions that an update goes from and to, where both can be read.
+/// The versions before and after an update, if both are valid.
 fn step<'c>(change: &Change<'c, KubeadmControlPlane<'_>>) -> Option<Step<'c>> {
     let old = change.old?.spec.version.as_deref()?;
     let new = change.new.spec.version.as_deref()?;
@@ -234,7 +233,8 @@ fn changes_too_early(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut 
     }
 }
 
-/// What is below the minor version: by the status, else by a Machine, for a status lags behind.
+/// Describes a Machine below the minor version, from the status, or else from the Machines, because the status can be
+/// outdated.
 fn behind(change: &Change<'_, KubeadmControlPlane<'_>>, version: &Version) -> Option<String> {
     let is_below =
         |version_found: &str| parse(version_found).is_ok_and(|found| minor(&found) < minor(version));
@@ -250,7 +250,7 @@ fn behind(change: &Change<'_, KubeadmControlPlane<'_>>, version: &Version) -> Op
     })
 }
 
-/// The Machines that an update would leave above the target: `None` where Machines cannot be read.
+/// The Machines with a minor version above the target of an update; `None` if the Machines are unknown.
 fn above<'c>(change: &Change<'c, KubeadmControlPlane<'_>>, to: &Version) -> Option<Vec<&'c Machine>> {
     let machines = change.context.view?.machines.get()?;
     let is_above = |machine: &&Machine| {
@@ -303,7 +303,10 @@ fn reverted(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     };
     if above(change, &step.to).is_some_and(|above| above.iter().all(|machine| !machine.has_node)) {
         faults.push(step.fault(
-            format!("this reverts the upgrade to {}, which no Machine runs yet", step.old),
+            format!(
+                "this reverts the upgrade to {}, which no Machine runs yet",
+                step.old
+            ),
             "make sure it is intended",
         ));
     }
@@ -332,7 +335,7 @@ const CASES: &[Case] = &[
         &[("version-not-semantic", FIELD)],
     ),
     Case::create(
-        "rejects_word",
+        "rejects_text",
         r#"{"spec":{"version":"latest"}}"#,
         &[("version-not-semantic", FIELD)],
     ),
@@ -346,7 +349,7 @@ const CASES: &[Case] = &[
         r#"{"spec":{"version":"1.34.2"}}"#,
         &[("version-without-v", FIELD)],
     )
-    .answered(Answer::Mutation(r#""v1.34.2""#)),
+    .answered_by(Answer::Mutation(r#""v1.34.2""#)),
     Case::update(
         "accepts_next_minor",
         OLD,
@@ -355,13 +358,13 @@ const CASES: &[Case] = &[
     ),
     Case::update("accepts_patch", OLD, r#"{"spec":{"version":"v1.34.9"}}"#, &[]),
     Case::update(
-        "rejects_second_next_minor",
+        "rejects_skipped_minor",
         OLD,
         r#"{"spec":{"version":"v1.36.0"}}"#,
         &[("version-skips-minor", FIELD)],
     ),
     Case::update(
-        "rejects_second_next_minor_pre_release",
+        "rejects_skipped_minor_to_pre_release",
         OLD,
         r#"{"spec":{"version":"v1.36.0-alpha.1"}}"#,
         &[("version-skips-minor", FIELD)],
@@ -390,7 +393,7 @@ const CASES: &[Case] = &[
         r#"{"spec":{"version":"v1.35.0"}}"#,
         &[("version-changes-too-early", FIELD)],
     )
-    .seeing(joined),
+    .with_view(joined),
     Case::update(
         "accepts_next_minor_once_rolled_out",
         r#"{"spec":{"version":"v1.34.2"},"status":{"version":"v1.34.2"}}"#,
@@ -409,14 +412,14 @@ const CASES: &[Case] = &[
         LOWER,
         &[("version-lowered", FIELD)],
     )
-    .seeing(joined),
+    .with_view(joined),
     Case::update(
         "warns_of_reverted_upgrade",
         OLD,
         LOWER,
         &[("version-reverted", FIELD)],
     )
-    .seeing(not_joined),
+    .with_view(not_joined),
     Case::update(
         "rejects_unverified_downgrade",
         OLD,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kcp_rules::view::{self, View, Wanted};
+use kcp_rules::view::{self, MissingParts, View};
 use serde_json::{Value, json};
 
 use super::{Source, Subject};
@@ -120,7 +120,7 @@ fn answer(path: &str) -> (u16, Value) {
     }
 }
 
-const EVERYTHING: Wanted = Wanted {
+const EVERYTHING: MissingParts = MissingParts {
     machines: true,
     cluster: true,
     worker_machines: true,
@@ -186,7 +186,7 @@ async fn every_part_is_read_from_whole_objects() {
         expires: "2026-05-01T00:01:00Z".parse().ok(),
     };
     assert_eq!(view.lease.get(), Some(&Some(lease)));
-    assert!(!view.wanted().any());
+    assert!(!view.missing().any());
 }
 
 #[tokio::test]

@@ -45,7 +45,7 @@ impl NoCel {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::OtherObjects => "it reads other objects, and a CEL expression sees only one",
-            Self::Grammar => "it parses a syntax that CEL cannot parse",
+            Self::Grammar => "it needs a parser that CEL does not have",
             Self::Normalized => "it compares objects without their default values",
             Self::DefaultedFirst => "Cluster API sets a default before policies run",
             Self::SchemaFirst => "the CRD schema rejects the object before policies run",

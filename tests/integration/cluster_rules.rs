@@ -69,7 +69,7 @@ async fn shared_inventory(management: &ManagementCluster) -> Result<()> {
     ensure!(
         mended
             .stderr
-            .contains("\"metadata/name\" became \"/metadata/name\""),
+            .contains("changed \"metadata/name\" to \"/metadata/name\""),
         "{mended}"
     );
     let denied = write(kubectl, "apply", &[pool("second")], &here).await?;

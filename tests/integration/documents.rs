@@ -62,8 +62,8 @@ fn a_downgrade_with_a_joined_machine() {
         let lower = patch("downgrade", r#"{"spec":{"version":"v1.33.6"}}"#);
         let words = "\
             The KubeadmControlPlane \"downgrade\" is invalid: spec.version: Forbidden: \"v1.33.6\": Machine \
-            downgrade-1 has joined at v1.34.2, and etcd's data cannot go back; stay at v1.34.2; to go \
-            back, restore a backup into another Cluster (version-lowered)\n";
+            downgrade-1 has already joined at v1.34.2, and etcd data cannot be downgraded; keep v1.34.2, \
+            or restore a backup into a new Cluster (version-lowered)\n";
         refused(management, &lower, words).await.unwrap();
     });
 }
@@ -93,8 +93,8 @@ fn a_scale_together_with_an_upgrade() {
         let both = patch("both", r#"{"spec":{"replicas":5,"version":"v1.35.0"}}"#);
         let words = "\
             The KubeadmControlPlane \"both\" is invalid: spec.replicas: Forbidden: 5: this write scales \
-            from 3 and changes version too, and each alone moves etcd members; write version first, wait \
-            for the rollout, then scale (replicas-with-upgrade)\n";
+            from 3 and starts a rollout by changing version, and both move etcd members; change version \
+            first, wait for the rollout, then scale (replicas-with-upgrade)\n";
         refused(management, &both, words).await.unwrap();
     });
 }
@@ -109,9 +109,9 @@ fn a_scale_during_a_rollout() {
             .unwrap();
         let words = "\
             The KubeadmControlPlane \"rolling\" is invalid: spec.replicas: Forbidden: 5: a rollout is \
-            running (1 of 4 Machines are up to date), and scaling from 3 would move etcd members with \
-            it; wait for it, then scale: kubectl kcp rollout status rolling --watch -n documents \
-            (replicas-during-rollout)\n";
+            in progress (1 of 4 Machines are up to date), and scaling from 3 would move etcd members at \
+            the same time; wait for the rollout, then scale: kubectl kcp rollout status rolling --watch \
+            -n documents (replicas-during-rollout)\n";
         let scale = ["scale", "kubeadmcontrolplane/rolling", "--replicas=5"];
         refused(management, &scale, words).await.unwrap();
         let five = patch("rolling", r#"{"spec":{"replicas":5}}"#);
@@ -135,8 +135,8 @@ fn a_scale_to_one_with_max_surge_0() {
         let scale = ["scale", "kubeadmcontrolplane/surgeless", "--replicas=1"];
         let words = "\
             The KubeadmControlPlane \"surgeless\" is invalid: spec.replicas: Forbidden: 1: maxSurge 0 \
-            deletes a Machine before it makes the next, and etcd on 1 then has no quorum; set maxSurge \
-            to 1, or keep three Machines or more (max-surge-zero-below-three)\n";
+            deletes a Machine before creating its replacement, and an etcd cluster of size 1 then loses \
+            quorum; set maxSurge to 1, or use at least three Machines (max-surge-zero-below-three)\n";
         refused(management, &scale, words).await.unwrap();
     });
 }
@@ -148,7 +148,7 @@ fn a_max_surge_in_percent() {
         let half = r#"{"spec":{"rollout":{"strategy":{"rollingUpdate":{"maxSurge":"50%"}}}}}"#;
         let words = "\
             The KubeadmControlPlane \"percent\" is invalid: spec.rollout.strategy.rollingUpdate.maxSurge: \
-            Invalid value: \"50%\": a control plane grows by at most one Machine during a rollout; write 1 \
+            Invalid value: \"50%\": a control plane grows by at most one Machine during a rollout; set 1 \
             to create before deleting, or 0 to delete before creating (max-surge-unsupported)\n";
         refused(management, &patch("percent", half), words).await.unwrap();
     });

@@ -76,7 +76,7 @@ async fn type_checked(api: &Api<ValidatingAdmissionPolicy>) -> Result<Vec<Valida
 
 /// What variables have in common that are not a rule's faults.
 const COMMON: &[&str] = &[
-    "judged",
+    "objects",
     "shape",
     "featureGates",
     "overridden",

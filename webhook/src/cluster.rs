@@ -26,7 +26,7 @@ mod watch;
 
 use std::{env, path::Path, sync::Arc};
 
-use kcp_rules::view::Wanted;
+use kcp_rules::view::MissingParts;
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
@@ -107,7 +107,7 @@ impl Cluster {
     pub(crate) async fn view(
         &self,
         reads: &LiveReads<'_>,
-        wanted: Wanted,
+        wanted: MissingParts,
         subject: &Subject,
         source: Source,
     ) -> Filled {

@@ -12,11 +12,11 @@ use kcp_rules::{
     judge,
     row::Row,
     topics,
-    view::{View, Wanted},
+    view::{View, MissingParts},
 };
 
 /// A view with only the wanted parts.
-fn only(wanted: Wanted, all: View) -> View {
+fn only(wanted: MissingParts, all: View) -> View {
     macro_rules! parts {
         ($($part:ident),+) => {
             View { $($part: if wanted.$part { all.$part } else { Default::default() }),+ }
@@ -36,7 +36,7 @@ fn only(wanted: Wanted, all: View) -> View {
 }
 
 /// The parts that are wanted now but were not before.
-fn wanted_late(before: Wanted, now: Wanted) -> Vec<&'static str> {
+fn wanted_late(before: MissingParts, now: MissingParts) -> Vec<&'static str> {
     macro_rules! late {
         ($($part:ident),+) => {
             [$((stringify!($part), now.$part && !before.$part)),+]
@@ -88,11 +88,11 @@ fn found(judgement: &Judgement) -> Vec<String> {
 fn evaluate_twice<T: Judged>(case: &Case, new: &T, old: Option<&T>, clusters: &[fn() -> View]) {
     let nothing = View::default();
     judged(case, new, old, &nothing);
-    let wanted = nothing.wanted();
+    let wanted = nothing.missing();
     for cluster in clusters {
         let read = only(wanted, cluster());
         let twice = judged(case, new, old, &read);
-        assert_eq!(wanted_late(wanted, read.wanted()), [""; 0], "{}", case.name);
+        assert_eq!(wanted_late(wanted, read.missing()), [""; 0], "{}", case.name);
         let knowing_all = judged(case, new, old, &cluster());
         assert_eq!(found(&twice), found(&knowing_all), "{}", case.name);
     }

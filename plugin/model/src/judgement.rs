@@ -54,7 +54,7 @@ impl Judgement {
             ..Context::UNKNOWN
         });
         let judged = judge(&change, configuration.unwrap_or(&default));
-        let sees_all = !view.wanted().any();
+        let sees_all = !view.missing().any();
         let mut judgement = Self::default();
         for finding in &judged.findings {
             let line = format!("{}: {}", finding.fault.field, finding.message());
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(rules(&ended.denials), ["replicas-during-rollout"]);
         assert_eq!(
             ended.warnings,
-            ["replicas-during-rollout ended 2026-08-21T11:30:00Z"]
+            ["the override of replicas-during-rollout expired at 2026-08-21T11:30:00Z"]
         );
     }
 

@@ -211,8 +211,8 @@ async fn with_control_planes_alone(management: &ManagementCluster) -> Result<()>
         .metric_reaches("kcp_webhook_cache_objects{kind=\"kubeadmcontrolplanes\"}", 1)
         .await?;
     // Of a kind that is not served there are no objects.
-    let unknown = "allowed; spec.inventory[0].name: Not found: \"foo\": no such customization, so no cluster; create it \
-                   (inventory-name-unknown)";
+    let unknown = "allowed; spec.inventory[0].name: Not found: \"foo\": no customization has this name, so no \
+                   cluster can use it; create it, or correct the name (inventory-name-unknown)";
     let scale = of_scale("edge", &version);
     expect(&server, &scale, [OBJECT, TRANSITION, unknown, SCALE]).await?;
     let absent = "404: cannot check the scale of KubeadmControlPlane \"absent\": not found in the API server that \

@@ -85,7 +85,7 @@ pub(super) fn expected(row: Row<'_>) -> Result<Expected> {
                     let sent = sent.pointer(&pointer).context("what is mended was not sent")?;
                     let (field, rule) = (&finding.fault.field, finding.rule.id);
                     warnings.insert(format!(
-                        "{field}: {sent} became {value}: a JSON pointer starts with a slash ({rule})"
+                        "{field}: changed {sent} to {value}: a JSON pointer starts with a slash ({rule})"
                     ));
                 }
                 mended.push((pointer, value.clone()));

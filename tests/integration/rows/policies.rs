@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, ensure};
 use kcp_rules::api::control_plane::Shape;
 use kcp_rules::case::{Answer, Base, Case, V1BETA1, V1BETA2, Write};
-use kcp_rules::cel::{Cel, Without};
+use kcp_rules::cel::{Cel, NoCel};
 use kcp_rules::row::Row;
 use kcp_rules::topics::{TOPICS, rules};
 use kcp_rules::{Action, Configuration, Finding, Rule, overrides};
@@ -65,13 +65,13 @@ fn every_row_is_judged_alike_by_the_policies_alone() {
         assert!(wrong.is_empty(), "{} rows:\n{}", wrong.len(), wrong.join("\n"));
         ground.overrides_pass().await.unwrap();
         let (policed, others): (Vec<&Rule>, Vec<&Rule>) =
-            rules().partition(|rule| rule.cel.without().is_none());
+            rules().partition(|rule| rule.cel.no_cel().is_none());
         let unfound = policed.iter().filter(|rule| !found_by.contains_key(rule.id));
         let unfound: Vec<_> = unfound.map(|rule| rule.id).collect();
         assert!(unfound.is_empty(), "no row reaches the policies of {unfound:?}");
         println!("{} rules are held by policies; without CEL are", policed.len());
         for rule in others {
-            let why = rule.cel.without().map_or("", Without::as_str);
+            let why = rule.cel.no_cel().map_or("", NoCel::as_str);
             println!("{}: {why}", rule.id);
         }
     });
@@ -286,7 +286,7 @@ fn agreement(row: Row<'_>, answered: &Answered, namespace: &str) -> Result<BTree
 fn is_policed(rule: &Rule, row: Row<'_>) -> bool {
     let shape = Shape::of(row.base.version());
     match (row.case.write, rule.cel) {
-        (Write::Scale(..), cel) => matches!(cel, Cel::FaultsOfScaleToo(_)),
+        (Write::Scale(..), cel) => matches!(cel, Cel::FaultsAlsoForScale(_)),
         (_, cel) => cel.faults(shape).is_some(),
     }
 }

@@ -1,8 +1,8 @@
-//! What follows from a finding.
+//! The consequence of a finding.
 
 use serde::{Deserialize, Serialize};
 
-/// What follows from a finding, the mildest first.
+/// The consequence of a finding, mildest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {

@@ -1,82 +1,82 @@
-//! How a rule says in the Common Expression Language what its function says in Rust.
+//! The Common Expression Language (CEL) version of a rule.
 //!
-//! An expression is a list of the rule's faults, each a map of two strings: `field`, its path, and `fault`, the message
-//! up to the rule's id. It reads `self`, an object of the rule's kind, or `spec` where templates have it too; a rule about
-//! a transition reads `object` and `oldObject`. Besides `request` there are `variables.path`, the path of `spec`,
-//! `variables.shape` and `variables.featureGates`. What v1beta1 and v1beta2 keep in different places is spelt by
-//! [`Shape::spell`].
+//! An expression evaluates to the list of the rule's faults, each a map of two strings: `field` is the path, and
+//! `fault` is the message without the rule id. It reads `self`, an object of the rule's kind, or `spec` if templates
+//! have the field too. A rule about a transition reads `object` and `oldObject`. The other variables are `request`,
+//! `variables.path` (the path of `spec`), `variables.shape` and `variables.featureGates`. `Shape::expand` replaces
+//! the placeholders of fields whose path differs between v1beta1 and v1beta2.
 //!
-//! Functions are those of Kubernetes 1.35: <https://kubernetes.io/docs/reference/using-api/cel/>.
+//! The available functions are those of Kubernetes 1.35: <https://kubernetes.io/docs/reference/using-api/cel/>.
 
 use crate::api::control_plane::Shape;
 
-/// A rule in CEL.
+/// The CEL version of a rule.
 #[derive(Clone, Copy, Debug)]
 pub enum Cel {
-    /// The list of its faults.
+    /// An expression for the list of faults.
     Faults(&'static str),
-    /// The same, which holds for a Scale as well: all that it reads of `self` is `spec.replicas`.
-    FaultsOfScaleToo(&'static str),
-    /// The same, where v1beta1 cannot have the fault.
-    FaultsOfV1Beta2(&'static str),
-    /// It has none.
-    Without(Without),
+    /// An expression that also applies to a Scale, because it reads only `spec.replicas` of `self`.
+    FaultsAlsoForScale(&'static str),
+    /// An expression for a fault that v1beta1 objects cannot have.
+    FaultsOnlyInV1Beta2(&'static str),
+    /// The rule has no CEL version.
+    None(NoCel),
 }
 
-/// Why a rule has no CEL.
+/// Why a rule has no CEL version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Without {
-    /// An expression sees one object.
+pub enum NoCel {
+    /// The rule reads other objects.
     OtherObjects,
-    /// It reads a text by a grammar.
+    /// The rule parses text.
     Grammar,
-    /// It overlooks what defaults fill in.
+    /// The rule ignores default values.
     Normalized,
-    /// Cluster API fills the field in first.
-    Filled,
-    /// The definition refuses it first.
-    Schema,
-    /// It says many different things.
-    Length,
+    /// Cluster API sets a default before policies run.
+    DefaultedFirst,
+    /// The CRD schema rejects the object before policies run.
+    SchemaFirst,
+    /// The expression would be too long to read.
+    TooLong,
 }
 
-impl Without {
-    /// As a list of rules says it.
+impl NoCel {
+    /// The reason as a sentence for lists of rules.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::OtherObjects => "it looks at other objects, and an expression sees one",
-            Self::Grammar => "it reads a text by a grammar that CEL does not know",
-            Self::Normalized => "it compares what is left once defaults are taken away",
-            Self::Filled => "Cluster API fills the field in before policies are asked",
-            Self::Schema => "the definition's schema refuses it before policies are asked",
-            Self::Length => "it says more than an expression that can be read",
+            Self::OtherObjects => "it reads other objects, and a CEL expression sees only one",
+            Self::Grammar => "it needs a parser that CEL does not have",
+            Self::Normalized => "it compares objects without their default values",
+            Self::DefaultedFirst => "Cluster API sets a default before policies run",
+            Self::SchemaFirst => "the CRD schema rejects the object before policies run",
+            Self::TooLong => "its expression would be too long to read",
         }
     }
 }
 
 impl Cel {
-    /// The expression for objects of a shape, if it has one.
+    /// The expression for objects of a shape, if there is one.
     pub fn faults(self, shape: Shape) -> Option<String> {
         match self {
-            Self::FaultsOfV1Beta2(_) if shape == Shape::V1Beta1 => None,
-            Self::Faults(text) | Self::FaultsOfScaleToo(text) | Self::FaultsOfV1Beta2(text) => {
-                Some(shape.spell(text.trim_end()))
+            Self::FaultsOnlyInV1Beta2(_) if shape == Shape::V1Beta1 => None,
+            Self::Faults(text) | Self::FaultsAlsoForScale(text) | Self::FaultsOnlyInV1Beta2(text) => {
+                Some(shape.expand(text.trim_end()))
             }
-            Self::Without(_) => None,
+            Self::None(_) => None,
         }
     }
 
-    /// Why it has none, if it has none.
-    pub const fn without(self) -> Option<Without> {
+    /// Why there is no expression, if there is none.
+    pub const fn no_cel(self) -> Option<NoCel> {
         match self {
-            Self::Without(why) => Some(why),
+            Self::None(reason) => Some(reason),
             _ => None,
         }
     }
 }
 
-/// A word of an expression, and the path below `spec` that it stands for in each shape.
-const WORDS: &[(&str, &str, &str)] = &[
+/// Placeholders in expressions, and their paths below `spec` in v1beta1 and v1beta2.
+const PLACEHOLDERS: &[(&str, &str, &str)] = &[
     ("ROLLOUT_STRATEGY", "rolloutStrategy", "rollout.strategy"),
     ("ROLLOUT_BEFORE", "rolloutBefore", "rollout.before"),
     (
@@ -88,18 +88,18 @@ const WORDS: &[(&str, &str, &str)] = &[
 ];
 
 impl Shape {
-    /// An expression with the shape's own paths: `PATH_OF_TAINTS` becomes the path itself, and `TAINTS` the same with
-    /// every step optional.
-    pub fn spell(self, expression: &str) -> String {
-        WORDS
+    /// Replaces the placeholders of an expression: `PATH_OF_TAINTS` becomes the path of the taints, and `TAINTS` the
+    /// same path with every step optional.
+    fn expand(self, expression: &str) -> String {
+        PLACEHOLDERS
             .iter()
-            .fold(expression.to_owned(), |text, (word, v1beta1, v1beta2)| {
+            .fold(expression.to_owned(), |text, (placeholder, v1beta1, v1beta2)| {
                 let path = match self {
                     Self::V1Beta1 => v1beta1,
                     Self::V1Beta2 => v1beta2,
                 };
-                text.replace(&format!("PATH_OF_{word}"), path)
-                    .replace(word, &path.replace('.', ".?"))
+                text.replace(&format!("PATH_OF_{placeholder}"), path)
+                    .replace(placeholder, &path.replace('.', ".?"))
             })
     }
 }
@@ -109,14 +109,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_shape_spells_its_own_paths() {
+    fn placeholders_become_the_paths_of_the_shape() {
         let text = "spec.?TAINTS == 'PATH_OF_TAINTS'";
         assert_eq!(
-            Shape::V1Beta1.spell(text),
+            Shape::V1Beta1.expand(text),
             "spec.?machineTemplate.?taints == 'machineTemplate.taints'"
         );
         assert_eq!(
-            Shape::V1Beta2.spell(text),
+            Shape::V1Beta2.expand(text),
             "spec.?machineTemplate.?spec.?taints == 'machineTemplate.spec.taints'"
         );
     }

@@ -1,20 +1,20 @@
-//! What a rule sees.
+//! The input of a rule.
 
 use crate::context::Context;
 
-/// What is asked of the API server.
+/// The operation of an admission request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// A new object.
+    /// Creation of an object.
     Create,
-    /// A change of an object, by update, patch or apply.
+    /// Change of an object by update, patch or apply.
     Update,
-    /// An object's deletion.
+    /// Deletion of an object.
     Delete,
 }
 
 impl Operation {
-    /// As an admission request spells it.
+    /// The name in an admission request.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Create => "CREATE",
@@ -24,29 +24,29 @@ impl Operation {
     }
 }
 
-/// The part of an object that is written, where it is not the object itself.
+/// The subresource that a request writes instead of the object itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Subresource {
-    /// `/scale`: the write names a number of replicas and nothing else.
+    /// `/scale`: the request contains only a number of replicas.
     Scale,
 }
 
-/// A change as put to the rules.
+/// A change to one object, as rules see it.
 #[derive(Debug)]
 pub struct Change<'c, T> {
-    /// What is asked.
+    /// What the request does.
     pub operation: Operation,
-    /// Set when not the object itself is written; `new` is then the object as it would become.
+    /// Set if the request writes a subresource. `new` is the whole object with that change.
     pub subresource: Option<Subresource>,
-    /// The object as it would become; on a deletion, the object that would go.
+    /// The object after the change; on a deletion, the object to be deleted.
     pub new: &'c T,
-    /// The object as it is, on an update.
+    /// The object before the change; `None` on a creation.
     pub old: Option<&'c T>,
-    /// Who writes, when, and to which cluster.
+    /// The writer, the time and the cluster.
     pub context: Context<'c>,
 }
 
-// Derived, these would ask the same of `T`, which is only borrowed.
+// Derived implementations would require `T: Clone`, although `T` is only borrowed.
 impl<T> Clone for Change<'_, T> {
     fn clone(&self) -> Self {
         *self
@@ -56,7 +56,7 @@ impl<T> Clone for Change<'_, T> {
 impl<T> Copy for Change<'_, T> {}
 
 impl<'c, T> Change<'c, T> {
-    /// A creation.
+    /// The creation of `new`.
     pub const fn create(new: &'c T) -> Self {
         Self {
             operation: Operation::Create,
@@ -67,7 +67,7 @@ impl<'c, T> Change<'c, T> {
         }
     }
 
-    /// An update of the object itself.
+    /// An update of the object itself, not of a subresource.
     pub const fn update(old: &'c T, new: &'c T) -> Self {
         Self {
             operation: Operation::Update,
@@ -89,7 +89,7 @@ impl<'c, T> Change<'c, T> {
         }
     }
 
-    /// A deletion.
+    /// The deletion of `object`.
     pub const fn delete(object: &'c T) -> Self {
         let context = Context::UNKNOWN;
         Self {
@@ -101,14 +101,14 @@ impl<'c, T> Change<'c, T> {
         }
     }
 
-    /// The same change in a known context.
+    /// Sets the context.
     #[must_use]
     pub const fn within(mut self, context: Context<'c>) -> Self {
         self.context = context;
         self
     }
 
-    /// The same change, seen as one of a part that both objects have.
+    /// The same change reduced to a part of both objects.
     pub(crate) fn part<'p, U>(&self, new: &'p U, old: Option<&'p U>) -> Change<'p, U>
     where
         'c: 'p,
@@ -122,7 +122,7 @@ impl<'c, T> Change<'c, T> {
         }
     }
 
-    /// The old object as if it were created now: what an object rule said of it before this change.
+    /// The old object as the new one of an update, to find the faults that existed before this change.
     pub(crate) fn before(&self) -> Option<Self> {
         let old = self.old.filter(|_| self.operation == Operation::Update)?;
         Some(Self {

@@ -1,4 +1,4 @@
-//! What follows from each rule's findings, as an operator configures it.
+//! The configuration file that sets the action of each rule.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use thiserror::Error;
 
 use crate::{action::Action, feature_gates::FeatureGates, rule::Rule};
 
-/// `apiVersion` of a configuration file.
+/// The `apiVersion` of a configuration file.
 pub const API_VERSION: &str = "kubectl-kcp.dev/v1alpha1";
-/// `kind` of a configuration file.
+/// The `kind` of a configuration file.
 pub const KIND: &str = "AdmissionConfiguration";
 
-/// A configuration file: actions by rule id. A rule that it does not name keeps its own.
+/// A configuration file. A rule that it does not name has its default action.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Configuration {
@@ -23,7 +23,7 @@ pub struct Configuration {
     /// Actions by rule id.
     #[serde(default)]
     pub rules: BTreeMap<String, Action>,
-    /// Feature gates of the Cluster API that runs in the cluster.
+    /// The feature gates with which Cluster API runs in the cluster.
     #[serde(default)]
     pub feature_gates: FeatureGates,
 }
@@ -31,7 +31,7 @@ pub struct Configuration {
 /// A configuration that cannot be used.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum ConfigurationError {
-    /// Another kind of document.
+    /// The document has another `apiVersion` or `kind`.
     #[error("apiVersion {found_version:?}, kind {found_kind:?}: expected {API_VERSION} {KIND}")]
     Kind {
         /// The `apiVersion` found.
@@ -39,7 +39,7 @@ pub enum ConfigurationError {
         /// The `kind` found.
         found_kind: String,
     },
-    /// An id that no rule has.
+    /// The document names a rule that does not exist.
     #[error("rules.{id}: no rule has this id; `kubectl kcp rules` lists them")]
     UnknownRule {
         /// The id found.
@@ -48,10 +48,10 @@ pub enum ConfigurationError {
 }
 
 impl Configuration {
-    /// Checks what decoding cannot, given which ids rules have.
+    /// Validates what decoding does not: the type of the document and the rule ids.
     ///
     /// # Errors
-    /// [`ConfigurationError`] for another kind of document or an unknown rule.
+    /// [`ConfigurationError`] for another type of document or an unknown rule.
     pub fn checked(self, is_rule: impl Fn(&str) -> bool) -> Result<Self, ConfigurationError> {
         if self.api_version != API_VERSION || self.kind != KIND {
             return Err(ConfigurationError::Kind {
@@ -65,7 +65,7 @@ impl Configuration {
         }
     }
 
-    /// What follows from a rule's findings.
+    /// The action on findings of a rule.
     pub fn action(&self, rule: &Rule) -> Action {
         self.rules.get(rule.id).copied().unwrap_or(rule.action)
     }

@@ -1,21 +1,22 @@
-//! What surrounds a change: who writes, when, and the cluster it is written to.
+//! The context of a change: the writer, the time and the cluster.
 
 use jiff::Timestamp;
 
 use crate::{feature_gates::FeatureGates, view::View};
 
-/// What surrounds a change. All of it may be unknown: `lint` knows no writer, a server without API access no cluster.
+/// The context of a change. Every part may be unknown: `lint` knows no writer, and a webhook without API access knows
+/// no other objects.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Context<'c> {
     /// The user that the API server authenticated.
     pub writer: Option<&'c str>,
     /// The field manager of the write.
     pub field_manager: Option<&'c str>,
-    /// When the change is judged.
+    /// The current time.
     pub now: Option<Timestamp>,
-    /// The other objects that rules look at.
+    /// The other objects that rules read.
     pub view: Option<&'c View>,
-    /// What Cluster API is allowed to do in the cluster: [`crate::judge`] takes it from its configuration.
+    /// The feature gates of Cluster API. [`crate::judge`] sets them from the configuration.
     pub feature_gates: FeatureGates,
 }
 
@@ -23,12 +24,12 @@ pub struct Context<'c> {
 pub(crate) const TOPOLOGY_MANAGER: &str = "capi-topology";
 
 impl Context<'_> {
-    /// Whether Cluster API's topology controller writes, as far as field managers tell.
+    /// Whether the field manager is that of Cluster API's topology controller. Any client can claim that name.
     pub(crate) fn is_topology_controller(&self) -> bool {
         self.field_manager == Some(TOPOLOGY_MANAGER)
     }
 
-    /// Whether Hive's controllers write: their service account, in whichever namespace Hive was put.
+    /// Whether the writer is the service account of Hive's controllers, in any namespace.
     pub(crate) fn is_hive(&self) -> bool {
         let account = self
             .writer
@@ -36,7 +37,7 @@ impl Context<'_> {
         account.is_some_and(|account| account.ends_with(":hive-controllers"))
     }
 
-    /// Nothing is known.
+    /// A context in which nothing is known.
     pub const UNKNOWN: Context<'static> = Context {
         writer: None,
         field_manager: None,

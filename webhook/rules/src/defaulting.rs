@@ -1,7 +1,7 @@
-//! The fields we fill in: minimal JSON patches (RFC 6902), made from what decoding found absent.
+//! Default values as minimal JSON patches (RFC 6902) for the fields that an object omits.
 //!
-//! Idempotent: put to an object that has been patched, each function returns nothing. One `add` of the deepest
-//! missing parent, so that what another mutating webhook wrote beside it stays.
+//! Each function is idempotent: it returns no operations for an object that has already been patched. It adds only the
+//! deepest missing parent, to keep what another mutating webhook has written next to it.
 
 use std::{borrow::Cow, collections::HashSet, fmt};
 
@@ -15,23 +15,23 @@ use crate::{
     topics::{customization, version},
 };
 
-/// What is filled in, and what to tell the person who left it out.
+/// The default values for an object, and the corrections to report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Defaulted {
-    /// The patch; empty when nothing is missing.
+    /// The patch; empty if nothing is missing.
     pub operations: Vec<PatchOperation>,
-    /// What the patch changes of what was written. Nobody is told of what was left out to be filled in.
+    /// The values that the patch changes. Added defaults are not reported.
     pub repairs: Vec<Repair>,
 }
 
-/// A value that was at fault, and has been mended.
+/// An invalid value that the patch corrects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repair {
     /// The path of the field.
     pub field: String,
-    /// The rule that would have refused it.
+    /// The rule that would have denied it.
     pub rule: &'static str,
-    /// What became of it, with the rule's id at its end.
+    /// The old and the new value, with the rule id at the end.
     pub message: String,
 }
 
@@ -45,23 +45,23 @@ impl fmt::Display for Repair {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "op", rename_all = "lowercase")]
 pub enum PatchOperation {
-    /// Adds a value that was absent.
+    /// Adds a missing value.
     Add {
         /// JSON pointer (RFC 6901).
         path: Cow<'static, str>,
-        /// What to add.
+        /// The new value.
         value: Value,
     },
-    /// Replaces a value that was there.
+    /// Replaces an existing value.
     Replace {
         /// JSON pointer (RFC 6901).
         path: Cow<'static, str>,
-        /// What to put in its place.
+        /// The new value.
         value: Value,
     },
 }
 
-/// Puts a patch to an object, both of them JSON. None when the patch was made for another object.
+/// Applies a patch to an object in JSON. `None` if the patch does not fit the object.
 pub fn apply(object: &str, patch: &[PatchOperation]) -> Option<String> {
     let mut object: Value = serde_json::from_str(object).ok()?;
     let patch: json_patch::Patch = serde_json::from_value(serde_json::to_value(patch).ok()?).ok()?;
@@ -69,11 +69,11 @@ pub fn apply(object: &str, patch: &[PatchOperation]) -> Option<String> {
     Some(object.to_string())
 }
 
-/// Defaults for a `KubeadmControlPlane` (proposal, "And the following defaulting", and "Rollout strategy"):
-/// replicas, the version's `v`, and the rollout strategy.
+/// Default values for a `KubeadmControlPlane` (proposal, "And the following defaulting", and "Rollout strategy"):
+/// replicas, the `v` of the version, and the rollout strategy.
 ///
-/// Replicas left out on an update keep the old object's number: Cluster API alone would make them 1, which scales a
-/// control plane of three down.
+/// If an update omits replicas, the default is the old number. Without this, Cluster API would default to 1 and scale
+/// down a control plane of three.
 pub fn default_control_plane(change: &Change<'_, KubeadmControlPlane<'_>>) -> Defaulted {
     if is_deletion(change.operation, change.old.map(|old| &old.metadata)) {
         return Defaulted::default();
@@ -86,13 +86,13 @@ pub fn default_control_plane(change: &Change<'_, KubeadmControlPlane<'_>>) -> De
             value: json!(replicas),
         });
     }
-    if let Some(given) = change.new.spec.version.as_deref()
-        && !given.starts_with('v')
-        && version::parse(given).is_ok()
+    if let Some(spec_version) = change.new.spec.version.as_deref()
+        && !spec_version.starts_with('v')
+        && version::parse(spec_version).is_ok()
     {
         operations.push(PatchOperation::Replace {
             path: "/spec/version".into(),
-            value: json!(format!("v{given}")),
+            value: json!(format!("v{spec_version}")),
         });
     }
     operations.extend(default_strategy(change.new));
@@ -102,7 +102,8 @@ pub fn default_control_plane(change: &Change<'_, KubeadmControlPlane<'_>>) -> De
     }
 }
 
-/// Whether the object goes, or is going: of the new one, a client can say so of an object that stays.
+/// Whether the object is being deleted. Only the old object is checked, because a client can set a deletionTimestamp in
+/// the new one.
 fn is_deletion(operation: Operation, old: Option<&Metadata<'_>>) -> bool {
     operation == Operation::Delete || old.is_some_and(Metadata::is_deleting)
 }
@@ -124,7 +125,7 @@ fn default_strategy(control_plane: &KubeadmControlPlane<'_>) -> Vec<PatchOperati
             _ => vec![add(pointer.into(), strategy)],
         };
     };
-    // What follows is for rolling updates only: another type is left for the rules to refuse.
+    // A rule denies any other type.
     if given.kind.as_deref().is_some_and(|kind| kind != "RollingUpdate") {
         return Vec::new();
     }
@@ -142,10 +143,10 @@ fn default_strategy(control_plane: &KubeadmControlPlane<'_>) -> Vec<PatchOperati
     operations
 }
 
-/// Gives the JSON pointers of a `ClusterDeploymentCustomization` the leading slash that the design document's own
-/// example leaves out: Hive would patch another place and report success.
+/// Adds the leading slash to the JSON pointers of a `ClusterDeploymentCustomization`. The design document's own example
+/// omits it, and without it Hive patches the wrong field and reports success.
 ///
-/// An update that brings no such pointer changes none: what an object of old means stays, until somebody writes it anew.
+/// An update leaves existing pointers unchanged, so that an unrelated edit does not change what an object does.
 pub fn default_customization(change: &Change<'_, ClusterDeploymentCustomization<'_>>) -> Defaulted {
     let mut defaulted = Defaulted::default();
     let unknown = change.operation == Operation::Update && change.old.is_none();
@@ -166,21 +167,21 @@ pub fn default_customization(change: &Change<'_, ClusterDeploymentCustomization<
             field: pointer.field(),
             rule,
             message: format!(
-                "{} became {}: a JSON pointer starts with a slash ({rule})",
+                "changed {} to {}: a JSON pointer starts with a slash ({rule})",
                 quoted(pointer.text),
                 quoted(&repaired),
             ),
         });
         defaulted.operations.push(PatchOperation::Replace {
-            path: pointer.place().into(),
+            path: pointer.json_pointer().into(),
             value: json!(repaired),
         });
     }
     defaulted
 }
 
-/// Whether a relative pointer needs nothing but its slash. One of a single step may be meant in another syntax, such as
-/// `metadata.name`.
+/// Whether a relative pointer becomes correct with a leading slash. A pointer with a single step is not repaired,
+/// because it may use another syntax, such as `metadata.name`.
 fn is_repairable(pointer: &str) -> bool {
     let mut steps = pointer.split('/');
     pointer.contains('/')

@@ -1,4 +1,4 @@
-//! What is wrong with an object, in the terms of Kubernetes' field errors.
+//! What is wrong with an object, expressed as Kubernetes field errors.
 
 use std::{
     borrow::Cow,
@@ -7,28 +7,28 @@ use std::{
 
 use crate::action::Action;
 
-/// The kind of a fault, exactly Kubernetes' field error types
+/// The type of a fault: exactly Kubernetes' field error types
 /// (k8s.io/apimachinery, `pkg/util/validation/field/errors.go`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CauseReason {
-    /// A field must be there and is not.
+    /// A required field is missing.
     Required,
-    /// A field must not have this value.
+    /// The field has an invalid value.
     Invalid,
-    /// A field takes one of a few values, and this is none of them.
+    /// The value is not in the set of supported values.
     NotSupported,
-    /// A field may have this value, but not now or not together with another.
+    /// The value is valid, but not now or not together with another field.
     Forbidden,
-    /// A field names something that does not exist.
+    /// The field refers to something that does not exist.
     NotFound,
-    /// A value stands twice in a list that must not repeat.
+    /// The value occurs twice in a list of unique values.
     Duplicate,
-    /// A value is longer than it may be.
+    /// The value exceeds its maximum length.
     TooLong,
 }
 
 impl CauseReason {
-    /// `causes[].reason` of a Status.
+    /// The `causes[].reason` of a `Status`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Required => "FieldValueRequired",
@@ -41,7 +41,7 @@ impl CauseReason {
         }
     }
 
-    /// How Kubernetes begins the message.
+    /// The text with which Kubernetes starts the message.
     pub(crate) const fn prefix(self) -> &'static str {
         match self {
             Self::Required => "Required value",
@@ -58,19 +58,19 @@ impl CauseReason {
 /// One fault of an object, as a rule reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The path of the field, in the version that was written: `spec.inventory[1].name`.
+    /// The path of the field in the API version of the request, such as `spec.inventory[1].name`.
     pub field: Cow<'static, str>,
-    /// The kind of the fault.
+    /// The error type.
     pub reason: CauseReason,
-    /// The value found, as JSON; none where there is no value to show.
+    /// The value found, as JSON; `None` if there is no value to show.
     pub value: Option<String>,
-    /// What is wrong, without a full stop.
+    /// What is wrong and why, without a period.
     pub detail: Cow<'static, str>,
-    /// What to do about it, in the imperative, without a full stop.
+    /// What to do, in the imperative, without a period.
     pub remedy: Cow<'static, str>,
 }
 
-/// A text found, as a message shows it: quoted, and no more of it than a person reads.
+/// Quotes a text for a message, and shortens a long one.
 pub fn quoted(text: &str) -> String {
     const SHOWN: usize = 64;
     match text.char_indices().nth(SHOWN) {
@@ -83,58 +83,62 @@ pub fn quoted(text: &str) -> String {
     }
 }
 
-/// A fault, and what is not part of its text.
+/// A fault together with data that its message does not show.
 #[derive(Debug)]
-pub struct Found {
-    /// The fault.
+pub struct CollectedFault {
+    /// The fault as the rule reported it.
     pub fault: Fault,
-    /// The most that follows from it, whatever the rule's own action is.
+    /// The severest action allowed for this fault, whatever the action of the rule is.
     pub at_most: Action,
-    /// Of what the fault rests on and does not show.
-    unshown: u64,
+    /// Hash of the secret values that the fault depends on.
+    redacted_hash: u64,
 }
 
-impl Found {
-    /// Two faults of one rule are the same when nothing of this differs. Paths do not count: an entry that is removed
-    /// from a list moves the faults behind it.
+impl CollectedFault {
+    /// The key by which faults of one rule are compared. It does not contain the path, because removing an entry from a
+    /// list shifts the paths of all entries after it.
     pub(crate) fn identity(&self) -> impl Eq + Hash + use<> {
-        (self.fault.value.clone(), self.fault.detail.clone(), self.unshown)
+        (
+            self.fault.value.clone(),
+            self.fault.detail.clone(),
+            self.redacted_hash,
+        )
     }
 }
 
 /// Collects the faults that one rule finds.
 #[derive(Debug, Default)]
-pub struct Faults(Vec<Found>);
+pub struct Faults(Vec<CollectedFault>);
 
 impl Faults {
-    /// Adds one, from which the rule's own action follows.
+    /// Adds a fault with the action of the rule.
     pub fn push(&mut self, fault: Fault) {
         self.push_at_most(Action::Deny, fault);
     }
 
-    /// Adds one from which no more than `action` follows, whatever the rule's own is.
+    /// Adds a fault whose action is at most `action`, whatever the action of the rule is.
     pub fn push_at_most(&mut self, action: Action, fault: Fault) {
-        self.0.push(Found {
+        self.0.push(CollectedFault {
             fault,
             at_most: action,
-            unshown: 0,
+            redacted_hash: 0,
         });
     }
 
-    /// Adds one that rests on something that its text does not show, a secret for one: when that changes, it is another
-    /// fault.
-    pub fn push_unshown(&mut self, unshown: impl Hash, fault: Fault) {
+    /// Adds a fault that depends on a value that its message must not show, such as a secret. If that value changes, it
+    /// is a different fault.
+    pub fn push_redacted(&mut self, redacted: impl Hash, fault: Fault) {
         let mut hasher = DefaultHasher::new();
-        unshown.hash(&mut hasher);
-        self.0.push(Found {
+        redacted.hash(&mut hasher);
+        self.0.push(CollectedFault {
             fault,
             at_most: Action::Deny,
-            unshown: hasher.finish(),
+            redacted_hash: hasher.finish(),
         });
     }
 
-    /// All of them, in the order found.
-    pub fn into_vec(self) -> Vec<Found> {
+    /// The faults in the order in which the rule reported them.
+    pub fn into_vec(self) -> Vec<CollectedFault> {
         self.0
     }
 }

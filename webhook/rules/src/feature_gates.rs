@@ -1,8 +1,8 @@
-//! What Cluster API is allowed to do in the cluster.
+//! Feature gates of Cluster API.
 
 use serde::{Deserialize, Serialize};
 
-/// Feature gates of Cluster API that a rule depends on, with Cluster API's defaults.
+/// The feature gates of Cluster API on which rules depend. The defaults are Cluster API's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct FeatureGates {

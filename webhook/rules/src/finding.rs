@@ -1,4 +1,4 @@
-//! What a rule says.
+//! The result of a rule.
 
 use std::fmt;
 
@@ -6,41 +6,41 @@ use jiff::Timestamp;
 
 use crate::{action::Action, fault::Fault, rule::Rule};
 
-/// Why a finding is a warning where its rule denies.
+/// Why a finding is only a warning although its rule denies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Softening {
-    /// The old object had the same fault.
+    /// The old object already had the same fault.
     Unchanged,
-    /// The object is a copy of one that was there before.
+    /// The object is a copy of an existing one.
     Copied,
     /// An annotation overrides the rule.
     Overridden {
-        /// Until then.
+        /// When the override expires.
         until: Timestamp,
     },
 }
 
-/// A fault, and the rule that found it.
+/// A fault and the rule that found it.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// The rule.
+    /// The rule that found the fault.
     pub rule: &'static Rule,
-    /// What follows from it.
+    /// Whether it denies, warns or is only recorded.
     pub action: Action,
-    /// Why it is a warning where the rule denies.
+    /// Why it is only a warning although the rule denies.
     pub softened: Option<Softening>,
-    /// What was found.
+    /// The fault itself.
     pub fault: Fault,
 }
 
 impl Finding {
-    /// The message of a cause: kind, value, what is wrong, what to do, and the rule's id.
+    /// The message of a cause: error type, value, what is wrong, what to do, and the rule id.
     pub fn message(&self) -> Message<'_> {
         Message(self)
     }
 }
 
-/// Writes a finding without its field path: kubectl puts that before it.
+/// Displays a finding without its field path, because kubectl prints the path before the message.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'f>(&'f Finding);
 

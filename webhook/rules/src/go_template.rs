@@ -1,46 +1,47 @@
-//! The part of Go's templates that names of Machines are written in: text, and fields such as `{{ .cluster.name }}`.
+//! A parser for the simple Go templates of Machine names: text, and fields such as `{{ .cluster.name }}`.
 //!
-//! What lies beyond it (functions, pipes, conditions, comments) is a template too: [`Beyond`] says that we cannot tell.
+//! Functions, pipes, conditions and comments are valid in Go templates too; parsing them returns
+//! [`TemplateError::Unsupported`].
 
 /// A piece of a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece<'t> {
-    /// As it stands.
+    /// Literal text.
     Text(&'t str),
-    /// A field, such as `.cluster.name`, and the action as it is written.
+    /// A field.
     Field {
-        /// With its leading dot.
+        /// The path with its leading dot, such as `.cluster.name`.
         path: &'t str,
-        /// With its braces.
+        /// The whole action with its braces.
         action: &'t str,
     },
 }
 
-/// Why a template is not pieces.
+/// Why a template cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unread<'t> {
-    /// Go does not parse it either.
-    Broken(&'static str),
-    /// An action that Go may well understand, and we do not.
-    Beyond(&'t str),
+pub enum TemplateError<'t> {
+    /// Go rejects the template too.
+    Malformed(&'static str),
+    /// An action that may be valid in Go and that this parser does not support.
+    Unsupported(&'t str),
 }
 
-/// Reads a template.
+/// Parses a template.
 ///
 /// # Errors
-/// [`Unread`] for the first action that is no field.
-pub fn parse(template: &str) -> Result<Vec<Piece<'_>>, Unread<'_>> {
+/// [`TemplateError`] for the first action that is not a field.
+pub fn parse(template: &str) -> Result<Vec<Piece<'_>>, TemplateError<'_>> {
     let mut pieces = Vec::new();
     let mut rest = template;
     let mut trim_start = false;
     while let Some((text, opened)) = rest.split_once("{{") {
         let (inside, after) = opened
             .split_once("}}")
-            .ok_or(Unread::Broken("{{ is not closed by }}"))?;
+            .ok_or(TemplateError::Malformed("{{ is not closed by }}"))?;
         let action = rest
             .get(text.len()..text.len() + inside.len() + 4)
             .unwrap_or_default();
-        // A marker is a minus with white space on its inner side.
+        // A trim marker is a minus with white space on its inner side.
         let (inside, trims_before) = match inside.strip_prefix('-') {
             Some(trimmed) if trimmed.starts_with(SPACE) => (trimmed, true),
             _ => (inside, false),
@@ -52,10 +53,10 @@ pub fn parse(template: &str) -> Result<Vec<Piece<'_>>, Unread<'_>> {
         push_text(&mut pieces, text, trim_start, trims_before);
         let path = inside.trim_matches(SPACE);
         if path.is_empty() {
-            return Err(Unread::Broken("{{ }} is empty"));
+            return Err(TemplateError::Malformed("{{ }} is empty"));
         }
         if !is_field(path) {
-            return Err(Unread::Beyond(action));
+            return Err(TemplateError::Unsupported(action));
         }
         pieces.push(Piece::Field { path, action });
         rest = after;
@@ -65,7 +66,7 @@ pub fn parse(template: &str) -> Result<Vec<Piece<'_>>, Unread<'_>> {
     Ok(pieces)
 }
 
-/// What Go's templates take for white space.
+/// White space in Go templates.
 const SPACE: [char; 4] = [' ', '\t', '\r', '\n'];
 
 fn push_text<'t>(pieces: &mut Vec<Piece<'t>>, text: &'t str, trim_start: bool, trim_end: bool) {
@@ -98,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_and_fields() {
+    fn parses_text_and_fields() {
         assert_eq!(
             parse("a-{{ .b.c }}{{.d}}-e"),
             Ok(vec![
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn markers_trim_the_text_beside_them() {
+    fn trim_markers_remove_adjacent_white_space() {
         let text = |template| -> String {
             let pieces = parse(template).unwrap();
             pieces
@@ -134,14 +135,17 @@ mod tests {
     }
 
     #[test]
-    fn what_go_refuses() {
-        assert_eq!(parse("{{ .a"), Err(Unread::Broken("{{ is not closed by }}")));
-        assert_eq!(parse("{{}}"), Err(Unread::Broken("{{ }} is empty")));
-        assert_eq!(parse("{{- }}"), Err(Unread::Broken("{{ }} is empty")));
+    fn rejects_malformed_templates() {
+        assert_eq!(
+            parse("{{ .a"),
+            Err(TemplateError::Malformed("{{ is not closed by }}"))
+        );
+        assert_eq!(parse("{{}}"), Err(TemplateError::Malformed("{{ }} is empty")));
+        assert_eq!(parse("{{- }}"), Err(TemplateError::Malformed("{{ }} is empty")));
     }
 
     #[test]
-    fn what_we_do_not_read() {
+    fn rejects_unsupported_actions() {
         for action in [
             "{{ .a | printf \"%.5s\" }}",
             "{{/* a */}}",
@@ -153,7 +157,7 @@ mod tests {
             "{{ $a }}",
             "{{ .ä }}",
         ] {
-            assert_eq!(parse(action), Err(Unread::Beyond(action)), "{action}");
+            assert_eq!(parse(action), Err(TemplateError::Unsupported(action)), "{action}");
         }
     }
 }

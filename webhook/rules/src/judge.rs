@@ -1,4 +1,4 @@
-//! All rules put to one change. Every finding is reported, in table order; no rule stops another.
+//! Applies all rules to one change. Every finding is reported, in table order; no rule stops another.
 
 use std::collections::HashMap;
 
@@ -11,41 +11,41 @@ use crate::{
     change::{Change, Operation},
     configuration::Configuration,
     context::Context,
-    fault::{Faults, Found},
+    fault::{CollectedFault, Faults},
     finding::{Finding, Softening},
     overrides,
     rule::{Check, Rule, Scope},
     topics,
 };
 
-/// What all rules say of one change.
+/// The result of all rules for one change.
 #[derive(Debug, Default)]
 pub struct Judgement {
-    /// In table order. Findings of rules that are off are not among them.
+    /// The findings in table order, without those of rules that are off.
     pub findings: Vec<Finding>,
-    /// Overrides that do not override, each with its reason.
+    /// Why overrides have no effect, one sentence each.
     pub ignored_overrides: Vec<String>,
 }
 
 impl Judgement {
-    /// The findings that refuse the change.
+    /// The findings that deny the change.
     pub fn denials(&self) -> impl Iterator<Item = &Finding> {
         self.findings
             .iter()
             .filter(|finding| finding.action == Action::Deny)
     }
 
-    /// Whether the change is refused.
+    /// Whether any finding denies the change.
     pub fn is_denied(&self) -> bool {
         self.denials().next().is_some()
     }
 }
 
-/// A kind that rules judge.
+/// A kind that has rules.
 pub trait Judged: Sized {
-    /// Its metadata: overrides are read from there.
+    /// The metadata, which contains the override annotation.
     fn metadata(&self) -> &Metadata<'_>;
-    /// Puts one rule to a change of this kind; a rule for another kind says nothing.
+    /// Applies one rule to a change of this kind. A rule for another kind does nothing.
     fn check(rule: &Rule, change: &Change<'_, Self>, faults: &mut Faults);
 }
 
@@ -72,7 +72,7 @@ judged!(
     ClusterDeployment: ClusterDeployment
 );
 
-/// The kinds that have a [`crate::api::ControlPlaneSpec`]: rules about it judge both.
+/// The kinds that have a [`crate::api::ControlPlaneSpec`]. Rules about it apply to both.
 macro_rules! judged_with_common_spec {
     ($($kind:ident: $check:ident),+) => {$(
         impl Judged for $kind<'_> {
@@ -99,7 +99,7 @@ judged_with_common_spec!(
     KubeadmControlPlaneTemplate: Template
 );
 
-/// Judges a change.
+/// Applies all rules to a change.
 pub fn judge<T: Judged>(change: &Change<'_, T>, configuration: &Configuration) -> Judgement {
     let context = Context {
         feature_gates: configuration.feature_gates,
@@ -116,8 +116,8 @@ pub fn judge<T: Judged>(change: &Change<'_, T>, configuration: &Configuration) -
         T::check(rule, change, &mut faults);
         let faults = faults.into_vec();
         if !faults.is_empty() {
-            let known = faults_before(rule, change);
-            let findings = ratchet(rule, action, faults, known);
+            let existing = faults_before(rule, change);
+            let findings = ratchet(rule, action, faults, existing);
             judgement
                 .findings
                 .extend(findings.map(|finding| soften_copy(finding, change)));
@@ -127,8 +127,8 @@ pub fn judge<T: Judged>(change: &Change<'_, T>, configuration: &Configuration) -
     judgement
 }
 
-/// What an object rule said of the old object already.
-fn faults_before<T: Judged>(rule: &Rule, change: &Change<'_, T>) -> Vec<Found> {
+/// The faults that an object rule finds in the old object.
+fn faults_before<T: Judged>(rule: &Rule, change: &Change<'_, T>) -> Vec<CollectedFault> {
     let mut faults = Faults::default();
     if rule.scope == Scope::Object
         && let Some(before) = change.before()
@@ -138,21 +138,21 @@ fn faults_before<T: Judged>(rule: &Rule, change: &Change<'_, T>) -> Vec<Found> {
     faults.into_vec()
 }
 
-/// A fault that the old object had already is a warning, never a denial: installing a rule on a living fleet must not
-/// make unrelated edits fail. What is a warning anyway is not repeated.
+/// Turns a denial into a warning if the old object already had the fault, because installing a rule on existing
+/// clusters must not make unrelated edits fail. Drops warnings about faults that the old object already had.
 fn ratchet(
     rule: &'static Rule,
     action: Action,
-    faults: Vec<Found>,
-    known: Vec<Found>,
+    faults: Vec<CollectedFault>,
+    existing: Vec<CollectedFault>,
 ) -> impl Iterator<Item = Finding> {
-    let mut known: HashMap<_, usize> = known.into_iter().fold(HashMap::new(), |mut counts, found| {
+    let mut existing: HashMap<_, usize> = existing.into_iter().fold(HashMap::new(), |mut counts, found| {
         *counts.entry(found.identity()).or_default() += 1;
         counts
     });
     faults.into_iter().filter_map(move |found| {
-        let before = (!known.is_empty())
-            .then(|| known.get_mut(&found.identity()))
+        let before = (!existing.is_empty())
+            .then(|| existing.get_mut(&found.identity()))
             .flatten()
             .filter(|count| **count > 0);
         let (fault, action) = (found.fault, action.min(found.at_most));
@@ -180,8 +180,8 @@ fn ratchet(
     })
 }
 
-/// An object that is made of one that was there before is not refused for what it has always been: moving a cluster,
-/// restoring a backup or taking a customization along must not fail half-way.
+/// Turns a denial into a warning for a copy of an existing object, because moving a cluster, restoring a backup or
+/// copying a customization must not fail halfway.
 fn soften_copy<T: Judged>(mut finding: Finding, change: &Change<'_, T>) -> Finding {
     if finding.rule.scope == Scope::Object
         && finding.action == Action::Deny
@@ -194,9 +194,9 @@ fn soften_copy<T: Judged>(mut finding: Finding, change: &Change<'_, T>) -> Findi
     finding
 }
 
-/// Whether a new object is made of another: by Hive, which copies a customization into each cluster's namespace, or by
-/// `clusterctl move` and restores, which bring the owner that Cluster API set. Its topology controller sets that as well
-/// when it creates.
+/// Whether a new object is a copy of an existing one. Hive copies a customization into each cluster's namespace.
+/// `clusterctl move` and restores create objects with the owner that Cluster API set; so does Cluster API's topology
+/// controller, whose objects are new.
 fn is_copy(metadata: &Metadata<'_>, context: &Context<'_>) -> bool {
     let owned = metadata.is_owned_by("Cluster") || metadata.is_owned_by("ClusterClass");
     context.is_hive() || owned && !context.is_topology_controller()
@@ -213,7 +213,7 @@ fn apply_overrides<T: Judged>(change: &Change<'_, T>, judgement: &mut Judgement)
             .iter()
             .any(|finding| finding.action == Action::Deny && finding.rule.id == rule)
     };
-    let mut faulty = Vec::new();
+    let mut invalid = Vec::new();
     for entry in overrides::parse(value, now) {
         match entry {
             Ok(entry) => {
@@ -226,12 +226,12 @@ fn apply_overrides<T: Judged>(change: &Change<'_, T>, judgement: &mut Judgement)
                     finding.softened = Some(Softening::Overridden { until: entry.until });
                 }
             }
-            Err(error) => faulty.push(error),
+            Err(error) => invalid.push(error),
         }
     }
-    // Last: of two entries for one rule, the one that counts may stand behind the other.
-    let ignored = faulty.iter().filter(|error| {
-        let rule = error.rule_outside_its_time();
+    // After the loop, because a valid entry for the same rule may follow an invalid one.
+    let ignored = invalid.iter().filter(|error| {
+        let rule = error.rule_with_invalid_time();
         rule.is_none_or(|rule| denied(rule, &judgement.findings))
     });
     judgement.ignored_overrides = ignored.map(ToString::to_string).collect();

@@ -1,24 +1,24 @@
 //! The admission rules for `KubeadmControlPlane`s and cluster pools, and the fields they read.
 //!
 //! A rule is a pure function over plain data: no client, no clock, no runtime. The webhook server and the plugin
-//! both judge with this crate, so that `kubectl kcp lint` says what admission would say.
+//! both use this crate, so `kubectl kcp lint` reports what admission would report.
 //!
-//! From the ground up:
+//! The modules, from the bottom up:
 //!
 //! - [`api`]: the fields that rules read, borrowed from the JSON they were decoded from
-//! - [`syntax`], [`go_template`]: what Kubernetes and Cluster API read names as
-//! - [`view`], [`feature_gates`], [`context`]: the other objects of the cluster, each of which may be unknown; who
-//!   writes, and when
-//! - [`change`]: what a rule sees: the operation, the new object and the old one
-//! - [`action`], [`fault`], [`cel`], [`rule`]: what a rule is, and what it says in the terms of Kubernetes' field errors
-//! - [`configuration`]: what an operator makes of a rule
+//! - [`syntax`], [`go_template`]: the syntax of names in Kubernetes and Cluster API
+//! - [`view`], [`feature_gates`], [`context`]: the environment of a change: related objects, feature gates, the writer
+//!   and the time; any of them may be unknown
+//! - [`change`]: the input of a rule: the operation, the new object and the old one
+//! - [`action`], [`fault`], [`cel`], [`rule`]: the definition of a rule, and its result as Kubernetes field errors
+//! - [`configuration`]: the actions that an operator sets for rules
 //! - [`case`]: accepted and rejected examples of each rule
-//! - [`pool_version`]: what makes the unclaimed clusters of a pool stale
-//! - [`topics`]: every rule, by topic; the contents page
-//! - [`finding`], [`overrides`], [`judge`]: all rules put to one change
-//! - [`row`]: a case put to all rules
-//! - [`admission_policy`]: the rules that have CEL, as objects of Kubernetes
-//! - [`defaulting`]: the fields we fill in, as minimal JSON patches
+//! - [`pool_version`]: the hash by which Hive finds stale unclaimed clusters of a pool
+//! - [`topics`]: every rule, by topic; the table of contents
+//! - [`finding`], [`overrides`], [`judge`]: applies all rules to one change
+//! - [`row`]: applies all rules to one case
+//! - [`admission_policy`]: the rules with CEL as `ValidatingAdmissionPolicy` objects
+//! - [`defaulting`]: default values as minimal JSON patches
 
 pub mod action;
 pub mod admission_policy;

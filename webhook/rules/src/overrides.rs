@@ -1,67 +1,67 @@
-//! Break-glass: an annotation that turns a denial into a warning, for a while.
+//! Break-glass: an annotation that turns the denial of a rule into a warning until a given time.
 
 use jiff::{SignedDuration, Timestamp};
 use thiserror::Error;
 
 use crate::{rule::Rule, topics};
 
-/// `<rule id>=<RFC 3339 until>`, comma separated.
+/// The annotation. Its value is a comma-separated list of `<rule id>=<RFC 3339 expiry time>`.
 pub const ANNOTATION: &str = "kubectl-kcp.dev/override-rules";
 
-/// An override reaches at most this far ahead, so that none is forgotten.
-pub const LONGEST: SignedDuration = SignedDuration::from_hours(24);
+/// An override expires at most this far in the future, so that none is forgotten.
+pub const MAX_DURATION: SignedDuration = SignedDuration::from_hours(24);
 
 /// One entry of the annotation.
 #[derive(Clone, Copy, Debug)]
 pub struct Override {
-    /// The rule that it is for.
+    /// The rule to override.
     pub rule: &'static Rule,
-    /// When it ends.
+    /// When the override expires.
     pub until: Timestamp,
 }
 
-/// An entry that overrides nothing.
+/// Why an entry has no effect.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum OverrideError<'a> {
-    /// Not `<rule id>=<RFC 3339>`.
-    #[error("{0:?} is not <rule id>=<RFC 3339 time>")]
+    /// The entry is not `<rule id>=<RFC 3339>`.
+    #[error("override {0:?} is not <rule id>=<RFC 3339 time>")]
     Malformed(&'a str),
     /// No rule has this id.
-    #[error("there is no rule {id:?}{}", nearest.map(|id| format!("; did you mean {id}?")).unwrap_or_default())]
+    #[error("there is no rule {id:?} to override{}", nearest.map(|id| format!("; did you mean {id}?")).unwrap_or_default())]
     Unknown {
-        /// The id found.
+        /// The id in the annotation.
         id: &'a str,
-        /// The id that it is nearest to.
+        /// The most similar id of a rule.
         nearest: Option<&'static str>,
     },
-    /// The rule is none that can be overridden.
+    /// The rule does not allow overrides.
     #[error("{rule} cannot be overridden")]
     NotOverridable {
-        /// The rule.
+        /// The id of the rule.
         rule: &'static str,
     },
-    /// In the past.
-    #[error("{rule} ended {until}")]
+    /// The expiry time is in the past.
+    #[error("the override of {rule} expired at {until}")]
     Expired {
-        /// The rule.
+        /// The id of the rule.
         rule: &'static str,
-        /// When it ended.
+        /// When the override expired.
         until: Timestamp,
     },
-    /// More than [`LONGEST`] ahead.
-    #[error("{rule} ends {until}, more than 24 h ahead")]
+    /// The expiry time is more than [`MAX_DURATION`] in the future.
+    #[error("the override of {rule} expires at {until}, more than 24 h from now")]
     TooLong {
-        /// The rule.
+        /// The id of the rule.
         rule: &'static str,
-        /// When it would end.
+        /// When the override would expire.
         until: Timestamp,
     },
 }
 
 impl OverrideError<'_> {
-    /// The rule that it would have been for, where nothing is wrong with it but its time. Once its time is over an
-    /// override may well be left where it is.
-    pub const fn rule_outside_its_time(&self) -> Option<&'static str> {
+    /// The rule, if only the expiry time is wrong. Such an entry is worth a warning only while the rule denies, because
+    /// expired entries may stay in the annotation.
+    pub const fn rule_with_invalid_time(&self) -> Option<&'static str> {
         match self {
             Self::Malformed(_) | Self::Unknown { .. } | Self::NotOverridable { .. } => None,
             Self::Expired { rule, .. } | Self::TooLong { rule, .. } => Some(rule),
@@ -69,7 +69,7 @@ impl OverrideError<'_> {
     }
 }
 
-/// Reads the annotation's value, entry by entry.
+/// Parses the value of the annotation.
 pub fn parse(value: &str, now: Timestamp) -> impl Iterator<Item = Result<Override, OverrideError<'_>>> {
     value
         .split(',')
@@ -94,7 +94,7 @@ fn read(entry: &str, now: Timestamp) -> Result<Override, OverrideError<'_>> {
         Err(OverrideError::NotOverridable { rule: found })
     } else if until <= now {
         Err(OverrideError::Expired { rule: found, until })
-    } else if until.duration_since(now) > LONGEST {
+    } else if until.duration_since(now) > MAX_DURATION {
         Err(OverrideError::TooLong { rule: found, until })
     } else {
         Ok(Override { rule, until })

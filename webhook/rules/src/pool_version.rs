@@ -1,9 +1,9 @@
-//! The version of a pool: Hive marks every cluster that it makes with it, and replaces unclaimed ones whose mark
-//! differs from the pool's own.
+//! The version of a pool. Hive annotates each cluster with the version of its pool when it creates the cluster, and
+//! replaces unclaimed clusters whose version differs from the pool's current one.
 //!
-//! It is a hash over Go values, field by field in the order of Go's types (Hive, `calculatePoolVersion`). That order
-//! is known, and held against Hive's own tests, for AWS and `OpenStack`; a pool of another platform has a version that
-//! we cannot tell.
+//! The version is a hash over Go values, field by field in the order of Go's types (Hive, `calculatePoolVersion`). This
+//! module knows that order for AWS and `OpenStack`, and its tests compare the results with Hive's own tests. The
+//! version of a pool on another platform is unknown.
 
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
@@ -12,17 +12,17 @@ use crate::api::hive::{ClusterPoolSpec, LocalReference};
 
 type Hash = [u8; 8];
 
-/// The annotation of a `ClusterDeployment` that holds the version of the pool it was made from.
+/// The annotation of a `ClusterDeployment` with the version that its pool had when the cluster was created.
 pub const ANNOTATION: &str = "hive.openshift.io/cluster-pool-spec-hash";
 
-/// A nil pointer, an empty string or list.
+/// The hash of a nil pointer, an empty string or an empty list.
 const NOTHING: Hash = OFFSET_BASIS.to_be_bytes();
-/// Of FNV-1a with 64 bits.
+/// FNV-1a, 64 bits.
 const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
-/// Of FNV-1a with 64 bits.
+/// FNV-1a, 64 bits.
 const PRIME: u64 = 0x0100_0000_01b3;
 
-/// The version of a pool, 16 hexadecimal digits; none where it cannot be told.
+/// The version of a pool as 16 hexadecimal digits; `None` if it is unknown.
 pub fn pool_version(spec: &ClusterPoolSpec) -> Option<String> {
     let mut bytes = [
         platform(&spec.platform)?,
@@ -35,13 +35,13 @@ pub fn pool_version(spec: &ClusterPoolSpec) -> Option<String> {
     if spec.inventory.is_some() {
         bytes.extend(b"hasInventory");
     }
-    // A list of bytes is hashed as one of numbers.
+    // Hive hashes a byte slice as a list of numbers.
     let numbers = bytes.iter().map(|byte| fnv1a(&u64::from(*byte).to_be_bytes()));
     let version = structure(&numbers.collect::<Vec<_>>());
     Some(format!("{:016x}", u64::from_be_bytes(version)))
 }
 
-/// Whether two pools are the same in all that goes into a version, which can be told of every platform.
+/// Whether two pools have the same version. This works on every platform, because it compares the hashed fields.
 pub fn hashes_the_same(one: &ClusterPoolSpec, other: &ClusterPoolSpec) -> bool {
     one.platform == other.platform
         && one.base_domain == other.base_domain
@@ -51,23 +51,23 @@ pub fn hashes_the_same(one: &ClusterPoolSpec, other: &ClusterPoolSpec) -> bool {
         && one.inventory.is_some() == other.inventory.is_some()
 }
 
-/// Go's `Platform`: AWS, Azure, `BareMetal`, GCP, `OpenStack` and five more.
+/// The hash of Go's struct `Platform`, whose fields are AWS, Azure, `BareMetal`, GCP, `OpenStack` and five more.
 fn platform(platform: &Map<String, Value>) -> Option<Hash> {
-    let mut given = platform.iter().filter(|(_, value)| !value.is_null());
-    let (Some((name, value)), None) = (given.next(), given.next()) else {
+    let mut set = platform.iter().filter(|(_, value)| !value.is_null());
+    let (Some((name, value)), None) = (set.next(), set.next()) else {
         return None;
     };
-    let (place, value) = match name.as_str() {
+    let (index, value) = match name.as_str() {
         "aws" => (0, read::<Aws>(value)?.hash()?),
         "openstack" => (4, read::<OpenStack>(value)?.hash()),
         _ => return None,
     };
     let mut fields = [NOTHING; 10];
-    *fields.get_mut(place)? = value;
+    *fields.get_mut(index)? = value;
     Some(structure(&fields))
 }
 
-/// Fails on a field that we do not know, for we do not know its place.
+/// Fails on an unknown field, because its position in the Go type is unknown.
 fn read<T: DeserializeOwned>(platform: &Value) -> Option<T> {
     serde_json::from_value(platform.clone()).ok()
 }
@@ -92,7 +92,7 @@ struct AssumeRole {
 
 impl Aws {
     fn hash(&self) -> Option<Hash> {
-        // In which order Hive hashes tags is not known.
+        // The order in which Hive hashes tags is unknown.
         let tags = self.user_tags.as_ref().is_none_or(Map::is_empty);
         let role = self.credentials_assume_role.as_ref();
         let role = role.map(|role| structure(&[text(&role.role_arn), text(&role.external_id)]));
@@ -170,9 +170,9 @@ mod tests {
         pool_version(&spec(edit))
     }
 
-    /// Hive, `TestReconcileClusterPool`.
+    /// Expected values of Hive's `TestReconcileClusterPool`.
     #[test]
-    fn hives_own_vectors() {
+    fn versions_are_the_same_as_hives() {
         let inventory = |spec: &mut Value| spec["inventory"] = json!([{"name": "test-cdc-1"}]);
         let customization =
             |spec: &mut Value| spec["customizationRef"] = json!({"name": "non-inventory-cdc"});
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn size_and_entries_do_not_count() {
+    fn size_and_entries_do_not_change_the_version() {
         let one = version(|spec| spec["inventory"] = json!([{"name": "a"}]));
         let other = version(|spec| {
             spec["inventory"] = json!([{"name": "b"}, {"name": "c"}]);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_into_a_version_can_be_compared() {
+    fn only_hashed_fields_are_compared() {
         let vsphere = |spec: &mut Value| spec["platform"] = json!({"vsphere": {"datacenter": "a"}});
         let before = spec(vsphere);
         for (field, value, is_same) in [
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_platform_that_we_do_not_know_has_none() {
+    fn the_version_on_an_unknown_platform_is_unknown() {
         for platform in [
             json!({}),
             json!({"vsphere": {}}),

@@ -1,4 +1,4 @@
-//! A case on one of its bases: what is written, and what the rules say of it.
+//! A case applied to one of its base objects: the write, and the findings of all rules.
 
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -16,38 +16,38 @@ use crate::{
     judge::{Judged, judge},
 };
 
-/// A case on one of its bases.
+/// A case applied to one of its base objects.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'c> {
-    /// The case.
+    /// The case to apply.
     pub case: &'c Case,
-    /// What it starts from here.
+    /// The object that it starts from.
     pub base: Base,
 }
 
-/// A case that is none.
+/// A case that cannot be evaluated.
 #[derive(Debug, Error)]
 pub enum CaseError {
-    /// A patch is not JSON.
+    /// One of its patches is not JSON.
     #[error("a patch of the case is not JSON: {0}")]
     Patch(#[from] serde_json::Error),
-    /// A patch makes an object that does not have its kind's types.
+    /// The patched object does not match the types of its kind.
     #[error("the object of the case does not decode: {0}")]
     Object(#[from] DecodeError),
 }
 
 impl Case {
-    /// The case on each of its bases.
+    /// The case applied to each of its base objects.
     pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
         self.bases.iter().map(|&base| Row { case: self, base })
     }
 }
 
 impl Row<'_> {
-    /// The object before the write; none for a creation.
+    /// The object before the write; `None` on a creation.
     ///
     /// # Errors
-    /// When a patch is not JSON.
+    /// If a patch is not JSON.
     pub fn old(&self) -> serde_json::Result<Option<Value>> {
         match self.case.write {
             Write::Create(_) => Ok(None),
@@ -60,7 +60,7 @@ impl Row<'_> {
     /// The object after the write.
     ///
     /// # Errors
-    /// When a patch is not JSON.
+    /// If a patch is not JSON.
     pub fn new_object(&self) -> serde_json::Result<Value> {
         match self.case.write {
             Write::Create(patch) | Write::Delete(patch) => self.patched(&[patch]),
@@ -71,14 +71,14 @@ impl Row<'_> {
         }
     }
 
-    /// What all rules say of it.
+    /// The findings of all rules.
     ///
     /// # Errors
-    /// When a patch is not JSON, or makes an object that does not have its kind's types.
+    /// If a patch is not JSON, or the patched object does not match the types of its kind.
     pub fn judge(&self) -> Result<Vec<Finding>, CaseError> {
         let new = self.new_object()?.to_string();
         let old = self.old()?.map(|old| old.to_string());
-        macro_rules! judged_as {
+        macro_rules! findings_as {
             ($kind:ident) => {{
                 let new: $kind<'_> = decode(&new)?;
                 let old: Option<$kind<'_>> = old.as_deref().map(decode).transpose()?;
@@ -86,12 +86,12 @@ impl Row<'_> {
             }};
         }
         Ok(match self.base {
-            Base::ControlPlane(_) => judged_as!(KubeadmControlPlane),
-            Base::Template(_) => judged_as!(KubeadmControlPlaneTemplate),
-            Base::Cluster => judged_as!(Cluster),
-            Base::ClusterPool => judged_as!(ClusterPool),
-            Base::Customization => judged_as!(ClusterDeploymentCustomization),
-            Base::ClusterDeployment => judged_as!(ClusterDeployment),
+            Base::ControlPlane(_) => findings_as!(KubeadmControlPlane),
+            Base::Template(_) => findings_as!(KubeadmControlPlaneTemplate),
+            Base::Cluster => findings_as!(Cluster),
+            Base::ClusterPool => findings_as!(ClusterPool),
+            Base::Customization => findings_as!(ClusterDeploymentCustomization),
+            Base::ClusterDeployment => findings_as!(ClusterDeployment),
         })
     }
 
@@ -113,10 +113,10 @@ impl Row<'_> {
         judge(&change.within(context), &self.case.configuration()).findings
     }
 
-    /// Who answers it at an API server.
+    /// How an API server answers the write.
     ///
     /// # Errors
-    /// As [`Self::judge`].
+    /// Same as [`Self::judge`].
     pub fn answer(&self) -> Result<Answer, CaseError> {
         if let Some(answer) = self.case.answer {
             return Ok(answer);
@@ -138,7 +138,7 @@ impl Row<'_> {
     }
 }
 
-/// RFC 7386, section 2.
+/// Applies a merge patch (RFC 7386, section 2).
 fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = patch.clone();

@@ -1,4 +1,4 @@
-//! What a rule is.
+//! The definition of a rule.
 
 use serde::Serialize;
 
@@ -13,39 +13,39 @@ use crate::{
     fault::Faults,
 };
 
-/// What a rule looks at.
+/// What a rule reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
-    /// The new object alone.
+    /// Only the new object.
     Object,
-    /// The step from the old object to the new one.
+    /// The old object and the new one.
     Transition,
-    /// Other objects of the cluster too.
+    /// Also other objects of the cluster.
     Cluster,
 }
 
-/// The function of a rule, by the kind that it judges.
+/// The function of a rule, by the kind that it checks.
 #[derive(Clone, Copy, Debug)]
 pub enum Check {
-    /// Judges `KubeadmControlPlane`s and their scale subresource.
+    /// Checks `KubeadmControlPlane`s and their scale subresource.
     ControlPlane(fn(&Change<'_, KubeadmControlPlane<'_>>, &mut Faults)),
-    /// Judges what `KubeadmControlPlane`s and their templates have in common.
+    /// Checks the fields that `KubeadmControlPlane`s and their templates have in common.
     ControlPlaneSpec(fn(&Change<'_, ControlPlaneSpec<'_>>, &mut Faults)),
-    /// Judges `KubeadmControlPlaneTemplate`s.
+    /// Checks `KubeadmControlPlaneTemplate`s.
     Template(fn(&Change<'_, KubeadmControlPlaneTemplate<'_>>, &mut Faults)),
-    /// Judges Cluster API's `Cluster`s; `lint` alone does.
+    /// Checks Cluster API's `Cluster`s. Only `lint` does; the webhook does not review them.
     Cluster(fn(&Change<'_, Cluster<'_>>, &mut Faults)),
-    /// Judges `ClusterPool`s.
+    /// Checks `ClusterPool`s.
     ClusterPool(fn(&Change<'_, ClusterPool<'_>>, &mut Faults)),
-    /// Judges `ClusterDeploymentCustomization`s.
+    /// Checks `ClusterDeploymentCustomization`s.
     Customization(fn(&Change<'_, ClusterDeploymentCustomization<'_>>, &mut Faults)),
-    /// Judges `ClusterDeployment`s.
+    /// Checks `ClusterDeployment`s.
     ClusterDeployment(fn(&Change<'_, ClusterDeployment<'_>>, &mut Faults)),
 }
 
 impl Check {
-    /// The kinds judged.
+    /// The kinds that it checks.
     pub const fn kinds(self) -> &'static [&'static str] {
         match self {
             Self::ControlPlane(_) => &["KubeadmControlPlane"],
@@ -62,34 +62,34 @@ impl Check {
 /// One admission rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
-    /// `<field>-<fault>`, kebab-case. Stable: messages, metrics and configuration name it.
+    /// `<field>-<fault>` in kebab-case. Stable, because messages, metrics and configuration files contain it.
     pub id: &'static str,
-    /// At most 80 characters.
+    /// What the rule demands, in at most 80 characters.
     pub summary: &'static str,
-    /// The operations it applies to.
+    /// The operations to which it applies.
     pub operations: &'static [Operation],
-    /// What follows from a finding.
+    /// The default action on a finding.
     pub action: Action,
-    /// What it looks at.
+    /// Which objects it reads.
     pub scope: Scope,
     /// Whether the annotation [`crate::overrides::ANNOTATION`] can turn its denial into a warning.
     pub overridable: bool,
-    /// The document that asks for it, and where.
+    /// The document that requires it, and the section.
     pub source: &'static str,
-    /// The function.
+    /// The Rust function.
     pub check: Check,
-    /// The same in CEL, for an API server to judge without us.
+    /// The CEL version, which the API server evaluates without the webhook.
     pub cel: Cel,
 }
 
-/// Rules about an object apply whenever one is written.
+/// For rules about an object as such.
 pub const ON_WRITE: &[Operation] = &[Operation::Create, Operation::Update];
 
-/// Rules about what nobody can change later, or what others write later.
+/// For rules about fields that cannot change later, or that a controller sets later.
 pub const ON_CREATE: &[Operation] = &[Operation::Create];
 
-/// Rules about a transition need an old object.
+/// For rules about a transition, which need an old object.
 pub const ON_UPDATE: &[Operation] = &[Operation::Update];
 
-/// Rules about what goes with an object.
+/// For rules about what a deletion takes away from other objects.
 pub const ON_DELETE: &[Operation] = &[Operation::Delete];

@@ -1,12 +1,12 @@
 //! Kubernetes' syntax of names, label keys and label values (k8s.io/apimachinery, `pkg/api/validate/content`).
 
 /// RFC 1123 subdomain: dot-separated labels of lower-case letters, digits and `-`, each starting and ending with a
-/// letter or digit; 253 bytes at most. Most names of objects are.
+/// letter or digit; at most 253 bytes. Most object names must be one.
 pub fn is_dns1123_subdomain(name: &[u8]) -> bool {
     name.len() <= 253 && name.split(|byte| *byte == b'.').all(is_label_of_any_length)
 }
 
-/// RFC 1123 label: a subdomain without dots; 63 bytes at most. Names of namespaces are.
+/// RFC 1123 label: a subdomain without dots; at most 63 bytes. Names of namespaces must be one.
 pub fn is_dns1123_label(name: &[u8]) -> bool {
     name.len() <= 63 && is_label_of_any_length(name)
 }
@@ -18,21 +18,24 @@ fn is_label_of_any_length(label: &[u8]) -> bool {
         && label.iter().all(|byte| is_alphanumeric(byte) || *byte == b'-')
 }
 
-/// What is wrong with the key of a label, an annotation or a taint: an optional subdomain and `/`, and a name.
+/// What is wrong with the key of a label, an annotation or a taint. A key is a name, with an optional subdomain and `/`
+/// before it.
 pub fn key_fault(key: &str) -> Option<&'static str> {
     let name = match key.split_once('/') {
         Some((prefix, _)) if !is_dns1123_subdomain(prefix.as_bytes()) => {
-            return Some("what stands before the slash is not a DNS subdomain");
+            return Some("the part before the slash is not a DNS subdomain");
         }
         Some((_, name)) => name,
         None => key,
     };
     match name.len() {
-        0 => Some("a key has a name, after a slash too"),
-        _ if name.contains('/') => Some("a key has one slash at most"),
-        1..=63 if is_word(name) => None,
-        1..=63 => Some("a key has letters, digits, -, _ and ., and starts and ends with a letter or digit"),
-        _ => Some("a key has at most 63 characters, not counting what stands before a slash"),
+        0 => Some("the name part of the key is empty"),
+        _ if name.contains('/') => Some("a key can have only one slash"),
+        1..=63 if is_name_part(name) => None,
+        1..=63 => {
+            Some("a key consists of letters, digits, -, _ and ., and starts and ends with a letter or digit")
+        }
+        _ => Some("the name part of a key has at most 63 characters"),
     }
 }
 
@@ -40,13 +43,15 @@ pub fn key_fault(key: &str) -> Option<&'static str> {
 pub fn label_value_fault(value: &str) -> Option<&'static str> {
     match value.len() {
         0 => None,
-        1..=63 if is_word(value) => None,
-        1..=63 => Some("a label has letters, digits, -, _ and ., and starts and ends with a letter or digit"),
-        _ => Some("a label has at most 63 characters"),
+        1..=63 if is_name_part(value) => None,
+        1..=63 => Some(
+            "a label value consists of letters, digits, -, _ and ., and starts and ends with a letter or digit",
+        ),
+        _ => Some("a label value has at most 63 characters"),
     }
 }
 
-fn is_word(text: &str) -> bool {
+fn is_name_part(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.first().is_some_and(u8::is_ascii_alphanumeric)
         && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
@@ -85,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn labels() {
+    fn accepts_and_rejects_labels() {
         for name in ["a", "a-1", "1", &"a".repeat(63)] {
             assert!(is_dns1123_label(name.as_bytes()), "{name}");
         }
@@ -95,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn keys() {
+    fn accepts_and_rejects_keys() {
         for key in ["a", "A_b.c-d", "example.com/Name", &"a".repeat(63)] {
             assert_eq!(key_fault(key), None, "{key}");
         }
@@ -115,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn label_values() {
+    fn accepts_and_rejects_label_values() {
         for value in ["", "a", "A_b.c-d"] {
             assert_eq!(label_value_fault(value), None, "{value}");
         }

@@ -1,4 +1,4 @@
-//! The policies held against the rules, and against the webhook's registration.
+//! Compares the policies with the rules and with the webhook configuration.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,9 +23,9 @@ fn policies() -> Vec<Value> {
     objects
 }
 
-/// The API server's own objects in a name are DNS subdomains.
+/// Names of policies must be DNS subdomains.
 #[test]
-fn every_policy_has_a_name_of_its_own_and_a_binding() {
+fn every_policy_has_a_unique_name_and_a_binding() {
     let objects = objects(&Configuration::default());
     let mut names = BTreeSet::new();
     for pair in objects.chunks(2) {
@@ -34,7 +34,7 @@ fn every_policy_has_a_name_of_its_own_and_a_binding() {
         };
         let name = policy["metadata"]["name"].as_str().unwrap();
         assert!(kcp_rules::syntax::is_dns1123_subdomain(name.as_bytes()), "{name}");
-        assert!(names.insert(name), "{name} stands twice");
+        assert!(names.insert(name), "{name} is not unique");
         assert_eq!(binding["kind"], "ValidatingAdmissionPolicyBinding");
         assert_eq!(binding["spec"]["policyName"], name);
         let action = name.split('.').next().unwrap();
@@ -45,14 +45,14 @@ fn every_policy_has_a_name_of_its_own_and_a_binding() {
 }
 
 #[test]
-fn every_rule_with_cel_is_in_a_policy_and_ends_its_message() {
+fn every_rule_with_cel_is_in_a_policy_whose_message_ends_with_its_id() {
     let policies = policies();
     let validations: Vec<_> = policies
         .iter()
         .flat_map(|policy| policy["spec"]["validations"].as_array().unwrap())
         .collect();
     let mut count = 0;
-    for rule in rules().filter(|rule| rule.cel.without().is_none() && rule.action != Action::Off) {
+    for rule in rules().filter(|rule| rule.cel.no_cel().is_none() && rule.action != Action::Off) {
         let ending = format!("({})", rule.id);
         let of_rule: Vec<_> = validations
             .iter()
@@ -69,9 +69,9 @@ fn every_rule_with_cel_is_in_a_policy_and_ends_its_message() {
     assert!(count >= 40, "{count} rules have CEL");
 }
 
-/// What an object rule says of the old object already is passed over: hence it names neither.
+/// An object rule must not name `object` or `oldObject`, because it is evaluated for both.
 #[test]
-fn rules_name_what_they_judge() {
+fn expressions_read_the_variables_of_their_scope() {
     for rule in rules() {
         let Some(faults) = rule.cel.faults(Shape::V1Beta2) else {
             continue;
@@ -82,24 +82,23 @@ fn rules_name_what_they_judge() {
         );
         match rule.scope {
             Scope::Object => {
-                let judged = match rule.check {
+                let input = match rule.check {
                     Check::ControlPlaneSpec(_) => "spec",
                     _ => "self",
                 };
-                assert!(faults.contains(judged) && !object && !old, "{}", rule.id);
+                assert!(faults.contains(input) && !object && !old, "{}", rule.id);
             }
             Scope::Transition => {
                 assert_eq!(rule.operations, [Operation::Update], "{}", rule.id);
                 assert!(old, "{}", rule.id);
             }
-            Scope::Cluster => unreachable!("{} looks at other objects", rule.id),
+            Scope::Cluster => unreachable!("{} reads other objects", rule.id),
         }
     }
 }
 
-/// One source: what the webhook is not asked about, policies pass.
 #[test]
-fn exemptions_are_those_of_the_registration() {
+fn exemptions_are_those_of_the_webhook_configuration() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../manifests/base/validatingwebhookconfiguration.yaml");
     let registration: Value = serde_saphyr::from_str(&fs::read_to_string(file).unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! The table of clauses names every rule, and no rule that is none.
+//! The table of requirements in `clauses.md` contains every rule and no other id.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use kcp_rules::topics::rules;
 
 const CLAUSES: &str = include_str!("../clauses.md");
 
-/// The ids in a row's second column.
+/// The rule ids in the second column of a row.
 fn ids(row: &str) -> BTreeSet<&str> {
     let quoted = row.split('`').skip(1).step_by(2);
     quoted
@@ -18,14 +18,18 @@ fn ids(row: &str) -> BTreeSet<&str> {
 fn every_clause_has_a_rule_and_every_rule_a_clause() {
     let rows = CLAUSES.lines().filter_map(|line| {
         let (clause, answered) = line.strip_prefix("| ")?.strip_suffix(" |")?.split_once(" | ")?;
-        (clause != "clause").then_some((clause, answered))
+        (clause != "requirement").then_some((clause, answered))
     });
     let mut named = BTreeSet::new();
     for (clause, answered) in rows {
         let quoted = answered.split('`').skip(1).step_by(2).count();
         let ids = ids(answered);
         assert!(!ids.is_empty(), "{clause} has no rule: {answered}");
-        assert_eq!(ids.len(), quoted, "{clause} names what is no rule: {answered}");
+        assert_eq!(
+            ids.len(),
+            quoted,
+            "{clause} has an id that is no rule: {answered}"
+        );
         named.extend(ids);
     }
     let all: BTreeSet<_> = rules().map(|rule| rule.id).collect();

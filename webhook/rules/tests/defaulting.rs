@@ -1,4 +1,4 @@
-//! Defaults: exact patches, and what they leave when put to the object.
+//! Default values: the exact patches, and that applying one leaves nothing to do.
 
 #![allow(
     clippy::unwrap_used,
@@ -46,7 +46,7 @@ fn assert_patch(version: &str, old: Option<Value>, new: Value, expected: Value) 
     assert_eq!(
         patch(old.as_ref(), &new),
         json!([]),
-        "the second time changes something: {new}"
+        "a second patch changes something: {new}"
     );
 }
 
@@ -111,20 +111,20 @@ fn strategy_without_max_surge() {
 }
 
 #[test]
-fn given_values_stay() {
+fn existing_values_do_not_change() {
     let spec = json!({"replicas": 3, "version": "v1.34.2",
         "rollout": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0}}}});
     assert_patch("v1beta2", None, spec, json!([]));
 }
 
 #[test]
-fn faults_are_left_for_the_rules() {
+fn invalid_values_are_left_to_the_rules() {
     let spec = json!({"replicas": 2, "version": "latest", "rollout": {"strategy": {"type": "OnDelete"}}});
     assert_patch("v1beta2", None, spec, json!([]));
 }
 
 #[test]
-fn replicas_left_out_of_an_update_stay_what_they_were() {
+fn replicas_omitted_in_an_update_default_to_the_old_number() {
     let old = json!({"replicas": 3, "version": "v1.34.2", "rollout": {"strategy": strategy()}});
     let new = json!({"version": "v1.34.2", "rollout": {"strategy": strategy()}});
     assert_patch(
@@ -136,7 +136,7 @@ fn replicas_left_out_of_an_update_stay_what_they_were() {
 }
 
 #[test]
-fn objects_being_deleted_are_left_alone() {
+fn objects_being_deleted_get_no_defaults() {
     let live = control_plane("v1beta2", &json!({}));
     let mut deleting = live.clone();
     deleting["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
@@ -176,12 +176,12 @@ fn assert_repair(old: Option<Value>, mut new: Value, expected: Value, warnings: 
     assert_eq!(
         repaired(old.as_ref(), &new),
         Defaulted::default(),
-        "the second time changes something: {new}"
+        "a second patch changes something: {new}"
     );
 }
 
 #[test]
-fn the_documents_own_path_gets_its_slash() {
+fn the_path_of_the_design_document_gets_its_slash() {
     assert_repair(
         None,
         customization(
@@ -190,8 +190,8 @@ fn the_documents_own_path_gets_its_slash() {
         ),
         json!([{"op": "replace", "path": "/spec/installConfigPatches/0/path", "value": "/metadata/name"}]),
         &[
-            "spec.installConfigPatches[0].path: \"metadata/name\" became \"/metadata/name\": a JSON pointer starts \
-             with a slash (patch-path-invalid)",
+            "spec.installConfigPatches[0].path: changed \"metadata/name\" to \"/metadata/name\": a JSON pointer \
+             starts with a slash (patch-path-invalid)",
         ],
     );
 }
@@ -210,16 +210,16 @@ fn from_and_manifest_patches_get_their_slash() {
             {"op": "replace", "path": "/spec/installerManifestPatches/0/patches/1/from", "value": "/spec/b"},
         ]),
         &[
-            "spec.installerManifestPatches[0].patches[1].path: \"spec/a\" became \"/spec/a\": a JSON pointer starts \
-             with a slash (patch-path-invalid)",
-            "spec.installerManifestPatches[0].patches[1].from: \"spec/b\" became \"/spec/b\": a JSON pointer starts \
-             with a slash (patch-from-invalid)",
+            "spec.installerManifestPatches[0].patches[1].path: changed \"spec/a\" to \"/spec/a\": a JSON pointer \
+             starts with a slash (patch-path-invalid)",
+            "spec.installerManifestPatches[0].patches[1].from: changed \"spec/b\" to \"/spec/b\": a JSON pointer \
+             starts with a slash (patch-from-invalid)",
         ],
     );
 }
 
 #[test]
-fn pointers_that_need_more_than_a_slash_are_left_for_the_rules() {
+fn pointers_that_need_more_than_a_slash_are_left_to_the_rules() {
     for path in [
         "",
         "/",
@@ -237,7 +237,7 @@ fn pointers_that_need_more_than_a_slash_are_left_for_the_rules() {
     }
 }
 
-/// A label, or Hive's finalizer, must not change what a customization of old does.
+/// Adding a label or Hive's finalizer must not change the effect of an existing customization.
 #[test]
 fn an_unrelated_update_repairs_nothing() {
     let old = customization(&json!([{"op": "remove", "path": "a/b"}]), &json!([]));
@@ -245,18 +245,18 @@ fn an_unrelated_update_repairs_nothing() {
     new["metadata"]["labels"] = json!({"a": "b"});
     assert_repair(Some(old.clone()), new, json!([]), &[]);
 
-    let touched = customization(
+    let extended = customization(
         &json!([{"op": "remove", "path": "a/b"}, {"op": "remove", "path": "a/c"}]),
         &json!([]),
     );
     let operations = json!([{"op": "replace", "path": "/spec/installConfigPatches/1/path", "value": "/a/c"}]);
-    let warning = "spec.installConfigPatches[1].path: \"a/c\" became \"/a/c\": a JSON pointer starts with a slash \
+    let warning = "spec.installConfigPatches[1].path: changed \"a/c\" to \"/a/c\": a JSON pointer starts with a slash \
                    (patch-path-invalid)";
-    assert_repair(Some(old), touched, operations, &[warning]);
+    assert_repair(Some(old), extended, operations, &[warning]);
 }
 
 #[test]
-fn customizations_being_deleted_are_left_alone() {
+fn customizations_being_deleted_are_not_repaired() {
     let live = customization(&json!([]), &json!([]));
     let mut deleting = live.clone();
     let mut new = customization(&json!([{"op": "remove", "path": "a/b"}]), &json!([]));
@@ -266,7 +266,7 @@ fn customizations_being_deleted_are_left_alone() {
     assert_repair(Some(deleting), new.clone(), json!([]), &[]);
 
     let operations = json!([{"op": "replace", "path": "/spec/installConfigPatches/0/path", "value": "/a/b"}]);
-    let warning = "spec.installConfigPatches[0].path: \"a/b\" became \"/a/b\": a JSON pointer starts with a slash \
+    let warning = "spec.installConfigPatches[0].path: changed \"a/b\" to \"/a/b\": a JSON pointer starts with a slash \
                    (patch-path-invalid)";
     for old in [None, Some(live)] {
         assert_repair(old, new.clone(), operations.clone(), &[warning]);

@@ -1,4 +1,4 @@
-//! Each case names the API versions that have the fields it writes.
+//! Each case lists exactly the API versions that have the fields it writes.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests: they may panic")]
 
@@ -11,10 +11,10 @@ use kcp_rules::{
 };
 use serde_json::{Map, Value};
 
-/// The fields of a served version, with their types and constraints: `[]` is a list's element, `{}` a map's value.
+/// The fields of an API version with their types and constraints. `[]` is an element of a list, `{}` a value of a map.
 struct Definition {
     fields: BTreeMap<String, Field>,
-    /// Whether what the schema demands must be there too.
+    /// Whether required fields must be present.
     complete: bool,
 }
 
@@ -55,10 +55,9 @@ impl Definition {
         }
     }
 
-    /// The first path of a merge patch that the version does not have, has as another type, or has in a form that its
-    /// schema refuses.
+    /// The first path of a merge patch that does not exist in the version, has another type, or violates the schema.
     fn lacks(&self, path: &str, value: &Value) -> Option<String> {
-        // Every object has metadata; and our definition for clusters without Hive keeps any platform, as the rules do.
+        // Every object has metadata. Our CRD for clusters without Hive preserves any platform, as the rules do.
         if path.starts_with("metadata") || path == "spec.platform" {
             return None;
         }
@@ -111,7 +110,7 @@ impl Definition {
                 return false;
             }
         }
-        // What stands outside of lists may be merged into what has the rest.
+        // Outside of lists, the patch may be merged into an object that has the required fields.
         !path.ends_with("[]") || {
             let required = self
                 .fields
@@ -138,9 +137,9 @@ fn patches(write: Write) -> Vec<Value> {
         .collect()
 }
 
-/// The first path that the case writes and the version of `base` does not have.
+/// The first path that the case writes and that does not exist in the version of `base`.
 fn lacks(case: &Case, base: Base) -> Option<String> {
-    // What is wanting in a case that is refused is what it is refused for.
+    // A denied case may lack required fields, because that is why it is denied.
     let answer = case.rows().next().unwrap().answer().unwrap();
     let definition = Definition::of(base, answer != Answer::Deny);
     patches(case.write)
@@ -149,7 +148,7 @@ fn lacks(case: &Case, base: Base) -> Option<String> {
 }
 
 #[test]
-fn every_case_is_of_the_versions_that_have_its_fields() {
+fn every_case_lists_the_versions_that_have_its_fields() {
     let mut wrong = Vec::new();
     for case in TOPICS.iter().flat_map(|topic| topic.cases) {
         for base in versions(case) {
@@ -157,12 +156,12 @@ fn every_case_is_of_the_versions_that_have_its_fields() {
                 name, bases, answer, ..
             } = case;
             match lacks(case, base) {
-                // Of what a definition does not have, the case says itself who answers for it.
+                // If a version does not have the field, the case itself states the answer.
                 Some(path) if bases.contains(&base) && answer.is_none() => {
                     wrong.push(format!("{name}: {base:?} has no {path}"));
                 }
                 None if !bases.contains(&base) && finds_the_same(case, base) => {
-                    wrong.push(format!("{name} is of {base:?} too"));
+                    wrong.push(format!("{name} also applies to {base:?}"));
                 }
                 _ => {}
             }
@@ -171,7 +170,7 @@ fn every_case_is_of_the_versions_that_have_its_fields() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The base of each version of its kind.
+/// The base objects of all versions of the kind.
 fn versions(case: &Case) -> Vec<Base> {
     match case.bases {
         [Base::ControlPlane(_), ..] => CONTROL_PLANES.to_vec(),

@@ -1,5 +1,5 @@
-//! Which fields of a control plane can be changed: every field of the real CRDs is decided here, so that a new one is
-//! a decision, and each decision is held against the rules.
+//! Which fields of a control plane may change. The tables list every field of the real CRDs, so that each new field
+//! needs a decision, and the tests compare each decision with the rules.
 
 #![allow(
     clippy::unwrap_used,
@@ -24,13 +24,13 @@ use serde_json::{Value, json};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Decision {
-    /// It and everything below it may change.
+    /// The field and everything below it may change.
     Mutable,
-    /// It may not change.
+    /// The field must not change.
     Immutable,
-    /// It may come and go; its fields are decided one by one.
+    /// The field may be added and removed; its subfields have their own decisions.
     Section,
-    /// It may not go; its fields are decided one by one.
+    /// The field must not be removed; its subfields have their own decisions.
     Kept,
 }
 
@@ -195,7 +195,7 @@ const ONLY_V1BETA2: &[(&str, Decision)] = &[
     ("spec.rollout.strategy", Mutable),
 ];
 
-/// The rules that a decision speaks of. What else a change may not do (skip a version, ...) is other rules'.
+/// The rules that implement the decisions. Other rules, such as those about versions, are ignored.
 const RULES: &[&str] = &[
     "cluster-configuration-immutable",
     "kubeadm-section-removed",
@@ -233,7 +233,7 @@ fn is_below(path: &str, parent: &str) -> bool {
 }
 
 #[test]
-fn every_field_is_decided() {
+fn every_field_has_a_decision() {
     for version in [V1BETA1, V1BETA2] {
         let decisions = decisions(version);
         let fields = fields(version);
@@ -252,7 +252,7 @@ fn every_field_is_decided() {
 }
 
 #[test]
-fn rules_follow_the_decisions() {
+fn rules_implement_the_decisions() {
     for version in [V1BETA1, V1BETA2] {
         let decisions = decisions(version);
         let fields = fields(version);
@@ -272,7 +272,7 @@ fn rules_follow_the_decisions() {
                 Immutable | Kept => &[field.as_str()],
                 Mutable | Section => &[],
             };
-            // What stands in a list or a map cannot be null, nor can the whole spec.
+            // Elements of lists and maps cannot be null, and neither can the spec.
             if new.is_null() && (field.ends_with(['}', ']']) || field == "spec" || is_required(field)) {
                 continue;
             }
@@ -281,9 +281,8 @@ fn rules_follow_the_decisions() {
     }
 }
 
-/// Without it there is nothing to judge.
+/// Whether removing the field would remove other fields with decisions of their own: all three sections.
 fn is_required(field: &str) -> bool {
-    // All three sections would go with it.
     field == "spec.kubeadmConfigSpec"
 }
 
@@ -303,7 +302,7 @@ fn found(version: &'static str, field: &str, old: &Value, new: &Value) -> Vec<St
         .collect()
 }
 
-/// Puts a value where a generic path such as `spec.files[].path` or `spec.labels{}` says.
+/// Sets the value at a generic path such as `spec.files[].path` or `spec.labels{}`.
 fn put(object: &mut Value, path: &str, value: Value) {
     let steps = path.replace("[]", ".[]").replace("{}", ".{}");
     let mut place = object;

@@ -1,11 +1,11 @@
-//! What becomes of a finding: configuration, ratchet, overrides.
+//! How configuration, ratcheting and overrides change the action of a finding.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
     clippy::needless_pass_by_value,
-    reason = "a test may panic"
+    reason = "tests may panic"
 )]
 
 use kcp_rules::{
@@ -38,7 +38,7 @@ fn configuration(rules: Value) -> Configuration {
         .unwrap()
 }
 
-fn outcome(judgement: &Judgement) -> Vec<(&str, Action)> {
+fn actions(judgement: &Judgement) -> Vec<(&str, Action)> {
     judgement
         .findings
         .iter()
@@ -72,12 +72,12 @@ fn configuration_sets_the_action() {
             &Change::create(&four),
             &configuration(json!({ "replicas-even": action })),
         );
-        assert_eq!(outcome(&judgement), expected, "{action}");
+        assert_eq!(actions(&judgement), expected, "{action}");
     }
 }
 
 #[test]
-fn configuration_refuses_unknown_rules_and_kinds() {
+fn configuration_rejects_unknown_rules_and_kinds() {
     let document = |kind: &str, rule: &str| {
         let rules = json!({ rule: "warn" });
         let document = json!({"apiVersion": "kubectl-kcp.dev/v1alpha1", "kind": kind, "rules": rules});
@@ -101,25 +101,25 @@ fn configuration_refuses_unknown_rules_and_kinds() {
 }
 
 #[test]
-fn a_fault_that_was_there_is_a_warning() {
+fn an_existing_fault_is_a_warning() {
     let old = control_plane(|object| object["spec"]["replicas"] = json!(4));
     let new = control_plane(|object| {
         object["spec"]["replicas"] = json!(4);
         object["spec"]["kubeadmConfigSpec"]["clusterConfiguration"]["imageRepository"] = json!("a.example/b");
     });
-    assert_eq!(outcome(&update(&old, &new)), [("replicas-even", Action::Warn)]);
+    assert_eq!(actions(&update(&old, &new)), [("replicas-even", Action::Warn)]);
 }
 
 #[test]
-fn a_fault_whose_field_is_touched_is_denied() {
+fn an_existing_fault_with_a_new_value_is_denied() {
     let old = control_plane(|object| object["spec"]["replicas"] = json!(4));
     let new = control_plane(|object| object["spec"]["replicas"] = json!(6));
-    assert_eq!(outcome(&update(&old, &new)), [("replicas-even", Action::Deny)]);
+    assert_eq!(actions(&update(&old, &new)), [("replicas-even", Action::Deny)]);
 }
 
-/// What a message must not show can change while the message stays the same.
+/// A redacted value can change while the message stays the same.
 #[test]
-fn another_fault_of_the_same_text_is_denied() {
+fn a_new_fault_with_the_same_message_is_denied() {
     let customization = |value: &str| {
         json!({
             "apiVersion": "hive.openshift.io/v1",
@@ -135,22 +135,22 @@ fn another_fault_of_the_same_text_is_denied() {
         let old: ClusterDeploymentCustomization = decode(&old).unwrap();
         let new: ClusterDeploymentCustomization = decode(&new).unwrap();
         let judgement = judge(&Change::update(&old, &new), &Configuration::default());
-        assert_eq!(outcome(&judgement), [("patch-value-json-invalid", action)]);
+        assert_eq!(actions(&judgement), [("patch-value-json-invalid", action)]);
     }
 }
 
 #[test]
-fn warnings_about_what_was_there_are_not_repeated() {
+fn warnings_about_existing_faults_are_not_repeated() {
     let old = control_plane(|object| object["spec"]["replicas"] = json!(9));
-    assert_eq!(outcome(&update(&old, &old)), []);
+    assert_eq!(actions(&update(&old, &old)), []);
 }
 
 #[test]
-fn removing_an_entry_does_not_make_the_faults_behind_it_new() {
+fn removing_an_entry_does_not_make_later_faults_new() {
     let (old, new) = (pool(&["a", "b", "b", "b"]), pool(&["b", "b", "b"]));
     let (old, new): (ClusterPool, ClusterPool) = (decode(&old).unwrap(), decode(&new).unwrap());
     let judgement = judge(&Change::update(&old, &new), &Configuration::default());
-    let duplicates: Vec<_> = outcome(&judgement)
+    let duplicates: Vec<_> = actions(&judgement)
         .into_iter()
         .filter(|(id, _)| *id == "inventory-duplicate")
         .collect();
@@ -164,11 +164,11 @@ fn removing_an_entry_does_not_make_the_faults_behind_it_new() {
 }
 
 #[test]
-fn one_more_of_the_same_fault_is_denied() {
+fn an_additional_equal_fault_is_denied() {
     let (old, new) = (pool(&["b", "b"]), pool(&["b", "b", "b"]));
     let (old, new): (ClusterPool, ClusterPool) = (decode(&old).unwrap(), decode(&new).unwrap());
     let judgement = judge(&Change::update(&old, &new), &Configuration::default());
-    let duplicates: Vec<_> = outcome(&judgement)
+    let duplicates: Vec<_> = actions(&judgement)
         .into_iter()
         .filter(|(id, _)| *id == "inventory-duplicate")
         .collect();
@@ -181,7 +181,7 @@ fn one_more_of_the_same_fault_is_denied() {
     );
 }
 
-/// A downgrade whose Machines cannot be read: the rule can be overridden.
+/// A downgrade while Machines cannot be read. Its rule can be overridden.
 fn downgrade(annotation: &str) -> Judgement {
     let old = control_plane(|_| ());
     let new = control_plane(|object| {
@@ -192,46 +192,46 @@ fn downgrade(annotation: &str) -> Judgement {
 }
 
 #[test]
-fn an_override_makes_a_denial_a_warning() {
+fn an_override_turns_a_denial_into_a_warning() {
     let judgement = downgrade("version-lowered-unverified=2026-06-01T13:00:00Z");
     assert_eq!(
-        outcome(&judgement),
+        actions(&judgement),
         [("version-lowered-unverified", Action::Warn)]
     );
     assert!(judgement.ignored_overrides.is_empty());
 }
 
 #[test]
-fn an_override_counts_wherever_it_stands() {
+fn a_valid_override_applies_before_or_after_an_expired_one() {
     const RULE: &str = "version-lowered-unverified";
     let expired = format!("{RULE}=2026-06-01T11:00:00Z");
     let valid = format!("{RULE}=2026-06-01T18:00:00Z");
     for annotation in [format!("{expired},{valid}"), format!("{valid},{expired}")] {
         let judgement = downgrade(&annotation);
-        assert_eq!(outcome(&judgement), [(RULE, Action::Warn)], "{annotation}");
+        assert_eq!(actions(&judgement), [(RULE, Action::Warn)], "{annotation}");
         assert!(judgement.ignored_overrides.is_empty(), "{annotation}");
     }
 }
 
 #[test]
-fn overrides_that_do_not_count_say_why() {
+fn an_invalid_override_is_reported_while_its_rule_denies() {
     for (annotation, why) in [
         (
             "version-lowered-unverified=2026-06-01T11:00:00Z",
-            "version-lowered-unverified ended 2026-06-01T11:00:00Z",
+            "the override of version-lowered-unverified expired at 2026-06-01T11:00:00Z",
         ),
         (
             "version-lowered-unverified=2026-06-02T13:00:00Z",
-            "version-lowered-unverified ends 2026-06-02T13:00:00Z, more than 24 h ahead",
+            "the override of version-lowered-unverified expires at 2026-06-02T13:00:00Z, more than 24 h from now",
         ),
         (
             "version-lowered-unverified",
-            "\"version-lowered-unverified\" is not <rule id>=<RFC 3339 time>",
+            "override \"version-lowered-unverified\" is not <rule id>=<RFC 3339 time>",
         ),
     ] {
         let judgement = downgrade(annotation);
         assert_eq!(
-            outcome(&judgement),
+            actions(&judgement),
             [("version-lowered-unverified", Action::Deny)],
             "{annotation}"
         );
@@ -240,16 +240,16 @@ fn overrides_that_do_not_count_say_why() {
 }
 
 #[test]
-fn an_override_is_for_its_own_rule() {
+fn an_override_applies_only_to_its_rule() {
     let judgement = downgrade("replicas-with-upgrade=2026-06-01T13:00:00Z");
     assert_eq!(
-        outcome(&judgement),
+        actions(&judgement),
         [("version-lowered-unverified", Action::Deny)]
     );
 }
 
 #[test]
-fn an_override_that_can_never_count_is_told_even_when_nothing_is_denied() {
+fn an_override_that_can_never_apply_is_reported_even_if_nothing_is_denied() {
     for (annotation, why) in [
         (
             "replicas-even=2026-06-01T13:00:00Z",
@@ -261,19 +261,24 @@ fn an_override_that_can_never_count_is_told_even_when_nothing_is_denied() {
         ),
         (
             "version-lowerd-unverified=2026-06-01T13:00:00Z",
-            Some("there is no rule \"version-lowerd-unverified\"; did you mean version-lowered-unverified?"),
+            Some(
+                "there is no rule \"version-lowerd-unverified\" to override; did you mean version-lowered-unverified?",
+            ),
         ),
         (
             "replica-evne=2026-06-01T11:00:00Z",
-            Some("there is no rule \"replica-evne\"; did you mean replicas-even?"),
+            Some("there is no rule \"replica-evne\" to override; did you mean replicas-even?"),
         ),
-        ("all=2026-06-01T13:00:00Z", Some("there is no rule \"all\"")),
-        ("=2026-06-01T13:00:00Z", Some("there is no rule \"\"")),
+        (
+            "all=2026-06-01T13:00:00Z",
+            Some("there is no rule \"all\" to override"),
+        ),
+        ("=2026-06-01T13:00:00Z", Some("there is no rule \"\" to override")),
         (
             "version-lowered-unverified=tomorrow",
-            Some("\"version-lowered-unverified=tomorrow\" is not <rule id>=<RFC 3339 time>"),
+            Some("override \"version-lowered-unverified=tomorrow\" is not <rule id>=<RFC 3339 time>"),
         ),
-        // These did count, or will, once something is denied.
+        // These were valid, or will be.
         ("version-lowered-unverified=2026-06-01T11:00:00Z", None),
         ("version-lowered-unverified=2026-06-02T13:00:00Z", None),
         (" , version-lowered-unverified=2026-06-01T13:00:00Z,", None),
@@ -282,20 +287,20 @@ fn an_override_that_can_never_count_is_told_even_when_nothing_is_denied() {
             object["metadata"]["annotations"] = json!({ "kubectl-kcp.dev/override-rules": annotation });
         });
         let judgement = update(&control_plane(|_| ()), &new);
-        assert_eq!(outcome(&judgement), [], "{annotation}");
+        assert_eq!(actions(&judgement), [], "{annotation}");
         assert_eq!(judgement.ignored_overrides, Vec::from_iter(why), "{annotation}");
     }
 }
 
 #[test]
-fn a_rule_that_cannot_be_overridden_says_so() {
+fn overriding_a_rule_that_forbids_it_is_reported() {
     let new = control_plane(|object| {
         object["spec"]["replicas"] = json!(4);
         object["metadata"]["annotations"] =
             json!({"kubectl-kcp.dev/override-rules": "replicas-even=2026-06-01T13:00:00Z"});
     });
     let judgement = update(&control_plane(|_| ()), &new);
-    assert_eq!(outcome(&judgement), [("replicas-even", Action::Deny)]);
+    assert_eq!(actions(&judgement), [("replicas-even", Action::Deny)]);
     assert_eq!(
         judgement.ignored_overrides,
         ["replicas-even cannot be overridden"]

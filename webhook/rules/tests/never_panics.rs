@@ -1,4 +1,4 @@
-//! Whatever stands in a field, rules judge it, and messages stay short and keep secrets.
+//! With any text in any field, rules do not panic, messages stay short, and secrets are not shown.
 
 #![allow(
     clippy::unwrap_used,
@@ -24,7 +24,7 @@ use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Every field of text of every kind in every version.
+/// Every string field of every kind in every version.
 static FIELDS: LazyLock<Vec<(Base, String)>> = LazyLock::new(|| {
     let mut fields = Vec::new();
     for (kind, version, base) in [
@@ -51,7 +51,7 @@ static FIELDS: LazyLock<Vec<(Base, String)>> = LazyLock::new(|| {
     fields
 });
 
-/// Puts text where a generic path such as `spec.files[].path` says; in a map it is key and value.
+/// Sets the text at a generic path such as `spec.files[].path`. In a map, the text is both key and value.
 fn put(object: &mut Value, path: &str, text: &str) {
     let steps = path.replace("[]", ".[]").replace("{}", ".{}");
     let mut place = object;
@@ -120,7 +120,7 @@ fn judged(base: Base, field: &str, text: &str) -> Vec<String> {
     }
 }
 
-/// What cannot be decoded has no findings: a patch without `op`, a time that is none.
+/// An object that cannot be decoded has no findings, such as a patch without `op` or an invalid time.
 fn decoded<'a, T: Judged + Deserialize<'a>>(old: &'a str, new: &'a str) -> Vec<String> {
     decode(new).map_or_else(|_| Vec::new(), |new: T| messages(&decode(old).unwrap(), &new))
 }
@@ -153,9 +153,9 @@ proptest! {
 }
 
 #[test]
-fn long_text_makes_no_long_message() {
+fn long_text_does_not_make_messages_long() {
     for (base, field) in FIELDS.iter() {
-        // The schema bounds what is shown of it: a version, and words of an enumeration.
+        // The schema limits the length of versions and enumerations.
         if ["version", "type", "maxSurge"]
             .iter()
             .any(|end| field.ends_with(end))

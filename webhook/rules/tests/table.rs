@@ -1,4 +1,4 @@
-//! The rule table held against itself, against its cases, and against the fields of the real CRDs.
+//! Consistency of the rule table, its cases and the fields of the real CRDs.
 
 #![allow(
     clippy::unwrap_used,
@@ -44,13 +44,13 @@ fn every_case_finds_exactly_what_it_lists() {
 }
 
 #[test]
-fn case_names_are_unique_and_say_the_verdict() {
+fn case_names_are_unique_and_start_with_the_verdict() {
     for topic in TOPICS {
         let mut names = BTreeSet::new();
         for case in topic.cases {
             assert!(
                 names.insert(case.name),
-                "{}: {} stands twice",
+                "{}: {} is not unique",
                 topic.name,
                 case.name
             );
@@ -87,32 +87,28 @@ fn every_rule_has_an_accepting_and_a_rejecting_case() {
             };
             assert!(
                 topic.cases.iter().flat_map(Case::rows).any(accepts),
-                "{} has no case that it accepts",
+                "{} has no accepted case",
                 rule.id
             );
-            assert!(
-                rejected.contains(rule.id),
-                "{} has no case that finds it",
-                rule.id
-            );
+            assert!(rejected.contains(rule.id), "{} has no rejected case", rule.id);
         }
     }
 }
 
 #[test]
-fn every_rule_of_two_kinds_has_a_case_of_each_that_finds_it() {
+fn every_rule_about_two_kinds_has_a_rejected_case_for_each() {
     let found_by = |rule: &str, is_kind: fn(Base) -> bool| {
         rows().any(|(_, row)| is_kind(row.base) && row.case.findings.iter().any(|(id, _)| *id == rule))
     };
     for rule in rules().filter(|rule| matches!(rule.check, Check::ControlPlaneSpec(_))) {
         assert!(
             found_by(rule.id, |base| matches!(base, Base::ControlPlane(_))),
-            "{} has no case of a control plane",
+            "{} has no rejected control plane",
             rule.id
         );
         assert!(
             found_by(rule.id, |base| matches!(base, Base::Template(_))),
-            "{} has no case of a template",
+            "{} has no rejected template",
             rule.id
         );
     }
@@ -122,7 +118,7 @@ fn every_rule_of_two_kinds_has_a_case_of_each_that_finds_it() {
 fn ids_are_unique_and_in_kebab_case() {
     let mut ids = BTreeSet::new();
     for rule in rules() {
-        assert!(ids.insert(rule.id), "{} stands twice", rule.id);
+        assert!(ids.insert(rule.id), "{} is not unique", rule.id);
         assert!(
             rule.id.split('-').count() >= 2,
             "{} is not <field>-<fault>",
@@ -141,7 +137,7 @@ fn ids_are_unique_and_in_kebab_case() {
     }
 }
 
-/// `fixtures/fields` lists every field of the real CRDs, save those of metadata, which every object has.
+/// `fixtures/fields` lists every field of the real CRDs except metadata, which every object has.
 fn served_fields(file: &str) -> BTreeSet<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../tests/fixtures/fields")
@@ -198,13 +194,13 @@ fn without_indices(path: &str) -> String {
     generic
 }
 
-/// Every message as a person reads it: field, value, what is wrong, what to do, rule id.
+/// Every message as the user reads it: field, error type, value, what is wrong, what to do, rule id.
 #[test]
 fn messages() {
-    let mut screen = String::new();
+    let mut list = String::new();
     for (topic, row) in rows().filter(|(_, row)| row.case.bases.first() == Some(&row.base)) {
         for finding in row.judge().unwrap() {
-            screen.push_str(&format!(
+            list.push_str(&format!(
                 "{topic} {}\n  {}: {}\n",
                 row.case.name,
                 finding.fault.field,
@@ -212,11 +208,11 @@ fn messages() {
             ));
         }
     }
-    insta::assert_snapshot!(screen);
+    insta::assert_snapshot!(list);
 }
 
-/// Each case, the API versions that can express it, and who answers it at an API server. The integration test `rows`
-/// sends them all.
+/// Each case with the API versions that have its fields, and the answer of an API server. The integration test `rows`
+/// sends all of them.
 #[test]
 fn answers() {
     let mut list = String::new();

@@ -53,7 +53,7 @@ impl Evaluator {
         };
         let empty = View::default();
         let without_reads = evaluate(&empty);
-        let wanted = empty.wanted();
+        let wanted = empty.missing();
         if !wanted.any() || !self.cluster.has_access() {
             return without_reads.into();
         }

@@ -268,7 +268,7 @@ async fn both_webhooks_explain_an_ignored_override() {
         assert_eq!(response["status"]["code"], 422, "{path}");
         assert_eq!(
             response["warnings"],
-            json!(["there is no rule \"replicas-evn\"; did you mean replicas-even?"]),
+            json!(["there is no rule \"replicas-evn\" to override; did you mean replicas-even?"]),
             "{path}"
         );
     }

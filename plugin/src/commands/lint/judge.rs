@@ -164,7 +164,7 @@ impl Linter<'_> {
         };
         let nothing = View::default();
         let mut judgement = judged(&nothing);
-        let wanted = nothing.wanted();
+        let wanted = nothing.missing();
         if wanted.any() {
             let viewer = Viewer {
                 namespace,

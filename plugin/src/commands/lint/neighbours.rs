@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use kcp_rules::view::{
-    self, Part, View, Wanted,
+    self, MissingParts, Part, View,
     object::{ClusterObject, DeploymentObject, MachineObject, PoolObject},
 };
 use serde::de::DeserializeOwned;
@@ -108,7 +108,7 @@ impl Neighbours {
     }
 
     /// What one of them sees of the others.
-    pub(super) fn view(&self, wanted: Wanted, viewer: Viewer<'_>) -> View {
+    pub(super) fn view(&self, wanted: MissingParts, viewer: Viewer<'_>) -> View {
         let Viewer {
             namespace,
             name,
@@ -188,13 +188,13 @@ impl Neighbours {
 
 #[cfg(test)]
 mod tests {
-    use kcp_rules::view::{self, View, Wanted};
+    use kcp_rules::view::{self, MissingParts, View};
     use serde_json::{Value, json};
 
     use super::{Neighbours, Object, Role, Subject, Viewer};
     use crate::commands::lint::document;
 
-    const EVERYTHING: Wanted = Wanted {
+    const EVERYTHING: MissingParts = MissingParts {
         machines: true,
         cluster: true,
         worker_machines: true,
@@ -284,9 +284,9 @@ mod tests {
     #[test]
     fn only_what_is_wanted_is_gathered() {
         let neighbours = neighbours([control_plane(&json!({"name": "a"}))]);
-        let wanted = Wanted {
+        let wanted = MissingParts {
             pools: true,
-            ..Wanted::default()
+            ..MissingParts::default()
         };
         assert_eq!(neighbours.view(wanted, VIEWER).control_planes.get(), None);
     }

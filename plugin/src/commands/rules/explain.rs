@@ -86,7 +86,7 @@ fn override_of(rule: &Rule) -> String {
 }
 
 fn natively(rule: &Rule) -> String {
-    match rule.cel.without() {
+    match rule.cel.no_cel() {
         None => "in the policies of kubectl kcp rules export --format vap".to_owned(),
         Some(why) => format!("by the webhook alone: {}", why.as_str()),
     }

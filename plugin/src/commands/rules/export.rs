@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use kcp_rules::{Action, Configuration, admission_policy, cel::Without, topics::rules};
+use kcp_rules::{Action, Configuration, admission_policy, cel::NoCel, topics::rules};
 
 /// `ValidatingAdmissionPolicy`s and their bindings as YAML. Before them stand the rules that are not in them.
 pub(super) fn admission_policies(configuration: &Configuration) -> Result<String, serde_saphyr::ser::Error> {
@@ -17,12 +17,11 @@ pub(super) fn admission_policies(configuration: &Configuration) -> Result<String
 /// A comment.
 fn left_out(configuration: &Configuration) -> String {
     let mut text = "# Rules that the webhook alone applies:\n".to_owned();
-    for (rule, why) in rules().filter_map(|rule| Some((rule, rule.cel.without()?))) {
+    for (rule, why) in rules().filter_map(|rule| Some((rule, rule.cel.no_cel()?))) {
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "# - {}: {}", rule.id, Without::as_str(why));
+        let _ = writeln!(text, "# - {}: {}", rule.id, NoCel::as_str(why));
     }
-    let off =
-        rules().filter(|rule| rule.cel.without().is_none() && configuration.action(rule) == Action::Off);
+    let off = rules().filter(|rule| rule.cel.no_cel().is_none() && configuration.action(rule) == Action::Off);
     for rule in off {
         let _ = writeln!(text, "# - {}: it is off", rule.id);
     }

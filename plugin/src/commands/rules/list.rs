@@ -1,6 +1,6 @@
 //! All rules, a line each.
 
-use kcp_rules::{Action, Rule, Scope, cel::Without, topics::rules};
+use kcp_rules::{Action, Rule, Scope, cel::NoCel, topics::rules};
 use serde::Serialize;
 
 use crate::terminal::{
@@ -59,8 +59,8 @@ pub(super) fn json() -> serde_json::Result<String> {
         action: rule.action,
         scope: rule.scope,
         overridable: rule.overridable,
-        cel: rule.cel.without().is_none(),
-        without_cel: rule.cel.without().map(Without::as_str),
+        cel: rule.cel.no_cel().is_none(),
+        without_cel: rule.cel.no_cel().map(NoCel::as_str),
         summary: rule.summary,
         source: rule.source,
     };
@@ -89,7 +89,7 @@ fn action(action: Action) -> Cell {
 }
 
 fn cel(rule: &Rule) -> &'static str {
-    if rule.cel.without().is_none() { "yes" } else { "no" }
+    if rule.cel.no_cel().is_none() { "yes" } else { "no" }
 }
 
 pub(super) fn scope(scope: Scope) -> &'static str {

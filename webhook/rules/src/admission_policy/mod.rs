@@ -1,11 +1,11 @@
-//! The rules that have CEL as `ValidatingAdmissionPolicy`s and their bindings: a second layer, which the API server
-//! applies itself whether or not the webhook can be reached.
+//! The rules with CEL as `ValidatingAdmissionPolicy` objects and their bindings. The API server evaluates them itself,
+//! even if the webhook is unreachable.
 //!
-//! A policy is of one resource, one shape of its fields and one action. What the webhook's registration exempts, a policy
-//! exempts with the same expressions. What was at fault before, and what is copied, does not deny and is not warned of
-//! either; a policy has no clock, so that it takes an override for valid whenever it ends.
+//! Each policy covers one resource, one shape of its fields and one action. It exempts the same requests as the webhook
+//! configuration, with the same expressions. Existing faults and copied objects neither deny nor warn. A policy has no
+//! clock, so an override never expires for it.
 
-mod subject;
+mod target;
 
 use std::collections::BTreeMap;
 
@@ -21,23 +21,23 @@ use crate::{
     rule::{Check, Rule, Scope},
     topics,
 };
-use subject::{Condition, SUBJECTS, Subject};
+use target::{Condition, PolicyTarget, TARGETS};
 
-/// What the names of our policies end with.
+/// The suffix of the names of our policies.
 pub const DOMAIN: &str = "kubectl-kcp.dev";
 
-/// The API that the objects are of.
+/// The API version of the objects.
 pub const API_VERSION: &str = "admissionregistration.k8s.io/v1";
 
-/// The namespaces that no rule of ours is asked about.
+/// The namespaces to which no rule applies.
 pub const EXEMPT_NAMESPACES: &[&str] = &["kube-system", "kcp-webhook-system"];
 
-/// All policies, each with its binding behind it, as objects. Rules that are off are left out.
+/// All policies, each followed by its binding. Rules that are off are omitted.
 pub fn objects(configuration: &Configuration) -> Vec<Value> {
     let mut objects = Vec::new();
-    for subject in SUBJECTS {
+    for target in TARGETS {
         let mut by_action: BTreeMap<Action, Vec<&'static Rule>> = BTreeMap::new();
-        for rule in topics::rules().filter(|rule| subject.is_judged_by(rule)) {
+        for rule in topics::rules().filter(|rule| target.has_rule(rule)) {
             by_action
                 .entry(configuration.action(rule))
                 .or_default()
@@ -45,8 +45,8 @@ pub fn objects(configuration: &Configuration) -> Vec<Value> {
         }
         for (action, rules) in by_action.into_iter().rev() {
             if let Some(validation_action) = validation_action(action) {
-                let name = subject.name(action);
-                objects.push(subject.policy(&name, &rules, configuration));
+                let name = target.name(action);
+                objects.push(target.policy(&name, &rules, configuration));
                 objects.push(binding(&name, validation_action));
             }
         }
@@ -80,16 +80,16 @@ fn binding(name: &str, validation_action: &str) -> Value {
     })
 }
 
-impl Subject {
+impl PolicyTarget {
     fn is_scale(&self) -> bool {
         self.resource.ends_with("/scale")
     }
 
-    fn is_judged_by(&self, rule: &Rule) -> bool {
+    fn has_rule(&self, rule: &Rule) -> bool {
         rule.check.kinds().contains(&self.kind)
             && rule.operations.iter().any(|it| self.operations.contains(it))
             && rule.cel.faults(self.shape).is_some()
-            && (!self.is_scale() || matches!(rule.cel, Cel::FaultsOfScaleToo(_)))
+            && (!self.is_scale() || matches!(rule.cel, Cel::FaultsAlsoForScale(_)))
     }
 
     fn name(&self, action: Action) -> String {
@@ -154,7 +154,7 @@ impl Subject {
             overrides::ANNOTATION
         );
         let mut variables = vec![
-            json!({"name": "judged", "expression": self.judged}),
+            json!({"name": "objects", "expression": self.objects}),
             json!({"name": "shape", "expression": shape}),
             json!({"name": "featureGates", "expression": gates}),
             json!({"name": "overridden", "expression": overridden}),
@@ -168,8 +168,8 @@ impl Subject {
     }
 }
 
-/// The faults that a write brings. What an object rule said of the old object already is none: of faults that say
-/// the same, as many are passed over as there were. Paths are not compared, as in [`crate::judge`].
+/// The faults that a write introduces. For an object rule, each fault of the old object cancels one fault of the new
+/// object with the same message. Paths are not compared, as in [`crate::judge`].
 fn new_faults(rule: &Rule, faults: &str) -> String {
     let faults = indented(faults);
     if rule.scope != Scope::Object {
@@ -179,9 +179,9 @@ fn new_faults(rule: &Rule, faults: &str) -> String {
             format!("request.operation != 'UPDATE' ? [] :\n{faults}")
         };
     }
-    let (judged, it) = match rule.check {
+    let (inputs, input) = match rule.check {
         Check::ControlPlaneSpec(_) => ("specs", "spec"),
-        _ => ("judged", "self"),
+        _ => ("objects", "self"),
     };
     let on_create_alone = !rule.operations.contains(&Operation::Update);
     let unless = if on_create_alone {
@@ -190,7 +190,7 @@ fn new_faults(rule: &Rule, faults: &str) -> String {
         ""
     };
     format!(
-        "{unless}[variables.{judged}.map({it},\n{faults}\n)]\n\
+        "{unless}[variables.{inputs}.map({input},\n{faults}\n)]\n\
          .map(found, size(found) == 1 ? found[0] : found[0].transformList(index, it,\n  \
          found[0].transformList(other, same, other <= index && same.fault == it.fault, same).size()\n  \
          > found[1].filter(same, same.fault == it.fault).size(), it))[0]"
@@ -206,12 +206,12 @@ fn named((name, expression): &Condition) -> Value {
     json!({"name": name, "expression": expression})
 }
 
-/// A rule's id as CEL can name it.
+/// The rule id as a CEL identifier.
 fn variable(rule: &Rule) -> String {
     rule.id.replace('-', "_")
 }
 
-/// Whether the object is made of one that was there before, as in [`crate::judge`].
+/// Whether the object is a copy of an existing one, as in [`crate::judge`].
 const COPIED: &str = "request.operation == 'CREATE' \
      && (request.userInfo.username.matches('^system:serviceaccount:.*:hive-controllers$') \
      || object.metadata.?ownerReferences.orValue([]).exists(owner, owner.kind in ['Cluster', 'ClusterClass']) \
@@ -230,7 +230,7 @@ fn validation(rule: &Rule, action: Action) -> Value {
         "expression": passes.join(" || "),
         "messageExpression":
             format!("variables.{variable}.map(it, it.field + ': ' + it.fault + ' ({id})').join('; ')"),
-        // For when the other is longer than an API server takes.
+        // The API server uses this if the result of the expression is too long.
         "message": format!("{} ({id})", rule.summary),
         "reason": "Invalid",
     })

@@ -1,4 +1,4 @@
-//! `Cluster`, group `cluster.x-k8s.io`, as far as rules read it.
+//! `Cluster`, group `cluster.x-k8s.io`, reduced to the fields that rules read.
 
 use serde::Deserialize;
 
@@ -7,10 +7,10 @@ use super::{Metadata, Text};
 /// A `Cluster`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Cluster<'a> {
-    /// Object metadata.
+    /// Its metadata.
     #[serde(borrow, default)]
     pub metadata: Metadata<'a>,
-    /// The desired state.
+    /// Its desired state.
     #[serde(default)]
     pub spec: Option<ClusterSpec<'a>>,
 }
@@ -19,24 +19,24 @@ pub struct Cluster<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ClusterSpec<'a> {
-    /// The object that runs its control plane.
+    /// The control plane object of the cluster.
     #[serde(borrow)]
     pub control_plane_ref: Option<ControlPlaneRef<'a>>,
 }
 
-/// The object that runs a cluster's control plane.
+/// A reference to the control plane object of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ControlPlaneRef<'a> {
-    /// Its kind.
+    /// The kind, such as `KubeadmControlPlane`.
     #[serde(borrow)]
     pub kind: Option<Text<'a>>,
-    /// Its name.
+    /// The name in the namespace of the Cluster.
     pub name: Option<Text<'a>>,
 }
 
 impl<'a> Cluster<'a> {
-    /// The name of the `KubeadmControlPlane` that it refers to, if it refers to one.
+    /// The name of the control plane, if it is a `KubeadmControlPlane`.
     pub fn control_plane_name(&self) -> Option<&Text<'a>> {
         let reference = self.spec.as_ref()?.control_plane_ref.as_ref()?;
         reference

@@ -1,4 +1,4 @@
-//! `KubeadmControlPlane`, group `controlplane.cluster.x-k8s.io`, in every version that has been served.
+//! `KubeadmControlPlane`, group `controlplane.cluster.x-k8s.io`, in every API version that Cluster API has served.
 
 use std::borrow::Cow;
 
@@ -13,15 +13,15 @@ use super::{
     machine_template::{InfrastructureRef, MachineTemplate},
 };
 
-/// Go's zero `time.Time`, 0001-01-01T00:00:00Z: seconds since 1970.
+/// Go's zero `time.Time`, 0001-01-01T00:00:00Z, in seconds since 1970.
 const ZERO_TIME: Timestamp = Timestamp::constant(-62_135_596_800, 0);
 
-/// The shapes that `KubeadmControlPlane` has had: versions that put a field in the same place share one.
+/// The shapes of `KubeadmControlPlane`. API versions with the same field paths share a shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Shape {
     /// v1alpha3 to v1beta1.
     V1Beta1,
-    /// v1beta2, and whatever comes after it until we know better.
+    /// v1beta2, and any unknown later version.
     V1Beta2,
 }
 
@@ -35,89 +35,89 @@ impl Shape {
     }
 }
 
-/// A `KubeadmControlPlane`. Fields of both shapes stand side by side; the accessors pick by [`Shape`].
+/// A `KubeadmControlPlane` with the fields of both shapes. The accessors choose by [`Shape`].
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KubeadmControlPlane<'a, C = KubeadmConfig<'a>> {
     /// `group/version`.
     #[serde(borrow)]
     pub api_version: Text<'a>,
-    /// Object metadata.
+    /// Its metadata.
     #[serde(default)]
     pub metadata: Metadata<'a>,
-    /// The desired state.
+    /// Its desired state.
     pub spec: KubeadmControlPlaneSpec<'a, C>,
-    /// What the controller last saw.
+    /// Its observed state.
     #[serde(default)]
     pub status: Option<KubeadmControlPlaneStatus<'a>>,
 }
 
-/// `spec`, with `kubeadmConfigSpec` as a `C`: by far the largest part of most objects.
+/// `spec`. The type of `kubeadmConfigSpec` is `C`, because it is by far the largest part of most objects.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KubeadmControlPlaneSpec<'a, C = KubeadmConfig<'a>> {
-    /// Desired number of control plane Machines.
+    /// The desired number of control plane Machines.
     pub replicas: Option<i64>,
-    /// Kubernetes version, with a leading `v`.
+    /// The Kubernetes version with a leading `v`.
     #[serde(borrow)]
     pub version: Option<Text<'a>>,
-    /// What Machines are made from.
+    /// The template for Machines.
     pub machine_template: Option<MachineTemplate<'a>>,
-    /// v1alpha3: the reference that later versions keep in `machineTemplate`.
+    /// v1alpha3; later versions have the reference in `machineTemplate`.
     pub infrastructure_template: Option<InfrastructureRef<'a>>,
-    /// What kubeadm is told on init and join.
+    /// The configuration of kubeadm for init and join.
     pub kubeadm_config_spec: Option<C>,
-    /// v1beta2.
+    /// v1beta2: strategy and times of rollouts.
     pub rollout: Option<Rollout<'a>>,
-    /// v1beta1.
+    /// v1beta1; in v1beta2 `rollout.strategy`.
     pub rollout_strategy: Option<RolloutStrategy<'a>>,
-    /// v1beta1.
+    /// v1beta1; in v1beta2 `rollout.after`.
     pub rollout_after: Option<Text<'a>>,
-    /// v1alpha3: what later versions call `rolloutAfter`.
+    /// v1alpha3; in v1beta1 `rolloutAfter`.
     pub upgrade_after: Option<Text<'a>>,
-    /// v1beta1.
+    /// v1beta1; in v1beta2 `rollout.before`.
     pub rollout_before: Option<RolloutBefore>,
-    /// v1beta2.
+    /// v1beta2: names of Machines.
     pub machine_naming: Option<MachineNaming<'a>>,
-    /// v1beta1.
+    /// v1beta1; in v1beta2 `machineNaming`.
     pub machine_naming_strategy: Option<MachineNaming<'a>>,
 }
 
-/// How Machines are named.
+/// The naming of Machines.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MachineNaming<'a> {
-    /// A Go template.
+    /// A Go template for the name of a Machine.
     #[serde(borrow)]
     pub template: Option<Text<'a>>,
 }
 
-/// `spec.rollout` of v1beta2.
+/// `spec.rollout` in v1beta2.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Rollout<'a> {
-    /// How Machines are replaced.
+    /// The strategy for replacing Machines.
     #[serde(borrow)]
     pub strategy: Option<RolloutStrategy<'a>>,
-    /// RFC 3339: Machines created before it are replaced once it has passed.
+    /// RFC 3339. After this time, Machines created before it are replaced.
     pub after: Option<Text<'a>>,
-    /// When Machines are replaced unasked.
+    /// Conditions for automatic rollouts.
     pub before: Option<RolloutBefore>,
 }
 
-/// When Machines are replaced unasked.
+/// Conditions for automatic rollouts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RolloutBefore {
-    /// Once their certificates are valid for fewer days than this.
+    /// Replace a Machine if its certificates expire within this number of days.
     pub certificates_expiry_days: Option<i64>,
 }
 
-/// How Machines are replaced.
+/// The strategy for replacing Machines.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RolloutStrategy<'a> {
-    /// Only `RollingUpdate` is supported.
+    /// Cluster API supports only `RollingUpdate`.
     #[serde(rename = "type", borrow)]
     pub kind: Option<Text<'a>>,
     /// Parameters of a rolling update.
@@ -128,37 +128,38 @@ pub struct RolloutStrategy<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RollingUpdate<'a> {
-    /// How many Machines may exist above the desired number: 1 creates first, 0 deletes first.
+    /// How many Machines may exist above the desired number. With 1, a rollout creates before it deletes; with 0, it
+    /// deletes before it creates.
     #[serde(borrow)]
     pub max_surge: Option<IntOrString<'a>>,
 }
 
-/// `status`.
+/// `status` of a [`KubeadmControlPlane`].
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct KubeadmControlPlaneStatus<'a> {
-    /// The `metadata.generation` that the controller last acted on.
+    /// The `metadata.generation` that the controller last reconciled.
     pub observed_generation: Option<i64>,
-    /// Machines that exist.
+    /// The number of existing Machines.
     pub replicas: Option<i64>,
-    /// v1beta2: Machines that match the spec.
+    /// v1beta2: the number of Machines that match the spec.
     pub up_to_date_replicas: Option<i64>,
-    /// v1beta1: Machines that match the spec.
+    /// v1beta1: the number of Machines that match the spec.
     pub updated_replicas: Option<i64>,
     /// The lowest Kubernetes version among the Machines.
     #[serde(borrow)]
     pub version: Option<Text<'a>>,
-    /// v1beta2, and within [`Self::v1beta2`] for v1beta1.
+    /// v1beta2. In v1beta1, the same conditions are in [`Self::v1beta2`].
     pub conditions: Option<Vec<Condition<'a>>>,
-    /// v1beta1: what v1beta2 has at the top.
+    /// v1beta1: the status fields of v1beta2.
     pub v1beta2: Option<Box<KubeadmControlPlaneStatus<'a>>>,
 }
 
-/// One condition.
+/// A status condition.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Condition<'a> {
-    /// Its type.
+    /// The type, such as `RollingOut`.
     #[serde(rename = "type", borrow)]
     pub kind: Option<Text<'a>>,
     /// `True`, `False` or `Unknown`.
@@ -178,18 +179,18 @@ impl KubeadmControlPlaneStatus<'_> {
         })
     }
 
-    /// Machines that match the spec, where either version says so.
+    /// The number of Machines that match the spec, in either API version.
     pub fn matching_replicas(&self) -> Option<i64> {
         self.up_to_date_replicas.or(self.updated_replicas)
     }
 }
 
 impl<'a> KubeadmControlPlane<'a> {
-    /// Decodes a control plane as it would become, beside itself as it is. A `kubeadmConfigSpec` of the same bytes, which
-    /// most writes leave it, is compared and not decoded.
+    /// Decodes the new object of an update and shares the `kubeadmConfigSpec` of the old object if both have the same
+    /// bytes. Most updates do not change it, so comparing it avoids decoding it again.
     ///
     /// # Errors
-    /// As [`decode`](super::decode()).
+    /// Same as [`decode`](super::decode()).
     pub fn decode_beside(old: &Self, part: &'a RawValue) -> Result<Self, DecodeError> {
         let old = old.spec.kubeadm_config_spec.as_ref();
         let KubeadmControlPlane {
@@ -225,7 +226,7 @@ impl<'a> KubeadmControlPlane<'a> {
         })
     }
 
-    /// `rollout.after`, `rolloutAfter` or `upgradeAfter`; the zero time means unset (2019 proposal, Cluster upgrade).
+    /// `rollout.after`, `rolloutAfter` or `upgradeAfter`. The zero time means unset (2019 proposal, Cluster upgrade).
     pub fn rollout_after(&self) -> Option<Timestamp> {
         let after = match self.shape() {
             Shape::V1Beta1 => self
@@ -252,12 +253,12 @@ impl<'a> KubeadmControlPlane<'a> {
         }
     }
 
-    /// Where this object's version keeps its fields.
+    /// The shape of this object's API version.
     pub fn shape(&self) -> Shape {
         Shape::of(&self.api_version)
     }
 
-    /// The template that infrastructure Machines are cloned from, if given.
+    /// The reference to the template from which infrastructure Machines are cloned.
     pub fn infrastructure_ref(&self) -> Option<&InfrastructureRef<'a>> {
         if self.spec.infrastructure_template.is_some() && self.shape() == Shape::V1Beta1 {
             return self.spec.infrastructure_template.as_ref();
@@ -278,38 +279,38 @@ impl<'a> KubeadmControlPlane<'a> {
         }
     }
 
-    /// What it has in common with a template.
+    /// The fields that control planes and templates share.
     pub fn common_spec(&self) -> ControlPlaneSpec<'_> {
         ControlPlaneSpec::new(self.shape(), "spec", Some(&self.spec))
     }
 
-    /// What kubeadm is told on init and join, if given.
+    /// `kubeadmConfigSpec`, the configuration of kubeadm.
     pub fn kubeadm_config(&self) -> Option<&KubeadmConfigSpec<'a>> {
         self.spec.kubeadm_config_spec.as_deref()
     }
 
-    /// The rollout strategy, if given.
+    /// The rollout strategy in either API version.
     pub fn rollout_strategy(&self) -> Option<&RolloutStrategy<'_>> {
         self.common_spec().rollout_strategy()
     }
 
-    /// The path of a field below the rollout strategy.
+    /// The path of the field `below` in the rollout strategy.
     pub fn rollout_strategy_path(&self, below: &'static str) -> Cow<'static, str> {
         self.common_spec().rollout_strategy_path(below)
     }
 
-    /// `maxSurge`, if given.
+    /// `maxSurge` of the rollout strategy.
     pub fn max_surge(&self) -> Option<&IntOrString<'_>> {
         self.common_spec().max_surge()
     }
 
-    /// Whether etcd is run elsewhere, so that the number of Machines is free.
+    /// Whether etcd is external, so that an even number of Machines is fine.
     pub fn has_external_etcd(&self) -> bool {
         self.kubeadm_config()
             .is_some_and(KubeadmConfigSpec::has_external_etcd)
     }
 
-    /// The same control plane scaled to `replicas`: what a write to the scale subresource would make of it.
+    /// A copy with the given replicas, as a write to the scale subresource would produce it.
     pub fn scaled_to(&self, replicas: i64) -> Self {
         let mut scaled = self.clone();
         scaled.spec.replicas = Some(replicas);
@@ -330,12 +331,12 @@ mod tests {
     }
 
     #[test]
-    fn beside_another_the_same_is_decoded() {
+    fn decoding_beside_an_old_object_gives_the_same_result() {
         let (one, other) = (r#"{"files":[{"path":"/a"}]}"#, r#"{"files":[{"path":"/b"}]}"#);
         for old in [one, other, "{}", "null"].map(text) {
             let old: KubeadmControlPlane = decode(&old).unwrap();
             for new in [one, other, "{}", "null", "3", r#"{"files":[{"path":1}]}"#].map(text) {
-                // Its Debug shows what `==` of the text leaves out.
+                // Compare the Debug text, because `==` ignores differences such as default values.
                 let part = serde_json::from_str(&new).unwrap();
                 let beside = format!("{:?}", KubeadmControlPlane::decode_beside(&old, part));
                 assert_eq!(
@@ -348,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn beside_another_the_same_bytes_are_not_decoded() {
+    fn decoding_beside_an_old_object_shares_equal_bytes() {
         let config = text(r#"{"files":[{"path":"/a"}]}"#);
         let old: KubeadmControlPlane = decode(&config).unwrap();
         let part = serde_json::from_str(&config).unwrap();

@@ -1,4 +1,4 @@
-//! What a `KubeadmControlPlane` and a `KubeadmControlPlaneTemplate` have in common, and where it stands in each.
+//! The fields that a `KubeadmControlPlane` and a `KubeadmControlPlaneTemplate` share, with their paths in each kind.
 
 use std::{borrow::Cow, fmt::Display};
 
@@ -9,7 +9,7 @@ use super::{
     machine_template::{ObjectMeta, Taint},
 };
 
-/// The spec of either kind. Rules that read it judge both.
+/// The spec of either kind. Rules that read it apply to both.
 #[derive(Clone, Copy, Debug)]
 pub struct ControlPlaneSpec<'c> {
     shape: Shape,
@@ -19,7 +19,7 @@ pub struct ControlPlaneSpec<'c> {
 }
 
 impl<'c> ControlPlaneSpec<'c> {
-    /// A spec that stands at `root`.
+    /// A spec whose path is `root`.
     pub fn new(shape: Shape, root: &'static str, spec: Option<&'c KubeadmControlPlaneSpec<'c>>) -> Self {
         Self {
             shape,
@@ -29,39 +29,39 @@ impl<'c> ControlPlaneSpec<'c> {
         }
     }
 
-    /// The same with the metadata of a template, which stands at `path`.
+    /// Adds the metadata of a template, whose path is `path`.
     #[must_use]
     pub fn with_metadata(mut self, path: &'static str, metadata: Option<&'c ObjectMeta<'c>>) -> Self {
         self.metadata = metadata.map(|metadata| (path, metadata));
         self
     }
 
-    /// Where this object's version keeps its fields.
+    /// The shape of the object's API version.
     pub fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// The path of a field below the spec.
+    /// The path of the field `below` in the spec.
     pub fn path(&self, below: impl Display) -> Cow<'static, str> {
         Cow::Owned(format!("{}.{below}", self.root))
     }
 
-    /// The path of a field below `kubeadmConfigSpec`.
+    /// The path of the field `below` in `kubeadmConfigSpec`.
     pub fn kubeadm_path(&self, below: impl Display) -> Cow<'static, str> {
         self.path(format_args!("kubeadmConfigSpec.{below}"))
     }
 
-    /// What kubeadm is told on init and join, if given.
+    /// `kubeadmConfigSpec`, the configuration of kubeadm.
     pub fn kubeadm_config(&self) -> Option<&'c KubeadmConfigSpec<'c>> {
         self.spec?.kubeadm_config_spec.as_deref()
     }
 
-    /// What kubeadm is told for the whole cluster, if given.
+    /// `kubeadmConfigSpec.clusterConfiguration`.
     pub fn cluster_configuration(&self) -> Option<&'c ClusterConfiguration<'c>> {
         self.kubeadm_config()?.cluster_configuration.as_ref()
     }
 
-    /// The rollout strategy, if given.
+    /// The rollout strategy in either API version.
     pub fn rollout_strategy(&self) -> Option<&'c RolloutStrategy<'c>> {
         let spec = self.spec?;
         match self.shape {
@@ -70,7 +70,7 @@ impl<'c> ControlPlaneSpec<'c> {
         }
     }
 
-    /// The path of a field below the rollout strategy.
+    /// The path of the field `below` in the rollout strategy.
     pub fn rollout_strategy_path(&self, below: &str) -> Cow<'static, str> {
         let strategy = match self.shape {
             Shape::V1Beta1 => "rolloutStrategy",
@@ -79,7 +79,7 @@ impl<'c> ControlPlaneSpec<'c> {
         self.path(format_args!("{strategy}.{below}"))
     }
 
-    /// `maxSurge`, if given.
+    /// `maxSurge` of the rollout strategy.
     pub fn max_surge(&self) -> Option<&'c IntOrString<'c>> {
         self.rollout_strategy()?
             .rolling_update
@@ -88,7 +88,7 @@ impl<'c> ControlPlaneSpec<'c> {
             .as_ref()
     }
 
-    /// Replace Machines once their certificates are valid for fewer days than this.
+    /// `certificatesExpiryDays`: Machines are replaced if their certificates expire within this number of days.
     pub fn certificates_expiry_days(&self) -> Option<i64> {
         let spec = self.spec?;
         let before = match self.shape {
@@ -106,7 +106,7 @@ impl<'c> ControlPlaneSpec<'c> {
         })
     }
 
-    /// The template of Machines' names.
+    /// The template for the names of Machines.
     pub fn naming_template(&self) -> Option<&'c Text<'c>> {
         let spec = self.spec?;
         let naming = match self.shape {
@@ -124,7 +124,7 @@ impl<'c> ControlPlaneSpec<'c> {
         })
     }
 
-    /// The taints of Machines' Nodes.
+    /// The taints for the Nodes of Machines.
     pub fn taints(&self) -> &'c [Taint<'c>] {
         let taints = self.spec.and_then(|spec| {
             let template = spec.machine_template.as_ref()?;
@@ -144,7 +144,7 @@ impl<'c> ControlPlaneSpec<'c> {
         })
     }
 
-    /// Labels and annotations of what is made from it, each with its path.
+    /// The labels and annotations of created objects, each with its path.
     pub fn metadata(&self) -> impl Iterator<Item = (Cow<'static, str>, &'c ObjectMeta<'c>)> {
         let of_template = self.metadata.map(|(path, metadata)| (path.into(), metadata));
         let of_machines = self

@@ -1,5 +1,5 @@
-//! `KubeadmControlPlaneTemplate`, group `controlplane.cluster.x-k8s.io`: what a `ClusterClass` makes control planes
-//! from.
+//! `KubeadmControlPlaneTemplate`, group `controlplane.cluster.x-k8s.io`, from which a `ClusterClass` creates control
+//! planes.
 
 use serde::Deserialize;
 
@@ -16,10 +16,10 @@ pub struct KubeadmControlPlaneTemplate<'a> {
     /// `group/version`.
     #[serde(borrow)]
     pub api_version: Text<'a>,
-    /// Object metadata.
+    /// Its metadata.
     #[serde(default)]
     pub metadata: Metadata<'a>,
-    /// The template, one level down.
+    /// Its desired state.
     #[serde(default)]
     pub spec: Option<TemplateSpec<'a>>,
 }
@@ -28,7 +28,7 @@ pub struct KubeadmControlPlaneTemplate<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct TemplateSpec<'a> {
-    /// The template.
+    /// The template for control planes.
     #[serde(borrow)]
     pub template: Option<Template<'a>>,
 }
@@ -37,20 +37,20 @@ pub struct TemplateSpec<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Template<'a> {
-    /// Put on control planes.
+    /// The labels and annotations of control planes.
     #[serde(borrow)]
     pub metadata: Option<ObjectMeta<'a>>,
-    /// As a control plane's, without replicas, version and infrastructure.
+    /// The spec of control planes, without replicas, version and infrastructure reference.
     pub spec: Option<Verbatim<'a, KubeadmControlPlaneSpec<'a>>>,
 }
 
 impl<'a> KubeadmControlPlaneTemplate<'a> {
-    /// `spec.template`, if given.
+    /// `spec.template`.
     pub fn template(&self) -> Option<&Template<'a>> {
         self.spec.as_ref()?.template.as_ref()
     }
 
-    /// What it has in common with a control plane.
+    /// The fields that control planes and templates share.
     pub fn common_spec(&self) -> ControlPlaneSpec<'_> {
         let template = self.template();
         let spec = template.and_then(|template| template.spec.as_deref());

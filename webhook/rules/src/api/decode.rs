@@ -1,4 +1,4 @@
-//! Decoding with an error that names the field.
+//! Decoding with errors that contain the path of the field.
 
 use std::fmt;
 
@@ -8,13 +8,13 @@ use thiserror::Error;
 
 use super::json;
 
-/// An object whose fields do not have the types that its kind gives them.
+/// A field of an object does not have the type that its kind requires.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("{field}: {fault}")]
 pub struct DecodeError {
-    /// The path of the field, `.` when the whole document is at fault.
+    /// The path of the field; `.` if the whole document is wrong.
     pub field: String,
-    /// What was found and what was expected.
+    /// The type found and the type expected.
     pub fault: String,
 }
 
@@ -30,14 +30,14 @@ impl DecodeError {
             };
             return within.below(&field);
         }
-        // The decoder names a missing field in its message, and only the parent in its path.
+        // For a missing field, the path contains only the parent; the name of the field is in the message.
         let missing = fault
             .strip_prefix("missing field `")
             .and_then(|rest| rest.strip_suffix('`'));
         match missing {
             None => Self {
                 field,
-                fault: in_words(&fault),
+                fault: with_json_type_names(&fault),
             },
             Some(missing) => Self {
                 field: join(&field, missing),
@@ -46,7 +46,7 @@ impl DecodeError {
         }
     }
 
-    /// The same of a document that is a part of another: what stands at `field`.
+    /// The same error for a document that is nested in another one at `field`.
     pub(super) fn below(self, field: &str) -> Self {
         Self {
             field: join(field, &self.field),
@@ -54,19 +54,19 @@ impl DecodeError {
         }
     }
 
-    /// The error of a document within a document, for a deserializer of the outer one to fail with.
+    /// Converts the error of a nested document to the error type of the outer deserializer.
     pub(super) fn within<E: de::Error>(&self) -> E {
         E::custom(Nested(self))
     }
 
-    /// Whether the field is not there at all.
+    /// Whether the field is missing.
     pub fn is_missing(&self) -> bool {
         self.fault == Self::MISSING
     }
 }
 
-/// An error's text is all that passes from the inner deserializer to the outer one: a mark that no other text starts
-/// with keeps field and fault apart.
+/// Only text passes from the inner deserializer to the outer one. A mark that no other text starts with separates the
+/// field from the fault.
 struct Nested<'e>(&'e DecodeError);
 
 impl Nested<'_> {
@@ -95,24 +95,24 @@ fn join(parent: &str, field: &str) -> String {
 
 /// Decodes one JSON document.
 ///
-/// The quickest decoder runs first: it is on the path of every review. Only a document that it refuses is decoded again,
-/// to learn what is wrong and the path.
+/// The fast decoder runs first, because every review depends on it. If it rejects the document, `serde_json` decodes it
+/// again to find the error and its path.
 ///
 /// # Errors
-/// [`DecodeError`] with the path of the first field whose type is wrong.
+/// [`DecodeError`] with the path of the first field that has a wrong type.
 pub fn decode<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, DecodeError> {
     json::read(json).map_or_else(|| decode_by_serde_json(json), |document| Ok(document.root))
 }
 
-/// Decodes a part of a JSON document that was decoded before.
+/// Decodes a part of a JSON document that has already been parsed.
 ///
 /// # Errors
-/// As [`decode`].
+/// Same as [`decode`].
 pub fn decode_part<'a, T: Deserialize<'a>>(part: &'a RawValue) -> Result<T, DecodeError> {
     decode_part_beside(part, None)
 }
 
-/// The same where an object may stand in the part that is known already.
+/// Same as [`decode_part`], but skips an object that equals `known`.
 pub(super) fn decode_part_beside<'a, T: Deserialize<'a>>(
     part: &'a RawValue,
     known: Option<&'a RawValue>,
@@ -130,7 +130,7 @@ fn decode_by_serde_json<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, Deco
     })
 }
 
-/// What is wrong. A wrong type loses its line and column: nobody has written the JSON that they count in.
+/// The error without line and column for a wrong type, because the user did not write this JSON.
 fn fault(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rsplit_once(" at line ") {
@@ -139,8 +139,8 @@ fn fault(error: &serde_json::Error) -> String {
     }
 }
 
-/// A manifest's terms for those that serde and Rust use of types.
-fn in_words(fault: &str) -> String {
+/// Replaces the type names of serde and Rust by those of JSON and YAML.
+fn with_json_type_names(fault: &str) -> String {
     let parts = fault
         .strip_prefix("invalid type: ")
         .or(fault.strip_prefix("invalid value: "))
@@ -151,7 +151,7 @@ fn in_words(fault: &str) -> String {
     let found = match found {
         "sequence" => "a list".to_owned(),
         "map" => "an object".to_owned(),
-        // Only what serde quotes: a string of the document stands in double quotes.
+        // A string of the document is in double quotes; replace backticks only outside of it.
         found if found.starts_with("string ") => found.to_owned(),
         found => found.replace('`', "").replace("floating point", "number"),
     };
@@ -161,14 +161,14 @@ fn in_words(fault: &str) -> String {
         "a sequence" => "a list",
         "a map" => "an object",
         named if named.starts_with("struct ") => "an object",
-        said => said,
+        other => other,
     };
     format!("found {found}, expected {expected}")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{DecodeError, decode, in_words};
+    use super::{DecodeError, decode, with_json_type_names};
     use crate::api::{ClusterPool, KubeadmControlPlane};
 
     #[test]
@@ -196,9 +196,9 @@ mod tests {
         }
     }
 
-    /// Some parts are kept with their text, and decoded on their own.
+    /// `kubeadmConfigSpec` is decoded separately from the rest of the object.
     #[test]
-    fn errors_name_the_field_within_a_part_that_is_decoded_on_its_own() {
+    fn errors_name_the_field_in_a_separately_decoded_part() {
         for (config, field, fault) in [
             ("3", "", "found integer 3, expected an object"),
             (r#"{"files":{}}"#, ".files", "found an object, expected a list"),
@@ -218,8 +218,8 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_in_a_manifests_words() {
-        for (fault, words) in [
+    fn faults_use_json_type_names() {
+        for (fault, expected) in [
             (
                 r#"invalid type: string "a, expected `b`", expected i64"#,
                 r#"found string "a, expected `b`", expected an integer"#,
@@ -238,7 +238,7 @@ mod tests {
             ),
             ("the number is too large", "the number is too large"),
         ] {
-            assert_eq!(in_words(fault), words);
+            assert_eq!(with_json_type_names(fault), expected);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `kubeadmConfigSpec`, group `bootstrap.cluster.x-k8s.io`, as far as rules read it.
+//! `kubeadmConfigSpec`, group `bootstrap.cluster.x-k8s.io`, reduced to the fields that rules read.
 
 use std::fmt;
 
@@ -12,209 +12,209 @@ use super::{
     machine_setup::{DiskSetup, File, Ignition, User},
 };
 
-/// A [`KubeadmConfigSpec`] with its text, so that a difference in a field that we do not read is a difference.
+/// A [`KubeadmConfigSpec`] with its JSON text, so that comparisons include the fields that are not decoded.
 pub type KubeadmConfig<'a> = Verbatim<'a, KubeadmConfigSpec<'a>>;
 
 /// `spec.kubeadmConfigSpec`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct KubeadmConfigSpec<'a> {
-    /// For the whole cluster.
+    /// Settings for the whole cluster.
     #[serde(borrow)]
     pub cluster_configuration: Option<ClusterConfiguration<'a>>,
-    /// For the first Machine.
+    /// Settings for the first Machine.
     pub init_configuration: Option<InitConfiguration<'a>>,
-    /// For every further Machine.
+    /// Settings for all other Machines.
     pub join_configuration: Option<JoinConfiguration<'a>>,
-    /// Written before kubeadm runs.
+    /// Files to write before kubeadm runs.
     pub files: Option<Vec<File<'a>>>,
-    /// Added before kubeadm runs.
+    /// Users to add before kubeadm runs.
     pub users: Option<Vec<User<'a>>>,
-    /// Partitioned and formatted before kubeadm runs.
+    /// Disks to partition and format before kubeadm runs.
     pub disk_setup: Option<DiskSetup<'a>>,
-    /// Run early in the boot. Rules ask only whether there are any.
+    /// Commands to run early in the boot. Rules check only whether there are any.
     pub boot_commands: Option<Vec<Present>>,
     /// `cloud-config` or `ignition`.
     pub format: Option<Text<'a>>,
-    /// What is added to generated Ignition configuration.
+    /// Additions to the generated Ignition configuration.
     pub ignition: Option<Ignition>,
 }
 
-/// A value that is there; what it holds is not read.
+/// A value of which only the presence matters.
 pub type Present = IgnoredAny;
 
-/// kubeadm's `ClusterConfiguration`.
+/// kubeadm's `ClusterConfiguration`, reduced to the fields that rules read.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ClusterConfiguration<'a> {
-    /// The stable address of the API servers.
+    /// The stable address of the control plane.
     #[serde(borrow)]
     pub control_plane_endpoint: Option<Text<'a>>,
-    /// Where certificates lie on each Machine.
+    /// The directory of the certificates on each Machine.
     pub certificates_dir: Option<Text<'a>>,
-    /// Days that the cluster's CAs are valid.
+    /// The validity of the cluster's CAs in days.
     pub ca_certificate_validity_period_days: Option<i64>,
-    /// Days that the certificates they sign are valid.
+    /// The validity of the certificates that the CAs sign, in days.
     pub certificate_validity_period_days: Option<i64>,
-    /// v1beta1 only.
+    /// v1beta1 only: subnets and DNS domain.
     pub networking: Option<Networking<'a>>,
-    /// v1beta1 only.
+    /// v1beta1 only; Cluster API takes it from `spec.version`.
     pub kubernetes_version: Option<Text<'a>>,
-    /// v1beta1 only.
+    /// v1beta1 only; Cluster API takes it from the Cluster.
     pub cluster_name: Option<Text<'a>>,
-    /// Stacked or external.
+    /// Stacked or external etcd.
     pub etcd: Option<Etcd<'a>>,
-    /// `CoreDNS`.
+    /// The image of `CoreDNS`.
     pub dns: Option<Dns<'a>>,
-    /// The API server.
+    /// The settings of the API server.
     pub api_server: Option<Component<'a>>,
-    /// The controller manager.
+    /// The settings of the controller manager.
     pub controller_manager: Option<Component<'a>>,
-    /// The scheduler.
+    /// The settings of the scheduler.
     pub scheduler: Option<Component<'a>>,
 }
 
-/// `CoreDNS`.
+/// The image of `CoreDNS`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Dns<'a> {
-    /// The tag of its image, which is its version.
+    /// The image tag, from which Cluster API reads the version.
     #[serde(borrow)]
     pub image_tag: Option<Text<'a>>,
 }
 
-/// A component that runs on each control plane Machine.
+/// The settings of a component on each control plane Machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Component<'a> {
-    /// Flags.
+    /// Additional flags.
     #[serde(borrow)]
     pub extra_args: Option<ExtraArgs<'a>>,
 }
 
-/// Networking of v1beta1's `ClusterConfiguration`.
+/// The networking section of `ClusterConfiguration` in v1beta1.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Networking<'a> {
-    /// Services' addresses.
+    /// The address range of Services.
     #[serde(borrow)]
     pub service_subnet: Option<Text<'a>>,
-    /// Pods' addresses.
+    /// The address range of Pods.
     pub pod_subnet: Option<Text<'a>>,
-    /// The cluster's DNS domain.
+    /// The DNS domain of the cluster.
     pub dns_domain: Option<Text<'a>>,
 }
 
-/// How etcd is run: at most one of the two.
+/// Stacked or external etcd; at most one may be set.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Etcd<'a> {
-    /// On the control plane Machines.
+    /// Stacked etcd: a member on each control plane Machine.
     #[serde(borrow)]
     pub local: Option<LocalEtcd<'a>>,
-    /// Elsewhere.
+    /// External etcd.
     pub external: Option<ExternalEtcd<'a>>,
 }
 
-/// An etcd member on each control plane Machine.
+/// Settings of stacked etcd.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct LocalEtcd<'a> {
-    /// The tag of its image.
+    /// The image tag of etcd.
     #[serde(borrow)]
     pub image_tag: Option<Text<'a>>,
-    /// Flags.
+    /// Additional flags.
     pub extra_args: Option<ExtraArgs<'a>>,
 }
 
-/// An etcd cluster that somebody else runs.
+/// An etcd cluster that Cluster API does not manage.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ExternalEtcd<'a> {
-    /// Client URLs of its members.
+    /// The client URLs of its members.
     #[serde(borrow)]
     pub endpoints: Option<Vec<Text<'a>>>,
 }
 
-/// kubeadm's `InitConfiguration`.
+/// kubeadm's `InitConfiguration`, reduced to the fields that rules read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct InitConfiguration<'a> {
-    /// How the Machine becomes a Node.
+    /// The registration of the Node.
     #[serde(borrow)]
     pub node_registration: Option<NodeRegistration<'a>>,
-    /// v1beta2 only.
+    /// v1beta2 only: timeouts of kubeadm.
     pub timeouts: Option<Timeouts>,
 }
 
-/// kubeadm's `JoinConfiguration`.
+/// kubeadm's `JoinConfiguration`, reduced to the fields that rules read.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct JoinConfiguration<'a> {
-    /// How the Machine becomes a Node.
+    /// The registration of the Node.
     #[serde(borrow)]
     pub node_registration: Option<NodeRegistration<'a>>,
-    /// v1beta2 only.
+    /// v1beta2 only: timeouts of kubeadm.
     pub timeouts: Option<Timeouts>,
-    /// How the Machine finds the cluster.
+    /// How kubeadm finds and authenticates to the cluster.
     pub discovery: Option<Discovery>,
 }
 
-/// How a Machine becomes a Node.
+/// The registration of a Node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct NodeRegistration<'a> {
-    /// Flags of the kubelet.
+    /// Additional flags of the kubelet.
     #[serde(borrow)]
     pub kubelet_extra_args: Option<ExtraArgs<'a>>,
 }
 
-/// How long kubeadm waits.
+/// Timeouts of kubeadm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Timeouts {
-    /// For a control plane component to be healthy.
+    /// How long kubeadm waits for a control plane component to become healthy.
     pub control_plane_component_health_check_seconds: Option<i64>,
 }
 
-/// How a Machine finds the cluster.
+/// How kubeadm finds and authenticates to the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Discovery {
-    /// By a kubeconfig.
+    /// Discovery by a kubeconfig file.
     pub file: Option<FileDiscovery>,
 }
 
-/// By a kubeconfig.
+/// Discovery by a kubeconfig file.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct FileDiscovery {
-    /// The kubeconfig to generate.
+    /// The kubeconfig file to generate.
     pub kube_config: Option<DiscoveryKubeConfig>,
 }
 
-/// The kubeconfig to generate.
+/// The kubeconfig file to generate.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct DiscoveryKubeConfig {
-    /// Who joins.
+    /// The credentials of the joining Machine.
     pub user: Option<DiscoveryUser>,
 }
 
-/// Who joins: one of the two.
+/// The credentials of the joining Machine; at most one may be set.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct DiscoveryUser {
-    /// Rules ask only whether it is there.
+    /// Rules check only whether it is set.
     pub auth_provider: Option<Present>,
-    /// Rules ask only whether it is there.
+    /// Rules check only whether it is set.
     pub exec: Option<Present>,
 }
 
-/// Flags of a component, by name.
+/// The flags of a component.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExtraArgs<'a> {
-    /// In v1beta2, the names in order. Empty in v1beta1, whose map cannot repeat a name.
+    /// The names in order. Empty in v1beta1, where flags are a map and cannot repeat.
     pub names: Vec<Option<Text<'a>>>,
 }
 
@@ -255,12 +255,12 @@ impl<'de: 'a, 'a> Deserialize<'de> for ExtraArgs<'a> {
 }
 
 impl<'a> KubeadmConfigSpec<'a> {
-    /// Whether etcd is run elsewhere.
+    /// Whether etcd is external.
     pub fn has_external_etcd(&self) -> bool {
         self.etcd().is_some_and(|etcd| etcd.external.is_some())
     }
 
-    /// How etcd is run, if said.
+    /// `clusterConfiguration.etcd`.
     pub fn etcd(&self) -> Option<&Etcd<'a>> {
         self.cluster_configuration.as_ref()?.etcd.as_ref()
     }

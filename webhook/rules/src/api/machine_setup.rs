@@ -1,54 +1,54 @@
-//! What a Machine is given besides kubeadm's own configuration: files, users, disks.
+//! The setup of a Machine apart from kubeadm's own configuration: files, users, disks.
 
 use serde::Deserialize;
 
-use super::{Text, Withheld};
+use super::{Redacted, Text};
 
-/// A file that is written before kubeadm runs.
+/// A file to write before kubeadm runs.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct File<'a> {
-    /// Where it is written.
+    /// The path on the Machine.
     #[serde(borrow)]
     pub path: Option<Text<'a>>,
-    /// How `content` is encoded.
+    /// The encoding of `content`.
     pub encoding: Option<Text<'a>>,
-    /// What is written.
-    pub content: Option<Withheld>,
-    /// Where what is written comes from.
+    /// The inline content, which may be secret.
+    pub content: Option<Redacted>,
+    /// The Secret with the content.
     pub content_from: Option<SecretSource<'a>>,
 }
 
-/// `contentFrom` and `passwdFrom`.
+/// The type of `contentFrom` and `passwdFrom`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct SecretSource<'a> {
-    /// The only kind of source that there is.
+    /// The Secret, which is the only supported source.
     #[serde(borrow)]
     pub secret: Option<SecretKey<'a>>,
 }
 
-/// A key of a Secret in the namespace.
+/// A key of a Secret in the same namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct SecretKey<'a> {
-    /// The Secret's name.
+    /// The name of the Secret.
     #[serde(borrow)]
     pub name: Option<Text<'a>>,
-    /// The key in it.
+    /// The key in the Secret.
     pub key: Option<Text<'a>>,
 }
 
-/// A user that is added.
+/// A user to add before kubeadm runs.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct User<'a> {
     /// The login name.
     #[serde(borrow)]
     pub name: Option<Text<'a>>,
-    /// The hash of the password.
-    pub passwd: Option<Withheld>,
-    /// Where the hash comes from.
+    /// The password hash, which is secret.
+    pub passwd: Option<Redacted>,
+    /// The Secret with the password hash.
     pub passwd_from: Option<SecretSource<'a>>,
     /// Whether the account is disabled.
     pub inactive: Option<bool>,
@@ -61,7 +61,7 @@ pub struct DiskSetup<'a> {
     /// Partition tables to write.
     #[serde(borrow)]
     pub partitions: Option<Vec<Partition<'a>>>,
-    /// File systems to make.
+    /// File systems to create.
     pub filesystems: Option<Vec<Filesystem<'a>>>,
 }
 
@@ -69,24 +69,24 @@ pub struct DiskSetup<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Partition<'a> {
-    /// The disk.
+    /// The device of the disk.
     #[serde(borrow)]
     pub device: Option<Text<'a>>,
     /// `mbr` or `gpt`.
     pub table_type: Option<Text<'a>>,
-    /// Its partitions.
+    /// The sizes of the partitions.
     pub disk_layout: Option<Vec<PartitionSize>>,
 }
 
-/// One partition of a disk.
+/// The size of one partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PartitionSize {
-    /// Of the disk.
+    /// The size in percent of the disk.
     pub percentage: Option<i64>,
 }
 
-/// A file system to make.
+/// A file system to create.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Filesystem<'a> {
@@ -98,26 +98,26 @@ pub struct Filesystem<'a> {
     pub replace_fs: Option<Text<'a>>,
 }
 
-/// What is added to generated Ignition configuration.
+/// Additions to the generated Ignition configuration.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Ignition {
-    /// For Container Linux.
+    /// The additions for Container Linux.
     pub container_linux_config: Option<ContainerLinuxConfig>,
 }
 
-/// What is added for Container Linux.
+/// Additions to the Ignition configuration for Container Linux.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ContainerLinuxConfig {
-    /// Merged into the generated configuration.
-    pub additional_config: Option<Withheld>,
-    /// Whether its parser is strict.
+    /// Configuration to merge into the generated one; it may contain secrets.
+    pub additional_config: Option<Redacted>,
+    /// Whether unknown settings are errors.
     pub strict: Option<bool>,
 }
 
 impl Ignition {
-    /// Whether it says anything: to Cluster API an empty section is none.
+    /// Whether any field is set. Cluster API treats an empty section as unset.
     pub fn is_defined(&self) -> bool {
         self.container_linux_config.as_ref().is_some_and(|config| {
             config.strict.is_some() || config.additional_config.is_some_and(|config| !config.is_empty())

@@ -1,4 +1,4 @@
-//! `spec.machineTemplate`: what each Machine is made from.
+//! `spec.machineTemplate`, the template for Machines.
 
 use std::collections::BTreeMap;
 
@@ -6,68 +6,68 @@ use serde::Deserialize;
 
 use super::Text;
 
-/// `spec.machineTemplate`. Fields of both shapes stand side by side.
+/// `spec.machineTemplate` with the fields of both shapes.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MachineTemplate<'a> {
-    /// Put on Machines and what is made with them.
+    /// Labels and annotations of Machines and their related objects.
     #[serde(borrow)]
     pub metadata: Option<ObjectMeta<'a>>,
-    /// v1beta1.
+    /// v1beta1; in v1beta2 `spec.infrastructureRef`.
     pub infrastructure_ref: Option<InfrastructureRef<'a>>,
-    /// v1beta1.
+    /// v1beta1; in v1beta2 `spec.taints`.
     pub taints: Option<Vec<Taint<'a>>>,
-    /// v1beta2.
+    /// v1beta2: the spec of Machines.
     pub spec: Option<MachineTemplateSpec<'a>>,
 }
 
-/// `spec.machineTemplate.spec` of v1beta2.
+/// `spec.machineTemplate.spec` in v1beta2.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MachineTemplateSpec<'a> {
-    /// The template that infrastructure Machines are cloned from.
+    /// The template from which infrastructure Machines are cloned.
     #[serde(borrow)]
     pub infrastructure_ref: Option<InfrastructureRef<'a>>,
-    /// Kept on the Machines' Nodes.
+    /// Taints that Cluster API maintains on the Nodes of the Machines.
     pub taints: Option<Vec<Taint<'a>>>,
 }
 
-/// The template that infrastructure Machines are cloned from.
+/// A reference to the template from which infrastructure Machines are cloned.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct InfrastructureRef<'a> {
     /// v1beta1: `group/version`.
     #[serde(borrow)]
     pub api_version: Option<Text<'a>>,
-    /// v1beta2: the group alone.
+    /// v1beta2: only the group.
     pub api_group: Option<Text<'a>>,
-    /// Its kind.
+    /// The kind of the template.
     pub kind: Option<Text<'a>>,
-    /// Its name.
+    /// The name of the template.
     pub name: Option<Text<'a>>,
 }
 
 impl InfrastructureRef<'_> {
-    /// The API group: as good as a version of it, which is converted on reading.
+    /// The API group, in either API version.
     pub fn group(&self) -> Option<&str> {
         let version = self.api_version.as_deref();
         self.api_group.as_deref().or_else(|| version?.split('/').next())
     }
 
-    /// Whether both name the same template: Machines made of one are none the worse for the other.
+    /// Whether both refer to the same template. The API version is ignored, because the API server converts objects.
     pub fn is_same(&self, other: &Self) -> bool {
         self.group() == other.group() && self.kind == other.kind && self.name == other.name
     }
 }
 
-/// Labels and annotations of objects to be made.
+/// The labels and annotations of objects to create.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ObjectMeta<'a> {
-    /// Labels; null counts as empty.
+    /// The labels. A null value means empty.
     #[serde(borrow)]
     pub labels: Option<BTreeMap<Text<'a>, Option<Text<'a>>>>,
-    /// Annotations; null counts as empty.
+    /// The annotations. A null value means empty.
     pub annotations: Option<BTreeMap<Text<'a>, Option<Text<'a>>>>,
 }
 
@@ -75,9 +75,9 @@ pub struct ObjectMeta<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Taint<'a> {
-    /// Its key.
+    /// The key, such as `example.com/name`.
     #[serde(borrow)]
     pub key: Option<Text<'a>>,
-    /// Its effect.
+    /// The effect, such as `NoSchedule`.
     pub effect: Option<Text<'a>>,
 }

@@ -1,4 +1,4 @@
-//! Object metadata, as far as rules read it.
+//! Object metadata, reduced to the fields that rules read.
 
 use std::collections::BTreeMap;
 
@@ -7,45 +7,45 @@ use serde::Deserialize;
 use super::Text;
 use crate::syntax::is_dns1123_subdomain;
 
-/// `metadata` of any object.
+/// The `metadata` of any object.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Metadata<'a> {
-    /// Absent while the server has yet to generate it.
+    /// `None` before the API server generates it.
     #[serde(borrow)]
     pub name: Option<Text<'a>>,
-    /// The prefix of a generated name.
+    /// The prefix from which the API server generates the name.
     pub generate_name: Option<Text<'a>>,
-    /// Absent in a manifest that leaves it to the client.
+    /// `None` in a manifest without a namespace.
     pub namespace: Option<Text<'a>>,
-    /// Counts the changes of `spec`.
+    /// The number of changes to `spec`.
     pub generation: Option<i64>,
-    /// RFC 3339; present once the object is being deleted.
+    /// RFC 3339; set if the object is being deleted.
     pub deletion_timestamp: Option<Text<'a>>,
-    /// Cluster API's label names the Cluster.
+    /// A label of Cluster API contains the name of the Cluster.
     pub labels: Option<BTreeMap<Text<'a>, Text<'a>>>,
-    /// Cluster API's controllers make the Cluster an owner.
+    /// Cluster API's controllers set the Cluster as an owner.
     pub owner_references: Option<Vec<OwnerReference<'a>>>,
-    /// Our overrides are read from here.
+    /// An annotation contains the overrides of rules.
     pub annotations: Option<BTreeMap<Text<'a>, Text<'a>>>,
 }
 
-/// One owner.
+/// An owner of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct OwnerReference<'a> {
-    /// Its kind.
+    /// The kind of the owner.
     #[serde(borrow)]
     pub kind: Option<Text<'a>>,
-    /// Its name.
+    /// The name of the owner.
     pub name: Option<Text<'a>>,
 }
 
-/// The label that names the Cluster an object belongs to.
+/// The label with the name of the object's Cluster.
 const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
 
 impl Metadata<'_> {
-    /// The name of the Cluster that the object belongs to: the owner's, else the label's.
+    /// The name of the object's Cluster, from the owner reference or else from the label.
     pub fn cluster_name(&self) -> Option<&str> {
         let owners = self.owner_references.iter().flatten();
         let mut clusters = owners.filter(|owner| owner.kind.as_deref() == Some("Cluster"));
@@ -53,20 +53,20 @@ impl Metadata<'_> {
         clusters.find_map(|owner| owner.name.as_deref()).or_else(labelled)
     }
 
-    /// Whether an object of a kind owns it.
+    /// Whether an object of this kind owns it.
     pub fn is_owned_by(&self, kind: &str) -> bool {
         let mut owners = self.owner_references.iter().flatten();
         owners.any(|owner| owner.kind.as_deref() == Some(kind))
     }
 
-    /// Whether a label is set, to whatever value.
+    /// Whether the label is present, with any value.
     pub fn has_label(&self, name: &str) -> bool {
         self.labels
             .as_ref()
             .is_some_and(|labels| labels.contains_key(name))
     }
 
-    /// What a command needs to be about the namespace of this object: nothing while that is unknown.
+    /// The flag ` -n NAMESPACE` for commands in messages; empty if the namespace is unknown.
     pub fn namespace_flag(&self) -> String {
         match self.namespace.as_deref() {
             Some(namespace) if is_dns1123_subdomain(namespace.as_bytes()) => format!(" -n {namespace}"),
@@ -74,14 +74,14 @@ impl Metadata<'_> {
         }
     }
 
-    /// Whether an annotation is set. For Cluster API its presence counts, whatever its value.
+    /// Whether the annotation is present, with any value. Cluster API checks only the presence.
     pub fn has_annotation(&self, name: &str) -> bool {
         self.annotations
             .as_ref()
             .is_some_and(|annotations| annotations.contains_key(name))
     }
 
-    /// Whether the object is being deleted: a controller must always be able to finish that.
+    /// Whether the object is being deleted.
     pub fn is_deleting(&self) -> bool {
         self.deletion_timestamp.is_some()
     }

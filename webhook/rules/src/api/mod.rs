@@ -1,5 +1,5 @@
-//! The fields that rules read. Everything else is skipped while decoding, and a field that we do not know never
-//! fails it: writes are patches, so nothing that is missing here is ever lost.
+//! The fields that rules read. Decoding skips all other fields and never fails on an unknown one. Nothing is lost,
+//! because all writes are patches.
 
 pub mod cluster;
 pub mod control_plane;
@@ -22,5 +22,5 @@ pub use control_plane_template::KubeadmControlPlaneTemplate;
 pub use decode::{DecodeError, decode, decode_part};
 pub use hive::{ClusterDeployment, ClusterDeploymentCustomization, ClusterPool};
 pub use metadata::Metadata;
-pub use scalar::{IntOrString, Text, Withheld};
+pub use scalar::{IntOrString, Redacted, Text};
 pub use verbatim::Verbatim;

@@ -1,4 +1,4 @@
-//! Scalars that borrow from the JSON text.
+//! Scalar types that borrow from the JSON text.
 
 use std::{
     borrow::{Borrow, Cow},
@@ -13,14 +13,14 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-/// A string that borrows from the JSON text unless it holds an escape.
+/// A string that borrows from the JSON text unless it contains an escape.
 ///
-/// A newtype because serde borrows a bare `Cow<str>` only, not one inside `Option` or `Vec`.
+/// This is a newtype, because serde does not borrow a `Cow<str>` inside an `Option` or a `Vec`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Text<'a>(Cow<'a, str>);
 
 impl Text<'_> {
-    /// Detaches the string from the text it was decoded from.
+    /// Converts to an owned string.
     pub fn into_owned(self) -> String {
         self.0.into_owned()
     }
@@ -86,26 +86,26 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     }
 }
 
-/// A string of which nothing is kept but its length in JSON: what may be secret cannot end up in a message.
+/// A string that may be secret. Only its length in JSON is stored, so it cannot appear in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Withheld {
+pub struct Redacted {
     bytes: usize,
 }
 
-impl Withheld {
-    /// Whether there is nothing in it.
+impl Redacted {
+    /// Whether the string is empty.
     pub fn is_empty(self) -> bool {
         self.bytes == 0
     }
 }
 
-/// The string is skipped and not decoded: it may be most of an object, and decoding it would copy it wherever it holds
+/// The string is skipped and not decoded. It may be most of an object, and decoding would copy a string that contains
 /// an escape.
-impl<'de> Deserialize<'de> for Withheld {
+impl<'de> Deserialize<'de> for Redacted {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match <&'de RawValue>::deserialize(deserializer)?.get() {
-            // As long as it is without its quotes, escapes and all.
-            text if text.starts_with('"') => Ok(Withheld {
+            // The length without the quotes, with escapes not decoded.
+            text if text.starts_with('"') => Ok(Redacted {
                 bytes: text.len() - 2,
             }),
             text => Err(not_a_string(text)),
@@ -113,7 +113,7 @@ impl<'de> Deserialize<'de> for Withheld {
     }
 }
 
-/// As a decoder of strings says it.
+/// The error that a string decoder would return.
 fn not_a_string<E: Error>(text: &str) -> E {
     struct Expected;
 
@@ -135,17 +135,17 @@ fn not_a_string<E: Error>(text: &str) -> E {
     }
 }
 
-/// Kubernetes' int-or-string.
+/// Kubernetes' `IntOrString`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IntOrString<'a> {
     /// A JSON number without a fraction.
     Int(i64),
-    /// A JSON string, whatever it holds.
+    /// A JSON string with any content.
     String(Text<'a>),
 }
 
 impl IntOrString<'_> {
-    /// The number meant: a string counts when all of it is a number. `"50%"` is none.
+    /// The number, also if it is given as a string. `None` for other strings, such as `"50%"`.
     pub fn as_int(&self) -> Option<i64> {
         match self {
             Self::Int(number) => Some(*number),
@@ -199,25 +199,25 @@ impl<'de: 'a, 'a> Deserialize<'de> for IntOrString<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::Withheld;
+    use super::Redacted;
     use crate::api::decode;
 
     #[test]
-    fn of_a_withheld_string_only_its_length_is_kept() {
+    fn a_redacted_string_stores_only_its_length() {
         for (text, bytes) in [(r#""""#, 0), (r#" "" "#, 0), (r#"" ""#, 1), (r#""\n\u00e9""#, 8)] {
-            assert_eq!(decode::<Withheld>(text), Ok(Withheld { bytes }), "{text}");
+            assert_eq!(decode::<Redacted>(text), Ok(Redacted { bytes }), "{text}");
         }
     }
 
     #[test]
-    fn what_is_withheld_is_a_string() {
+    fn a_redacted_value_must_be_a_string() {
         for (text, fault) in [
             ("1.5", "found number 1.5, expected a string"),
             ("null", "found null, expected a string"),
             ("[1]", "found a list, expected a string"),
             (r#"{"a":"\u00"}"#, "invalid escape at line 1 column 12"),
         ] {
-            assert_eq!(decode::<Withheld>(text).unwrap_err().fault, fault, "{text}");
+            assert_eq!(decode::<Redacted>(text).unwrap_err().fault, fault, "{text}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A value together with the JSON text that it was decoded from, to compare the fields that nobody reads, too.
+//! A value with the JSON text from which it was decoded, so that comparisons include the fields that are not decoded.
 
 use std::{fmt, marker::PhantomData, ops::Deref, sync::Arc};
 
@@ -11,7 +11,7 @@ use serde_json::{Value, value::RawValue};
 
 use super::{DecodeError, decode_part, json::WITH_TEXT};
 
-/// A value with the text that it was decoded from. Two are equal when their texts mean the same: see
+/// A value with the JSON text from which it was decoded. Two values are equal if their texts have the same meaning; see
 /// [`Verbatim::differences`].
 pub struct Verbatim<'a, T> {
     text: &'a RawValue,
@@ -27,23 +27,23 @@ impl<T> Clone for Verbatim<'_, T> {
     }
 }
 
-/// How two values differ.
+/// The paths at which two values differ.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Differences(Vec<String>);
 
 impl<'a, T> Verbatim<'a, T> {
-    /// How two values differ; one that is not there counts as empty. Keys in another order are no difference, nor is
-    /// a field that is unset on one side and empty, or what an older Cluster API filled in, on the other.
+    /// The differences of two values. A missing value counts as empty. The order of keys does not matter. A field that
+    /// is unset on one side equals a field that is empty, or has a default of an older Cluster API, on the other.
     ///
-    /// Equal texts cost one comparison of bytes; only others are parsed.
+    /// Equal texts are only compared byte by byte; different texts are parsed.
     pub fn differences(one: Option<&Self>, other: Option<&Self>) -> Differences {
         let text = |value: Option<&Self>| -> &'a str { value.map_or("{}", |value| value.text.get()) };
         let (one, other) = (text(one), text(other));
         let mut found = Vec::new();
         if one != other {
-            match (meaning(one), meaning(other)) {
-                (Some(one), Some(other)) => differ("", &one, &other, &mut found),
-                // Nested too deep to parse: different texts are all we know.
+            match (normalized(one), normalized(other)) {
+                (Some(one), Some(other)) => collect_differences("", &one, &other, &mut found),
+                // Nested too deeply to parse. All that is known is that the texts differ.
                 _ => found.push(String::new()),
             }
         }
@@ -52,7 +52,7 @@ impl<'a, T> Verbatim<'a, T> {
 }
 
 impl<'a, T: Deserialize<'a>> Verbatim<'a, T> {
-    /// Decodes a value, unless it is the other's text.
+    /// Decodes a value, or shares `other` if it has the same text.
     pub(super) fn decode_beside(other: Option<&Self>, text: &'a RawValue) -> Result<Self, DecodeError> {
         match other {
             Some(other) if other.text.get() == text.get() => Ok(other.clone()),
@@ -63,20 +63,20 @@ impl<'a, T: Deserialize<'a>> Verbatim<'a, T> {
         }
     }
 
-    /// What it was decoded from.
+    /// The text from which the value was decoded.
     pub(super) fn text(&self) -> &'a RawValue {
         self.text
     }
 }
 
 impl Differences {
-    /// Whether there are none.
+    /// Whether there are no differences.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// The paths of the first few.
+/// Displays the first two paths.
 impl fmt::Display for Differences {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_slice() {
@@ -103,7 +103,7 @@ impl<T> Deref for Verbatim<'_, T> {
     }
 }
 
-/// Without the text, which may hold secrets.
+/// Omits the text, which may contain secrets.
 impl<T: fmt::Debug> fmt::Debug for Verbatim<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.value.fmt(f)
@@ -133,7 +133,7 @@ impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for Verbatim<'a, T> {
                 }
             }
 
-            /// A value that comes without its text is decoded of its text.
+            /// Other deserializers do not provide the value with its text. Take the text and decode the value from it.
             fn visit_newtype_struct<D: Deserializer<'de>>(
                 self,
                 deserializer: D,
@@ -151,8 +151,8 @@ impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for Verbatim<'a, T> {
     }
 }
 
-/// What Cluster API filled in before v1.11: as good as unset (its `ApplyPreviousKubeadmConfigDefaults`, and the
-/// rollout strategy in the validation of templates).
+/// Defaults that Cluster API set before v1.11, which count as unset: parent, field and value (Cluster API,
+/// `ApplyPreviousKubeadmConfigDefaults`, and the rollout strategy in the validation of templates).
 const FORMER_DEFAULTS: &[(&str, &str, &str)] = &[
     ("", "format", "cloud-config"),
     ("kubeadmConfigSpec", "format", "cloud-config"),
@@ -162,10 +162,11 @@ const FORMER_DEFAULTS: &[(&str, &str, &str)] = &[
     ("rolloutStrategy", "type", "RollingUpdate"),
 ];
 
-/// Fields that a server does not give back as they were written, by parent and name. Those of v1beta1 that v1beta2 does
-/// not have: where v1beta2 is stored, the old object never has them (Cluster API, `webhooks/conversion`). And a quantity,
-/// which has many spellings. Parents are those of `spec.kubeadmConfigSpec` on its own, and in a template.
-const FORGOTTEN: &[(&str, &str)] = &[
+/// Fields that an API server does not return as they were written, by parent and name. They are ignored. Most are
+/// fields of v1beta1 that v1beta2 does not have, so an old object that is stored in v1beta2 has lost them (Cluster API,
+/// `webhooks/conversion`). `divisor` is a quantity, which has several notations. The parent is empty at the top of
+/// `spec.kubeadmConfigSpec`; in a template it is `kubeadmConfigSpec`.
+const NOT_PRESERVED: &[(&str, &str)] = &[
     ("resourceFieldRef", "divisor"),
     ("", "useExperimentalRetryJoin"),
     ("kubeadmConfigSpec", "useExperimentalRetryJoin"),
@@ -180,7 +181,7 @@ const FORGOTTEN: &[(&str, &str)] = &[
     ("clusterConfiguration", "clusterName"),
 ];
 
-/// Fields of v1beta1 that v1beta2 has in seconds: `90s` comes back as `1m30s`.
+/// Durations of v1beta1, which v1beta2 stores in seconds: `90s` is returned as `1m30s`.
 const DURATIONS: &[&str] = &[
     "timeoutForControlPlane",
     "nodeDrainTimeout",
@@ -197,13 +198,13 @@ fn seconds(duration: &str) -> Option<Value> {
     Some(duration.as_secs().into())
 }
 
-fn meaning(text: &str) -> Option<Value> {
+fn normalized(text: &str) -> Option<Value> {
     let mut value = serde_json::from_str(text).ok()?;
     remove_unset("", &mut value);
     Some(value)
 }
 
-/// `serde_json` refuses to parse what is nested deeper than 128, so this ends.
+/// Recursion is bounded, because `serde_json` rejects nesting deeper than 128.
 fn remove_unset(name: &str, value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -215,7 +216,7 @@ fn remove_unset(name: &str, value: &mut Value) {
                 {
                     *value = seconds;
                 }
-                !is_unset(name, field, value) && !FORGOTTEN.contains(&(name, field))
+                !is_unset(name, field, value) && !NOT_PRESERVED.contains(&(name, field))
             });
         }
         Value::Array(values) => values.iter_mut().for_each(|value| remove_unset(name, value)),
@@ -229,26 +230,26 @@ fn is_unset(parent: &str, field: &str, value: &Value) -> bool {
         Value::Bool(true) => false,
         Value::Object(fields) => fields.is_empty(),
         Value::Array(values) => values.is_empty(),
-        // The one number of which 0 means something else than unset, and 1 was the default.
+        // For maxSurge, 0 is a value, and 1 is the default. For all other numbers, 0 means unset.
         Value::Number(number) => number.as_i64() == Some(i64::from(field == "maxSurge")),
         Value::String(text) => text.is_empty() || FORMER_DEFAULTS.contains(&(parent, field, text)),
     }
 }
 
-/// As many differences as tell one, two and more apart.
-const COUNTED: usize = 3;
-/// The longest path of a field that there is has 90 bytes; longer ones have a key that somebody made up.
-const LONGEST_PATH: usize = 100;
+/// Enough differences to distinguish one, two and more.
+const MAX_DIFFERENCES: usize = 3;
+/// The longest path of a real field has 90 bytes. Longer ones contain a key that a user chose.
+const MAX_PATH_BYTES: usize = 100;
 
-fn differ(path: &str, one: &Value, other: &Value, found: &mut Vec<String>) {
-    if one == other || found.len() >= COUNTED {
+fn collect_differences(path: &str, one: &Value, other: &Value, found: &mut Vec<String>) {
+    if one == other || found.len() >= MAX_DIFFERENCES {
         return;
     }
     let (Value::Object(one), Value::Object(other)) = (one, other) else {
         found.push(path.to_owned());
         return;
     };
-    let too_long = |field: &String| path.len() + field.len() > LONGEST_PATH;
+    let too_long = |field: &String| path.len() + field.len() > MAX_PATH_BYTES;
     if one.keys().chain(other.keys()).any(too_long) {
         found.push(path.to_owned());
         return;
@@ -261,7 +262,7 @@ fn differ(path: &str, one: &Value, other: &Value, found: &mut Vec<String>) {
             format!("{path}.{field}")
         };
         let one = one.get(field).unwrap_or(&Value::Null);
-        differ(&path, one, other.get(field).unwrap_or(&Value::Null), found);
+        collect_differences(&path, one, other.get(field).unwrap_or(&Value::Null), found);
     }
 }
 
@@ -276,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_in_other_words() {
+    fn equal_meaning_is_no_difference() {
         for (one, other) in [
             (r#"{"format":"cloud-config","verbosity":4}"#, r#"{"verbosity":4}"#),
             (
@@ -328,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn made_up_keys_are_not_named() {
+    fn long_unknown_keys_are_not_named() {
         let key = "x".repeat(1000);
         assert_eq!(
             differences(&format!(r#"{{"a":{{"{key}":1}}}}"#), r#"{"a":{"b":1}}"#),
@@ -338,14 +339,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nested_deep_is_different_text() {
+    fn deeply_nested_values_are_compared_as_text() {
         let deep = |value: u8| format!(r#"{{"a":{}{value}{}}}"#, "[".repeat(5000), "]".repeat(5000));
         assert_eq!(differences(&deep(1), &deep(1)), "nothing");
         assert_eq!(differences(&deep(1), &deep(2)), "something");
     }
 
     #[test]
-    fn the_text_is_not_shown() {
+    fn debug_omits_the_text() {
         let config: KubeadmConfig = decode(r#"{"files":[{"path":"/a","content":"hidden"}]}"#).unwrap();
         assert!(!format!("{config:?}").contains("hidden"));
     }

@@ -1,25 +1,25 @@
-//! Who answers a write.
+//! How an API server answers a write.
 
-/// Who answers a write at an API server that has this webhook, Cluster API's webhooks and its definitions.
+/// How a write is answered by an API server with this webhook, Cluster API's webhooks and the CRDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Nobody has an objection.
+    /// The write is admitted without a warning.
     Admitted,
-    /// Our defaults mend it before it is judged: the field at fault is admitted with this value, as JSON.
+    /// The mutating webhook corrects the field before the rules run. The write is admitted with this value, as JSON.
     Mutation(&'static str),
-    /// The definition's schema refuses it before a validating webhook is asked, or the object that it changes, for
-    /// these fields, in any order.
+    /// The CRD schema rejects the object, or the old object, before validating webhooks run. The rejected fields, in
+    /// any order.
     Schema(&'static [&'static str]),
-    /// Cluster API's own webhook refuses what we, who may know less than a newer one, warn of.
+    /// Cluster API's webhook denies the write, and ours only warns, because a newer Cluster API may accept it.
     ClusterApi,
-    /// We warn.
+    /// Our webhook warns.
     Warn,
-    /// We refuse.
+    /// Our webhook denies.
     Deny,
 }
 
 impl Answer {
-    /// As tables spell it.
+    /// The name in tables.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Admitted => "admitted",

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 /// The object that a case starts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base {
-    /// A `KubeadmControlPlane` of a version.
+    /// A `KubeadmControlPlane` of an API version.
     ControlPlane(&'static str),
-    /// A `KubeadmControlPlaneTemplate` of a version.
+    /// A `KubeadmControlPlaneTemplate` of an API version.
     Template(&'static str),
     /// A `Cluster` of Cluster API.
     Cluster,
@@ -19,18 +19,18 @@ pub enum Base {
     ClusterDeployment,
 }
 
-/// A control plane of either version.
+/// A control plane in each API version.
 pub const CONTROL_PLANES: &[Base] = &[Base::ControlPlane(V1BETA2), Base::ControlPlane(V1BETA1)];
-/// A template of control planes of either version.
+/// A control plane template in each API version.
 pub const TEMPLATES: &[Base] = &[Base::Template(V1BETA2), Base::Template(V1BETA1)];
 
-/// The version before the current one.
+/// The previous API version of Cluster API.
 pub const V1BETA1: &str = "v1beta1";
-/// The current version.
+/// The current API version of Cluster API.
 pub const V1BETA2: &str = "v1beta2";
 
 impl Base {
-    /// Its API version, without the group.
+    /// The API version without the group.
     pub const fn version(self) -> &'static str {
         match self {
             Self::ControlPlane(version) | Self::Template(version) => version,
@@ -39,7 +39,7 @@ impl Base {
         }
     }
 
-    /// A valid object with every default filled in.
+    /// A valid object with all defaults set.
     pub fn object(self) -> Value {
         match self {
             Self::ControlPlane(V1BETA1) => json!({

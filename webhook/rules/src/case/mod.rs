@@ -1,7 +1,7 @@
 //! Accepted and rejected examples of each rule.
 //!
-//! An example is a merge patch (RFC 7386) on one valid object, and exactly what all rules say of the outcome: a
-//! finding that is not listed is a fault of the rules as much as one that is missing.
+//! An example is a merge patch (RFC 7386) on a valid object, and the exact findings of all rules. Tests fail on an
+//! additional finding as well as on a missing one.
 
 mod answer;
 mod base;
@@ -13,44 +13,44 @@ use crate::{
     action::Action, change::Operation, configuration::Configuration, feature_gates::FeatureGates, view::View,
 };
 
-/// When cases are judged.
+/// The current time in all cases.
 pub const NOW: &str = "2026-06-01T12:00:00Z";
 
-/// What a case writes.
+/// The write of a case.
 #[derive(Clone, Copy, Debug)]
 pub enum Write {
-    /// Creates the base with this patch.
+    /// Creates the base object with this patch.
     Create(&'static str),
-    /// Updates the base with the first patch to the base with both.
+    /// Updates the base object with the first patch to the base object with both patches.
     Update(&'static str, &'static str),
-    /// Scales the base with this patch to a number of replicas.
+    /// Scales the base object with this patch to a number of replicas.
     Scale(&'static str, i64),
-    /// Deletes the base with this patch.
+    /// Deletes the base object with this patch.
     Delete(&'static str),
 }
 
-/// One example.
+/// An accepted or rejected example.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// `accepts_…` or `rejects_…`.
+    /// `accepts_…`, `rejects_…` or `warns_…`.
     pub name: &'static str,
-    /// What it starts from: one of each API version that has the fields of the patches.
+    /// The base objects: one for each API version that has the fields of the patches.
     pub bases: &'static [Base],
-    /// What is written.
+    /// The write.
     pub write: Write,
-    /// The cluster that it is written to; everything is unknown unless a case says otherwise.
+    /// The other objects of the cluster. Everything is unknown by default.
     pub view: fn() -> View,
-    /// The user who writes.
+    /// The authenticated user.
     pub writer: Option<&'static str>,
     /// The field manager of the write.
     pub field_manager: Option<&'static str>,
-    /// What Cluster API is allowed to do in the cluster.
+    /// The feature gates of Cluster API.
     pub feature_gates: FeatureGates,
-    /// A rule that denies here and is off otherwise.
+    /// A rule that is off by default and denies in this case.
     pub enabled: Option<&'static str>,
-    /// Who answers at an API server, where it is not the rules that find something here.
+    /// How an API server answers, if that does not follow from the findings.
     pub answer: Option<Answer>,
-    /// Rule ids and field paths, in table order.
+    /// The expected rule ids and field paths, in table order.
     pub findings: &'static [(&'static str, &'static str)],
 }
 
@@ -100,12 +100,12 @@ impl Case {
         Self::new(name, CONTROL_PLANES, Write::Delete(object), findings)
     }
 
-    /// Creates a template of control planes.
+    /// Creates a control plane template.
     pub const fn template(name: &'static str, patch: &'static str, findings: Findings) -> Self {
         Self::new(name, TEMPLATES, Write::Create(patch), findings)
     }
 
-    /// Updates a template of control planes.
+    /// Updates a control plane template.
     pub const fn template_update(
         name: &'static str,
         old: &'static str,
@@ -115,9 +115,9 @@ impl Case {
         Self::new(name, TEMPLATES, Write::Update(old, new), findings)
     }
 
-    /// Creates a Cluster. No webhook of ours is asked about one.
+    /// Creates a Cluster. Our webhook does not review Clusters.
     pub const fn cluster(name: &'static str, patch: &'static str, findings: Findings) -> Self {
-        Self::new(name, &[Base::Cluster], Write::Create(patch), findings).answered(Answer::Admitted)
+        Self::new(name, &[Base::Cluster], Write::Create(patch), findings).answered_by(Answer::Admitted)
     }
 
     /// Creates a pool.
@@ -155,12 +155,12 @@ impl Case {
         Self::new(name, &[Base::Customization], Write::Delete(object), findings)
     }
 
-    /// Creates a cluster.
+    /// Creates a `ClusterDeployment`.
     pub const fn deployment(name: &'static str, patch: &'static str, findings: Findings) -> Self {
         Self::new(name, &[Base::ClusterDeployment], Write::Create(patch), findings)
     }
 
-    /// Updates a cluster.
+    /// Updates a `ClusterDeployment`.
     pub const fn deployment_update(
         name: &'static str,
         old: &'static str,
@@ -175,45 +175,45 @@ impl Case {
         )
     }
 
-    /// In a cluster of which this is known.
+    /// Sets the other objects of the cluster.
     #[must_use]
-    pub const fn seeing(mut self, view: fn() -> View) -> Self {
+    pub const fn with_view(mut self, view: fn() -> View) -> Self {
         self.view = view;
         self
     }
 
-    /// Written by this user.
+    /// Sets the authenticated user.
     #[must_use]
-    pub const fn by(mut self, writer: &'static str) -> Self {
+    pub const fn written_by(mut self, writer: &'static str) -> Self {
         self.writer = Some(writer);
         self
     }
 
-    /// Written under this field manager.
+    /// Sets the field manager.
     #[must_use]
     pub const fn managed_by(mut self, field_manager: &'static str) -> Self {
         self.field_manager = Some(field_manager);
         self
     }
 
-    /// Where Cluster API is allowed this.
+    /// Sets the feature gates of Cluster API.
     #[must_use]
-    pub const fn gated(mut self, feature_gates: FeatureGates) -> Self {
+    pub const fn with_feature_gates(mut self, feature_gates: FeatureGates) -> Self {
         self.feature_gates = feature_gates;
         self
     }
 
-    /// Where a rule denies that is off otherwise.
+    /// Makes a rule deny that is off by default.
     #[must_use]
-    pub const fn enabling(mut self, rule: &'static str) -> Self {
+    pub const fn with_rule_enabled(mut self, rule: &'static str) -> Self {
         self.enabled = Some(rule);
         self
     }
 
-    /// The fields of its patches are those of one API version alone.
+    /// Restricts the case to one API version, because only that version has the fields of its patches.
     #[must_use]
-    pub const fn of(mut self, version: &'static str) -> Self {
-        // Strings cannot be compared in a constant.
+    pub const fn only_in(mut self, version: &'static str) -> Self {
+        // A const fn cannot compare strings.
         self.bases = match (self.bases, version.as_bytes()) {
             ([Base::Template(_), ..], [.., b'1']) => &[Base::Template(V1BETA1)],
             ([Base::Template(_), ..], _) => &[Base::Template(V1BETA2)],
@@ -223,14 +223,14 @@ impl Case {
         self
     }
 
-    /// At an API server somebody else answers.
+    /// Sets the answer of an API server.
     #[must_use]
-    pub const fn answered(mut self, answer: Answer) -> Self {
+    pub const fn answered_by(mut self, answer: Answer) -> Self {
         self.answer = Some(answer);
         self
     }
 
-    /// The configuration that it is judged with.
+    /// The configuration for the case.
     pub fn configuration(&self) -> Configuration {
         Configuration {
             rules: self
@@ -243,7 +243,7 @@ impl Case {
         }
     }
 
-    /// The operation as an admission request names it.
+    /// The operation of the admission request.
     pub const fn operation(&self) -> Operation {
         match self.write {
             Write::Create(_) => Operation::Create,

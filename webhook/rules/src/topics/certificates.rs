@@ -1,4 +1,4 @@
-//! How long certificates last, and when Machines are replaced for them.
+//! The validity of certificates, and the replacement of Machines before their certificates expire.
 
 use crate::{
     action::Action,
@@ -11,8 +11,7 @@ use crate::{
     topics::Topic,
 };
 
-/// How long certificates last.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "certificates",
     rules: RULES,
     cases: CASES,
@@ -21,7 +20,7 @@ pub const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "certificates-expiry-days-endless",
-        summary: "Machines are replaced before their certificates expire, not from the start",
+        summary: "Machines are replaced before their certificates expire, not immediately",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -43,24 +42,24 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// Days that kubeadm makes certificates valid for when it is not told.
+/// The default validity of certificates in kubeadm, in days.
 const DEFAULT_VALIDITY_DAYS: i64 = 365;
-/// Days that Cluster API makes CAs valid for when it is not told.
+/// The default validity of CAs in Cluster API, in days.
 const DEFAULT_CA_VALIDITY_DAYS: i64 = 3650;
 
-/// 0 is unset to Cluster API.
-fn given(days: Option<i64>) -> Option<i64> {
+/// Cluster API treats 0 as unset.
+fn nonzero(days: Option<i64>) -> Option<i64> {
     days.filter(|days| *days != 0)
 }
 
 fn expiry_days_endless(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let spec = change.new;
-    let Some(days) = given(spec.certificates_expiry_days()) else {
+    let Some(days) = nonzero(spec.certificates_expiry_days()) else {
         return;
     };
     let validity = spec
         .cluster_configuration()
-        .and_then(|configuration| given(configuration.certificate_validity_period_days));
+        .and_then(|configuration| nonzero(configuration.certificate_validity_period_days));
     let valid = validity.unwrap_or(DEFAULT_VALIDITY_DAYS);
     if days >= valid {
         let set = if validity.is_some() {
@@ -73,7 +72,7 @@ fn expiry_days_endless(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut F
             reason: CauseReason::Invalid,
             value: Some(days.to_string()),
             detail: format!(
-                "certificates are valid for {valid} days{set}: each new Machine would be replaced at once"
+                "certificates are valid for {valid} days{set}, so each new Machine would be replaced immediately"
             )
             .into(),
             remedy: format!("set fewer than {valid}, or raise certificateValidityPeriodDays").into(),
@@ -85,10 +84,10 @@ fn validity_above_ca(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fau
     let Some(configuration) = change.new.cluster_configuration() else {
         return;
     };
-    let Some(days) = given(configuration.certificate_validity_period_days) else {
+    let Some(days) = nonzero(configuration.certificate_validity_period_days) else {
         return;
     };
-    let ca = given(configuration.ca_certificate_validity_period_days);
+    let ca = nonzero(configuration.ca_certificate_validity_period_days);
     let valid = ca.unwrap_or(DEFAULT_CA_VALIDITY_DAYS);
     if days > valid {
         let set = if ca.is_some() {
@@ -119,60 +118,60 @@ const ABOVE_CA_PATCH: &str = r#"{"spec":{"kubeadmConfigSpec":{"clusterConfigurat
 
 const CASES: &[Case] = &[
     Case::create(
-        "accepts_one_month_before_a_year",
+        "accepts_one_month_with_default_validity",
         r#"{"spec":{"rollout":{"before":{"certificatesExpiryDays":30}}}}"#,
         &[],
     )
-    .of(V1BETA2),
+    .only_in(V1BETA2),
     Case::create(
-        "accepts_a_year_before_two",
+        "accepts_one_year_with_validity_of_two",
         r#"{"spec":{"rollout":{"before":{"certificatesExpiryDays":365}},
             "kubeadmConfigSpec":{"clusterConfiguration":{"certificateValidityPeriodDays":730}}}}"#,
         &[],
     )
-    .of(V1BETA2),
+    .only_in(V1BETA2),
     Case::create(
-        "rejects_as_many_days_as_valid",
+        "rejects_expiry_days_equal_to_validity",
         HUNDRED_OF_HUNDRED,
         &[(ENDLESS, V1BETA2_EXPIRY)],
     )
-    .of(V1BETA2),
+    .only_in(V1BETA2),
     Case::create(
-        "rejects_more_days_than_kubeadms_year",
+        "rejects_expiry_days_above_default_validity",
         r#"{"spec":{"rollout":{"before":{"certificatesExpiryDays":400}}}}"#,
         &[(ENDLESS, V1BETA2_EXPIRY)],
     )
-    .of(V1BETA2),
+    .only_in(V1BETA2),
     Case::create(
-        "accepts_as_long_as_the_ca",
+        "accepts_validity_equal_to_the_ca",
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":
             {"certificateValidityPeriodDays":730,"caCertificateValidityPeriodDays":730}}}}"#,
         &[],
     ),
     Case::create(
-        "rejects_longer_than_the_ca",
+        "rejects_validity_above_the_ca",
         ABOVE_CA_PATCH,
         &[(ABOVE_CA, VALIDITY)],
     ),
     Case::create(
-        "rejects_longer_than_the_default_ca",
+        "rejects_validity_above_the_default_ca",
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"certificateValidityPeriodDays":3651}}}}"#,
         &[(ABOVE_CA, VALIDITY)],
     ),
     Case::create(
-        "accepts_one_month_before_a_year_in_v1beta1",
+        "accepts_one_month_with_default_validity_in_v1beta1",
         r#"{"spec":{"rolloutBefore":{"certificatesExpiryDays":30}}}"#,
         &[],
     )
-    .of(V1BETA1),
+    .only_in(V1BETA1),
     Case::create(
-        "rejects_more_days_than_kubeadms_year_in_v1beta1",
+        "rejects_expiry_days_equal_to_default_validity_in_v1beta1",
         r#"{"spec":{"rolloutBefore":{"certificatesExpiryDays":365}}}"#,
         &[(ENDLESS, "spec.rolloutBefore.certificatesExpiryDays")],
     )
-    .of(V1BETA1),
+    .only_in(V1BETA1),
     Case::template(
-        "rejects_days_of_template",
+        "rejects_days_in_template",
         r#"{"spec":{"template":{"spec":{"rollout":{"before":{"certificatesExpiryDays":365}},
             "kubeadmConfigSpec":{"clusterConfiguration":
             {"certificateValidityPeriodDays":10,"caCertificateValidityPeriodDays":9}}}}}}"#,
@@ -187,11 +186,11 @@ const CASES: &[Case] = &[
             ),
         ],
     )
-    .of(V1BETA2),
+    .only_in(V1BETA2),
     Case::template(
-        "rejects_days_of_template_in_v1beta1",
+        "rejects_days_in_template_in_v1beta1",
         r#"{"spec":{"template":{"spec":{"rolloutBefore":{"certificatesExpiryDays":365}}}}}"#,
         &[(ENDLESS, "spec.template.spec.rolloutBefore.certificatesExpiryDays")],
     )
-    .of(V1BETA1),
+    .only_in(V1BETA1),
 ];

@@ -1,10 +1,10 @@
-//! `Cluster.spec.controlPlaneRef` and the control plane that it means.
+//! `Cluster.spec.controlPlaneRef` and the control plane to which it refers.
 
 use crate::{
     action::Action,
     api::{Cluster, KubeadmControlPlane},
     case::Case,
-    cel::{Cel, Without},
+    cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults},
     rule::{Check, ON_WRITE, Rule, Scope},
@@ -12,8 +12,7 @@ use crate::{
     view::{self, View},
 };
 
-/// `Cluster.spec.controlPlaneRef` and the control plane that it means.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "control-plane-ref",
     rules: RULES,
     cases: CASES,
@@ -27,20 +26,20 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Cluster,
         overridable: false,
-        source: "KubeadmControlPlane proposal, Create: its own sample names my-controlplane and makes my-control-plane",
+        source: "KubeadmControlPlane proposal, Create: its own sample refers to my-controlplane and creates my-control-plane",
         check: Check::Cluster(unknown),
-        cel: Cel::Without(Without::OtherObjects),
+        cel: Cel::None(NoCel::OtherObjects),
     },
     Rule {
         id: "control-plane-ref-other",
-        summary: "a control plane is the one that its Cluster refers to",
+        summary: "the Cluster of a control plane refers to it",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Cluster,
         overridable: false,
         source: "KubeadmControlPlane proposal, Modifications required to existing API Types: Cluster.Spec.ControlPlaneRef",
         check: Check::ControlPlane(other),
-        cel: Cel::Without(Without::OtherObjects),
+        cel: Cel::None(NoCel::OtherObjects),
     },
 ];
 
@@ -50,21 +49,21 @@ fn unknown(change: &Change<'_, Cluster<'_>>, faults: &mut Faults) {
     let Some(name) = change.new.control_plane_name() else {
         return;
     };
-    let Some(known) = change.context.view.and_then(|view| view.control_planes.get()) else {
+    let Some(existing) = change.context.view.and_then(|view| view.control_planes.get()) else {
         return;
     };
-    if known.iter().any(|known| known == &**name) {
+    if existing.iter().any(|existing| existing == &**name) {
         return;
     }
-    let meant = known
+    let suggestion = existing
         .first()
         .map_or_else(|| "an existing one".to_owned(), |first| format!("\"{first}\""));
     faults.push(Fault {
         field: FIELD.into(),
         reason: CauseReason::NotFound,
         value: Some(format!("{name:?}")),
-        detail: "no KubeadmControlPlane has this name, so the Cluster would wait for it for ever".into(),
-        remedy: format!("name {meant}, or rename the control plane").into(),
+        detail: "no KubeadmControlPlane has this name, so the Cluster would wait for it forever".into(),
+        remedy: format!("refer to {suggestion}, or rename the control plane").into(),
     });
 }
 
@@ -73,7 +72,7 @@ fn other(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     let (Some(Some(cluster)), Some(name)) = (cluster, change.new.metadata.name.as_deref()) else {
         return;
     };
-    let Some(meant) = cluster.control_plane.as_deref().filter(|meant| *meant != name) else {
+    let Some(other) = cluster.control_plane.as_deref().filter(|other| *other != name) else {
         return;
     };
     faults.push(Fault {
@@ -81,11 +80,11 @@ fn other(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
         reason: CauseReason::Invalid,
         value: None,
         detail: format!(
-            "Cluster {} names {meant:?}: nothing reconciles this",
+            "Cluster {} refers to {other:?}, so nothing reconciles this one",
             cluster.name
         )
         .into(),
-        remedy: "name it there".into(),
+        remedy: "change the Cluster's controlPlaneRef".into(),
     });
 }
 
@@ -110,25 +109,25 @@ fn cluster_of(control_plane: &str) -> View {
 }
 
 const CASES: &[Case] = &[
-    Case::cluster("accepts_existing_control_plane", "{}", &[]).seeing(|| control_planes(&["example"])),
+    Case::cluster("accepts_existing_control_plane", "{}", &[]).with_view(|| control_planes(&["example"])),
     Case::cluster("accepts_when_control_planes_are_unknown", "{}", &[]),
     Case::cluster(
         "accepts_another_kind",
         r#"{"spec":{"controlPlaneRef":{"kind":"AcmeControlPlane","name":"other"}}}"#,
         &[],
     )
-    .seeing(|| control_planes(&["example"])),
+    .with_view(|| control_planes(&["example"])),
     Case::cluster(
         "rejects_missing_control_plane",
         "{}",
         &[("control-plane-ref-unknown", FIELD)],
     )
-    .seeing(|| control_planes(&["another"])),
-    Case::create("accepts_control_plane_of_its_cluster", "{}", &[]).seeing(|| cluster_of("example")),
+    .with_view(|| control_planes(&["another"])),
+    Case::create("accepts_control_plane_of_its_cluster", "{}", &[]).with_view(|| cluster_of("example")),
     Case::create(
-        "warns_of_control_plane_of_another",
+        "warns_of_control_plane_that_its_cluster_does_not_refer_to",
         "{}",
         &[("control-plane-ref-other", "spec")],
     )
-    .seeing(|| cluster_of("another")),
+    .with_view(|| cluster_of("another")),
 ];

@@ -1,4 +1,4 @@
-//! Upgrades of `CoreDNS`, whose configuration Cluster API migrates.
+//! Upgrades of `CoreDNS`, during which Cluster API migrates its configuration.
 
 use semver::Version;
 
@@ -6,7 +6,7 @@ use crate::{
     action::Action,
     api::KubeadmControlPlane,
     case::{Answer, Case},
-    cel::{Cel, Without},
+    cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_UPDATE, Rule, Scope},
@@ -16,8 +16,7 @@ use crate::{
     },
 };
 
-/// Upgrades of `CoreDNS`.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "coredns",
     rules: RULES,
     cases: CASES,
@@ -26,30 +25,30 @@ pub const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "coredns-migration-unsupported",
-        summary: "CoreDNS is upgraded along versions whose configuration can be migrated",
+        summary: "Cluster API can migrate the CoreDNS configuration to the new version",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
         overridable: false,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: validateCoreDNSVersion",
         check: Check::ControlPlane(migration_unsupported),
-        cel: Cel::Without(Without::Grammar),
+        cel: Cel::None(NoCel::Grammar),
     },
     Rule {
         id: "coredns-version-unknown",
-        summary: "a CoreDNS newer than the known migrations may not be migrated",
+        summary: "Cluster API may have no migration to a very new CoreDNS",
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Transition,
         overridable: false,
         source: "coredns/corefile-migration v1.0.35, migration/versions.go",
         check: Check::ControlPlane(version_unknown),
-        cel: Cel::Without(Without::Grammar),
+        cel: Cel::None(NoCel::Grammar),
     },
 ];
 
-/// Every version whose configuration can be migrated to the next, and the last. Each names its next one in
-/// github.com/coredns/corefile-migration v1.0.35, migration/versions.go, the version that Cluster API v1.14.2 uses.
+/// The versions between which the configuration can be migrated, from github.com/coredns/corefile-migration v1.0.35,
+/// migration/versions.go. Cluster API v1.14.2 uses that version.
 #[rustfmt::skip]
 const VERSIONS: &[(u64, u64, u64)] = &[
     (1, 1, 3), (1, 1, 4),
@@ -68,7 +67,7 @@ const VERSIONS: &[(u64, u64, u64)] = &[
     (1, 14, 0), (1, 14, 1), (1, 14, 2), (1, 14, 3), (1, 14, 4), (1, 14, 6), (1, 14, 7),
 ];
 
-/// With it, Cluster API leaves `CoreDNS` alone. Its presence counts.
+/// If this annotation is present, Cluster API does not change `CoreDNS`.
 const SKIP_ANNOTATION: &str = "controlplane.cluster.x-k8s.io/skip-coredns";
 
 const FIELD: &str = "spec.kubeadmConfigSpec.clusterConfiguration.dns.imageTag";
@@ -80,7 +79,7 @@ struct Step<'c> {
     to: (u64, u64, u64),
 }
 
-/// The versions that Cluster API would migrate `CoreDNS` between, if it would.
+/// The versions between which Cluster API would migrate `CoreDNS`; `None` if it would not migrate.
 fn step<'c>(change: &'c Change<'_, KubeadmControlPlane<'_>>) -> Option<Step<'c>> {
     let release = |version: Version| (version.major, version.minor, version.patch);
     let old = dns_tag(&change.old?.common_spec())?;
@@ -105,7 +104,7 @@ impl Step<'_> {
         }
     }
 
-    /// Above all versions that we know, so that we cannot tell.
+    /// Whether the new version is above all known versions, so that a newer Cluster API may support it.
     fn is_above_known(&self) -> bool {
         self.from < self.to && VERSIONS.last().is_some_and(|last| self.to > *last)
     }
@@ -118,13 +117,16 @@ fn migration_unsupported(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &
     let is_known = |version| VERSIONS.binary_search(&version).is_ok();
     let detail = if step.to < step.from {
         format!(
-            "CoreDNS is at {}, and Cluster API migrates its configuration upwards only",
+            "CoreDNS is at {}, and Cluster API migrates its configuration only to newer versions",
             quoted(step.old)
         )
     } else if !is_known(step.from) {
-        format!("Cluster API knows no migration from {}", quoted(step.old))
+        format!(
+            "Cluster API cannot migrate the CoreDNS configuration from {}",
+            quoted(step.old)
+        )
     } else if !is_known(step.to) {
-        "Cluster API knows no migration to it".to_owned()
+        "Cluster API cannot migrate the CoreDNS configuration to this version".to_owned()
     } else {
         return;
     };
@@ -134,10 +136,10 @@ fn migration_unsupported(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &
     {
         Some((major, minor, patch)) if is_known(step.from) && step.to > step.from => {
             format!(
-                "go to v{major}.{minor}.{patch}, or annotate {SKIP_ANNOTATION} and upgrade CoreDNS yourself"
+                "use v{major}.{minor}.{patch}, or set annotation {SKIP_ANNOTATION} and upgrade CoreDNS yourself"
             )
         }
-        _ => format!("keep the version, or annotate {SKIP_ANNOTATION} and change CoreDNS yourself"),
+        _ => format!("keep the version, or set annotation {SKIP_ANNOTATION} and change CoreDNS yourself"),
     };
     faults.push(step.fault(CauseReason::Forbidden, detail, remedy));
 }
@@ -148,10 +150,8 @@ fn version_unknown(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fa
     };
     faults.push(step.fault(
         CauseReason::Invalid,
-        "newer than the migrations known here".to_owned(),
-        format!(
-            "check that your Cluster API knows it, or annotate {SKIP_ANNOTATION} and upgrade CoreDNS yourself"
-        ),
+        "no migration to this version is known here".to_owned(),
+        format!("check that your Cluster API has one, or skip it with annotation {SKIP_ANNOTATION}"),
     ));
 }
 
@@ -168,13 +168,13 @@ const CASES: &[Case] = &[
         &[],
     ),
     Case::update(
-        "accepts_other_build_of_unknown_version",
+        "accepts_another_build_of_unknown_version",
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"v1.8.1"}}}}}"#,
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"v1.8.1_vendor.2"}}}}}"#,
         &[],
     ),
     Case::update(
-        "accepts_tag_left_out",
+        "accepts_removed_tag",
         OLD,
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":null}}}}"#,
         &[],
@@ -188,13 +188,13 @@ const CASES: &[Case] = &[
         &[],
     ),
     Case::update(
-        "rejects_version_that_was_never_released",
+        "rejects_unreleased_version",
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"v1.8.0"}}}}}"#,
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"v1.8.2"}}}}}"#,
         &[(UNSUPPORTED, FIELD)],
     ),
     Case::update(
-        "rejects_upgrade_from_before_the_first_migration",
+        "rejects_upgrade_from_version_without_migration",
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"1.0.6"}}}}}"#,
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"v1.12.1"}}}}}"#,
         &[(UNSUPPORTED, FIELD)],
@@ -205,7 +205,7 @@ const CASES: &[Case] = &[
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"v1.99.0"}}}}}"#,
         &[("coredns-version-unknown", FIELD)],
     )
-    .answered(Answer::ClusterApi),
+    .answered_by(Answer::ClusterApi),
 ];
 
 #[cfg(test)]

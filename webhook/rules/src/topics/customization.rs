@@ -6,15 +6,14 @@ use crate::{
     action::Action,
     api::{ClusterDeploymentCustomization, hive::PatchEntity},
     case::{Answer, Case},
-    cel::{Cel, Without},
+    cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
 
-/// The patches of a customization.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "customization",
     rules: RULES,
     cases: CASES,
@@ -23,14 +22,14 @@ pub const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "patch-op-unknown",
-        summary: "a patch has one of RFC 6902's six operations",
+        summary: "a patch uses one of RFC 6902's six operations",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
         source: "RFC 6902, section 4",
         check: Check::Customization(op_unknown),
-        cel: Cel::Without(Without::Schema),
+        cel: Cel::None(NoCel::SchemaFirst),
     },
     Rule {
         id: "patch-path-invalid",
@@ -45,7 +44,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "patch-from-missing",
-        summary: "move and copy say where from",
+        summary: "move and copy patches set from",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -56,7 +55,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "patch-from-invalid",
-        summary: "a patch's from is a JSON pointer, and nothing moves into itself",
+        summary: "a patch's from is a JSON pointer, and no value moves into itself",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -72,9 +71,9 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
-        source: "Hive pastes valueJSON into the patch as it stands",
+        source: "Hive inserts valueJSON into the patch unchanged",
         check: Check::Customization(value_json_invalid),
-        cel: Cel::Without(Without::Grammar),
+        cel: Cel::None(NoCel::Grammar),
     },
     Rule {
         id: "patch-value-ignored",
@@ -83,7 +82,7 @@ const RULES: &[Rule] = &[
         action: Action::Warn,
         scope: Scope::Object,
         overridable: false,
-        source: "Hive, PatchEntity: valueJSON wins if it is set",
+        source: "Hive, PatchEntity: valueJSON takes precedence if set",
         check: Check::Customization(value_ignored),
         cel: Cel::Faults(include_str!("cel/patch-value-ignored.cel")),
     },
@@ -98,8 +97,8 @@ fn op_unknown(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &
                 field: format!("{path}.op").into(),
                 reason: CauseReason::NotSupported,
                 value: Some(quoted(&patch.op)),
-                detail: "RFC 6902 knows no such operation".into(),
-                remedy: "write add, remove, replace, move, copy or test".into(),
+                detail: "RFC 6902 has no such operation".into(),
+                remedy: "use add, remove, replace, move, copy or test".into(),
             });
         }
     }
@@ -120,8 +119,8 @@ fn from_missing(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults:
                 field: format!("{path}.from").into(),
                 reason: CauseReason::Required,
                 value: None,
-                detail: format!("{} takes a value from another place", quoted(&patch.op)).into(),
-                remedy: "write the JSON pointer of that place".into(),
+                detail: format!("{} reads its value from another field", quoted(&patch.op)).into(),
+                remedy: "set from to the JSON pointer of that field".into(),
             });
         }
     }
@@ -143,11 +142,7 @@ fn from_invalid(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults:
                 field: field.into(),
                 reason: CauseReason::Invalid,
                 value: Some(quoted(from)),
-                detail: format!(
-                    "what is moved cannot move into itself, to {}",
-                    quoted(&patch.path)
-                )
-                .into(),
+                detail: format!("a value cannot be moved into itself, to {}", quoted(&patch.path)).into(),
                 remedy: "move it elsewhere, or copy it".into(),
             });
         }
@@ -158,16 +153,17 @@ fn value_json_invalid(change: &Change<'_, ClusterDeploymentCustomization<'_>>, f
     for (path, patch) in patches(change.new) {
         let Some(text) = value_json(patch) else { continue };
         if let Err(error) = serde_json::from_str::<IgnoredAny>(text) {
-            faults.push_unshown(
+            faults.push_redacted(
                 text,
                 Fault {
                     field: format!("{path}.valueJSON").into(),
                     reason: CauseReason::Invalid,
-                    // It may be a secret of the install-config.
+                    // The value may be a secret of the install-config.
                     value: None,
                     detail: format!("not exactly one JSON value: {error}").into(),
-                    remedy: "write one JSON value, strings in double quotes, or use value for a plain string"
-                        .into(),
+                    remedy:
+                        "write one JSON value, with strings in double quotes, or use value for a plain string"
+                            .into(),
                 },
             );
         }
@@ -179,25 +175,25 @@ fn value_ignored(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults
         value_json(patch).is_some() && patch.value.as_ref().is_some_and(|value| !value.is_empty())
     };
     for (path, patch) in patches(change.new).filter(|(_, patch)| both(patch)) {
-        faults.push_unshown(
+        faults.push_redacted(
             (&patch.value, &patch.value_json),
             Fault {
                 field: format!("{path}.value").into(),
                 reason: CauseReason::Forbidden,
                 value: None,
-                detail: "valueJSON wins, value is ignored".into(),
-                remedy: "keep one of them".into(),
+                detail: "valueJSON is also set, so value is ignored".into(),
+                remedy: "remove one of them".into(),
             },
         );
     }
 }
 
-/// `valueJSON`; for Hive an empty one is not set.
+/// `valueJSON`. Hive treats an empty one as unset.
 fn value_json(patch: &PatchEntity) -> Option<&str> {
     patch.value_json.as_deref().filter(|text| !text.is_empty())
 }
 
-/// Every patch with its field path.
+/// All patches, each with its field path.
 fn patches<'c>(
     customization: &'c ClusterDeploymentCustomization<'_>,
 ) -> impl Iterator<Item = (String, &'c PatchEntity)> {
@@ -224,23 +220,23 @@ fn patches<'c>(
     install.chain(manifests)
 }
 
-/// A JSON pointer of a patch, and where it stands.
+/// A JSON pointer in a patch, and its location.
 pub(crate) struct Pointer<'c> {
-    /// The path of the patch.
+    /// The field path of the patch.
     patch: String,
-    /// `path` or `from`.
+    /// The field of the patch: `path` or `from`.
     pub(crate) member: &'static str,
-    /// The pointer.
+    /// The JSON pointer itself.
     pub(crate) text: &'c str,
 }
 
 impl Pointer<'_> {
-    /// The path of its field.
+    /// The field path of the pointer.
     pub(crate) fn field(&self) -> String {
         format!("{}.{}", self.patch, self.member)
     }
 
-    /// The rule that refuses it when it is none.
+    /// The rule that checks the pointer.
     pub(crate) fn rule(&self) -> &'static str {
         if self.member == "from" {
             "patch-from-invalid"
@@ -249,8 +245,8 @@ impl Pointer<'_> {
         }
     }
 
-    /// The JSON pointer to its field.
-    pub(crate) fn place(&self) -> String {
+    /// The location of the pointer as a JSON pointer.
+    pub(crate) fn json_pointer(&self) -> String {
         format!(
             "/{}",
             self.field().replace('[', "/").replace(']', "").replace('.', "/")
@@ -258,7 +254,7 @@ impl Pointer<'_> {
     }
 }
 
-/// Every JSON pointer that Hive reads.
+/// All JSON pointers that Hive reads.
 pub(crate) fn pointers<'c>(
     customization: &'c ClusterDeploymentCustomization<'_>,
 ) -> impl Iterator<Item = Pointer<'c>> {
@@ -275,7 +271,7 @@ pub(crate) fn pointers<'c>(
     })
 }
 
-/// Whether a text is a JSON pointer.
+/// Whether the text is a valid JSON pointer.
 pub(crate) fn is_pointer(text: &str) -> bool {
     check_pointer(text).is_ok()
 }
@@ -303,12 +299,12 @@ fn check_pointer(pointer: &str) -> Result<(), PointerFault> {
 fn pointer_fault(field: String, pointer: &str, fault: &PointerFault) -> Fault {
     let (detail, remedy) = match fault {
         PointerFault::Relative => (
-            "a JSON pointer starts with a slash; without it Hive patches another place and reports success"
+            "a JSON pointer starts with a slash; without it, Hive patches the wrong field and reports success"
                 .into(),
             format!("write {}", quoted(&format!("/{}", pointer.replace('.', "/")))).into(),
         ),
         PointerFault::Escape => (
-            "in a JSON pointer ~ stands only in ~0, a tilde, and ~1, a slash".into(),
+            "in a JSON pointer, ~ is allowed only in ~0 (a tilde) and ~1 (a slash)".into(),
             format!("write {}", quoted(&pointer.replace('~', "~0"))).into(),
         ),
     };
@@ -341,18 +337,18 @@ const CASES: &[Case] = &[
         &[("patch-op-unknown", "spec.installConfigPatches[0].op")],
     ),
     Case::customization(
-        "rejects_the_documents_own_path",
+        "rejects_relative_path_of_the_design_document",
         r#"{"spec":{"installConfigPatches":[{"op":"replace","path":"metadata/name","value":"foo"}]}}"#,
         &[("patch-path-invalid", "spec.installConfigPatches[0].path")],
     )
-    .answered(Answer::Mutation(r#""/metadata/name""#)),
+    .answered_by(Answer::Mutation(r#""/metadata/name""#)),
     Case::customization(
         "rejects_dotted_path",
         r#"{"spec":{"installConfigPatches":[{"op":"replace","path":"metadata.name","value":"foo"}]}}"#,
         &[("patch-path-invalid", "spec.installConfigPatches[0].path")],
     ),
     Case::customization(
-        "rejects_lone_tilde",
+        "rejects_unescaped_tilde",
         r#"{"spec":{"installConfigPatches":[{"op":"remove","path":"/a~b"},{"op":"remove","path":"/a~"}]}}"#,
         &[
             ("patch-path-invalid", "spec.installConfigPatches[0].path"),
@@ -360,7 +356,7 @@ const CASES: &[Case] = &[
         ],
     ),
     Case::customization(
-        "rejects_copy_from_nowhere",
+        "rejects_copy_without_from",
         r#"{"spec":{"installConfigPatches":[{"op":"copy","path":"/a"}]}}"#,
         &[("patch-from-missing", "spec.installConfigPatches[0].from")],
     ),
@@ -375,7 +371,7 @@ const CASES: &[Case] = &[
         &[("patch-from-invalid", "spec.installConfigPatches[0].from")],
     ),
     Case::customization(
-        "rejects_second_operation_in_value_json",
+        "rejects_injected_operation_in_value_json",
         r#"{"spec":{"installConfigPatches":[
             {"op":"add","path":"/a","valueJSON":"{}}, {\"op\":\"remove\",\"path\":\"/b\""}]}}"#,
         &[(
@@ -384,18 +380,18 @@ const CASES: &[Case] = &[
         )],
     ),
     Case::customization(
-        "warns_of_value_beside_value_json",
+        "warns_of_value_and_value_json",
         r#"{"spec":{"installConfigPatches":[{"op":"add","path":"/a","value":"b","valueJSON":"[1]"}]}}"#,
         &[("patch-value-ignored", "spec.installConfigPatches[0].value")],
     ),
     Case::customization(
-        "accepts_empty_value_beside_the_other",
+        "accepts_empty_value_or_value_json",
         r#"{"spec":{"installConfigPatches":[
             {"op":"add","path":"/a","value":"b","valueJSON":""},{"op":"add","path":"/a","value":"","valueJSON":"1"}]}}"#,
         &[],
     ),
     Case::customization(
-        "rejects_faults_in_manifest_patches",
+        "rejects_invalid_manifest_patches",
         r#"{"spec":{"installerManifestPatches":[{"manifestSelector":{"glob":"*.yaml"},"patches":[
             {"op":"remove","path":"/a"},{"op":"move","path":"b"}]}]}}"#,
         &[

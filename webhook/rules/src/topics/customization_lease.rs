@@ -1,4 +1,4 @@
-//! What may become of a customization while a cluster has it.
+//! Changes and deletion of a customization while it is leased.
 
 use jiff::Timestamp;
 
@@ -6,7 +6,7 @@ use crate::{
     action::Action,
     api::{ClusterDeploymentCustomization, hive::ClusterDeploymentCustomizationStatus},
     case::{Answer, Case},
-    cel::{Cel, Without},
+    cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_DELETE, ON_UPDATE, Rule, Scope},
@@ -15,8 +15,7 @@ use crate::{
     view::{ClusterDeployment, Lease, View},
 };
 
-/// What may become of a customization while a cluster has it.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "customization-lease",
     rules: RULES,
     cases: CASES,
@@ -25,25 +24,25 @@ pub const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "spec-changed-while-leased",
-        summary: "a customization keeps its patches while a cluster has it",
+        summary: "a customization's patches do not change while a cluster uses it",
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Transition,
         overridable: false,
-        source: "Hive, clusterpool_controller.go: patches are applied once, when the cluster is made",
+        source: "Hive, clusterpool_controller.go: patches are applied once, when the cluster is created",
         check: Check::Customization(changed),
         cel: Cel::Faults(include_str!("cel/spec-changed-while-leased.cel")),
     },
     Rule {
         id: "customization-in-use",
-        summary: "a customization is not deleted while a cluster has it",
+        summary: "a customization is not deleted while a cluster uses it",
         operations: ON_DELETE,
         action: Action::Deny,
         scope: Scope::Cluster,
         overridable: true,
         source: "ClusterPool inventory, Maintaining the lease of the ClusterDeploymentCustomization",
         check: Check::Customization(in_use),
-        cel: Cel::Without(Without::OtherObjects),
+        cel: Cel::None(NoCel::OtherObjects),
     },
 ];
 
@@ -58,8 +57,12 @@ fn changed(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut
         field: "spec".into(),
         reason: CauseReason::Forbidden,
         value: None,
-        detail: format!("leased{}: the next lease gets this", by(lease)).into(),
-        remedy: "replace the cluster to patch it".into(),
+        detail: format!(
+            "it is leased{}, and only the next lease uses this change",
+            by(lease)
+        )
+        .into(),
+        remedy: "recreate the cluster to apply it".into(),
     });
 }
 
@@ -79,14 +82,14 @@ fn in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut 
     else {
         return;
     };
-    // What cannot be read is let through: an outage never blocks a deletion.
+    // Unknown data never blocks a deletion, so that an outage does not.
     let Some(view) = change.context.view else { return };
     let (terminating, clusters) = (view.namespace_terminating.get(), view.cluster_deployments.get());
     let lease = view.lease.get();
     if terminating != Some(&false) {
         return;
     }
-    let mut clusters_with_it = clusters
+    let mut users = clusters
         .into_iter()
         .flatten()
         .filter(|cluster| cluster.customization.as_deref() == Some(name));
@@ -97,10 +100,12 @@ fn in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut 
         detail: detail.into(),
         remedy: remedy.into(),
     };
-    if let Some(ClusterDeployment { namespace, name, .. }) = clusters_with_it.next() {
+    if let Some(ClusterDeployment { namespace, name, .. }) = users.next() {
         faults.push(fault(
-            format!("ClusterDeployment {name} has it, and its names and addresses would look free"),
-            format!("delete that first: kubectl delete clusterdeployment {name} -n {namespace}"),
+            format!("ClusterDeployment {name} uses it, and its names and addresses would appear to be free"),
+            format!(
+                "delete the ClusterDeployment first: kubectl delete clusterdeployment {name} -n {namespace}"
+            ),
         ));
     } else if let Some(Some(lease)) = lease
         && is_valid(lease, change.context.now)
@@ -110,7 +115,7 @@ fn in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut 
             .map_or_else(String::new, |until| format!(" until {until}"));
         faults.push(fault(
             format!(
-                "leased by {}{until}, so its names and addresses are not free",
+                "it is leased by {}{until}, so its names and addresses are in use",
                 quoted(&lease.holder)
             ),
             release(customization, &lease.holder),
@@ -119,12 +124,13 @@ fn in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut 
         && status.is_leased()
     {
         let detail = format!("its lease{} was never released", by(status));
-        let remedy = "see that its names and addresses are free".to_owned();
+        let remedy = "check that its names and addresses are free".to_owned();
         faults.push_at_most(Action::Warn, fault(detail, remedy));
     }
 }
 
-/// What releases it: a command, where all that goes into it is a name. Others wrote those, and a shell would read them.
+/// The remedy for a lease. It contains a command only if the names from the status and the Lease are valid names,
+/// because other clients wrote them and a shell would interpret them.
 fn release(customization: &ClusterDeploymentCustomization<'_>, holder: &str) -> String {
     let status = customization.status.as_ref();
     let pool = status.and_then(|status| status.cluster_pool_ref.as_ref());
@@ -141,7 +147,7 @@ fn is_name(text: &str) -> bool {
     is_dns1123_subdomain(text.as_bytes())
 }
 
-/// Whether it has not expired. One that does not say when it does never does.
+/// Whether the lease has not expired. A lease without an expiry time never expires.
 fn is_valid(lease: &Lease, now: Option<Timestamp>) -> bool {
     match (lease.expires, now) {
         (Some(expires), Some(now)) => expires > now,
@@ -166,7 +172,7 @@ fn view(cluster: Option<&str>, lease: Option<Lease>, terminating: bool) -> View 
     }
 }
 
-/// A Lease that ends then.
+/// A Lease with this expiry time.
 fn lease(expires: Option<&str>) -> Lease {
     Lease {
         holder: "us".to_owned(),
@@ -197,11 +203,11 @@ const CASES: &[Case] = &[
         &[],
     ),
     Case::customization_update(
-        "accepts_change_when_the_status_is_the_documents_own",
+        "accepts_change_with_status_of_the_design_document",
         r#"{"status":{"conditions":[{"lastProbeTime":"2020-11-05T14:49:26Z","status":false,"type":"Available"}]}}"#,
         PATCH,
         &[],
-    ).answered(Answer::Schema(&[
+    ).answered_by(Answer::Schema(&[
         "status.conditions[0].lastProbeTime",
         "status.conditions[0].lastTransitionTime",
         "status.conditions[0].message",
@@ -209,19 +215,19 @@ const CASES: &[Case] = &[
         "status.conditions[0].status",
     ])),
     Case::customization_delete("rejects_deletion_with_cluster", LEASED, IN_USE)
-        .seeing(|| view(Some("us"), None, false)),
+        .with_view(|| view(Some("us"), None, false)),
     Case::customization_delete(
-        "rejects_deletion_with_cluster_that_the_status_does_not_tell",
+        "rejects_deletion_with_cluster_missing_from_status",
         "{}",
         IN_USE,
     )
-    .seeing(|| view(Some("us"), None, false)),
-    Case::customization_delete("rejects_deletion_with_lease_for_good", LEASED, IN_USE)
-        .seeing(|| view(None, Some(lease(None)), false)),
-    Case::customization_delete("rejects_deletion_with_lease_for_a_while", LEASED, IN_USE)
-        .seeing(|| view(None, Some(lease(Some("2026-06-01T12:10:00Z"))), false)),
-    Case::customization_delete("rejects_deletion_with_lease_of_one_whose_name_a_shell_would_run", LEASED, IN_USE)
-        .seeing(|| {
+    .with_view(|| view(Some("us"), None, false)),
+    Case::customization_delete("rejects_deletion_with_permanent_lease", LEASED, IN_USE)
+        .with_view(|| view(None, Some(lease(None)), false)),
+    Case::customization_delete("rejects_deletion_with_expiring_lease", LEASED, IN_USE)
+        .with_view(|| view(None, Some(lease(Some("2026-06-01T12:10:00Z"))), false)),
+    Case::customization_delete("rejects_deletion_with_holder_name_unsafe_for_a_shell", LEASED, IN_USE)
+        .with_view(|| {
             let lease = Lease {
                 holder: "$(reboot)".to_owned(),
                 ..Lease::default()
@@ -229,14 +235,14 @@ const CASES: &[Case] = &[
             view(None, Some(lease), false)
         }),
     Case::customization_delete("warns_of_deletion_with_expired_lease", LEASED, IN_USE)
-        .seeing(|| view(None, Some(lease(Some("2026-06-01T12:00:00Z"))), false)),
-    Case::customization_delete("warns_of_deletion_of_one_that_nobody_holds", RESERVED, IN_USE)
-        .seeing(|| view(None, None, false)),
+        .with_view(|| view(None, Some(lease(Some("2026-06-01T12:00:00Z"))), false)),
+    Case::customization_delete("warns_of_deletion_while_reserved_without_holder", RESERVED, IN_USE)
+        .with_view(|| view(None, None, false)),
     Case::customization_delete("accepts_deletion_while_available", AVAILABLE, &[])
-        .seeing(|| view(None, None, false)),
+        .with_view(|| view(None, None, false)),
     Case::customization_delete("accepts_deletion_with_its_namespace", LEASED, &[])
-        .seeing(|| view(Some("us"), Some(lease(None)), true)),
+        .with_view(|| view(Some("us"), Some(lease(None)), true)),
     Case::customization_delete("accepts_second_deletion", DELETING, &[])
-        .seeing(|| view(Some("us"), Some(lease(None)), false)),
+        .with_view(|| view(Some("us"), Some(lease(None)), false)),
     Case::customization_delete("accepts_deletion_when_nothing_can_be_read", LEASED, &[]),
 ];

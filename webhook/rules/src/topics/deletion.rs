@@ -4,7 +4,7 @@ use crate::{
     action::Action,
     api::KubeadmControlPlane,
     case::Case,
-    cel::{Cel, Without},
+    cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults},
     rule::{Check, ON_DELETE, Rule, Scope},
@@ -12,8 +12,7 @@ use crate::{
     view::{Cluster, View},
 };
 
-/// Deletion of a control plane that worker Machines still need.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "deletion",
     rules: RULES,
     cases: CASES,
@@ -28,10 +27,10 @@ const RULES: &[Rule] = &[Rule {
     overridable: true,
     source: "KubeadmControlPlane proposal, Delete: blocked until all the worker nodes are deleted",
     check: Check::ControlPlane(in_use),
-    cel: Cel::Without(Without::OtherObjects),
+    cel: Cel::None(NoCel::OtherObjects),
 }];
 
-/// Set by `clusterctl move` on what it has copied elsewhere and is about to delete here.
+/// `clusterctl move` sets this annotation on objects that it has copied to another cluster and is about to delete.
 const DELETE_FOR_MOVE: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
 
 fn in_use(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
@@ -39,7 +38,7 @@ fn in_use(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     if control_plane.metadata.is_deleting() || control_plane.metadata.has_annotation(DELETE_FOR_MOVE) {
         return;
     }
-    // What cannot be read is let through: an outage never blocks a deletion.
+    // Unknown data never blocks a deletion, so that an outage does not.
     let Some(view) = change.context.view else { return };
     let (cluster, workers) = (view.cluster.get(), view.worker_machines.get());
     let terminating = view.namespace_terminating.get();
@@ -100,16 +99,17 @@ const CASES: &[Case] = &[
         "{}",
         &[("control-plane-in-use", "spec")],
     )
-    .seeing(|| view(false, &["worker-1"], false)),
-    Case::delete("accepts_deletion_without_workers", "{}", &[]).seeing(|| view(false, &[], false)),
-    Case::delete("accepts_deletion_with_its_cluster", "{}", &[]).seeing(|| view(true, &["worker-1"], false)),
+    .with_view(|| view(false, &["worker-1"], false)),
+    Case::delete("accepts_deletion_without_workers", "{}", &[]).with_view(|| view(false, &[], false)),
+    Case::delete("accepts_deletion_with_its_cluster", "{}", &[])
+        .with_view(|| view(true, &["worker-1"], false)),
     Case::delete("accepts_deletion_with_its_namespace", "{}", &[])
-        .seeing(|| view(false, &["worker-1"], true)),
-    Case::delete("accepts_deletion_without_cluster", "{}", &[]).seeing(|| View {
+        .with_view(|| view(false, &["worker-1"], true)),
+    Case::delete("accepts_deletion_without_cluster", "{}", &[]).with_view(|| View {
         cluster: None.into(),
         ..view(false, &["worker-1"], false)
     }),
-    Case::delete("accepts_deletion_after_move", MOVED, &[]).seeing(|| view(false, &["worker-1"], false)),
-    Case::delete("accepts_second_deletion", DELETING, &[]).seeing(|| view(false, &["worker-1"], false)),
+    Case::delete("accepts_deletion_after_move", MOVED, &[]).with_view(|| view(false, &["worker-1"], false)),
+    Case::delete("accepts_second_deletion", DELETING, &[]).with_view(|| view(false, &["worker-1"], false)),
     Case::delete("accepts_deletion_when_nothing_can_be_read", "{}", &[]),
 ];

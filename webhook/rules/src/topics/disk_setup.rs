@@ -1,4 +1,4 @@
-//! The disks that are partitioned on a Machine before kubeadm runs.
+//! Disks to partition on a Machine before kubeadm runs.
 
 use crate::{
     action::Action,
@@ -11,8 +11,7 @@ use crate::{
     topics::Topic,
 };
 
-/// The disks that are partitioned on a Machine.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "disk-setup",
     rules: RULES,
     cases: CASES,
@@ -48,8 +47,8 @@ fn above_hundred(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults)
                     .kubeadm_path(format_args!("diskSetup.partitions[{index}].diskLayout")),
                 reason: CauseReason::Invalid,
                 value: Some(total.to_string()),
-                detail: "the percentages of one disk add up to more than 100".into(),
-                remedy: format!("lower them by {} in all", total - 100).into(),
+                detail: "the partitions of this disk add up to more than 100 percent".into(),
+                remedy: format!("reduce them by {} in total", total - 100).into(),
             });
         }
     }
@@ -65,14 +64,14 @@ const CASES: &[Case] = &[
             {"device":"/dev/a","diskLayout":[{"percentage":60},{"percentage":40}]}]}}}}"#,
         &[],
     )
-    .of(V1BETA2),
+    .only_in(V1BETA2),
     Case::create(
         "accepts_the_whole_disk_in_v1beta1",
         r#"{"spec":{"kubeadmConfigSpec":{"diskSetup":{"partitions":[
             {"device":"/dev/a","layout":true,"diskLayout":[{"percentage":60},{"percentage":40}]}]}}}}"#,
         &[],
     )
-    .of(V1BETA1),
+    .only_in(V1BETA1),
     Case::create(
         "rejects_more_than_the_disk",
         SIXTY_TWICE,
@@ -82,7 +81,7 @@ const CASES: &[Case] = &[
         )],
     ),
     Case::template(
-        "rejects_more_than_the_disk_of_template",
+        "rejects_more_than_the_disk_in_template",
         r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"diskSetup":{"partitions":[
             {"device":"/dev/a","diskLayout":[{"percentage":101}]}]}}}}}}"#,
         &[(

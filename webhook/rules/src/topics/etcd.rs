@@ -11,8 +11,7 @@ use crate::{
     topics::Topic,
 };
 
-/// Stacked or external etcd.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "etcd",
     rules: RULES,
     cases: CASES,
@@ -32,7 +31,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "etcd-topology-switched",
-        summary: "a control plane keeps its etcd, stacked or external",
+        summary: "a control plane does not switch between stacked and external etcd",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -52,7 +51,7 @@ fn local_and_external(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fa
             field: change.new.kubeadm_path("clusterConfiguration.etcd.external"),
             reason: CauseReason::Forbidden,
             value: None,
-            detail: "etcd.local is set too, and kubeadm runs only one of them".into(),
+            detail: "etcd.local is also set, and kubeadm supports only one of them".into(),
             remedy:
                 "remove etcd.local to use the external cluster, or etcd.external to run etcd on the Machines"
                     .into(),
@@ -71,9 +70,11 @@ fn topology_switched(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut 
         field: EXTERNAL.into(),
         reason: CauseReason::Forbidden,
         value: None,
-        detail: format!("the cluster's data is in {from} etcd, and nothing would carry it to {to} etcd")
-            .into(),
-        remedy: format!("keep {from} etcd, or create another Cluster with {to} etcd and move to it").into(),
+        detail: format!("the cluster's data is in {from} etcd, and nothing migrates it to {to} etcd").into(),
+        remedy: format!(
+            "keep {from} etcd, or create a new Cluster with {to} etcd and move the workloads to it"
+        )
+        .into(),
     });
 }
 
@@ -90,7 +91,7 @@ const CASES: &[Case] = &[
     Case::create("accepts_external", EXTERNAL_ETCD, &[]),
     Case::create("rejects_both", BOTH, &[("etcd-local-and-external", EXTERNAL)]),
     Case::update(
-        "accepts_other_external_endpoints",
+        "accepts_changed_external_endpoints",
         EXTERNAL_ETCD,
         OTHER_EXTERNAL_ETCD,
         &[],
@@ -117,7 +118,7 @@ const CASES: &[Case] = &[
         )],
     ),
     Case::update(
-        "rejects_unsaid_to_external",
+        "rejects_default_to_external",
         "{}",
         EXTERNAL_ETCD,
         &[("etcd-topology-switched", EXTERNAL)],

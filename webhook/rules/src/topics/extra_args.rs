@@ -1,4 +1,4 @@
-//! Flags of the components. What they are set to is not shown: it may be secret.
+//! Flags of the components. Their values are not shown, because they may be secret.
 
 use std::collections::HashSet;
 
@@ -9,15 +9,14 @@ use crate::{
         kubeadm_config::{Component, ExtraArgs, NodeRegistration},
     },
     case::{Case, V1BETA1, V1BETA2},
-    cel::{Cel, Without},
+    cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
 
-/// Flags of the components.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "extra-args",
     rules: RULES,
     cases: CASES,
@@ -25,14 +24,14 @@ pub const TOPIC: Topic = Topic {
 
 const RULES: &[Rule] = &[Rule {
     id: "extra-args-duplicate",
-    summary: "no flag of a component stands twice",
+    summary: "no flag of a component is set twice",
     operations: ON_WRITE,
     action: Action::Deny,
     scope: Scope::Object,
     overridable: false,
     source: "CRD of KubeadmControlPlane v1beta2: extraArgs name must be unique",
     check: Check::ControlPlaneSpec(duplicate),
-    cel: Cel::Without(Without::Schema),
+    cel: Cel::None(NoCel::SchemaFirst),
 }];
 
 fn lists<'c>(spec: &ControlPlaneSpec<'c>) -> Option<[(&'static str, Option<&'c ExtraArgs<'c>>); 6]> {
@@ -81,8 +80,8 @@ fn duplicate(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
                     field: change.new.kubeadm_path(format_args!("{list}[{index}].name")),
                     reason: CauseReason::Duplicate,
                     value: Some(quoted(name)),
-                    detail: "an earlier entry sets this flag".into(),
-                    remedy: "keep one entry: Cluster API passes each flag once".into(),
+                    detail: "an earlier entry sets this flag, and Cluster API passes each flag once".into(),
+                    remedy: "keep one entry".into(),
                 });
             }
         }
@@ -99,16 +98,16 @@ const CASES: &[Case] = &[
             "scheduler":{"extraArgs":[{"name":"v","value":"2"}]}}}}}"#,
         &[],
     )
-    .of(V1BETA2),
+    .only_in(V1BETA2),
     Case::create(
         "accepts_map_of_v1beta1",
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"apiServer":{"extraArgs":
             {"v":"2","profiling":"false"}}}}}}"#,
         &[],
     )
-    .of(V1BETA1),
+    .only_in(V1BETA1),
     Case::create(
-        "rejects_flags_that_stand_twice",
+        "rejects_duplicate_flags",
         r#"{"spec":{"kubeadmConfigSpec":{
             "clusterConfiguration":{
                 "apiServer":{"extraArgs":[{"name":"v","value":"2"},{"name":"v","value":"3"}]},
@@ -146,9 +145,9 @@ const CASES: &[Case] = &[
             ),
         ],
     )
-    .of(V1BETA2),
+    .only_in(V1BETA2),
     Case::template(
-        "rejects_flag_of_template_that_stands_twice",
+        "rejects_duplicate_flags_in_template",
         r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"apiServer":{"extraArgs":
             [{"name":"v","value":"2"},{"name":"v","value":"3"}]}}}}}}}"#,
         &[(
@@ -156,5 +155,5 @@ const CASES: &[Case] = &[
             "spec.template.spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[1].name",
         )],
     )
-    .of(V1BETA2),
+    .only_in(V1BETA2),
 ];

@@ -1,4 +1,4 @@
-//! The files that are written on a Machine before kubeadm runs. What is in them is never shown.
+//! Files to write on a Machine before kubeadm runs. Their content is never shown.
 
 use std::collections::HashSet;
 
@@ -9,15 +9,14 @@ use crate::{
         machine_setup::{File, SecretSource},
     },
     case::Case,
-    cel::{Cel, Without},
+    cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
 
-/// The files that are written on a Machine.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "files",
     rules: RULES,
     cases: CASES,
@@ -26,7 +25,7 @@ pub const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "file-content-conflict",
-        summary: "a file has its content here or from a Secret, not both",
+        summary: "a file's content is inline or from a Secret, not both",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -55,11 +54,11 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateFiles",
         check: Check::ControlPlaneSpec(secret_incomplete),
-        cel: Cel::Without(Without::Schema),
+        cel: Cel::None(NoCel::SchemaFirst),
     },
     Rule {
         id: "file-path-duplicate",
-        summary: "no two files are written to one path",
+        summary: "no two files have the same path",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -70,7 +69,7 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// The files, each with its index.
+/// All files, each with its index.
 pub fn files<'c>(spec: &ControlPlaneSpec<'c>) -> impl Iterator<Item = (usize, &'c File<'c>)> {
     let files = spec.kubeadm_config().and_then(|config| config.files.as_deref());
     files.unwrap_or_default().iter().enumerate()
@@ -87,7 +86,7 @@ fn has_content(file: &File<'_>) -> bool {
 fn content_conflict(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     for (index, file) in files(change.new) {
         if has_content(file) && file.content_from.is_some() {
-            faults.push_unshown(
+            faults.push_redacted(
                 (file.content, &file.content_from),
                 Fault {
                     field: change
@@ -95,8 +94,13 @@ fn content_conflict(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faul
                         .kubeadm_path(format_args!("files[{index}].contentFrom")),
                     reason: CauseReason::Forbidden,
                     value: None,
-                    detail: format!("{} has content too, and only one can be written", name(file)).into(),
-                    remedy: "remove content to use the Secret, or contentFrom to use what stands here".into(),
+                    detail: format!(
+                        "{} also has content, and only one of them can be used",
+                        name(file)
+                    )
+                    .into(),
+                    remedy: "remove content to use the Secret, or contentFrom to use the inline content"
+                        .into(),
                 },
             );
         }
@@ -110,8 +114,8 @@ fn content_missing(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fault
                 field: change.new.kubeadm_path(format_args!("files[{index}].content")),
                 reason: CauseReason::Required,
                 value: None,
-                detail: format!("{} is empty", name(file)).into(),
-                remedy: "set content unless meant".into(),
+                detail: format!("{} would be empty", name(file)).into(),
+                remedy: "set content, unless this is intended".into(),
             });
         }
     }
@@ -130,37 +134,38 @@ fn secret_incomplete(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fau
                 )),
                 reason: CauseReason::Required,
                 value: None,
-                detail: format!("{} {} is not named", missing.noun, name(file)).into(),
+                detail: format!(
+                    "the content of {} comes from a Secret, and its {} is missing",
+                    name(file),
+                    missing.field
+                )
+                .into(),
                 remedy: missing.remedy.into(),
             });
         }
     }
 }
 
-/// A field of a reference to a Secret that is unset or empty.
+/// An unset or empty field of a reference to a Secret.
 #[derive(Clone, Copy, Debug)]
 pub struct Missing {
-    /// The field.
+    /// `name` or `key`.
     pub field: &'static str,
-    /// What it would name.
-    pub noun: &'static str,
-    /// What to do.
+    /// The remedy for the message.
     pub remedy: &'static str,
 }
 
-/// What a reference to a Secret lacks.
+/// The fields that a reference to a Secret lacks.
 pub fn missing_in(source: &SecretSource<'_>) -> impl Iterator<Item = Missing> {
     let secret = source.secret.as_ref();
     let is_empty = |text: Option<&Text<'_>>| text.is_none_or(|text| text.is_empty());
     let name = Missing {
         field: "name",
-        noun: "the Secret of",
         remedy: "name a Secret in this namespace",
     };
     let key = Missing {
         field: "key",
-        noun: "the key in the Secret of",
-        remedy: "name the key whose value is meant",
+        remedy: "name the key that holds the value",
     };
     [
         (is_empty(secret.and_then(|secret| secret.name.as_ref())), name),
@@ -181,8 +186,8 @@ fn path_duplicate(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults
                 field: change.new.kubeadm_path(format_args!("files[{index}].path")),
                 reason: CauseReason::Duplicate,
                 value: Some(quoted(path)),
-                detail: "an earlier file is written to this path".into(),
-                remedy: "keep one of them, or join their contents".into(),
+                detail: "an earlier file has the same path".into(),
+                remedy: "keep one of them, or merge their contents".into(),
             });
         }
     }
@@ -229,12 +234,12 @@ const CASES: &[Case] = &[
         ],
     ),
     Case::create(
-        "rejects_second_file_of_a_path",
+        "rejects_duplicate_path",
         r#"{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/a","content":"x"},{"path":"/a","content":"y"}]}}}"#,
         &[("file-path-duplicate", "spec.kubeadmConfigSpec.files[1].path")],
     ),
     Case::template(
-        "rejects_files_of_template",
+        "rejects_files_in_template",
         r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/a","content":"x","contentFrom":{}},
             {"path":"/a"}]}}}}}"#,
         &[

@@ -1,4 +1,4 @@
-//! Names that other names are made from.
+//! Names from which Hive derives other names and labels.
 
 use crate::{
     action::Action,
@@ -11,8 +11,7 @@ use crate::{
     topics::Topic,
 };
 
-/// Names that other names are made from.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "hive-names",
     rules: RULES,
     cases: CASES,
@@ -43,18 +42,18 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// The longest label, in characters.
+/// The longest label value, in characters.
 const LONGEST: usize = 63;
 
 fn pool(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
-    let detail = "Hive labels the pool's clusters with its name, and a label has at most 63 characters";
+    let detail = "Hive labels the pool's clusters with its name, and a label value has at most 63 characters";
     faults_of(&change.new.metadata, detail, faults);
 }
 
 fn customization(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut Faults) {
     faults_of(
         &change.new.metadata,
-        "Hive takes names of at most 63 characters",
+        "Hive accepts names of at most 63 characters",
         faults,
     );
 }
@@ -74,28 +73,28 @@ fn faults_of(metadata: &Metadata<'_>, detail: &'static str, faults: &mut Faults)
 
 const CASES: &[Case] = &[
     Case::pool(
-        "accepts_pool_of_63",
+        "accepts_pool_name_of_63_characters",
         r#"{"metadata":{"name":"pool-5678901234567890123456789012345678901234567890123456789012"}}"#,
         &[],
     ),
     Case::pool(
-        "rejects_pool_of_64",
+        "rejects_pool_name_of_64_characters",
         r#"{"metadata":{"name":"pool-56789012345678901234567890123456789012345678901234567890123"}}"#,
         &[("pool-name-too-long", "metadata.name")],
     ),
     Case::pool_update(
-        "accepts_long_pool_that_exists",
+        "accepts_existing_pool_with_long_name",
         r#"{"metadata":{"name":"pool-56789012345678901234567890123456789012345678901234567890123"}}"#,
         r#"{"metadata":{"labels":{"a":"b"}}}"#,
         &[],
     ),
     Case::customization(
-        "accepts_customization_of_63",
+        "accepts_customization_name_of_63_characters",
         r#"{"metadata":{"name":"foo-45678901234567890123456789012345678901234567890123456789012"}}"#,
         &[],
     ),
     Case::customization(
-        "rejects_customization_of_64",
+        "rejects_customization_name_of_64_characters",
         r#"{"metadata":{"name":"foo-456789012345678901234567890123456789012345678901234567890123"}}"#,
         &[("customization-name-too-long", "metadata.name")],
     ),

@@ -1,4 +1,4 @@
-//! Machines that are set up by Ignition instead of cloud-init.
+//! Machines that use Ignition instead of cloud-init.
 
 use crate::{
     action::Action,
@@ -7,7 +7,7 @@ use crate::{
         machine_setup::{DiskSetup, Ignition},
     },
     case::{Case, V1BETA1},
-    cel::{Cel, Without},
+    cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     feature_gates::FeatureGates,
@@ -15,8 +15,7 @@ use crate::{
     topics::{Topic, files::files, users},
 };
 
-/// Machines that are set up by Ignition.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "ignition",
     rules: RULES,
     cases: CASES,
@@ -25,7 +24,7 @@ pub const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "ignition-gate-off",
-        summary: "Ignition needs Cluster API's gate KubeadmBootstrapFormatIgnition",
+        summary: "Ignition needs Cluster API's feature gate KubeadmBootstrapFormatIgnition",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -36,7 +35,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "ignition-without-format",
-        summary: "Ignition configuration goes with format ignition",
+        summary: "Ignition settings require the format ignition",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -47,14 +46,14 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "ignition-unsupported",
-        summary: "with Ignition, some of what cloud-init does cannot be had",
+        summary: "the format ignition does not support all settings of cloud-init",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateIgnition",
         check: Check::ControlPlaneSpec(unsupported),
-        cel: Cel::Without(Without::Length),
+        cel: Cel::None(NoCel::TooLong),
     },
 ];
 
@@ -85,7 +84,7 @@ fn gate_off(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
             reason: CauseReason::Forbidden,
             value,
             detail: "Cluster API's feature gate KubeadmBootstrapFormatIgnition is off".into(),
-            remedy: "remove it, or turn the gate on there and set featureGates.ignition in the rules' configuration"
+            remedy: "remove the field, or turn the gate on in Cluster API and set featureGates.ignition in the AdmissionConfiguration"
                 .into(),
         });
     }
@@ -101,8 +100,8 @@ fn without_format(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults
             field: spec.kubeadm_path("format"),
             reason: CauseReason::Invalid,
             value: config.format.as_deref().map(quoted),
-            detail: "ignition is set too, and only the format ignition reads it".into(),
-            remedy: "set format to \"ignition\", or remove ignition".into(),
+            detail: "the ignition section is set, and only the format ignition uses it".into(),
+            remedy: "set format to \"ignition\", or remove the section".into(),
         });
     }
 }
@@ -129,7 +128,7 @@ fn unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
             format!("users[{index}].inactive"),
             Some("true".to_owned()),
             format!("Ignition cannot disable {}", users::name(user)),
-            "leave the user out, or give it no password and no key",
+            "omit the user, or give it no password and no SSH key",
         );
     }
     for (index, file) in files(spec) {
@@ -137,8 +136,8 @@ fn unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
             push(
                 format!("files[{index}].encoding"),
                 Some(quoted(encoding)),
-                "Ignition does not unpack files".to_owned(),
-                "write the content plainly or in base64",
+                "Ignition does not decompress files".to_owned(),
+                "write the content as plain text or base64",
             );
         }
     }
@@ -150,7 +149,7 @@ fn unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
         push(
             "bootCommands".to_owned(),
             None,
-            "Ignition runs no commands at boot".to_owned(),
+            "Ignition does not run boot commands".to_owned(),
             "use preKubeadmCommands, or a systemd unit in ignition.containerLinuxConfig",
         );
     }
@@ -169,8 +168,8 @@ fn unsupported_disks(
             push(
                 format!("diskSetup.partitions[{index}].tableType"),
                 Some(quoted(table)),
-                "Ignition writes GPT partition tables only".to_owned(),
-                "write \"gpt\" or leave tableType out",
+                "Ignition supports only GPT partition tables".to_owned(),
+                "set \"gpt\", or omit tableType",
             );
         }
     }
@@ -179,12 +178,12 @@ fn unsupported_disks(
             (
                 "replaceFS",
                 &filesystem.replace_fs,
-                "use overwrite to replace a file system",
+                "set overwrite to replace a file system",
             ),
             (
                 "partition",
                 &filesystem.partition,
-                "name the partition's own device",
+                "set device to the partition itself",
             ),
         ];
         for (field, value, remedy) in fields {
@@ -192,7 +191,7 @@ fn unsupported_disks(
                 push(
                     format!("diskSetup.filesystems[{index}].{field}"),
                     Some(quoted(value)),
-                    format!("Ignition has nothing like {field}"),
+                    format!("Ignition does not support {field}"),
                     remedy,
                 );
             }
@@ -237,7 +236,7 @@ const CASES: &[Case] = &[
         r#"{"spec":{"kubeadmConfigSpec":{"format":"cloud-config","bootCommands":["date"]}}}"#,
         &[],
     ),
-    Case::create("accepts_ignition", IGNITION, &[]).gated(GATE),
+    Case::create("accepts_ignition", IGNITION, &[]).with_feature_gates(GATE),
     Case::create(
         "rejects_ignition_without_the_gate",
         IGNITION,
@@ -248,30 +247,30 @@ const CASES: &[Case] = &[
         NO_FORMAT,
         &[("ignition-without-format", "spec.kubeadmConfigSpec.format")],
     )
-    .gated(GATE),
-    Case::create("rejects_what_ignition_cannot_do", EVERYTHING, EVERYTHING_FOUND).gated(GATE),
+    .with_feature_gates(GATE),
+    Case::create("rejects_unsupported_settings", EVERYTHING, EVERYTHING_FOUND).with_feature_gates(GATE),
     Case::create(
         "accepts_empty_ignition_configuration",
         r#"{"spec":{"kubeadmConfigSpec":{"ignition":{"containerLinuxConfig":{}}}}}"#,
         &[],
     )
-    .of(V1BETA1),
+    .only_in(V1BETA1),
     Case::template(
-        "rejects_ignition_of_template_without_the_gate",
+        "rejects_ignition_in_template_without_the_gate",
         r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"format":"ignition"}}}}}"#,
         &[(OFF, "spec.template.spec.kubeadmConfigSpec.format")],
     ),
     Case::template(
-        "rejects_ignition_configuration_of_template_without_its_format",
+        "rejects_ignition_configuration_in_template_without_its_format",
         r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"format":"cloud-config",
             "ignition":{"containerLinuxConfig":{"additionalConfig":"x"}}}}}}}"#,
         &[("ignition-without-format", "spec.template.spec.kubeadmConfigSpec.format")],
     )
-    .gated(GATE),
+    .with_feature_gates(GATE),
     Case::template(
-        "rejects_what_ignition_cannot_do_in_template",
+        "rejects_unsupported_settings_in_template",
         r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"format":"ignition","bootCommands":["date"]}}}}}"#,
         &[(UNSUPPORTED, "spec.template.spec.kubeadmConfigSpec.bootCommands")],
     )
-    .gated(GATE),
+    .with_feature_gates(GATE),
 ];

@@ -1,4 +1,4 @@
-//! The tags of the images that kubeadm runs.
+//! Tags of the images that kubeadm runs.
 
 use semver::Version;
 
@@ -9,15 +9,14 @@ use crate::{
         kubeadm_config::{Dns, LocalEtcd},
     },
     case::Case,
-    cel::{Cel, Without},
+    cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
 
-/// The tags of the images that kubeadm runs.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "images",
     rules: RULES,
     cases: CASES,
@@ -26,33 +25,33 @@ pub const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "image-tag-invalid",
-        summary: "the tags of CoreDNS and etcd are image tags",
+        summary: "the image tags of CoreDNS and etcd are valid",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
         source: "OCI distribution specification, Pulling manifests: the grammar of a tag",
         check: Check::ControlPlaneSpec(tag_invalid),
-        cel: Cel::Without(Without::Length),
+        cel: Cel::None(NoCel::TooLong),
     },
     Rule {
         id: "dns-image-tag-not-semantic",
-        summary: "the tag of CoreDNS is its version",
+        summary: "the image tag of CoreDNS is its version",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: the tag must parse as a version",
         check: Check::ControlPlaneSpec(dns_not_semantic),
-        cel: Cel::Without(Without::Grammar),
+        cel: Cel::None(NoCel::Grammar),
     },
 ];
 
-/// Where the tag of `CoreDNS` stands below `kubeadmConfigSpec`.
+/// The path of the `CoreDNS` image tag below `kubeadmConfigSpec`.
 pub const DNS_TAG: &str = "clusterConfiguration.dns.imageTag";
 const ETCD_TAG: &str = "clusterConfiguration.etcd.local.imageTag";
 
-/// The tag of `CoreDNS`, if given.
+/// The image tag of `CoreDNS`, if it is set.
 pub fn dns_tag<'c>(spec: &ControlPlaneSpec<'c>) -> Option<&'c Text<'c>> {
     let dns: &Dns<'_> = spec.cluster_configuration()?.dns.as_ref()?;
     dns.image_tag.as_ref().filter(|tag| !tag.is_empty())
@@ -63,8 +62,8 @@ fn etcd_tag<'c>(spec: &ControlPlaneSpec<'c>) -> Option<&'c Text<'c>> {
     local.image_tag.as_ref().filter(|tag| !tag.is_empty())
 }
 
-/// Reads a tag as Cluster API does: `_` stands for the `+` that a tag cannot have, a `v` may lead, leading zeros do
-/// not count, and of a short version the rest is 0.
+/// Parses the version in a tag as Cluster API does. `_` means `+`, which a tag cannot contain. A leading `v` and
+/// leading zeros are ignored. Missing numbers are 0.
 pub fn version(tag: &str) -> Result<Version, semver::Error> {
     let tag = tag.trim().replace('_', "+");
     let tag = tag.strip_prefix('v').unwrap_or(&tag);
@@ -87,20 +86,20 @@ fn without_leading_zeros(number: &str) -> &str {
     number.get(redundant..).unwrap_or(number)
 }
 
-/// What is wrong with a tag, and what to do about it.
+/// What is wrong with a tag, and the remedy.
 fn tag_fault(tag: &str) -> Option<(String, &'static str)> {
     const CHARACTERS: &str = "use letters, digits, _, . and -";
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
     if let Some(other) = tag.chars().find(|c| !is_allowed(*c)) {
         let remedy = match other {
-            '+' => "write _ for +",
-            ':' | '@' | '/' => "write the tag alone; the image's name goes into imageRepository",
+            '+' => "write _ instead of +",
+            ':' | '@' | '/' => "write only the tag; the image name belongs in imageRepository",
             _ => CHARACTERS,
         };
-        Some((format!("{other:?} cannot stand in an image tag"), remedy))
+        Some((format!("an image tag cannot contain {other:?}"), remedy))
     } else if tag.starts_with(['.', '-']) {
         Some((
-            "an image tag starts with a letter, a digit or _".to_owned(),
+            "an image tag must start with a letter, a digit or _".to_owned(),
             CHARACTERS,
         ))
     } else if tag.len() > 128 {
@@ -138,8 +137,8 @@ fn dns_not_semantic(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faul
             field: change.new.kubeadm_path(DNS_TAG),
             reason: CauseReason::Invalid,
             value: Some(quoted(tag)),
-            detail: format!("Cluster API takes the version of CoreDNS from it: {error}").into(),
-            remedy: "tag the image with its version, as in \"v1.13.1\" or \"v1.13.1_build.2\"".into(),
+            detail: format!("Cluster API reads the CoreDNS version from it: {error}").into(),
+            remedy: "tag the image with its version, such as \"v1.13.1\" or \"v1.13.1_build.2\"".into(),
         });
     }
 }
@@ -159,7 +158,7 @@ const CASES: &[Case] = &[
         &[],
     ),
     Case::create(
-        "rejects_image_as_dns_tag",
+        "rejects_image_name_in_dns_tag",
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"coredns:v1.13.1"}}}}}"#,
         &[("image-tag-invalid", DNS)],
     ),
@@ -169,7 +168,7 @@ const CASES: &[Case] = &[
         &[("image-tag-invalid", DNS)],
     ),
     Case::create(
-        "rejects_digest_as_etcd_tag",
+        "rejects_digest_in_etcd_tag",
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"etcd":{"local":{"imageTag":"3.6.5-0@sha256:00"}}}}}}"#,
         &[(
             "image-tag-invalid",
@@ -177,12 +176,12 @@ const CASES: &[Case] = &[
         )],
     ),
     Case::create(
-        "rejects_word_as_dns_tag",
+        "rejects_dns_tag_without_version",
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"latest"}}}}}"#,
         &[("dns-image-tag-not-semantic", DNS)],
     ),
     Case::template(
-        "rejects_tags_of_template",
+        "rejects_tags_in_template",
         r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":
             {"dns":{"imageTag":"latest"},"etcd":{"local":{"imageTag":"-"}}}}}}}}"#,
         &[
@@ -205,9 +204,9 @@ const TAGS: &str = r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":
 mod tests {
     use super::*;
 
-    /// What blang/semver's `ParseTolerant` makes of them.
+    /// Expected values of `ParseTolerant` in blang/semver, which Cluster API uses.
     #[test]
-    fn tags_read_as_cluster_api_reads_them() {
+    fn tags_are_parsed_as_in_cluster_api() {
         for (tag, expected) in [
             ("v1.13.1", "1.13.1"),
             ("1.13", "1.13.0"),

@@ -1,7 +1,7 @@
-//! What cannot be changed once a control plane exists.
+//! Fields that cannot change after a control plane has been created.
 //!
-//! A list of what is immutable, not of what is mutable: a field that we do not know passes, so that a newer Cluster
-//! API is never held up.
+//! The rules list immutable fields, not mutable ones. Unknown fields may change, so that the rules never block new
+//! fields of Cluster API.
 
 use std::fmt;
 
@@ -12,15 +12,14 @@ use crate::{
         kubeadm_config::{ClusterConfiguration, KubeadmConfigSpec},
     },
     case::{Answer, Case, V1BETA1},
-    cel::{Cel, Without},
+    cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_UPDATE, Rule, Scope},
     topics::Topic,
 };
 
-/// What cannot be changed once a control plane exists.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "immutability",
     rules: RULES,
     cases: CASES,
@@ -29,18 +28,18 @@ pub const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "cluster-configuration-immutable",
-        summary: "what kubeadm init fixed for the whole cluster stays as it is",
+        summary: "settings that kubeadm init fixed for the whole cluster do not change",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
         overridable: false,
-        source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: the paths that its allow list leaves out",
+        source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: the paths that its allow list omits",
         check: Check::ControlPlane(cluster_configuration_immutable),
         cel: Cel::Faults(include_str!("cel/cluster-configuration-immutable.cel")),
     },
     Rule {
         id: "kubeadm-section-removed",
-        summary: "a cluster, init or join configuration is not removed as a whole",
+        summary: "the cluster, init and join configurations are not removed entirely",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -51,90 +50,90 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "kubeadm-config-frozen",
-        summary: "the kubeadm configuration stays as it is",
+        summary: "the kubeadm configuration does not change",
         operations: ON_UPDATE,
         action: Action::Off,
         scope: Scope::Transition,
         overridable: true,
         source: "2019 proposal, Upgrade: kubeadmConfigSpec is immutable; Cluster API has since opened it",
         check: Check::ControlPlane(config_frozen),
-        cel: Cel::Without(Without::Normalized),
+        cel: Cel::None(NoCel::Normalized),
     },
 ];
 
 const KUBEADM_CONFIG_SPEC: &str = "spec.kubeadmConfigSpec";
 
-/// A field of `clusterConfiguration` that kubeadm init fixed.
-struct Fixed {
+/// A field of `clusterConfiguration` whose value kubeadm init fixed.
+struct ImmutableField {
     field: &'static str,
-    /// Whether every version has it. An API server that stores v1beta2 forgets the others, and the old object never has
-    /// them: then nothing tells what was there.
-    kept: bool,
+    /// Whether every API version has the field. An API server that stores v1beta2 drops the other fields, so their old
+    /// value is unknown if the old object does not have them.
+    in_all_versions: bool,
     value: for<'c> fn(&'c ClusterConfiguration<'_>) -> Option<Scalar<'c>>,
-    why: &'static str,
+    reason: &'static str,
     remedy: &'static str,
 }
 
-const FIXED: &[Fixed] = &[
-    Fixed {
+const IMMUTABLE_FIELDS: &[ImmutableField] = &[
+    ImmutableField {
         field: "controlPlaneEndpoint",
-        kept: true,
+        in_all_versions: true,
         value: |configuration| text(configuration.control_plane_endpoint.as_ref()),
-        why: "every Machine's kubeconfig names it",
+        reason: "every Machine's kubeconfig uses it",
         remedy: "keep it and point its DNS record elsewhere",
     },
-    Fixed {
+    ImmutableField {
         field: "certificatesDir",
-        kept: true,
+        in_all_versions: true,
         value: |configuration| text(configuration.certificates_dir.as_ref()),
-        why: "the certificates of existing Machines lie there",
+        reason: "existing Machines have their certificates there",
         remedy: "keep it",
     },
-    Fixed {
+    ImmutableField {
         field: "caCertificateValidityPeriodDays",
-        kept: true,
+        in_all_versions: true,
         value: |configuration| {
             configuration
                 .ca_certificate_validity_period_days
                 .filter(|days| *days != 0)
                 .map(Scalar::Number)
         },
-        why: "the cluster's CAs were made with it",
-        remedy: "keep it, and rotate the CAs to make them last longer",
+        reason: "the cluster's CAs were created with it",
+        remedy: "keep it, and rotate the CAs if they must last longer",
     },
-    Fixed {
+    ImmutableField {
         field: "networking.serviceSubnet",
-        kept: false,
+        in_all_versions: false,
         value: |configuration| text(configuration.networking.as_ref()?.service_subnet.as_ref()),
-        why: "Services have addresses in it",
-        remedy: "keep it, and create another Cluster for another network",
+        reason: "Services have addresses in it",
+        remedy: "keep it, or create a new Cluster with the other network",
     },
-    Fixed {
+    ImmutableField {
         field: "networking.podSubnet",
-        kept: false,
+        in_all_versions: false,
         value: |configuration| text(configuration.networking.as_ref()?.pod_subnet.as_ref()),
-        why: "pods have addresses in it",
-        remedy: "keep it, and create another Cluster for another network",
+        reason: "pods have addresses in it",
+        remedy: "keep it, or create a new Cluster with the other network",
     },
-    Fixed {
+    ImmutableField {
         field: "networking.dnsDomain",
-        kept: false,
+        in_all_versions: false,
         value: |configuration| text(configuration.networking.as_ref()?.dns_domain.as_ref()),
-        why: "workloads resolve names in it",
-        remedy: "keep it, and create another Cluster for another domain",
+        reason: "workloads resolve names in it",
+        remedy: "keep it, or create a new Cluster with the other domain",
     },
-    Fixed {
+    ImmutableField {
         field: "kubernetesVersion",
-        kept: false,
+        in_all_versions: false,
         value: |configuration| text(configuration.kubernetes_version.as_ref()),
-        why: "Cluster API takes the version from spec.version",
-        remedy: "keep it, and change spec.version",
+        reason: "Cluster API takes the version from spec.version",
+        remedy: "keep it, and change spec.version instead",
     },
-    Fixed {
+    ImmutableField {
         field: "clusterName",
-        kept: false,
+        in_all_versions: false,
         value: |configuration| text(configuration.cluster_name.as_ref()),
-        why: "Cluster API takes the name from the Cluster",
+        reason: "Cluster API takes the name from the Cluster",
         remedy: "keep it",
     },
 ];
@@ -154,7 +153,7 @@ impl fmt::Display for Scalar<'_> {
     }
 }
 
-/// Cluster API takes an empty one for unset.
+/// Cluster API treats an empty text as unset.
 fn text<'c>(value: Option<&'c Text<'_>>) -> Option<Scalar<'c>> {
     value
         .filter(|text| !text.is_empty())
@@ -162,26 +161,26 @@ fn text<'c>(value: Option<&'c Text<'_>>) -> Option<Scalar<'c>> {
 }
 
 fn cluster_configuration_immutable(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
-    // A section that is gone as a whole is the other rule's.
+    // Another rule covers the removal of the whole section.
     let (Some(old), Some(new)) = (change.old, cluster_configuration(change.new)) else {
         return;
     };
     let unset = ClusterConfiguration::default();
     let old = cluster_configuration(old).unwrap_or(&unset);
-    for fixed in FIXED {
-        let (was, is) = ((fixed.value)(old), (fixed.value)(new));
-        if was != is && (fixed.kept || was.is_some()) {
+    for immutable in IMMUTABLE_FIELDS {
+        let (was, is) = ((immutable.value)(old), (immutable.value)(new));
+        if was != is && (immutable.in_all_versions || was.is_some()) {
             faults.push(Fault {
-                field: format!("{KUBEADM_CONFIG_SPEC}.clusterConfiguration.{}", fixed.field).into(),
+                field: format!("{KUBEADM_CONFIG_SPEC}.clusterConfiguration.{}", immutable.field).into(),
                 reason: CauseReason::Forbidden,
                 value: is.map(|is| is.to_string()),
                 detail: format!(
                     "it was {} when the cluster was created, and {}",
                     was.map_or("unset".to_owned(), |was| was.to_string()),
-                    fixed.why
+                    immutable.reason
                 )
                 .into(),
-                remedy: fixed.remedy.into(),
+                remedy: immutable.remedy.into(),
             });
         }
     }
@@ -222,9 +221,8 @@ fn section_removed(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fa
                 field: format!("{KUBEADM_CONFIG_SPEC}.{section}").into(),
                 reason: CauseReason::Required,
                 value: None,
-                detail: "existing Machines were made with it, and without it the next ones would differ"
-                    .into(),
-                remedy: "keep the section and change the fields inside it".into(),
+                detail: "existing Machines were created with it, and new ones would differ without it".into(),
+                remedy: "keep the section and change fields inside it".into(),
             });
         }
     }
@@ -241,8 +239,9 @@ fn config_frozen(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faul
             field: KUBEADM_CONFIG_SPEC.into(),
             reason: CauseReason::Forbidden,
             value: None,
-            detail: format!("it is frozen in this installation, and {differences} would change").into(),
-            remedy: "keep it, and create another Cluster for another configuration".into(),
+            detail: format!("this installation does not allow changes to it, and {differences} would change")
+                .into(),
+            remedy: "keep it, or create a new Cluster with the other configuration".into(),
         });
     }
 }
@@ -252,58 +251,58 @@ const FILE: &str = r#"{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/a","conte
 const OTHER_FILE: &str = r#"{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/a","content":"y"}]}}}"#;
 
 const CASES: &[Case] = &[
-    Case::update("accepts_other_file", FILE, OTHER_FILE, &[]),
-    Case::update("rejects_other_file_when_frozen", FILE, OTHER_FILE, &[(FROZEN, KUBEADM_CONFIG_SPEC)]).enabling(FROZEN),
+    Case::update("accepts_changed_file", FILE, OTHER_FILE, &[]),
+    Case::update("rejects_changed_file_when_frozen", FILE, OTHER_FILE, &[(FROZEN, KUBEADM_CONFIG_SPEC)]).with_rule_enabled(FROZEN),
     Case::update(
-        "rejects_configuration_taken_away_when_frozen",
+        "rejects_removed_configuration_when_frozen",
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":null,"initConfiguration":null,
             "joinConfiguration":null,"verbosity":4}}}"#,
         r#"{"spec":{"kubeadmConfigSpec":null}}"#,
         &[(FROZEN, KUBEADM_CONFIG_SPEC)],
     )
-    .enabling(FROZEN),
-    Case::update("accepts_scale_when_frozen", FILE, r#"{"spec":{"replicas":5}}"#, &[]).enabling(FROZEN),
+    .with_rule_enabled(FROZEN),
+    Case::update("accepts_scale_when_frozen", FILE, r#"{"spec":{"replicas":5}}"#, &[]).with_rule_enabled(FROZEN),
     Case::update(
-        "accepts_other_image_repository",
+        "accepts_changed_image_repository",
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"imageRepository":"a.example/b"}}}}"#,
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"imageRepository":"c.example/d"}}}}"#,
         &[],
     ),
     Case::update(
-        "rejects_other_control_plane_endpoint",
+        "rejects_changed_control_plane_endpoint",
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controlPlaneEndpoint":"a.example:6443"}}}}"#,
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controlPlaneEndpoint":"b.example:6443"}}}}"#,
         &[(IMMUTABLE, "spec.kubeadmConfigSpec.clusterConfiguration.controlPlaneEndpoint")],
     ),
     Case::update(
-        "rejects_other_certificates_dir",
+        "rejects_changed_certificates_dir",
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"certificatesDir":"/a"}}}}"#,
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"certificatesDir":null}}}}"#,
         &[(IMMUTABLE, "spec.kubeadmConfigSpec.clusterConfiguration.certificatesDir")],
     ),
     Case::update(
-        "rejects_other_ca_validity",
+        "rejects_changed_ca_validity",
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"caCertificateValidityPeriodDays":365}}}}"#,
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"caCertificateValidityPeriodDays":730}}}}"#,
         &[(IMMUTABLE, "spec.kubeadmConfigSpec.clusterConfiguration.caCertificateValidityPeriodDays")],
     ),
     Case::update(
-        "rejects_other_networks_in_v1beta1",
+        "rejects_changed_networks_in_v1beta1",
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"networking":{"podSubnet":"10.0.0.0/8"}}}}}"#,
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"networking":
             {"podSubnet":"10.1.0.0/16","dnsDomain":"b"}}}}}"#,
         &[(IMMUTABLE, "spec.kubeadmConfigSpec.clusterConfiguration.networking.podSubnet")],
     )
-    .of(V1BETA1)
-    .answered(Answer::Admitted),
+    .only_in(V1BETA1)
+    .answered_by(Answer::Admitted),
     Case::update(
-        "accepts_networks_and_names_that_may_have_been_forgotten",
+        "accepts_networks_and_names_that_storage_may_have_dropped",
         "{}",
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"networking":{"podSubnet":"10.1.0.0/16"},
             "clusterName":"b","kubernetesVersion":"v1.34.3"}}}}"#,
         &[],
     )
-    .of(V1BETA1),
+    .only_in(V1BETA1),
     Case::update(
         "accepts_empty_text",
         "{}",
@@ -311,14 +310,14 @@ const CASES: &[Case] = &[
             {"controlPlaneEndpoint":"","certificatesDir":"","clusterName":""}}}}"#,
         &[],
     )
-    .of(V1BETA1)
-    .answered(Answer::Schema(&[
+    .only_in(V1BETA1)
+    .answered_by(Answer::Schema(&[
         "spec.kubeadmConfigSpec.clusterConfiguration.certificatesDir",
         "spec.kubeadmConfigSpec.clusterConfiguration.clusterName",
         "spec.kubeadmConfigSpec.clusterConfiguration.controlPlaneEndpoint",
     ])),
     Case::update(
-        "rejects_other_names_in_v1beta1",
+        "rejects_changed_names_in_v1beta1",
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"clusterName":"a","kubernetesVersion":"v1.34.2"}}}}"#,
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"clusterName":"b","kubernetesVersion":"v1.34.3"}}}}"#,
         &[
@@ -326,8 +325,8 @@ const CASES: &[Case] = &[
             (IMMUTABLE, "spec.kubeadmConfigSpec.clusterConfiguration.clusterName"),
         ],
     )
-    .of(V1BETA1)
-    .answered(Answer::Admitted),
+    .only_in(V1BETA1)
+    .answered_by(Answer::Admitted),
     Case::update(
         "accepts_change_inside_a_section",
         r#"{"spec":{"kubeadmConfigSpec":{"joinConfiguration":{"patches":{"directory":"/a"}}}}}"#,

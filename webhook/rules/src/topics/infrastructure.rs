@@ -1,4 +1,4 @@
-//! The template that infrastructure Machines are cloned from.
+//! The reference to the template from which infrastructure Machines are cloned.
 
 use crate::{
     action::Action,
@@ -11,8 +11,7 @@ use crate::{
     topics::Topic,
 };
 
-/// The template that infrastructure Machines are cloned from.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "infrastructure",
     rules: RULES,
     cases: CASES,
@@ -20,7 +19,7 @@ pub const TOPIC: Topic = Topic {
 
 const RULES: &[Rule] = &[Rule {
     id: "infrastructure-ref-incomplete",
-    summary: "the infrastructure template is named by group, kind and name",
+    summary: "the infrastructure reference has group, kind and name",
     operations: ON_WRITE,
     action: Action::Deny,
     scope: Scope::Object,
@@ -38,8 +37,8 @@ fn incomplete(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults)
             field: path.into(),
             reason: CauseReason::Required,
             value: None,
-            detail: "nothing says what Machines are made from".into(),
-            remedy: "name the machine template of your infrastructure provider".into(),
+            detail: "without it, Cluster API cannot create Machines".into(),
+            remedy: "refer to the machine template of your infrastructure provider".into(),
         });
         return;
     };
@@ -47,12 +46,12 @@ fn incomplete(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults)
         let (reason, detail) = if value.is_some() {
             (
                 CauseReason::Invalid,
-                "no group stands in it, and the template's kind has one",
+                "it has no API group, and the template's kind belongs to one",
             )
         } else {
             (
                 CauseReason::Required,
-                "without it, the template that Machines are cloned from is not found",
+                "without it, Cluster API cannot find the template to clone Machines from",
             )
         };
         faults.push(Fault {
@@ -65,16 +64,16 @@ fn incomplete(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults)
     }
 }
 
-/// The field, what is there instead, and what to do.
+/// The field, its invalid value if it has one, and the remedy.
 type Missing = (&'static str, Option<String>, &'static str);
 
 fn missing(reference: &InfrastructureRef<'_>, shape: Shape) -> impl Iterator<Item = Missing> {
-    const GROUP: &str = "write the template's group, such as \"infrastructure.cluster.x-k8s.io\"";
-    const VERSION: &str = "write the template's group and version, as in its own apiVersion";
-    let given = |text: Option<&str>| text.is_some_and(|text| !text.is_empty());
+    const GROUP: &str = "set the template's group, such as \"infrastructure.cluster.x-k8s.io\"";
+    const VERSION: &str = "set the template's group and version, as in its own apiVersion";
+    let is_set = |text: Option<&str>| text.is_some_and(|text| !text.is_empty());
     let api = match (shape, reference.api_version.as_deref()) {
-        (Shape::V1Beta2, _) => ("apiGroup", given(reference.api_group.as_deref()), None, GROUP),
-        // "v1" is a version without a group.
+        (Shape::V1Beta2, _) => ("apiGroup", is_set(reference.api_group.as_deref()), None, GROUP),
+        // "v1" has no group.
         (Shape::V1Beta1, version) => (
             "apiVersion",
             version.is_some_and(|version| version.contains('/') && !version.starts_with('/')),
@@ -82,20 +81,15 @@ fn missing(reference: &InfrastructureRef<'_>, shape: Shape) -> impl Iterator<Ite
             VERSION,
         ),
     };
-    let kind = given(reference.kind.as_deref());
-    let name = given(reference.name.as_deref());
+    let kind = is_set(reference.kind.as_deref());
+    let name = is_set(reference.name.as_deref());
     [
         api,
-        (
-            "kind",
-            kind,
-            None,
-            "write the template's kind, as in its manifest",
-        ),
-        ("name", name, None, "write the template's metadata.name"),
+        ("kind", kind, None, "set the template's kind, as in its manifest"),
+        ("name", name, None, "set the template's metadata.name"),
     ]
     .into_iter()
-    .filter_map(|(field, given, value, remedy)| (!given).then_some((field, value, remedy)))
+    .filter_map(|(field, is_set, value, remedy)| (!is_set).then_some((field, value, remedy)))
 }
 
 const RULE: &str = "infrastructure-ref-incomplete";
@@ -110,13 +104,13 @@ const CASES: &[Case] = &[
             (RULE, "spec.machineTemplate.spec.infrastructureRef.kind"),
             (RULE, "spec.machineTemplate.spec.infrastructureRef.name"),
         ],
-    ).of(V1BETA2),
+    ).only_in(V1BETA2),
     Case::create(
         "rejects_no_reference",
         r#"{"spec":{"machineTemplate":null}}"#,
         &[(RULE, "spec.machineTemplate.spec.infrastructureRef")],
     )
-    .of(V1BETA2),
+    .only_in(V1BETA2),
     Case::create(
         "rejects_reference_without_group_in_v1beta1",
         r#"{"spec":{"machineTemplate":{"infrastructureRef":{"apiVersion":"v1","kind":""}}}}"#,
@@ -125,13 +119,13 @@ const CASES: &[Case] = &[
             (RULE, "spec.machineTemplate.infrastructureRef.kind"),
         ],
     )
-    .of(V1BETA1),
+    .only_in(V1BETA1),
     Case::create(
         "rejects_no_reference_in_v1beta1",
         r#"{"spec":{"machineTemplate":null}}"#,
         &[(RULE, "spec.machineTemplate.infrastructureRef")],
     )
-    .of(V1BETA1),
+    .only_in(V1BETA1),
 ];
 
 #[cfg(test)]
@@ -139,9 +133,9 @@ mod tests {
     use super::*;
     use crate::{Configuration, api::decode, judge};
 
-    /// The shape of the seed documents, which no server has: `lint` reads it.
+    /// The field of v1alpha3 in the design documents. No server has it, but `lint` reads it.
     #[test]
-    fn v1alpha3_names_its_template_elsewhere() {
+    fn v1alpha3_has_the_reference_in_another_field() {
         for (name, expected) in [
             ("template", vec![]),
             ("", vec!["spec.infrastructureTemplate.name"]),

@@ -1,4 +1,4 @@
-//! What kubeadm is told on init and on join.
+//! The configuration of kubeadm init and join.
 
 use crate::{
     action::Action,
@@ -15,8 +15,7 @@ use crate::{
     topics::Topic,
 };
 
-/// What kubeadm is told on init and on join.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "init-and-join",
     rules: RULES,
     cases: CASES,
@@ -25,7 +24,7 @@ pub const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "kubeadm-section-missing",
-        summary: "cluster, init and join configuration are all given",
+        summary: "the cluster, init and join configurations are all set",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
@@ -36,18 +35,18 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "health-check-seconds-differ",
-        summary: "init and join wait equally long for control plane components",
+        summary: "init and join wait the same time for control plane components",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: timeouts",
         check: Check::ControlPlaneSpec(health_check_seconds_differ),
-        cel: Cel::FaultsOfV1Beta2(include_str!("cel/health-check-seconds-differ.cel")),
+        cel: Cel::FaultsOnlyInV1Beta2(include_str!("cel/health-check-seconds-differ.cel")),
     },
     Rule {
         id: "discovery-user-conflict",
-        summary: "a joining Machine authenticates in one way",
+        summary: "a joining Machine has one way to authenticate",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -58,39 +57,39 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// Whether a section is there.
-type IsGiven = fn(&KubeadmConfigSpec<'_>) -> bool;
+/// Whether a section is set.
+type IsSet = fn(&KubeadmConfigSpec<'_>) -> bool;
 
-/// A section, whether it is there, what kubeadm does without it, and what to do.
-const SECTIONS: &[(&str, IsGiven, &str, &str)] = &[
+/// A section, whether it is set, what kubeadm does without it, and the remedy.
+const SECTIONS: &[(&str, IsSet, &str, &str)] = &[
     (
         "clusterConfiguration",
         |config| config.cluster_configuration.is_some(),
-        "kubeadm makes the cluster with its own defaults",
-        "write there what the cluster relies on, such as imageRepository",
+        "kubeadm creates the cluster with its own defaults",
+        "set what the cluster relies on, such as imageRepository",
     ),
     (
         "initConfiguration",
         |config| config.init_configuration.is_some(),
         "kubeadm registers the first Node with its own defaults",
-        "write at least nodeRegistration",
+        "set at least nodeRegistration",
     ),
     (
         "joinConfiguration",
         |config| config.join_configuration.is_some(),
-        "kubeadm registers every further Node with its own defaults",
-        "write at least nodeRegistration, as in initConfiguration",
+        "kubeadm registers each additional Node with its own defaults",
+        "set at least nodeRegistration, as in initConfiguration",
     ),
 ];
 
 fn section_missing(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
-    let given = |control_plane: &KubeadmControlPlane<'_>, is_given: IsGiven| {
-        control_plane.kubeadm_config().is_some_and(is_given)
+    let has = |control_plane: &KubeadmControlPlane<'_>, is_set: IsSet| {
+        control_plane.kubeadm_config().is_some_and(is_set)
     };
-    for (section, is_given, without, remedy) in SECTIONS {
-        // That one is taken away is another rule's.
-        let was_given = change.old.is_some_and(|old| given(old, *is_given));
-        if !given(change.new, *is_given) && !was_given {
+    for (section, is_set, without, remedy) in SECTIONS {
+        // Another rule covers the removal of a section.
+        let was_set = change.old.is_some_and(|old| has(old, *is_set));
+        if !has(change.new, *is_set) && !was_set {
             faults.push(Fault {
                 field: format!("spec.kubeadmConfigSpec.{section}").into(),
                 reason: CauseReason::Required,
@@ -110,7 +109,7 @@ fn health_check_seconds_differ(change: &Change<'_, ControlPlaneSpec<'_>>, faults
     let seconds = |timeouts: Option<Timeouts>| timeouts?.control_plane_component_health_check_seconds;
     let init = seconds(config.init_configuration.as_ref().and_then(|init| init.timeouts));
     let join = seconds(config.join_configuration.as_ref().and_then(|join| join.timeouts));
-    // The unset one is at fault, or else the one that stands second.
+    // Report the unset field; if both are set, report the one in joinConfiguration.
     let (section, found, other, expected) = match (init, join) {
         (None, Some(join)) => ("initConfiguration", None, "joinConfiguration", join),
         (Some(init), None) => ("joinConfiguration", None, "initConfiguration", init),
@@ -129,8 +128,9 @@ fn health_check_seconds_differ(change: &Change<'_, ControlPlaneSpec<'_>>, faults
             CauseReason::Required
         },
         value: found.map(|seconds| seconds.to_string()),
-        detail: format!("it is {expected} in {other}, and Cluster API takes one number for both").into(),
-        remedy: format!("set {expected} here, or the same in both").into(),
+        detail: format!("it is {expected} in {other}, and Cluster API requires the same value in both")
+            .into(),
+        remedy: format!("set {expected} here, or another value in both").into(),
     });
 }
 
@@ -146,7 +146,7 @@ fn discovery_user_conflict(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &m
                 .kubeadm_path("joinConfiguration.discovery.file.kubeConfig.user"),
             reason: CauseReason::Invalid,
             value: None,
-            detail: "authProvider and exec are both set, and a Machine joins with one".into(),
+            detail: "authProvider and exec are both set, and a Machine can authenticate with only one".into(),
             remedy: "remove one of them".into(),
         });
     }
@@ -176,9 +176,9 @@ const CASES: &[Case] = &[
             (MISSING, "spec.kubeadmConfigSpec.initConfiguration"),
             (MISSING, "spec.kubeadmConfigSpec.joinConfiguration"),
         ],
-    ).of(V1BETA2),
+    ).only_in(V1BETA2),
     Case::update(
-        "accepts_sections_that_were_missing",
+        "accepts_sections_that_were_already_missing",
         r#"{"spec":{"kubeadmConfigSpec":{"joinConfiguration":null}}}"#,
         r#"{"spec":{"replicas":5}}"#,
         &[],
@@ -189,7 +189,7 @@ const CASES: &[Case] = &[
             "initConfiguration":{"timeouts":{"controlPlaneComponentHealthCheckSeconds":300}},
             "joinConfiguration":{"timeouts":{"controlPlaneComponentHealthCheckSeconds":300}}}}}"#,
         &[],
-    ).of(V1BETA2),
+    ).only_in(V1BETA2),
     Case::create(
         "rejects_different_timeouts",
         r#"{"spec":{"kubeadmConfigSpec":{
@@ -199,33 +199,33 @@ const CASES: &[Case] = &[
             DIFFERENT,
             "spec.kubeadmConfigSpec.joinConfiguration.timeouts.controlPlaneComponentHealthCheckSeconds",
         )],
-    ).of(V1BETA2),
+    ).only_in(V1BETA2),
     Case::create(
-        "rejects_timeout_of_join_alone",
+        "rejects_timeout_only_in_join",
         r#"{"spec":{"kubeadmConfigSpec":{
             "joinConfiguration":{"timeouts":{"controlPlaneComponentHealthCheckSeconds":240}}}}}"#,
         &[(
             DIFFERENT,
             "spec.kubeadmConfigSpec.initConfiguration.timeouts.controlPlaneComponentHealthCheckSeconds",
         )],
-    ).of(V1BETA2),
+    ).only_in(V1BETA2),
     Case::template(
-        "rejects_timeout_of_init_alone_in_template",
+        "rejects_timeout_only_in_init_of_template",
         r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{
             "initConfiguration":{"timeouts":{"controlPlaneComponentHealthCheckSeconds":240}}}}}}}"#,
         &[(
             DIFFERENT,
             "spec.template.spec.kubeadmConfigSpec.joinConfiguration.timeouts.controlPlaneComponentHealthCheckSeconds",
         )],
-    ).of(V1BETA2),
+    ).only_in(V1BETA2),
     Case::create(
-        "accepts_one_user",
+        "accepts_one_way_to_authenticate",
         r#"{"spec":{"kubeadmConfigSpec":{"joinConfiguration":{"discovery":{"file":{
             "kubeConfigPath":"/a","kubeConfig":{"user":{"exec":{"command":"b"}}}}}}}}}"#,
         &[],
     ),
     Case::create(
-        "rejects_two_users",
+        "rejects_two_ways_to_authenticate",
         BOTH_USERS,
         &[(
             CONFLICT,
@@ -233,7 +233,7 @@ const CASES: &[Case] = &[
         )],
     ),
     Case::template(
-        "rejects_two_users_of_template",
+        "rejects_two_ways_to_authenticate_in_template",
         r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"joinConfiguration":{"discovery":{"file":{
             "kubeConfigPath":"/a","kubeConfig":{"user":{"authProvider":{"name":"a"},"exec":{"command":"b"}}}}}}}}}}}"#,
         &[(

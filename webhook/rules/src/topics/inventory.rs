@@ -9,7 +9,7 @@ use crate::{
         hive::{Inventory, InventoryEntry},
     },
     case::{Answer, Case},
-    cel::{Cel, Without},
+    cel::{Cel, NoCel},
     change::{Change, Operation},
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_WRITE, Rule, Scope},
@@ -17,8 +17,7 @@ use crate::{
     view::{Pool, View},
 };
 
-/// The inventory of a cluster pool.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "inventory",
     rules: RULES,
     cases: CASES,
@@ -32,13 +31,13 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
-        source: "Hive's CRD: the document's spec.inventory.ClusterDeploymentCustomizations shipped as spec.inventory",
+        source: "Hive's CRD: what the design document calls spec.inventory.ClusterDeploymentCustomizations is spec.inventory",
         check: Check::ClusterPool(not_a_list),
-        cel: Cel::Without(Without::Schema),
+        cel: Cel::None(NoCel::SchemaFirst),
     },
     Rule {
         id: "inventory-empty",
-        summary: "an inventory that is given has an entry",
+        summary: "an inventory, if set, has at least one entry",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -60,7 +59,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "inventory-duplicate",
-        summary: "an inventory names a customization once",
+        summary: "an inventory lists a customization once",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -78,19 +77,19 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "ClusterPool inventory, Validation: a reference to a ClusterDeploymentCustomization that does not exist",
         check: Check::ClusterPool(name_unknown),
-        cel: Cel::Without(Without::OtherObjects),
+        cel: Cel::None(NoCel::OtherObjects),
     },
-    // Best effort: of two pools that are written at the same moment, neither sees the other.
+    // Best effort: if two pools are written at the same time, neither review sees the other pool.
     Rule {
         id: "inventory-shared",
-        summary: "a customization is in the inventory of one pool",
+        summary: "a customization is in the inventory of only one pool",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Cluster,
         overridable: true,
         source: "ClusterPool inventory, Maintaining the lease; Hive: a pool frees the leases of another on its entries",
         check: Check::ClusterPool(shared),
-        cel: Cel::Without(Without::OtherObjects),
+        cel: Cel::None(NoCel::OtherObjects),
     },
 ];
 
@@ -98,7 +97,7 @@ const FIELD: &str = "spec.inventory";
 
 fn not_a_list(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
     let inventory = change.new.spec.inventory.as_ref();
-    let Some(inventory) = inventory.filter(|given| given.is_object()) else {
+    let Some(inventory) = inventory.filter(|inventory| inventory.is_object()) else {
         return;
     };
     faults.push(Fault {
@@ -106,16 +105,16 @@ fn not_a_list(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
         reason: CauseReason::Invalid,
         value: Some("{...}".to_owned()),
         detail: format!(
-            "an object; it shipped as a list, without {}",
+            "it must be a list: the field {} exists only in Hive's design document",
             Inventory::DOCUMENTED
         )
         .into(),
-        remedy: format!("write inventory: [{}]", shown(inventory)).into(),
+        remedy: format!("write inventory: [{}]", as_yaml(inventory)).into(),
     });
 }
 
 /// The first few entries as YAML.
-fn shown(inventory: &Inventory) -> String {
+fn as_yaml(inventory: &Inventory) -> String {
     const SHOWN: usize = 3;
     let mut entries: Vec<_> = inventory
         .names()
@@ -132,12 +131,12 @@ fn shown(inventory: &Inventory) -> String {
 
 fn empty(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
     let inventory = change.new.spec.inventory.as_ref();
-    if inventory.is_some_and(|given| given.is_empty() && !given.is_object()) {
+    if inventory.is_some_and(|inventory| inventory.is_empty() && !inventory.is_object()) {
         faults.push(Fault {
             field: FIELD.into(),
             reason: CauseReason::Invalid,
             value: Some("[]".to_owned()),
-            detail: "an empty inventory allows no cluster now, and plain ones as soon as Hive drops the empty list".into(),
+            detail: "the pool creates no clusters until Hive drops the empty list, and then clusters without customizations".into(),
             remedy: "add an entry, or remove the field for a pool without customizations".into(),
         });
     }
@@ -150,8 +149,8 @@ fn name_empty(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
                 field: format!("{FIELD}[{index}].name").into(),
                 reason: CauseReason::Required,
                 value: None,
-                detail: "the entry names no customization".into(),
-                remedy: "write the name of a ClusterDeploymentCustomization in the pool's namespace".into(),
+                detail: "this entry names no customization".into(),
+                remedy: "set the name of a ClusterDeploymentCustomization in the pool's namespace".into(),
             });
         }
     }
@@ -165,14 +164,15 @@ fn duplicate(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
                 field: format!("{FIELD}[{index}].name").into(),
                 reason: CauseReason::Duplicate,
                 value: Some(quoted(&entry.name)),
-                detail: "a customization serves one cluster at a time, so naming it twice adds none".into(),
+                detail: "the inventory lists this customization already, and it serves one cluster at a time"
+                    .into(),
                 remedy: "remove this entry, or name another customization".into(),
             });
         }
     }
 }
 
-/// The entries that this write brings, with their places; none where it is not known what was there.
+/// The entries that this write adds, each with its index. Empty if the old object is unknown.
 fn added<'c>(change: &Change<'c, ClusterPool<'_>>) -> impl Iterator<Item = (usize, &'c InventoryEntry)> {
     let known: HashSet<_> = change.old.iter().flat_map(|old| names(old)).collect();
     let unknown = change.operation == Operation::Update && change.old.is_none();
@@ -199,8 +199,8 @@ fn name_unknown(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
             field: format!("{FIELD}[{index}].name").into(),
             reason: CauseReason::NotFound,
             value: Some(quoted(&entry.name)),
-            detail: "no such customization, so no cluster".into(),
-            remedy: "create it".into(),
+            detail: "no customization has this name, so no cluster can use it".into(),
+            remedy: "create it, or correct the name".into(),
         });
     }
 }
@@ -214,20 +214,20 @@ fn shared(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
         return;
     };
     let name = change.new.metadata.name.as_deref();
-    let mut taken = HashMap::new();
+    let mut listed = HashMap::new();
     let others = others.iter().filter(|pool| Some(pool.name.as_str()) != name);
     for pool in others.filter(|pool| !pool.deleting) {
         let entries = pool.inventory.iter().map(String::as_str);
-        taken.extend(entries.map(|entry| (entry, pool.name.as_str())));
+        listed.extend(entries.map(|entry| (entry, pool.name.as_str())));
     }
     for (index, entry) in added {
-        if let Some(pool) = taken.get(entry.name.as_str()) {
+        if let Some(pool) = listed.get(entry.name.as_str()) {
             faults.push(Fault {
                 field: format!("{FIELD}[{index}].name").into(),
                 reason: CauseReason::Forbidden,
                 value: Some(quoted(&entry.name)),
                 detail: format!(
-                    "ClusterPool {pool} lists it too, and each would free the other's leases on it"
+                    "ClusterPool {pool} also lists it, and each pool would release the other's leases on it"
                 )
                 .into(),
                 remedy: format!("remove it from ClusterPool {pool} first, or name another customization")
@@ -262,13 +262,13 @@ fn other_pool(inventory: &[&str], deleting: bool) -> View {
 
 const CASES: &[Case] = &[
     Case::pool(
-        "rejects_the_documents_own_spelling",
+        "rejects_inventory_of_the_design_document",
         r#"{"spec":{"inventory":{"ClusterDeploymentCustomizations":[
             {"name":"foo-cluster-deployment-customization"},{"name":"bar-cluster-deployment-customization"}]}}}"#,
         &[("inventory-not-a-list", FIELD)],
-    ).answered(Answer::Deny),
+    ).answered_by(Answer::Deny),
     Case::pool(
-        "rejects_duplicate_and_missing_name_in_the_documents_spelling",
+        "rejects_duplicate_and_empty_names_in_inventory_of_the_design_document",
         r#"{"spec":{"inventory":{"clusterDeploymentCustomizations":[
             {"name":"a"},{"name":""},{"name":"b"},{"name":"c"},{"name":"d"},{"name":"a"}]}}}"#,
         &[
@@ -276,43 +276,43 @@ const CASES: &[Case] = &[
             ("inventory-name-empty", "spec.inventory[1].name"),
             ("inventory-duplicate", "spec.inventory[5].name"),
         ],
-    ).answered(Answer::Schema(&["spec.inventory.clusterDeploymentCustomizations"])),
+    ).answered_by(Answer::Schema(&["spec.inventory.clusterDeploymentCustomizations"])),
     Case::pool(
         "rejects_an_object_without_entries",
         r#"{"spec":{"inventory":{"name":"a"}}}"#,
         &[("inventory-not-a-list", FIELD)],
-    ).answered(Answer::Deny),
-    Case::pool("accepts_customizations_that_exist", "{}", &[]).seeing(|| customizations(&["foo"])),
+    ).answered_by(Answer::Deny),
+    Case::pool("accepts_customizations_that_exist", "{}", &[]).with_view(|| customizations(&["foo"])),
     Case::pool("accepts_entries_when_nothing_can_be_read", "{}", &[]),
     Case::pool(
         "warns_of_unknown_customization",
         r#"{"spec":{"inventory":[{"name":"foo"},{"name":"bra"}]}}"#,
         &[("inventory-name-unknown", "spec.inventory[1].name")],
     )
-    .seeing(|| customizations(&["foo", "bar"])),
+    .with_view(|| customizations(&["foo", "bar"])),
     Case::pool_update(
-        "accepts_unknown_customization_that_was_there",
+        "accepts_existing_unknown_customization",
         "{}",
         r#"{"metadata":{"labels":{"a":"b"}}}"#,
         &[],
     )
-    .seeing(|| customizations(&[])),
+    .with_view(|| customizations(&[])),
     Case::pool(
         "rejects_customization_of_another_pool",
         "{}",
         &[("inventory-shared", "spec.inventory[0].name")],
     )
-    .seeing(|| other_pool(&["foo"], false)),
+    .with_view(|| other_pool(&["foo"], false)),
     Case::pool_update(
         "rejects_adding_customization_of_another_pool",
         "{}",
         r#"{"spec":{"inventory":[{"name":"foo"},{"name":"bar"}]}}"#,
         &[("inventory-shared", "spec.inventory[1].name")],
     )
-    .seeing(|| other_pool(&["foo", "bar"], false)),
+    .with_view(|| other_pool(&["foo", "bar"], false)),
     Case::pool("accepts_customization_of_a_pool_being_deleted", "{}", &[])
-        .seeing(|| other_pool(&["foo"], true)),
-    Case::pool("accepts_pool_beside_another", "{}", &[]).seeing(|| other_pool(&["bar"], false)),
+        .with_view(|| other_pool(&["foo"], true)),
+    Case::pool("accepts_pool_with_entries_of_its_own", "{}", &[]).with_view(|| other_pool(&["bar"], false)),
     Case::pool("accepts_no_inventory", r#"{"spec":{"inventory":null}}"#, &[]),
     Case::pool(
         "accepts_two_entries",
@@ -330,7 +330,7 @@ const CASES: &[Case] = &[
         &[("inventory-name-empty", "spec.inventory[1].name")],
     ),
     Case::pool(
-        "rejects_each_repetition",
+        "rejects_each_duplicate",
         r#"{"spec":{"inventory":[{"name":"a"},{"name":"b"},{"name":"a"},{"name":"a"}]}}"#,
         &[
             ("inventory-duplicate", "spec.inventory[2].name"),
@@ -338,13 +338,13 @@ const CASES: &[Case] = &[
         ],
     ),
     Case::pool_update(
-        "warns_of_repetition_that_was_there",
+        "warns_of_existing_duplicate",
         TWICE,
         r#"{"spec":{"maxConcurrent":1}}"#,
         &[("inventory-duplicate", "spec.inventory[1].name")],
     ),
     Case::pool_update(
-        "rejects_one_repetition_more",
+        "rejects_additional_duplicate",
         TWICE,
         r#"{"spec":{"inventory":[{"name":"a"},{"name":"a"},{"name":"a"}]}}"#,
         &[

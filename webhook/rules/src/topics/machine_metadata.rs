@@ -1,10 +1,10 @@
-//! Labels and annotations that are put on Machines, and by templates on control planes.
+//! Labels and annotations for Machines, and in templates also for control planes.
 
 use crate::{
     action::Action,
     api::ControlPlaneSpec,
     case::Case,
-    cel::{Cel, Without},
+    cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_WRITE, Rule, Scope},
@@ -12,8 +12,7 @@ use crate::{
     topics::Topic,
 };
 
-/// Labels and annotations that are put on Machines.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "machine-metadata",
     rules: RULES,
     cases: CASES,
@@ -22,36 +21,36 @@ pub const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "machine-label-invalid",
-        summary: "the labels of Machines are labels to Kubernetes",
+        summary: "the labels for Machines are valid",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
         source: "Kubernetes, Labels and Selectors: Syntax and character set",
         check: Check::ControlPlaneSpec(label_invalid),
-        cel: Cel::Without(Without::Length),
+        cel: Cel::None(NoCel::TooLong),
     },
     Rule {
         id: "machine-annotation-invalid",
-        summary: "the annotations of Machines are annotations to Kubernetes",
+        summary: "the annotations for Machines are valid",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
         source: "Kubernetes, Annotations: Syntax and character set",
         check: Check::ControlPlaneSpec(annotation_invalid),
-        cel: Cel::Without(Without::Length),
+        cel: Cel::None(NoCel::TooLong),
     },
     Rule {
         id: "machine-annotations-too-large",
-        summary: "the annotations of a Machine have at most 256 KiB in all",
+        summary: "the annotations of a Machine have at most 256 KiB in total",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
         source: "Kubernetes, apimachinery/pkg/api/validation/objectmeta.go: TotalAnnotationSizeLimitB",
         check: Check::ControlPlaneSpec(annotations_too_large),
-        cel: Cel::Without(Without::Length),
+        cel: Cel::None(NoCel::TooLong),
     },
 ];
 
@@ -63,12 +62,12 @@ fn label_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults)
         for (key, value) in metadata.labels.iter().flatten() {
             let value = value.as_deref().unwrap_or_default();
             let key_fault = key_fault(key).map(|fault| {
-                let remedy = "rename it, as in \"example.com/name\"";
+                let remedy = "rename it, for example to \"example.com/name\"";
                 (quoted(key), fault.to_owned(), remedy)
             });
             let value_fault = label_value_fault(value).map(|fault| {
-                let remedy = "change it, or use an annotation";
-                (quoted(value), format!("at {}: {fault}", quoted(key)), remedy)
+                let remedy = "change the value, or use an annotation";
+                (quoted(value), format!("label {}: {fault}", quoted(key)), remedy)
             });
             for (found, detail, remedy) in key_fault.into_iter().chain(value_fault) {
                 faults.push(Fault {
@@ -86,7 +85,7 @@ fn label_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults)
 fn annotation_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     for (path, metadata) in change.new.metadata() {
         for key in metadata.annotations.iter().flatten().map(|(key, _)| key) {
-            // As for labels, but upper case may stand before the slash too.
+            // Same as for labels, but the part before the slash may contain upper case.
             let Some(detail) = key_fault(&key.to_lowercase()) else {
                 continue;
             };
@@ -95,7 +94,7 @@ fn annotation_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fa
                 reason: CauseReason::Invalid,
                 value: Some(quoted(key)),
                 detail: detail.into(),
-                remedy: "rename it, as in \"example.com/name\"".into(),
+                remedy: "rename it, for example to \"example.com/name\"".into(),
             });
         }
     }
@@ -114,10 +113,10 @@ fn annotations_too_large(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut
                 reason: CauseReason::TooLong,
                 value: None,
                 detail: format!(
-                    "keys and values have {bytes} bytes, and Kubernetes takes {ANNOTATION_BYTES}"
+                    "keys and values have {bytes} bytes in total, and Kubernetes allows {ANNOTATION_BYTES}"
                 )
                 .into(),
-                remedy: "keep the data elsewhere, and its place in an annotation".into(),
+                remedy: "store the data elsewhere, and put only a reference to it in an annotation".into(),
             });
         }
     }
@@ -126,7 +125,7 @@ fn annotations_too_large(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut
 const LABEL: &str = "machine-label-invalid";
 const ANNOTATION: &str = "machine-annotation-invalid";
 
-/// JSON with a string of 256 KiB in it. A key makes that too large.
+/// JSON that contains a string of 256 KiB. Together with its key it exceeds the limit.
 const fn around_large_string<const LENGTH: usize>(open: &str, close: &str) -> [u8; LENGTH] {
     let mut json = [b'a'; LENGTH];
     let (start, rest) = json.split_at_mut(open.len());
@@ -189,7 +188,7 @@ const CASES: &[Case] = &[
         &[(LABEL, "spec.machineTemplate.metadata.labels")],
     ),
     Case::template(
-        "rejects_metadata_of_template",
+        "rejects_metadata_in_template",
         r#"{"spec":{"template":{"metadata":{"labels":{"a b":""},"annotations":{"":""}},
             "spec":{"machineTemplate":{"metadata":{"labels":{"a":"-"}}}}}}}"#,
         &[
@@ -199,7 +198,7 @@ const CASES: &[Case] = &[
         ],
     ),
     Case::template(
-        "rejects_large_annotation_of_template",
+        "rejects_large_annotation_in_template",
         LARGE_IN_TEMPLATE,
         &[(
             "machine-annotations-too-large",
@@ -207,7 +206,7 @@ const CASES: &[Case] = &[
         )],
     ),
     Case::template(
-        "accepts_metadata_of_template",
+        "accepts_metadata_in_template",
         r#"{"spec":{"template":{"metadata":{"labels":{"a":"b"}}}}}"#,
         &[],
     ),

@@ -1,18 +1,17 @@
-//! Which of the installer's manifests a customization patches: a glob in the syntax of Go's `filepath.Match`.
+//! The glob that selects the installer's manifests to patch, in the syntax of Go's `filepath.Match`.
 
 use crate::{
     action::Action,
     api::ClusterDeploymentCustomization,
     case::Case,
-    cel::{Cel, Without},
+    cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
 
-/// Which of the installer's manifests a customization patches.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "manifest-glob",
     rules: RULES,
     cases: CASES,
@@ -21,29 +20,29 @@ pub const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "glob-malformed",
-        summary: "a glob can be read",
+        summary: "a glob is well formed",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
         source: "Go, path/filepath Match: ErrBadPattern",
         check: Check::Customization(malformed),
-        cel: Cel::Without(Without::Grammar),
+        cel: Cel::None(NoCel::Grammar),
     },
     Rule {
         id: "glob-outside",
-        summary: "a glob stays in the installer's folder",
+        summary: "a glob stays in the installer's directory",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
-        source: "Hive, ManifestSelector: a glob is relative to the installer's folder",
+        source: "Hive, ManifestSelector: a glob is relative to the installer's directory",
         check: Check::Customization(outside),
-        cel: Cel::Without(Without::Grammar),
+        cel: Cel::None(NoCel::Grammar),
     },
 ];
 
-/// Every glob with its field path.
+/// All globs, each with its field path.
 fn globs<'c>(
     customization: &'c ClusterDeploymentCustomization<'_>,
 ) -> impl Iterator<Item = (String, &'c str)> {
@@ -61,8 +60,8 @@ fn malformed(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &m
                 field: field.into(),
                 reason: CauseReason::Required,
                 value: None,
-                detail: "an empty glob names no manifest".into(),
-                remedy: "name one below the installer's folder, such as manifests/*.yaml".into(),
+                detail: "an empty glob matches no manifest".into(),
+                remedy: "set one below the installer's directory, such as manifests/*.yaml".into(),
             });
         } else if let Err((detail, remedy)) = check(glob) {
             faults.push(Fault {
@@ -80,13 +79,13 @@ fn outside(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut
     for (field, glob) in globs(change.new) {
         let (detail, remedy) = if glob.starts_with('/') {
             (
-                "a glob is relative to the installer's folder, and this starts at the root",
+                "a glob is relative to the installer's directory, and this one starts at the root",
                 "remove the leading slash",
             )
-        } else if leaves(glob) {
+        } else if leaves_directory(glob) {
             (
-                "its .. leads out of the installer's folder",
-                "name manifests below it, such as manifests/*.yaml",
+                "its .. leaves the installer's directory",
+                "select manifests below it, such as manifests/*.yaml",
             )
         } else {
             continue;
@@ -101,8 +100,8 @@ fn outside(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut
     }
 }
 
-/// Whether a path, read from its start, is ever above the folder that it is relative to. No wildcard matches `..`.
-fn leaves(path: &str) -> bool {
+/// Whether any prefix of a relative path is outside of the directory. Wildcards never match `..`.
+fn leaves_directory(path: &str) -> bool {
     let mut depth = 0_usize;
     for step in path.split('/') {
         match step {
@@ -120,23 +119,23 @@ fn leaves(path: &str) -> bool {
 type Malformed = (&'static str, &'static str);
 
 const OPEN: Malformed = (
-    "[ opens a set of characters that ] does not close",
-    "close it, or write \\[ for the character",
+    "[ opens a set of characters, and no ] closes it",
+    "close it, or write \\[ to match the character",
 );
 const EMPTY: Malformed = (
-    "a set of characters is empty",
-    "put a character between [ and ], \\] for a bracket",
+    "a set of characters in [ ] is empty",
+    "put a character between [ and ], such as \\] for a bracket",
 );
 const RANGE: Malformed = (
-    "a range in [ ] lacks an end",
-    "write both ends, such as [a-z], or \\- for a hyphen",
+    "a range in [ ] has only one end",
+    "write both ends, such as [a-z], or \\- to match a hyphen",
 );
 const ESCAPE: Malformed = (
-    "\\ escapes nothing at the end",
-    "write \\\\ for a backslash, or remove it",
+    "the \\ at the end escapes nothing",
+    "write \\\\ to match a backslash, or remove it",
 );
 
-/// What Go's `filepath.Match` refuses. `*` and `?` are always right.
+/// Rejects what Go's `filepath.Match` rejects. `*` and `?` are always valid.
 fn check(glob: &str) -> Result<(), Malformed> {
     let mut rest = glob.chars();
     while let Some(c) = rest.next() {
@@ -144,15 +143,15 @@ fn check(glob: &str) -> Result<(), Malformed> {
             '\\' => {
                 rest.next().ok_or(ESCAPE)?;
             }
-            '[' => set(&mut rest)?,
+            '[' => check_set(&mut rest)?,
             _ => {}
         }
     }
     Ok(())
 }
 
-/// Reads a set, from behind its `[` to behind its `]`.
-fn set(rest: &mut std::str::Chars<'_>) -> Result<(), Malformed> {
+/// Checks a character set, from after its `[` until after its `]`.
+fn check_set(rest: &mut std::str::Chars<'_>) -> Result<(), Malformed> {
     if rest.as_str().starts_with('^') {
         rest.next();
     }
@@ -205,39 +204,39 @@ const CASES: &[Case] = &[
         ),
         &[],
     ),
-    Case::customization("rejects_no_glob", globs!(""), &[("glob-malformed", FIRST)]),
+    Case::customization("rejects_empty_glob", globs!(""), &[("glob-malformed", FIRST)]),
     Case::customization(
-        "rejects_open_and_empty_set",
+        "rejects_unclosed_and_empty_set",
         globs!("manifests/[a-z.yaml", "manifests/[].yaml"),
         &[("glob-malformed", FIRST), ("glob-malformed", SECOND)],
     ),
     Case::customization(
-        "rejects_half_range_and_half_escape",
+        "rejects_incomplete_range_and_escape",
         globs!("manifests/[a-].yaml", "manifests/a\\\\"),
         &[("glob-malformed", FIRST), ("glob-malformed", SECOND)],
     ),
     Case::customization(
-        "rejects_way_out",
+        "rejects_parent_directory",
         globs!("../auth/*", "manifests/../../x"),
         &[("glob-outside", FIRST), ("glob-outside", SECOND)],
     ),
     Case::customization("rejects_absolute", globs!("/etc/*"), &[("glob-outside", FIRST)]),
     Case::customization(
-        "warns_of_absolute_in_hives_copy",
+        "warns_of_absolute_in_copy_by_hive",
         globs!("/etc/*"),
         &[("glob-outside", FIRST)],
     )
-    .by("system:serviceaccount:hive:hive-controllers"),
+    .written_by("system:serviceaccount:hive:hive-controllers"),
 ];
 
 #[cfg(test)]
 mod tests {
     use super::check;
 
-    /// Verdicts of Go 1.26 on `path.Match(glob, "")`, which reads a glob to its end. (It says the same as we do of
-    /// every glob of up to six of the characters `a[]^-\*/`.)
+    /// Expected results of `path.Match(glob, "")` in Go 1.26, which reads a glob to its end. The results were also
+    /// compared for every glob of up to six of the characters `a[]^-\*/`.
     #[test]
-    fn as_go_judges() {
+    fn same_results_as_go() {
         for glob in [
             "*", "?", "**", "]", "a]", "-", "^", "[a]", "[^a]", "[a-b]", "[b-a]", "[[]", "[*]", "[?]",
             "[^^]", "[\\]]", "[a\\-z]", "\\[", "\\*", "\\\\", "[ä-ü]", "[,-.]", "[/]",

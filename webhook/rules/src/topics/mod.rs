@@ -1,4 +1,4 @@
-//! Every rule, by topic. A topic is one file: its rules as a table, their functions, and a table of cases.
+//! Every rule, by topic. A topic is one file with a table of rules, their functions and a table of cases.
 
 pub mod certificates;
 pub mod control_plane_ref;
@@ -33,18 +33,18 @@ pub mod version;
 
 use crate::{case::Case, rule::Rule};
 
-/// A topic: rules that are read together.
+/// A group of related rules.
 #[derive(Clone, Copy, Debug)]
 pub struct Topic {
-    /// The topic's name.
+    /// The name in kebab-case.
     pub name: &'static str,
-    /// Its rules, in the order that findings are reported in.
+    /// The rules, in the order in which findings are reported.
     pub rules: &'static [Rule],
     /// Accepted and rejected examples.
     pub cases: &'static [Case],
 }
 
-/// The contents page. Its order is the order of findings.
+/// The table of contents. Findings are reported in this order.
 pub static TOPICS: &[Topic] = &[
     replicas::TOPIC,
     version::TOPIC,
@@ -88,23 +88,27 @@ pub fn is_rule(id: &str) -> bool {
     rules().any(|rule| rule.id == id)
 }
 
-/// The ids that a mistyped one may stand for, nearest first, and a few at most.
+/// Suggestions for a mistyped rule id, most similar first.
 pub fn similar(id: &str) -> Vec<&'static str> {
-    const A_FEW: usize = 3;
-    /// As clap has it for flags.
-    const SIMILAR: f64 = 0.7;
+    const MAX_SUGGESTIONS: usize = 3;
+    /// The threshold that clap uses for flags.
+    const MIN_SIMILARITY: f64 = 0.7;
     let mut similar: Vec<_> = rules()
         .map(|rule| {
-            let part = !id.is_empty() && rule.id.contains(id);
-            ((part, strsim::jaro_winkler(rule.id, id)), rule.id)
+            let contains = !id.is_empty() && rule.id.contains(id);
+            ((contains, strsim::jaro_winkler(rule.id, id)), rule.id)
         })
-        .filter(|((part, similarity), _)| *part || *similarity > SIMILAR)
+        .filter(|((contains, similarity), _)| *contains || *similarity > MIN_SIMILARITY)
         .collect();
-    // Those that it is a part of first.
+    // Ids that contain the text come first.
     similar.sort_by(|((of_one, one), _), ((of_other, other), _)| {
         of_other.cmp(of_one).then(other.total_cmp(one))
     });
-    similar.into_iter().take(A_FEW).map(|(_, id)| id).collect()
+    similar
+        .into_iter()
+        .take(MAX_SUGGESTIONS)
+        .map(|(_, id)| id)
+        .collect()
 }
 
 #[cfg(test)]
@@ -112,7 +116,7 @@ mod tests {
     use super::similar;
 
     #[test]
-    fn wrong_ids_suggest_near_ones() {
+    fn wrong_ids_suggest_similar_ones() {
         for (id, suggested) in [
             (
                 "replica-even",

@@ -1,20 +1,19 @@
-//! The template of Machines' names.
+//! The template for the names of Machines.
 
 use crate::{
     action::Action,
     api::ControlPlaneSpec,
     case::{Answer, Case, V1BETA1, V1BETA2},
-    cel::{Cel, Without},
+    cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
-    go_template::{Piece, Unread, parse},
+    go_template::{Piece, TemplateError, parse},
     rule::{Check, ON_WRITE, Rule, Scope},
     syntax::is_dns1123_subdomain,
     topics::Topic,
 };
 
-/// The template of Machines' names.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "naming",
     rules: RULES,
     cases: CASES,
@@ -23,40 +22,40 @@ pub const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "naming-template-invalid",
-        summary: "the naming template makes names of Machines",
+        summary: "the naming template produces valid Machine names",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: validateNaming",
         check: Check::ControlPlaneSpec(invalid),
-        cel: Cel::Without(Without::Grammar),
+        cel: Cel::None(NoCel::Grammar),
     },
     Rule {
         id: "naming-template-not-random",
-        summary: "each Machine gets a name of its own",
+        summary: "each Machine gets a unique name",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: {{ .random }} is missing",
         check: Check::ControlPlaneSpec(not_random),
-        cel: Cel::Without(Without::Grammar),
+        cel: Cel::None(NoCel::Grammar),
     },
     Rule {
         id: "naming-template-unverified",
-        summary: "a naming template beyond text and fields is not evaluated here",
+        summary: "a naming template with more than text and fields is not checked",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
         overridable: false,
         source: "Cluster API, internal/topology/names: names are Go templates",
         check: Check::ControlPlaneSpec(unverified),
-        cel: Cel::Without(Without::Grammar),
+        cel: Cel::None(NoCel::Grammar),
     },
 ];
 
-/// What Cluster API tries a template with. It does not say what a Machine will be called.
+/// The sample values with which Cluster API validates a template.
 const SAMPLES: &[(&str, &str)] = &[
     (".cluster.name", "cluster"),
     (".kubeadmControlPlane.name", "kubeadmcontrolplane"),
@@ -64,11 +63,11 @@ const SAMPLES: &[(&str, &str)] = &[
 ];
 const RANDOM: &str = ".random";
 const SAMPLE_RANDOM: &str = "x7k2p";
-/// The one spelling that Cluster API looks for.
+/// Cluster API searches the template for exactly this text.
 const RANDOM_ACTION: &str = "{{ .random }}";
-const FIELDS: &str = "use {{ .cluster.name }}, {{ .kubeadmControlPlane.name }} and {{ .random }}";
+const FIELDS: &str = "use only {{ .cluster.name }}, {{ .kubeadmControlPlane.name }} and {{ .random }}";
 
-/// A longer name is cut, and ends in random characters again.
+/// Cluster API truncates longer names and appends new random characters.
 const LONGEST: usize = 63;
 
 fn template<'c>(change: &Change<'_, ControlPlaneSpec<'c>>) -> Option<&'c str> {
@@ -79,7 +78,7 @@ fn template<'c>(change: &Change<'_, ControlPlaneSpec<'c>>) -> Option<&'c str> {
         .filter(|template| !template.is_empty())
 }
 
-/// The name that Cluster API makes of the samples.
+/// The name that Cluster API produces from the sample values.
 fn rendered(pieces: &[Piece<'_>]) -> Result<Vec<u8>, String> {
     let mut name = Vec::new();
     for piece in pieces {
@@ -87,7 +86,7 @@ fn rendered(pieces: &[Piece<'_>]) -> Result<Vec<u8>, String> {
             Piece::Text(text) => text,
             Piece::Field { path, action } => match SAMPLES.iter().find(|(field, _)| field == path) {
                 Some((_, sample)) => sample,
-                None => return Err(format!("{} has no value", quoted(action))),
+                None => return Err(format!("{} is not defined", quoted(action))),
             },
         };
         name.extend_from_slice(text.as_bytes());
@@ -117,14 +116,14 @@ fn fault(
 fn invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let Some(template) = template(change) else { return };
     let (detail, remedy) = match parse(template) {
-        Err(Unread::Beyond(_)) => return,
-        Err(Unread::Broken(why)) => (why.to_owned(), FIELDS),
+        Err(TemplateError::Unsupported(_)) => return,
+        Err(TemplateError::Malformed(fault)) => (fault.to_owned(), FIELDS),
         Ok(pieces) => match rendered(&pieces) {
-            Err(why) => (why, FIELDS),
+            Err(fault) => (fault, FIELDS),
             Ok(name) if is_dns1123_subdomain(&name) => return,
             Ok(name) => (
                 format!(
-                    "it makes {}, which cannot be a name",
+                    "it produces {}, which is not a valid name",
                     quoted(&String::from_utf8_lossy(&name))
                 ),
                 "use lower-case letters, digits, - and ., and start and end with a letter or digit",
@@ -138,29 +137,29 @@ fn not_random(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let Some(template) = template(change).filter(|template| !template.contains(RANDOM_ACTION)) else {
         return;
     };
-    let otherwise = match parse(template) {
+    let other_notation = match parse(template) {
         Ok(pieces) => pieces.into_iter().find_map(|piece| match piece {
             Piece::Field { path: RANDOM, action } => Some(action),
             _ => None,
         }),
-        Err(Unread::Beyond(action)) => Some(action).filter(|action| action.contains(RANDOM)),
-        Err(Unread::Broken(_)) => None,
+        Err(TemplateError::Unsupported(action)) => Some(action).filter(|action| action.contains(RANDOM)),
+        Err(TemplateError::Malformed(_)) => None,
     };
-    match otherwise {
+    match other_notation {
         None => faults.push(fault(
             change,
             template,
-            "a second Machine would get the first one's name".to_owned(),
+            "every Machine would get the same name".to_owned(),
             "add {{ .random }}",
         )),
-        // Another Cluster API may read it.
+        // Another version of Cluster API may accept it.
         Some(action) => faults.push_at_most(
             Action::Warn,
             fault(
                 change,
                 template,
                 format!(
-                    "Cluster API looks for {RANDOM_ACTION}, and may refuse {}",
+                    "Cluster API looks for the exact text {RANDOM_ACTION} and may reject {}",
                     quoted(action)
                 ),
                 "write {{ .random }} with one space on each side",
@@ -171,9 +170,10 @@ fn not_random(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
 
 fn unverified(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let Some(template) = template(change) else { return };
-    if let Err(Unread::Beyond(_)) = parse(template) {
-        let detail = "more than text and fields: the names it makes are not checked here";
-        faults.push(fault(change, template, detail.to_owned(), FIELDS));
+    if let Err(TemplateError::Unsupported(_)) = parse(template) {
+        let detail = "it uses more than text and fields, so the resulting names are not checked";
+        let remedy = "check the names yourself, or use only text and fields";
+        faults.push(fault(change, template, detail.to_owned(), remedy));
     }
 }
 
@@ -186,67 +186,67 @@ const CASES: &[Case] = &[
         "accepts_all_fields",
         r#"{"spec":{"machineNaming":{"template":"{{ .cluster.name }}-{{ .kubeadmControlPlane.name }}-{{ .random }}"}}}"#,
         &[],
-    ).of(V1BETA2),
+    ).only_in(V1BETA2),
     Case::create(
-        "accepts_other_spaces_and_trim_markers",
+        "accepts_any_spaces_and_trim_markers",
         r#"{"spec":{"machineNaming":{"template":"{{.cluster.name}}- {{- .kubeadmControlPlane.name -}} -{{ .random }}"}}}"#,
         &[],
-    ).of(V1BETA2),
+    ).only_in(V1BETA2),
     Case::create(
-        "accepts_name_that_is_cut",
+        "accepts_truncated_name",
         r#"{"spec":{"machineNaming":{"template":"a12345678901234567890123456789012345678901234567890123456789-{{ .random }}-"}}}"#,
         &[],
-    ).of(V1BETA2),
+    ).only_in(V1BETA2),
     Case::create(
         "rejects_no_random",
         r#"{"spec":{"machineNaming":{"template":"{{ .cluster.name }}-cp"}}}"#,
         &[(NOT_RANDOM, FIELD)],
-    ).of(V1BETA2),
+    ).only_in(V1BETA2),
     Case::create(
-        "warns_of_random_that_cluster_api_does_not_find",
+        "warns_of_random_without_spaces",
         r#"{"spec":{"machineNaming":{"template":"{{ .cluster.name }}-{{.random}}"}}}"#,
         &[(NOT_RANDOM, FIELD)],
-    ).of(V1BETA2).answered(Answer::ClusterApi),
+    ).only_in(V1BETA2).answered_by(Answer::ClusterApi),
     Case::create(
         "rejects_unknown_field",
         r#"{"spec":{"machineNaming":{"template":"{{ .cluster.namespace }}-{{ .random }}"}}}"#,
         &[(INVALID, FIELD)],
-    ).of(V1BETA2),
+    ).only_in(V1BETA2),
     Case::create(
         "rejects_unclosed_action",
         r#"{"spec":{"machineNaming":{"template":"{{ .random }}-{{ .cluster.name"}}}"#,
         &[(INVALID, FIELD)],
-    ).of(V1BETA2),
+    ).only_in(V1BETA2),
     Case::create(
         "rejects_upper_case",
         r#"{"spec":{"machineNaming":{"template":"CP-{{ .random }}"}}}"#,
         &[(INVALID, FIELD)],
-    ).of(V1BETA2),
+    ).only_in(V1BETA2),
     Case::create(
         "warns_of_functions",
         r#"{"spec":{"machineNaming":{"template":"{{ .cluster.name | printf \"%.5s\" }}-{{ .random }}"}}}"#,
         &[("naming-template-unverified", FIELD)],
-    ).of(V1BETA2),
+    ).only_in(V1BETA2),
     Case::create(
         "accepts_template_in_v1beta1",
         r#"{"spec":{"machineNamingStrategy":{"template":"{{ .cluster.name }}-{{ .random }}"}}}"#,
         &[],
     )
-    .of(V1BETA1),
+    .only_in(V1BETA1),
     Case::create(
         "rejects_no_random_in_v1beta1",
         r#"{"spec":{"machineNamingStrategy":{"template":"{{ .cluster.name }}"}}}"#,
         &[(NOT_RANDOM, "spec.machineNamingStrategy.template")],
     )
-    .of(V1BETA1),
+    .only_in(V1BETA1),
     Case::template(
-        "rejects_naming_of_template",
+        "rejects_naming_in_template",
         r#"{"spec":{"template":{"spec":{"machineNaming":{"template":"{{ .machineSet.name }}"}}}}}"#,
         &[
             (INVALID, "spec.template.spec.machineNaming.template"),
             (NOT_RANDOM, "spec.template.spec.machineNaming.template"),
         ],
-    ).of(V1BETA2),
+    ).only_in(V1BETA2),
     Case::template(
         "warns_of_functions_in_template_in_v1beta1",
         r#"{"spec":{"template":{"spec":{"machineNamingStrategy":{"template":"{{ len .cluster.name }}{{ .random }}"}}}}}"#,
@@ -255,5 +255,5 @@ const CASES: &[Case] = &[
             "spec.template.spec.machineNamingStrategy.template",
         )],
     )
-    .of(V1BETA1),
+    .only_in(V1BETA1),
 ];

@@ -1,4 +1,4 @@
-//! What a change of a pool does to the clusters that it has made.
+//! The effect of a change to a pool on its existing clusters.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use crate::{
     action::Action,
     api::{ClusterPool, hive::ClusterPoolSpec},
     case::Case,
-    cel::{Cel, Without},
+    cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults},
     pool_version::pool_version,
@@ -15,8 +15,7 @@ use crate::{
     view::{ClusterDeployment, View},
 };
 
-/// What a change of a pool does to the clusters that it has made.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "pool-change",
     rules: RULES,
     cases: CASES,
@@ -25,25 +24,25 @@ pub const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "pool-version-changed",
-        summary: "what clusters are made from stays, or unclaimed ones are replaced",
+        summary: "a change to how clusters are created replaces the unclaimed ones",
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Transition,
         overridable: false,
         source: "ClusterPool inventory, Pool Version; Adding An Inventory; Deleting The Inventory",
         check: Check::ClusterPool(version_changed),
-        cel: Cel::Without(Without::OtherObjects),
+        cel: Cel::None(NoCel::OtherObjects),
     },
     Rule {
         id: "inventory-entry-removed",
-        summary: "entries in use stay in the inventory, or unclaimed clusters are deleted",
+        summary: "removing an inventory entry deletes the unclaimed cluster that uses it",
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Transition,
         overridable: false,
         source: "ClusterPool inventory, Removing An Entry from the Inventory",
         check: Check::ClusterPool(entry_removed),
-        cel: Cel::Without(Without::OtherObjects),
+        cel: Cel::None(NoCel::OtherObjects),
     },
 ];
 
@@ -53,24 +52,20 @@ fn version_changed(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
     let Some(first) = changed.first() else { return };
     let stale = match unclaimed(change).map(Iterator::count) {
         Some(0) => return,
-        Some(1) => "1 unclaimed cluster is replaced as stale".to_owned(),
-        Some(count) => format!("{count} unclaimed clusters are replaced as stale"),
-        None => "unclaimed clusters are replaced as stale".to_owned(),
-    };
-    let others = match changed.get(1..) {
-        Some([]) | None => String::new(),
-        Some(others) => format!(", and {},", others.join(", ")),
+        Some(1) => "1 unclaimed cluster becomes stale and is replaced".to_owned(),
+        Some(count) => format!("{count} unclaimed clusters become stale and are replaced"),
+        None => "unclaimed clusters become stale and are replaced".to_owned(),
     };
     faults.push(Fault {
         field: format!("spec.{first}").into(),
         reason: CauseReason::Forbidden,
         value: None,
         detail: stale.into(),
-        remedy: format!("leave it{others} to keep them").into(),
+        remedy: format!("leave {} unchanged to avoid this", changed.join(", ")).into(),
     });
 }
 
-/// The fields of the pool's version that differ. Of an inventory it counts whether there is one.
+/// The changed fields that are part of the pool version. For the inventory, only its presence matters.
 fn version_fields(old: &ClusterPoolSpec, new: &ClusterPoolSpec) -> Vec<&'static str> {
     if let (Some(old), Some(new)) = (pool_version(old), pool_version(new))
         && old == new
@@ -93,7 +88,7 @@ fn version_fields(old: &ClusterPoolSpec, new: &ClusterPoolSpec) -> Vec<&'static 
     .collect()
 }
 
-/// The pool's clusters that nobody has claimed, and that are there to stay.
+/// The unclaimed clusters of the pool that are not being deleted.
 fn unclaimed<'c>(
     change: &Change<'c, ClusterPool<'_>>,
 ) -> Option<impl Iterator<Item = &'c ClusterDeployment>> {
@@ -106,7 +101,7 @@ fn unclaimed<'c>(
 
 fn entry_removed(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
     const SHOWN: usize = 3;
-    // An inventory that goes as a whole is another pool version.
+    // Another rule covers the removal of the whole inventory.
     let (Some(old), Some(new)) = (
         change.old.and_then(|old| old.spec.inventory.as_ref()),
         &change.new.spec.inventory,
@@ -119,16 +114,16 @@ fn entry_removed(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
         return;
     }
     let detail = match unclaimed(change) {
-        None => "unclaimed clusters made with them are deleted".to_owned(),
+        None => "this deletes unclaimed clusters that were created with a removed entry".to_owned(),
         Some(unclaimed) => {
-            let made_with_removed = |cluster: &&ClusterDeployment| {
+            let uses_removed_entry = |cluster: &&ClusterDeployment| {
                 cluster
                     .customization
                     .as_deref()
                     .is_some_and(|entry| removed.contains(entry))
             };
             let clusters: Vec<_> = unclaimed
-                .filter(made_with_removed)
+                .filter(uses_removed_entry)
                 .map(|cluster| cluster.name.as_str())
                 .collect();
             let shown = clusters
@@ -139,8 +134,8 @@ fn entry_removed(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
                 .join(", ");
             match clusters.len() {
                 0 => return,
-                count @ 1..=SHOWN => format!("unclaimed {} {shown} will be deleted", word(count)),
-                count => format!("{count} unclaimed clusters will be deleted: {shown} and more"),
+                count @ 1..=SHOWN => format!("this deletes unclaimed {} {shown}", noun(count)),
+                count => format!("this deletes {count} unclaimed clusters: {shown} and more"),
             }
         }
     };
@@ -149,15 +144,15 @@ fn entry_removed(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
         reason: CauseReason::Forbidden,
         value: None,
         detail: detail.into(),
-        remedy: "keep their entries".into(),
+        remedy: "keep the entries of unclaimed clusters".into(),
     });
 }
 
-const fn word(count: usize) -> &'static str {
+const fn noun(count: usize) -> &'static str {
     if count == 1 { "cluster" } else { "clusters" }
 }
 
-/// Clusters of the pool: name, customization, claim.
+/// A view of the clusters of the pool, each with its name, customization and claim.
 fn clusters(clusters: &[(&str, &str, Option<&str>)]) -> View {
     let cluster = |&(name, customization, claim): &(&str, &str, Option<&str>)| ClusterDeployment {
         namespace: name.to_owned(),
@@ -186,16 +181,16 @@ const CASES: &[Case] = &[
         r#"{"spec":{"size":1,"runningCount":1}}"#,
         &[],
     )
-    .seeing(|| clusters(&[("example-1", "foo", None)])),
+    .with_view(|| clusters(&[("example-1", "foo", None)])),
     Case::pool_update("accepts_entry_added", "{}", TWO, &[])
-        .seeing(|| clusters(&[("example-1", "foo", None)])),
+        .with_view(|| clusters(&[("example-1", "foo", None)])),
     Case::pool_update(
         "warns_of_another_release",
         "{}",
         OTHER_RELEASE,
         &[("pool-version-changed", "spec.imageSetRef")],
     )
-    .seeing(|| {
+    .with_view(|| {
         clusters(&[
             ("example-1", "foo", None),
             ("example-2", "bar", None),
@@ -214,15 +209,15 @@ const CASES: &[Case] = &[
         OTHER_RELEASE,
         &[],
     )
-    .seeing(|| clusters(&[("example-1", "foo", Some("us"))])),
+    .with_view(|| clusters(&[("example-1", "foo", Some("us"))])),
     Case::pool_update(
-        "warns_of_another_platform_and_all_else",
+        "warns_of_change_of_all_version_fields",
         "{}",
         r#"{"spec":{"platform":{"vsphere":{"folder":"/dc/vm/x"}},"baseDomain":"example.org",
             "installConfigSecretTemplateRef":{"name":"template"},"customizationRef":{"name":"all"}}}"#,
         &[("pool-version-changed", "spec.platform")],
     )
-    .seeing(|| clusters(&[("example-1", "foo", None)])),
+    .with_view(|| clusters(&[("example-1", "foo", None)])),
     Case::pool_update(
         "warns_of_inventory_added",
         NO_INVENTORY,
@@ -235,9 +230,9 @@ const CASES: &[Case] = &[
         NO_INVENTORY,
         &[("pool-version-changed", "spec.inventory")],
     )
-    .seeing(|| clusters(&[("example-1", "foo", None)])),
+    .with_view(|| clusters(&[("example-1", "foo", None)])),
     Case::pool_update(
-        "accepts_platform_in_other_words",
+        "accepts_equivalent_platform",
         r#"{"spec":{"platform":{"vsphere":null,"openstack":{"cloud":"c"}}}}"#,
         r#"{"spec":{"platform":{"openstack":{"trunkSupport":false}}}}"#,
         &[],
@@ -248,14 +243,14 @@ const CASES: &[Case] = &[
         r#"{"spec":{"inventory":[{"name":"bar"}]}}"#,
         &[("inventory-entry-removed", "spec.inventory")],
     )
-    .seeing(|| clusters(&[("example-1", "foo", None), ("example-2", "bar", None)])),
+    .with_view(|| clusters(&[("example-1", "foo", None), ("example-2", "bar", None)])),
     Case::pool_update(
         "warns_of_many_entries_replaced",
         FOUR,
         TWO,
         &[("inventory-entry-removed", "spec.inventory")],
     )
-    .seeing(|| {
+    .with_view(|| {
         clusters(&[
             ("p-1", "a", None),
             ("p-2", "b", None),
@@ -275,12 +270,12 @@ const CASES: &[Case] = &[
         r#"{"spec":{"inventory":[{"name":"bar"}]}}"#,
         &[],
     )
-    .seeing(|| clusters(&[("example-1", "foo", Some("us"))])),
+    .with_view(|| clusters(&[("example-1", "foo", Some("us"))])),
     Case::pool_update(
         "accepts_unused_entry_removed",
         TWO,
         r#"{"spec":{"inventory":[{"name":"bar"}]}}"#,
         &[],
     )
-    .seeing(|| clusters(&[("example-2", "bar", None)])),
+    .with_view(|| clusters(&[("example-2", "bar", None)])),
 ];

@@ -1,4 +1,4 @@
-//! The pool that a cluster was made for.
+//! The reference of a cluster to its pool.
 
 use crate::{
     action::Action,
@@ -11,8 +11,7 @@ use crate::{
     topics::Topic,
 };
 
-/// The pool that a cluster was made for.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "pool-reference",
     rules: RULES,
     cases: CASES,
@@ -21,7 +20,7 @@ pub const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "pool-ref-changed",
-        summary: "a cluster stays in the pool, and with the customization, it was made for",
+        summary: "a cluster's pool and customization do not change",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -32,7 +31,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "claim-name-changed",
-        summary: "a claimed cluster stays with its claim",
+        summary: "the claim of a claimed cluster does not change",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -43,13 +42,13 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "claim-name-given",
-        summary: "a new cluster of a pool is not claimed yet",
+        summary: "a new cluster of a pool does not name a claim",
         operations: ON_CREATE,
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
         source: "Hive, validating webhook of ClusterDeployment: claimName must be empty, unless it is restored",
-        check: Check::ClusterDeployment(claim_given),
+        check: Check::ClusterDeployment(claim_set_on_creation),
         cel: Cel::Faults(include_str!("cel/claim-name-given.cel")),
     },
 ];
@@ -60,7 +59,7 @@ const POOL: &str = "spec.clusterPoolRef.poolName";
 const CUSTOMIZATION: &str = "spec.clusterPoolRef.clusterDeploymentCustomization";
 const CLAIM: &str = "spec.clusterPoolRef.claimName";
 
-/// The label with which Hive lets clusters be restored from a backup, claims and all.
+/// Hive accepts a new cluster with a claim if it has this label, so that clusters can be restored from a backup.
 const RESTORED: &str = "hive.openshift.io/disable-creation-webhook-for-dr";
 
 fn changed(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faults) {
@@ -78,8 +77,8 @@ fn changed(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faults) {
         (Some(old), Some(new)) => (old, new),
         (None, None) => return,
         (None, Some(new)) => {
-            let detail = "this cluster was made without a pool, and a pool would delete it as one too many";
-            let remedy = "remove it; to have a cluster of the pool, make a ClusterClaim";
+            let detail = "this cluster was created without a pool, and the pool would delete it as surplus";
+            let remedy = "remove the reference; to get a cluster of the pool, create a ClusterClaim";
             return push(
                 REFERENCE,
                 Some(quoted(&new.pool_name)),
@@ -89,15 +88,15 @@ fn changed(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faults) {
         }
         (Some(old), None) => {
             let detail = format!(
-                "this cluster was made for pool {}, which would lose count of it",
+                "this cluster was created for pool {}, which would no longer count it",
                 quoted(&old.pool_name)
             );
-            let remedy = "keep it; to take the cluster out of the pool, claim it".to_owned();
+            let remedy = "keep the reference; to take the cluster out of the pool, claim it".to_owned();
             return push(REFERENCE, None, detail, remedy);
         }
     };
     let customization = |pool: &ClusterPoolReference| pool.customization().map(quoted);
-    for (field, made, old, new) in [
+    for (field, created, old, new) in [
         (
             NAMESPACE,
             "for a pool in namespace",
@@ -118,9 +117,12 @@ fn changed(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faults) {
         ),
     ] {
         if old != new {
-            let old = old.unwrap_or_else(|| "none".to_owned());
-            let detail = format!("this cluster was made {made} {old}, and nothing moves it");
-            let remedy = "keep that; to have another cluster, make a ClusterClaim".to_owned();
+            let old = old.map_or_else(
+                || "without a customization".to_owned(),
+                |old| format!("{created} {old}"),
+            );
+            let detail = format!("this cluster was created {old} and cannot change it");
+            let remedy = "keep the reference; to get another cluster, create a ClusterClaim".to_owned();
             push(field, new, detail, remedy);
         }
     }
@@ -137,12 +139,14 @@ fn claim_changed(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faults
         field: CLAIM.into(),
         reason: CauseReason::Forbidden,
         value: new.claim().map(quoted),
-        detail: format!("ClusterClaim {} has this cluster", quoted(claim)).into(),
-        remedy: "keep it; to give the cluster up, delete that claim, and the cluster goes with it".into(),
+        detail: format!("ClusterClaim {} holds this cluster", quoted(claim)).into(),
+        remedy:
+            "keep claimName; to give up the cluster, delete the ClusterClaim, which also deletes the cluster"
+                .into(),
     });
 }
 
-fn claim_given(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faults) {
+fn claim_set_on_creation(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faults) {
     let Some(claim) = change.new.pool().and_then(ClusterPoolReference::claim) else {
         return;
     };
@@ -158,8 +162,8 @@ fn claim_given(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faults) 
         field: CLAIM.into(),
         reason: CauseReason::Forbidden,
         value: Some(quoted(claim)),
-        detail: "a cluster is claimed once it is there, by Hive".into(),
-        remedy: format!("remove it; to restore a backup, set label {RESTORED}=true").into(),
+        detail: "Hive sets the claim after the cluster exists".into(),
+        remedy: format!("remove it, or set label {RESTORED}=true to restore a backup").into(),
     });
 }
 
@@ -171,7 +175,7 @@ const CASES: &[Case] = &[
     Case::deployment("accepts_cluster_of_a_pool", "{}", &[]),
     Case::deployment("accepts_cluster_without_pool", NO_POOL, &[]),
     Case::deployment(
-        "rejects_claim_from_the_start",
+        "rejects_claim_on_creation",
         CLAIMED,
         &[("claim-name-given", CLAIM)],
     ),
@@ -201,19 +205,19 @@ const CASES: &[Case] = &[
         &[("claim-name-changed", CLAIM)],
     ),
     Case::deployment_update(
-        "rejects_claim_taken_away",
+        "rejects_removed_claim",
         CLAIMED,
         r#"{"spec":{"clusterPoolRef":{"claimName":null}}}"#,
         &[("claim-name-changed", CLAIM)],
     ),
     Case::deployment_update(
-        "rejects_pool_added",
+        "rejects_added_pool",
         NO_POOL,
         POOL_ADDED,
         &[("pool-ref-changed", REFERENCE)],
     ),
     Case::deployment_update(
-        "rejects_pool_taken_away",
+        "rejects_removed_pool",
         CLAIMED,
         NO_POOL,
         &[("pool-ref-changed", REFERENCE)],
@@ -229,7 +233,7 @@ const CASES: &[Case] = &[
         ],
     ),
     Case::deployment_update(
-        "rejects_customization_taken_away",
+        "rejects_removed_customization",
         "{}",
         r#"{"spec":{"clusterPoolRef":{"clusterDeploymentCustomization":null}}}"#,
         &[("pool-ref-changed", CUSTOMIZATION)],

@@ -1,4 +1,4 @@
-//! What is asked of a cluster pool: where, and how many clusters.
+//! The platform and the size of a cluster pool.
 
 use std::collections::HashSet;
 
@@ -13,8 +13,7 @@ use crate::{
     topics::Topic,
 };
 
-/// What is asked of a cluster pool.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "pool-spec",
     rules: RULES,
     cases: CASES,
@@ -45,7 +44,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "size-above-inventory",
-        summary: "a pool has no more clusters than its inventory has entries",
+        summary: "a pool's size is at most the number of its inventory entries",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
@@ -56,7 +55,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "max-size-above-inventory",
-        summary: "a pool's maxSize is no more than its inventory has entries",
+        summary: "a pool's maxSize is at most the number of its inventory entries",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
@@ -67,7 +66,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "max-size-below-size",
-        summary: "a pool's maxSize allows its size",
+        summary: "a pool's maxSize is at least its size",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
@@ -89,13 +88,13 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// Where clusters cannot hibernate.
-const ALWAYS_RUNNING: &[&str] = &["openstack", "vsphere"];
+/// The platforms on which clusters cannot hibernate.
+const WITHOUT_HIBERNATION: &[&str] = &["openstack", "vsphere"];
 
-/// The platforms given; one that is null is not.
+/// The names of the platforms that are set. A null value means unset.
 fn platforms(spec: &ClusterPoolSpec) -> impl Iterator<Item = &str> {
-    let given = spec.platform.iter().filter(|(_, value)| !value.is_null());
-    given.map(|(name, _)| name.as_str())
+    let set = spec.platform.iter().filter(|(_, value)| !value.is_null());
+    set.map(|(name, _)| name.as_str())
 }
 
 fn platform_not_one(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
@@ -106,14 +105,14 @@ fn platform_not_one(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
         [] => (
             CauseReason::Required,
             None,
-            "a pool makes clusters on one platform, and this names none",
-            "name one, such as vsphere",
+            "a pool creates clusters on exactly one platform, and none is set",
+            "set one, such as vsphere",
         ),
         _ => (
             CauseReason::Invalid,
             Some(names.join(", ")),
-            "a pool makes clusters on one platform, and this names more",
-            "keep one, and make another pool for another platform",
+            "a pool creates clusters on exactly one platform, and several are set",
+            "keep one, and create another pool for each other platform",
         ),
     };
     faults.push(Fault {
@@ -127,57 +126,53 @@ fn platform_not_one(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
 
 fn limits_negative(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
     let spec = &change.new.spec;
-    for (field, given, remedy) in [
-        (
-            "spec.size",
-            Some(spec.size),
-            "write 0 to keep no cluster, or more",
-        ),
+    for (field, limit, remedy) in [
+        ("spec.size", Some(spec.size), "set 0 or more"),
         (
             "spec.runningCount",
             spec.running_count,
-            "write 0 or more, at most size",
+            "set a number from 0 to size",
         ),
         (
             "spec.maxSize",
             spec.max_size,
-            "write 0 to allow no cluster, or more; remove it for no limit",
+            "set 0 or more, or remove the field for no limit",
         ),
         (
             "spec.maxConcurrent",
             spec.max_concurrent,
-            "write 0 to halt installs and removals, or more; remove it for no limit",
+            "set 0 to stop installs and removals, a positive limit, or remove the field for no limit",
         ),
     ] {
-        if let Some(given) = given.filter(|given| *given < 0) {
+        if let Some(limit) = limit.filter(|limit| *limit < 0) {
             faults.push(Fault {
                 field: field.into(),
                 reason: CauseReason::Invalid,
-                value: Some(given.to_string()),
-                detail: "it counts clusters, so it is not negative".into(),
+                value: Some(limit.to_string()),
+                detail: "a number of clusters cannot be negative".into(),
                 remedy: remedy.into(),
             });
         }
     }
 }
 
-/// How many clusters the inventory allows; none without one.
+/// The number of different customizations in the inventory; `None` without an inventory.
 fn entries(spec: &ClusterPoolSpec) -> Option<usize> {
     let names: HashSet<_> = spec.inventory.as_ref()?.names().collect();
     Some(names.len())
 }
 
-fn above_inventory(field: &'static str, given: i32, spec: &ClusterPoolSpec) -> Option<Fault> {
+fn above_inventory(field: &'static str, size: i32, spec: &ClusterPoolSpec) -> Option<Fault> {
     let entries = entries(spec)?;
-    let missing = usize::try_from(given)
+    let missing = usize::try_from(size)
         .ok()?
         .checked_sub(entries)
         .filter(|missing| *missing > 0)?;
     Some(Fault {
         field: field.into(),
         reason: CauseReason::Invalid,
-        value: Some(given.to_string()),
-        detail: format!("the inventory has entries for {entries}").into(),
+        value: Some(size.to_string()),
+        detail: format!("the number of inventory entries is {entries}").into(),
         remedy: format!("add {missing}, or set {entries}").into(),
     })
 }
@@ -193,7 +188,7 @@ fn max_size_above_inventory(change: &Change<'_, ClusterPool<'_>>, faults: &mut F
     let spec = &change.new.spec;
     let fault = spec
         .max_size
-        .and_then(|given| above_inventory("spec.maxSize", given, spec));
+        .and_then(|max_size| above_inventory("spec.maxSize", max_size, spec));
     if let Some(fault) = fault {
         faults.push(fault);
     }
@@ -206,7 +201,7 @@ fn max_size_below_size(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults
             field: "spec.maxSize".into(),
             reason: CauseReason::Invalid,
             value: Some(max_size.to_string()),
-            detail: format!("size is {size}, and never reached").into(),
+            detail: format!("the pool can never reach its size of {size}").into(),
             remedy: "raise maxSize, or lower size".into(),
         });
     }
@@ -215,21 +210,21 @@ fn max_size_below_size(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults
 fn running_count_not_size(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
     let spec = &change.new.spec;
     let running = spec.running_count.unwrap_or(0);
-    let always = platforms(spec).find(|name| ALWAYS_RUNNING.contains(name));
-    if let Some(platform) = always.filter(|_| running != spec.size && running >= 0 && spec.size >= 0) {
+    let platform = platforms(spec).find(|name| WITHOUT_HIBERNATION.contains(name));
+    if let Some(platform) = platform.filter(|_| running != spec.size && running >= 0 && spec.size >= 0) {
         faults.push(Fault {
             field: "spec.runningCount".into(),
             reason: CauseReason::Invalid,
             value: Some(running.to_string()),
-            detail: format!("on {platform} Hive ignores a pool not all running").into(),
-            remedy: format!("set {}", spec.size).into(),
+            detail: format!("Hive ignores a pool on {platform} unless all its clusters run").into(),
+            remedy: format!("set {}, the pool's size", spec.size).into(),
         });
     }
 }
 
 const CASES: &[Case] = &[
     Case::pool(
-        "accepts_platform_that_we_do_not_know",
+        "accepts_unknown_platform",
         r#"{"spec":{"platform":{"vsphere":null,"acme":{}}}}"#,
         &[],
     ),
@@ -268,7 +263,7 @@ const CASES: &[Case] = &[
         ],
     ),
     Case::pool(
-        "rejects_negative_limit_of_which_the_definition_says_nothing",
+        "rejects_negative_limits_without_a_minimum_in_the_crd",
         r#"{"spec":{"maxSize":-2,"maxConcurrent":-3}}"#,
         &[
             ("limits-negative", "spec.maxSize"),
@@ -291,7 +286,7 @@ const CASES: &[Case] = &[
         &[("max-size-above-inventory", "spec.maxSize")],
     ),
     Case::pool_update(
-        "accepts_size_above_inventory_that_was_so",
+        "accepts_size_that_was_already_above_inventory",
         r#"{"spec":{"size":3,"runningCount":3}}"#,
         r#"{"metadata":{"labels":{"a":"b"}}}"#,
         &[],
@@ -302,17 +297,17 @@ const CASES: &[Case] = &[
         &[("max-size-below-size", "spec.maxSize")],
     ),
     Case::pool(
-        "warns_of_clusters_that_would_hibernate_on_vsphere",
+        "warns_of_hibernation_on_vsphere",
         r#"{"spec":{"size":1}}"#,
         &[("running-count-not-size", "spec.runningCount")],
     ),
     Case::pool(
-        "warns_of_clusters_that_would_hibernate_on_openstack",
+        "warns_of_hibernation_on_openstack",
         r#"{"spec":{"size":2,"runningCount":1,"platform":{"vsphere":null,"openstack":{"cloud":"c"}},"inventory":null}}"#,
         &[("running-count-not-size", "spec.runningCount")],
     ),
     Case::pool(
-        "accepts_clusters_that_hibernate_on_aws",
+        "accepts_hibernation_on_aws",
         r#"{"spec":{"size":2,"platform":{"vsphere":null,"aws":{"region":"eu-1"}},"inventory":null}}"#,
         &[],
     ),

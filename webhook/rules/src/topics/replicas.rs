@@ -1,18 +1,17 @@
-//! How many Machines a control plane has.
+//! The number of Machines in a control plane.
 
 use crate::{
     action::Action,
     api::KubeadmControlPlane,
     case::{Answer, Case},
-    cel::{Cel, Without},
+    cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults},
     rule::{Check, ON_UPDATE, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
 
-/// How many Machines a control plane has.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "replicas",
     rules: RULES,
     cases: CASES,
@@ -28,11 +27,11 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "2019 proposal, Scale Down: scale to 0 must be rejected",
         check: Check::ControlPlane(not_positive),
-        cel: Cel::FaultsOfScaleToo(include_str!("cel/replicas-not-positive.cel")),
+        cel: Cel::FaultsAlsoForScale(include_str!("cel/replicas-not-positive.cel")),
     },
     Rule {
         id: "replicas-even",
-        summary: "with stacked etcd the number of Machines is odd",
+        summary: "with stacked etcd, the number of Machines is odd",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -43,18 +42,18 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "replicas-dropped",
-        summary: "an update that leaves replicas out does not scale the control plane",
+        summary: "an update that omits replicas does not scale the control plane",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
         overridable: false,
         source: "KubeadmControlPlane proposal, New API Types: replicas default to 1",
         check: Check::ControlPlane(dropped),
-        cel: Cel::Without(Without::Filled),
+        cel: Cel::None(NoCel::DefaultedFirst),
     },
     Rule {
         id: "replicas-above-seven",
-        summary: "more than seven etcd members slow every write down",
+        summary: "more than seven etcd members slow down every write",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
@@ -76,7 +75,7 @@ fn not_positive(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fault
             field: FIELD.into(),
             reason: CauseReason::Invalid,
             value: Some(replicas.to_string()),
-            detail: "a control plane has at least one Machine".into(),
+            detail: "a control plane needs at least one Machine".into(),
             remedy: "set 1 or more, or delete the Cluster to remove its control plane".into(),
         });
     }
@@ -110,7 +109,7 @@ fn dropped(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
             field: FIELD.into(),
             reason: CauseReason::Required,
             value: None,
-            detail: format!("left out, it would become 1, and the control plane has {old} Machines").into(),
+            detail: format!("if omitted, it defaults to 1, and the control plane has {old} Machines").into(),
             remedy: format!("set {old} to keep them, or 1 to scale down").into(),
         });
     }
@@ -125,8 +124,8 @@ fn above_seven(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults
             field: FIELD.into(),
             reason: CauseReason::Invalid,
             value: Some(replicas.to_string()),
-            detail: "writes wait for most members".into(),
-            remedy: "set 7 at most, or external etcd".into(),
+            detail: "more than 7 etcd members slow down writes".into(),
+            remedy: "set 7 or fewer, or use external etcd".into(),
         });
     }
 }
@@ -186,14 +185,14 @@ const CASES: &[Case] = &[
         &[("replicas-even", FIELD)],
     ),
     Case::update(
-        "rejects_dropped_replicas",
+        "rejects_omitted_replicas",
         r#"{"spec":{"replicas":3}}"#,
         r#"{"spec":{"replicas":null}}"#,
         &[("replicas-dropped", FIELD)],
     )
-    .answered(Answer::Mutation("3")),
+    .answered_by(Answer::Mutation("3")),
     Case::update(
-        "accepts_dropped_replicas_of_one",
+        "accepts_omitted_replicas_if_one",
         r#"{"spec":{"replicas":1}}"#,
         r#"{"spec":{"replicas":null}}"#,
         &[],

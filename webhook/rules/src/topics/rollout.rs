@@ -1,10 +1,10 @@
-//! How Machines are replaced.
+//! Strategy and times of rollouts.
 
 use crate::{
     action::Action,
     api::{ControlPlaneSpec, KubeadmControlPlane},
     case::{Case, V1BETA1, V1BETA2},
-    cel::{Cel, Without},
+    cel::{Cel, NoCel},
     change::{Change, Subresource},
     context::TOPOLOGY_MANAGER,
     fault::{CauseReason, Fault, Faults, quoted},
@@ -13,14 +13,13 @@ use crate::{
     view::{Machine, View},
 };
 
-/// How Machines are replaced.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "rollout",
     rules: RULES,
     cases: CASES,
 };
 
-/// The id of the rule on what a write sets off now: it says nothing of an object that is there.
+/// The id of the rule about the immediate effect of a write. It does not apply to existing objects.
 pub const AFTER_PAST: &str = "rollout-after-past";
 
 const RULES: &[Rule] = &[
@@ -33,7 +32,7 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "KubeadmControlPlane proposal, Rollout strategy",
         check: Check::ControlPlaneSpec(type_unsupported),
-        cel: Cel::Without(Without::Schema),
+        cel: Cel::None(NoCel::SchemaFirst),
     },
     Rule {
         id: "max-surge-unsupported",
@@ -48,7 +47,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "max-surge-zero-below-three",
-        summary: "maxSurge 0 needs three Machines or more",
+        summary: "maxSurge 0 needs at least three Machines",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -66,11 +65,11 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "KubeadmControlPlane proposal, rollout: set rolloutAfter to now for an immediate rollout",
         check: Check::ControlPlane(after_past),
-        cel: Cel::Without(Without::OtherObjects),
+        cel: Cel::None(NoCel::OtherObjects),
     },
 ];
 
-/// The field manager of our own writes: who starts a rollout through the plugin means it.
+/// The field manager of the plugin. A rollout that is started through the plugin needs no warning.
 pub const FIELD_MANAGER: &str = "kubectl-kcp";
 
 fn type_unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
@@ -86,8 +85,8 @@ fn type_unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faul
             field: change.new.rollout_strategy_path("type"),
             reason: CauseReason::NotSupported,
             value: Some(quoted(kind)),
-            detail: "control planes are replaced Machine by Machine".into(),
-            remedy: "write \"RollingUpdate\" or leave the strategy out".into(),
+            detail: "control planes support only rolling updates".into(),
+            remedy: "set \"RollingUpdate\", or omit the strategy".into(),
         });
     }
 }
@@ -102,7 +101,7 @@ fn max_surge_unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut
             reason: CauseReason::Invalid,
             value: Some(max_surge.to_string()),
             detail: "a control plane grows by at most one Machine during a rollout".into(),
-            remedy: "write 1 to create before deleting, or 0 to delete before creating".into(),
+            remedy: "set 1 to create before deleting, or 0 to delete before creating".into(),
         });
     }
 }
@@ -116,7 +115,7 @@ fn max_surge_zero_below_three(change: &Change<'_, KubeadmControlPlane<'_>>, faul
     }
     let scaling = change.subresource == Some(Subresource::Scale);
     faults.push(Fault {
-        // A Scale has no maxSurge: there the number of replicas is what can be changed.
+        // A Scale contains no maxSurge, so report the replicas.
         field: if scaling {
             "spec.replicas".into()
         } else {
@@ -129,10 +128,10 @@ fn max_surge_zero_below_three(change: &Change<'_, KubeadmControlPlane<'_>>, faul
             max_surge.to_string()
         }),
         detail: format!(
-            "maxSurge 0 deletes a Machine before it makes the next, and etcd on {replicas} then has no quorum"
+            "maxSurge 0 deletes a Machine before creating its replacement, and an etcd cluster of size {replicas} then loses quorum"
         )
         .into(),
-        remedy: "set maxSurge to 1, or keep three Machines or more".into(),
+        remedy: "set maxSurge to 1, or use at least three Machines".into(),
     });
 }
 
@@ -152,17 +151,17 @@ fn after_past(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults)
             .count()
     });
     let detail = match older {
-        Some(0) => "no Machine is older".to_owned(),
-        Some(1) => "replaces one Machine now".to_owned(),
-        Some(older) => format!("replaces {older} Machines now"),
-        None => "replaces older Machines".to_owned(),
+        Some(0) => "no Machine is older than it, so it has no effect".to_owned(),
+        Some(1) => "it is in the past, so one Machine is replaced now".to_owned(),
+        Some(older) => format!("it is in the past, so {older} Machines are replaced now"),
+        None => "it is in the past, so older Machines are replaced now".to_owned(),
     };
     faults.push(Fault {
         field: change.new.rollout_after_path().into(),
         reason: CauseReason::Invalid,
         value: Some(format!("\"{after}\"")),
         detail: detail.into(),
-        remedy: "set a later one".into(),
+        remedy: "set a later time".into(),
     });
 }
 
@@ -187,76 +186,76 @@ const CASES: &[Case] = &[
         "rejects_on_delete_in_template",
         r#"{"spec":{"template":{"spec":{"rollout":{"strategy":{"type":"OnDelete"}}}}}}"#,
         &[("rollout-type-unsupported", "spec.template.spec.rollout.strategy.type")],
-    ).of(V1BETA2),
+    ).only_in(V1BETA2),
     Case::template(
         "rejects_max_surge_percentage_in_template",
         r#"{"spec":{"template":{"spec":{"rollout":{"strategy":{"rollingUpdate":{"maxSurge":"50%"}}}}}}}"#,
         &[("max-surge-unsupported", "spec.template.spec.rollout.strategy.rollingUpdate.maxSurge")],
-    ).of(V1BETA2),
-    Case::create("accepts_rollout_to_come", r#"{"spec":{"rollout":{"after":"2026-06-02T00:00:00Z"}}}"#, &[]).of(V1BETA2),
-    Case::create("accepts_zero_time", r#"{"spec":{"rollout":{"after":"0001-01-01T00:00:00Z"}}}"#, &[]).of(V1BETA2),
+    ).only_in(V1BETA2),
+    Case::create("accepts_rollout_in_the_future", r#"{"spec":{"rollout":{"after":"2026-06-02T00:00:00Z"}}}"#, &[]).only_in(V1BETA2),
+    Case::create("accepts_zero_time", r#"{"spec":{"rollout":{"after":"0001-01-01T00:00:00Z"}}}"#, &[]).only_in(V1BETA2),
     Case::update(
         "warns_of_rollout_now",
         "{}",
         r#"{"spec":{"rollout":{"after":"2026-05-02T00:00:00Z"}}}"#,
         &[("rollout-after-past", "spec.rollout.after")],
     )
-    .seeing(machines_of_may).of(V1BETA2),
+    .with_view(machines_of_may).only_in(V1BETA2),
     Case::update(
         "warns_of_rollout_without_effect",
         "{}",
         r#"{"spec":{"rollout":{"after":"2026-04-01T00:00:00Z"}}}"#,
         &[("rollout-after-past", "spec.rollout.after")],
     )
-    .seeing(machines_of_may).of(V1BETA2),
-    Case::update("accepts_our_own_rollout", "{}", r#"{"spec":{"rollout":{"after":"2026-05-02T00:00:00Z"}}}"#, &[])
-        .managed_by(FIELD_MANAGER).of(V1BETA2),
+    .with_view(machines_of_may).only_in(V1BETA2),
+    Case::update("accepts_rollout_started_by_the_plugin", "{}", r#"{"spec":{"rollout":{"after":"2026-05-02T00:00:00Z"}}}"#, &[])
+        .managed_by(FIELD_MANAGER).only_in(V1BETA2),
     Case::update(
-        "accepts_rollout_of_long_ago",
+        "accepts_unchanged_rollout_in_the_past",
         r#"{"spec":{"replicas":3,"rollout":{"after":"2026-05-02T00:00:00Z"}}}"#,
         r#"{"spec":{"replicas":5}}"#,
         &[],
-    ).of(V1BETA2),
+    ).only_in(V1BETA2),
     Case::update(
         "warns_of_rollout_now_in_v1beta1",
         "{}",
         r#"{"spec":{"rolloutAfter":"2026-05-02T00:00:00Z"}}"#,
         &[("rollout-after-past", "spec.rolloutAfter")],
     )
-    .of(V1BETA1),
-    Case::create("accepts_no_strategy", r#"{"spec":{"rollout":null}}"#, &[]).of(V1BETA2),
+    .only_in(V1BETA1),
+    Case::create("accepts_no_strategy", r#"{"spec":{"rollout":null}}"#, &[]).only_in(V1BETA2),
     Case::create(
         "accepts_max_surge_1",
         r#"{"spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1}}}}}"#,
         &[],
-    ).of(V1BETA2),
+    ).only_in(V1BETA2),
     Case::create(
         "accepts_max_surge_as_string",
         r#"{"spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":"1"}}}}}"#,
         &[],
-    ).of(V1BETA2),
+    ).only_in(V1BETA2),
     Case::create(
         "rejects_on_delete",
         r#"{"spec":{"rollout":{"strategy":{"type":"OnDelete"}}}}"#,
         &[("rollout-type-unsupported", V1BETA2_TYPE)],
-    ).of(V1BETA2),
+    ).only_in(V1BETA2),
     Case::create(
         "rejects_max_surge_2",
         r#"{"spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":2}}}}}"#,
         &[("max-surge-unsupported", V1BETA2_MAX_SURGE)],
-    ).of(V1BETA2),
+    ).only_in(V1BETA2),
     Case::create(
         "rejects_max_surge_percentage",
         r#"{"spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":"50%"}}}}}"#,
         &[("max-surge-unsupported", V1BETA2_MAX_SURGE)],
-    ).of(V1BETA2),
+    ).only_in(V1BETA2),
     Case::create(
-        "warns_of_max_surge_percentage_in_what_is_moved",
+        "warns_of_max_surge_percentage_in_moved_object",
         r#"{"metadata":{"ownerReferences":[{"apiVersion":"cluster.x-k8s.io/v1beta2","kind":"Cluster","name":"example","uid":"u"}]},
             "spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":"50%"}}}}}"#,
         &[("max-surge-unsupported", V1BETA2_MAX_SURGE)],
     )
-    .of(V1BETA2),
+    .only_in(V1BETA2),
     Case::create(
         "rejects_max_surge_percentage_of_the_topology_controller",
         r#"{"metadata":{"ownerReferences":[{"apiVersion":"cluster.x-k8s.io/v1beta2","kind":"Cluster","name":"example","uid":"u"}]},
@@ -264,50 +263,50 @@ const CASES: &[Case] = &[
         &[("max-surge-unsupported", V1BETA2_MAX_SURGE)],
     )
     .managed_by(TOPOLOGY_MANAGER)
-    .of(V1BETA2),
+    .only_in(V1BETA2),
     Case::create(
-        "rejects_max_surge_word",
+        "rejects_max_surge_text",
         r#"{"spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":"abc"}}}}}"#,
         &[("max-surge-unsupported", V1BETA2_MAX_SURGE)],
-    ).of(V1BETA2),
+    ).only_in(V1BETA2),
     Case::create(
         "accepts_max_surge_0_with_three",
         r#"{"spec":{"replicas":3,"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0}}}}}"#,
         &[],
-    ).of(V1BETA2),
+    ).only_in(V1BETA2),
     Case::create(
         "rejects_max_surge_0_with_one",
         r#"{"spec":{"replicas":1,"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0}}}}}"#,
         &[("max-surge-zero-below-three", V1BETA2_MAX_SURGE)],
-    ).of(V1BETA2),
+    ).only_in(V1BETA2),
     Case::scale(
         "rejects_scale_to_one_with_max_surge_0",
         r#"{"spec":{"replicas":3,"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0}}}}}"#,
         1,
         &[("max-surge-zero-below-three", "spec.replicas")],
-    ).of(V1BETA2),
+    ).only_in(V1BETA2),
     Case::create(
         "accepts_max_surge_1_in_v1beta1",
         r#"{"spec":{"rolloutStrategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1}}}}"#,
         &[],
     )
-    .of(V1BETA1),
+    .only_in(V1BETA1),
     Case::create(
         "rejects_on_delete_in_v1beta1",
         r#"{"spec":{"rolloutStrategy":{"type":"OnDelete"}}}"#,
         &[("rollout-type-unsupported", V1BETA1_TYPE)],
     )
-    .of(V1BETA1),
+    .only_in(V1BETA1),
     Case::create(
         "rejects_max_surge_percentage_in_v1beta1",
         r#"{"spec":{"rolloutStrategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":"50%"}}}}"#,
         &[("max-surge-unsupported", V1BETA1_MAX_SURGE)],
     )
-    .of(V1BETA1),
+    .only_in(V1BETA1),
     Case::create(
         "rejects_max_surge_0_with_one_in_v1beta1",
         r#"{"spec":{"replicas":1,"rolloutStrategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0}}}}"#,
         &[("max-surge-zero-below-three", V1BETA1_MAX_SURGE)],
     )
-    .of(V1BETA1),
+    .only_in(V1BETA1),
 ];

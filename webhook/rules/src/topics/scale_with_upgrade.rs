@@ -1,10 +1,10 @@
-//! Scale and upgrade, never together (2019 proposal, Scale Up and Scale Down).
+//! Scaling and upgrading at the same time (2019 proposal, Scale Up and Scale Down).
 
 use crate::{
     action::Action,
     api::KubeadmControlPlane,
     case::{Case, V1BETA1, V1BETA2},
-    cel::{Cel, Without},
+    cel::{Cel, NoCel},
     change::Change,
     context::TOPOLOGY_MANAGER,
     fault::{CauseReason, Fault, Faults},
@@ -13,8 +13,7 @@ use crate::{
     view::{Cluster, View},
 };
 
-/// Scale and upgrade, never together.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "scale-with-upgrade",
     rules: RULES,
     cases: CASES,
@@ -23,31 +22,31 @@ pub const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "replicas-with-upgrade",
-        summary: "replicas do not change in the write that also starts a rollout",
+        summary: "replicas do not change in a write that also starts a rollout",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Cluster,
         overridable: true,
         source: "2019 proposal, Scale Up: not in conjunction with an upgrade, enforced by a validation webhook",
         check: Check::ControlPlane(with_upgrade),
-        cel: Cel::Without(Without::OtherObjects),
+        cel: Cel::None(NoCel::OtherObjects),
     },
     Rule {
         id: "replicas-during-rollout",
-        summary: "replicas do not change while a rollout runs",
+        summary: "replicas do not change while a rollout is in progress",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Cluster,
         overridable: true,
         source: "2019 proposal, Scale Up and Scale Down: not in conjunction with an upgrade operation",
         check: Check::ControlPlane(during_rollout),
-        cel: Cel::Without(Without::OtherObjects),
+        cel: Cel::None(NoCel::OtherObjects),
     },
 ];
 
 const FIELD: &str = "spec.replicas";
 
-/// The label of what Cluster API's topology controller owns.
+/// The label on objects of Cluster API's topology controller.
 const TOPOLOGY_OWNED: &str = "topology.cluster.x-k8s.io/owned";
 
 fn with_upgrade(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
@@ -58,7 +57,7 @@ fn with_upgrade(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fault
     let upgrade = [
         ("version", was.version != is.version),
         (
-            "machineTemplate's infrastructure",
+            "infrastructureRef",
             match (old.infrastructure_ref(), change.new.infrastructure_ref()) {
                 (Some(was), Some(is)) => !was.is_same(is),
                 (was, is) => was.is_some() != is.is_some(),
@@ -79,10 +78,10 @@ fn with_upgrade(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fault
             reason: CauseReason::Forbidden,
             value: Some(to.to_string()),
             detail: format!(
-                "this write scales from {from} and changes {what} too, and each alone moves etcd members"
+                "this write scales from {from} and starts a rollout by changing {what}, and both move etcd members"
             )
             .into(),
-            remedy: format!("write {what} first, wait for the rollout, then scale").into(),
+            remedy: format!("change {what} first, wait for the rollout, then scale").into(),
         },
     );
 }
@@ -99,11 +98,11 @@ fn during_rollout(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fau
             reason: CauseReason::Forbidden,
             value: Some(to.to_string()),
             detail: format!(
-                "a rollout is running ({rolling}), and scaling from {from} would move etcd members with it"
+                "a rollout is in progress ({rolling}), and scaling from {from} would move etcd members at the same time"
             )
             .into(),
             remedy: format!(
-                "wait for it, then scale: kubectl kcp rollout status {} --watch{}",
+                "wait for the rollout, then scale: kubectl kcp rollout status {} --watch{}",
                 name(change.new),
                 change.new.metadata.namespace_flag()
             )
@@ -116,7 +115,7 @@ fn name<'c>(control_plane: &'c KubeadmControlPlane<'_>) -> &'c str {
     control_plane.metadata.name.as_deref().unwrap_or("NAME")
 }
 
-/// The old object and both numbers, when the write changes replicas.
+/// The old object, the old and the new replicas, if the write changes replicas.
 fn scaled<'c, 'a>(
     change: &Change<'c, KubeadmControlPlane<'a>>,
 ) -> Option<(&'c KubeadmControlPlane<'a>, i64, i64)> {
@@ -125,12 +124,13 @@ fn scaled<'c, 'a>(
     (from != to).then_some((old, from, to))
 }
 
-/// Manual recovery comes first (2019 proposal, Scale Down): what is paused is in a person's hands.
+/// The severest action for a fault. A paused object only gets a warning, because manual recovery has priority (2019
+/// proposal, Scale Down).
 fn severity(change: &Change<'_, KubeadmControlPlane<'_>>) -> Action {
     let owned = change
         .old
         .is_some_and(|old| old.metadata.has_label(TOPOLOGY_OWNED));
-    // Anybody may call himself so; the controller does where the control plane is its own.
+    // Any client can claim this field manager, so the control plane must also have the label.
     if owned && change.context.is_topology_controller() {
         return Action::Audit;
     }
@@ -150,17 +150,17 @@ fn severity(change: &Change<'_, KubeadmControlPlane<'_>>) -> Action {
     }
 }
 
-/// Presence counts, not the value.
+/// Cluster API checks only whether the annotation is present.
 const PAUSED: &str = "cluster.x-k8s.io/paused";
 
-/// Why a rollout is known to run, if one is.
+/// The evidence that a rollout is in progress, if there is any.
 fn rolling_out(control_plane: &KubeadmControlPlane<'_>) -> Option<String> {
     let status = control_plane.status.as_ref()?;
     let version = control_plane.spec.version.as_deref();
     if let (Some(lowest), Some(version)) = (status.version.as_deref(), version)
         && lowest != version
     {
-        return Some(format!("a Machine is at {lowest}, not yet at {version}"));
+        return Some(format!("a Machine is still at {lowest}, not {version}"));
     }
     if let (Some(matching), Some(replicas)) = (status.matching_replicas(), status.replicas)
         && matching < replicas
@@ -205,42 +205,42 @@ const FIVE_UPGRADED: &str = r#"{"spec":{"replicas":5,"version":"v1.34.3"}}"#;
 
 const CASES: &[Case] = &[
     Case::update(
-        "accepts_scale_with_another_version_of_the_infrastructure",
+        "accepts_scale_with_another_api_version_of_the_infrastructure",
         "{}",
         r#"{"spec":{"replicas":5,"machineTemplate":{"infrastructureRef":
             {"apiVersion":"infrastructure.cluster.x-k8s.io/v1alpha4"}}}}"#,
         &[],
     )
-    .of(V1BETA1),
-    Case::update("accepts_scale_alone", THREE, FIVE, &[]).of(V1BETA2),
+    .only_in(V1BETA1),
+    Case::update("accepts_scale_alone", THREE, FIVE, &[]).only_in(V1BETA2),
     Case::update(
         "accepts_upgrade_alone",
         THREE,
         r#"{"spec":{"version":"v1.34.3"}}"#,
         &[],
     )
-    .of(V1BETA2),
+    .only_in(V1BETA2),
     Case::update(
         "rejects_scale_with_version",
         THREE,
         FIVE_UPGRADED,
         &[("replicas-with-upgrade", FIELD)],
     )
-    .of(V1BETA2),
+    .only_in(V1BETA2),
     Case::update(
         "rejects_scale_with_infrastructure",
         THREE,
         r#"{"spec":{"replicas":5,"machineTemplate":{"spec":{"infrastructureRef":{"name":"other"}}}}}"#,
         &[("replicas-with-upgrade", FIELD)],
     )
-    .of(V1BETA2),
+    .only_in(V1BETA2),
     Case::update(
         "rejects_scale_with_kubeadm_configuration",
         THREE,
         r#"{"spec":{"replicas":5,"kubeadmConfigSpec":{"joinConfiguration":{"patches":{"directory":"/a"}}}}}"#,
         &[("replicas-with-upgrade", FIELD)],
     )
-    .of(V1BETA2),
+    .only_in(V1BETA2),
     Case::update(
         "warns_the_topology_controller",
         THREE_OWNED,
@@ -248,63 +248,63 @@ const CASES: &[Case] = &[
         &[("replicas-with-upgrade", FIELD)],
     )
     .managed_by(TOPOLOGY_MANAGER)
-    .of(V1BETA2),
+    .only_in(V1BETA2),
     Case::update(
-        "rejects_whoever_takes_the_topology_controllers_name",
+        "rejects_false_field_manager_of_the_topology_controller",
         THREE,
         FIVE_UPGRADED,
         &[("replicas-with-upgrade", FIELD)],
     )
     .managed_by(TOPOLOGY_MANAGER)
-    .of(V1BETA2),
+    .only_in(V1BETA2),
     Case::update(
         "rejects_scale_while_machines_are_replaced",
         ROLLING,
         FIVE,
         &[("replicas-during-rollout", FIELD)],
     )
-    .of(V1BETA2),
+    .only_in(V1BETA2),
     Case::update(
         "rejects_scale_while_a_version_rolls_out",
         UPGRADING,
         FIVE,
         &[("replicas-during-rollout", FIELD)],
     )
-    .of(V1BETA2),
+    .only_in(V1BETA2),
     Case::scale(
         "rejects_scale_subresource_during_rollout",
         ROLLING,
         5,
         &[("replicas-during-rollout", FIELD)],
     )
-    .of(V1BETA2),
+    .only_in(V1BETA2),
     Case::update(
         "warns_when_status_is_stale",
         STALE,
         FIVE,
         &[("replicas-during-rollout", FIELD)],
     )
-    .of(V1BETA2),
+    .only_in(V1BETA2),
     Case::update(
         "warns_when_paused",
         PAUSED_ROLLING,
         FIVE,
         &[("replicas-during-rollout", FIELD)],
     )
-    .of(V1BETA2),
+    .only_in(V1BETA2),
     Case::update(
         "warns_when_the_cluster_is_paused",
         ROLLING,
         FIVE,
         &[("replicas-during-rollout", FIELD)],
     )
-    .seeing(paused_cluster)
-    .of(V1BETA2),
+    .with_view(paused_cluster)
+    .only_in(V1BETA2),
     Case::update(
         "rejects_scale_during_rollout_in_v1beta1",
         ROLLING_V1BETA1,
         FIVE,
         &[("replicas-during-rollout", FIELD)],
     )
-    .of(V1BETA1),
+    .only_in(V1BETA1),
 ];

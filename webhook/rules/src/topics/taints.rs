@@ -1,4 +1,4 @@
-//! Taints of Machines' Nodes.
+//! Taints for the Nodes of Machines.
 
 use std::{borrow::Cow, collections::HashSet};
 
@@ -6,7 +6,7 @@ use crate::{
     action::Action,
     api::{ControlPlaneSpec, Text},
     case::{Case, V1BETA1, V1BETA2},
-    cel::{Cel, Without},
+    cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     feature_gates::FeatureGates,
@@ -15,8 +15,7 @@ use crate::{
     topics::Topic,
 };
 
-/// Taints of Machines' Nodes.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "taints",
     rules: RULES,
     cases: CASES,
@@ -25,7 +24,7 @@ pub const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "taints-gate-off",
-        summary: "taints of Machines need Cluster API's gate MachineTaintPropagation",
+        summary: "taints on Machines need Cluster API's feature gate MachineTaintPropagation",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -36,7 +35,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "taint-key-reserved",
-        summary: "no taint that Kubernetes or Cluster API sets and removes itself",
+        summary: "taints that Kubernetes or Cluster API manages are not set",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -47,25 +46,25 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "taint-key-invalid",
-        summary: "the key of a taint is one to Kubernetes",
+        summary: "the key of a taint is valid",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
         source: "Cluster API, internal/util/taints/validation.go",
         check: Check::ControlPlaneSpec(key_invalid),
-        cel: Cel::Without(Without::Length),
+        cel: Cel::None(NoCel::TooLong),
     },
     Rule {
         id: "taint-duplicate",
-        summary: "no two taints of the same key and effect",
+        summary: "no two taints have the same key and effect",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
         source: "CRD of KubeadmControlPlane: taints are a map by key and effect",
         check: Check::ControlPlaneSpec(duplicate),
-        cel: Cel::Without(Without::Schema),
+        cel: Cel::None(NoCel::SchemaFirst),
     },
 ];
 
@@ -79,12 +78,12 @@ fn gate_off(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
         value: None,
         detail: "Cluster API's feature gate MachineTaintPropagation is off".into(),
         remedy:
-            "remove them, or turn the gate on there and set featureGates.machineTaints in the rules' configuration"
+            "remove the taints, or turn the gate on in Cluster API and set featureGates.machineTaints in the AdmissionConfiguration"
                 .into(),
     });
 }
 
-/// The keys that are given, each with its path.
+/// The keys that are set, each with its path.
 fn keys<'c>(spec: &ControlPlaneSpec<'c>) -> impl Iterator<Item = (Cow<'static, str>, &'c Text<'c>)> {
     let path = spec.taints_path();
     let taints = spec.taints().iter().enumerate();
@@ -92,17 +91,19 @@ fn keys<'c>(spec: &ControlPlaneSpec<'c>) -> impl Iterator<Item = (Cow<'static, s
         .filter_map(move |(index, taint)| Some((format!("{path}[{index}].key").into(), taint.key.as_ref()?)))
 }
 
-/// Who sets a taint of this key.
-fn owner(key: &str) -> Option<&'static str> {
+/// Why users must not set a taint with this key.
+fn reserved(key: &str) -> Option<&'static str> {
     match key {
         "node.cluster.x-k8s.io/uninitialized" | "node.cluster.x-k8s.io/outdated-revision" => {
-            Some("Cluster API sets and removes it")
+            Some("Cluster API sets and removes this taint itself")
         }
         "node.kubernetes.io/out-of-service" => None,
-        "node-role.kubernetes.io/master" => Some("Kubernetes dropped it in 1.24"),
-        _ if key.starts_with("node.kubernetes.io/") => Some("Kubernetes sets and removes it as a Node fares"),
+        "node-role.kubernetes.io/master" => Some("Kubernetes stopped using this taint in 1.24"),
+        _ if key.starts_with("node.kubernetes.io/") => {
+            Some("Kubernetes sets and removes this taint according to the Node's state")
+        }
         _ if key.starts_with("node.cloudprovider.kubernetes.io/") => {
-            Some("the cloud controller manager sets and removes it")
+            Some("the cloud controller manager sets and removes this taint itself")
         }
         _ => None,
     }
@@ -110,16 +111,16 @@ fn owner(key: &str) -> Option<&'static str> {
 
 fn key_reserved(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     for (path, key) in keys(change.new) {
-        let Some(owner) = owner(key) else { continue };
+        let Some(reason) = reserved(key) else { continue };
         faults.push(Fault {
             field: path,
             reason: CauseReason::Invalid,
             value: Some(quoted(key)),
-            detail: owner.into(),
+            detail: reason.into(),
             remedy: if &**key == "node-role.kubernetes.io/master" {
-                "write \"node-role.kubernetes.io/control-plane\"".into()
+                "use \"node-role.kubernetes.io/control-plane\"".into()
             } else {
-                "remove the taint, or use a key of your own domain".into()
+                "remove the taint, or use a key in your own domain".into()
             },
         });
     }
@@ -133,7 +134,7 @@ fn key_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
             reason: CauseReason::Invalid,
             value: Some(quoted(key)),
             detail: detail.into(),
-            remedy: "rename it, as in \"example.com/name\"".into(),
+            remedy: "rename it, for example to \"example.com/name\"".into(),
         });
     }
 }
@@ -149,8 +150,8 @@ fn duplicate(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
                 field: format!("{}[{index}]", change.new.taints_path()).into(),
                 reason: CauseReason::Duplicate,
                 value: Some(quoted(&format!("{key}:{effect}"))),
-                detail: "an earlier taint has this key and effect".into(),
-                remedy: "keep one of them".into(),
+                detail: "an earlier taint has the same key and effect".into(),
+                remedy: "remove one of them".into(),
             });
         }
     }
@@ -167,13 +168,13 @@ const TAINT: &str = r#"{"spec":{"machineTemplate":{"spec":{"taints":[
 const RESERVED: &str = "taint-key-reserved";
 
 const CASES: &[Case] = &[
-    Case::create("accepts_taints", TAINT, &[]).gated(GATE).of(V1BETA2),
+    Case::create("accepts_taints", TAINT, &[]).with_feature_gates(GATE).only_in(V1BETA2),
     Case::create("accepts_no_taints", "{}", &[]),
     Case::create(
         "rejects_taints_without_the_gate",
         TAINT,
         &[("taints-gate-off", "spec.machineTemplate.spec.taints")],
-    ).of(V1BETA2),
+    ).only_in(V1BETA2),
     Case::create(
         "rejects_reserved_taints",
         r#"{"spec":{"machineTemplate":{"spec":{"taints":[
@@ -190,9 +191,9 @@ const CASES: &[Case] = &[
             (RESERVED, "spec.machineTemplate.spec.taints[4].key"),
         ],
     )
-    .gated(GATE).of(V1BETA2),
+    .with_feature_gates(GATE).only_in(V1BETA2),
     Case::create(
-        "rejects_reserved_taints_beside_others",
+        "rejects_reserved_taints_among_others",
         r#"{"spec":{"machineTemplate":{"spec":{"taints":[
             {"key":"example.com/a","effect":"NoSchedule","propagation":"Always"},
             {"key":"node.kubernetes.io/not-ready","effect":"NoSchedule","propagation":"Always"},
@@ -202,7 +203,7 @@ const CASES: &[Case] = &[
             (RESERVED, "spec.machineTemplate.spec.taints[2].key"),
         ],
     )
-    .gated(GATE).of(V1BETA2),
+    .with_feature_gates(GATE).only_in(V1BETA2),
     Case::create(
         "rejects_invalid_and_duplicate_taints",
         r#"{"spec":{"machineTemplate":{"spec":{"taints":[{"key":"a b","effect":"NoSchedule"},
@@ -212,7 +213,7 @@ const CASES: &[Case] = &[
             ("taint-duplicate", "spec.machineTemplate.spec.taints[2]"),
         ],
     )
-    .gated(GATE).of(V1BETA2),
+    .with_feature_gates(GATE).only_in(V1BETA2),
     Case::create(
         "rejects_taints_in_v1beta1",
         r#"{"spec":{"machineTemplate":{"taints":[{"key":"a","effect":"NoSchedule"},
@@ -225,9 +226,9 @@ const CASES: &[Case] = &[
             ("taint-duplicate", "spec.machineTemplate.taints[2]"),
         ],
     )
-    .of(V1BETA1),
+    .only_in(V1BETA1),
     Case::template(
-        "rejects_taints_of_template",
+        "rejects_taints_in_template",
         r#"{"spec":{"template":{"spec":{"machineTemplate":{"spec":{"taints":[{"key":"a","effect":"NoSchedule"},
             {"key":"node.kubernetes.io/not-ready","effect":"NoSchedule"},{"key":"a","effect":"NoSchedule"},
             {"key":"","effect":"NoSchedule"}]}}}}}}"#,
@@ -237,11 +238,11 @@ const CASES: &[Case] = &[
             ("taint-key-invalid", "spec.template.spec.machineTemplate.spec.taints[3].key"),
             ("taint-duplicate", "spec.template.spec.machineTemplate.spec.taints[2]"),
         ],
-    ).of(V1BETA2),
+    ).only_in(V1BETA2),
     Case::template(
-        "rejects_taints_of_template_in_v1beta1",
+        "rejects_taints_in_template_in_v1beta1",
         r#"{"spec":{"template":{"spec":{"machineTemplate":{"taints":[{"key":"a","effect":"NoSchedule"}]}}}}}"#,
         &[("taints-gate-off", "spec.template.spec.machineTemplate.taints")],
     )
-    .of(V1BETA1),
+    .only_in(V1BETA1),
 ];

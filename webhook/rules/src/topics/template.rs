@@ -1,18 +1,17 @@
-//! Templates of control planes, which do not change.
+//! Templates of control planes, which are immutable.
 
 use crate::{
     action::Action,
     api::{KubeadmControlPlaneTemplate, Verbatim},
     case::{Case, V1BETA1, V1BETA2},
-    cel::{Cel, Without},
+    cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults},
     rule::{Check, ON_UPDATE, Rule, Scope},
     topics::Topic,
 };
 
-/// Templates of control planes.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "template",
     rules: RULES,
     cases: CASES,
@@ -20,14 +19,14 @@ pub const TOPIC: Topic = Topic {
 
 const RULES: &[Rule] = &[Rule {
     id: "template-spec-immutable",
-    summary: "the spec of a template stays as it is",
+    summary: "the spec of a template does not change",
     operations: ON_UPDATE,
     action: Action::Deny,
     scope: Scope::Transition,
     overridable: false,
     source: "Cluster API, webhooks/admission/kubeadmcontrolplanetemplate.go: spec.template.spec is immutable",
     check: Check::Template(spec_immutable),
-    cel: Cel::Without(Without::Normalized),
+    cel: Cel::None(NoCel::Normalized),
 }];
 
 fn spec_immutable(change: &Change<'_, KubeadmControlPlaneTemplate<'_>>, faults: &mut Faults) {
@@ -44,8 +43,9 @@ fn spec_immutable(change: &Change<'_, KubeadmControlPlaneTemplate<'_>>, faults: 
         field: "spec.template.spec".into(),
         reason: CauseReason::Forbidden,
         value: None,
-        detail: format!("ClusterClasses make control planes from it, and {differences} would change").into(),
-        remedy: "create a template of another name and refer the ClusterClass to it".into(),
+        detail: format!("ClusterClasses create control planes from it, and {differences} would change")
+            .into(),
+        remedy: "create a template with another name and point the ClusterClass to it".into(),
     });
 }
 
@@ -57,31 +57,31 @@ const OTHER_FILE: &str =
     r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/a","content":"y"}]}}}}}"#;
 
 const CASES: &[Case] = &[
-    Case::template_update("accepts_the_same", FILE, FILE, &[]),
+    Case::template_update("accepts_no_change", FILE, FILE, &[]),
     Case::template_update(
-        "accepts_other_labels",
+        "accepts_changed_labels",
         "{}",
         r#"{"metadata":{"labels":{"a":"b"}},"spec":{"template":{"metadata":{"labels":{"a":"b"}}}}}"#,
         &[],
     ),
     Case::template_update(
-        "accepts_what_was_filled_in_once",
+        "accepts_removal_of_former_defaults",
         r#"{"spec":{"template":{"spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1}}},
             "kubeadmConfigSpec":{"format":"cloud-config",
             "initConfiguration":{"nodeRegistration":{"imagePullPolicy":"IfNotPresent"}}}}}}}"#,
         r#"{"spec":{"template":{"spec":{"rollout":null,
             "kubeadmConfigSpec":{"format":null,"initConfiguration":null}}}}}"#,
         &[],
-    ).of(V1BETA2),
-    Case::template_update("rejects_other_file", FILE, OTHER_FILE, &[(RULE, FIELD)]),
+    ).only_in(V1BETA2),
+    Case::template_update("rejects_changed_file", FILE, OTHER_FILE, &[(RULE, FIELD)]),
     Case::template_update(
         "rejects_max_surge_0",
         r#"{"spec":{"template":{"spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1}}}}}}}"#,
         r#"{"spec":{"template":{"spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0}}}}}}}"#,
         &[(RULE, FIELD)],
-    ).of(V1BETA2),
+    ).only_in(V1BETA2),
     Case::template_update(
-        "rejects_spec_taken_away",
+        "rejects_removed_spec",
         FILE,
         r#"{"spec":{"template":{"spec":null}}}"#,
         &[(RULE, FIELD)],
@@ -94,5 +94,5 @@ const CASES: &[Case] = &[
             "initConfiguration":{"localAPIEndpoint":{"bindPort":0}}}}}}}"#,
         &[],
     )
-    .of(V1BETA1),
+    .only_in(V1BETA1),
 ];

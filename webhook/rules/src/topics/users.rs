@@ -1,18 +1,17 @@
-//! The users that are added on a Machine before kubeadm runs. Their passwords are never shown.
+//! Users to add on a Machine before kubeadm runs. Their passwords are never shown.
 
 use crate::{
     action::Action,
     api::{ControlPlaneSpec, machine_setup::User},
     case::Case,
-    cel::{Cel, Without},
+    cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_WRITE, Rule, Scope},
     topics::{Topic, files},
 };
 
-/// The users that are added on a Machine.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "users",
     rules: RULES,
     cases: CASES,
@@ -21,7 +20,7 @@ pub const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "user-passwd-conflict",
-        summary: "a user has a password hash here or from a Secret, not both",
+        summary: "a user's password hash is inline or from a Secret, not both",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -39,17 +38,17 @@ const RULES: &[Rule] = &[
         overridable: false,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateUsers",
         check: Check::ControlPlaneSpec(secret_incomplete),
-        cel: Cel::Without(Without::Schema),
+        cel: Cel::None(NoCel::SchemaFirst),
     },
 ];
 
-/// The users, each with its index.
+/// All users, each with its index.
 pub fn users<'c>(spec: &ControlPlaneSpec<'c>) -> impl Iterator<Item = (usize, &'c User<'c>)> {
     let users = spec.kubeadm_config().and_then(|config| config.users.as_deref());
     users.unwrap_or_default().iter().enumerate()
 }
 
-/// How a message names a user.
+/// The name of the user in a message.
 pub fn name(user: &User<'_>) -> String {
     user.name.as_deref().map_or("the user".to_owned(), quoted)
 }
@@ -57,13 +56,14 @@ pub fn name(user: &User<'_>) -> String {
 fn passwd_conflict(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     for (index, user) in users(change.new) {
         if user.passwd.is_some_and(|passwd| !passwd.is_empty()) && user.passwd_from.is_some() {
-            faults.push_unshown(
+            faults.push_redacted(
                 (user.passwd, &user.passwd_from),
                 Fault {
                     field: change.new.kubeadm_path(format_args!("users[{index}].passwdFrom")),
                     reason: CauseReason::Forbidden,
                     value: None,
-                    detail: format!("{} has passwd too, and only one can be the password", name(user)).into(),
+                    detail: format!("{} also has passwd, and only one of them can be used", name(user))
+                        .into(),
                     remedy: "remove passwd to use the Secret, which keeps the hash out of this object".into(),
                 },
             );
@@ -81,7 +81,12 @@ fn secret_incomplete(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fau
                     .kubeadm_path(format_args!("users[{index}].passwdFrom.secret.{}", missing.field)),
                 reason: CauseReason::Required,
                 value: None,
-                detail: format!("{} {}'s password is not named", missing.noun, name(user)).into(),
+                detail: format!(
+                    "the password of {} comes from a Secret, and its {} is missing",
+                    name(user),
+                    missing.field
+                )
+                .into(),
                 remedy: missing.remedy.into(),
             });
         }
@@ -115,7 +120,7 @@ const CASES: &[Case] = &[
         )],
     ),
     Case::template(
-        "rejects_users_of_template",
+        "rejects_users_in_template",
         r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"users":[
             {"name":"a","passwd":"x","passwdFrom":{"secret":{"key":"b"}}}]}}}}}"#,
         &[

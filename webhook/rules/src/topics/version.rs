@@ -8,7 +8,7 @@ use crate::{
     action::Action,
     api::KubeadmControlPlane,
     case::{Answer, Case},
-    cel::{Cel, Without},
+    cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
     rule::{Check, ON_UPDATE, ON_WRITE, Rule, Scope},
@@ -16,8 +16,7 @@ use crate::{
     view::{Machine, View},
 };
 
-/// The Kubernetes version of a control plane.
-pub const TOPIC: Topic = Topic {
+pub(super) const TOPIC: Topic = Topic {
     name: "version",
     rules: RULES,
     cases: CASES,
@@ -48,7 +47,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "version-skips-minor",
-        summary: "an upgrade goes one minor version at a time",
+        summary: "an upgrade moves up one minor version at a time",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -59,25 +58,25 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "version-changes-too-early",
-        summary: "the next minor version waits until the last one has rolled out",
+        summary: "the next minor upgrade waits until the last one has rolled out",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Cluster,
         overridable: false,
         source: "Kubernetes version skew policy: Machines would be two minors apart",
         check: Check::ControlPlane(changes_too_early),
-        cel: Cel::Without(Without::OtherObjects),
+        cel: Cel::None(NoCel::OtherObjects),
     },
     Rule {
         id: "version-lowered",
-        summary: "no downgrade once a Machine of the higher version has joined",
+        summary: "no downgrade after a Machine with the higher version has joined",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Cluster,
         overridable: false,
         source: "KubeadmControlPlane proposal, Non-Goals: no data store rollback guarantee",
         check: Check::ControlPlane(lowered),
-        cel: Cel::Without(Without::OtherObjects),
+        cel: Cel::None(NoCel::OtherObjects),
     },
     Rule {
         id: "version-lowered-unverified",
@@ -88,22 +87,22 @@ const RULES: &[Rule] = &[
         overridable: true,
         source: "KubeadmControlPlane proposal, Non-Goals: no data store rollback guarantee",
         check: Check::ControlPlane(lowered_unverified),
-        cel: Cel::Without(Without::OtherObjects),
+        cel: Cel::None(NoCel::OtherObjects),
     },
     Rule {
         id: "version-reverted",
-        summary: "a failed upgrade can be taken back before its first Machine has joined",
+        summary: "a failed upgrade can be reverted before its first Machine has joined",
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Cluster,
         overridable: false,
         source: "KubeadmControlPlane proposal, Non-Goals: no data store rollback guarantee",
         check: Check::ControlPlane(reverted),
-        cel: Cel::Without(Without::OtherObjects),
+        cel: Cel::None(NoCel::OtherObjects),
     },
     Rule {
         id: "version-patch-lowered",
-        summary: "a lower patch version is rarely meant",
+        summary: "a lower patch version is rarely intended",
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Transition,
@@ -116,7 +115,7 @@ const RULES: &[Rule] = &[
 
 const FIELD: &str = "spec.version";
 
-/// A version as `spec.version` gives it, with or without its `v`.
+/// Parses a value of `spec.version`, with or without the leading `v`.
 pub fn parse(version: &str) -> Result<Version, semver::Error> {
     Version::parse(version.strip_prefix('v').unwrap_or(version))
 }
@@ -169,12 +168,12 @@ fn skips_minor(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults
                 "kubeadm upgrades one minor version at a time, and this control plane is at {old}"
             )
             .into(),
-            remedy: format!("upgrade to a v{}.{} first and let it roll out", next.0, next.1).into(),
+            remedy: format!("upgrade to v{}.{} first and wait for the rollout", next.0, next.1).into(),
         });
     }
 }
 
-/// The versions that an update goes from and to, where both can be read.
+/// The versions before and after an update, if both are valid.
 fn step<'c>(change: &Change<'c, KubeadmControlPlane<'_>>) -> Option<Step<'c>> {
     let old = change.old?.spec.version.as_deref()?;
     let new = change.new.spec.version.as_deref()?;
@@ -234,7 +233,8 @@ fn changes_too_early(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut 
     }
 }
 
-/// What is below the minor version: by the status, else by a Machine, for a status lags behind.
+/// Describes a Machine below the minor version, from the status, or else from the Machines, because the status can be
+/// outdated.
 fn behind(change: &Change<'_, KubeadmControlPlane<'_>>, version: &Version) -> Option<String> {
     let is_below =
         |version_found: &str| parse(version_found).is_ok_and(|found| minor(&found) < minor(version));
@@ -250,7 +250,7 @@ fn behind(change: &Change<'_, KubeadmControlPlane<'_>>, version: &Version) -> Op
     })
 }
 
-/// The Machines that an update would leave above the target: `None` where Machines cannot be read.
+/// The Machines with a minor version above the target of an update; `None` if the Machines are unknown.
 fn above<'c>(change: &Change<'c, KubeadmControlPlane<'_>>, to: &Version) -> Option<Vec<&'c Machine>> {
     let machines = change.context.view?.machines.get()?;
     let is_above = |machine: &&Machine| {
@@ -274,10 +274,10 @@ fn lowered(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
         let version = joined.version.as_deref().unwrap_or(step.old);
         faults.push(step.fault(
             format!(
-                "Machine {} has joined at {version}, and etcd's data cannot go back",
+                "Machine {} has already joined at {version}, and etcd data cannot be downgraded",
                 joined.name
             ),
-            format!("stay at {version}; to go back, restore a backup into another Cluster"),
+            format!("keep {version}, or restore a backup into a new Cluster"),
         ));
     }
 }
@@ -289,10 +289,10 @@ fn lowered_unverified(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut
     if above(change, &step.to).is_none() {
         faults.push(step.fault(
             format!(
-                "Machines cannot be read, and one that has joined at {} cannot go back",
+                "the Machines could not be read, and one that has joined at {} cannot be downgraded",
                 step.old
             ),
-            "try again; if no Machine has joined at the higher version, override this rule",
+            "try again, or override this rule if no Machine has joined at the higher version",
         ));
     }
 }
@@ -303,8 +303,11 @@ fn reverted(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     };
     if above(change, &step.to).is_some_and(|above| above.iter().all(|machine| !machine.has_node)) {
         faults.push(step.fault(
-            format!("below {}, which no Machine runs", step.old),
-            "see that it is meant",
+            format!(
+                "this reverts the upgrade to {}, which no Machine runs yet",
+                step.old
+            ),
+            "make sure it is intended",
         ));
     }
 }
@@ -313,8 +316,8 @@ fn patch_lowered(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faul
     let Some(step) = step(change) else { return };
     if minor(&step.to) == minor(&step.from) && step.to.patch < step.from.patch {
         faults.push(step.fault(
-            format!("below {}, replaces every Machine", step.old),
-            "see that it is meant",
+            format!("this downgrade from {} replaces every Machine", step.old),
+            "make sure it is intended",
         ));
     }
 }
@@ -332,7 +335,7 @@ const CASES: &[Case] = &[
         &[("version-not-semantic", FIELD)],
     ),
     Case::create(
-        "rejects_word",
+        "rejects_text",
         r#"{"spec":{"version":"latest"}}"#,
         &[("version-not-semantic", FIELD)],
     ),
@@ -346,7 +349,7 @@ const CASES: &[Case] = &[
         r#"{"spec":{"version":"1.34.2"}}"#,
         &[("version-without-v", FIELD)],
     )
-    .answered(Answer::Mutation(r#""v1.34.2""#)),
+    .answered_by(Answer::Mutation(r#""v1.34.2""#)),
     Case::update(
         "accepts_next_minor",
         OLD,
@@ -355,13 +358,13 @@ const CASES: &[Case] = &[
     ),
     Case::update("accepts_patch", OLD, r#"{"spec":{"version":"v1.34.9"}}"#, &[]),
     Case::update(
-        "rejects_second_next_minor",
+        "rejects_skipped_minor",
         OLD,
         r#"{"spec":{"version":"v1.36.0"}}"#,
         &[("version-skips-minor", FIELD)],
     ),
     Case::update(
-        "rejects_second_next_minor_pre_release",
+        "rejects_skipped_minor_to_pre_release",
         OLD,
         r#"{"spec":{"version":"v1.36.0-alpha.1"}}"#,
         &[("version-skips-minor", FIELD)],
@@ -390,7 +393,7 @@ const CASES: &[Case] = &[
         r#"{"spec":{"version":"v1.35.0"}}"#,
         &[("version-changes-too-early", FIELD)],
     )
-    .seeing(joined),
+    .with_view(joined),
     Case::update(
         "accepts_next_minor_once_rolled_out",
         r#"{"spec":{"version":"v1.34.2"},"status":{"version":"v1.34.2"}}"#,
@@ -409,14 +412,14 @@ const CASES: &[Case] = &[
         LOWER,
         &[("version-lowered", FIELD)],
     )
-    .seeing(joined),
+    .with_view(joined),
     Case::update(
         "warns_of_reverted_upgrade",
         OLD,
         LOWER,
         &[("version-reverted", FIELD)],
     )
-    .seeing(not_joined),
+    .with_view(not_joined),
     Case::update(
         "rejects_unverified_downgrade",
         OLD,

@@ -1,13 +1,13 @@
-//! The other objects that rules look at, each part of which may be unknown.
+//! The other objects that rules read. Every part of the view may be unknown.
 //!
-//! A rule asks for a part; one that is not filled answers "unknown" and remembers that it was asked for. So a caller
-//! judges with an empty view first, fills what [`View::wanted`] says, and judges again: each review reads what its rules
-//! need and nothing more, and no rule declares anything.
+//! A part records when a rule requests it. The caller first applies the rules to an empty view, then reads the parts
+//! that [`View::missing`] returns, and applies the rules again. Thus each review reads only what its rules need, and no
+//! rule has to declare its reads.
 //!
-//! The second judgement is the last. So a rule asks for every part that it may need before it looks into one: a part
-//! that is wanted only in view of another stays unknown.
+//! There is no third pass. A rule must therefore request every part that it may need before it uses the first one.
+//! Otherwise a part that depends on the value of another stays unknown.
 //!
-//! - [`object`]: the objects that parts are made of
+//! - [`object`]: the Kubernetes objects from which the parts are built
 
 pub mod object;
 
@@ -15,18 +15,18 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use jiff::Timestamp;
 
-/// A part of the view.
+/// A part of the view, and whether a rule has requested it.
 #[derive(Debug)]
 pub struct Part<T> {
     value: Option<T>,
-    asked: AtomicBool,
+    requested: AtomicBool,
 }
 
 impl<T> Default for Part<T> {
     fn default() -> Self {
         Self {
             value: None,
-            asked: AtomicBool::new(false),
+            requested: AtomicBool::new(false),
         }
     }
 }
@@ -35,54 +35,55 @@ impl<T> From<T> for Part<T> {
     fn from(value: T) -> Self {
         Self {
             value: Some(value),
-            asked: AtomicBool::new(false),
+            requested: AtomicBool::new(false),
         }
     }
 }
 
 impl<T> Part<T> {
-    /// What is known of it.
+    /// Returns the value if it is known, and records the request.
     pub fn get(&self) -> Option<&T> {
-        self.asked.store(true, Relaxed);
+        self.requested.store(true, Relaxed);
         self.value.as_ref()
     }
 
-    /// Whether a rule asked for it and got no answer.
-    pub fn is_wanted(&self) -> bool {
-        self.asked.load(Relaxed) && self.value.is_none()
+    /// Whether a rule requested the part and it is unknown.
+    pub fn is_missing(&self) -> bool {
+        self.requested.load(Relaxed) && self.value.is_none()
     }
 }
 
-/// The other objects. For a `KubeadmControlPlane` those of its Cluster, for a pool those of its namespace.
+/// The other objects: for a `KubeadmControlPlane` those of its Cluster, for a pool those of its namespace.
 #[derive(Debug, Default)]
 pub struct View {
     /// The Machines of the control plane.
     pub machines: Part<Vec<Machine>>,
-    /// The Cluster that the control plane belongs to; `None` when there is none.
+    /// The Cluster of the control plane; `None` if it does not exist.
     pub cluster: Part<Option<Cluster>>,
-    /// The names of the worker Machines and `MachinePool`s of the Cluster; a few are enough.
+    /// The names of worker Machines and `MachinePool`s of the Cluster; the list may be incomplete, but not empty if
+    /// there are any.
     pub worker_machines: Part<Vec<String>>,
     /// Whether the namespace is being deleted.
     pub namespace_terminating: Part<bool>,
-    /// The names of the control planes of the namespace.
+    /// The names of the control planes in the namespace.
     pub control_planes: Part<Vec<String>>,
-    /// The other pools of the namespace.
+    /// The other pools in the namespace.
     pub pools: Part<Vec<Pool>>,
-    /// The names of the customizations of the namespace.
+    /// The names of the customizations in the namespace.
     pub customizations: Part<Vec<String>>,
-    /// The `ClusterDeployment`s made for the pool or with the customization, in all namespaces.
+    /// The `ClusterDeployment`s in all namespaces that belong to the pool or use the customization.
     pub cluster_deployments: Part<Vec<ClusterDeployment>>,
-    /// The Lease that records who holds the customization; `None` when there is none.
+    /// The Lease that records the holder of the customization; `None` if it does not exist.
     pub lease: Part<Option<Lease>>,
 }
 
-/// Which parts rules asked for and got no answer.
+/// The parts that rules requested and that are unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "one for each part, and no two exclude each other"
+    reason = "one flag for each part, and all combinations are possible"
 )]
-pub struct Wanted {
+pub struct MissingParts {
     /// [`View::machines`].
     pub machines: bool,
     /// [`View::cluster`].
@@ -103,26 +104,26 @@ pub struct Wanted {
     pub lease: bool,
 }
 
-impl Wanted {
-    /// Whether there is anything to read.
+impl MissingParts {
+    /// Whether any part is missing.
     pub fn any(self) -> bool {
         self != Self::default()
     }
 }
 
 impl View {
-    /// What to read before judging again.
-    pub fn wanted(&self) -> Wanted {
-        Wanted {
-            machines: self.machines.is_wanted(),
-            cluster: self.cluster.is_wanted(),
-            worker_machines: self.worker_machines.is_wanted(),
-            namespace_terminating: self.namespace_terminating.is_wanted(),
-            control_planes: self.control_planes.is_wanted(),
-            pools: self.pools.is_wanted(),
-            customizations: self.customizations.is_wanted(),
-            cluster_deployments: self.cluster_deployments.is_wanted(),
-            lease: self.lease.is_wanted(),
+    /// The parts to read before the rules are applied again.
+    pub fn missing(&self) -> MissingParts {
+        MissingParts {
+            machines: self.machines.is_missing(),
+            cluster: self.cluster.is_missing(),
+            worker_machines: self.worker_machines.is_missing(),
+            namespace_terminating: self.namespace_terminating.is_missing(),
+            control_planes: self.control_planes.is_missing(),
+            pools: self.pools.is_missing(),
+            customizations: self.customizations.is_missing(),
+            cluster_deployments: self.cluster_deployments.is_missing(),
+            lease: self.lease.is_missing(),
         }
     }
 }
@@ -130,64 +131,64 @@ impl View {
 /// A Machine of the control plane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
-    /// Its name.
+    /// `metadata.name`.
     pub name: String,
-    /// Its Kubernetes version.
+    /// `spec.version`, the Kubernetes version.
     pub version: Option<String>,
-    /// When it was created.
+    /// `metadata.creationTimestamp`.
     pub created: Option<Timestamp>,
-    /// Whether it has joined: `status.nodeRef` is set.
+    /// Whether `status.nodeRef` is set, that is, the Machine has joined the cluster.
     pub has_node: bool,
-    /// Whether it is being deleted.
+    /// Whether `metadata.deletionTimestamp` is set.
     pub deleting: bool,
 }
 
 /// The Cluster of a control plane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cluster {
-    /// Its name.
+    /// `metadata.name`.
     pub name: String,
     /// `spec.paused`.
     pub paused: bool,
-    /// Whether it is being deleted.
+    /// Whether `metadata.deletionTimestamp` is set.
     pub deleting: bool,
-    /// The name that `spec.controlPlaneRef` gives.
+    /// The name in `spec.controlPlaneRef`, if it refers to a `KubeadmControlPlane`.
     pub control_plane: Option<String>,
 }
 
-/// Another pool of the namespace.
+/// Another `ClusterPool` in the namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pool {
-    /// Its name.
+    /// `metadata.name`.
     pub name: String,
-    /// The customizations it lists.
+    /// The names of the customizations in its inventory.
     pub inventory: Vec<String>,
-    /// Whether it is being deleted.
+    /// Whether `metadata.deletionTimestamp` is set.
     pub deleting: bool,
 }
 
 /// A `ClusterDeployment` of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterDeployment {
-    /// Its namespace; Hive's pools give it the name of the cluster.
+    /// `metadata.namespace`. Hive's pools name it like the cluster.
     pub namespace: String,
-    /// Its name.
+    /// `metadata.name`.
     pub name: String,
-    /// The pool it was made for, in the namespace of the judged object.
+    /// The name of its pool, which is in the namespace of the reviewed object.
     pub pool: String,
-    /// The claim that has it.
+    /// The name of the claim that holds it.
     pub claim: Option<String>,
-    /// The customization it was made with.
+    /// The name of the customization that it uses.
     pub customization: Option<String>,
-    /// Whether it is being deleted.
+    /// Whether `metadata.deletionTimestamp` is set.
     pub deleting: bool,
 }
 
 /// A `coordination.k8s.io` Lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lease {
-    /// Who holds it.
+    /// `spec.holderIdentity`.
     pub holder: String,
-    /// When it ends unless it is renewed; never when unset.
+    /// When it expires unless it is renewed; `None` if it never expires.
     pub expires: Option<Timestamp>,
 }

@@ -1,6 +1,7 @@
-//! Objects as an API server or a manifest has them, as far as a view is made of them.
+//! The Kubernetes objects from which a view is built, decoded from an API server or a manifest.
 //!
-//! Owned, for they come in lists of hundreds and outlive the text; all that is not read is skipped.
+//! They own their data, because they come in long lists and outlive the JSON text. Fields that rules do not read are
+//! skipped.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, de::IgnoredAny};
@@ -8,23 +9,23 @@ use serde::{Deserialize, de::IgnoredAny};
 use super::{Cluster, ClusterDeployment, Lease, Machine, Pool};
 use crate::api::hive::{ClusterPoolReference, Inventory, PoolMembership};
 
-/// An object; by default one of which only the metadata matters.
+/// A Kubernetes object. By default, only the metadata is decoded.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Object<S = IgnoredAny, T = IgnoredAny> {
-    /// What it is called, and whose it is.
+    /// The object metadata.
     #[serde(default)]
     pub metadata: ObjectMetadata,
     spec: Option<S>,
     status: Option<T>,
 }
 
-/// `metadata`.
+/// The metadata of an [`Object`].
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ObjectMetadata {
-    /// Empty in a manifest that leaves it to the server.
+    /// Empty in a manifest with `generateName`.
     pub name: String,
-    /// Absent in a manifest that leaves it to the client.
+    /// `None` in a manifest without a namespace.
     pub namespace: Option<String>,
     creation_timestamp: Option<Timestamp>,
     deletion_timestamp: Option<Timestamp>,
@@ -32,13 +33,13 @@ pub struct ObjectMetadata {
     owner_references: Option<Vec<Owner>>,
 }
 
-/// The labels that tell whose a Machine is.
+/// The labels that assign a Machine to a control plane.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Labels {
     #[serde(rename = "cluster.x-k8s.io/cluster-name")]
     cluster: Option<String>,
-    /// Its presence counts, not its value.
+    /// Cluster API checks only whether the label is present.
     #[serde(rename = "cluster.x-k8s.io/control-plane")]
     control_plane: Option<IgnoredAny>,
 }
@@ -52,7 +53,7 @@ struct Owner {
 }
 
 impl<S, T> Object<S, T> {
-    /// Whether it is being deleted.
+    /// Whether the object is being deleted.
     pub fn is_deleting(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
     }
@@ -61,13 +62,13 @@ impl<S, T> Object<S, T> {
 /// A `Machine`, group `cluster.x-k8s.io`.
 pub type MachineObject = Object<MachineSpec, MachineStatus>;
 
-/// What is read of a Machine's spec.
+/// The `spec` of a Machine, reduced to the fields of the view.
 #[derive(Clone, Debug, Deserialize)]
 pub struct MachineSpec {
     version: Option<String>,
 }
 
-/// What is read of a Machine's status.
+/// The `status` of a Machine, reduced to the fields of the view.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MachineStatus {
@@ -75,10 +76,10 @@ pub struct MachineStatus {
 }
 
 impl MachineObject {
-    /// Whether it is a Machine of the control plane `name` in the same namespace, which is of the Cluster `cluster`:
-    /// its controller's, and where it has none, for it is yet to be adopted, the one that its labels tell.
+    /// Whether the Machine belongs to the control plane `name` of the Cluster `cluster` in the same namespace. This is
+    /// decided by the controller reference, or by the labels if the Machine has not been adopted yet.
     ///
-    /// An owner counts by its name, as the control plane that a manifest describes has no uid yet.
+    /// Owners are compared by name, because a control plane in a manifest has no uid yet.
     pub fn belongs_to(&self, name: Option<&str>, cluster: Option<&str>) -> bool {
         let mut owners = self.metadata.owner_references.iter().flatten();
         if let Some(owner) = owners.find(|owner| owner.controller == Some(true)) {
@@ -105,7 +106,7 @@ impl From<MachineObject> for Machine {
 /// A `Cluster`, group `cluster.x-k8s.io`.
 pub type ClusterObject = Object<ClusterSpec>;
 
-/// What is read of a Cluster's spec.
+/// The `spec` of a Cluster, reduced to the fields of the view.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterSpec {
@@ -140,7 +141,7 @@ impl From<ClusterObject> for Cluster {
 /// A `ClusterPool`, group `hive.openshift.io`.
 pub type PoolObject = Object<PoolSpec>;
 
-/// What is read of a pool's spec.
+/// The `spec` of a pool, reduced to the fields of the view.
 #[derive(Clone, Debug, Deserialize)]
 pub struct PoolSpec {
     inventory: Option<Inventory>,
@@ -169,7 +170,7 @@ impl DeploymentObject {
         self.spec.as_ref()?.cluster_pool_ref.as_ref()
     }
 
-    /// Whether it was made for the pool, or with the customization, of this name and namespace.
+    /// Whether it belongs to the pool, or uses the customization, with this namespace and name.
     pub fn concerns(&self, namespace: &str, name: &str) -> bool {
         self.pool().is_some_and(|pool| {
             pool.namespace == namespace && (pool.pool_name == name || pool.customization() == Some(name))
@@ -199,7 +200,7 @@ impl From<DeploymentObject> for ClusterDeployment {
 /// A `Lease`, group `coordination.k8s.io`.
 pub type LeaseObject = Object<LeaseSpec>;
 
-/// What is read of a Lease's spec.
+/// The `spec` of a Lease, reduced to the fields of the view.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LeaseSpec {
@@ -209,7 +210,7 @@ pub struct LeaseSpec {
 }
 
 impl LeaseObject {
-    /// The lease, where anybody holds it.
+    /// The lease, if it has a holder.
     pub fn held(self) -> Option<Lease> {
         let spec = self.spec?;
         let duration = spec.lease_duration_seconds.map(SignedDuration::from_secs);
@@ -235,12 +236,12 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_is_its_controllers_and_else_its_labels() {
+    fn a_machine_belongs_to_its_controller_or_else_by_its_labels() {
         let labels = json!({"cluster.x-k8s.io/cluster-name": "edge", "cluster.x-k8s.io/control-plane": ""});
         let worker = json!({"cluster.x-k8s.io/cluster-name": "edge"});
         let owned = |kind: &str, name: &str, controller: Value| json!([{"kind": kind, "name": name, "controller": controller}]);
         for (case, metadata, belongs) in [
-            ("labels alone", json!({"labels": labels}), true),
+            ("only labels", json!({"labels": labels}), true),
             ("a worker's labels", json!({"labels": worker}), false),
             ("no labels", json!({}), false),
             (
@@ -249,7 +250,7 @@ mod tests {
                 true,
             ),
             (
-                "another controller, in spite of its labels",
+                "another controller and matching labels",
                 json!({"labels": labels, "ownerReferences": owned("KubeadmControlPlane", "old", json!(true))}),
                 false,
             ),
@@ -259,7 +260,7 @@ mod tests {
                 false,
             ),
             (
-                "an owner that is no controller",
+                "an owner that is not the controller",
                 json!({"labels": labels, "ownerReferences": owned("Cluster", "edge", Value::Null)}),
                 true,
             ),
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_spec_or_status_is_read() {
+    fn decodes_a_machine_without_spec_and_status() {
         let read = Machine::from(machine(
             &json!({"name": "m", "deletionTimestamp": "2026-05-01T00:00:00Z"}),
         ));
@@ -287,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_is_null_is_none() {
+    fn a_null_node_ref_means_not_joined() {
         for (node, joined) in [(Value::Null, false), (json!({"name": "n"}), true)] {
             let object: MachineObject = from_value(json!({"status": {"nodeRef": node}})).unwrap();
             assert_eq!(Machine::from(object).has_node, joined);
@@ -299,7 +300,7 @@ mod tests {
         let deployment = |reference: Value| -> DeploymentObject {
             from_value(json!({"metadata": {"name": "c"}, "spec": {"clusterPoolRef": reference}})).unwrap()
         };
-        let made = deployment(json!({
+        let member = deployment(json!({
             "namespace": "x", "poolName": "pool", "clusterDeploymentCustomization": {"name": "foo"}
         }));
         for (namespace, name, concerns) in [
@@ -308,7 +309,7 @@ mod tests {
             ("x", "c", false),
             ("y", "pool", false),
         ] {
-            assert_eq!(made.concerns(namespace, name), concerns, "{namespace}/{name}");
+            assert_eq!(member.concerns(namespace, name), concerns, "{namespace}/{name}");
         }
         assert!(!deployment(Value::Null).concerns("", ""));
         let read = ClusterDeployment::from(deployment(json!({
@@ -317,9 +318,9 @@ mod tests {
         assert_eq!((read.claim, read.customization), (None, None));
     }
 
-    /// The design document puts the list into an object.
+    /// In the design document, the inventory is an object that contains the list.
     #[test]
-    fn an_inventory_is_read_in_either_shape() {
+    fn decodes_an_inventory_as_list_and_as_object() {
         for inventory in [
             json!([{"name": "foo"}, {"name": ""}]),
             json!({"ClusterDeploymentCustomizations": [{"name": "foo"}]}),

@@ -1,4 +1,4 @@
-//! The fields of a definition as lines of text: path, type, constraints; the form of `tests/fixtures/fields`.
+//! The fields of a CRD as lines with path, type and constraints, in the format of `tests/fixtures/fields`.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,21 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use serde_json::Value;
 
-/// What is known of one kind.
+/// The fields of one kind.
 #[derive(Debug, Default)]
 pub(crate) struct Fields {
-    /// Names, scope, subresources.
+    /// Names, scope and subresources.
     pub(crate) header: Vec<String>,
     /// Printer columns, `Name: jsonPath`.
     pub(crate) columns: Vec<String>,
-    /// Type and constraints of each field, by path; `[]` is a list's element, `{}` a map's value.
+    /// Type and constraints of each field by path. `[]` is an element of a list, `{}` a value of a map.
     pub(crate) by_path: BTreeMap<String, String>,
-    /// Paths whose unknown fields are kept.
+    /// Paths below which unknown fields are preserved.
     pub(crate) open: Vec<String>,
 }
 
 impl Fields {
-    /// Reads a fixture.
+    /// Parses a fixture.
     pub(crate) fn parse(text: &str) -> Self {
         let mut parsed = Self::default();
         for line in text.lines() {
@@ -39,7 +39,7 @@ impl Fields {
         parsed
     }
 
-    /// Reads a definition with one version.
+    /// Describes a CRD with one version.
     pub(crate) fn of(definition: &CustomResourceDefinition) -> Self {
         let spec = &definition.spec;
         let [version] = spec.versions.as_slice() else {
@@ -78,8 +78,8 @@ impl Fields {
         described
     }
 
-    /// Whether unknown fields at this path are kept.
-    pub(crate) fn keeps(&self, path: &str) -> bool {
+    /// Whether unknown fields at this path are preserved.
+    pub(crate) fn preserves(&self, path: &str) -> bool {
         self.open.iter().any(|open| {
             path.strip_prefix(open.as_str())
                 .is_some_and(|below| below.starts_with(['.', '[', '{']))
@@ -122,7 +122,8 @@ impl Fields {
     }
 }
 
-/// In the fixtures' order. One that the fixtures do not know is named all the same, so that it is a difference.
+/// The constraints in the order of the fixtures. Constraints that no fixture has are included too, so that they show up
+/// as differences.
 fn constraints(schema: &JSONSchemaProps, required: bool) -> Vec<String> {
     let mut found = Vec::new();
     let mut add = |name: &str, value: Option<String>| {
@@ -185,7 +186,7 @@ fn constraints(schema: &JSONSchemaProps, required: bool) -> Vec<String> {
     found
 }
 
-/// JSON as Python prints it: the fixtures were written by a Python script.
+/// JSON in the notation of Python, because a Python script wrote the fixtures.
 fn python(value: &Value) -> String {
     match value {
         Value::Null => "None".to_owned(),

@@ -1,4 +1,4 @@
-//! Against the fields of Hive's own definitions.
+//! Compares our CRDs with the fields of Hive's CRDs.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use kcp_rules::api::hive::custom_resource_definitions;
 
 use crate::fields::Fields;
 
-/// What Hive's definition of the same kind says otherwise.
+/// The differences from Hive's CRD of the same kind.
 fn differences(definition: &CustomResourceDefinition) -> Vec<String> {
     let file = format!(
         "{}/../../tests/fixtures/fields/{}-v1.txt",
@@ -28,7 +28,7 @@ fn differences(definition: &CustomResourceDefinition) -> Vec<String> {
         .iter()
         .filter(|column| !theirs.columns.contains(column))
     {
-        differences.push(format!("column {column}: Hive has none such"));
+        differences.push(format!("column {column}: Hive has no such column"));
     }
     for (path, line) in &ours.by_path {
         match theirs.by_path.get(path) {
@@ -38,7 +38,7 @@ fn differences(definition: &CustomResourceDefinition) -> Vec<String> {
         }
     }
     for path in theirs.by_path.keys() {
-        if !ours.by_path.contains_key(path) && !ours.keeps(path) {
+        if !ours.by_path.contains_key(path) && !ours.preserves(path) {
             differences.push(format!("{path}: dropped, Hive has it"));
         }
     }
@@ -68,9 +68,9 @@ fn field<'s>(schema: &'s mut JSONSchemaProps, path: &[&str]) -> &'s mut JSONSche
     })
 }
 
-/// The comparison sees every kind of difference, one at a time.
+/// Changes one property at a time.
 #[test]
-fn every_kind_of_difference_is_seen() {
+fn every_kind_of_difference_is_detected() {
     type Edit = fn(&mut CustomResourceDefinition);
     fn schema(definition: &mut CustomResourceDefinition) -> &mut JSONSchemaProps {
         definition.spec.versions[0]
@@ -148,9 +148,9 @@ fn every_kind_of_difference_is_seen() {
             "extra: ",
         ),
     ];
-    let [_, sound, ..] = custom_resource_definitions();
+    let [_, correct, ..] = custom_resource_definitions();
     for (name, edit, expected) in cases {
-        let mut edited = sound.clone();
+        let mut edited = correct.clone();
         edit(&mut edited);
         let found = differences(&edited);
         assert!(

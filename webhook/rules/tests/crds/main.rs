@@ -1,7 +1,6 @@
-//! The Custom Resource Definitions in `manifests/dev/crds` say what our types say, and nothing that Hive's own do
-//! not say.
+//! The `CustomResourceDefinition`s in `manifests/dev/crds` match our types and contain only fields of Hive's CRDs.
 //!
-//! `UPDATE_CRDS=1 cargo test -p kcp-rules --features schema --test crds`, or `make crds`, writes them anew.
+//! `make crds`, or `UPDATE_CRDS=1 cargo test -p kcp-rules --features schema --test crds`, regenerates them.
 #![cfg(feature = "schema")]
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Against the files.
+//! Compares our CRDs with the manifests.
 
 use std::{fs, path::PathBuf};
 
@@ -33,13 +33,13 @@ fn manifests_are_up_to_date() {
         let written = fs::read_to_string(&file).unwrap_or_default();
         assert!(
             written == generated,
-            "{} is not what the types say: run `make crds`",
+            "{} does not match the types: run `make crds`",
             file.display()
         );
     }
 }
 
-/// What is read back is what was meant: quoting lost nothing.
+/// Serializing and parsing loses nothing.
 #[test]
 fn manifests_read_back_unchanged() {
     for definition in custom_resource_definitions() {

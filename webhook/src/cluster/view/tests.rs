@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kcp_rules::view::{self, View, Wanted};
+use kcp_rules::view::{self, MissingParts, View};
 use serde_json::{Value, json};
 
 use super::Subject;
@@ -124,7 +124,7 @@ fn answer(path: &str) -> (u16, Value) {
     }
 }
 
-const EVERYTHING: Wanted = Wanted {
+const EVERYTHING: MissingParts = MissingParts {
     machines: true,
     cluster: true,
     worker_machines: true,
@@ -190,7 +190,7 @@ async fn reads_every_part_of_a_view() {
         expires: "2026-05-01T00:01:00Z".parse().ok(),
     };
     assert_eq!(view.lease.get(), Some(&Some(lease)));
-    assert!(!view.wanted().any());
+    assert!(!view.missing().any());
 }
 
 #[tokio::test]

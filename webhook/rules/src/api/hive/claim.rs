@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::HiveCondition;
 
-/// What is asked of a pool.
+/// The desired state of a `ClusterClaim`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(clippy::duplicated_attributes, reason = "each printer column has its type")]
 #[cfg_attr(
@@ -15,7 +15,7 @@ use super::HiveCondition;
         version = "v1",
         kind = "ClusterClaim",
         root = "ClusterClaimResource",
-        doc = "The wish for one cluster of a pool.",
+        doc = "A request for one cluster of a pool.",
         namespaced,
         status = "ClusterClaimStatus",
         printcolumn(name = "Pool", type_ = "string", json_path = ".spec.clusterPoolName"),
@@ -36,21 +36,21 @@ use super::HiveCondition;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterClaimSpec {
-    /// The pool.
+    /// The name of the pool.
     pub cluster_pool_name: String,
-    /// The assigned `ClusterDeployment`'s namespace, which is its name too; set by Hive.
+    /// The namespace and name of the assigned `ClusterDeployment`; set by Hive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }
 
-/// What came of a claim.
+/// The observed state of a `ClusterClaim`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClusterClaimStatus {
-    /// `Pending` and `ClusterRunning`.
+    /// The conditions, such as `Pending` and `ClusterRunning`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conditions: Option<Vec<HiveCondition>>,
-    /// How long the claim is kept, as Hive worked it out.
+    /// The lifetime of the claim, after which Hive deletes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lifetime: Option<String>,
 }

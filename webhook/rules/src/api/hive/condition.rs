@@ -1,9 +1,9 @@
-//! Conditions of both styles that Hive uses.
+//! The two types of conditions that Hive uses.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// A condition of `ClusterDeploymentCustomization`: Kubernetes' own `metav1.Condition`.
+/// A condition of a `ClusterDeploymentCustomization`: Kubernetes' `metav1.Condition`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -11,14 +11,14 @@ pub struct Condition {
     /// When `status` last changed.
     #[cfg_attr(feature = "schema", schemars(with = "String", extend("format" = "date-time")))]
     pub last_transition_time: Timestamp,
-    /// For a person.
+    /// A message for people.
     #[cfg_attr(feature = "schema", schemars(length(max = 32768)))]
     pub message: String,
-    /// The `metadata.generation` it was judged on.
+    /// The `metadata.generation` on which the condition is based.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0), extend("nullable" = false)))]
     pub observed_generation: Option<i64>,
-    /// For a program, in `CamelCase`.
+    /// The reason for programs, in `CamelCase`.
     #[cfg_attr(
         feature = "schema",
         schemars(
@@ -30,7 +30,7 @@ pub struct Condition {
     /// `True`, `False` or `Unknown`.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = ["True", "False", "Unknown"])))]
     pub status: String,
-    /// What it is about, in `CamelCase`.
+    /// The type of the condition, in `CamelCase`.
     #[serde(rename = "type")]
     #[cfg_attr(
         feature = "schema",
@@ -44,12 +44,12 @@ pub struct Condition {
     pub kind: String,
 }
 
-/// A condition of `ClusterPool`, `ClusterDeployment` and `ClusterClaim`: Hive's older style.
+/// A condition of a `ClusterPool`, `ClusterDeployment` or `ClusterClaim`: Hive's own type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct HiveCondition {
-    /// When it was last judged.
+    /// When the condition was last checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>", extend("format" = "date-time")))]
     pub last_probe_time: Option<Timestamp>,
@@ -57,15 +57,15 @@ pub struct HiveCondition {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>", extend("format" = "date-time")))]
     pub last_transition_time: Option<Timestamp>,
-    /// For a person.
+    /// A message for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// For a program, in `CamelCase`.
+    /// The reason for programs, in `CamelCase`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// What it is about, in `CamelCase`.
+    /// The type of the condition, in `CamelCase`.
     #[serde(rename = "type")]
     pub kind: String,
 }

@@ -1,6 +1,6 @@
-//! The `CustomResourceDefinition`s of Hive's kinds, generated from our types: for clusters without Hive.
+//! The `CustomResourceDefinition`s of Hive's kinds for clusters without Hive, generated from our types.
 //!
-//! They hold the fields that we know and keep all others, so that no object of a real Hive loses any of its own.
+//! They contain the fields that we use and preserve unknown ones, so that no object of a real Hive loses fields.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
@@ -12,10 +12,10 @@ use super::{
     ClusterPoolResource,
 };
 
-/// Every definition, by name.
+/// All definitions, sorted by name.
 pub fn custom_resource_definitions() -> [CustomResourceDefinition; 4] {
     let mut deployment = ClusterDeploymentResource::crd();
-    // The derive asks for a spec in every kind; Hive's own ClusterDeployment does without.
+    // The derive makes spec required. In Hive's ClusterDeployment it is optional.
     for schema in schemas(&mut deployment) {
         if let Some(required) = &mut schema.required {
             required.retain(|field| field != "spec");
@@ -29,7 +29,7 @@ pub fn custom_resource_definitions() -> [CustomResourceDefinition; 4] {
         ClusterPoolResource::crd(),
     ];
     for schema in definitions.iter_mut().flat_map(schemas) {
-        // The name of a Rust type.
+        // schemars sets it to the name of the Rust type.
         schema.title = None;
         forbid_null(schema);
     }
@@ -44,8 +44,8 @@ fn schemas(definition: &mut CustomResourceDefinition) -> impl Iterator<Item = &m
         .filter_map(|version| version.schema.as_mut()?.open_api_v3_schema.as_mut())
 }
 
-/// schemars takes an `Option` for a field that may be null. For Kubernetes it is one that may be absent, and none
-/// of Hive's fields is nullable.
+/// schemars makes an `Option` nullable. In Kubernetes, an optional field may be absent but not null, and no field of
+/// Hive is nullable.
 fn forbid_null(schema: &mut JSONSchemaProps) {
     schema.nullable = None;
     schema

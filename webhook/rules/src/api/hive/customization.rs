@@ -6,22 +6,22 @@ use serde_json::value::RawValue;
 use super::{Condition, LocalReference};
 use crate::api::Metadata;
 
-/// Patches that make one cluster of a pool differ from the next, as rules see them.
+/// A `ClusterDeploymentCustomization` as rules read it: patches for one cluster of a pool at a time.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct ClusterDeploymentCustomization<'a> {
-    /// Object metadata.
+    /// Its metadata.
     #[serde(borrow, default)]
     pub metadata: Metadata<'a>,
-    /// The desired state.
+    /// Its desired state.
     #[serde(default)]
     pub spec: ClusterDeploymentCustomizationSpec,
-    /// The lease on it.
+    /// Its observed state, with the lease.
     #[serde(default, deserialize_with = "readable")]
     pub status: Option<ClusterDeploymentCustomizationStatus>,
 }
 
-/// A status that cannot be read counts as none: nobody writes it with the object, and the design document's own
-/// sample has another shape.
+/// Treats a status that cannot be decoded as missing. Users do not write the status, and the sample in the design
+/// document has a different structure.
 fn readable<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<ClusterDeploymentCustomizationStatus>, D::Error> {
@@ -29,7 +29,7 @@ fn readable<'de, D: Deserializer<'de>>(
     Ok(serde_json::from_str(text).ok())
 }
 
-/// The patches that make one cluster of a pool differ from the next.
+/// The patches for one cluster of a pool at a time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(
     feature = "schema",
@@ -48,15 +48,15 @@ fn readable<'de, D: Deserializer<'de>>(
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterDeploymentCustomizationSpec {
-    /// Applied to the install-config, in order.
+    /// The patches for the install-config, applied in order.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub install_config_patches: Option<Vec<PatchEntity>>,
-    /// Applied to the manifests that the installer writes.
+    /// The patches for the manifests that the installer generates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub installer_manifest_patches: Option<Vec<InstallerManifestPatch>>,
 }
 
-/// One RFC 6902 operation as Hive spells it.
+/// One RFC 6902 operation in the format of Hive.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -64,59 +64,59 @@ pub struct PatchEntity {
     /// `add`, `remove`, `replace`, `move`, `copy` or `test`.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = ["add", "remove", "replace", "move", "copy", "test"])))]
     pub op: String,
-    /// A JSON pointer (RFC 6901).
+    /// A JSON pointer (RFC 6901) to the field to patch.
     pub path: String,
-    /// A JSON pointer; `move` and `copy` need it.
+    /// A JSON pointer to the source field; required for `move` and `copy`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// A string; absent means the empty string.
+    /// The value as a string; unset means the empty string.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
-    /// Any JSON value, as text; wins over `value`.
+    /// The value as JSON text; takes precedence over `value`.
     #[serde(rename = "valueJSON", skip_serializing_if = "Option::is_none")]
     pub value_json: Option<String>,
 }
 
-/// Patches for those manifests whose file name matches.
+/// Patches for the manifests whose file names match a glob.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct InstallerManifestPatch {
-    /// Which manifests.
+    /// Selects the manifests.
     pub manifest_selector: ManifestSelector,
-    /// Applied in order.
+    /// The patches, applied in order.
     pub patches: Vec<PatchEntity>,
 }
 
-/// Names manifests by their file names.
+/// Selects manifests by their file names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ManifestSelector {
-    /// A glob, relative to the installer's folder.
+    /// A glob, relative to the installer's directory.
     pub glob: String,
 }
 
-/// The lease on a customization, and how it last went.
+/// The lease on a customization, and the result of its last use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterDeploymentCustomizationStatus {
-    /// The `ClusterDeployment` that holds it.
+    /// The `ClusterDeployment` that holds the lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_deployment_ref: Option<LocalReference>,
-    /// The pool that it was taken for.
+    /// The pool for which it is leased.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_pool_ref: Option<LocalReference>,
-    /// `Available` and `ApplySucceeded`.
+    /// The conditions, such as `Available` and `ApplySucceeded`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conditions: Option<Vec<Condition>>,
-    /// The install-config that was last made with it.
+    /// The install-config that was last generated with the patches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_applied_configuration: Option<String>,
 }
 
 impl ClusterDeploymentCustomizationStatus {
-    /// Whether it is leased: marked so, or with a reference.
+    /// Whether it is leased: the condition `Available` is `False`, or a reference is set.
     pub fn is_leased(&self) -> bool {
         let reserved = |condition: &Condition| condition.kind == "Available" && condition.status == "False";
         self.conditions.iter().flatten().any(reserved)
@@ -124,7 +124,7 @@ impl ClusterDeploymentCustomizationStatus {
             || self.cluster_pool_ref.as_ref().is_some_and(LocalReference::is_set)
     }
 
-    /// The `ClusterDeployment` that it says holds the lease.
+    /// The name of the `ClusterDeployment` that holds the lease, according to the status.
     pub fn holder(&self) -> Option<&str> {
         let holder = self.cluster_deployment_ref.as_ref()?;
         holder.is_set().then_some(holder.name.as_str())

@@ -7,33 +7,33 @@ use serde_json::{Map, Value};
 use super::LocalReference;
 use crate::api::Metadata;
 
-/// One cluster, as rules see it.
+/// A `ClusterDeployment` as rules read it: one cluster.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct ClusterDeployment<'a> {
-    /// Object metadata.
+    /// Its metadata.
     #[serde(borrow, default)]
     pub metadata: Metadata<'a>,
-    /// The desired state.
+    /// Its desired state.
     #[serde(default)]
     pub spec: Option<PoolMembership>,
 }
 
-/// What rules read of a [`ClusterDeploymentSpec`].
+/// The fields of a [`ClusterDeploymentSpec`] that rules read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PoolMembership {
-    /// The pool it was made for.
+    /// The pool of the cluster.
     pub cluster_pool_ref: Option<ClusterPoolReference>,
 }
 
 impl ClusterDeployment<'_> {
-    /// The pool it was made for.
+    /// The pool of the cluster.
     pub fn pool(&self) -> Option<&ClusterPoolReference> {
         self.spec.as_ref()?.cluster_pool_ref.as_ref()
     }
 }
 
-/// What is asked of a cluster.
+/// The desired state of a `ClusterDeployment`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(
     feature = "schema",
@@ -52,56 +52,56 @@ impl ClusterDeployment<'_> {
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterDeploymentSpec {
-    /// The DNS domain that the cluster's name is put under.
+    /// The DNS domain above the name of the cluster.
     pub base_domain: String,
-    /// The cluster's name.
+    /// The name of the cluster.
     pub cluster_name: String,
-    /// Where the cluster is made: one key, the platform's name.
+    /// The platform of the cluster, with the name of the platform as the only key.
     #[cfg_attr(feature = "schema", schemars(schema_with = "super::any_object"))]
     pub platform: Map<String, Value>,
-    /// The pool it was made for.
+    /// The pool of the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_pool_ref: Option<ClusterPoolReference>,
-    /// Whether installation is done.
+    /// Whether the installation is complete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub installed: Option<bool>,
 }
 
-/// The pool that a cluster was made for.
+/// The pool for which a cluster was created.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterPoolReference {
-    /// The pool's namespace.
+    /// The namespace of the pool.
     pub namespace: String,
-    /// The pool's name.
+    /// The name of the pool.
     pub pool_name: String,
-    /// The claim that has it.
+    /// The name of the claim that holds the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claim_name: Option<String>,
-    /// When it was claimed.
+    /// When the cluster was claimed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>", extend("format" = "date-time")))]
     pub claimed_timestamp: Option<Timestamp>,
-    /// The inventory entry it was made with.
+    /// The customization that the cluster uses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_deployment_customization: Option<LocalReference>,
 }
 
 impl ClusterPoolReference {
-    /// The claim that has it; an empty name means none.
+    /// The name of the claim; an empty name means none.
     pub fn claim(&self) -> Option<&str> {
         self.claim_name.as_deref().filter(|claim| !claim.is_empty())
     }
 
-    /// The inventory entry it was made with; an empty name means none.
+    /// The name of the customization; an empty name means none.
     pub fn customization(&self) -> Option<&str> {
         let customization = self.cluster_deployment_customization.as_ref()?;
         customization.is_set().then_some(customization.name.as_str())
     }
 }
 
-/// What is known of a cluster: nothing that we read.
+/// The observed state of a `ClusterDeployment`, of which we read nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(
     feature = "schema",

@@ -1,4 +1,5 @@
-//! `spec.inventory` of a pool: a list. The design document puts that list into an object, and `lint` reads this too.
+//! `spec.inventory` of a pool, which is a list. In the design document it is an object that contains the list; `lint`
+//! accepts both.
 
 use std::{fmt, ops::Deref, slice::Iter};
 
@@ -9,7 +10,7 @@ use serde::{
 
 use super::InventoryEntry;
 
-/// The customizations that clusters of a pool take, one each.
+/// The customizations for the clusters of a pool; each cluster uses one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inventory {
     entries: Vec<InventoryEntry>,
@@ -17,15 +18,15 @@ pub struct Inventory {
 }
 
 impl Inventory {
-    /// The field in which the design document puts the list.
+    /// The field that contains the list in the design document.
     pub const DOCUMENTED: &'static str = "ClusterDeploymentCustomizations";
 
-    /// Whether it was given as an object. The CRD takes a list alone.
+    /// Whether it is the object of the design document. The CRD accepts only a list.
     pub fn is_object(&self) -> bool {
         self.is_object
     }
 
-    /// The customizations named. An entry without a name names none.
+    /// The names of the customizations, without empty ones.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let names = self.entries.iter().map(|entry| entry.name.as_str());
         names.filter(|name| !name.is_empty())

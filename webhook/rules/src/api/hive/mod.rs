@@ -1,7 +1,7 @@
-//! Hive's kinds, group `hive.openshift.io/v1`, as far as we read and write them.
+//! Hive's kinds, group `hive.openshift.io/v1`, reduced to the fields that we read and write.
 //!
-//! With the feature `schema` each is a `CustomResource` too: for clients, and for the CRDs that
-//! `manifests/dev/crds` offers to clusters without Hive.
+//! With the feature `schema`, each kind is also a `CustomResource`, for clients and for generating the CRDs in
+//! `manifests/dev/crds`, which are for clusters without Hive.
 
 mod claim;
 mod condition;
@@ -23,23 +23,23 @@ pub use pool::*;
 
 use serde::{Deserialize, Serialize};
 
-/// The schema of an object whose fields we do not know.
+/// The schema of an object with arbitrary fields.
 #[cfg(feature = "schema")]
 fn any_object(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
 }
 
-/// The name of an object whose kind and namespace the field implies.
+/// A reference by name; the field implies the kind and the namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LocalReference {
-    /// The name; empty means none.
+    /// The name of the object. Empty means unset.
     #[serde(default)]
     pub name: String,
 }
 
 impl LocalReference {
-    /// Whether it names an object.
+    /// Whether the name is set.
     pub fn is_set(&self) -> bool {
         !self.name.is_empty()
     }

@@ -6,17 +6,17 @@ use serde_json::{Map, Value};
 use super::{HiveCondition, Inventory, LocalReference};
 use crate::api::Metadata;
 
-/// A pool of clusters made ahead of their use, as rules see it.
+/// A `ClusterPool` as rules read it: clusters created in advance.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct ClusterPool<'a> {
-    /// Object metadata.
+    /// Its metadata.
     #[serde(borrow, default)]
     pub metadata: Metadata<'a>,
-    /// The desired state.
+    /// Its desired state.
     pub spec: ClusterPoolSpec,
 }
 
-/// What is asked of a pool.
+/// The desired state of a `ClusterPool`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[allow(clippy::duplicated_attributes, reason = "each printer column has its type")]
 #[cfg_attr(
@@ -27,7 +27,7 @@ pub struct ClusterPool<'a> {
         version = "v1",
         kind = "ClusterPool",
         root = "ClusterPoolResource",
-        doc = "A pool of clusters made ahead of their use.",
+        doc = "A pool of clusters created in advance.",
         shortname = "cp",
         namespaced,
         status = "ClusterPoolStatus",
@@ -42,43 +42,43 @@ pub struct ClusterPool<'a> {
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterPoolSpec {
-    /// Where clusters are made: one key, the platform's name.
+    /// The platform of the clusters, with the name of the platform as the only key.
     #[cfg_attr(feature = "schema", schemars(schema_with = "super::any_object"))]
     pub platform: Map<String, Value>,
-    /// The DNS domain that clusters' names are put under.
+    /// The DNS domain above the names of the clusters.
     pub base_domain: String,
-    /// The release that clusters are installed from.
+    /// The release from which clusters are installed.
     pub image_set_ref: ClusterImageSetReference,
-    /// How many unclaimed clusters the pool keeps.
+    /// The desired number of unclaimed clusters.
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub size: i32,
-    /// How many of them are kept running.
+    /// The number of unclaimed clusters that do not hibernate.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub running_count: Option<i32>,
-    /// How many clusters the pool has at most, claimed ones included.
+    /// The maximum number of clusters, including claimed ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_size: Option<i32>,
-    /// How many clusters are installed or removed at the same time.
+    /// The maximum number of clusters that are installed or removed at the same time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_concurrent: Option<i32>,
-    /// The Secret with the install-config that every cluster starts from.
+    /// The Secret with the install-config template for all clusters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub install_config_secret_template_ref: Option<LocalReference>,
-    /// A customization for every cluster of the pool; never leased.
+    /// A customization for all clusters of the pool; it is never leased.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub customization_ref: Option<LocalReference>,
-    /// The customizations that clusters of this pool take, one each.
+    /// The customizations for the clusters of the pool; each cluster uses one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<Vec<InventoryEntry>>"))]
     pub inventory: Option<Inventory>,
 }
 
-/// The name of a `ClusterImageSet`.
+/// A reference to a `ClusterImageSet`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClusterImageSetReference {
-    /// The name.
+    /// The name of the `ClusterImageSet`.
     pub name: String,
 }
 
@@ -86,7 +86,7 @@ pub struct ClusterImageSetReference {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InventoryEntry {
-    /// `ClusterDeploymentCustomization`, the only kind there is.
+    /// The kind of the entry; only `ClusterDeploymentCustomization` is supported.
     #[serde(default = "InventoryEntry::only_kind")]
     #[cfg_attr(feature = "schema", schemars(extend("enum" = ["", "ClusterDeploymentCustomization"])))]
     pub kind: String,
@@ -100,23 +100,23 @@ impl InventoryEntry {
     }
 }
 
-/// What a pool holds.
+/// The observed state of a `ClusterPool`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterPoolStatus {
-    /// Unclaimed clusters.
+    /// The number of unclaimed clusters.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(!default))]
     pub size: i32,
-    /// Unclaimed clusters that are installed and not running.
+    /// The number of unclaimed clusters that are installed and not running.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub standby: Option<i32>,
-    /// Unclaimed clusters that are installed and running.
+    /// The number of unclaimed clusters that are installed and running.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(!default))]
     pub ready: i32,
-    /// `InventoryValid` and others.
+    /// The conditions, such as `InventoryValid`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conditions: Option<Vec<HiveCondition>>,
 }

@@ -1,4 +1,4 @@
-//! Makes values of what a [`Scanner`] passes.
+//! Decodes values with a [`Scanner`].
 
 use std::{fmt, iter};
 
@@ -13,17 +13,17 @@ use serde::{
 
 use super::scanner::{GivenUp, Quoted, Scanner};
 
-/// The name by which a newtype asks for its value and then for the text of that, a `RawValue`, as a sequence of the two.
-/// Other deserializers know nothing of it, and pass it as any newtype.
+/// The newtype name that requests a sequence of a value and its text as a `RawValue`. Other deserializers treat it as
+/// an ordinary newtype.
 pub(in crate::api) const WITH_TEXT: &str = "$kcp_rules::WithText";
 
-/// The name by which a `RawValue` asks for its text, as a map with this name as its only key (`serde_json`, `raw.rs`). Should
-/// another version of it use another name, it gets no text, and the document is left to that version.
+/// The newtype name of `RawValue`, which requests its text as a map with this name as the only key (`serde_json`,
+/// `raw.rs`). If a later version uses another name, this decoder gives up and `serde_json` decodes the document.
 const RAW_VALUE: &str = "$serde_json::private::RawValue";
 
 impl fmt::Display for GivenUp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("left to another decoder")
+        f.write_str("not decoded by the fast decoder")
     }
 }
 
@@ -52,18 +52,18 @@ impl<'de> Deserializer<'de> for &mut Scanner<'de> {
                 items.end(value)
             }
             b't' => {
-                self.word("true")?;
+                self.literal("true")?;
                 visitor.visit_bool(true)
             }
             b'f' => {
-                self.word("false")?;
+                self.literal("false")?;
                 visitor.visit_bool(false)
             }
             b'n' => {
-                self.word("null")?;
+                self.literal("null")?;
                 visitor.visit_unit()
             }
-            _ => by_serde_json(self.passing(Scanner::number)?, visitor),
+            _ => decode_by_serde_json(self.capture(Scanner::number)?, visitor),
         }
     }
 
@@ -77,7 +77,7 @@ impl<'de> Deserializer<'de> for &mut Scanner<'de> {
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, GivenUp> {
         if self.peek()? == b'n' {
-            self.word("null")?;
+            self.literal("null")?;
             visitor.visit_none()
         } else {
             visitor.visit_some(self)
@@ -102,7 +102,7 @@ impl<'de> Deserializer<'de> for &mut Scanner<'de> {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, GivenUp> {
-        let variant = self.string()?.plain().ok_or(GivenUp)?;
+        let variant = self.string()?.unescaped().ok_or(GivenUp)?;
         visitor.visit_enum(BorrowedStrDeserializer::new(variant))
     }
 
@@ -111,7 +111,7 @@ impl<'de> Deserializer<'de> for &mut Scanner<'de> {
         visitor.visit_unit()
     }
 
-    /// Nothing that is read has any.
+    /// JSON has no byte strings.
     fn deserialize_bytes<V: Visitor<'de>>(self, _: V) -> Result<V::Value, GivenUp> {
         Err(GivenUp)
     }
@@ -120,7 +120,7 @@ impl<'de> Deserializer<'de> for &mut Scanner<'de> {
         Err(GivenUp)
     }
 
-    /// Some visitors of a map would take null for an empty one.
+    /// Gives up on null, because some map visitors would accept it as an empty map.
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, GivenUp> {
         match self.peek()? {
             b'{' => self.deserialize_any(visitor),
@@ -136,20 +136,20 @@ impl<'de> Deserializer<'de> for &mut Scanner<'de> {
 
 impl<'de> Quoted<'de> {
     fn decode<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, GivenUp> {
-        match self.plain() {
-            Some(plain) => visitor.visit_borrowed_str(plain),
-            None => by_serde_json(self.text(), visitor),
+        match self.unescaped() {
+            Some(text) => visitor.visit_borrowed_str(text),
+            None => decode_by_serde_json(self.text(), visitor),
         }
     }
 }
 
-/// What is short and has many rules.
-fn by_serde_json<'de, V: Visitor<'de>>(text: &'de str, visitor: V) -> Result<V::Value, GivenUp> {
+/// Leaves escapes and numbers to `serde_json`: they are short, and their rules are complex.
+fn decode_by_serde_json<'de, V: Visitor<'de>>(text: &'de str, visitor: V) -> Result<V::Value, GivenUp> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     deserializer.deserialize_any(visitor).map_err(|_| GivenUp)
 }
 
-/// What stands in a list or an object.
+/// The items of a list or an object.
 struct Items<'s, 'de> {
     scanner: &'s mut Scanner<'de>,
     closing: u8,
@@ -168,18 +168,18 @@ impl<'s, 'de> Items<'s, 'de> {
         })
     }
 
-    /// A visitor may ask again after the last.
-    fn another(&mut self) -> Result<bool, GivenUp> {
+    /// May be called again after the last item.
+    fn has_next(&mut self) -> Result<bool, GivenUp> {
         if !self.is_over {
-            self.is_over = !self.scanner.another(self.is_first, self.closing)?;
+            self.is_over = !self.scanner.has_next(self.is_first, self.closing)?;
             self.is_first = false;
         }
         Ok(!self.is_over)
     }
 
-    /// A visitor may leave some over: it does not want them.
+    /// Gives up if the visitor has not consumed all items.
     fn end<T>(mut self, value: T) -> Result<T, GivenUp> {
-        if self.another()? { Err(GivenUp) } else { Ok(value) }
+        if self.has_next()? { Err(GivenUp) } else { Ok(value) }
     }
 }
 
@@ -187,7 +187,7 @@ impl<'de> SeqAccess<'de> for Items<'_, 'de> {
     type Error = GivenUp;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, GivenUp> {
-        if self.another()? {
+        if self.has_next()? {
             seed.deserialize(&mut *self.scanner).map(Some)
         } else {
             Ok(None)
@@ -199,12 +199,12 @@ impl<'de> MapAccess<'de> for Items<'_, 'de> {
     type Error = GivenUp;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, GivenUp> {
-        if !self.another()? {
+        if !self.has_next()? {
             return Ok(None);
         }
         let key = self.scanner.key()?;
-        if let Some(plain) = key.plain() {
-            return seed.deserialize(BorrowedStrDeserializer::new(plain)).map(Some);
+        if let Some(name) = key.unescaped() {
+            return seed.deserialize(BorrowedStrDeserializer::new(name)).map(Some);
         }
         let key: String = serde_json::from_str(key.text()).map_err(|_| GivenUp)?;
         seed.deserialize(key.into_deserializer()).map(Some)
@@ -215,7 +215,7 @@ impl<'de> MapAccess<'de> for Items<'_, 'de> {
     }
 }
 
-/// A value, and then its text.
+/// A sequence of a value and its text.
 enum ValueAndText<'s, 'de> {
     Value(&'s mut Scanner<'de>),
     Text(&'de str),
@@ -228,7 +228,7 @@ impl<'de> SeqAccess<'de> for ValueAndText<'_, 'de> {
         match self {
             Self::Value(scanner) => {
                 let mut value = None;
-                let text = scanner.passing(|scanner| {
+                let text = scanner.capture(|scanner| {
                     value = Some(seed.deserialize(scanner)?);
                     Ok(())
                 })?;

@@ -1,12 +1,12 @@
-//! Decodes JSON as `serde_json` does, sooner or not at all.
+//! A fast JSON decoder for the common case. Its results equal those of `serde_json`.
 //!
-//! Most of a large object are strings that no rule reads, and most of an update stands in it twice. Here a string's end
-//! is searched for, a value is decoded and its text kept in one pass, and what stands in a text again is compared and not
-//! read. Whatever is unusual, faults above all, is left to `serde_json`, which says what is wrong: the caller turns to it
-//! when nothing comes from here.
+//! Most of a large object consists of strings that no rule reads, and an update contains most of the object twice. This
+//! decoder only searches for the end of such strings, decodes a value and captures its text in one pass, and compares a
+//! repeated object instead of parsing it again. It gives up on unusual or invalid input. The caller then uses
+//! `serde_json`, which also returns the error.
 //!
-//! - [`scanner`]: passes over a text
-//! - [`deserializer`]: makes values of it
+//! - [`scanner`]: skips over JSON text
+//! - [`deserializer`]: decodes values
 
 mod deserializer;
 mod scanner;
@@ -20,19 +20,18 @@ use scanner::{GivenUp, Scanner};
 /// A decoded document.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Document<T> {
-    /// What it says.
+    /// The decoded value.
     pub root: T,
-    /// How many values are in it, counted by the brackets and commas outside of strings. One or two more where lists and
-    /// objects are not empty, and never fewer.
+    /// An upper bound for the number of nested values: the number of opening brackets and commas outside of strings.
     pub values: usize,
 }
 
-/// Decodes a document. `None` when that is better left to `serde_json`.
+/// Decodes a document. `None` if the caller must use `serde_json`.
 pub fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Option<Document<T>> {
     whole(Scanner::new(text)).ok()
 }
 
-/// Decodes a text that is JSON for sure, in which an object may stand that is known already. `None` as of [`read`].
+/// Decodes text that is known to be valid JSON, and skips an object that equals `known`. `None` as for [`read`].
 pub(super) fn read_again<'a, T: Deserialize<'a>>(
     text: &'a RawValue,
     known: Option<&'a RawValue>,

@@ -1,36 +1,36 @@
-//! Passes over JSON text. It takes nothing that `serde_json` would not.
+//! Skips over JSON text. It accepts nothing that `serde_json` rejects.
 
 use memchr::{memchr, memchr_iter};
 use serde_json::value::RawValue;
 
-/// What is not JSON, or is nested too deep.
+/// The text is not JSON, is nested too deeply, or is a case for `serde_json`.
 #[derive(Debug)]
 pub(super) struct GivenUp;
 
-/// As deep as `serde_json` decodes.
-const DEPTH: u8 = 127;
+/// The nesting limit of `serde_json`.
+const MAX_DEPTH: u8 = 127;
 
-/// The largest field of most objects, which most updates leave as it is.
+/// The largest field of most objects, which most updates do not change.
 const OFTEN_REPEATED: &str = r#""kubeadmConfigSpec""#;
 
-/// A place in a text.
+/// A position in JSON text.
 pub(super) struct Scanner<'a> {
     text: &'a str,
     at: usize,
     depth: u8,
     values: usize,
-    /// Of what is JSON for sure, strings are not looked into.
-    is_json: bool,
+    /// Whether the text is known to be valid JSON. Then the content of strings is not validated.
+    is_valid: bool,
     known: Option<Known<'a>>,
 }
 
-/// An object that was passed already.
+/// An object that has been skipped before.
 struct Known<'a> {
     text: &'a str,
     values: usize,
 }
 
-/// A string as it is written.
+/// A string with its quotes and escapes.
 pub(super) struct Quoted<'a>(&'a str);
 
 impl<'a> Scanner<'a> {
@@ -40,31 +40,31 @@ impl<'a> Scanner<'a> {
             at: 0,
             depth: 0,
             values: 0,
-            is_json: false,
+            is_valid: false,
             known: None,
         }
     }
 
-    /// A text that was passed before.
+    /// Scans text that is known to be valid JSON.
     pub(super) fn again(text: &'a RawValue) -> Self {
         Self {
-            is_json: true,
+            is_valid: true,
             ..Self::new(text.get())
         }
     }
 
-    /// With an object that may stand there. Its values are not counted.
+    /// Skips an object that equals `known`, without counting its values.
     pub(super) fn beside(mut self, known: &'a RawValue) -> Self {
-        self.know(known.get(), 0);
+        self.remember(known.get(), 0);
         self
     }
 
-    /// The brackets and commas that were passed.
+    /// The number of opening brackets and commas so far.
     pub(super) fn values(&self) -> usize {
         self.values
     }
 
-    /// The next byte that is no white space. It is not passed.
+    /// Skips white space and returns the next byte without consuming it.
     pub(super) fn peek(&mut self) -> Result<u8, GivenUp> {
         loop {
             match self.byte() {
@@ -75,7 +75,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Nothing may follow but white space.
+    /// Checks that only white space follows.
     pub(super) fn end(&mut self) -> Result<(), GivenUp> {
         match self.peek() {
             Ok(_) => Err(GivenUp),
@@ -83,32 +83,36 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Passes a value, and says how it is written.
+    /// Skips a value and returns its text.
     pub(super) fn value(&mut self) -> Result<&'a str, GivenUp> {
-        self.passing(Self::pass)
+        self.capture(Self::skip)
     }
 
-    /// What `pass` passes, without the white space before it.
-    pub(super) fn passing(
+    /// Returns the text that `skip` consumes, without white space before it.
+    pub(super) fn capture(
         &mut self,
-        pass: impl FnOnce(&mut Self) -> Result<(), GivenUp>,
+        skip: impl FnOnce(&mut Self) -> Result<(), GivenUp>,
     ) -> Result<&'a str, GivenUp> {
         self.peek()?;
         let start = self.at;
-        pass(self)?;
+        skip(self)?;
         self.since(start)
     }
 
-    /// Passes the opening bracket of a list or an object, which was peeked.
+    /// Consumes the opening bracket of a list or an object.
     pub(super) fn open(&mut self) -> Result<(), GivenUp> {
         self.at += 1;
         self.values += 1;
         self.depth += 1;
-        if self.depth > DEPTH { Err(GivenUp) } else { Ok(()) }
+        if self.depth > MAX_DEPTH {
+            Err(GivenUp)
+        } else {
+            Ok(())
+        }
     }
 
-    /// Goes to the next item of a list or an object: passes the comma before it, or the bracket after the last.
-    pub(super) fn another(&mut self, is_first: bool, closing: u8) -> Result<bool, GivenUp> {
+    /// Whether a list or an object has another item. Consumes the comma before it, or the closing bracket.
+    pub(super) fn has_next(&mut self, is_first: bool, closing: u8) -> Result<bool, GivenUp> {
         match self.peek()? {
             byte if byte == closing => {
                 self.at += 1;
@@ -125,7 +129,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Passes the key of a field and the colon.
+    /// Skips the key of a field and the colon.
     pub(super) fn key(&mut self) -> Result<Quoted<'a>, GivenUp> {
         let key = self.string()?;
         if self.peek()? != b':' {
@@ -135,7 +139,7 @@ impl<'a> Scanner<'a> {
         Ok(key)
     }
 
-    /// Passes a string.
+    /// Skips a string.
     pub(super) fn string(&mut self) -> Result<Quoted<'a>, GivenUp> {
         if self.peek()? != b'"' {
             return Err(GivenUp);
@@ -144,48 +148,52 @@ impl<'a> Scanner<'a> {
         self.at += 1;
         let content = self.rest();
         let end = closing_quote(content).ok_or(GivenUp)?;
-        if !self.is_json && content.get(..end).is_none_or(|content| !says_something(content)) {
+        if !self.is_valid
+            && content
+                .get(..end)
+                .is_none_or(|content| !is_valid_content(content))
+        {
             return Err(GivenUp);
         }
         self.at += end + 1;
         self.since(start).map(Quoted)
     }
 
-    /// Passes a literal name.
-    pub(super) fn word(&mut self, word: &str) -> Result<(), GivenUp> {
-        if self.rest().starts_with(word.as_bytes()) {
-            self.at += word.len();
+    /// Skips `true`, `false` or `null`.
+    pub(super) fn literal(&mut self, literal: &str) -> Result<(), GivenUp> {
+        if self.rest().starts_with(literal.as_bytes()) {
+            self.at += literal.len();
             Ok(())
         } else {
             Err(GivenUp)
         }
     }
 
-    /// Passes a number.
+    /// Skips a number.
     pub(super) fn number(&mut self) -> Result<(), GivenUp> {
-        self.pass_any(b"-");
+        self.skip_any(b"-");
         match self.byte() {
             Some(b'0') => self.at += 1,
             _ => self.digits()?,
         }
-        if self.pass_any(b".") {
+        if self.skip_any(b".") {
             self.digits()?;
         }
-        if self.pass_any(b"eE") {
-            self.pass_any(b"+-");
+        if self.skip_any(b"eE") {
+            self.skip_any(b"+-");
             self.digits()?;
         }
         Ok(())
     }
 
-    fn pass(&mut self) -> Result<(), GivenUp> {
+    fn skip(&mut self) -> Result<(), GivenUp> {
         match self.peek()? {
             b'"' => self.string().map(|_| ()),
             b'{' => self.object(),
             b'[' => self.list(),
-            b't' => self.word("true"),
-            b'f' => self.word("false"),
-            b'n' => self.word("null"),
+            b't' => self.literal("true"),
+            b'f' => self.literal("false"),
+            b'n' => self.literal("null"),
             _ => self.number(),
         }
     }
@@ -193,15 +201,15 @@ impl<'a> Scanner<'a> {
     fn list(&mut self) -> Result<(), GivenUp> {
         self.open()?;
         let mut is_first = true;
-        while self.another(is_first, b']')? {
+        while self.has_next(is_first, b']')? {
             is_first = false;
-            self.pass()?;
+            self.skip()?;
         }
         Ok(())
     }
 
     fn object(&mut self) -> Result<(), GivenUp> {
-        // It ends with its bracket, whatever follows.
+        // A prefix match is enough, because an object ends with its closing bracket.
         if let Some(known) = &self.known
             && self.rest().starts_with(known.text.as_bytes())
         {
@@ -211,20 +219,20 @@ impl<'a> Scanner<'a> {
         }
         self.open()?;
         let mut is_first = true;
-        while self.another(is_first, b'}')? {
+        while self.has_next(is_first, b'}')? {
             is_first = false;
             if self.key()?.text() == OFTEN_REPEATED {
                 let before = self.values;
                 let text = self.value()?;
-                self.know(text, self.values - before);
+                self.remember(text, self.values - before);
             } else {
-                self.pass()?;
+                self.skip()?;
             }
         }
         Ok(())
     }
 
-    fn know(&mut self, text: &'a str, values: usize) {
+    fn remember(&mut self, text: &'a str, values: usize) {
         self.known = Some(Known { text, values });
     }
 
@@ -238,7 +246,7 @@ impl<'a> Scanner<'a> {
         if count == 0 { Err(GivenUp) } else { Ok(()) }
     }
 
-    fn pass_any(&mut self, bytes: &[u8]) -> bool {
+    fn skip_any(&mut self, bytes: &[u8]) -> bool {
         let is_there = self.byte().is_some_and(|byte| bytes.contains(&byte));
         self.at += usize::from(is_there);
         is_there
@@ -258,19 +266,19 @@ impl<'a> Scanner<'a> {
 }
 
 impl<'a> Quoted<'a> {
-    /// With its quotes.
+    /// The string with its quotes.
     pub(super) fn text(&self) -> &'a str {
         self.0
     }
 
-    /// Between its quotes, if it says there what it means.
-    pub(super) fn plain(&self) -> Option<&'a str> {
+    /// The string without its quotes; `None` if it contains escapes.
+    pub(super) fn unescaped(&self) -> Option<&'a str> {
         let content = self.0.get(1..self.0.len() - 1)?;
         memchr(b'\\', content.as_bytes()).is_none().then_some(content)
     }
 }
 
-/// Where the quote stands that no backslash escapes.
+/// The position of the first quote that is not escaped.
 fn closing_quote(content: &[u8]) -> Option<usize> {
     memchr_iter(b'"', content).find(|quote| {
         let before = content.iter().take(*quote).rev();
@@ -281,10 +289,10 @@ fn closing_quote(content: &[u8]) -> Option<usize> {
     })
 }
 
-/// Whether a string is free of control characters, and each of its escapes is one. Surrogates need not pair, as long as
-/// nobody decodes them.
-fn says_something(content: &[u8]) -> bool {
-    // Not `all`, which would look at one byte at a time to stop at the first.
+/// Whether a string has no control characters and only valid escapes. Unpaired surrogates are accepted, as `serde_json`
+/// does for strings that it does not decode.
+fn is_valid_content(content: &[u8]) -> bool {
+    // A fold is vectorized; `all` would check byte by byte.
     let least = content.iter().fold(u8::MAX, |least, byte| least.min(*byte));
     if least < b' ' {
         return false;

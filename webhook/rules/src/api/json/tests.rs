@@ -1,4 +1,4 @@
-//! `serde_json` is the oracle: what it refuses is never taken, and what both take is the same.
+//! `serde_json` is the oracle: the fast decoder accepts nothing else, and both return the same values.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt::Debug};
 
@@ -12,7 +12,7 @@ use crate::{
     case::{Base, V1BETA1, V1BETA2},
 };
 
-/// Fields, each of which is skipped.
+/// An object whose field values are skipped.
 type Fields<'a> = BTreeMap<String, &'a RawValue>;
 
 fn base() -> impl Strategy<Value = Value> {
@@ -44,11 +44,11 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A place, how much is taken away there, and what is put there.
+/// A position, the number of characters to remove there, and the text to insert.
 type Edit = (Index, usize, &'static str);
 
 fn edits() -> impl Strategy<Value = Vec<Edit>> {
-    let put = prop::sample::select(vec![
+    let inserted = prop::sample::select(vec![
         "",
         "\"",
         "\\",
@@ -92,59 +92,59 @@ fn edits() -> impl Strategy<Value = Vec<Edit>> {
         "1,",
         "\"kubeadmConfigSpec\":",
     ]);
-    prop::collection::vec((any::<Index>(), 0_usize..3, put), 0..4)
+    prop::collection::vec((any::<Index>(), 0_usize..3, inserted), 0..4)
 }
 
 fn edited(mut text: String, edits: &[Edit]) -> String {
-    for (at, taken, put) in edits {
+    for (at, removed, inserted) in edits {
         let mut places: Vec<usize> = text.char_indices().map(|(place, _)| place).collect();
         places.push(text.len());
         let first = at.index(places.len());
-        let last = (first + taken).min(places.len() - 1);
-        text.replace_range(places[first]..places[last], put);
+        let last = (first + removed).min(places.len() - 1);
+        text.replace_range(places[first]..places[last], inserted);
     }
     text
 }
 
-/// What `serde_json` takes and nothing else, and what it makes of that.
-fn same<'a, T: Deserialize<'a> + Debug>(text: &'a str) -> Result<(), TestCaseError> {
+/// Checks that both decoders return the same value, or that both fail.
+fn check_same<'a, T: Deserialize<'a> + Debug>(text: &'a str) -> Result<(), TestCaseError> {
     let read = read::<T>(text).map(|document| document.root);
     let expected = serde_json::from_str::<T>(text).ok();
     prop_assert_eq!(format!("{read:?}"), format!("{expected:?}"), "{}", text);
     Ok(())
 }
 
-fn held_against_serde_json(text: &str) -> Result<(), TestCaseError> {
-    same::<Value>(text)?;
-    same::<&RawValue>(text)?;
-    same::<IgnoredAny>(text)?;
-    same::<Fields<'_>>(text)?;
-    same::<KubeadmControlPlane<'_>>(text)?;
-    same::<KubeadmControlPlaneTemplate<'_>>(text)?;
-    same::<ClusterPool<'_>>(text)
+fn check_all_types(text: &str) -> Result<(), TestCaseError> {
+    check_same::<Value>(text)?;
+    check_same::<&RawValue>(text)?;
+    check_same::<IgnoredAny>(text)?;
+    check_same::<Fields<'_>>(text)?;
+    check_same::<KubeadmControlPlane<'_>>(text)?;
+    check_same::<KubeadmControlPlaneTemplate<'_>>(text)?;
+    check_same::<ClusterPool<'_>>(text)
 }
 
 proptest! {
     #[test]
-    fn of_any_document_the_same_is_read(value in any_json(), pretty: bool, edits in edits()) {
+    fn any_document_is_decoded_the_same(value in any_json(), pretty: bool, edits in edits()) {
         let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) };
-        held_against_serde_json(&edited(text.unwrap(), &edits))?;
+        check_all_types(&edited(text.unwrap(), &edits))?;
     }
 
     #[test]
-    fn of_any_object_the_same_is_read(object in base(), edits in edits()) {
-        held_against_serde_json(&edited(object.to_string(), &edits))?;
+    fn any_object_is_decoded_the_same(object in base(), edits in edits()) {
+        check_all_types(&edited(object.to_string(), &edits))?;
     }
 
     #[test]
-    fn of_what_stands_there_twice_the_same_is_read(object in base(), first in edits(), second in edits()) {
+    fn repeated_objects_are_decoded_the_same(object in base(), first in edits(), second in edits()) {
         let text = object.to_string();
         let (new, old) = (edited(text.clone(), &first), edited(text, &second));
-        same::<Fields<'_>>(&format!(r#"{{"object":{new},"oldObject":{old}}}"#))?;
+        check_same::<Fields<'_>>(&format!(r#"{{"object":{new},"oldObject":{old}}}"#))?;
     }
 
     #[test]
-    fn of_a_part_beside_what_is_known_the_same_is_read(
+    fn parts_beside_a_known_object_are_decoded_the_same(
         object in base(),
         known in edits(),
         spaced: bool,
@@ -156,14 +156,14 @@ proptest! {
         let space = if spaced { " " } else { "" };
         let text = edited(text.replace(&config, &format!("{space}{known}{space}")), &edits);
         if let (Ok(part), Ok(known)) = (serde_json::from_str(&text), serde_json::from_str(&known)) {
-            same_again::<&RawValue>(part, known)?;
-            same_again::<Value>(part, known)?;
-            same_again::<Fields<'_>>(part, known)?;
+            check_same_again::<&RawValue>(part, known)?;
+            check_same_again::<Value>(part, known)?;
+            check_same_again::<Fields<'_>>(part, known)?;
         }
     }
 }
 
-fn same_again<'a, T: Deserialize<'a> + Debug>(
+fn check_same_again<'a, T: Deserialize<'a> + Debug>(
     part: &'a RawValue,
     known: &'a RawValue,
 ) -> Result<(), TestCaseError> {
@@ -186,7 +186,7 @@ fn values_are_counted() {
         ("[1,2,3]", 3),
         (r#"{"a":[],"b":{}}"#, 4),
         (r#"["[,{","\"[,","\\",[]]"#, 5),
-        // What stands there twice counts twice.
+        // A repeated object is counted twice.
         (
             r#"[{"kubeadmConfigSpec":{"a":[1,2]}},{"kubeadmConfigSpec":{"a":[1,2]}}]"#,
             10,
@@ -206,29 +206,33 @@ fn values_are_counted() {
 }
 
 #[test]
-fn what_is_nested_deeper_than_serde_json_decodes_is_left_to_it() {
+fn text_nested_deeper_than_the_limit_of_serde_json_is_rejected() {
     let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
-    for (depth, is_read) in [(1, true), (127, true), (128, false), (100_000, false)] {
-        assert_eq!(read::<IgnoredAny>(&nested(depth)).is_some(), is_read, "{depth}");
-        assert_eq!(read::<Value>(&nested(depth)).is_some(), is_read, "{depth}");
+    for (depth, is_accepted) in [(1, true), (127, true), (128, false), (100_000, false)] {
+        assert_eq!(
+            read::<IgnoredAny>(&nested(depth)).is_some(),
+            is_accepted,
+            "{depth}"
+        );
+        assert_eq!(read::<Value>(&nested(depth)).is_some(), is_accepted, "{depth}");
         assert_eq!(
             serde_json::from_str::<Value>(&nested(depth)).is_ok(),
-            is_read,
+            is_accepted,
             "{depth}"
         );
     }
 }
 
-/// One scanner serves all the lists and objects of a document, one after the other.
+/// Only open lists and objects count, not those that are already closed.
 #[test]
-fn depth_is_of_what_is_open() {
+fn depth_counts_only_open_brackets() {
     let text = format!("[{}[]]", "[{}],".repeat(1000));
     assert!(read::<Value>(&text).is_some());
     assert!(read::<IgnoredAny>(&text).is_some());
 }
 
 #[test]
-fn a_value_comes_with_its_text() {
+fn a_verbatim_value_has_its_text() {
     let object = json!({"kubeadmConfigSpec": {"files": [{"path": "/a\n", "content": "b\n"}]}});
     let text = format!(r#"{{"apiVersion":"a/v1beta2","spec":{object}}}"#);
     let read = read::<KubeadmControlPlane<'_>>(&text).unwrap().root;
@@ -238,22 +242,22 @@ fn a_value_comes_with_its_text() {
 }
 
 #[test]
-fn each_character_and_each_escape_is_taken_as_serde_json_takes_it() {
+fn every_character_and_escape_is_decoded_the_same() {
     for padding in [0, 7, 16, 40].map(|length| "-".repeat(length)) {
         for character in ('\0'..='\u{80}').chain(['é', '\u{2028}', '\u{1f600}']) {
             for content in ["@", "\\@", "\\u00@0", "\\\\@", "\\\\\\@"] {
                 let content = content.replace('@', &character.to_string());
                 let text = format!("{{\"{content}{padding}\":\"{padding}{content}\"}}");
-                same::<Value>(&text).unwrap();
-                same::<&RawValue>(&text).unwrap();
+                check_same::<Value>(&text).unwrap();
+                check_same::<&RawValue>(&text).unwrap();
             }
         }
     }
 }
 
-/// A visitor may stop before the end.
+/// A visitor may stop before the end of a list.
 #[test]
-fn of_a_list_nothing_is_left_over() {
+fn lists_must_be_consumed_entirely() {
     for text in [
         "[[true,1]]",
         "[[true,1],[false,2]]",
@@ -265,13 +269,13 @@ fn of_a_list_nothing_is_left_over() {
         "[[true,1,]]",
         "[true,1]",
     ] {
-        same::<Vec<(bool, u8)>>(text).unwrap();
+        check_same::<Vec<(bool, u8)>>(text).unwrap();
     }
 }
 
-/// Visitors take more than they ask for: null for a map, a number for a text.
+/// Some visitors accept more than the requested type, such as null for a map or a number for a string.
 #[test]
-fn what_is_asked_for_decides() {
+fn the_requested_type_decides() {
     for text in [
         "null",
         "true",
@@ -286,19 +290,19 @@ fn what_is_asked_for_decides() {
         "{}",
         "{\"a\":1}",
     ] {
-        same::<serde_json::Map<String, Value>>(text).unwrap();
-        same::<BTreeMap<String, i8>>(text).unwrap();
-        same::<Vec<u8>>(text).unwrap();
-        same::<Option<Vec<u8>>>(text).unwrap();
-        same::<Option<Value>>(text).unwrap();
-        same::<(u8,)>(text).unwrap();
-        same::<()>(text).unwrap();
-        same::<bool>(text).unwrap();
-        same::<u64>(text).unwrap();
-        same::<i64>(text).unwrap();
-        same::<f64>(text).unwrap();
-        same::<String>(text).unwrap();
-        same::<Cow<'_, str>>(text).unwrap();
-        same::<char>(text).unwrap();
+        check_same::<serde_json::Map<String, Value>>(text).unwrap();
+        check_same::<BTreeMap<String, i8>>(text).unwrap();
+        check_same::<Vec<u8>>(text).unwrap();
+        check_same::<Option<Vec<u8>>>(text).unwrap();
+        check_same::<Option<Value>>(text).unwrap();
+        check_same::<(u8,)>(text).unwrap();
+        check_same::<()>(text).unwrap();
+        check_same::<bool>(text).unwrap();
+        check_same::<u64>(text).unwrap();
+        check_same::<i64>(text).unwrap();
+        check_same::<f64>(text).unwrap();
+        check_same::<String>(text).unwrap();
+        check_same::<Cow<'_, str>>(text).unwrap();
+        check_same::<char>(text).unwrap();
     }
 }

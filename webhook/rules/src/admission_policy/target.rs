@@ -1,11 +1,11 @@
-//! What policies are about.
+//! The resources that policies cover.
 
 use crate::{api::control_plane::Shape, change::Operation};
 
-/// A match condition: its name and its expression.
+/// The name and the expression of a match condition.
 pub(super) type Condition = (&'static str, &'static str);
 
-/// A controller must always be able to finish: what is being deleted passes.
+/// Objects that are being deleted are exempt, so that controllers can always finish.
 const NOT_BEING_DELETED: Condition = (
     "not-being-deleted",
     "request.operation == 'CREATE' || !has(oldObject.metadata.deletionTimestamp)",
@@ -21,33 +21,33 @@ const POOL_REFERENCE_CHANGES: Condition = (
      : has(object.spec.clusterPoolRef) != has(oldObject.spec.clusterPoolRef) \
      || has(object.spec.clusterPoolRef) && object.spec.clusterPoolRef != oldObject.spec.clusterPoolRef)",
 );
-/// v1beta1 has policies of its own.
+/// v1beta1 has its own policies.
 const NOT_V1BETA1: Condition = ("not-v1beta1", "request.requestResource.version != 'v1beta1'");
 
-/// What a policy is about.
+/// A resource in one API version, and how policies match it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Subject {
+pub(super) struct PolicyTarget {
     pub(super) kind: &'static str,
     pub(super) group: &'static str,
     pub(super) version: &'static str,
-    /// The plural, and the subresource where it is one.
+    /// The plural name, with the subresource if there is one.
     pub(super) resource: &'static str,
     pub(super) operations: &'static [Operation],
     pub(super) shape: Shape,
-    /// Whether a write in another version is converted and judged too.
+    /// Whether the policy also covers writes in other versions, after conversion.
     pub(super) equivalent: bool,
     pub(super) failure_policy: &'static str,
     pub(super) conditions: &'static [Condition],
-    /// The list of what object rules judge: the object, and on an update the old one behind it.
-    pub(super) judged: &'static str,
-    /// The same for rules that templates have too, and where `spec` stands.
+    /// CEL for the inputs of object rules: the new object, followed by the old one on an update.
+    pub(super) objects: &'static str,
+    /// The path of `spec`, and CEL for the inputs of the rules that control planes and templates share.
     pub(super) specs: Option<(&'static str, &'static str)>,
 }
 
 const ON_WRITE: &[Operation] = &[Operation::Create, Operation::Update];
 const OBJECTS: &str = "request.operation == 'CREATE' ? [object] : [object, oldObject]";
 
-const CONTROL_PLANE: Subject = Subject {
+const CONTROL_PLANE: PolicyTarget = PolicyTarget {
     kind: "KubeadmControlPlane",
     group: "controlplane.cluster.x-k8s.io",
     version: "v1beta2",
@@ -57,22 +57,22 @@ const CONTROL_PLANE: Subject = Subject {
     equivalent: true,
     failure_policy: "Fail",
     conditions: &[NOT_BEING_DELETED, SPEC_CHANGES, NOT_V1BETA1],
-    judged: OBJECTS,
-    specs: Some(("spec", "variables.judged.map(it, it.spec)")),
+    objects: OBJECTS,
+    specs: Some(("spec", "variables.objects.map(it, it.spec)")),
 };
 
-const TEMPLATE: Subject = Subject {
+const TEMPLATE: PolicyTarget = PolicyTarget {
     kind: "KubeadmControlPlaneTemplate",
     resource: "kubeadmcontrolplanetemplates",
     specs: Some((
         "spec.template.spec",
-        // The spec of a template may be left out.
-        "variables.judged.map(it, dyn(it).spec.?template.?spec.orValue({}))",
+        // The spec of a template is optional.
+        "variables.objects.map(it, dyn(it).spec.?template.?spec.orValue({}))",
     )),
     ..CONTROL_PLANE
 };
 
-const POOL: Subject = Subject {
+const POOL: PolicyTarget = PolicyTarget {
     kind: "ClusterPool",
     group: "hive.openshift.io",
     version: "v1",
@@ -83,33 +83,33 @@ const POOL: Subject = Subject {
     ..CONTROL_PLANE
 };
 
-pub(super) const SUBJECTS: &[Subject] = &[
+pub(super) const TARGETS: &[PolicyTarget] = &[
     CONTROL_PLANE,
-    Subject {
+    PolicyTarget {
         conditions: &[NOT_BEING_DELETED, SPEC_CHANGES],
         ..of_v1beta1(CONTROL_PLANE)
     },
-    Subject {
+    PolicyTarget {
         resource: "kubeadmcontrolplanes/scale",
         operations: &[Operation::Update],
         conditions: &[],
-        // A Scale leaves 0 out.
-        judged: "[object, oldObject].map(it, {'spec': {'replicas': it.spec.?replicas.orValue(0)}})",
+        // A Scale omits 0.
+        objects: "[object, oldObject].map(it, {'spec': {'replicas': it.spec.?replicas.orValue(0)}})",
         specs: None,
         ..CONTROL_PLANE
     },
     TEMPLATE,
-    Subject {
+    PolicyTarget {
         conditions: &[NOT_BEING_DELETED, SPEC_CHANGES],
         ..of_v1beta1(TEMPLATE)
     },
     POOL,
-    Subject {
+    PolicyTarget {
         kind: "ClusterDeploymentCustomization",
         resource: "clusterdeploymentcustomizations",
         ..POOL
     },
-    Subject {
+    PolicyTarget {
         kind: "ClusterDeployment",
         resource: "clusterdeployments",
         conditions: &[NOT_BEING_DELETED, POOL_REFERENCE_CHANGES],
@@ -117,11 +117,11 @@ pub(super) const SUBJECTS: &[Subject] = &[
     },
 ];
 
-const fn of_v1beta1(subject: Subject) -> Subject {
-    Subject {
+const fn of_v1beta1(target: PolicyTarget) -> PolicyTarget {
+    PolicyTarget {
         version: "v1beta1",
         shape: Shape::V1Beta1,
         equivalent: false,
-        ..subject
+        ..target
     }
 }

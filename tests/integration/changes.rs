@@ -1,7 +1,5 @@
 //! Changes that `kubectl kcp` makes, or refuses to make, under real controllers with real members of etcd.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, Result, bail, ensure};
 use kcp_tests::cluster::Cluster;
 use kcp_tests::kubectl::Ended;
@@ -20,12 +18,6 @@ const NAME: &str = "edge";
 /// Who makes the changes.
 const OPERATOR: &str = "alice";
 
-/// Three machines from nothing; a fifth of it on an idle machine.
-const LIMIT: Duration = Duration::from_secs(150);
-
-/// Elections, and what controllers take note of.
-const SOON: Duration = Duration::from_secs(45);
-
 #[test]
 fn changes_are_guarded_and_told() {
     with_controllers(NAMESPACE, guarded);
@@ -33,7 +25,7 @@ fn changes_are_guarded_and_told() {
 
 async fn guarded(management: &ManagementCluster) -> Result<()> {
     let cluster = Cluster::create(management.client(), NAMESPACE, NAME, 3, "v1.34.2").await?;
-    cluster.settled(3, LIMIT).await?;
+    cluster.settled(3).await?;
     an_operator_comes(management).await?;
     a_manifest_is_planned(management, &cluster).await?;
     // Only what is asked for is of interest here: nothing comes of it.
@@ -49,7 +41,7 @@ async fn guarded(management: &ManagementCluster) -> Result<()> {
     a_dead_member_blocks_by_its_name(management, &workload, second).await?;
     without_quorum_nothing_is_forced(management, &workload, [second, third]).await?;
     cluster.pause(false).await?;
-    cluster.settled(3, LIMIT).await?;
+    cluster.settled(3).await?;
 
     the_topology_keeps_its_fields(management).await?;
     cluster.delete().await
@@ -76,7 +68,7 @@ async fn kcp(management: &ManagementCluster, arguments: &[&str]) -> Result<Ended
 }
 
 async fn one_of_two_operators_wins(management: &ManagementCluster, cluster: &Cluster) -> Result<()> {
-    let number = wait::until("two operators meet", SOON, || async {
+    let number = wait::until("two operators meet", || async {
         cluster.patch(&json!({"spec": {"replicas": 3}})).await?;
         two_operators(management).await
     })
@@ -159,7 +151,7 @@ async fn a_manifest_is_planned(management: &ManagementCluster, cluster: &Cluster
             "metadata": {"name": NAME, "namespace": NAMESPACE}, "spec": spec,
         });
         std::fs::write(&file, serde_json::to_vec(&manifest)?)?;
-        let planned = wait::until("the operator may read", SOON, || async {
+        let planned = wait::until("the operator may read", || async {
             let planned = kcp(management, &["plan", NAME, "-f", &path]).await?;
             ensure!(planned.code == 0 && planned.stderr.is_empty(), "{planned}");
             Ok(planned)
@@ -223,7 +215,7 @@ async fn without_quorum_nothing_is_forced(
 ) -> Result<()> {
     workload.inflict(Fault::Kill, next).await?;
     let scale = ["scale", NAME, "--replicas", "5", "--force", "--dry-run=server"];
-    wait::until("the loss of quorum is seen", SOON, || async {
+    wait::until("the loss of quorum is seen", || async {
         let refused = kcp(management, &scale).await?;
         ensure!(
             refused.code == 1 && refused.stdout.contains("etcd has no quorum"),

@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use kcp_tests::cluster_api::FEATURE_GATES;
@@ -24,9 +23,6 @@ const OUR_GATES: &str = "\
     apiVersion: kubectl-kcp.dev/v1alpha1\n\
     kind: AdmissionConfiguration\n\
     featureGates: {ignition: true, machineTaints: true}\n";
-
-/// A replaced configuration is in force within this.
-const RELOAD: Duration = Duration::from_secs(5);
 
 #[test]
 fn what_cluster_api_lets_through_in_v1beta1_is_not_denied() {
@@ -55,7 +51,7 @@ async fn refused_by_ours(management: &ManagementCluster) -> Result<Vec<String>> 
     admission
         .configuration()
         .replace(&[("configuration.yaml", OUR_GATES)])?;
-    wait::until("the gates are open", RELOAD, async || {
+    wait::until("the gates are open", async || {
         let dry_run = ["-n", NAMESPACE, "--dry-run=server"];
         let created = write(kubectl, "create", &control_planes()?, &dry_run).await?;
         ensure!(!created.stderr.contains("-gate-off)"), "{created}");

@@ -1,7 +1,6 @@
 //! `kubectl kcp lint --cluster`: what a living fleet would fail, before the webhook is installed.
 
 use std::fs;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use kcp_tests::api_server::ApiServer;
@@ -11,9 +10,6 @@ use kcp_tests::{hive, manifests, wait};
 use serde_json::{Value, json};
 
 use crate::shared::with_management_cluster;
-
-/// A definition that is established may not be found by kubectl yet.
-const FOUND: Duration = Duration::from_secs(30);
 
 #[test]
 fn lists_what_a_cluster_without_the_webhook_would_fail() {
@@ -115,7 +111,7 @@ async fn hive_alone(management: &ManagementCluster) -> Result<ApiServer> {
     fs::write(&file, serde_json::to_vec(&list)?).context("writing the objects")?;
     let file = file.display().to_string();
     let apply = ["apply", "--kubeconfig", &kubeconfig, "-f", &file];
-    wait::until("the objects are created", FOUND, || async {
+    wait::until("the objects are created", || async {
         management.kubectl().succeed(apply).await.map(drop)
     })
     .await?;

@@ -14,7 +14,7 @@ fn loses_no_review_to_a_restart_or_a_new_certificate() {
         let plan = Plan {
             rate: 200,
             duration: Duration::from_secs(10),
-            arguments: ["--shutdown-delay=1s", "--tls-reload-interval=500ms"]
+            arguments: ["--shutdown-delay=3s", "--tls-reload-interval=500ms"]
                 .map(str::to_owned)
                 .to_vec(),
         };

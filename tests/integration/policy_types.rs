@@ -10,7 +10,6 @@
 )]
 
 use std::fs;
-use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::admissionregistration::v1::{
@@ -21,9 +20,6 @@ use kube::api::{Api, ListParams};
 use serde_json::{Value, json};
 
 use crate::shared::with_management_cluster;
-
-/// The schema of a control plane is read anew for each of its policies.
-const TYPE_CHECKED: Duration = Duration::from_secs(120);
 
 #[test]
 fn expressions_have_the_types_of_the_definitions() {
@@ -43,9 +39,7 @@ fn expressions_have_the_types_of_the_definitions() {
 
         let _checker = management.type_check_policies(cluster.api()).unwrap();
         let api: Api<ValidatingAdmissionPolicy> = Api::all(cluster.client().clone());
-        let checked = wait::until("all policies are type-checked", TYPE_CHECKED, || {
-            type_checked(&api)
-        });
+        let checked = wait::until("all policies are type-checked", || type_checked(&api));
         let warnings: Vec<_> = checked
             .await
             .unwrap()

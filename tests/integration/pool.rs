@@ -7,7 +7,6 @@
 )]
 
 use std::fs;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use kcp_tests::kubectl::Ended;
@@ -49,15 +48,11 @@ impl Hosts {
 
     /// Waits until the only customization names this holder, or nobody.
     async fn until_held_by(&self, holder: Option<&str>) {
-        until(
-            "the customization names its holder",
-            Duration::from_secs(60),
-            || async {
-                let named = self.holder().await;
-                ensure!(named.as_deref() == holder, "{named:?}");
-                Ok(())
-            },
-        )
+        until("the customization names its holder", || async {
+            let named = self.holder().await;
+            ensure!(named.as_deref() == holder, "{named:?}");
+            Ok(())
+        })
         .await
         .unwrap();
     }
@@ -290,7 +285,7 @@ fn a_lost_lease_ends_the_command() {
             "--cluster-deployment",
             "paris",
             "--ttl",
-            "3s",
+            "15s",
             "--",
             "sh",
             "-c",

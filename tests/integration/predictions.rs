@@ -4,7 +4,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use futures_util::TryStreamExt as _;
@@ -29,14 +28,8 @@ const NAME: &str = "edge";
 const OLD: &str = "v1.33.6";
 const NEW: &str = "v1.34.2";
 
-/// From nothing to the first machine, or for one change of three machines. A quarter of it on an idle machine.
-const LIMIT: Duration = Duration::from_secs(150);
-
 /// While one change comes about, of ten a second; a tenth of it on an idle machine.
 const LEAST_WRITES: usize = 10;
-
-/// What a controller notes of another's status in a second.
-const NOTED: Duration = Duration::from_secs(30);
 
 #[test]
 fn the_controller_does_what_the_plan_says() {
@@ -54,7 +47,7 @@ async fn predicted(management: &ManagementCluster) -> Result<()> {
         &["-n", NAMESPACE],
     )
     .await?;
-    cluster.settled(1, LIMIT).await?;
+    cluster.settled(1).await?;
 
     let workload = management.machines().cluster(NAMESPACE, NAME).await?;
     let writes = AcknowledgedWrites::begin(workload.clone());
@@ -108,7 +101,7 @@ async fn as_planned(
 ) -> Result<()> {
     // What has settled for the controller may have members that are still electing, and a Machine that is not well for a
     // moment is planned to go first.
-    let planned = wait::until("nothing keeps the first step", NOTED, || async {
+    let planned = wait::until("nothing keeps the first step", || async {
         let status = ["kcp", "status", NAME, "-n", NAMESPACE];
         let ended = management.kubectl().run(&status).await?;
         ensure!(ended.code == 0, "{ended}");
@@ -124,7 +117,7 @@ async fn as_planned(
     let command = [&["kcp"], verb, &["-n", NAMESPACE]].concat();
     let ended = management.kubectl().run(&command).await?;
     ensure!(ended.code == 0, "{command:?}: {ended}");
-    cluster.settled(replicas, LIMIT).await?;
+    cluster.settled(replicas).await?;
     seen.is(&planned).await
 }
 
@@ -145,7 +138,7 @@ async fn remediated_as_planned(
     resources::machines(management.client(), NAMESPACE)
         .patch(victim, &PatchParams::default(), &Patch::Merge(&remediate))
         .await?;
-    let planned = wait::until("the plan is to replace the Machine", NOTED, || async {
+    let planned = wait::until("the plan is to replace the Machine", || async {
         let (ended, document) = plan(management, &[]).await?;
         let blockers = document.get("blockers").and_then(Value::as_array);
         let blockers: Option<Vec<&Value>> = blockers.map(|blockers| {
@@ -170,13 +163,13 @@ async fn remediated_as_planned(
     );
     let seen = Seen::begin(management).await?;
     cluster.patch(&pause(Value::Null)).await?;
-    wait::until("the Machine goes", LIMIT, || async {
+    wait::until("the Machine goes", || async {
         let machines = cluster.machines().await?;
         ensure!(!machines.contains(victim), "{machines:?}");
         Ok(())
     })
     .await?;
-    cluster.settled(3, LIMIT).await?;
+    cluster.settled(3).await?;
     seen.is(&planned).await
 }
 
@@ -253,7 +246,7 @@ impl Seen {
     /// Waits for as much as was planned, and compares it.
     async fn is(&self, planned: &[Planned]) -> Result<()> {
         // The watch may be behind.
-        wait::until("the watch shows what came about", NOTED, || async {
+        wait::until("the watch shows what came about", || async {
             ensure!(!self.watch.is_finished(), "the watch has ended");
             let seen = self.events();
             ensure!(seen.len() >= planned.len(), "so far: {seen:?}");
@@ -344,7 +337,7 @@ async fn has_failure_domains(management: &ManagementCluster, names: &[&str]) -> 
     infrastructure
         .patch_status(NAME, &PatchParams::default(), &Patch::Merge(status))
         .await?;
-    wait::until("the Cluster has failure domains", NOTED, || async {
+    wait::until("the Cluster has failure domains", || async {
         let cluster = resources::clusters(client, NAMESPACE).get(NAME).await?;
         let declared = cluster
             .data

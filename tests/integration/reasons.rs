@@ -6,7 +6,6 @@
 mod cases;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use jiff::{SignedDuration, Timestamp};
@@ -25,12 +24,6 @@ use crate::shared::with_controllers;
 
 const NAMESPACE: &str = "reasons";
 const NAME: &str = "edge";
-
-/// Three machines from nothing; a fifth of it on an idle machine.
-const LIMIT: Duration = Duration::from_secs(150);
-
-/// The controller looks at a control plane that it holds up every 5 s.
-const JUDGED: Duration = Duration::from_secs(60);
 
 /// Reasons by Machine.
 type Reasons = BTreeMap<String, BTreeSet<String>>;
@@ -51,7 +44,7 @@ async fn agree(management: &ManagementCluster) -> Result<()> {
         &["-n", NAMESPACE],
     )
     .await?;
-    cluster.settled(3, LIMIT).await?;
+    cluster.settled(3).await?;
     let machines = cluster.machines().await?;
     let [first, _, last] = machines.as_slice() else {
         bail!("the Machines are {machines:?}");
@@ -131,7 +124,7 @@ impl Bench<'_> {
             &patch,
         ];
         self.management.kubectl().succeed(write).await?;
-        let said = wait::until("the controller has judged", JUDGED, || self.judged()).await?;
+        let said = wait::until("the controller has judged", || self.judged()).await?;
         for (machine, of_machine) in &said {
             let is_outdated = match outdated {
                 Outdated::All => true,
@@ -212,7 +205,7 @@ impl Bench<'_> {
                 .await;
             patched.context("patching the Machine")?;
         }
-        wait::until("the Machines' certificates expire", JUDGED, || async {
+        wait::until("the Machines' certificates expire", || async {
             for machine in self.machines().await? {
                 let told = machine.data.pointer("/status/certificatesExpiryDate");
                 ensure!(
@@ -230,7 +223,7 @@ impl Bench<'_> {
     async fn is_held_up_by(&self, machine: &str) -> Result<()> {
         let api = resources::machines(self.management.client(), NAMESPACE);
         let control_planes = self.control_planes("v1beta2");
-        wait::until("the controller sees the pod", JUDGED, || async {
+        wait::until("the controller sees the pod", || async {
             // It looks anew when the object changes.
             let touched = json!({"metadata": {"annotations": {"touched": Timestamp::now().to_string()}}});
             control_planes

@@ -24,9 +24,6 @@ use crate::shared::with_management_cluster;
 const NAMESPACE: &str = "status-read";
 const NAME: &str = "edge";
 
-/// An API server learns of a role within a second or two.
-const AUTHORIZED: Duration = Duration::from_secs(30);
-
 /// The longest that a read may take on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -209,7 +206,7 @@ impl Person {
     }
 
     async fn sees(&self, whole: &Management, list: &[Management]) -> Result<()> {
-        wait::until("the role allows all", AUTHORIZED, || async {
+        wait::until("the role allows all", || async {
             let seen = named(&self.connection, NAME).await?;
             ensure!(seen == *whole, "{seen:?}");
             let seen = listed(&self.connection, Some(NAMESPACE)).await?;
@@ -235,7 +232,7 @@ async fn without(management: &ManagementCluster, role: &Value, missing: &roles::
         };
         needs.then_some(forbidden).into_iter().collect()
     };
-    wait::until(&format!("the role holds {who}"), AUTHORIZED, || async {
+    wait::until(&format!("the role holds {who}"), || async {
         let of_name = refused(named(&person.connection, NAME).await.map(|one| vec![one]))?;
         ensure!(of_name == expected(by_name), "NAME: {of_name:?}");
         let of_list = refused(listed(&person.connection, Some(NAMESPACE)).await)?;

@@ -3,7 +3,6 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use http::Request;
@@ -18,9 +17,6 @@ use crate::pki::{self, Authority, KeyPairFiles, Subject};
 use crate::process::Process;
 use crate::run::Run;
 use crate::wait;
-
-/// An API server needs two to three seconds on an idle machine.
-const START: Duration = Duration::from_secs(60);
 
 /// One etcd for all API servers of a run. It keeps nothing: durability is not under test here.
 #[derive(Debug)]
@@ -146,7 +142,7 @@ impl ApiServer {
         let user = User::Certificate(&administrator);
         kubeconfig::write(&kubeconfig, &url, &ca.certificate, &user)?;
         let client = kubeconfig::client(&url, &ca.certificate, &user).await?;
-        wait::until_served(&format!("{log} is ready"), START, &mut process, || ready(&client)).await?;
+        wait::until_served(&format!("{log} is ready"), &mut process, || ready(&client)).await?;
         Ok(Self {
             name: name.to_owned(),
             client,
@@ -172,10 +168,7 @@ impl ApiServer {
         let log = format!("{}-apiserver", self.name);
         self.process = Process::start(&self.run, &log, &self.program, &self.arguments, NO_ENVIRONMENT)?;
         let client = &self.client;
-        wait::until_served(&format!("{log} is ready"), START, &mut self.process, || {
-            ready(client)
-        })
-        .await
+        wait::until_served(&format!("{log} is ready"), &mut self.process, || ready(client)).await
     }
 
     /// What keeps its objects and its logs apart from those of others.

@@ -29,8 +29,8 @@ const DONE: &str = "done";
 /// Two names, or an error with the end of a log.
 const LINE_BYTES: u64 = 64 * 1024;
 
-/// For a request to arrive.
-const REQUEST: Duration = Duration::from_secs(5);
+/// Closes a connection on which no request arrives.
+const REQUEST: Duration = Duration::from_secs(60);
 
 /// Inflicts what it is asked to until it is dropped.
 pub struct FaultSocket {

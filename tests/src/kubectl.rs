@@ -5,7 +5,6 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
@@ -15,9 +14,7 @@ use crate::assets::Assets;
 use crate::process::supervised;
 use crate::products;
 use crate::run::Run;
-
-/// The longest that a command may take: a rollout of three machines on a busy machine.
-const TIMEOUT: Duration = Duration::from_secs(300);
+use crate::wait::LIMIT;
 
 /// kubectl with a user's environment.
 #[derive(Debug, Clone)]
@@ -144,9 +141,9 @@ impl Kubectl {
         let (command, mut child) = self.start([output(), output()], program, arguments)?;
         // Kept open until the command has ended; a timeout closes it, and that ends the command.
         let lifeline = child.stdin.take();
-        let output = tokio::time::timeout(TIMEOUT, child.wait_with_output()).await;
+        let output = tokio::time::timeout(LIMIT, child.wait_with_output()).await;
         drop(lifeline);
-        let output = output.with_context(|| format!("{command} did not end in {} s", TIMEOUT.as_secs()))?;
+        let output = output.with_context(|| format!("{command} did not end in {} s", LIMIT.as_secs()))?;
         Ended::new(command, output?)
     }
 
@@ -170,9 +167,9 @@ impl Followed {
     /// The next line of its output, once it has printed one.
     pub async fn line(&mut self) -> Result<String> {
         let lines = self.lines.as_mut().context("nobody reads it any more")?;
-        let line = tokio::time::timeout(TIMEOUT, lines.next_line()).await;
+        let line = tokio::time::timeout(LIMIT, lines.next_line()).await;
         let line =
-            line.with_context(|| format!("{} says nothing for {} s", self.command, TIMEOUT.as_secs()))?;
+            line.with_context(|| format!("{} says nothing for {} s", self.command, LIMIT.as_secs()))?;
         line?.with_context(|| format!("{} has said all that it had to say", self.command))
     }
 
@@ -185,10 +182,10 @@ impl Followed {
     pub async fn ended(mut self) -> Result<i32> {
         // Waiting for a child closes its standard input, which would end this one.
         let lifeline = self.child.stdin.take();
-        let status = tokio::time::timeout(TIMEOUT, self.child.wait()).await;
+        let status = tokio::time::timeout(LIMIT, self.child.wait()).await;
         drop(lifeline);
         let status =
-            status.with_context(|| format!("{} did not end in {} s", self.command, TIMEOUT.as_secs()))??;
+            status.with_context(|| format!("{} did not end in {} s", self.command, LIMIT.as_secs()))??;
         status
             .code()
             .with_context(|| format!("{}: {status}", self.command))

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::ByteString;
@@ -18,9 +17,6 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 
 use crate::wait;
-
-/// A definition is served within a second or two of its creation.
-const SERVED: Duration = Duration::from_secs(30);
 
 /// All objects of a YAML text.
 pub fn parse(text: &str) -> Result<Vec<Value>> {
@@ -120,7 +116,7 @@ pub fn local_client_config(port: u16, path: &str, authority: &str) -> Result<Val
 /// Waits until the API server serves all definitions that it has.
 pub async fn definitions_served(client: &Client) -> Result<()> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
-    wait::until("all CRDs are established", SERVED, || async {
+    wait::until("all CRDs are established", || async {
         for definition in api.list(&ListParams::default()).await.context("listing CRDs")? {
             let conditions = definition
                 .status

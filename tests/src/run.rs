@@ -21,8 +21,8 @@ const PREFIX: &str = "kcp-test-";
 /// Folders of ended runs that are kept, for their logs.
 const KEPT: usize = 3;
 
-/// Supervisors give a program a second.
-const END: Duration = Duration::from_secs(10);
+/// Supervisors kill a program that has not ended after a second.
+const END: Duration = Duration::from_secs(60);
 
 /// A run in progress. Its folder holds everything that its processes write.
 #[derive(Debug)]
@@ -105,7 +105,7 @@ impl Run {
     }
 
     async fn ended_within(&self, limit: Duration) -> Result<()> {
-        wait::until("all programs of this run have ended", limit, || async {
+        wait::until_within("all programs of this run have ended", limit, || async {
             let ending = mem::take(&mut *locked(&self.ending));
             for (name, mut supervisor) in ending {
                 supervisor

@@ -12,6 +12,9 @@ use kcp_tests::workload_access::{AccessFault, FLOOD_BYTES, WorkloadAccess};
 use super::port_forward::secret;
 use super::{NAME, NAMESPACE};
 
+/// The value of `--request-timeout` with which kubectl waits as long as the server takes.
+const NONE: &str = "0";
+
 /// What kubectl says of a kubeconfig that does not work.
 const REFUSALS: [(AccessFault, &str); 6] = [
     (
@@ -39,14 +42,16 @@ pub(super) async fn is_spoiled(
     let access = WorkloadAccess::read(management.run(), management.client(), NAMESPACE, NAME).await?;
     for (fault, refusal) in REFUSALS {
         access.inflict(fault).await?;
-        let ended = nodes(management).await?;
+        let timeout = if fault == AccessFault::Hang { "2s" } else { NONE };
+        let ended = nodes(management, timeout).await?;
         ensure!(
             ended.code == 1 && ended.stderr.contains(refusal),
             "{fault}: {ended}"
         );
     }
+    // However long it takes: a client without a timeout gets all of it.
     access.inflict(AccessFault::Flood).await?;
-    let ended = nodes(management).await?;
+    let ended = nodes(management, NONE).await?;
     ensure!(
         ended.code == 0 && ended.stdout.len() == FLOOD_BYTES,
         "{} bytes: {}",
@@ -82,20 +87,19 @@ pub(super) async fn is_spoiled(
         .await?
         .status()
         .await?;
-    let ended = nodes(management).await?;
+    let ended = nodes(management, NONE).await?;
     ensure!(ended.code == 0 && ended.stdout.contains(machine), "{ended}");
     Ok(())
 }
 
-/// What kubectl makes of the kubeconfig in the Secret.
-async fn nodes(management: &ManagementCluster) -> Result<Ended> {
+/// Lists Nodes with kubectl and the kubeconfig in the Secret.
+async fn nodes(management: &ManagementCluster, timeout: &str) -> Result<Ended> {
     let kubeconfig = management.run().folder().join("faults-kubeconfig");
     fs::write(
         &kubeconfig,
         secret(management.client(), "kubeconfig", "value").await?,
     )?;
     let kubectl = Kubectl::new(management.run(), &Assets::locate()?, kubeconfig)?;
-    kubectl
-        .run(["get", "--raw", "/api/v1/nodes", "--request-timeout=2s"])
-        .await
+    let timeout = format!("--request-timeout={timeout}");
+    kubectl.run(["get", "--raw", "/api/v1/nodes", &timeout]).await
 }

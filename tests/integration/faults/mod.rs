@@ -6,8 +6,6 @@ mod command;
 mod members;
 mod port_forward;
 
-use std::time::Duration;
-
 use anyhow::{Result, bail};
 use kcp_tests::cluster::Cluster;
 use kcp_tests::management_cluster::ManagementCluster;
@@ -19,12 +17,6 @@ const NAMESPACE: &str = "faults";
 /// Of the cluster.
 const NAME: &str = "edge";
 
-/// Three machines from nothing; a fifth of it on an idle machine.
-const LIMIT: Duration = Duration::from_secs(150);
-
-/// Elections, and members that join: seconds.
-const SOON: Duration = Duration::from_secs(45);
-
 #[test]
 fn every_fault_shows() {
     with_controllers(NAMESPACE, inflict_all);
@@ -32,7 +24,7 @@ fn every_fault_shows() {
 
 async fn inflict_all(management: &ManagementCluster) -> Result<()> {
     let cluster = Cluster::create(management.client(), NAMESPACE, NAME, 3, "v1.34.2").await?;
-    cluster.settled(3, LIMIT).await?;
+    cluster.settled(3).await?;
     // Cluster API would mend some of them before we have looked.
     cluster.pause(true).await?;
     let machines = cluster.machines().await?;

@@ -7,7 +7,7 @@ use kcp_tests::kubectl::Ended;
 use kcp_tests::management_cluster::ManagementCluster;
 use serde_json::Value;
 
-use super::{NAME, NAMESPACE, TIMEOUT};
+use super::{ANSWER, NAME, NAMESPACE};
 use crate::schema;
 
 /// What `status` said, in a document that is as its schema says.
@@ -23,7 +23,7 @@ impl Look {
         let began = Instant::now();
         let ended = status(management, &[arguments, &["-o", "json"]].concat()).await?;
         let took = began.elapsed();
-        ensure!(took <= TIMEOUT, "it took {took:?}: {ended}");
+        ensure!(took <= ANSWER, "it took {took:?}: {ended}");
         let document = serde_json::from_str(&ended.stdout).with_context(|| ended.to_string())?;
         schema::holds("controlplanestatus.json", &document).with_context(|| ended.to_string())?;
         Ok(Self {

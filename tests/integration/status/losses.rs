@@ -7,7 +7,7 @@ use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::wait;
 
 use super::look::{Look, status};
-use super::{NAME, NAMESPACE, SOON, comes_to};
+use super::{NAME, NAMESPACE, comes_to};
 
 pub(super) async fn are_told(
     management: &ManagementCluster,
@@ -64,7 +64,7 @@ async fn nothing_is_begun(management: &ManagementCluster, dead: &str) -> Result<
 
 /// Nothing may be done, whatever the API server still remembers of the workload cluster.
 async fn is_lost(management: &ManagementCluster, machines: [&str; 3]) -> Result<()> {
-    let look = wait::until("status tells that the quorum is lost", SOON, || async {
+    let look = wait::until("status tells that the quorum is lost", || async {
         let look = Look::take(management, &[]).await?;
         let lost = "fail etcd-quorum KubeadmControlPlane/edge";
         let is_told = look.findings().iter().any(|finding| finding.starts_with(lost));

@@ -8,7 +8,7 @@ use kcp_tests::wait;
 
 use super::look::Look;
 use super::losses::killed;
-use super::{PAUSED, SOON, comes_to};
+use super::{PAUSED, comes_to};
 
 /// The name of a member that belongs to no Machine.
 const STRAY: &str = "stray";
@@ -107,7 +107,7 @@ async fn last_machine_is_told(
         is_degraded(management, fault, findings).await?;
         if matches!(fault, Fault::Wipe) {
             // It gives up, as it misses what it has promised to have: why is in its log alone.
-            wait::until("status tells that the wiped member has ended", SOON, || async {
+            wait::until("status tells that the wiped member has ended", || async {
                 let look = Look::take(management, &[]).await?;
                 is_silent(
                     &look,

@@ -26,14 +26,8 @@ const NAME: &str = "edge";
 const OLD: &str = "v1.33.6";
 const NEW: &str = "v1.34.2";
 
-/// Three machines from nothing, or all of them replaced; a fifth of it on an idle machine.
-const LIMIT: Duration = Duration::from_secs(150);
-
-/// Elections, and members that join: seconds.
-const SOON: Duration = Duration::from_secs(45);
-
-/// The command's default, within which it answers whatever is wrong.
-const TIMEOUT: Duration = Duration::from_secs(10);
+/// The command answers within 10 s by default, whatever is wrong. The rest is for a busy machine to start it.
+const ANSWER: Duration = Duration::from_secs(40);
 
 #[test]
 fn a_control_plane_is_told_as_it_is() {
@@ -42,7 +36,7 @@ fn a_control_plane_is_told_as_it_is() {
 
 async fn is_told(management: &ManagementCluster) -> Result<()> {
     let cluster = Cluster::create(management.client(), NAMESPACE, NAME, 3, OLD).await?;
-    cluster.settled(3, LIMIT).await?;
+    cluster.settled(3).await?;
     is_healthy(management).await?;
     let workload = management.machines().cluster(NAMESPACE, NAME).await?;
     rollout::is_no_fault(management, &cluster, &workload).await?;
@@ -102,7 +96,7 @@ async fn comes_to(
 ) -> Result<Look> {
     let mut findings = findings.to_vec();
     findings.sort();
-    wait::until(&format!("status tells {what}"), SOON, || async {
+    wait::until(&format!("status tells {what}"), || async {
         let look = Look::take(management, &[]).await?;
         let mut found = look.findings();
         found.sort();

@@ -7,10 +7,11 @@ use kcp_tests::cluster::Cluster;
 use kcp_tests::machines::WorkloadCluster;
 use kcp_tests::machines::fault::Fault;
 use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::wait;
 use serde_json::json;
 
+use super::NEW;
 use super::look::Look;
-use super::{LIMIT, NEW};
 
 /// Between two looks.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -47,17 +48,18 @@ pub(super) async fn is_no_fault(
     let any = old.first().context("there is no Machine")?;
     workload.inflict(Fault::HoldPromotions, any).await?;
     cluster.patch(&json!({"spec": {"version": NEW}})).await?;
-    let end = Instant::now() + LIMIT;
+    let end = Instant::now() + wait::LIMIT;
     let mut looks = Looks::default();
     let mut is_held = true;
     loop {
-        let look = Look::take(management, &[]).await?;
+        let look = Look::take(management, &["--timeout", "30s"]).await?;
         looks.judge(&look);
         if is_held && learner(&look, &cluster.machines().await?).is_some_and(|name| !old.contains(&name)) {
             workload.inflict(Fault::Promote, any).await?;
             is_held = false;
         }
-        if cluster.settled(3, INTERVAL).await.is_ok() {
+        let ended = wait::until_within("the rollout has ended", INTERVAL, || cluster.is_settled(3));
+        if ended.await.is_ok() {
             break;
         }
         ensure!(

@@ -10,7 +10,6 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use http::Request;
@@ -29,12 +28,6 @@ use crate::process::Process;
 use crate::run::Run;
 use crate::volume::Volume;
 use crate::{kubeconfig, manifests, products, wait};
-
-/// The server starts in milliseconds.
-const START: Duration = Duration::from_secs(20);
-
-/// An API server sees a new webhook configuration within a second or two.
-const REGISTRATION: Duration = Duration::from_secs(30);
 
 /// Longer than any run.
 const TOKEN_SECONDS: i64 = 24 * 60 * 60;
@@ -88,7 +81,7 @@ impl Admission {
         let log = format!("{}-kcp-webhook", api.name());
         let mut process = Process::start(run, &log, &program, arguments, NO_ENVIRONMENT)?;
         let health = kubeconfig::plain_client(&format!("http://127.0.0.1:{}", ports.health))?;
-        wait::until_served("kcp-webhook is ready", START, &mut process, || ready(&health)).await?;
+        wait::until_served("kcp-webhook is ready", &mut process, || ready(&health)).await?;
 
         let mut redirected = Vec::new();
         for configuration in configurations {
@@ -128,7 +121,7 @@ impl Admission {
     async fn asked(&self, kubectl: &Kubectl) -> Result<()> {
         let sample = products::workspace().join("manifests/samples/good/kubeadmcontrolplane-defaults.yaml");
         let sample = sample.display().to_string();
-        wait::until("the API server asks kcp-webhook", REGISTRATION, || async {
+        wait::until("the API server asks kcp-webhook", || async {
             kubectl
                 .succeed(["create", "--dry-run=server", "-f", &sample])
                 .await?;

@@ -3,8 +3,6 @@
 mod topology;
 mod workers;
 
-use std::time::Duration;
-
 use anyhow::{Context as _, Result, ensure};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::ApiResource;
@@ -13,9 +11,6 @@ use serde_json::{Value, json};
 
 use crate::resources::{self, CLUSTER_GROUP, CONTROL_PLANE_GROUP, INFRASTRUCTURE_GROUP};
 use crate::wait;
-
-/// A cluster is deleted in six seconds on an idle machine.
-const DELETION: Duration = Duration::from_secs(90);
 
 /// The label that Cluster API puts on Machines of a control plane.
 const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
@@ -127,23 +122,25 @@ impl Cluster {
     }
 
     /// Waits until the control plane is what its spec says and nothing is under way.
-    pub async fn settled(&self, replicas: usize, limit: Duration) -> Result<()> {
+    pub async fn settled(&self, replicas: usize) -> Result<()> {
         let what = format!(
             "{}/{} is settled with {replicas} machines",
             self.namespace, self.name
         );
-        wait::until(&what, limit, || async {
-            let object = self.get().await?;
-            settled(&object, replicas)?;
-            let machines = self.all_machines().await?;
-            ensure!(
-                machines.len() == replicas,
-                "there are {} Machines",
-                machines.len()
-            );
-            Ok(())
-        })
-        .await
+        wait::until(&what, || async { self.is_settled(replicas).await }).await
+    }
+
+    /// Fails with what is not settled yet.
+    pub async fn is_settled(&self, replicas: usize) -> Result<()> {
+        let object = self.get().await?;
+        settled(&object, replicas)?;
+        let machines = self.all_machines().await?;
+        ensure!(
+            machines.len() == replicas,
+            "there are {} Machines",
+            machines.len()
+        );
+        Ok(())
     }
 
     /// Has the control plane's Machines watched for ill Nodes. Without it Cluster API remediates none.
@@ -173,17 +170,13 @@ impl Cluster {
             .delete(&self.name, &DeleteParams::default())
             .await
             .context("deleting the Cluster")?;
-        wait::until(
-            &format!("{}/{} is gone", self.namespace, self.name),
-            DELETION,
-            || async {
-                match clusters.get(&self.name).await {
-                    Err(Error::Api(status)) if status.is_not_found() => Ok(()),
-                    Ok(_) => anyhow::bail!("{} Machines are left", self.all_machines().await?.len()),
-                    Err(error) => Err(error.into()),
-                }
-            },
-        )
+        wait::until(&format!("{}/{} is gone", self.namespace, self.name), || async {
+            match clusters.get(&self.name).await {
+                Err(Error::Api(status)) if status.is_not_found() => Ok(()),
+                Ok(_) => anyhow::bail!("{} Machines are left", self.all_machines().await?.len()),
+                Err(error) => Err(error.into()),
+            }
+        })
         .await
     }
 

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
@@ -16,9 +15,6 @@ use crate::pki::Subject;
 use crate::process::Process;
 use crate::run::Run;
 use crate::{kubeconfig, manifests, wait};
-
-/// A manager is ready half a second after its start on an idle machine.
-const START: Duration = Duration::from_secs(60);
 
 /// Their own namespace, which must exist.
 pub(crate) const NAMESPACE: &str = "capi-system";
@@ -132,7 +128,7 @@ impl Managers {
             let client = kubeconfig::plain_client(&format!("http://127.0.0.1:{}", member.health_port))?;
             if let Some(process) = &mut member.process {
                 let what = format!("{} is ready", member.log);
-                wait::until_served(&what, START, process, || ready(&client)).await?;
+                wait::until_served(&what, process, || ready(&client)).await?;
             }
         }
         Ok(())

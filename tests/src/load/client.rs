@@ -30,9 +30,6 @@ const IDLE: usize = 25;
 /// Between two looks at what is due.
 const TICK: Duration = Duration::from_millis(5);
 
-/// How long beyond its time the load may take to be sent.
-const SLACK: Duration = Duration::from_secs(120);
-
 /// Cheap to clone: all clones are one client.
 #[derive(Clone)]
 pub(super) struct Client(Arc<Shared>);
@@ -66,16 +63,12 @@ impl Client {
     }
 
     /// Waits until so many reviews have been sent.
-    pub(super) async fn until_sent(&self, count: u64, limit: Duration) -> Result<()> {
-        wait::until(
-            &format!("{count} reviews are sent"),
-            limit + SLACK,
-            || async move {
-                let sent = self.0.sent.load(Ordering::Relaxed);
-                ensure!(sent >= count, "{sent} are");
-                Ok(())
-            },
-        )
+    pub(super) async fn until_sent(&self, count: u64) -> Result<()> {
+        wait::until(&format!("{count} reviews are sent"), || async move {
+            let sent = self.0.sent.load(Ordering::Relaxed);
+            ensure!(sent >= count, "{sent} are");
+            Ok(())
+        })
         .await
     }
 
@@ -90,7 +83,10 @@ impl Client {
         let mut outcomes = Outcomes::default();
         let (mut due, mut numbers) = (started, 0..);
         while due < started + duration || !*may_end.borrow() {
-            ensure!(started.elapsed() < duration + SLACK, "the restart did not end");
+            ensure!(
+                started.elapsed() < duration + wait::LIMIT,
+                "the restart did not end"
+            );
             ticks.tick().await;
             while due <= Instant::now()
                 && let Some(number) = numbers.next()

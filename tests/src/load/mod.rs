@@ -78,10 +78,10 @@ async fn disturb(
 ) -> Result<()> {
     let quarter = u64::from(plan.rate) * plan.duration.as_secs() / QUARTERS;
     let [steady, restarted] = replicas;
-    client.until_sent(quarter, plan.duration).await?;
+    client.until_sent(quarter).await?;
     rotate(steady, restarted, authority).await?;
 
-    client.until_sent(quarter * 2, plan.duration).await?;
+    client.until_sent(quarter * 2).await?;
     let before = restarted.shown().await?;
     let (restarting, rotating) = tokio::join!(restarted.restart(authority), async {
         steady.rotate(authority).await?;
@@ -95,7 +95,7 @@ async fn disturb(
         "the restarted server shows the certificate of before"
     );
 
-    client.until_sent(quarter * 3, plan.duration).await?;
+    client.until_sent(quarter * 3).await?;
     rotate(steady, restarted, authority).await
 }
 

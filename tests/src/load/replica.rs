@@ -5,7 +5,6 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use http::Request;
@@ -29,9 +28,6 @@ const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
 
 const READS: &str = "certwatcher_read_certificate_total";
-
-/// The server starts in milliseconds, and looks at its certificate every ten seconds at most.
-const SOON: Duration = Duration::from_secs(60);
 
 /// Two ports and a volume, and the process that serves there now.
 pub(super) struct Replica {
@@ -112,14 +108,10 @@ impl Replica {
     pub(super) async fn until_certificate_shown(&self) -> Result<()> {
         let pem = fs::read(self.volume.file(CERTIFICATE)).context("reading the certificate")?;
         let expected = CertificateDer::from_pem_slice(&pem)?;
-        wait::until(
-            &format!("{} shows its new certificate", self.name),
-            SOON,
-            || async {
-                ensure!(self.shown().await? == *expected, "it shows another");
-                Ok(())
-            },
-        )
+        wait::until(&format!("{} shows its new certificate", self.name), || async {
+            ensure!(self.shown().await? == *expected, "it shows another");
+            Ok(())
+        })
         .await?;
         self.until_read().await
     }
@@ -165,13 +157,13 @@ impl Replica {
     async fn until_ready(&mut self) -> Result<()> {
         let health = &self.health;
         let what = format!("{} is ready", self.name);
-        wait::until_served(&what, SOON, &mut self.process, || ready(health)).await
+        wait::until_served(&what, &mut self.process, || ready(health)).await
     }
 
     /// Waits until it has read each key pair that it was given.
     async fn until_read(&self) -> Result<()> {
         let expected = vec![self.expected_reads];
-        wait::until(&format!("{} has read its key pair", self.name), SOON, || async {
+        wait::until(&format!("{} has read its key pair", self.name), || async {
             let read = self.metrics().await?.key_pairs;
             ensure!(
                 read == expected,

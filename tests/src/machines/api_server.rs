@@ -2,7 +2,6 @@
 //! It reaches etcd by an [`EtcdRoute`](super::etcd_route::EtcdRoute), so it survives the machine that it booted with.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::Result;
 use kube::Client;
@@ -13,9 +12,6 @@ use crate::kubeconfig::{self, User};
 use crate::pki::Subject;
 use crate::process::Process;
 use crate::wait;
-
-/// Two to three seconds on an idle machine.
-const START: Duration = Duration::from_secs(60);
 
 impl WorkloadCluster {
     /// The administrator's kubeconfig.
@@ -86,7 +82,7 @@ impl WorkloadCluster {
         let (authority, admin) = (&certificates.authority_file, User::Certificate(&admin));
         kubeconfig::write(&self.kubeconfig(), &server, authority, &admin)?;
         let client = kubeconfig::client(&server, authority, &admin).await?;
-        wait::until_served(&format!("{log} is ready"), START, &mut process, || ready(&client)).await?;
+        wait::until_served(&format!("{log} is ready"), &mut process, || ready(&client)).await?;
         Ok((process, client))
     }
 }

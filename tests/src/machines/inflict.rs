@@ -1,7 +1,6 @@
 //! How things go wrong with a machine, and are mended.
 
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -11,9 +10,6 @@ use super::member::{Founding, Member, initial_cluster};
 use super::workload_cluster::WorkloadCluster;
 use crate::etcd::{Alarm, EtcdClient};
 use crate::wait;
-
-/// Seconds, after other members have come and gone.
-const REMOVAL: Duration = Duration::from_secs(30);
 
 impl WorkloadCluster {
     /// Lets something go wrong with a machine's etcd member, or mends it.
@@ -101,7 +97,7 @@ impl WorkloadCluster {
                 })
                 .await?;
                 // etcd refuses while it thinks that too few others have started.
-                wait::until("etcd removes the member", REMOVAL, || async {
+                wait::until("etcd removes the member", || async {
                     self.etcd().await?.remove(&id).await
                 })
                 .await

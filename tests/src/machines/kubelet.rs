@@ -1,7 +1,5 @@
 //! What a kubelet would report of a machine. kwok leaves alone what it has once made ready.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
@@ -9,9 +7,6 @@ use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 
 use crate::wait;
-
-/// A workload API server whose etcd has lost its leader answers again after an election.
-const ELECTION: Duration = Duration::from_secs(30);
 
 /// Says whether a machine's etcd pod is ready.
 pub(super) async fn report_etcd(client: &Client, machine: &str, ready: bool) -> Result<()> {
@@ -26,15 +21,11 @@ pub(super) async fn report_etcd(client: &Client, machine: &str, ready: bool) -> 
     let status = json!({"status": {"conditions": [{
         "type": "Ready", "status": status, "reason": reason, "lastTransitionTime": now,
     }]}});
-    wait::until(
-        "the workload cluster accepts the pod's status",
-        ELECTION,
-        || async {
-            let patched = pods
-                .patch_status(&pod, &PatchParams::default(), &Patch::Strategic(&status))
-                .await;
-            patched.context("patching the pod's status").map(drop)
-        },
-    )
+    wait::until("the workload cluster accepts the pod's status", || async {
+        let patched = pods
+            .patch_status(&pod, &PatchParams::default(), &Patch::Strategic(&status))
+            .await;
+        patched.context("patching the pod's status").map(drop)
+    })
     .await
 }

@@ -1,7 +1,6 @@
 //! kwok, the kubelet of the stand-in machines: it makes Nodes and pods ready and forwards ports to members.
 
 use std::fs;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use kube::Client;
@@ -13,9 +12,6 @@ use crate::addresses::free_port;
 use crate::api_server::NO_ENVIRONMENT;
 use crate::process::Process;
 use crate::{manifests, resources, wait};
-
-/// A new definition is served after one to three seconds.
-const SERVED: Duration = Duration::from_secs(30);
 
 /// What happens to Nodes and pods by itself.
 const STAGES: [&str; 3] = [
@@ -33,7 +29,7 @@ impl WorkloadCluster {
             }
         }
         let forwards: Api<DynamicObject> = Api::all_with(client.clone(), &resources::port_forwards());
-        wait::until("PortForwards are served", SERVED, || async {
+        wait::until("PortForwards are served", || async {
             forwards
                 .list(&ListParams::default().limit(1))
                 .await

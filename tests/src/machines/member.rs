@@ -4,7 +4,6 @@ use std::fs;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
@@ -14,13 +13,6 @@ use crate::etcd::{self, CLIENT_PORT, METRICS_PORT, PEER_PORT};
 use crate::pki::{KeyPairFiles, Subject};
 use crate::process::Process;
 use crate::wait;
-
-/// A first member elects itself in a second.
-const START: Duration = Duration::from_secs(30);
-
-/// etcd refuses a new member until its own have been connected for five seconds, and longer while one is
-/// being removed.
-const JOIN: Duration = Duration::from_secs(60);
 
 /// The name of the pair that a member shows to clients.
 const SERVER: &str = "server";
@@ -53,7 +45,7 @@ impl WorkloadCluster {
         let address = self.addresses.machine(number);
         let etcd = self.etcd_at(address).await?;
         let what = format!("the first etcd member of {} leads", self.name);
-        wait::until_served(&what, START, &mut member.process, || etcd.has_leader()).await?;
+        wait::until_served(&what, &mut member.process, || etcd.has_leader()).await?;
         self.etcd_route.offer(number, address);
         members.insert(machine.to_owned(), member);
         Ok(address)
@@ -63,7 +55,7 @@ impl WorkloadCluster {
     /// machine's address.
     pub(super) async fn join_member(&self, machine: &str) -> Result<Ipv4Addr> {
         let number = Self::free_number(&*self.members.lock().await)?;
-        let added = wait::until("etcd accepts another member", JOIN, || async {
+        let added = wait::until("etcd accepts another member", || async {
             self.etcd().await?.add_learner(&peer_url(number)).await
         })
         .await?;
@@ -72,7 +64,7 @@ impl WorkloadCluster {
         self.members.lock().await.insert(machine.to_owned(), member);
         self.promotion_allowed().await?;
         let id = &added.member.id;
-        wait::until("etcd promotes the learner", JOIN, || async {
+        wait::until("etcd promotes the learner", || async {
             self.etcd().await?.promote(id).await
         })
         .await?;
@@ -89,7 +81,7 @@ impl WorkloadCluster {
     /// (`server/etcdserver/server.go`).
     pub(super) async fn answering(&self, number: u8) -> Result<Ipv4Addr> {
         let address = self.addresses.machine(number);
-        wait::until("the etcd member answers", JOIN, || async {
+        wait::until("the etcd member answers", || async {
             self.etcd_at(address).await?.status().await
         })
         .await?;

@@ -22,7 +22,8 @@ use crate::etcd::PEER_PORT;
 /// Go sends a few hundred bytes.
 const HEAD_BYTES: u64 = 8 * 1024;
 
-const HEAD: Duration = Duration::from_secs(5);
+/// Closes a connection on which no request arrives.
+const HEAD: Duration = Duration::from_secs(60);
 
 /// Who can be reached, and who is cut off.
 pub(super) struct PeerNetwork {

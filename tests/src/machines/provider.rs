@@ -224,7 +224,7 @@ impl Provider {
     async fn end(&self, object: &DynamicObject) {
         let (namespace, name) = key(object);
         if let Ok(cluster) = self.cluster_of(object).await
-            && let Err(error) = cluster.tear_down(&name, &self.log).await
+            && let Err(error) = self.try_end(object, &cluster).await
         {
             self.log.line(format!("{namespace}/{name}: {error:#}"));
         }
@@ -237,11 +237,19 @@ impl Provider {
         }
     }
 
+    async fn try_end(&self, object: &DynamicObject, workload: &WorkloadCluster) -> Result<()> {
+        let (namespace, name) = key(object);
+        let cluster = resources::clusters(&self.client, &namespace)
+            .get_metadata_opt(&cluster_name(object)?)
+            .await
+            .context("reading the Cluster")?;
+        let is_deleted = cluster.is_none_or(|cluster| cluster.metadata.deletion_timestamp.is_some());
+        workload.tear_down(&name, is_deleted, &self.log).await
+    }
+
     async fn cluster_of(&self, machine: &DynamicObject) -> Result<Arc<WorkloadCluster>> {
         let (namespace, _) = key(machine);
-        let labels = machine.metadata.labels.as_ref();
-        let cluster = labels.and_then(|labels| labels.get("cluster.x-k8s.io/cluster-name"));
-        let cluster = cluster.context("the StandInMachine has no label cluster.x-k8s.io/cluster-name")?;
+        let cluster = cluster_name(machine)?;
         let clusters = self.clusters.lock().await;
         let found = clusters.get(&(namespace, cluster.clone()));
         found
@@ -265,6 +273,13 @@ fn key(object: &DynamicObject) -> (String, String) {
 fn owner(object: &DynamicObject, kind: &str) -> Option<String> {
     let owners = object.metadata.owner_references.as_ref()?;
     Some(owners.iter().find(|owner| owner.kind == kind)?.name.clone())
+}
+
+fn cluster_name(machine: &DynamicObject) -> Result<String> {
+    let labels = machine.metadata.labels.as_ref();
+    let name = labels.and_then(|labels| labels.get("cluster.x-k8s.io/cluster-name"));
+    name.cloned()
+        .context("the StandInMachine has no label cluster.x-k8s.io/cluster-name")
 }
 
 fn ready_condition(status: &str, reason: &str, message: &str) -> Value {

@@ -5,7 +5,6 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use kube::Client;
@@ -21,9 +20,7 @@ use crate::kubeconfig::{self, User};
 use crate::pki::{KeyPairFiles, Subject};
 use crate::products;
 use crate::run::MARKER;
-
-/// The longest that a command may take on a busy machine.
-const TIMEOUT: Duration = Duration::from_secs(120);
+use crate::wait::LIMIT;
 
 /// SIGKILL
 const KILL: i32 = 9;
@@ -86,11 +83,11 @@ impl Plugin {
         let kubeconfig = self.folder.join(format!("{number}.kubeconfig"));
         let user = User::Certificate(&self.user);
         kubeconfig::write(&kubeconfig, &proxy.url(), &self.authority, &user)?;
-        let ended = tokio::time::timeout(TIMEOUT, self.run_to_end(&kubeconfig, arguments, proxy)).await;
+        let ended = tokio::time::timeout(LIMIT, self.run_to_end(&kubeconfig, arguments, proxy)).await;
         // What is left is removed with the run's folder.
         let _ = fs::remove_file(&kubeconfig);
         let (status, [stdout, stderr], traffic) = ended
-            .with_context(|| format!("{command} did not end in {} s", TIMEOUT.as_secs()))?
+            .with_context(|| format!("{command} did not end in {} s", LIMIT.as_secs()))?
             .with_context(|| command.clone())?;
         if status.code().is_none() && status.signal() != Some(KILL) {
             bail!("{command}: {status}");

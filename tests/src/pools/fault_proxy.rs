@@ -3,7 +3,6 @@
 
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING};
@@ -22,9 +21,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
 use super::fault::{Fault, FaultPlan};
-
-/// For what is on its way when the command has ended.
-const END: Duration = Duration::from_secs(30);
+use crate::wait::LIMIT;
 
 /// A write that the server answered, whether the command heard of it or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,7 +120,7 @@ impl FaultProxy {
         } = self;
         // An error: it has ended already.
         let _ = closing.send(());
-        let ended = tokio::time::timeout(END, accepting).await;
+        let ended = tokio::time::timeout(LIMIT, accepting).await;
         ended.context("a connection outlives its command")??;
         Ok(exchange.seen().traffic.clone())
     }

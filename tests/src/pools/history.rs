@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
@@ -19,9 +18,7 @@ use tokio::task::JoinHandle;
 use super::version::{Revision, Sorter, Stored, Versions};
 use crate::api_server::Etcd;
 use crate::kubeconfig;
-
-/// Etcd sends a version within milliseconds of storing it.
-const DELAY: Duration = Duration::from_secs(30);
+use crate::wait::LIMIT;
 
 /// All keys: from the first byte that there is, without end.
 const FIRST_KEY: &[u8] = &[0];
@@ -120,7 +117,7 @@ impl History {
         let revision = self.revision().await?;
         let mut seen = self.seen.clone();
         let complete = seen.wait_for(|seen| seen.revision >= revision || seen.error.is_some());
-        let complete = tokio::time::timeout(DELAY, complete).await;
+        let complete = tokio::time::timeout(LIMIT, complete).await;
         let complete =
             complete.with_context(|| format!("etcd's watch does not reach revision {revision}"))??;
         if let Some(error) = &complete.error {

@@ -1,7 +1,6 @@
 //! An API server that is no API server: it has the right certificate, and one bad habit.
 
 use std::net::Ipv4Addr;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -12,6 +11,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::pki::KeyPairFiles;
+use crate::wait::LIMIT;
 
 /// What a flood is: JSON of 100 MB, which whoever reads all of it could parse.
 pub const FLOOD_BYTES: usize = 100_000_000;
@@ -21,9 +21,6 @@ const CLOSING: &[u8] = br#""}"#;
 
 /// kubectl sends a few hundred bytes.
 const HEAD_BYTES: u64 = 64 * 1024;
-
-/// For a client to say what it wants, and to take what it gets.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What becomes of a request.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +68,7 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, behaviour: Behavio
         let acceptor = acceptor.clone();
         connections.spawn(async move {
             // A client that has had enough hangs up.
-            let _ = timeout(PATIENCE, serve(stream, acceptor, behaviour)).await;
+            let _ = timeout(LIMIT, serve(stream, acceptor, behaviour)).await;
         });
     }
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use kcp_tests::cluster::Cluster;
@@ -14,9 +14,6 @@ use kcp_tests::run::Run;
 
 /// The control plane that the demo is about.
 pub(crate) const NAME: &str = "edge";
-
-/// Ten seconds on an idle machine.
-const FIRST_MACHINE: Duration = Duration::from_secs(120);
 
 /// A control plane as short as one can be. The demo shows what becomes of it.
 const CONTROL_PLANE: &str = "\
@@ -67,7 +64,7 @@ impl Demo {
             .succeed(["apply", "-o", "json", "-f", &file])
             .await?;
         let applied = serde_json::from_str(&applied.stdout).context("parsing kubectl's output")?;
-        cluster.settled(1, FIRST_MACHINE).await?;
+        cluster.settled(1).await?;
         report(started, "a workload cluster whose control plane has one Machine");
 
         let pool = sample("good/clusterpool.yaml");

@@ -1,7 +1,5 @@
 //! The steps. Each says what it shows and why one would care, then runs a command as a person would.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, Result, ensure};
 use kcp_tests::machines::fault::Fault;
 use kcp_tests::manifests;
@@ -18,9 +16,6 @@ const NAMESPACE: &str = "default";
 
 /// Exit code of `kubectl kcp status`.
 const UNHEALTHY: i32 = 1;
-
-/// Ten seconds on an idle machine: the controller looks at its Machines that often.
-const RECOVERY: Duration = Duration::from_secs(120);
 
 /// Shows all of them.
 pub(crate) async fn show(demo: &Demo) -> Result<()> {
@@ -120,7 +115,7 @@ async fn member_lost(demo: &Demo) -> Result<()> {
     println!("\n(it runs again)");
     cluster.inflict(Fault::Restart, &machine).await?;
     let deep = ["kcp", "status", "--deep"];
-    until("status is healthy again", RECOVERY, || async {
+    until("status is healthy again", || async {
         let ended = demo.kubectl().run(deep).await?;
         ensure!(ended.code == 0, "{ended}");
         Ok(())

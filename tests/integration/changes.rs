@@ -1,4 +1,4 @@
-//! Changes that `kubectl kcp` makes, or refuses to make, under real controllers with real members of etcd.
+//! Changes by `kubectl kcp`, and their refusal, under real controllers with real etcd members.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use kcp_tests::cluster::Cluster;
@@ -15,7 +15,7 @@ use crate::shared::with_controllers;
 const NAMESPACE: &str = "changes";
 const NAME: &str = "edge";
 
-/// Who makes the changes.
+/// The user who makes the changes.
 const OPERATOR: &str = "alice";
 
 #[test]
@@ -28,7 +28,7 @@ async fn guarded(management: &ManagementCluster) -> Result<()> {
     cluster.settled(3).await?;
     an_operator_comes(management).await?;
     a_manifest_is_planned(management, &cluster).await?;
-    // Only what is asked for is of interest here: nothing comes of it.
+    // The Cluster is paused, because this test checks only what is written.
     cluster.pause(true).await?;
     one_of_two_operators_wins(management, &cluster).await?;
     cluster.patch(&json!({"spec": {"replicas": 3}})).await?;
@@ -47,7 +47,7 @@ async fn guarded(management: &ManagementCluster) -> Result<()> {
     cluster.delete().await
 }
 
-/// Gives somebody the roles that are shipped for those who read and those who change, and no other.
+/// Gives the user the shipped roles for reading and for changing, and no others.
 async fn an_operator_comes(management: &ManagementCluster) -> Result<()> {
     for role in ["reader", "operator"] {
         let folder = products::workspace().join("manifests").join(role);
@@ -60,7 +60,7 @@ async fn an_operator_comes(management: &ManagementCluster) -> Result<()> {
     Ok(())
 }
 
-/// As the operator.
+/// Runs the plugin as the operator.
 async fn kcp(management: &ManagementCluster, arguments: &[&str]) -> Result<Ended> {
     let whereabouts = ["-n", NAMESPACE, "--as", OPERATOR];
     let kcp = ["kcp"].iter().chain(arguments).chain(&whereabouts);
@@ -88,7 +88,7 @@ async fn one_of_two_operators_wins(management: &ManagementCluster, cluster: &Clu
     an_event_tells_of_it(management, number).await
 }
 
-/// Both have seen three Machines, and want another number each. The number that it became.
+/// Two operators scale a control plane of three to different numbers. Returns the number that was written.
 async fn two_operators(management: &ManagementCluster) -> Result<u32> {
     let scale = async |replicas: &str| kcp(management, &["scale", NAME, "--replicas", replicas]).await;
     let (five, seven) = tokio::join!(scale("5"), scale("7"));
@@ -129,7 +129,7 @@ async fn an_event_tells_of_it(management: &ManagementCluster, replicas: u32) -> 
     Ok(())
 }
 
-/// As the server has the control plane, but for one field.
+/// The control plane as the server has it, except for one field.
 async fn a_manifest_is_planned(management: &ManagementCluster, cluster: &Cluster) -> Result<()> {
     let spec = cluster.get().await?.get("spec").cloned().context("no spec")?;
     let file = management.kubectl().scratch_file("changes-plan.json");
@@ -178,8 +178,8 @@ fn merge(target: &mut Value, change: &Value) {
     }
 }
 
-/// Nobody but etcd knows of it: the Cluster is paused. A controller that does not know would not wait, and a Machine less
-/// or more costs the quorum: nothing is forced.
+/// Only etcd shows that the member is dead, because the Cluster is paused. One Machine more or less could cost etcd its
+/// quorum, so not even `--force` allows the change.
 async fn a_dead_member_blocks_by_its_name(
     management: &ManagementCluster,
     workload: &WorkloadCluster,
@@ -228,7 +228,7 @@ async fn without_quorum_nothing_is_forced(
     workload.inflict(Fault::Restart, next).await
 }
 
-/// As the topology controller applies it.
+/// The field as the topology controller applies it.
 async fn the_topology_keeps_its_fields(management: &ManagementCluster) -> Result<()> {
     let applied = json!({
         "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane",
@@ -240,7 +240,7 @@ async fn the_topology_keeps_its_fields(management: &ManagementCluster) -> Result
         "--server-side",
         "--field-manager=capi-topology",
         "--force-conflicts",
-        // What is applied is a part of what is there.
+        // The applied object is only a part of the valid object.
         "--validate=false",
     ];
     written(management.kubectl(), "apply", &[applied], &apply).await?;

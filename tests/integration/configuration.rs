@@ -1,4 +1,4 @@
-//! What an operator, and a person in an emergency, can change about the rules while the server runs.
+//! Changes of the rules while the server runs: by its configuration file, and by an override in an emergency.
 
 use std::fs;
 
@@ -56,7 +56,7 @@ async fn followed(kubectl: &Kubectl, admission: &Admission) -> Result<()> {
     Ok(())
 }
 
-/// Whether the last configuration that was read is in force: 1 or 0.
+/// Whether the last configuration that the server read is in effect: 1 or 0.
 async fn in_force(admission: &Admission) -> Result<String> {
     let metrics = admission.metrics().await?;
     let value = metrics

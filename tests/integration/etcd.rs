@@ -1,4 +1,4 @@
-//! `kcp-etcd` against real members: healthy, killed, frozen, learning, full, and without quorum.
+//! `kcp-etcd` against real members: healthy, killed, frozen, learners, full, and without quorum.
 
 #![expect(
     clippy::indexing_slicing,
@@ -32,19 +32,19 @@ const TIMEOUTS: Timeouts = Timeouts {
     call: Duration::from_secs(60),
 };
 
-/// For calls that are never answered. etcd itself refuses a call after 7 s without a leader.
+/// For calls that are never answered. etcd itself rejects a call after 7 s without a leader.
 const SHORT_CALLS: Timeouts = Timeouts {
     call: Duration::from_secs(3),
     ..TIMEOUTS
 };
 
-/// For a member that never answers the TLS handshake either.
+/// For a member that never answers the TLS handshake.
 const SHORT: Timeouts = Timeouts {
     handshake: Duration::from_secs(2),
     ..SHORT_CALLS
 };
 
-/// Some members of one etcd cluster, `n1` to `nN`.
+/// The members of one etcd cluster, `n1` to `nN`.
 struct Members {
     run: Arc<Run>,
     folder: PathBuf,
@@ -167,7 +167,7 @@ fn one_member_learns_another_and_fills_up() {
 }
 
 async fn one_member(run: &Arc<Run>) -> Result<()> {
-    // The smallest quota that an empty database fits into, with some room.
+    // The smallest quota for an empty database, plus some room.
     let mut members = Members::start(run, "etcd-one", 1, &["--quota-backend-bytes=2097152"]).await?;
     let first = members.open(1).await?;
     ensure!(first.server().names_member, "{:?}", first.server());
@@ -308,7 +308,7 @@ async fn three_members(run: &Arc<Run>) -> Result<()> {
         let listed = report.members.as_ref().ok().context("no list")?;
         ensure!(listed == &lists[0], "{listed:?}");
     }
-    // They follow the dead one for a second, and alarms want a leader that lives.
+    // Their leader is the dead member for a second, and alarms need a living leader.
     let alarms = wait::until("the two answer for alarms", async || {
         Ok(members.open(1).await?.alarms().await?)
     })
@@ -324,7 +324,7 @@ async fn three_members(run: &Arc<Run>) -> Result<()> {
         Ok(())
     })
     .await?;
-    // On a busy machine the last one may need more than one try to answer within the short timeouts.
+    // A busy machine may need several tries to answer within the short timeouts.
     let reports = wait::until("the last one answers", async || {
         let reports = members.survey(2, SHORT).await;
         let alone = reports[0].as_ref().map_err(|error| anyhow!("{error}"))?;

@@ -1,6 +1,6 @@
-//! What Cluster API's own controllers, and `clusterctl`, do to a cluster: our rules stand in the way of none of it.
+//! Cluster API's own controllers and `clusterctl` change a cluster, and our webhooks refuse none of it.
 //!
-//! [`with_controllers`] fails when a webhook refused any write of a controller.
+//! [`with_controllers`] fails if a webhook refused any write of a controller.
 
 use anyhow::{Context as _, Result, ensure};
 use kcp_tests::cluster::Cluster;
@@ -49,11 +49,11 @@ async fn lifecycle(management: &ManagementCluster) -> Result<()> {
     cluster.patch(&pause(Value::Null)).await?;
     has_condition(&cluster, "Paused", "False").await?;
 
-    // Its control plane and its worker are there.
+    // The control plane and the worker still exist.
     cluster.delete().await
 }
 
-/// The topology controller writes all of a control plane at once, with whatever its topology changed meanwhile.
+/// The topology controller writes all changes of a topology to the control plane at once.
 #[test]
 fn the_topology_controller_upgrades_and_scales_at_once() {
     with_controllers("topology", topology);
@@ -86,7 +86,7 @@ async fn topology(management: &ManagementCluster) -> Result<()> {
     .await?;
     cluster.settled(3).await?;
     has_version(&cluster, NEW).await?;
-    // It was one write, which a person would not have got through.
+    // The webhook would deny the same write of a person.
     let rule = r#"{rule="replicas-with-upgrade",decision="audit"}"#;
     let metrics = management.admission().metrics().await?;
     let counted = metrics.lines().find(|line| line.contains(rule));
@@ -94,7 +94,7 @@ async fn topology(management: &ManagementCluster) -> Result<()> {
     cluster.delete().await
 }
 
-/// `clusterctl move` deletes what it has copied, with controllers looking on and workers in place.
+/// `clusterctl move` deletes the objects that it copied, although controllers run and workers exist.
 #[test]
 fn clusterctl_moves_a_cluster() {
     with_controllers("moved", moved);

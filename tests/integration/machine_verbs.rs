@@ -1,5 +1,5 @@
-//! `kubectl kcp machine` under real controllers with real members of etcd: what is refused, and what the controllers make
-//! of what is not.
+//! `kubectl kcp machine` under real controllers with real etcd members: what it refuses, and what the controllers do
+//! otherwise.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use kcp_tests::cluster::Cluster;
@@ -15,7 +15,7 @@ use crate::shared::with_controllers;
 const NAMESPACE: &str = "machine-verbs";
 const NAME: &str = "edge";
 
-/// A Machine with it stays until somebody takes it away.
+/// A Machine with this annotation is not drained until the annotation is removed.
 const HOLD: &str = "pre-drain.delete.hook.machine.cluster.x-k8s.io/test";
 
 #[test]
@@ -47,7 +47,7 @@ async fn machine(management: &ManagementCluster, arguments: &[&str]) -> Result<E
     management.kubectl().run(kcp).await
 }
 
-/// Sets or takes away an annotation of a Machine.
+/// Sets or removes an annotation of a Machine.
 async fn annotate(
     management: &ManagementCluster,
     machine: &str,
@@ -134,7 +134,7 @@ async fn dead_is_replaced(
     }
     ensure!(cluster.machines().await?.len() == 3, "one was deleted");
 
-    // The controller's look at the others may be of the moment of the loss.
+    // The controller's last report on the others may be from the moment of the loss.
     wait::until("the dead one may be replaced", || async {
         let dry = machine(management, &["replace", dead, "--dry-run=server"]).await?;
         let expected = format!("machine/{dead} deleted: its control plane replaces it (server dry run)\n");
@@ -164,7 +164,7 @@ async fn dead_is_replaced(
     an_event_tells_of_it(management, "MachineReplaced", "replacement requested", dead).await?;
 
     annotate(management, dead, HOLD, None).await?;
-    // It is gone already, or goes.
+    // The Machine may already be deleted.
     let followed = machine(management, &["replace", dead, "--wait=10m"]).await?;
     ensure!(
         followed.code == 2 || followed.stdout.contains(&format!("machine/{dead} is gone")),
@@ -232,7 +232,7 @@ async fn paused_is_left(management: &ManagementCluster, cluster: &Cluster, name:
     cluster.settled(3).await
 }
 
-/// By a `MachineHealthCheck`, which sees nothing wrong with it.
+/// The Machine is remediated by a `MachineHealthCheck` that considers it healthy.
 async fn is_remediated(management: &ManagementCluster, cluster: &Cluster) -> Result<()> {
     let machines = cluster.machines().await?;
     let victim = machines.first().context("there is none")?;
@@ -260,7 +260,7 @@ async fn is_remediated(management: &ManagementCluster, cluster: &Cluster) -> Res
     cluster.settled(3).await
 }
 
-/// Not the oldest, which would go first.
+/// The preferred Machine is not the oldest, which would be deleted first otherwise.
 async fn preferred_goes_first(management: &ManagementCluster, cluster: &Cluster) -> Result<()> {
     let machines = cluster.machines().await?;
     let preferred = machines.last().context("there is none")?;
@@ -296,7 +296,7 @@ async fn preferred_goes_first(management: &ManagementCluster, cluster: &Cluster)
     let named = format!("machine.cluster.x-k8s.io/{preferred}\n");
     let unchanged = machine(management, &["prefer-delete", preferred, "-o", "name"]).await?;
     ensure!(unchanged.code == 0 && unchanged.stdout == named, "{unchanged}");
-    // No other goes before this one is gone.
+    // No other Machine is deleted before this one.
     annotate(management, preferred, HOLD, Some("")).await?;
     let scaled = ["kcp", "scale", NAME, "--replicas=1", "-n", NAMESPACE];
     management.kubectl().succeed(scaled).await?;

@@ -1,4 +1,4 @@
-//! A machine loses power, and Cluster API replaces it: with our webhook in the path and another cluster beside it.
+//! A machine loses power and Cluster API replaces it, while our webhook reviews its writes.
 
 use anyhow::{Context as _, Result, ensure};
 use kcp_tests::cluster::Cluster;
@@ -21,7 +21,7 @@ async fn replace_a_machine(management: &ManagementCluster) -> Result<()> {
     let cluster = Cluster::create(management.client(), NAMESPACE, "edge", 3, "v1.34.2").await?;
     cluster.settled(3).await?;
     let before = cluster.machines().await?;
-    // Not the first: that one has booted what its successors share.
+    // Not the first machine, which started the processes that all machines share.
     let victim = before.get(1).context("there is no second machine")?;
 
     cluster.check_health().await?;

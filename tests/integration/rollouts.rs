@@ -1,5 +1,5 @@
-//! `kubectl kcp rollout` and `upgrade` under Cluster API's real controllers: what they write, what comes of it, and what
-//! they refuse. Somebody runs them who has no more than the roles that are shipped.
+//! `kubectl kcp rollout` and `upgrade` under Cluster API's real controllers: what they write, what happens then, and
+//! what they refuse. The user has the shipped roles only.
 
 use anyhow::{Context as _, Result, ensure};
 use kcp_tests::cluster::Cluster;
@@ -12,13 +12,13 @@ use crate::shared::with_controllers;
 
 const OLD: &str = "v1.33.6";
 const NEW: &str = "v1.34.2";
-/// An API server of [`NEW`] may not serve a worker of this version.
+/// A worker of this version may not use an API server of [`NEW`].
 const TOO_OLD: &str = "v1.30.14";
 
-/// Who runs the plugin.
+/// The user who runs the plugin.
 const OPERATOR: &str = "alice";
 
-/// A cluster, and the plugin that is run against it.
+/// A cluster, and the plugin for it.
 struct Subject<'m> {
     management: &'m ManagementCluster,
     namespace: &'static str,
@@ -52,7 +52,7 @@ impl<'m> Subject<'m> {
         self.management.kubectl().run(all).await
     }
 
-    /// Runs the plugin, which must end with an exit code and say something on stdout.
+    /// Runs the plugin, which must end with this exit code and print this on stdout.
     async fn says(&self, command: &str, code: i32, stdout: &str) -> Result<Ended> {
         let ended = self.kcp(command).await?;
         ensure!(
@@ -167,7 +167,7 @@ async fn is_planned_and_cancelled(subject: &Subject<'_>) -> Result<()> {
         matches!(notes.as_slice(), [note] if *note == format!("rollout planned by {OPERATOR} for {after}")),
         "{notes:?}"
     );
-    // The controller has seen it, and it is nothing to do yet.
+    // The controller has observed the time, which is not due yet.
     subject.cluster.settled(1).await?;
     let status = subject.document("rollout status edge -o json").await?;
     ensure!(
@@ -303,7 +303,7 @@ fn an_upgrade_is_judged_confirmed_and_followed() {
         let subject = Subject::create(management, "upgrades").await?;
         let before = subject.spec().await?;
         subject.cluster.add_worker(OLD).await?;
-        // Cluster API makes no Machine of such a version; that it is asked for is enough.
+        // Cluster API creates no Machine of this version, but the spec is enough.
         subject.worker_version(TOO_OLD).await?;
         let refused = subject
             .says(

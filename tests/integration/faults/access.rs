@@ -1,4 +1,4 @@
-//! What can be wrong with the way into a workload cluster, as kubectl meets it.
+//! Faults of the access to a workload cluster, observed with kubectl.
 
 use std::fs;
 
@@ -12,10 +12,10 @@ use kcp_tests::workload_access::{AccessFault, FLOOD_BYTES, WorkloadAccess};
 use super::port_forward::secret;
 use super::{NAME, NAMESPACE};
 
-/// The value of `--request-timeout` with which kubectl waits as long as the server takes.
+/// The value of `--request-timeout` for no timeout.
 const NONE: &str = "0";
 
-/// What kubectl says of a kubeconfig that does not work.
+/// kubectl's error for each fault.
 const REFUSALS: [(AccessFault, &str); 6] = [
     (
         AccessFault::ServerError,
@@ -49,7 +49,7 @@ pub(super) async fn is_spoiled(
             "{fault}: {ended}"
         );
     }
-    // However long it takes: a client without a timeout gets all of it.
+    // A client without a timeout receives the complete answer, however long it takes.
     access.inflict(AccessFault::Flood).await?;
     let ended = nodes(management, NONE).await?;
     ensure!(
@@ -92,7 +92,7 @@ pub(super) async fn is_spoiled(
     Ok(())
 }
 
-/// Lists Nodes with kubectl and the kubeconfig in the Secret.
+/// Lists Nodes with kubectl and the kubeconfig of the Secret.
 async fn nodes(management: &ManagementCluster, timeout: &str) -> Result<Ended> {
     let kubeconfig = management.run().folder().join("faults-kubeconfig");
     fs::write(

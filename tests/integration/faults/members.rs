@@ -1,4 +1,4 @@
-//! What happens to an etcd member, seen in what etcd and the workload cluster's API server say.
+//! Faults of etcd members, observed in the answers of etcd and of the workload cluster's API server.
 
 use std::fs;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::{NAME, NAMESPACE};
 
-/// Longer than a member takes that answers.
+/// Longer than a healthy member takes.
 const ANSWER: Duration = Duration::from_secs(3);
 
 pub(super) async fn suffer(
@@ -63,7 +63,7 @@ async fn is_cut_off_and_reconnected(
     })
     .await?;
     wait::until("its peers have a leader", || healthy.has_leader()).await?;
-    // It still knows the others, and answers what it can answer alone.
+    // It still knows its peers, and answers serializable reads.
     ensure!(names(&etcd.known_members().await?).len() == 3);
     workload.inflict(Fault::Reconnect, machine).await?;
     has_leader(workload, machine).await
@@ -116,7 +116,7 @@ async fn is_killed_and_restarted(workload: &WorkloadCluster, machine: &str) -> R
     Ok(())
 }
 
-/// The last member that runs has no leader, and says so.
+/// The last running member reports that it has no leader.
 async fn lose_quorum_and_regain_it(
     workload: &WorkloadCluster,
     [first, second, third]: [&str; 3],
@@ -164,7 +164,7 @@ async fn stray_stays_a_learner(workload: &WorkloadCluster, healthy: &EtcdClient)
     Ok(())
 }
 
-/// Such a member gives up: it hears of entries that it has promised to have.
+/// A wiped member exits, because its peers send entries that follow those it has lost.
 async fn is_wiped(management: &ManagementCluster, workload: &WorkloadCluster, machine: &str) -> Result<()> {
     let log = management
         .run()

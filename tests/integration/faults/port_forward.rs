@@ -1,5 +1,5 @@
-//! The way of `kubectl kcp` to a member: the Secrets that Cluster API keeps for the cluster, a port-forward to the
-//! member's pod, and a client certificate of etcd's own authority.
+//! The connection of `kubectl kcp` to a member: Cluster API's Secrets for the cluster, a port-forward to the member's
+//! pod, and a client certificate of the etcd CA.
 
 use std::time::{Duration, SystemTime};
 
@@ -33,7 +33,7 @@ const FROZEN: Timeouts = Timeouts {
     ..TIMEOUTS
 };
 
-/// What Cluster API's Secrets give.
+/// The content of Cluster API's Secrets.
 struct Access {
     client: Client,
     tls: Tls,
@@ -63,7 +63,7 @@ impl Access {
     }
 }
 
-/// Every member; and a member that is ill tells its illness from that of the way to it, and hides no other.
+/// Reaches every member. A faulty member has an error of its own and affects no other member.
 pub(super) async fn reaches(
     management: &ManagementCluster,
     workload: &WorkloadCluster,
@@ -107,7 +107,7 @@ pub(super) async fn reaches(
     Ok(())
 }
 
-/// Why there is no connection to a machine's member.
+/// The error of a connection to a machine's member.
 async fn refusal(access: &Access, machine: &str, timeouts: Timeouts) -> Result<String> {
     match access.open_within(machine, timeouts).await {
         Ok(connection) => bail!("{machine} answers: {:?}", connection.status().await),
@@ -115,7 +115,7 @@ async fn refusal(access: &Access, machine: &str, timeouts: Timeouts) -> Result<S
     }
 }
 
-/// By the ids that the member itself tells a client that comes directly.
+/// Compares the ids over this connection with those over a direct one.
 async fn is_that_member(connection: &Connection, workload: &WorkloadCluster, machine: &str) -> Result<()> {
     ensure!(connection.server().names_member, "{:?}", connection.server());
     let status = connection.status().await?;
@@ -154,7 +154,7 @@ async fn reaches_with_kubectl(
     process.stop().await
 }
 
-/// A value of a Secret that Cluster API keeps for the cluster.
+/// A value of one of Cluster API's Secrets for the cluster.
 pub(super) async fn secret(client: &Client, purpose: &str, key: &str) -> Result<Vec<u8>> {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
     let secret = secrets.get(&format!("{NAME}-{purpose}")).await?;

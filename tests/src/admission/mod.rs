@@ -1,8 +1,8 @@
-//! Our own webhook server, installed from the manifests that we ship.
+//! Our own webhook server, installed from the shipped manifests.
 //!
-//! It runs as a process beside the API server instead of in a pod: its Service becomes a URL, its volumes become
-//! folders, and it listens at ports of this machine. All other arguments are the Deployment's. It reads with the
-//! permissions of the shipped `ClusterRole` and no others.
+//! It runs as a process beside the API server, not in a pod: its Service becomes a URL, its volumes become folders, and
+//! its ports are local. All other arguments are the Deployment's. It has the permissions of the shipped `ClusterRole`
+//! only.
 
 mod container;
 
@@ -32,18 +32,15 @@ use crate::{kubeconfig, manifests, products, wait};
 /// Longer than any run.
 const TOKEN_SECONDS: i64 = 24 * 60 * 60;
 
-/// Where the manifests put the server.
 const NAMESPACE: &str = "kcp-webhook-system";
 const SERVICE_ACCOUNT: &str = "kcp-webhook";
 
-/// The volumes that the manifests mount.
 const TLS_VOLUME: &str = "tls";
 const CONFIGURATION_VOLUME: &str = "configuration";
 
-/// Where the server answers; an API server learns of the two configurations separately.
+/// The API server reads the two webhook configurations separately.
 const PATHS: [&str; 2] = ["/mutate", "/validate"];
 
-/// The running server.
 pub struct Admission {
     process: Process,
     health: Client,
@@ -51,7 +48,7 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Applies the manifests, starts the server and waits until the API server asks it.
+    /// Applies the manifests, starts the server and waits until the API server calls it.
     pub async fn start(run: &Arc<Run>, api: &ApiServer, kubectl: &Kubectl) -> Result<Self> {
         let program = products::under_test("kcp-webhook")?;
         let folder = api.folder().join("kcp-webhook");
@@ -101,23 +98,22 @@ impl Admission {
         Ok(admission)
     }
 
-    /// Where the server writes.
     pub fn log(&self) -> &Path {
         self.process.log()
     }
 
-    /// What the server says about itself, in the format of Prometheus.
+    /// The server's metrics in the Prometheus text format.
     pub async fn metrics(&self) -> Result<String> {
         let metrics = Request::get("/metrics").body(Vec::new())?;
         self.health.request_text(metrics).await.context("GET /metrics")
     }
 
-    /// The `ConfigMap` with the server's configuration, as a kubelet mounts it. There is none until it is written.
+    /// The server's `ConfigMap` as a kubelet mounts it. It is empty until a test writes it.
     pub fn configuration(&self) -> Volume {
         Volume::at(self.volumes.join(CONFIGURATION_VOLUME))
     }
 
-    /// Waits until the API server asks both webhooks, by the server's own count of requests.
+    /// Waits until the API server calls both webhooks, according to the server's request counters.
     async fn asked(&self, kubectl: &Kubectl) -> Result<()> {
         let sample = products::workspace().join("manifests/samples/good/kubeadmcontrolplane-defaults.yaml");
         let sample = sample.display().to_string();
@@ -141,7 +137,7 @@ impl Admission {
     }
 }
 
-/// What a pod would have brought along: a certificate for its address, an account, and an address of its own.
+/// What a pod would have: a certificate for its address, a service account, and an address.
 async fn outside_a_pod(api: &ApiServer, folder: &Path, volumes: &Path) -> Result<[String; 2]> {
     let addresses = [Ipv4Addr::LOCALHOST.into()];
     let subject = Subject {
@@ -149,7 +145,7 @@ async fn outside_a_pod(api: &ApiServer, folder: &Path, volumes: &Path) -> Result
         addresses: &addresses,
         ..Subject::default()
     };
-    // A Secret of a certificate has the keys tls.crt and tls.key.
+    // The keys of a certificate's Secret are tls.crt and tls.key.
     api.authority()
         .issue(&volumes.join(TLS_VOLUME), "tls", &subject)?;
     let kubeconfig = folder.join("kubeconfig");

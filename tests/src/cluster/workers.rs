@@ -8,7 +8,7 @@ use crate::resources::{self, BOOTSTRAP_GROUP, CLUSTER_GROUP, INFRASTRUCTURE_GROU
 use crate::wait;
 
 impl Cluster {
-    /// Adds a `MachineDeployment` with one Machine and waits until that has joined.
+    /// Adds a `MachineDeployment` with one Machine and waits until the Machine has joined.
     pub async fn add_worker(&self, version: &str) -> Result<()> {
         create(
             &resources::kubeadm_config_templates(&self.client, &self.namespace),
@@ -56,7 +56,7 @@ impl Cluster {
     }
 }
 
-/// The template of what kubeadm is told on a worker.
+/// The template of a worker's kubeadm configuration.
 fn worker_template(name: &str) -> Value {
     json!({
         "apiVersion": format!("{BOOTSTRAP_GROUP}/v1beta2"),

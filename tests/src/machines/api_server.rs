@@ -1,5 +1,6 @@
-//! A workload cluster's API server. There is one, not one a machine: it costs 250 MB and seconds of two cores.
-//! It reaches etcd by an [`EtcdRoute`](super::etcd_route::EtcdRoute), so it survives the machine that it booted with.
+//! A workload cluster's API server. There is one per cluster, not one per machine, because each takes 250 MB and
+//! seconds of two cores. It reaches etcd through an [`EtcdRoute`](super::etcd_route::EtcdRoute), so it does not depend
+//! on one machine.
 
 use std::path::PathBuf;
 
@@ -14,7 +15,6 @@ use crate::process::Process;
 use crate::wait;
 
 impl WorkloadCluster {
-    /// The administrator's kubeconfig.
     pub fn kubeconfig(&self) -> PathBuf {
         self.folder.join("kubeconfig")
     }
@@ -25,7 +25,7 @@ impl WorkloadCluster {
             &self.folder,
             "apiserver",
             &Subject {
-                // Cluster API asks for this name when it looks up when the certificate expires.
+                // Cluster API connects to this name to read when the certificate expires.
                 common_name: "kube-apiserver",
                 names: &["kube-apiserver", "localhost", "kubernetes", "kubernetes.default"],
                 addresses: &[LOOPBACK],
@@ -58,10 +58,10 @@ impl WorkloadCluster {
             format!("--client-ca-file={}", certificates.authority_file.display()),
             "--authorization-mode=Node,RBAC".to_owned(),
             "--enable-bootstrap-token-auth=true".to_owned(),
-            // The machines' names mean nothing to a resolver.
+            // No resolver knows the machines' names.
             "--kubelet-preferred-address-types=InternalIP".to_owned(),
             "--allow-privileged=true".to_owned(),
-            // Without kube-controller-manager there are no service accounts, and taints are never lifted.
+            // Without kube-controller-manager there are no service accounts, and nothing removes taints.
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".to_owned(),
             "--service-account-issuer=https://kubernetes.default.svc.cluster.local".to_owned(),
             format!(

@@ -1,4 +1,4 @@
-//! What a kubelet would report of a machine. kwok leaves alone what it has once made ready.
+//! Reports of a kubelet. kwok does not change a pod that it once made ready.
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Pod;
@@ -8,7 +8,8 @@ use serde_json::json;
 
 use crate::wait;
 
-/// Says whether a machine's etcd pod is ready.
+/// Reports whether a machine's etcd pod is ready. A workload API server that lost its etcd leader accepts the report
+/// only after an election.
 pub(super) async fn report_etcd(client: &Client, machine: &str, ready: bool) -> Result<()> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), "kube-system");
     let pod = format!("etcd-{machine}");

@@ -13,7 +13,7 @@ use crate::api_server::NO_ENVIRONMENT;
 use crate::process::Process;
 use crate::{manifests, resources, wait};
 
-/// What happens to Nodes and pods by itself.
+/// The stages that kwok applies to Nodes and pods.
 const STAGES: [&str; 3] = [
     "node/fast/node-initialize.yaml",
     "pod/fast/pod-ready.yaml",
@@ -77,8 +77,8 @@ impl WorkloadCluster {
     }
 }
 
-/// The stock stage heals a Node that is not ready within a second, and with it each fault that a test injects.
-/// Ours acts on Nodes without a Ready condition alone.
+/// The original stage makes any Node ready again within a second, which would undo the faults that tests inject. This
+/// one applies only to Nodes without a Ready condition.
 fn leave_known_nodes_alone(stage: &mut Value) -> Result<()> {
     let values = stage.pointer_mut("/spec/selector/matchExpressions/0/values");
     *values.context("kwok's node-initialize has no selector")? = json!(["True", "False", "Unknown"]);

@@ -1,4 +1,4 @@
-//! What happens when a machine is switched off for good.
+//! The end of a machine.
 
 use std::time::Duration;
 

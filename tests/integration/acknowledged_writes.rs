@@ -1,4 +1,4 @@
-//! A client that writes to a workload cluster's etcd all the while, and remembers what etcd has acknowledged.
+//! A client that writes to a workload cluster's etcd continuously and records which writes etcd acknowledged.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,19 +12,16 @@ use kcp_tests::wait;
 use tokio::task::JoinHandle;
 use tokio::time::{interval, timeout};
 
-/// Between two writes.
+/// The interval between two writes.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// After it a member is given up, and another asked. An election takes a second.
-const ANSWER: Duration = Duration::from_secs(2);
+/// A write that has no answer after this time is sent to another member. An election takes a second.
+const ANSWER: Duration = Duration::from_secs(10);
 
-/// All keys begin so.
+/// The prefix of all keys.
 const PREFIX: &str = "acknowledged/";
 
-/// etcd answers for all of them in one go.
-const LIMIT: Duration = Duration::from_secs(30);
-
-/// Writes until it is ended.
+/// Writes until [`Self::end`].
 pub(crate) struct AcknowledgedWrites {
     workload: Arc<WorkloadCluster>,
     is_over: Arc<AtomicBool>,
@@ -32,11 +29,10 @@ pub(crate) struct AcknowledgedWrites {
     writer: JoinHandle<Written>,
 }
 
-/// What came of the writes.
 #[derive(Debug, Default)]
 struct Written {
     acknowledged: BTreeSet<String>,
-    /// Sent, and not answered: they may be stored or not.
+    /// Writes without an answer. etcd may have stored them.
     open: usize,
 }
 
@@ -53,16 +49,16 @@ impl AcknowledgedWrites {
         }
     }
 
-    /// How many there are by now.
+    /// The number of acknowledged writes so far.
     pub(crate) fn acknowledged(&self) -> usize {
         self.acknowledged.load(Relaxed)
     }
 
-    /// Ends, and succeeds when nothing that was acknowledged is lost.
+    /// Stops writing, and succeeds if etcd still has every acknowledged write.
     pub(crate) async fn end(self) -> Result<()> {
         self.is_over.store(true, Relaxed);
         let Written { acknowledged, open } = self.writer.await?;
-        let keys = wait::until("etcd tells its keys", LIMIT, || async {
+        let keys = wait::until("etcd tells its keys", || async {
             let keys = self.workload.etcd().await?.keys(PREFIX).await?;
             Ok(BTreeSet::from_iter(keys))
         })

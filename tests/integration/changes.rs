@@ -1,6 +1,4 @@
-//! Changes that `kubectl kcp` makes, or refuses to make, under real controllers with real members of etcd.
-
-use std::time::Duration;
+//! Changes by `kubectl kcp`, and their refusal, under real controllers with real etcd members.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use kcp_tests::cluster::Cluster;
@@ -17,14 +15,8 @@ use crate::shared::with_controllers;
 const NAMESPACE: &str = "changes";
 const NAME: &str = "edge";
 
-/// Who makes the changes.
+/// The user who makes the changes.
 const OPERATOR: &str = "alice";
-
-/// Three machines from nothing; a fifth of it on an idle machine.
-const LIMIT: Duration = Duration::from_secs(150);
-
-/// Elections, and what controllers take note of.
-const SOON: Duration = Duration::from_secs(45);
 
 #[test]
 fn changes_are_guarded_and_told() {
@@ -33,10 +25,10 @@ fn changes_are_guarded_and_told() {
 
 async fn guarded(management: &ManagementCluster) -> Result<()> {
     let cluster = Cluster::create(management.client(), NAMESPACE, NAME, 3, "v1.34.2").await?;
-    cluster.settled(3, LIMIT).await?;
+    cluster.settled(3).await?;
     an_operator_comes(management).await?;
     a_manifest_is_planned(management, &cluster).await?;
-    // Only what is asked for is of interest here: nothing comes of it.
+    // The Cluster is paused, because this test checks only what is written.
     cluster.pause(true).await?;
     one_of_two_operators_wins(management, &cluster).await?;
     cluster.patch(&json!({"spec": {"replicas": 3}})).await?;
@@ -49,13 +41,13 @@ async fn guarded(management: &ManagementCluster) -> Result<()> {
     a_dead_member_blocks_by_its_name(management, &workload, second).await?;
     without_quorum_nothing_is_forced(management, &workload, [second, third]).await?;
     cluster.pause(false).await?;
-    cluster.settled(3, LIMIT).await?;
+    cluster.settled(3).await?;
 
     the_topology_keeps_its_fields(management).await?;
     cluster.delete().await
 }
 
-/// Gives somebody the roles that are shipped for those who read and those who change, and no other.
+/// Gives the user the shipped roles for reading and for changing, and no others.
 async fn an_operator_comes(management: &ManagementCluster) -> Result<()> {
     for role in ["reader", "operator"] {
         let folder = products::workspace().join("manifests").join(role);
@@ -68,7 +60,7 @@ async fn an_operator_comes(management: &ManagementCluster) -> Result<()> {
     Ok(())
 }
 
-/// As the operator.
+/// Runs the plugin as the operator.
 async fn kcp(management: &ManagementCluster, arguments: &[&str]) -> Result<Ended> {
     let whereabouts = ["-n", NAMESPACE, "--as", OPERATOR];
     let kcp = ["kcp"].iter().chain(arguments).chain(&whereabouts);
@@ -76,7 +68,7 @@ async fn kcp(management: &ManagementCluster, arguments: &[&str]) -> Result<Ended
 }
 
 async fn one_of_two_operators_wins(management: &ManagementCluster, cluster: &Cluster) -> Result<()> {
-    let number = wait::until("two operators meet", SOON, || async {
+    let number = wait::until("two operators meet", || async {
         cluster.patch(&json!({"spec": {"replicas": 3}})).await?;
         two_operators(management).await
     })
@@ -96,7 +88,7 @@ async fn one_of_two_operators_wins(management: &ManagementCluster, cluster: &Clu
     an_event_tells_of_it(management, number).await
 }
 
-/// Both have seen three Machines, and want another number each. The number that it became.
+/// Two operators scale a control plane of three to different numbers. Returns the number that was written.
 async fn two_operators(management: &ManagementCluster) -> Result<u32> {
     let scale = async |replicas: &str| kcp(management, &["scale", NAME, "--replicas", replicas]).await;
     let (five, seven) = tokio::join!(scale("5"), scale("7"));
@@ -137,7 +129,7 @@ async fn an_event_tells_of_it(management: &ManagementCluster, replicas: u32) -> 
     Ok(())
 }
 
-/// As the server has the control plane, but for one field.
+/// The control plane as the server has it, except for one field.
 async fn a_manifest_is_planned(management: &ManagementCluster, cluster: &Cluster) -> Result<()> {
     let spec = cluster.get().await?.get("spec").cloned().context("no spec")?;
     let file = management.kubectl().scratch_file("changes-plan.json");
@@ -159,7 +151,7 @@ async fn a_manifest_is_planned(management: &ManagementCluster, cluster: &Cluster
             "metadata": {"name": NAME, "namespace": NAMESPACE}, "spec": spec,
         });
         std::fs::write(&file, serde_json::to_vec(&manifest)?)?;
-        let planned = wait::until("the operator may read", SOON, || async {
+        let planned = wait::until("the operator may read", || async {
             let planned = kcp(management, &["plan", NAME, "-f", &path]).await?;
             ensure!(planned.code == 0 && planned.stderr.is_empty(), "{planned}");
             Ok(planned)
@@ -186,8 +178,8 @@ fn merge(target: &mut Value, change: &Value) {
     }
 }
 
-/// Nobody but etcd knows of it: the Cluster is paused. A controller that does not know would not wait, and a Machine less
-/// or more costs the quorum: nothing is forced.
+/// Only etcd shows that the member is dead, because the Cluster is paused. One Machine more or less could cost etcd its
+/// quorum, so not even `--force` allows the change.
 async fn a_dead_member_blocks_by_its_name(
     management: &ManagementCluster,
     workload: &WorkloadCluster,
@@ -223,7 +215,7 @@ async fn without_quorum_nothing_is_forced(
 ) -> Result<()> {
     workload.inflict(Fault::Kill, next).await?;
     let scale = ["scale", NAME, "--replicas", "5", "--force", "--dry-run=server"];
-    wait::until("the loss of quorum is seen", SOON, || async {
+    wait::until("the loss of quorum is seen", || async {
         let refused = kcp(management, &scale).await?;
         ensure!(
             refused.code == 1 && refused.stdout.contains("etcd has no quorum"),
@@ -236,7 +228,7 @@ async fn without_quorum_nothing_is_forced(
     workload.inflict(Fault::Restart, next).await
 }
 
-/// As the topology controller applies it.
+/// The field as the topology controller applies it.
 async fn the_topology_keeps_its_fields(management: &ManagementCluster) -> Result<()> {
     let applied = json!({
         "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane",
@@ -248,7 +240,7 @@ async fn the_topology_keeps_its_fields(management: &ManagementCluster) -> Result
         "--server-side",
         "--field-manager=capi-topology",
         "--force-conflicts",
-        // What is applied is a part of what is there.
+        // The applied object is only a part of the valid object.
         "--validate=false",
     ];
     written(management.kubectl(), "apply", &[applied], &apply).await?;

@@ -1,4 +1,4 @@
-//! Rules that look at other objects, judged on what the server reads with the role that the manifests ship.
+//! Rules that depend on other objects, which the server reads with the shipped role.
 
 use anyhow::{Result, ensure};
 use kcp_tests::management_cluster::ManagementCluster;
@@ -27,7 +27,7 @@ async fn downgrade(management: &ManagementCluster) -> Result<()> {
     let joined = json!({"nodeRef": {"name": "edge-1"}});
     report(kubectl, namespace, ["machine", "edge-1"], &joined).await?;
 
-    // Whoever leaves the label out of the manifest is judged by the object as it is.
+    // A manifest without the label applies to the object that has it.
     let mut bare = control_plane("edge", 1, "v1.33.6");
     if let Some(metadata) = bare.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("labels");

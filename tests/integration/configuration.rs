@@ -1,7 +1,6 @@
-//! What an operator, and a person in an emergency, can change about the rules while the server runs.
+//! Changes of the rules while the server runs: by its configuration file, and by an override in an emergency.
 
 use std::fs;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
@@ -13,9 +12,6 @@ use serde_json::{Value, json};
 
 use crate::objects::{control_plane, write, written};
 use crate::shared::with_management_cluster;
-
-/// A replaced file takes effect within this.
-const PROMISED: Duration = Duration::from_secs(5);
 
 const KEY: &str = "configuration.yaml";
 
@@ -37,14 +33,14 @@ async fn followed(kubectl: &Kubectl, admission: &Admission) -> Result<()> {
     denies(kubectl).await?;
     for _ in 0..2 {
         mounted.replace(&[(KEY, &configuration("{max-surge-unsupported: deny}"))])?;
-        wait::until("the rule denies", PROMISED, async || denies(kubectl).await).await?;
+        wait::until("the rule denies", async || denies(kubectl).await).await?;
         mounted.replace(&[(KEY, &configuration("{max-surge-unsupported: warn}"))])?;
-        wait::until("the rule warns", PROMISED, async || warns(kubectl).await).await?;
+        wait::until("the rule warns", async || warns(kubectl).await).await?;
     }
     ensure!(in_force(admission).await? == "1");
 
     mounted.replace(&[(KEY, &configuration("{max-surge-unsuported: deny}"))])?;
-    wait::until("the broken file is reported", PROMISED, async || {
+    wait::until("the broken file is reported", async || {
         ensure!(in_force(admission).await? == "0");
         Ok(())
     })
@@ -55,12 +51,12 @@ async fn followed(kubectl: &Kubectl, admission: &Admission) -> Result<()> {
     ensure!(log.contains(told), "{told} is not in\n{log}");
 
     mounted.replace(&[(KEY, &configuration("{max-surge-unsupported: deny}"))])?;
-    wait::until("the rule denies", PROMISED, async || denies(kubectl).await).await?;
+    wait::until("the rule denies", async || denies(kubectl).await).await?;
     ensure!(in_force(admission).await? == "1");
     Ok(())
 }
 
-/// Whether the last configuration that was read is in force: 1 or 0.
+/// Whether the last configuration that the server read is in effect: 1 or 0.
 async fn in_force(admission: &Admission) -> Result<String> {
     let metrics = admission.metrics().await?;
     let value = metrics

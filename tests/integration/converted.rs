@@ -1,10 +1,9 @@
-//! Objects in an API version other than the one that is stored. What a write finds there was converted forth and back:
-//! it has lost what the stored version does not have, and spells durations otherwise. That is no change of the writer's.
+//! Objects in an API version that is not the stored version. The API server converts them back and forth, so an update
+//! may see an old object that lost fields or spells durations differently. Rules must not count these as changes.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use kcp_tests::cluster_api::FEATURE_GATES;
@@ -16,17 +15,14 @@ use serde_json::{Value, json};
 use crate::objects::write;
 use crate::shared::with_management_cluster;
 
-/// Where an `infrastructureRef` of the documents says that it is.
+/// The namespace of each `infrastructureRef` in the documents.
 const NAMESPACE: &str = "converted";
 
-/// [`FEATURE_GATES`] as our server has them.
+/// [`FEATURE_GATES`] in our server's configuration.
 const OUR_GATES: &str = "\
     apiVersion: kubectl-kcp.dev/v1alpha1\n\
     kind: AdmissionConfiguration\n\
     featureGates: {ignition: true, machineTaints: true}\n";
-
-/// A replaced configuration is in force within this.
-const RELOAD: Duration = Duration::from_secs(5);
 
 #[test]
 fn what_cluster_api_lets_through_in_v1beta1_is_not_denied() {
@@ -36,7 +32,7 @@ fn what_cluster_api_lets_through_in_v1beta1_is_not_denied() {
     });
 }
 
-/// Makes the same writes twice, with Cluster API alone, which must let all of them through, and beside us.
+/// Makes the same writes twice: with Cluster API alone, which must accept them all, and then with our webhooks too.
 async fn refused_by_ours(management: &ManagementCluster) -> Result<Vec<String>> {
     let cluster = management
         .another_with_managers(NAMESPACE, &[FEATURE_GATES])
@@ -55,7 +51,7 @@ async fn refused_by_ours(management: &ManagementCluster) -> Result<Vec<String>> 
     admission
         .configuration()
         .replace(&[("configuration.yaml", OUR_GATES)])?;
-    wait::until("the gates are open", RELOAD, async || {
+    wait::until("the gates are open", async || {
         let dry_run = ["-n", NAMESPACE, "--dry-run=server"];
         let created = write(kubectl, "create", &control_planes()?, &dry_run).await?;
         ensure!(!created.stderr.contains("-gate-off)"), "{created}");
@@ -65,7 +61,7 @@ async fn refused_by_ours(management: &ManagementCluster) -> Result<Vec<String>> 
     refused(kubectl).await
 }
 
-/// Makes each write on what those before it left, and returns what was told of each that was refused.
+/// Makes each write on the result of the previous ones, and returns the refused ones with their messages.
 async fn refused(kubectl: &Kubectl) -> Result<Vec<String>> {
     let mut refused = Vec::new();
     for object in control_planes()?.into_iter().chain(templates()?) {
@@ -88,7 +84,7 @@ fn writes_of(object: &Value) -> Vec<(&'static str, Value)> {
     };
     let mut writes = vec![("creation", object.clone()), ("the same again", object.clone())];
     let scaled = with("/spec/replicas", json!(5));
-    // Back in a write of its own: a scale with an upgrade is denied, and rightly.
+    // Scales back in a separate write, because a scale together with an upgrade is denied.
     writes.extend(
         scaled
             .into_iter()
@@ -103,7 +99,7 @@ fn control_planes() -> Result<Vec<Value>> {
     manifests::read(&fixture("every-field-v1beta1.yaml"))
 }
 
-/// The same fields as far as a template has them, and those that it alone has.
+/// Templates with the same fields, as far as templates have them, and with the fields that only templates have.
 fn templates() -> Result<Vec<Value>> {
     control_planes()?.into_iter().map(template_of).collect()
 }
@@ -132,7 +128,7 @@ fn fixture(name: &str) -> PathBuf {
     products::workspace().join("tests/fixtures").join(name)
 }
 
-/// The fields of a served version that a writer sets: `[]` is a list's element, `{}` a map's value.
+/// The writable fields of a served version. `[]` marks a list element and `{}` a map value.
 fn fields(kind: &str) -> Result<BTreeSet<String>> {
     let text = fs::read_to_string(fixture(&format!("fields/{kind}-v1beta1.txt")))?;
     let paths = text.lines().filter_map(|line| line.split('\t').next());

@@ -1,5 +1,5 @@
-//! Only the API server says that an object is being deleted, and it asks mutating webhooks before it looks at what a client
-//! says of that.
+//! Only the API server may set a deletionTimestamp, but it calls mutating webhooks before it drops the one that a
+//! client sends.
 
 use anyhow::{Context as _, Result, ensure};
 use kcp_tests::management_cluster::ManagementCluster;

@@ -1,7 +1,7 @@
-//! What the field's documents ask for and Cluster API does not hold, with the words that a person reads.
+//! Requirements of Cluster API's and Hive's documentation that Cluster API does not enforce, with our exact messages.
 //!
-//! Each write is put to the API server twice: in a namespace like any other, and in kube-system, which the shipped
-//! configurations leave to Cluster API's webhooks alone.
+//! Each write is sent twice: to a normal namespace, and to kube-system, where the shipped configurations leave Cluster
+//! API's webhooks alone.
 
 use anyhow::{Result, ensure};
 use kcp_tests::management_cluster::ManagementCluster;
@@ -15,7 +15,7 @@ const CLUSTER_API_ALONE: &str = "kube-system";
 
 const VERSION: &str = "v1.34.2";
 
-/// Makes the same cluster in both namespaces, with a control plane that is as its spec says.
+/// Creates the same cluster in both namespaces, with a control plane whose status matches its spec.
 async fn given(management: &ManagementCluster, name: &str, replicas: u32) -> Result<()> {
     management.create_namespace(NAMESPACE).await?;
     for namespace in [NAMESPACE, CLUSTER_API_ALONE] {
@@ -34,7 +34,7 @@ async fn reported(management: &ManagementCluster, object: [&str; 2], status: &Va
     Ok(())
 }
 
-/// Runs a command that Cluster API alone lets through, and that our webhooks refuse in exactly these words.
+/// Runs a command that Cluster API alone accepts and that our webhooks deny with exactly this message.
 async fn refused(management: &ManagementCluster, command: &[&str], words: &str) -> Result<()> {
     let kubectl = management.kubectl();
     let alone = ["-n", CLUSTER_API_ALONE, "--dry-run=server"];
@@ -165,7 +165,7 @@ fn a_deletion_while_there_are_workers() {
             instead, which removes workers first: kubectl delete cluster needed -n documents \
             (control-plane-in-use)\n";
         refused(management, &delete, words).await.unwrap();
-        // Once its worker is gone, it can go.
+        // It can be deleted once its worker is deleted.
         let kubectl = management.kubectl();
         let worker = [
             "delete",
@@ -183,7 +183,7 @@ fn a_deletion_while_there_are_workers() {
     });
 }
 
-/// Cluster API's own webhook makes absent replicas one: a control plane of three would lose two etcd members.
+/// Cluster API's own webhook sets missing replicas to one: a control plane of three would lose two etcd members.
 #[test]
 fn replicas_that_an_applied_manifest_no_longer_names() {
     with_management_cluster(async |management| {
@@ -200,7 +200,7 @@ fn replicas_that_an_applied_manifest_no_longer_names() {
     });
 }
 
-/// The replicas of a control plane of three, after a manifest without replicas was applied.
+/// The replicas of a control plane of three after a manifest without replicas is applied.
 async fn dropped(management: &ManagementCluster, name: &str, arguments: &[&str]) -> Result<String> {
     let with = control_plane(name, 3, VERSION);
     let mut without = with.clone();

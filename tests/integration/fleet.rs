@@ -1,5 +1,5 @@
-//! Our webhooks are installed beside objects that are older than they are, each with a fault that nobody refused:
-//! whoever has other business with such an object is warned, and whoever makes it differently wrong is refused.
+//! Objects with a fault that were created before our webhooks were installed. A change of other fields is allowed with
+//! a warning. A change to a different fault is denied.
 
 use std::collections::BTreeSet;
 
@@ -19,16 +19,16 @@ const TEMPLATES: &str = "kubeadmcontrolplanetemplates";
 const POOLS: &str = "clusterpools";
 const CUSTOMIZATIONS: &str = "clusterdeploymentcustomizations";
 
-/// An old object, and three changes of its spec as merge patches.
+/// An old object and three changes of its spec, as merge patches.
 #[derive(Clone)]
 struct Old {
     resource: &'static str,
     rule: &'static str,
-    /// Makes it faulty while nobody objects.
+    /// The fault that the object has before the webhooks are installed.
     fault: Value,
-    /// Leaves the fault as it is.
+    /// A change of another field.
     unrelated: Value,
-    /// Makes it faulty in another way.
+    /// A change to a different fault.
     other_fault: Value,
 }
 
@@ -207,7 +207,7 @@ fn customizations() -> Vec<Old> {
     ]
 }
 
-/// Without fault.
+/// An object without a fault.
 fn object(resource: &str, name: &str) -> Value {
     match resource {
         CONTROL_PLANES_V1BETA1 => json!({
@@ -297,7 +297,7 @@ async fn judged(kubectl: &Kubectl, name: &str, old: &Old) -> Result<()> {
     Ok(())
 }
 
-/// Applies a merge patch, which may be longer than an argument can be.
+/// Applies a merge patch. It is in a file, because it may be too long for an argument.
 async fn change(kubectl: &Kubectl, resource: &str, name: &str, patch: &Value) -> Result<Ended> {
     let file = kubectl.scratch_file(&format!("{:016x}.json", random()));
     std::fs::write(&file, patch.to_string()).context("writing the patch")?;
@@ -315,7 +315,7 @@ async fn change(kubectl: &Kubectl, resource: &str, name: &str, patch: &Value) ->
     kubectl.run(patch).await
 }
 
-/// The ids of the rules that warned, or refused: each message ends with one, in brackets.
+/// The ids of the rules that warned or denied. Each message ends with one in brackets.
 fn rules(ended: &Ended, warned: bool) -> BTreeSet<&str> {
     let lines = ended.stderr.lines();
     let lines = lines.filter(|line| line.starts_with("Warning: ") == warned);

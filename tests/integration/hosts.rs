@@ -1,4 +1,4 @@
-//! Pool `hosts` of a namespace, on the management cluster, through the real kubectl.
+//! A pool named `hosts` in its own namespace of the management cluster, used through the real kubectl.
 
 #![expect(
     clippy::unwrap_used,
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::objects::written;
 use crate::plugin::create_pool;
 
-/// The pool, with customizations `host-0`, `host-1` and so on in its inventory.
+/// The pool. Its inventory has the customizations `host-0`, `host-1` and so on.
 pub(crate) struct Hosts {
     pub(crate) kubectl: Kubectl,
     pub(crate) namespace: &'static str,
@@ -27,13 +27,13 @@ impl Hosts {
         }
     }
 
-    /// `kubectl kcp pool …` in the namespace
+    /// Runs `kubectl kcp pool …` in the namespace.
     pub(crate) async fn run(&self, arguments: &[&str]) -> Ended {
         let command = ["kcp", "pool", "-n", self.namespace];
         self.kubectl.run(command.iter().chain(arguments)).await.unwrap()
     }
 
-    /// An object as the API server has it; none where there is none.
+    /// An object from the API server, if it exists.
     pub(crate) async fn object(&self, kind: &str, name: &str, namespace: &str) -> Option<Value> {
         let get = [
             "get",
@@ -49,14 +49,14 @@ impl Hosts {
         (!got.stdout.trim().is_empty()).then(|| serde_json::from_str(&got.stdout).unwrap())
     }
 
-    /// Changes an object by a merge patch.
+    /// Patches an object with a merge patch.
     pub(crate) async fn patch(&self, object: &str, namespace: &str, patch: &Value) {
         let patch = patch.to_string();
         let patch = ["patch", object, "-n", namespace, "--type=merge", "-p", &patch];
         self.kubectl.succeed(patch).await.unwrap();
     }
 
-    /// A cluster in the namespace of its name, made with the entry, with these finalizers.
+    /// Creates a cluster with a customization and finalizers, in a namespace of the cluster's name.
     pub(crate) async fn cluster(&self, name: &str, entry: &str, finalizers: &[&str]) {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         let deployment = json!({
@@ -79,7 +79,7 @@ impl Hosts {
             .unwrap();
     }
 
-    /// Has this cluster lease an entry until it gives it back.
+    /// Leases an entry for a cluster, without a limit.
     pub(crate) async fn leases(&self, cluster: &str) {
         let leased = self
             .run(&["lease", "hosts", "--cluster-deployment", cluster])
@@ -87,7 +87,7 @@ impl Hosts {
         assert_eq!(leased.code, 0, "{leased}");
     }
 
-    /// The holder that a customization names.
+    /// The holder in a customization's status.
     pub(crate) async fn holder_of(&self, entry: &str) -> Option<String> {
         let entry = self
             .object("clusterdeploymentcustomization", entry, self.namespace)

@@ -1,7 +1,6 @@
-//! `kubectl kcp lint --cluster`: what a living fleet would fail, before the webhook is installed.
+//! `kubectl kcp lint --cluster`: the objects of a cluster that the webhook would deny once it is installed.
 
 use std::fs;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use kcp_tests::api_server::ApiServer;
@@ -11,9 +10,6 @@ use kcp_tests::{hive, manifests, wait};
 use serde_json::{Value, json};
 
 use crate::shared::with_management_cluster;
-
-/// A definition that is established may not be found by kubectl yet.
-const FOUND: Duration = Duration::from_secs(30);
 
 #[test]
 fn lists_what_a_cluster_without_the_webhook_would_fail() {
@@ -59,7 +55,7 @@ fn lists_what_a_cluster_without_the_webhook_would_fail() {
     });
 }
 
-/// Object, rule and action of each finding, in order.
+/// The object, rule and action of each finding, sorted.
 fn found(report: &Value) -> Vec<(&str, &str, &str)> {
     let findings = report.get("findings").and_then(Value::as_array);
     let mut found: Vec<_> = findings
@@ -79,7 +75,7 @@ fn found(report: &Value) -> Vec<(&str, &str, &str)> {
     found
 }
 
-/// A cluster with Hive's definitions, without Cluster API and without our webhook.
+/// A cluster with Hive's definitions, but without Cluster API and our webhook.
 async fn hive_alone(management: &ManagementCluster) -> Result<ApiServer> {
     let api = management.another_api_server("lint").await?;
     hive::install_definitions(api.client()).await?;
@@ -115,7 +111,7 @@ async fn hive_alone(management: &ManagementCluster) -> Result<ApiServer> {
     fs::write(&file, serde_json::to_vec(&list)?).context("writing the objects")?;
     let file = file.display().to_string();
     let apply = ["apply", "--kubeconfig", &kubeconfig, "-f", &file];
-    wait::until("the objects are created", FOUND, || async {
+    wait::until("the objects are created", || async {
         management.kubectl().succeed(apply).await.map(drop)
     })
     .await?;
@@ -149,7 +145,7 @@ fn a_cluster_of_the_fleet_is_judged_beside_its_neighbours() {
 async fn beside_its_neighbours(management: &ManagementCluster) -> Result<()> {
     management.create_namespace("lint").await?;
     Cluster::create(management.client(), "lint", "one", 3, "v1.34.2").await?;
-    // Nothing judges a Cluster when it is written.
+    // No webhook reviews a Cluster in this API server.
     let stray = json!({
         "apiVersion": "cluster.x-k8s.io/v1beta2",
         "kind": "Cluster",

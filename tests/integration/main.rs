@@ -1,7 +1,7 @@
-//! Tests against a real control plane; `tests/README.md` says what of it is real.
+//! Tests against a real control plane; `tests/README.md` explains what is real.
 //!
-//! One binary: all tests share the management cluster that [`shared`] brings up, and each has a namespace of its
-//! own.
+//! There is one binary, so that all tests share one management cluster, see [`shared`]. Each test has its own
+//! namespace.
 
 mod acknowledged_writes;
 mod changes;

@@ -1,4 +1,4 @@
-//! The management cluster is what it claims to be.
+//! The management cluster has the documented versions and webhooks.
 
 use std::{env, fs};
 
@@ -14,7 +14,7 @@ use crate::shared::with_management_cluster;
 #[test]
 fn reports_the_versions_that_it_was_built_from() {
     with_management_cluster(async |management| {
-        // Programs that somebody else built have versions of their own.
+        // Programs that others built have other versions.
         if env::var_os("KUBEBUILDER_ASSETS").is_some() {
             return;
         }
@@ -31,7 +31,7 @@ fn reports_the_versions_that_it_was_built_from() {
     });
 }
 
-/// The version of a module in the go.mod that the programs are built from.
+/// The version of a module in the go.mod of the programs.
 fn required(module: &str) -> Option<String> {
     let file = products::workspace().join("tests/envtest/go.mod");
     let text = fs::read_to_string(file).ok()?;
@@ -45,8 +45,8 @@ fn required(module: &str) -> Option<String> {
     text.lines().find_map(version)
 }
 
-/// The API server calls mutating webhooks in order of their configurations' names, and Cluster API's fills in
-/// replicas.
+/// The API server calls mutating webhooks in the order of their configurations' names, and Cluster API's webhook sets
+/// missing replicas.
 #[test]
 fn asks_our_mutating_webhook_before_cluster_apis() {
     with_management_cluster(async |management| {

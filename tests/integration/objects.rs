@@ -1,11 +1,11 @@
-//! Objects that are written as somebody would, and that nobody reconciles: their Machines never boot.
+//! Objects of a cluster that no controller reconciles: their Machines never boot.
 
 use anyhow::{Context as _, Result, ensure};
 use kcp_tests::kubectl::{Ended, Kubectl};
 use kcp_tests::run::random;
 use serde_json::{Value, json};
 
-/// A Cluster, its control plane, one Machine of it, and one worker. All but the Machines bear the name.
+/// A Cluster, its control plane, one control plane Machine, and one worker. All except the Machines have this name.
 pub(crate) fn cluster(name: &str, replicas: u32, version: &str) -> Vec<Value> {
     let infrastructure =
         |kind: &str| json!({"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": kind, "name": name});
@@ -36,7 +36,7 @@ pub(crate) fn cluster(name: &str, replicas: u32, version: &str) -> Vec<Value> {
     ]
 }
 
-/// A control plane of the Cluster of that name.
+/// The control plane of the Cluster with the same name.
 pub(crate) fn control_plane(name: &str, replicas: u32, version: &str) -> Value {
     json!({
         "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane",
@@ -54,7 +54,7 @@ pub(crate) fn control_plane(name: &str, replicas: u32, version: &str) -> Value {
     })
 }
 
-/// Runs `kubectl VERB -f`, such as create or apply, with these objects and arguments, to its end, whatever that is.
+/// Runs `kubectl VERB -f`, such as create or apply, with these objects and arguments. Any exit code is accepted.
 pub(crate) async fn write(
     kubectl: &Kubectl,
     verb: &str,

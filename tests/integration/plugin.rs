@@ -1,4 +1,4 @@
-//! `kubectl kcp` as a user runs it: found by the real kubectl, against the real API server.
+//! `kubectl kcp` as a user runs it: through the real kubectl, against the real API server.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::shared::with_management_cluster;
 
-/// A pool with that many customizations, wanted by so many.
+/// The size of a pool, and the number of its lessees.
 const HOSTS: usize = 8;
 const LESSEES: usize = 20;
 
@@ -22,7 +22,7 @@ fn status_names_every_control_plane() {
         let mut expected = BTreeSet::new();
         for (namespace, name) in [("status-a", "one"), ("status-a", "two"), ("status-b", "one")] {
             management.create_namespace(namespace).await.unwrap();
-            // No controllers look after these namespaces: control planes without status must be named too.
+            // No controllers run in these namespaces. `status` must list control planes without status too.
             Cluster::create(management.client(), namespace, name, 3, "v1.34.2")
                 .await
                 .unwrap();
@@ -33,11 +33,11 @@ fn status_names_every_control_plane() {
             .run(["kcp", "status", "-A", "-o", "json"])
             .await
             .unwrap();
-        // The exit code is the worst verdict's, and nobody has reported on these yet.
+        // The exit code depends on the worst verdict, which is Unknown without a status.
         let list: Value = serde_json::from_str(&status.stdout).unwrap_or_else(|_| panic!("{status}"));
         assert_eq!(list["apiVersion"], "kubectl-kcp.dev/v1alpha1");
         assert_eq!(list["kind"], "ControlPlaneStatusList");
-        // Other tests have control planes as well.
+        // Other tests have control planes too.
         let named = names(&list["items"]).unwrap();
         assert!(
             named.is_superset(&expected),
@@ -131,7 +131,7 @@ fn customization(answer: &Value) -> Option<String> {
     Some(answer.pointer("/customization/name")?.as_str()?.to_owned())
 }
 
-/// A `ClusterPool` with an inventory of `size` customizations, through our webhook.
+/// Creates a `ClusterPool` with `size` customizations in its inventory, which our webhook reviews.
 pub(crate) async fn create_pool(
     management: &ManagementCluster,
     namespace: &str,

@@ -1,4 +1,4 @@
-//! Leases on the real API server, as scripts ask for them.
+//! Leases on the real API server, as scripts use them.
 
 #![expect(
     clippy::panic,
@@ -7,7 +7,6 @@
 )]
 
 use std::fs;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use kcp_tests::kubectl::Ended;
@@ -19,7 +18,7 @@ use crate::hosts::Hosts;
 use crate::shared::with_management_cluster;
 
 impl Hosts {
-    /// `kubectl kcp pool VERB hosts …`
+    /// Runs `kubectl kcp pool VERB hosts …`.
     async fn pool(&self, verb: &str, arguments: &[&str]) -> Ended {
         self.run(&[&[verb, "hosts"], arguments].concat()).await
     }
@@ -38,7 +37,7 @@ impl Hosts {
         self.object(kind, name, self.namespace).await
     }
 
-    /// The holder that the only customization names.
+    /// The holder in the only customization's status.
     async fn holder(&self) -> Option<String> {
         self.holder_of("host-0").await
     }
@@ -47,17 +46,13 @@ impl Hosts {
         self.own("lease", "kcp-pool-host-0").await
     }
 
-    /// Waits until the only customization names this holder, or nobody.
+    /// Waits until the only customization has this holder, or none.
     async fn until_held_by(&self, holder: Option<&str>) {
-        until(
-            "the customization names its holder",
-            Duration::from_secs(60),
-            || async {
-                let named = self.holder().await;
-                ensure!(named.as_deref() == holder, "{named:?}");
-                Ok(())
-            },
-        )
+        until("the customization names its holder", || async {
+            let named = self.holder().await;
+            ensure!(named.as_deref() == holder, "{named:?}");
+            Ok(())
+        })
         .await
         .unwrap();
     }
@@ -108,7 +103,7 @@ fn who_waits_gets_what_is_given_back() {
             "{late}"
         );
 
-        // Given back only after it was said that rome waits.
+        // The release comes after rome has reported that it waits.
         let script = r#"
             kubectl kcp pool lease hosts -n pool-wait --cluster-deployment rome --wait=2m -o env 2> "$1" &
             until grep -q waiting: "$1"; do kill -0 $! && sleep 0.1; done
@@ -290,7 +285,7 @@ fn a_lost_lease_ends_the_command() {
             "--cluster-deployment",
             "paris",
             "--ttl",
-            "3s",
+            "15s",
             "--",
             "sh",
             "-c",
@@ -369,7 +364,7 @@ fn a_cluster_is_made_with_its_lease_and_goes_with_it() {
         ];
         hosts.kubectl.succeed(limit).await.unwrap();
 
-        // The second time goes on with what the first has made.
+        // The second call continues with the existing cluster.
         for already in [false, true] {
             let made = hosts
                 .lease("pool-create-paris", &[&create[..], &["-o", "json"]].concat())
@@ -452,7 +447,7 @@ fn a_cluster_is_made_with_its_lease_and_goes_with_it() {
     });
 }
 
-/// What Hive writes of a claim that it answers is written by hand here.
+/// The test writes what Hive would write to a claim.
 #[test]
 fn a_claim_waits_for_its_cluster_and_is_deleted() {
     with_management_cluster(async |management| {

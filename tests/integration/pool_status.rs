@@ -6,8 +6,6 @@
     reason = "this is test code, of which clippy exempts only functions with #[test]"
 )]
 
-use std::time::Duration;
-
 use anyhow::ensure;
 use jiff::{SignedDuration, Timestamp};
 use kcp_tests::wait::until;
@@ -17,9 +15,6 @@ use crate::hosts::Hosts;
 use crate::objects::written;
 use crate::schema;
 use crate::shared::with_management_cluster;
-
-/// An API server learns of a role within a second or two.
-const AUTHORIZED: Duration = Duration::from_secs(30);
 
 impl Hosts {
     /// The exit code, and the document, which is as its schema says.
@@ -124,7 +119,7 @@ fn a_status_that_cannot_be_read_says_which_permission_is_missing() {
         written(&hosts.kubectl, "create", &made, &[]).await.unwrap();
 
         let ends = async |user: &str, code: i32, errors: &str| {
-            until("the API server has learned of the role", AUTHORIZED, || async {
+            until("the API server has learned of the role", || async {
                 let ended = hosts.run(&["status", "hosts", "--as", user]).await;
                 ensure!((ended.code, ended.stderr.as_str()) == (code, errors), "{ended}");
                 Ok(())

@@ -1,12 +1,11 @@
-//! Why a Machine is out of date: what `kubectl kcp plan` and `kubectl kcp status` say against what Cluster API's controller says in the condition
-//! `UpToDate` of each Machine, for one change after the other.
+//! Compares why a Machine is outdated according to `kubectl kcp plan` and `kubectl kcp status` with the condition
+//! `UpToDate` that Cluster API's controller writes, for one change after another.
 //!
-//! No rollout goes on: a static pod that is not ready holds it up before its first step.
+//! No rollout proceeds, because a static pod is not ready.
 
 mod cases;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use jiff::{SignedDuration, Timestamp};
@@ -26,13 +25,7 @@ use crate::shared::with_controllers;
 const NAMESPACE: &str = "reasons";
 const NAME: &str = "edge";
 
-/// Three machines from nothing; a fifth of it on an idle machine.
-const LIMIT: Duration = Duration::from_secs(150);
-
-/// The controller looks at a control plane that it holds up every 5 s.
-const JUDGED: Duration = Duration::from_secs(60);
-
-/// Reasons by Machine.
+/// The reasons, by Machine.
 type Reasons = BTreeMap<String, BTreeSet<String>>;
 
 #[test]
@@ -51,7 +44,7 @@ async fn agree(management: &ManagementCluster) -> Result<()> {
         &["-n", NAMESPACE],
     )
     .await?;
-    cluster.settled(3, LIMIT).await?;
+    cluster.settled(3).await?;
     let machines = cluster.machines().await?;
     let [first, _, last] = machines.as_slice() else {
         bail!("the Machines are {machines:?}");
@@ -82,7 +75,7 @@ async fn agree(management: &ManagementCluster) -> Result<()> {
     cluster.delete().await
 }
 
-/// Another template for the same machines.
+/// Creates another template for the same machines.
 async fn another_template(management: &ManagementCluster) -> Result<()> {
     let templates = resources::stand_in_machine_templates();
     let template: DynamicObject = serde_json::from_value(json!({
@@ -98,14 +91,14 @@ async fn another_template(management: &ManagementCluster) -> Result<()> {
 
 struct Bench<'m> {
     management: &'m ManagementCluster,
-    /// The Machine that the others joined.
+    /// The first Machine, which the others joined.
     first: String,
-    /// What every change is made to, by API version.
+    /// The spec before any change, by API version.
     spec_at_first: BTreeMap<&'static str, Value>,
 }
 
 impl Bench<'_> {
-    /// Makes a change to the spec as it was at first, and compares what is said of it.
+    /// Changes the original spec, and compares the reasons.
     async fn try_out(&self, case: &Case) -> Result<()> {
         let Case {
             version,
@@ -117,7 +110,7 @@ impl Bench<'_> {
         let first = self.spec_at_first.get(version).context("no such version")?;
         let mut spec = first.clone();
         merge(&mut spec, change);
-        // All of it: that also takes back the change before.
+        // Replacing the whole spec also reverts the previous change.
         let patch = json!([{"op": "replace", "path": "/spec", "value": spec}]).to_string();
         let resource = format!("kubeadmcontrolplanes.{version}.{CONTROL_PLANE_GROUP}");
         let write = [
@@ -131,7 +124,7 @@ impl Bench<'_> {
             &patch,
         ];
         self.management.kubectl().succeed(write).await?;
-        let said = wait::until("the controller has judged", JUDGED, || self.judged()).await?;
+        let said = wait::until("the controller has judged", || self.judged()).await?;
         for (machine, of_machine) in &said {
             let is_outdated = match outdated {
                 Outdated::All => true,
@@ -155,7 +148,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// What the controller says of each Machine, once it has seen the spec.
+    /// The controller's reasons for each Machine, once it has observed the spec.
     async fn judged(&self) -> Result<Reasons> {
         let control_plane = self.control_planes("v1beta2").get(NAME).await?;
         let status = |pointer: &str| control_plane.data.pointer(&format!("/status/{pointer}"));
@@ -177,7 +170,7 @@ impl Bench<'_> {
         Ok(said)
     }
 
-    /// What a command says of each Machine.
+    /// A command's reasons for each Machine.
     async fn told(&self, command: &str, key: &str) -> Result<Reasons> {
         let look = ["kcp", command, NAME, "-n", NAMESPACE, "-o", "json"];
         let ended = self.management.kubectl().run(look).await?;
@@ -190,7 +183,7 @@ impl Bench<'_> {
             .map(|machine| {
                 let gaps = machine.get("gaps").and_then(Value::as_array);
                 ensure!(gaps.is_some_and(Vec::is_empty), "not judged whole: {machine}");
-                // Reasons that only another version of Cluster API has.
+                // The reasons of other versions of Cluster API only.
                 ensure!(machine.get("afterProviderUpdate").is_none(), "{machine}");
                 let reasons = machine.get(key).and_then(Value::as_array).context("no reasons")?;
                 let reasons = reasons.iter().map(|reason| text(reason, "/reason"));
@@ -199,7 +192,7 @@ impl Bench<'_> {
             .collect()
     }
 
-    /// The annotation that the kubeadm control plane provider writes once it has seen a certificate.
+    /// Sets the annotation that the kubeadm control plane provider writes after it has read a certificate.
     async fn certificates_expire_in_a_month(&self, machines: &[String]) -> Result<()> {
         let expire = Timestamp::now() + SignedDuration::from_hours(24 * 30);
         let expire = expire.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
@@ -212,7 +205,7 @@ impl Bench<'_> {
                 .await;
             patched.context("patching the Machine")?;
         }
-        wait::until("the Machines' certificates expire", JUDGED, || async {
+        wait::until("the Machines' certificates expire", || async {
             for machine in self.machines().await? {
                 let told = machine.data.pointer("/status/certificatesExpiryDate");
                 ensure!(
@@ -226,12 +219,12 @@ impl Bench<'_> {
         .await
     }
 
-    /// Waits until the controller has seen that a Machine's static pod is not ready.
+    /// Waits until the controller has observed that a Machine's static pod is not ready.
     async fn is_held_up_by(&self, machine: &str) -> Result<()> {
         let api = resources::machines(self.management.client(), NAMESPACE);
         let control_planes = self.control_planes("v1beta2");
-        wait::until("the controller sees the pod", JUDGED, || async {
-            // It looks anew when the object changes.
+        wait::until("the controller sees the pod", || async {
+            // A change of the object makes the controller reconcile it.
             let touched = json!({"metadata": {"annotations": {"touched": Timestamp::now().to_string()}}});
             control_planes
                 .patch(NAME, &PatchParams::default(), &Patch::Merge(touched))
@@ -278,7 +271,7 @@ fn text(value: &Value, pointer: &str) -> Result<String> {
         .to_owned())
 }
 
-/// Status and message.
+/// The status and the message of a condition.
 fn condition(object: &DynamicObject, kind: &str) -> Result<(String, String)> {
     let conditions = object
         .data
@@ -295,7 +288,7 @@ fn condition(object: &DynamicObject, kind: &str) -> Result<(String, String)> {
     ))
 }
 
-/// The reasons that the condition `UpToDate` gives, by the names that we have for them.
+/// The reasons in the condition `UpToDate`, by our own names.
 fn said(machine: &DynamicObject) -> Result<BTreeSet<String>> {
     let (status, message) = condition(machine, "UpToDate")?;
     match status.as_str() {

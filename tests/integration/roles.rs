@@ -1,4 +1,4 @@
-//! Roles as they are shipped, and the same without one permission.
+//! The shipped roles, and copies that lack one permission.
 
 use std::path::Path;
 
@@ -6,15 +6,15 @@ use anyhow::Result;
 use kcp_tests::{manifests, products};
 use serde_json::{Value, json};
 
-/// Resource and verb.
+/// A resource and a verb.
 pub(crate) type Permission = (String, String);
 
-/// The roles in one file of `manifests/reader`.
+/// The roles in a file of `manifests/reader`.
 pub(crate) fn shipped(file: &str) -> Result<Vec<Value>> {
     manifests::read(&products::workspace().join(Path::new("manifests/reader").join(file)))
 }
 
-/// What a role allows.
+/// The permissions of a role.
 pub(crate) fn permissions(role: &Value) -> Vec<Permission> {
     let pairs = rules(role).flat_map(|rule| {
         let verbs = texts(rule.get("verbs"));
@@ -29,7 +29,7 @@ pub(crate) fn permissions(role: &Value) -> Vec<Permission> {
     pairs.collect()
 }
 
-/// The role without one permission. Rules for several resources are taken apart.
+/// The role without one permission. Splits rules for several resources.
 pub(crate) fn without(role: &Value, (resource, verb): &Permission) -> Value {
     let rules = rules(role).flat_map(|rule| {
         texts(rule.get("resources")).into_iter().map(move |other| {

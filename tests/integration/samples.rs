@@ -1,4 +1,4 @@
-//! The shipped samples against the running cluster, through kubectl.
+//! The shipped samples, applied with kubectl.
 
 use anyhow::{Context as _, Result, ensure};
 use kcp_tests::management_cluster::ManagementCluster;
@@ -24,8 +24,7 @@ fn rejects_each_bad_sample_with_its_rule() {
     });
 }
 
-/// What `kubectl kcp lint` finds in a file without a cluster is what `kubectl apply` is told, word for word:
-/// field, value, remedy and rule.
+/// `kubectl kcp lint` finds in a file exactly what `kubectl apply` reports: field, value, remedy and rule.
 async fn rejected(management: &ManagementCluster, file: &str) -> Result<()> {
     let kubectl = management.kubectl();
     let lint = kubectl.run(["kcp", "lint", "-o", "json", "-f", file]).await?;

@@ -1,4 +1,4 @@
-//! Documents held against the JSON schemas that are shipped.
+//! Compares documents with the shipped JSON schemas.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use kcp_tests::products;
 use serde_json::Value;
 
-// The one that the documents' own tests use: it is compiled for tests alone.
+// The module of the documents' own tests, which is compiled for tests only.
 #[expect(
     clippy::expect_used,
     clippy::panic,
@@ -15,7 +15,7 @@ use serde_json::Value;
 #[path = "../../plugin/src/commands/status/schema/validator.rs"]
 mod validator;
 
-/// Fails with everything that is not as the schema in this file of `plugin/schema` says.
+/// Fails with each violation of the schema in this file of `plugin/schema`.
 pub(crate) fn holds(file: &str, document: &Value) -> Result<()> {
     let path = products::workspace().join("plugin/schema").join(file);
     let schema = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;

@@ -18,12 +18,12 @@ use kcp_tests::run::Run;
 use tokio::runtime::Runtime;
 use tokio::sync::{OnceCell, Semaphore};
 
-/// Outlives each test, and with it everything that the first test started: libtest gives every test a thread of
-/// its own. It is never shut down; the programs end when this process does, see `supervise`.
+/// The runtime of everything that tests share. It outlives each test, which has a thread of its own. It is never shut
+/// down: the programs end with this process, see `supervise`.
 static RUNTIME: LazyLock<Runtime> =
     LazyLock::new(|| Runtime::new().expect("a runtime needs nothing but threads"));
 
-/// All programs of the tests run under it, whatever starts first.
+/// The run of all programs of the tests.
 static RUN: LazyLock<Result<Arc<Run>, String>> =
     LazyLock::new(|| Run::begin().map_err(|error| format!("{error:#}")));
 
@@ -31,13 +31,13 @@ static CLUSTER: OnceCell<Result<ManagementCluster, String>> = OnceCell::const_ne
 
 static POOLS: OnceCell<Result<PoolServer, String>> = OnceCell::const_new();
 
-/// A workload cluster keeps a core busy while it changes, and leaves it to another while its members elect and join.
+/// A workload cluster uses one core while it changes, and almost none while its members elect a leader or join.
 static WORKLOAD_CLUSTERS: Semaphore = Semaphore::const_new(3);
 
 /// Runs a test on the shared management cluster.
 pub(crate) fn with_management_cluster(test: impl AsyncFnOnce(&ManagementCluster)) {
     RUNTIME.block_on(async {
-        // An error is kept: what failed for one test would fail, as slowly, for all others.
+        // All tests share the error, because another try would fail as slowly.
         let cluster = CLUSTER.get_or_init(async || {
             let run = RUN.as_ref().map_err(Clone::clone)?;
             let started = ManagementCluster::start(run).await;
@@ -53,8 +53,8 @@ pub(crate) fn with_management_cluster(test: impl AsyncFnOnce(&ManagementCluster)
     });
 }
 
-/// Runs a test with Cluster API's controllers at work in a namespace of that name, when it is its turn. None of their
-/// writes may be refused.
+/// Runs a test while Cluster API's controllers reconcile a namespace, after waiting for its turn. Fails if a webhook
+/// refused one of their writes.
 pub(crate) fn with_controllers(namespace: &str, test: impl AsyncFnOnce(&ManagementCluster) -> Result<()>) {
     with_management_cluster(async |management| {
         let _turn = WORKLOAD_CLUSTERS
@@ -68,7 +68,7 @@ pub(crate) fn with_controllers(namespace: &str, test: impl AsyncFnOnce(&Manageme
     });
 }
 
-/// Runs a test on the API server for pools, whose every version of every object can be read.
+/// Runs a test on the API server for pools, which has a readable history.
 pub(crate) fn with_pools(test: impl AsyncFnOnce(&PoolServer)) {
     with_run(async |run| {
         let server = POOLS.get_or_init(async || {
@@ -82,7 +82,7 @@ pub(crate) fn with_pools(test: impl AsyncFnOnce(&PoolServer)) {
     });
 }
 
-/// Runs a test that starts programs of its own, and no management cluster.
+/// Runs a test that starts its own programs and no management cluster.
 pub(crate) fn with_run(test: impl AsyncFnOnce(&Arc<Run>)) {
     match &*RUN {
         Ok(run) => RUNTIME.block_on(test(run)),
@@ -95,7 +95,7 @@ pub(crate) fn alone(test: impl Future<Output = ()>) {
     RUNTIME.block_on(test);
 }
 
-/// Says after a failed assertion where to read on.
+/// Prints the folder of the logs after a failed assertion.
 struct NamedOnFailure<'a>(&'a ManagementCluster);
 
 impl Drop for NamedOnFailure<'_> {

@@ -1,4 +1,4 @@
-//! Which updates pass unasked, so that a controller can always finish: by the server's own count of reviews.
+//! The updates that skip our webhooks, so that a controller can always finish. The server's request counters show it.
 
 use anyhow::{Result, ensure};
 use kcp_tests::admission::Admission;
@@ -80,7 +80,7 @@ async fn unasked(kubectl: &Kubectl, admission: &Admission) -> Result<()> {
     Ok(())
 }
 
-/// Of a `ClusterDeployment` only its reference to a pool is judged: Hive writes all the rest, all the time.
+/// The webhook reviews only a `ClusterDeployment`'s reference to a pool, because Hive writes the rest all the time.
 async fn unasked_deployments(kubectl: &Kubectl, admission: &Admission) -> Result<()> {
     let deployment = |name: &str, pool: Value| {
         json!({
@@ -133,7 +133,7 @@ async fn changed(kubectl: &Kubectl, object: [&str; 2], patch: &Value) -> Result<
     kubectl.succeed(arguments.into_iter().chain(object)).await
 }
 
-/// How many reviews the server has answered.
+/// The number of reviews that the server answered.
 async fn reviews(admission: &Admission) -> Result<u64> {
     let metrics = admission.metrics().await?;
     let counted = metrics

@@ -1,9 +1,8 @@
-//! The management cluster's etcd and kube-apiserver, with envtest's flags.
+//! The etcd and the kube-apiserver of the management cluster, with envtest's flags.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use http::Request;
@@ -19,10 +18,7 @@ use crate::process::Process;
 use crate::run::Run;
 use crate::wait;
 
-/// An API server needs two to three seconds on an idle machine.
-const START: Duration = Duration::from_secs(60);
-
-/// One etcd for all API servers of a run. It keeps nothing: durability is not under test here.
+/// One etcd for all API servers of a run. It does not sync to disk: durability is not under test here.
 #[derive(Debug)]
 pub struct Etcd {
     url: String,
@@ -30,7 +26,8 @@ pub struct Etcd {
 }
 
 impl Etcd {
-    /// Starts it; an API server waits for it by itself. `name` keeps its data and its log apart from those of others.
+    /// Starts etcd. It does not wait until etcd serves, because an API server waits for its etcd. `name` names the data
+    /// folder and the log.
     pub fn start(run: &Arc<Run>, assets: &Assets, name: &str) -> Result<Self> {
         let url = format!("http://127.0.0.1:{}", free_port()?);
         let peer = format!("http://127.0.0.1:{}", free_port()?);
@@ -52,16 +49,16 @@ impl Etcd {
         })
     }
 
-    /// Where it serves, without certificates.
+    /// The client URL. It needs no certificate.
     pub fn url(&self) -> &str {
         &self.url
     }
 }
 
-/// For programs that need nothing in their environment beyond what every process of a run gets.
+/// For programs that need no environment variables beyond those of every process of a run.
 pub(crate) const NO_ENVIRONMENT: &[(&str, &str)] = &[];
 
-/// A kube-apiserver of the management side.
+/// A kube-apiserver of the management cluster.
 pub struct ApiServer {
     name: String,
     client: Client,
@@ -77,13 +74,13 @@ pub struct ApiServer {
 }
 
 impl ApiServer {
-    /// Starts an API server and waits until it serves. `name` keeps its objects apart from those of other API
-    /// servers on the same etcd.
+    /// Starts an API server and waits until it serves. `name` is also its etcd prefix, which separates its objects from
+    /// those of other API servers on the same etcd.
     pub async fn start(run: &Arc<Run>, assets: &Assets, etcd: &Etcd, name: &str) -> Result<Self> {
         Self::start_with(run, assets, etcd, name, &[]).await
     }
 
-    /// The same with more flags.
+    /// [`Self::start`] with more flags.
     pub async fn start_with(
         run: &Arc<Run>,
         assets: &Assets,
@@ -129,7 +126,7 @@ impl ApiServer {
             format!("--tls-private-key-file={}", serving.key.display()),
             format!("--client-ca-file={}", ca.certificate.display()),
             "--authorization-mode=RBAC".to_owned(),
-            // Without kube-controller-manager there are no default service accounts to mount.
+            // It needs default service accounts, which only kube-controller-manager creates.
             "--disable-admission-plugins=ServiceAccount".to_owned(),
             format!("--service-account-issuer={url}/"),
             format!("--service-account-key-file={}", verification_key.display()),
@@ -146,7 +143,7 @@ impl ApiServer {
         let user = User::Certificate(&administrator);
         kubeconfig::write(&kubeconfig, &url, &ca.certificate, &user)?;
         let client = kubeconfig::client(&url, &ca.certificate, &user).await?;
-        wait::until_served(&format!("{log} is ready"), START, &mut process, || ready(&client)).await?;
+        wait::until_served(&format!("{log} is ready"), &mut process, || ready(&client)).await?;
         Ok(Self {
             name: name.to_owned(),
             client,
@@ -162,48 +159,43 @@ impl ApiServer {
         })
     }
 
-    /// Pulls its plug. What it was told is in etcd.
+    /// Kills the process. The objects remain in etcd.
     pub async fn kill(&mut self) -> Result<()> {
         self.process.kill().await
     }
 
-    /// Starts it again, as it was, and waits until it serves.
+    /// Starts the API server again with the same arguments, and waits until it serves.
     pub async fn start_again(&mut self) -> Result<()> {
         let log = format!("{}-apiserver", self.name);
         self.process = Process::start(&self.run, &log, &self.program, &self.arguments, NO_ENVIRONMENT)?;
         let client = &self.client;
-        wait::until_served(&format!("{log} is ready"), START, &mut self.process, || {
-            ready(client)
-        })
-        .await
+        wait::until_served(&format!("{log} is ready"), &mut self.process, || ready(client)).await
     }
 
-    /// What keeps its objects and its logs apart from those of others.
+    /// The name that separates its objects and logs from those of others.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// A client with all permissions.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// The administrator's kubeconfig.
     pub fn kubeconfig(&self) -> PathBuf {
         self.folder.join("kubeconfig")
     }
 
-    /// Certificates and kubeconfigs for this server are kept here.
+    /// The folder for certificates and kubeconfigs of this server.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Signs for the API server and for every webhook that it calls.
+    /// The CA that signs for the API server and for each webhook that it calls.
     pub fn authority(&self) -> &Authority {
         &self.authority
     }
 
-    /// What webhooks noted in the audit log on each such write of an object that we judge, oldest first.
+    /// The audit annotations of webhooks on each such write of an object that they review, oldest first.
     pub fn audit_annotations(
         &self,
         verb: &str,
@@ -213,28 +205,25 @@ impl ApiServer {
         self.audit.annotations(verb, namespace, name)
     }
 
-    /// How often a status of a resource was written in a namespace, refused writes included, as its audit log says.
+    /// The number of status writes of a resource in a namespace, including refused ones, according to the audit log.
     pub fn status_writes(&self, namespace: &str, resource: &str) -> Result<usize> {
         self.audit.status_writes(namespace, resource)
     }
 
-    /// Writes a kubeconfig with a token for the management cluster.
     pub fn write_token_kubeconfig(&self, path: &Path, token: &str) -> Result<()> {
         self.write_kubeconfig(path, &User::Token(token))
     }
 
-    /// The administrator's certificate.
     pub fn administrator(&self) -> &KeyPairFiles {
         &self.administrator
     }
 
-    /// Writes a kubeconfig for somebody.
     pub fn write_kubeconfig(&self, path: &Path, user: &User<'_>) -> Result<()> {
         kubeconfig::write(path, &self.url, &self.folder.join("ca.crt"), user)
     }
 }
 
-/// Succeeds when the server behind `client` says that it is ready.
+/// Succeeds when the server behind `client` is ready.
 pub(crate) async fn ready(client: &Client) -> Result<()> {
     let answer = client
         .request_text(Request::get("/readyz").body(Vec::new())?)

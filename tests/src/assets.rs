@@ -1,4 +1,4 @@
-//! The real programs that the tests run: built once by `tests/envtest/assets`, which says where they are.
+//! The real programs that the tests run. `tests/envtest/assets` builds them once and prints their folder.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::products;
 
-/// Programs that envtest's `KUBEBUILDER_ASSETS` holds by convention.
+/// The programs that envtest's `KUBEBUILDER_ASSETS` contains by convention.
 const KUBERNETES: [&str; 3] = ["etcd", "kube-apiserver", "kubectl"];
 
-/// The finished folder.
+/// The folder of the programs.
 #[derive(Debug, Clone)]
 pub struct Assets {
     folder: PathBuf,
@@ -19,10 +19,10 @@ pub struct Assets {
 }
 
 impl Assets {
-    /// Finds the programs, building them first when this machine has not done so yet.
+    /// Finds the programs. Builds them first if this machine has not done so yet.
     pub fn locate() -> Result<Self> {
         let script = products::workspace().join("tests/envtest/assets");
-        // Its progress goes to our standard error; a build takes ten minutes and must not look like a hang.
+        // The build takes minutes and must not look like a hang, so its progress is printed to our standard error.
         let output = Command::new(&script)
             .stdin(Stdio::null())
             .stderr(Stdio::inherit())
@@ -40,7 +40,6 @@ impl Assets {
         Ok(Self { folder, kubernetes })
     }
 
-    /// The path of a program.
     pub fn program(&self, name: &str) -> PathBuf {
         if KUBERNETES.contains(&name) {
             self.kubernetes.join(name)
@@ -49,17 +48,16 @@ impl Assets {
         }
     }
 
-    /// The folder of `kubectl`, which goes first on PATH: a machine's own may be years older.
+    /// The folder of `kubectl`. It is first on PATH, because the machine's own kubectl may be years older.
     pub fn kubectl_folder(&self) -> &Path {
         &self.kubernetes
     }
 
-    /// What Cluster API ships for a provider: `kind` is `crd` or `webhook`.
+    /// The manifests that Cluster API ships for a provider. `kind` is `crd` or `webhook`.
     pub fn cluster_api(&self, provider: &str, kind: &str) -> PathBuf {
         self.folder.join("cluster-api").join(provider).join(kind)
     }
 
-    /// A file of kwok's configuration.
     pub fn kwok(&self, file: &str) -> PathBuf {
         self.folder.join("kwok-config").join(file)
     }

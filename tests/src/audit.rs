@@ -1,4 +1,4 @@
-//! The audit log of an API server: what was written to the objects that we judge, and what webhooks noted on it.
+//! The audit log of an API server: writes to the objects that our webhooks review, with the webhooks' annotations.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// Who did what to which object, and nothing about anything else.
+/// Logs metadata of writes to the kinds that our webhooks review, and nothing else.
 const RULES: &str = "\
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -21,7 +21,6 @@ rules:
 - level: None
 ";
 
-/// Where an API server writes it.
 pub(crate) struct AuditLog {
     log: PathBuf,
     rules: PathBuf,
@@ -49,7 +48,7 @@ struct ObjectRef {
 }
 
 impl AuditLog {
-    /// Prepares it in a folder.
+    /// Writes the audit policy to a folder, which will contain the log too.
     pub(crate) fn prepare(folder: &Path) -> Result<Self> {
         let rules = folder.join("audit-policy.yaml");
         fs::write(&rules, RULES).with_context(|| format!("writing {}", rules.display()))?;
@@ -59,7 +58,7 @@ impl AuditLog {
         })
     }
 
-    /// Flags of kube-apiserver. An event is written before its request is answered.
+    /// The kube-apiserver flags for this log. The API server writes an event before it answers the request.
     pub(crate) fn arguments(&self) -> [String; 3] {
         [
             format!("--audit-policy-file={}", self.rules.display()),
@@ -68,7 +67,7 @@ impl AuditLog {
         ]
     }
 
-    /// What webhooks noted on each such write, oldest first.
+    /// The audit annotations of each such write, oldest first.
     pub(crate) fn annotations(
         &self,
         verb: &str,
@@ -90,7 +89,7 @@ impl AuditLog {
             .collect())
     }
 
-    /// How often a status of that resource was written, refused writes included.
+    /// The number of status writes of a resource, including refused ones.
     pub(crate) fn status_writes(&self, namespace: &str, resource: &str) -> Result<usize> {
         let is_counted = |event: &Event| {
             let object = &event.object_ref;
@@ -103,11 +102,10 @@ impl AuditLog {
         Ok(self.events()?.iter().filter(|event| is_counted(event)).count())
     }
 
-    /// Oldest first.
     fn events(&self) -> Result<Vec<Event>> {
         let text =
             fs::read_to_string(&self.log).with_context(|| format!("reading {}", self.log.display()))?;
-        // The last line may be in the making.
+        // The API server may be writing the last line.
         let lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
         lines
             .map(|line| serde_json::from_str(line).with_context(|| format!("reading {line}")))

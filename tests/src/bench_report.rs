@@ -1,4 +1,4 @@
-//! `target/bench.json`: what each benchmark has measured, by name.
+//! `target/bench.json`: the results of each benchmark, by name.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 use crate::products;
 
-/// A figure to three places.
+/// A figure, rounded to three places.
 pub fn rounded(value: f64) -> Value {
     json!((value * 1000.0).round() / 1000.0)
 }
 
-/// Puts an entry into the workspace's report, in the place of an earlier one of that name.
+/// Writes an entry to the workspace's report. It replaces an earlier entry of the same name.
 pub fn add(entry: Value) -> Result<()> {
     add_to(&products::workspace().join("target/bench.json"), entry)
 }

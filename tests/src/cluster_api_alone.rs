@@ -1,4 +1,4 @@
-//! An API server as Cluster API leaves it: its definitions and webhooks and Hive's definitions, and nothing of ours.
+//! An API server with Cluster API's definitions and webhooks and Hive's definitions, but nothing of ours.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::machines::definitions;
 use crate::run::Run;
 use crate::{hive, manifests};
 
-/// A management cluster where nobody reconciles and our rules do not hold.
+/// A management cluster without controllers and without our rules.
 pub struct ClusterApiAlone {
     run: Arc<Run>,
     api: Arc<ApiServer>,
@@ -25,8 +25,8 @@ pub struct ClusterApiAlone {
 }
 
 impl ClusterApiAlone {
-    /// Starts an API server and installs Cluster API, whose managers get more flags. `name` keeps it apart from others
-    /// on the same etcd.
+    /// Starts an API server and installs Cluster API, whose managers get `flags`. `name` separates its objects from
+    /// those of others on the same etcd.
     pub async fn start(
         run: &Arc<Run>,
         assets: &Assets,
@@ -42,8 +42,8 @@ impl ClusterApiAlone {
         Self::with(run, assets, api, Arc::new(managers)).await
     }
 
-    /// Starts another API server on the same etcd whose objects Cluster API's same managers convert and admit. What
-    /// they look up themselves, such as the control plane behind a Scale, they look up in the first one.
+    /// Starts another API server on the same etcd. The same managers convert and admit its objects. What the managers
+    /// read themselves, such as the control plane behind a Scale, they read from the first API server.
     pub(crate) async fn another(&self, assets: &Assets, etcd: &Etcd, name: &str) -> Result<Self> {
         let api = Arc::new(ApiServer::start(&self.run, assets, etcd, name).await?);
         install_definitions(&api, assets, &self.managers).await?;
@@ -66,27 +66,23 @@ impl ClusterApiAlone {
         })
     }
 
-    /// Installs our webhooks from the manifests that we ship.
     pub async fn install_ours(&self) -> Result<Admission> {
         Admission::start(&self.run, &self.api, &self.kubectl).await
     }
 
-    /// A client with all permissions.
     pub fn client(&self) -> &Client {
         self.api.client()
     }
 
-    /// kubectl as the administrator.
     pub const fn kubectl(&self) -> &Kubectl {
         &self.kubectl
     }
 
-    /// Creates a namespace. It stays until the run ends: no kube-controller-manager would empty it.
+    /// Creates a namespace. It remains until the run ends, because no kube-controller-manager would empty it.
     pub async fn create_namespace(&self, name: &str) -> Result<()> {
         create_namespace(self.client(), name).await
     }
 
-    /// The API server.
     pub const fn api(&self) -> &Arc<ApiServer> {
         &self.api
     }

@@ -1,4 +1,4 @@
-//! An etcd server's API, spoken over its JSON gateway: no generated code, and readable in a log.
+//! etcd's API over its JSON gateway: no generated code, and readable in a log.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -16,53 +16,47 @@ use serde_json::{Value, json};
 use crate::kubeconfig::{self, User};
 use crate::pki::KeyPairFiles;
 
-/// Where clients connect.
+/// The port for clients.
 pub const CLIENT_PORT: u16 = 2379;
-/// Where members talk to each other.
+/// The port for other members.
 pub const PEER_PORT: u16 = 2380;
-/// Where health and metrics are served without certificates.
+/// The port for health and metrics, without certificates.
 pub const METRICS_PORT: u16 = 2381;
 
 /// A connection to one member.
 pub struct EtcdClient(Client);
 
-/// One member as the cluster knows it. Ids are decimal strings in the JSON gateway: they exceed 2^53.
+/// A member as its cluster lists it. Ids are decimal strings in the JSON gateway, because they exceed 2^53.
 #[derive(Debug, Deserialize)]
 pub struct Member {
-    /// Unique in the cluster.
     #[serde(rename = "ID")]
     pub id: String,
     /// Empty until the member has started.
     #[serde(default)]
     pub name: String,
-    /// Where other members reach it.
     #[serde(rename = "peerURLs", default)]
     pub peer_urls: Vec<String>,
-    /// Whether it does not vote yet.
     #[serde(rename = "isLearner", default)]
     pub is_learner: bool,
 }
 
-/// What a member says of itself.
+/// A member's status.
 #[derive(Debug, Deserialize)]
 pub struct Status {
-    /// Who says so.
     pub header: Header,
-    /// The leader's id; `0` while there is none.
+    /// The leader's id; `0` if there is none.
     #[serde(default = "nobody")]
     pub leader: String,
 }
 
-/// Who answers.
+/// The sender of an answer.
 #[derive(Debug, Deserialize)]
 pub struct Header {
-    /// The cluster that the member is in.
     pub cluster_id: String,
-    /// The member.
     pub member_id: String,
 }
 
-/// The JSON gateway leaves out what is zero.
+/// The JSON gateway omits zero.
 fn nobody() -> String {
     "0".to_owned()
 }
@@ -70,37 +64,32 @@ fn nobody() -> String {
 /// The answer to adding a member.
 #[derive(Debug, Deserialize)]
 pub struct MemberAdded {
-    /// The new one.
+    /// The new member.
     pub member: Member,
-    /// All, with the new one.
+    /// All members, including the new one.
     pub members: Vec<Member>,
 }
 
-/// What a member warns of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Alarm {
-    /// Nothing: all alarms, in a question.
+    /// None; in a query, all alarms.
     #[default]
     None,
-    /// Its database has reached its quota.
+    /// The database has reached its quota.
     NoSpace,
-    /// Its data differ from the others'.
+    /// The member's data differ from the others'.
     Corrupt,
 }
 
-/// An alarm of a member.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 pub struct RaisedAlarm {
-    /// The member's id.
     #[serde(rename = "memberID")]
     pub member: String,
-    /// What it warns of.
     pub alarm: Alarm,
 }
 
 impl EtcdClient {
-    /// A client for the member at `address`.
     pub async fn new(address: Ipv4Addr, authority: &Path, identity: &KeyPairFiles) -> Result<Self> {
         let server = format!("https://{address}:{CLIENT_PORT}");
         Ok(Self(
@@ -108,18 +97,17 @@ impl EtcdClient {
         ))
     }
 
-    /// Succeeds once the member knows a leader.
+    /// Succeeds if the member knows a leader.
     pub async fn has_leader(&self) -> Result<()> {
         ensure!(self.status().await?.leader != "0", "no leader is elected");
         Ok(())
     }
 
-    /// What the member says of itself.
     pub async fn status(&self) -> Result<Status> {
         self.call("maintenance/status", &json!({})).await
     }
 
-    /// Adds a member that does not vote, as kubeadm does first.
+    /// Adds a learner, as kubeadm does first.
     pub async fn add_learner(&self, peer_url: &str) -> Result<MemberAdded> {
         self.call(
             "cluster/member/add",
@@ -128,19 +116,19 @@ impl EtcdClient {
         .await
     }
 
-    /// Gives a learner its vote; fails as long as it is not in sync.
+    /// Promotes a learner. Fails until the learner is in sync.
     pub async fn promote(&self, id: &str) -> Result<()> {
         self.call::<Value>("cluster/member/promote", &json!({"ID": id}))
             .await
             .map(drop)
     }
 
-    /// All members as the cluster agrees on them, those that have not started included.
+    /// All members by a linearizable read, including members that have not started.
     pub async fn members(&self) -> Result<Vec<Member>> {
         self.list_members(true).await
     }
 
-    /// All members as this one knows them.
+    /// All members according to this member alone.
     pub async fn known_members(&self) -> Result<Vec<Member>> {
         self.list_members(false).await
     }
@@ -156,19 +144,18 @@ impl EtcdClient {
         Ok(answer.members)
     }
 
-    /// Takes a member out of the cluster; its process ends.
+    /// Removes a member from the cluster. Its process then exits.
     pub async fn remove(&self, id: &str) -> Result<()> {
         self.call::<Value>("cluster/member/remove", &json!({"ID": id}))
             .await
             .map(drop)
     }
 
-    /// Raises an alarm of a member.
     pub async fn raise(&self, alarm: Alarm, member: &str) -> Result<()> {
         self.alarm("ACTIVATE", alarm, member).await.map(drop)
     }
 
-    /// Ends all alarms.
+    /// Disarms all alarms.
     pub async fn disarm(&self) -> Result<()> {
         for raised in self.alarm("GET", Alarm::None, "0").await? {
             self.alarm("DEACTIVATE", raised.alarm, &raised.member).await?;
@@ -192,13 +179,12 @@ impl EtcdClient {
         Ok(answer.alarms)
     }
 
-    /// Stores a value under a key.
     pub async fn put(&self, key: &str, value: &str) -> Result<()> {
         let pair = json!({"key": STANDARD.encode(key), "value": STANDARD.encode(value)});
         self.call::<Value>("kv/put", &pair).await.map(drop)
     }
 
-    /// The keys that begin so, as the cluster agrees on them.
+    /// The keys with this prefix, by a linearizable read.
     pub async fn keys(&self, prefix: &str) -> Result<Vec<String>> {
         #[derive(Deserialize)]
         struct Answer {
@@ -209,7 +195,7 @@ impl EtcdClient {
         struct Pair {
             key: String,
         }
-        // The first key after all that begin so: prefixes end in no 0xff.
+        // The end of the range of a prefix. No prefix ends in 0xff.
         let mut end = prefix.as_bytes().to_vec();
         if let Some(last) = end.last_mut() {
             *last += 1;

@@ -1,6 +1,6 @@
-//! Faults on demand: whoever has a cluster up listens on a socket in its run's folder, and does what it is told there.
+//! Injects faults on request. Whoever has a cluster up listens on a socket in its run's folder.
 //!
-//! A request is one line, `TARGET FAULT`; so is the answer, `done` or what went wrong.
+//! A request is one line, `TARGET FAULT`. The answer is one line too: `done` or an error.
 
 use std::collections::HashMap;
 use std::env;
@@ -29,10 +29,9 @@ const DONE: &str = "done";
 /// Two names, or an error with the end of a log.
 const LINE_BYTES: u64 = 64 * 1024;
 
-/// For a request to arrive.
-const REQUEST: Duration = Duration::from_secs(5);
+const REQUEST: Duration = Duration::from_secs(60);
 
-/// Inflicts what it is asked to until it is dropped.
+/// Injects requested faults until it is dropped.
 pub struct FaultSocket {
     task: JoinHandle<()>,
 }
@@ -66,7 +65,7 @@ async fn accept(listener: UnixListener, inflicter: Arc<Inflicter>) {
         while requests.try_join_next().is_some() {}
         let inflicter = inflicter.clone();
         requests.spawn(async move {
-            // Whoever has asked and does not wait for the answer needs none.
+            // A client that does not wait for the answer does not need it.
             let _ = inflicter.answer(stream).await;
         });
     }
@@ -76,7 +75,7 @@ struct Inflicter {
     run: Arc<Run>,
     client: Client,
     clusters: Clusters,
-    /// By namespace and name of the cluster, from when they were whole.
+    /// Access by namespace and name of the cluster, as it was before the first fault.
     accesses: Mutex<HashMap<(String, String), Arc<WorkloadAccess>>>,
 }
 
@@ -101,7 +100,8 @@ impl Inflicter {
         }
     }
 
-    /// The cluster that has a machine, or the only one: some faults name a machine that there is not yet.
+    /// The cluster that has the machine, or the only cluster, because some faults name a machine that does not exist
+    /// yet.
     async fn cluster_of(&self, machine: &str) -> Result<Arc<WorkloadCluster>> {
         let clusters: Vec<_> = self.clusters.lock().await.values().cloned().collect();
         for cluster in &clusters {
@@ -115,7 +115,7 @@ impl Inflicter {
         }
     }
 
-    /// Of a cluster that is named `NAME`, or `NAMESPACE/NAME` where several have that name.
+    /// The access to a cluster named `NAME`, or `NAMESPACE/NAME` if several clusters have that name.
     async fn access(&self, cluster: &str) -> Result<Arc<WorkloadAccess>> {
         let mut keys: Vec<_> = self.clusters.lock().await.keys().cloned().collect();
         keys.retain(|(namespace, name)| name == cluster || format!("{namespace}/{name}") == cluster);
@@ -158,14 +158,14 @@ pub async fn listening() -> Result<PathBuf> {
     }
     match listening.as_slice() {
         [only] => Ok(only.clone()),
-        [] => bail!("nobody has a cluster up; make demo KEEP=1 does"),
+        [] => bail!("no cluster is up; start one with: make demo KEEP=1"),
         several => {
             let several: Vec<_> = several
                 .iter()
                 .map(|folder| folder.display().to_string())
                 .collect();
             bail!(
-                "several clusters are up; {}=ID names one of {}",
+                "several clusters are up; select one with {}=ID: {}",
                 run::MARKER,
                 several.join(", ")
             )
@@ -173,21 +173,23 @@ pub async fn listening() -> Result<PathBuf> {
     }
 }
 
-/// Has a fault inflicted, and waits until it is.
+/// Injects a fault and waits until it is injected.
 ///
 /// # Errors
-/// What went wrong over there.
-pub async fn ask(folder: &Path, target: &str, fault: NamedFault) -> Result<()> {
+/// The error of the process that injects it.
+pub async fn inflict(folder: &Path, target: &str, fault: NamedFault) -> Result<()> {
     let mut stream = UnixStream::connect(folder.join(SOCKET))
         .await
-        .context("connecting")?;
+        .context("connecting to the demo")?;
     stream.write_all(format!("{target} {fault}\n").as_bytes()).await?;
-    let answer = line(&mut stream).await.context("the cluster went down")?;
+    let answer = line(&mut stream)
+        .await
+        .context("the demo ended before it answered")?;
     ensure!(answer == DONE, "{answer}");
     Ok(())
 }
 
 async fn line(stream: &mut UnixStream) -> Result<String> {
     let mut lines = BufReader::new(stream.take(LINE_BYTES)).lines();
-    lines.next_line().await?.context("nothing was said")
+    lines.next_line().await?.context("empty line")
 }

@@ -1,4 +1,4 @@
-//! Control planes in numbers, healthy as Cluster API's controllers would have written it, and nobody who reconciles them.
+//! Many control planes with the status that Cluster API's controllers would write, but without the controllers.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::resources::{BOOTSTRAP_GROUP, CLUSTER_GROUP, CONTROL_PLANE_GROUP, INFRASTRUCTURE_GROUP};
 
-/// Writes in flight: the API server's default lets 200 through at one time.
+/// Concurrent writes. The API server's default allows 200.
 const AT_ONCE: usize = 64;
 
 const VERSION: &str = "v1.34.1";
@@ -33,7 +33,7 @@ const MACHINE_CONDITIONS: [&str; 12] = [
     "EtcdMemberHealthy",
 ];
 
-/// Conditions of a healthy control plane that hold, and that do not.
+/// Conditions of a healthy control plane, true and false.
 const CONTROL_PLANE_CONDITIONS: [(&str, bool); 12] = [
     ("Available", true),
     ("Initialized", true),
@@ -49,17 +49,16 @@ const CONTROL_PLANE_CONDITIONS: [(&str, bool); 12] = [
     ("Paused", false),
 ];
 
-/// How many there are.
 #[derive(Debug, Clone, Copy)]
 pub struct Fleet {
     /// Control planes, each with a Cluster and a `MachineHealthCheck`.
     pub control_planes: usize,
-    /// Machines of each.
+    /// Machines per control plane.
     pub machines_of_each: usize,
 }
 
 impl Fleet {
-    /// Writes all objects into one namespace, which has to be there.
+    /// Writes all objects to one namespace, which must exist.
     pub async fn create(self, client: &Client, namespace: &str) -> Result<()> {
         let places = Arc::new(Semaphore::new(AT_ONCE));
         let mut creating = JoinSet::new();

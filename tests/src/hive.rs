@@ -1,4 +1,4 @@
-//! Hive's definitions. Hive itself does not run: `kubectl kcp pool` works on its objects alone.
+//! Hive's definitions. Hive itself does not run: `kubectl kcp pool` works on its objects only.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use kube::Client;
 
 use crate::{manifests, products};
 
-/// Where the workspace keeps the definitions for clusters without Hive.
+/// The definitions that this workspace ships for clusters without Hive.
 fn definitions() -> PathBuf {
     products::workspace().join("manifests/dev/crds")
 }
@@ -16,7 +16,7 @@ fn definitions() -> PathBuf {
 pub async fn install_definitions(client: &Client) -> Result<()> {
     for file in manifests::files(&definitions())? {
         for object in manifests::read(&file)? {
-            // Beside the definitions lies the kustomization that lists them.
+            // The folder also contains the kustomization that lists them.
             if object
                 .get("kind")
                 .is_some_and(|kind| kind == "CustomResourceDefinition")

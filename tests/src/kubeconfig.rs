@@ -1,4 +1,4 @@
-//! Kubeconfig files, and clients made from them.
+//! Kubeconfig files and the clients that they configure.
 
 use std::fs;
 use std::path::Path;
@@ -10,15 +10,13 @@ use kube::{Client, Config};
 
 use crate::pki::KeyPairFiles;
 
-/// No call of the tests takes longer, except one that never ends.
-const TIMEOUT: Duration = Duration::from_secs(30);
+/// Ends a call that would never end. Calls take milliseconds on an idle machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Who a kubeconfig logs in as.
+/// The user of a kubeconfig.
 #[derive(Debug)]
 pub enum User<'a> {
-    /// A client certificate.
     Certificate(&'a KeyPairFiles),
-    /// A bearer token.
     Token(&'a str),
 }
 
@@ -27,7 +25,7 @@ pub fn write(path: &Path, server: &str, authority: &Path, user: &User<'_>) -> Re
     fs::write(path, text(server, authority, user)).with_context(|| format!("writing {}", path.display()))
 }
 
-/// A client for a server that speaks TLS. Nothing says that it must be a Kubernetes API server.
+/// A client for any server that speaks TLS, Kubernetes API server or not.
 pub async fn client(server: &str, authority: &Path, user: &User<'_>) -> Result<Client> {
     let kubeconfig = Kubeconfig::from_yaml(&text(server, authority, user))?;
     client_from(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
@@ -49,9 +47,9 @@ pub fn plain_client(server: &str) -> Result<Client> {
 fn client_from(mut config: Config) -> Result<Client> {
     config.connect_timeout = Some(TIMEOUT);
     config.read_timeout = Some(TIMEOUT);
-    // Without it the time that a connection sat idle counts as time that an answer took.
+    // Without this, the read timeout also counts the time that a connection was idle.
     config.reset_reader_on_write = true;
-    // A test sees each answer that the server gives.
+    // A test must see each answer of the server.
     config.default_retry = false;
     config.proxy_url = None;
     Client::try_from(config).context("making a client")

@@ -5,7 +5,6 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
@@ -15,9 +14,7 @@ use crate::assets::Assets;
 use crate::process::supervised;
 use crate::products;
 use crate::run::Run;
-
-/// The longest that a command may take: a rollout of three machines on a busy machine.
-const TIMEOUT: Duration = Duration::from_secs(300);
+use crate::wait::LIMIT;
 
 /// kubectl with a user's environment.
 #[derive(Debug, Clone)]
@@ -29,21 +26,19 @@ pub struct Kubectl {
     path: OsString,
 }
 
-/// What a command printed and how it ended.
+/// The result of a command.
 #[derive(Debug, Clone)]
 pub struct Ended {
     /// The command line, for messages.
     pub command: String,
-    /// The exit code.
     pub code: i32,
-    /// Standard output.
     pub stdout: String,
-    /// Standard error.
     pub stderr: String,
 }
 
 impl Kubectl {
-    /// kubectl for the cluster that `kubeconfig` names. First on its PATH are itself and our programs.
+    /// kubectl for the cluster that `kubeconfig` names. Its PATH starts with its own folder and the folder of our
+    /// programs.
     pub fn new(run: &Arc<Run>, assets: &Assets, kubeconfig: PathBuf) -> Result<Self> {
         let theirs = env::var_os("PATH").unwrap_or_default();
         let ours = [assets.kubectl_folder().to_owned(), products::folder()?];
@@ -57,22 +52,22 @@ impl Kubectl {
         })
     }
 
-    /// The PATH that a person needs to run the same commands.
+    /// The PATH with which a person can run the same commands.
     pub fn path(&self) -> &OsString {
         &self.path
     }
 
-    /// The kubeconfig that a person needs to run the same commands.
+    /// The kubeconfig with which a person can run the same commands.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// A file for a command to read.
+    /// The path of a file that a command can read.
     pub fn scratch_file(&self, name: &str) -> PathBuf {
         self.run.folder().join(name)
     }
 
-    /// Runs a command to its end, whatever that is.
+    /// Runs a command until it ends, with any exit code.
     pub async fn run<A: AsRef<str>>(&self, arguments: impl IntoIterator<Item = A>) -> Result<Ended> {
         self.run_to(Stdio::piped, &self.program, arguments).await
     }
@@ -84,7 +79,8 @@ impl Kubectl {
         Ok(ended)
     }
 
-    /// Runs a shell script with a user's environment to its end, whatever that is; `shell` is its program and its flags.
+    /// Runs a shell script with a user's environment until it ends, with any exit code. `shell` is the shell's program;
+    /// `arguments` are its arguments.
     pub async fn script<A: AsRef<str>>(
         &self,
         shell: &str,
@@ -93,12 +89,12 @@ impl Kubectl {
         self.run_to(Stdio::piped, Path::new(shell), arguments).await
     }
 
-    /// Runs a command whose output goes where ours goes, as it comes.
+    /// Runs a command that writes to our own standard output and error.
     pub async fn show<A: AsRef<str>>(&self, arguments: impl IntoIterator<Item = A>) -> Result<Ended> {
         self.run_to(Stdio::inherit, &self.program, arguments).await
     }
 
-    /// Starts a command whose output is read as it comes. What it says on stderr goes where ours goes.
+    /// Starts a command and returns its standard output line by line. Its standard error is ours.
     pub fn follow<A: AsRef<str>>(&self, arguments: impl IntoIterator<Item = A>) -> Result<Followed> {
         let output = [Stdio::piped(), Stdio::inherit()];
         let (command, mut child) = self.start(output, &self.program, arguments)?;
@@ -126,7 +122,7 @@ impl Kubectl {
             .args(&arguments)
             .env("KUBECONFIG", &self.kubeconfig)
             .env("PATH", &self.path)
-            // It would ask the network for a newer clusterctl.
+            // Otherwise clusterctl would look for a newer version on the network.
             .env("CLUSTERCTL_DISABLE_VERSIONCHECK", "true")
             .stdout(stdout)
             .stderr(stderr)
@@ -142,11 +138,11 @@ impl Kubectl {
         arguments: impl IntoIterator<Item = A>,
     ) -> Result<Ended> {
         let (command, mut child) = self.start([output(), output()], program, arguments)?;
-        // Kept open until the command has ended; a timeout closes it, and that ends the command.
+        // The pipe stays open until the command ends. A timeout closes it, and that ends the command.
         let lifeline = child.stdin.take();
-        let output = tokio::time::timeout(TIMEOUT, child.wait_with_output()).await;
+        let output = tokio::time::timeout(LIMIT, child.wait_with_output()).await;
         drop(lifeline);
-        let output = output.with_context(|| format!("{command} did not end in {} s", TIMEOUT.as_secs()))?;
+        let output = output.with_context(|| format!("{command} did not end in {} s", LIMIT.as_secs()))?;
         Ended::new(command, output?)
     }
 
@@ -158,7 +154,7 @@ impl Kubectl {
     }
 }
 
-/// A command that goes on. Dropping it ends it.
+/// A running command. Dropping it ends it.
 #[derive(Debug)]
 pub struct Followed {
     command: String,
@@ -167,28 +163,28 @@ pub struct Followed {
 }
 
 impl Followed {
-    /// The next line of its output, once it has printed one.
+    /// Waits for the next line of output.
     pub async fn line(&mut self) -> Result<String> {
         let lines = self.lines.as_mut().context("nobody reads it any more")?;
-        let line = tokio::time::timeout(TIMEOUT, lines.next_line()).await;
+        let line = tokio::time::timeout(LIMIT, lines.next_line()).await;
         let line =
-            line.with_context(|| format!("{} says nothing for {} s", self.command, TIMEOUT.as_secs()))?;
+            line.with_context(|| format!("{} says nothing for {} s", self.command, LIMIT.as_secs()))?;
         line?.with_context(|| format!("{} has said all that it had to say", self.command))
     }
 
-    /// Reads its output no more.
+    /// Closes the reading end of its output.
     pub fn hang_up(&mut self) {
         self.lines = None;
     }
 
-    /// Its exit code, once it has ended by itself.
+    /// Waits until it ends by itself, and returns its exit code.
     pub async fn ended(mut self) -> Result<i32> {
         // Waiting for a child closes its standard input, which would end this one.
         let lifeline = self.child.stdin.take();
-        let status = tokio::time::timeout(TIMEOUT, self.child.wait()).await;
+        let status = tokio::time::timeout(LIMIT, self.child.wait()).await;
         drop(lifeline);
         let status =
-            status.with_context(|| format!("{} did not end in {} s", self.command, TIMEOUT.as_secs()))??;
+            status.with_context(|| format!("{} did not end in {} s", self.command, LIMIT.as_secs()))??;
         status
             .code()
             .with_context(|| format!("{}: {status}", self.command))

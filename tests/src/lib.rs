@@ -1,8 +1,13 @@
 //! A real control plane under test.
 //!
-//! [`management_cluster::ManagementCluster`] is the whole of it: etcd, kube-apiserver, Cluster API's three
-//! managers and our admission webhook, with [`machines`] standing in for what a cloud would provide.
-//! `tests/README.md` says what is real and what is not.
+//! [`management_cluster::ManagementCluster`] contains everything: etcd, kube-apiserver, Cluster API's three managers
+//! and our admission webhook, with [`machines`] instead of a cloud. `tests/README.md` explains what is real and what is
+//! not.
+
+#![allow(
+    missing_docs,
+    reason = "only this workspace uses the harness: what needs an explanation has one"
+)]
 
 pub mod addresses;
 pub mod admission;

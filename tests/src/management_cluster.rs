@@ -1,4 +1,4 @@
-//! The management cluster: everything that a user of Cluster API and of ours has, on this machine.
+//! The management cluster: everything that a user of Cluster API and of our programs has, on this machine.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::process::Process;
 use crate::products;
 use crate::run::Run;
 
-/// A management cluster that runs. Dropping it ends it.
+/// A running management cluster. Dropping it ends it.
 pub struct ManagementCluster {
     run: Arc<Run>,
     assets: Assets,
@@ -28,9 +28,9 @@ pub struct ManagementCluster {
 }
 
 impl ManagementCluster {
-    /// Brings everything up but Cluster API's controllers.
+    /// Starts everything except Cluster API's controllers.
     pub async fn start(run: &Arc<Run>) -> Result<Self> {
-        // Before anything runs: a stale program is a mistake that should cost no time.
+        // Fail early: nothing else should start for a program that is out of date.
         products::under_test("kcp-webhook")?;
         products::under_test("kubectl-kcp")?;
         let assets = Assets::locate()?;
@@ -55,33 +55,29 @@ impl ManagementCluster {
         self.cluster.client()
     }
 
-    /// kubectl as the administrator.
+    /// kubectl with all permissions.
     pub const fn kubectl(&self) -> &Kubectl {
         self.cluster.kubectl()
     }
 
-    /// The stand-in machines.
     pub const fn machines(&self) -> &Machines {
         &self.machines
     }
 
-    /// Our webhook server.
     pub const fn admission(&self) -> &Admission {
         &self.admission
     }
 
-    /// The API server.
     pub fn api(&self) -> &ApiServer {
         self.cluster.api()
     }
 
-    /// The run that this belongs to.
     pub fn run(&self) -> &Arc<Run> {
         &self.run
     }
 
-    /// Creates a namespace and does something in it with Cluster API's controllers at work there. Fails as well when
-    /// a webhook refused one of their writes: ours must never stand in their way.
+    /// Creates a namespace and calls `live` while Cluster API's controllers reconcile the namespace. Also fails when a
+    /// webhook refused one of their writes, because our webhooks must never block them.
     pub async fn with_controllers<T>(
         &self,
         namespace: &str,
@@ -92,32 +88,32 @@ impl ManagementCluster {
         self.controllers.start(scope).await?;
         let lived = live().await;
         let unrefused = self.controllers.stop(scope).await;
-        // What was refused is most likely why the rest failed.
+        // A refused write is the likely cause of any other failure.
         unrefused.and(lived)
     }
 
-    /// Starts Cluster API's controllers for all namespaces, as in a user's cluster. Excludes
+    /// Starts Cluster API's controllers for all namespaces, as in a user's cluster. Cannot be combined with
     /// [`Self::with_controllers`].
     pub async fn start_controllers(&self) -> Result<()> {
         self.controllers.start(Scope::All).await
     }
 
-    /// Ends what [`Self::start_controllers`] started, and fails when a webhook refused one of their writes.
+    /// Ends the controllers of [`Self::start_controllers`], and fails when a webhook refused one of their writes.
     pub async fn stop_controllers(&self) -> Result<()> {
         self.controllers.stop(Scope::All).await
     }
 
-    /// Creates a namespace. It stays until the run ends: no kube-controller-manager would empty it.
+    /// Creates a namespace. It remains until the run ends, because no kube-controller-manager would empty it.
     pub async fn create_namespace(&self, name: &str) -> Result<()> {
         self.cluster.create_namespace(name).await
     }
 
-    /// Another API server on the same etcd with nothing installed, for a test that changes what all share.
+    /// Starts an API server on the same etcd with nothing installed, for a test that changes what other tests use.
     pub async fn another_api_server(&self, name: &str) -> Result<ApiServer> {
         ApiServer::start(&self.run, &self.assets, &self.etcd, name).await
     }
 
-    /// The same with some of Cluster API's definitions, by plural, and nothing that runs: see
+    /// The same with some of Cluster API's definitions, by plural, and without its managers: see
     /// [`cluster_api::install_unconverted`].
     pub async fn another_with_definitions(&self, name: &str, plurals: &[&str]) -> Result<ApiServer> {
         let api = self.another_api_server(name).await?;
@@ -125,19 +121,19 @@ impl ManagementCluster {
         Ok(api)
     }
 
-    /// Another API server on the same etcd with Cluster API installed and nothing of ours, see
+    /// Starts an API server on the same etcd with Cluster API installed and nothing of ours, see
     /// [`ClusterApiAlone::another`].
     pub async fn another_without_ours(&self, name: &str) -> Result<ClusterApiAlone> {
         self.cluster.another(&self.assets, &self.etcd, name).await
     }
 
-    /// The same with managers of its own, which look up what they look up in it, and get more flags.
+    /// The same with managers of its own, which read from this API server and get `flags`.
     pub async fn another_with_managers(&self, name: &str, flags: &[&str]) -> Result<ClusterApiAlone> {
         ClusterApiAlone::start(&self.run, &self.assets, &self.etcd, name, flags).await
     }
 
-    /// Type-checks the `ValidatingAdmissionPolicy`s of an API server and writes what it finds into their status, as long as
-    /// it is not dropped.
+    /// Type-checks the `ValidatingAdmissionPolicy`s of an API server and writes the result to their status, until the
+    /// process is dropped.
     pub fn type_check_policies(&self, api: &ApiServer) -> Result<Process> {
         let log = format!("{}-policy-status", api.name());
         let kubeconfig = format!("--kubeconfig={}", api.kubeconfig().display());

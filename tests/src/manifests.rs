@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::ByteString;
@@ -19,10 +18,6 @@ use serde_json::{Value, json};
 
 use crate::wait;
 
-/// A definition is served within a second or two of its creation.
-const SERVED: Duration = Duration::from_secs(30);
-
-/// All objects of a YAML text.
 pub fn parse(text: &str) -> Result<Vec<Value>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text)?;
     Ok(documents
@@ -31,13 +26,12 @@ pub fn parse(text: &str) -> Result<Vec<Value>> {
         .collect())
 }
 
-/// All objects of a YAML file.
 pub fn read(path: &Path) -> Result<Vec<Value>> {
     let text = fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
     parse(&text).with_context(|| format!("parsing {}", path.display()))
 }
 
-/// The YAML files of a folder, in order of their names.
+/// The YAML files of a folder, sorted by name.
 pub fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))? {
@@ -50,7 +44,6 @@ pub fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// All Kubernetes objects of a YAML file.
 pub fn objects(path: &Path) -> Result<Vec<DynamicObject>> {
     let read = read(path)?
         .into_iter()
@@ -59,7 +52,6 @@ pub fn objects(path: &Path) -> Result<Vec<DynamicObject>> {
     read.with_context(|| format!("{} has something else than objects", path.display()))
 }
 
-/// Creates a custom resource definition.
 pub async fn create_definition(client: &Client, definition: &DynamicObject) -> Result<()> {
     create(
         client,
@@ -69,7 +61,7 @@ pub async fn create_definition(client: &Client, definition: &DynamicObject) -> R
     .await
 }
 
-/// Creates a webhook configuration of either kind.
+/// Creates a mutating or a validating webhook configuration.
 pub async fn create_webhooks(client: &Client, configuration: &DynamicObject) -> Result<()> {
     let mutating = ApiResource::erase::<MutatingWebhookConfiguration>(&());
     let validating = ApiResource::erase::<ValidatingWebhookConfiguration>(&());
@@ -89,7 +81,7 @@ async fn create(client: &Client, resource: &ApiResource, object: &DynamicObject)
     Ok(())
 }
 
-/// Replaces the Service of each webhook by what `client_config` makes of its path. Nothing else is changed.
+/// Replaces the Service of each webhook by what `client_config` returns for its path, and nothing else.
 pub fn redirect_webhooks(
     configuration: &mut DynamicObject,
     client_config: impl Fn(&str) -> Result<Value>,
@@ -109,7 +101,7 @@ pub fn redirect_webhooks(
     Ok(())
 }
 
-/// How an API server calls a webhook at a port of this machine. `authority` is PEM.
+/// The configuration with which an API server calls a webhook on a local port. `authority` is PEM.
 pub fn local_client_config(port: u16, path: &str, authority: &str) -> Result<Value> {
     let authority = ByteString(authority.as_bytes().to_vec());
     Ok(
@@ -117,10 +109,10 @@ pub fn local_client_config(port: u16, path: &str, authority: &str) -> Result<Val
     )
 }
 
-/// Waits until the API server serves all definitions that it has.
+/// Waits until all definitions are established.
 pub async fn definitions_served(client: &Client) -> Result<()> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
-    wait::until("all CRDs are established", SERVED, || async {
+    wait::until("all CRDs are established", || async {
         for definition in api.list(&ListParams::default()).await.context("listing CRDs")? {
             let conditions = definition
                 .status

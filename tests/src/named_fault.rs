@@ -1,4 +1,4 @@
-//! Faults by the names that people know them by.
+//! The names by which people select faults.
 
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
@@ -11,7 +11,6 @@ use crate::workload_access::AccessFault;
 /// A fault, its name and its effect.
 type Row<F> = (F, &'static str, &'static str);
 
-/// The name of a fault in its table.
 pub(crate) fn name<F: Copy + PartialEq>(faults: &[Row<F>], fault: F) -> &'static str {
     let row = faults.iter().find(|(known, _, _)| *known == fault);
     row.map_or("", |(_, name, _)| name)
@@ -22,24 +21,22 @@ fn effect<F: Copy + PartialEq>(faults: &[Row<F>], fault: F) -> &'static str {
     row.map_or("", |(_, _, effect)| effect)
 }
 
-/// The fault of that name in a table.
 pub(crate) fn named<F: Copy>(faults: &[Row<F>], name: &str) -> Result<F> {
     let row = faults.iter().find(|(_, known, _)| *known == name);
     let (fault, _, _) = row.with_context(|| format!("no fault is named {name}"))?;
     Ok(*fault)
 }
 
-/// What can be made wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamedFault {
-    /// With a machine.
+    /// A fault of a machine.
     Machine(Fault),
-    /// With the way into a workload cluster.
+    /// A fault of the access to a workload cluster.
     Access(AccessFault),
 }
 
 impl NamedFault {
-    /// What happens.
+    /// The effect of the fault.
     pub fn effect(self) -> &'static str {
         match self {
             Self::Machine(fault) => effect(&Fault::ALL, fault),
@@ -47,11 +44,11 @@ impl NamedFault {
         }
     }
 
-    /// All, one a line.
+    /// All faults, one per line.
     pub fn list() -> String {
         let mut list = String::from("of a Machine:\n");
         for (_, name, effect) in Fault::ALL {
-            // A String takes all that is written to it.
+            // Writing to a String cannot fail.
             let _ = writeln!(list, "  {name:<20}{effect}");
         }
         list.push_str("of a Cluster, one at a time:\n");

@@ -16,27 +16,27 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio_rustls::TlsAcceptor;
 
-/// A certificate authority of ours, or one that Cluster API made.
+/// A certificate authority, created by us or by Cluster API.
 pub struct Authority {
     certificate: String,
     issuer: Issuer<'static, KeyPair>,
     key: String,
 }
 
-/// Whom a certificate names.
+/// The subject of a certificate.
 #[derive(Debug, Default)]
 pub struct Subject<'a> {
-    /// The user's name for Kubernetes and etcd.
+    /// The user name for Kubernetes and etcd.
     pub common_name: &'a str,
-    /// The user's group for Kubernetes.
+    /// The user's group in Kubernetes.
     pub organization: Option<&'a str>,
-    /// Host names that a server answers to.
+    /// Host names of a server.
     pub names: &'a [&'a str],
-    /// Addresses that a server answers at.
+    /// Addresses of a server.
     pub addresses: &'a [IpAddr],
 }
 
-/// A certificate and its key on disk.
+/// A certificate and its key as files.
 #[derive(Debug, Clone)]
 pub struct KeyPairFiles {
     /// PEM, `NAME.crt`
@@ -46,7 +46,7 @@ pub struct KeyPairFiles {
 }
 
 impl KeyPairFiles {
-    /// Serves TLS with it.
+    /// An acceptor for a TLS server with this certificate.
     pub(crate) fn acceptor(&self) -> Result<TlsAcceptor> {
         let chain = CertificateDer::pem_file_iter(&self.certificate)?.collect::<Result<Vec<_>, _>>()?;
         let key = PrivateKeyDer::from_pem_file(&self.key)?;
@@ -61,7 +61,6 @@ impl KeyPairFiles {
 }
 
 impl Authority {
-    /// A new authority.
     pub fn new(common_name: &str) -> Result<Self> {
         let key = KeyPair::generate().context("generating a key")?;
         let mut parameters = parameters(common_name)?;
@@ -83,7 +82,7 @@ impl Authority {
         })
     }
 
-    /// An authority from the PEM files that kubeadm would find on a machine.
+    /// Reads an authority from PEM, as Cluster API puts it on a machine for kubeadm.
     pub fn load(certificate: &str, key: &str) -> Result<Self> {
         let pair = load_key(key).context("reading an authority's key")?;
         let issuer =
@@ -100,17 +99,16 @@ impl Authority {
         &self.certificate
     }
 
-    /// Writes the authority's own certificate and key.
     pub fn write(&self, folder: &Path, name: &str) -> Result<KeyPairFiles> {
         write_pair(folder, name, &self.certificate, &self.key)
     }
 
-    /// Issues a certificate that serves both as a server's and as a client's, and writes it.
+    /// Issues a certificate for both server and client, and writes it.
     pub fn issue(&self, folder: &Path, name: &str, subject: &Subject<'_>) -> Result<KeyPairFiles> {
         self.issue_with(folder, name, subject, parameters(subject.common_name)?)
     }
 
-    /// The same, of a certificate that expired years ago.
+    /// [`Self::issue`], but the certificate expired years ago.
     pub fn issue_expired(&self, folder: &Path, name: &str, subject: &Subject<'_>) -> Result<KeyPairFiles> {
         let mut parameters = parameters(subject.common_name)?;
         parameters.not_before = date_time_ymd(2020, 1, 1);
@@ -154,14 +152,14 @@ impl Authority {
     }
 }
 
-/// Writes keys for signing and for verifying service account tokens, private and public.
+/// Writes a key pair that signs and verifies service account tokens.
 pub fn write_signing_keys(private: &Path, public: &Path) -> Result<()> {
     let key = KeyPair::generate().context("generating a key")?;
     fs::write(private, key.serialize_pem()).with_context(|| format!("writing {}", private.display()))?;
     fs::write(public, key.public_key_pem()).with_context(|| format!("writing {}", public.display()))
 }
 
-/// Valid from yesterday for a year, as kubeadm's certificates are.
+/// From yesterday for one year, like kubeadm's certificates.
 fn parameters(common_name: &str) -> Result<CertificateParams> {
     let mut parameters = CertificateParams::default();
     let yesterday = Zoned::now().checked_sub(1.day()).context("computing yesterday")?;
@@ -189,7 +187,7 @@ fn write_pair(folder: &Path, name: &str, certificate: &str, key: &str) -> Result
     Ok(files)
 }
 
-/// Cluster API writes RSA keys as PKCS#1, and ring reads PKCS#8 alone.
+/// Cluster API writes RSA keys as PKCS#1, but ring reads only PKCS#8.
 fn load_key(pem: &str) -> Result<KeyPair> {
     let pkcs8 = match PrivateKeyDer::from_pem_slice(pem.as_bytes()).context("parsing PEM")? {
         PrivateKeyDer::Pkcs8(key) => key,
@@ -211,8 +209,8 @@ fn wrap_rsa(pkcs1: &[u8]) -> Result<Vec<u8>> {
     long_form(SEQUENCE, &[&HEADER[..], &octets].concat())
 }
 
-/// Tag, length in three bytes, content. DER wants this form for 256 to 65,535 bytes, and RSA keys of 2,048 bits
-/// and more have that many.
+/// Tag, length in three bytes, content. DER requires this form for 256 to 65,535 bytes, which RSA keys of 2,048 bits
+/// and more have.
 fn long_form(tag: u8, content: &[u8]) -> Result<Vec<u8>> {
     let [high, low] = u16::try_from(content.len())
         .context("key too long")?

@@ -1,4 +1,4 @@
-//! Programs that run as long as the test process does, and not a moment longer.
+//! Programs that end with the test process at the latest.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -13,16 +13,17 @@ use tokio::process::{Child, ChildStdin, Command};
 use crate::products;
 use crate::run::{MARKER, Run};
 
-/// Go's collector runs when a heap has grown by as many per cent. The default, 100, costs a program that starts, which
-/// kube-apiserver does thirty times in a run, a third of its time; this costs it 100 MB.
+/// Go's garbage collector runs when the heap has grown by this percentage. With the default of 100 it takes a third of
+/// the start of kube-apiserver, which a run starts thirty times. This value takes 100 MB more memory.
 const GARBAGE: (&str, &str) = ("GOGC", "400");
 
-/// How much of a log an error shows.
+/// The lines of a log that an error shows.
 const TAIL_LINES: usize = 15;
 
-/// A command that runs under `supervise`, marked with the run's id and cut off from the caller's clusters.
+/// A command that runs under `supervise` with the run's id in its environment and without access to the caller's
+/// clusters.
 ///
-/// Its standard input must be kept open: closing it ends the program.
+/// Keep its standard input open: closing it ends the program.
 pub fn supervised(run: &Run, program: &Path) -> Result<Command> {
     let mut command = Command::new(products::folder()?.join("supervise"));
     command
@@ -30,29 +31,29 @@ pub fn supervised(run: &Run, program: &Path) -> Result<Command> {
         .arg(program)
         .current_dir(run.folder())
         .env(MARKER, run.id())
-        // Caches and settings of whoever runs the tests must not matter.
+        // The tests must not depend on the user's caches and settings.
         .env("HOME", run.folder())
         .env_remove("KUBECONFIG")
-        // On kube-apiserver a memory limit makes the garbage collector spin.
+        // With a memory limit, kube-apiserver's garbage collector never rests.
         .env_remove("GOMEMLIMIT")
         .stdin(Stdio::piped())
         .process_group(0);
     Ok(command)
 }
 
-/// A program in the background, with its output in the run's logs. Dropping it ends it.
+/// A program in the background that writes to the run's logs. Dropping it ends it.
 #[derive(Debug)]
 pub struct Process {
     run: Arc<Run>,
     name: String,
     log: PathBuf,
-    /// None once it was handed over to the run.
+    /// None after it was passed to the run.
     supervisor: Option<Child>,
     lifeline: Option<ChildStdin>,
 }
 
 impl Process {
-    /// Starts `program`; `name` names its log file, to which a later process of that name appends.
+    /// Starts `program`. `name` names its log file. A second process of the same name appends to it.
     pub fn start<A, V>(
         run: &Arc<Run>,
         name: &str,
@@ -90,12 +91,10 @@ impl Process {
         })
     }
 
-    /// Where the program writes.
     pub fn log(&self) -> &Path {
         &self.log
     }
 
-    /// The program's process id.
     pub fn id(&self) -> Result<u32> {
         let supervisor = self.supervisor.as_ref().and_then(Child::id);
         let supervisor = supervisor.with_context(|| format!("{} has ended", self.name))?;
@@ -105,14 +104,13 @@ impl Process {
         child.with_context(|| format!("{} has not started", self.name))
     }
 
-    /// Whether the program still runs.
     pub fn is_running(&mut self) -> bool {
         self.supervisor
             .as_mut()
             .is_some_and(|supervisor| matches!(supervisor.try_wait(), Ok(None)))
     }
 
-    /// Resolves when the program ends, which it was not meant to: an error with the end of its log.
+    /// Resolves when the program ends unexpectedly. Returns an error with the end of its log.
     pub async fn ended(&mut self) -> Error {
         let how = self.wait().await.unwrap_or_else(|error| format!("{error:#}"));
         anyhow!(
@@ -123,37 +121,37 @@ impl Process {
         )
     }
 
-    /// Pulls the plug: the program gets no chance to say goodbye.
+    /// Kills the program with SIGKILL.
     pub async fn kill(&mut self) -> Result<()> {
         self.tell("KILL").await;
         self.wait().await.map(drop)
     }
 
-    /// Asks the program to end, and waits for as long as it takes: how it ended.
+    /// Sends SIGTERM, waits until the program ends, and returns its exit status.
     pub async fn terminate(&mut self) -> Result<String> {
         self.tell("TERM").await;
         self.wait().await
     }
 
-    /// Lets the program stand still: its connections stay open, and nothing comes of them.
+    /// Stops the program with SIGSTOP. Its connections stay open, but it answers nothing.
     pub async fn freeze(&mut self) {
         self.tell("STOP").await;
     }
 
-    /// Lets a program go on that was frozen.
+    /// Continues a stopped program.
     pub async fn thaw(&mut self) {
         self.tell("CONT").await;
     }
 
-    /// Has the supervisor send a signal.
+    /// Makes the supervisor send a signal.
     async fn tell(&mut self, signal: &str) {
         if let Some(lifeline) = &mut self.lifeline {
-            // A program that ended by itself has closed the pipe, and there is nothing left to signal.
+            // The pipe is closed if the program has ended by itself. Then no signal is needed.
             let _ = lifeline.write_all(format!("{signal}\n").as_bytes()).await;
         }
     }
 
-    /// Asks the program to end and waits until it and its children have; see `supervise` for how long.
+    /// Ends the program and waits until it and its children have ended; see `supervise` for how long that takes.
     pub async fn stop(mut self) -> Result<()> {
         drop(self.lifeline.take());
         self.wait().await.map(drop)

@@ -1,4 +1,4 @@
-//! The programs that this workspace builds: the ones under test, and `supervise`.
+//! The programs that this workspace builds: the programs under test, and `supervise`.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -6,17 +6,16 @@ use std::{env, fs};
 
 use anyhow::{Context as _, Result, ensure};
 
-/// The root of the workspace that this program was built from.
 pub fn workspace() -> &'static Path {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     package.parent().unwrap_or(package)
 }
 
-/// The folder that Cargo puts this profile's programs in.
+/// The folder of Cargo's programs in this profile.
 pub fn folder() -> Result<PathBuf> {
     let this = env::current_exe().context("finding this program")?;
     let folder = this.parent().context("this program is in no folder")?;
-    // Test binaries are one folder deeper.
+    // Test binaries are in its subfolder `deps`.
     let folder = if folder.ends_with("deps") {
         folder.parent().unwrap_or(folder)
     } else {
@@ -25,15 +24,15 @@ pub fn folder() -> Result<PathBuf> {
     Ok(folder.to_owned())
 }
 
-/// A program under test. Refused when it is missing or older than one of its sources: the tests must not judge
-/// yesterday's program.
+/// The path of a program under test. Fails if the program is missing or older than one of its sources, because tests
+/// must not run an outdated program.
 pub fn under_test(name: &str) -> Result<PathBuf> {
     let program = folder()?.join(name);
     let remedy = "build all programs first: cargo build --workspace";
     let modified = |path: &Path| fs::metadata(path).and_then(|file| file.modified());
     let built = modified(&program).with_context(|| format!("{} is missing; {remedy}", program.display()))?;
     for source in sources(&program.with_extension("d"))? {
-        // A source that is gone is as good as a changed one.
+        // A deleted source counts as changed.
         let changed = modified(&source).unwrap_or_else(|_| SystemTime::now());
         ensure!(
             changed <= built,
@@ -45,8 +44,8 @@ pub fn under_test(name: &str) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// What Cargo wrote down that it read for a program, in a make rule: `PROGRAM: SOURCE...`. Unlike a walk over the
-/// tree it leaves out what is compiled for unit tests alone.
+/// The sources of a program according to the make rule that Cargo writes: `PROGRAM: SOURCE...`. Unlike the source tree,
+/// the rule excludes files that only unit tests use.
 fn sources(rule: &Path) -> Result<Vec<PathBuf>> {
     let text = fs::read_to_string(rule).with_context(|| format!("reading {}", rule.display()))?;
     parse_rule(&text).with_context(|| format!("{} is no make rule", rule.display()))

@@ -1,4 +1,4 @@
-//! The kinds that the tests read and write, as the API server names them.
+//! The kinds that the tests read and write.
 
 use kube::api::DynamicObject;
 use kube::core::{ApiResource, GroupVersionKind};
@@ -17,12 +17,10 @@ fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
 }
 
-/// Objects of one kind in a namespace.
 fn objects(client: &Client, namespace: &str, resource: &ApiResource) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), namespace, resource)
 }
 
-/// `Cluster`
 pub fn clusters(client: &Client, namespace: &str) -> Api<DynamicObject> {
     objects(
         client,
@@ -31,7 +29,6 @@ pub fn clusters(client: &Client, namespace: &str) -> Api<DynamicObject> {
     )
 }
 
-/// `ClusterClass`
 pub fn cluster_classes(client: &Client, namespace: &str) -> Api<DynamicObject> {
     objects(
         client,
@@ -40,7 +37,6 @@ pub fn cluster_classes(client: &Client, namespace: &str) -> Api<DynamicObject> {
     )
 }
 
-/// `Machine`
 pub fn machines(client: &Client, namespace: &str) -> Api<DynamicObject> {
     objects(
         client,
@@ -49,7 +45,6 @@ pub fn machines(client: &Client, namespace: &str) -> Api<DynamicObject> {
     )
 }
 
-/// `MachineDeployment`
 pub fn machine_deployments(client: &Client, namespace: &str) -> Api<DynamicObject> {
     objects(
         client,
@@ -63,7 +58,6 @@ pub fn machine_deployments(client: &Client, namespace: &str) -> Api<DynamicObjec
     )
 }
 
-/// `MachineHealthCheck`
 pub fn machine_health_checks(client: &Client, namespace: &str) -> Api<DynamicObject> {
     objects(
         client,
@@ -77,7 +71,6 @@ pub fn machine_health_checks(client: &Client, namespace: &str) -> Api<DynamicObj
     )
 }
 
-/// `KubeadmControlPlane`
 pub fn control_planes(client: &Client, namespace: &str) -> Api<DynamicObject> {
     objects(
         client,
@@ -91,7 +84,6 @@ pub fn control_planes(client: &Client, namespace: &str) -> Api<DynamicObject> {
     )
 }
 
-/// `KubeadmControlPlaneTemplate`
 pub fn control_plane_templates(client: &Client, namespace: &str) -> Api<DynamicObject> {
     objects(
         client,
@@ -105,7 +97,6 @@ pub fn control_plane_templates(client: &Client, namespace: &str) -> Api<DynamicO
     )
 }
 
-/// `KubeadmConfigTemplate`
 pub fn kubeadm_config_templates(client: &Client, namespace: &str) -> Api<DynamicObject> {
     objects(
         client,
@@ -119,7 +110,6 @@ pub fn kubeadm_config_templates(client: &Client, namespace: &str) -> Api<Dynamic
     )
 }
 
-/// `StandInCluster`
 pub fn stand_in_clusters() -> ApiResource {
     resource(
         INFRASTRUCTURE_GROUP,
@@ -129,7 +119,6 @@ pub fn stand_in_clusters() -> ApiResource {
     )
 }
 
-/// `StandInClusterTemplate`
 pub fn stand_in_cluster_templates() -> ApiResource {
     resource(
         INFRASTRUCTURE_GROUP,
@@ -139,7 +128,6 @@ pub fn stand_in_cluster_templates() -> ApiResource {
     )
 }
 
-/// `StandInMachine`
 pub fn stand_in_machines() -> ApiResource {
     resource(
         INFRASTRUCTURE_GROUP,
@@ -149,7 +137,6 @@ pub fn stand_in_machines() -> ApiResource {
     )
 }
 
-/// `StandInMachineTemplate`
 pub fn stand_in_machine_templates() -> ApiResource {
     resource(
         INFRASTRUCTURE_GROUP,
@@ -159,7 +146,7 @@ pub fn stand_in_machine_templates() -> ApiResource {
     )
 }
 
-/// kwok's `PortForward`
+/// kwok's `PortForward`.
 pub fn port_forwards() -> ApiResource {
     resource("kwok.x-k8s.io", "v1alpha1", "PortForward", "portforwards")
 }

@@ -1,4 +1,4 @@
-//! One run of the tests or the demo: its id, its folder, its logs.
+//! One run of the tests or the demo: its id, its folder and its logs.
 
 use std::fs::{self, File};
 use std::hash::{BuildHasher as _, RandomState};
@@ -13,32 +13,32 @@ use tokio::process::Child;
 
 use crate::wait;
 
-/// Set in the environment of every process of a run; `tests/leftovers ID` looks for it.
+/// Set in the environment of every process of a run. `tests/leftovers ID` searches for it.
 pub const MARKER: &str = "KCP_TEST_RUN";
 
 const PREFIX: &str = "kcp-test-";
 
-/// Folders of ended runs that are kept, for their logs.
+/// The number of ended runs whose folders remain, for their logs.
 const KEPT: usize = 3;
 
-/// Supervisors give a program a second.
-const END: Duration = Duration::from_secs(10);
+/// Supervisors kill a program that has not ended after a second.
+const END: Duration = Duration::from_secs(60);
 
-/// A run in progress. Its folder holds everything that its processes write.
+/// A run in progress. Its folder contains everything that its processes write.
 #[derive(Debug)]
 pub struct Run {
     id: String,
     folder: PathBuf,
-    /// Locked as long as this process lives, however it ends: an unlocked folder is an ended run's.
+    /// Locked as long as this process lives, however it ends. An unlocked folder belongs to an ended run.
     _lock: File,
-    /// Supervisors that were told to end and have not been waited for, with the names of their programs.
+    /// Supervisors that are ending, with the names of their programs.
     ending: Mutex<Vec<(String, Child)>>,
-    /// Names of programs that were started and whose supervisors have not been waited for.
+    /// Names of programs whose supervisors have not ended yet.
     running: Mutex<Vec<String>>,
 }
 
 impl Run {
-    /// Starts a run under the id that the environment names, or a new one, and tidies up after ended runs.
+    /// Starts a run with the id that the environment names, or a new id, and removes old runs.
     pub fn begin() -> Result<Arc<Self>> {
         let id = env::var(MARKER).unwrap_or_else(|_| format!("{:08x}", random() & 0xffff_ffff));
         let folder = folder_of(&id);
@@ -59,29 +59,27 @@ impl Run {
         }))
     }
 
-    /// The id that marks every process of this run.
+    /// The id in the environment of every process of this run.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Everything that the run writes is under here.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Where every program's log is.
     pub fn logs(&self) -> PathBuf {
         self.folder.join("log")
     }
 
-    /// A folder below the run's, created when absent.
+    /// Creates a folder below the run's, unless it exists.
     pub fn subfolder(&self, name: &str) -> Result<PathBuf> {
         let path = self.folder.join(name);
         fs::create_dir_all(&path).with_context(|| format!("creating {}", path.display()))?;
         Ok(path)
     }
 
-    /// A log that this process writes itself.
+    /// A log for this process itself.
     pub fn log(&self, name: &str) -> Result<Log> {
         let path = self.logs().join(format!("{name}.log"));
         let file = File::options().append(true).create(true).open(&path);
@@ -94,18 +92,18 @@ impl Run {
         locked(&self.running).push(name.to_owned());
     }
 
-    /// Takes over a supervisor whose lifeline is closed.
+    /// Takes over a supervisor whose pipe is closed.
     pub(crate) fn ends(&self, name: &str, supervisor: Child) {
         locked(&self.ending).push((name.to_owned(), supervisor));
     }
 
-    /// Waits until all programs of this run have ended, once nobody holds on to them any more.
+    /// Waits until all programs of this run have ended. Drop their processes first.
     pub async fn ended(&self) -> Result<()> {
         self.ended_within(END).await
     }
 
     async fn ended_within(&self, limit: Duration) -> Result<()> {
-        wait::until("all programs of this run have ended", limit, || async {
+        wait::until_within("all programs of this run have ended", limit, || async {
             let ending = mem::take(&mut *locked(&self.ending));
             for (name, mut supervisor) in ending {
                 supervisor
@@ -124,9 +122,9 @@ impl Run {
         .await
     }
 
-    /// Removes the folder of a run that went well and needs no reading.
+    /// Removes the folder of a run that succeeded.
     pub fn forget(&self) {
-        // What cannot be removed now, a later run removes.
+        // A later run removes what this one cannot remove.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
@@ -140,7 +138,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub struct Log(Mutex<File>);
 
 impl Log {
-    /// Appends one line. A log that cannot be written must not fail the test that it describes.
+    /// Appends one line. Ignores errors: a log must not fail a test.
     pub fn line(&self, text: impl AsRef<str>) {
         if let Ok(mut file) = self.0.lock() {
             let _ = writeln!(
@@ -153,24 +151,24 @@ impl Log {
     }
 }
 
-/// A number that differs from process to process and call to call; nothing secret hangs on it.
+/// A number that differs between processes and calls. It is not suitable for secrets.
 pub fn random() -> u64 {
     RandomState::new().hash_one(process::id())
 }
 
-/// Where a run of that id writes.
+/// The folder of a run.
 pub fn folder_of(id: &str) -> PathBuf {
     env::temp_dir().join(format!("{PREFIX}{id}"))
 }
 
-/// The folders of all runs that left one.
+/// The folders of all runs.
 pub fn folders() -> io::Result<Vec<PathBuf>> {
     let entries = fs::read_dir(env::temp_dir())?.flatten();
     let runs = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
     Ok(runs.map(|entry| entry.path()).collect())
 }
 
-/// A run may be given the id of an ended one, whose etcd must not come back to life.
+/// A run can have the id of an ended one, and must not start with its etcd data.
 fn remove_all_but_lock(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

@@ -1,7 +1,5 @@
-//! A `ConfigMap` or `Secret` as a kubelet mounts it: each file is a link into `..data`, which is a link that is replaced
-//! at once.
-//!
-//! As `pkg/volume/util/atomic_writer.go` of Kubernetes does it.
+//! A `ConfigMap` or `Secret` as a kubelet mounts it: each file is a link into `..data`, which is a link that is
+//! replaced atomically. It follows `pkg/volume/util/atomic_writer.go` of Kubernetes.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -23,12 +21,12 @@ impl Volume {
         Self { folder }
     }
 
-    /// Where the file of a key is.
+    /// The file of a key.
     pub(crate) fn file(&self, key: &str) -> PathBuf {
         self.folder.join(key)
     }
 
-    /// Replaces the content, which is of the same keys each time.
+    /// Replaces the content. Each content must have the same keys.
     pub fn replace(&self, entries: &[(&str, &str)]) -> Result<()> {
         self.try_replace(entries)
             .with_context(|| format!("replacing the content of {}", self.folder.display()))

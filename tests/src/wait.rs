@@ -6,13 +6,26 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::process::Process;
 
-/// Between two looks at a condition.
+/// The time between two tries.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Tries until it succeeds; after `limit` fails with what was waited for and why the last try failed.
+/// Ends a wait that would never end. What tests wait for takes seconds on an idle machine and a minute or two on a busy
+/// one. The limit is far longer, because a slow machine must not fail a test.
+pub const LIMIT: Duration = Duration::from_secs(600);
+
+/// Tries until a try succeeds. After [`LIMIT`] it fails with what it waited for and why the last try failed.
 ///
-/// A try says "not yet" by failing, with a reason that tells a reader where things stand.
-pub async fn until<T, F, Fut>(what: &str, limit: Duration, mut attempt: F) -> Result<T>
+/// A try that fails means "not yet". Its error says what is missing.
+pub async fn until<T, F, Fut>(what: &str, attempt: F) -> Result<T>
+where
+    F: FnMut() -> Fut,
+    Fut: Future<Output = Result<T>>,
+{
+    until_within(what, LIMIT, attempt).await
+}
+
+/// [`until`] with a limit of its own.
+pub async fn until_within<T, F, Fut>(what: &str, limit: Duration, mut attempt: F) -> Result<T>
 where
     F: FnMut() -> Fut,
     Fut: Future<Output = Result<T>>,
@@ -30,20 +43,15 @@ where
     }
 }
 
-/// [`until`], given up as soon as the process that would bring it about has ended.
-pub async fn until_served<T, F, Fut>(
-    what: &str,
-    limit: Duration,
-    process: &mut Process,
-    mut attempt: F,
-) -> Result<T>
+/// [`until`], but fails as soon as `process` ends, because only that process can make the condition true.
+pub async fn until_served<T, F, Fut>(what: &str, process: &mut Process, mut attempt: F) -> Result<T>
 where
     F: FnMut() -> Fut,
     Fut: Future<Output = Result<T>>,
 {
     let log = process.log().to_owned();
     tokio::select! {
-        served = until(what, limit, &mut attempt) => served.with_context(|| format!("see {}", log.display())),
+        served = until(what, &mut attempt) => served.with_context(|| format!("see {}", log.display())),
         ended = process.ended() => Err(ended).with_context(|| format!("waiting until {what}")),
     }
 }
@@ -55,12 +63,12 @@ mod tests {
 
     use anyhow::{Result, bail, ensure};
 
-    use super::until;
+    use super::{until, until_within};
 
     #[tokio::test]
     async fn tries_until_it_succeeds() {
         let tries = Cell::new(0);
-        let value = until("three", Duration::from_secs(5), || async {
+        let value = until("three", || async {
             tries.set(tries.get() + 1);
             ensure!(tries.get() == 3, "not yet");
             Ok(tries.get())
@@ -69,9 +77,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn says_what_was_waited_for_and_why_it_is_not_so() {
-        let never: Result<()> = until("hell freezes", Duration::ZERO, || async { bail!("it is hot") }).await;
+    async fn names_the_condition_and_the_last_failure() {
+        let never: Result<()> =
+            until_within("water boils", Duration::ZERO, || async { bail!("it is cold") }).await;
         let error = format!("{:#}", never.unwrap_err());
-        assert_eq!(error, "waited 0 s until hell freezes: it is hot");
+        assert_eq!(error, "waited 0 s until water boils: it is cold");
     }
 }

@@ -1,6 +1,6 @@
-// policy-status type-checks ValidatingAdmissionPolicies against the definitions that an API server has, and writes what
-// it finds into their status. It is one controller of kube-controller-manager, wired as there
-// (cmd/kube-controller-manager/app/validatingadmissionpolicystatus.go); the rest of it has no work in the tests.
+// policy-status type-checks ValidatingAdmissionPolicies against the definitions of an API server and writes the result to
+// their status. It runs one controller of kube-controller-manager in the same way as
+// cmd/kube-controller-manager/app/validatingadmissionpolicystatus.go. The tests need no other controller of it.
 package main
 
 import (
@@ -37,7 +37,7 @@ func run(ctx context.Context, kubeconfig string) error {
 	if err != nil {
 		return err
 	}
-	// The default of 5 requests a second would take most of the time.
+	// The default of 5 requests per second would dominate the duration.
 	config.QPS, config.Burst = 100, 200
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

@@ -240,25 +240,21 @@ async fn scale_through_the_api_server(api: &ApiServer, server: &Server) -> Resul
         reviews::NAMESPACE
     );
     let reads = "kcp_webhook_live_reads_total{result=\"ok\"}";
-    kcp_tests::wait::until(
-        "the API server asks",
-        std::time::Duration::from_secs(30),
-        || async {
-            let before = server.metric(reads).await?;
-            let request = Request::patch(&path)
-                .header("content-type", "application/merge-patch+json")
-                .body(serde_json::to_vec(&json!({"spec": {"replicas": 4}}))?)?;
-            let denied = api
-                .client()
-                .request::<Value>(request)
-                .await
-                .err()
-                .context("it was let through")?;
-            ensure!(denied.to_string().contains("(replicas-even)"), "{denied}");
-            let after = server.metric(reads).await?;
-            ensure!(before == after, "read live: {before:?}, then {after:?}");
-            Ok(())
-        },
-    )
+    kcp_tests::wait::until("the API server asks", || async {
+        let before = server.metric(reads).await?;
+        let request = Request::patch(&path)
+            .header("content-type", "application/merge-patch+json")
+            .body(serde_json::to_vec(&json!({"spec": {"replicas": 4}}))?)?;
+        let denied = api
+            .client()
+            .request::<Value>(request)
+            .await
+            .err()
+            .context("it was let through")?;
+        ensure!(denied.to_string().contains("(replicas-even)"), "{denied}");
+        let after = server.metric(reads).await?;
+        ensure!(before == after, "read live: {before:?}, then {after:?}");
+        Ok(())
+    })
     .await
 }

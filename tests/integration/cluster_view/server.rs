@@ -3,7 +3,6 @@
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use http::Request;
@@ -21,9 +20,6 @@ use serde_json::{Value, json};
 
 /// The user that the server is, without the role that it is shipped with.
 const USER: &str = "kcp-webhook";
-
-/// The server starts in milliseconds; a cache that could not be filled is tried again within half a minute.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The server under test.
 pub(super) struct Server {
@@ -88,7 +84,7 @@ impl Server {
             reviews: kubeconfig::client(&url, &authority, &User::Token("unread")).await?,
         };
         // Never later than this: readiness waits for no cache.
-        wait::until("kcp-webhook is ready", Duration::from_secs(20), || async {
+        wait::until("kcp-webhook is ready", || async {
             ensure!(server.probe("/readyz").await? == "ok", "not ready");
             Ok(())
         })
@@ -123,7 +119,7 @@ impl Server {
     /// Waits until it says so of its caches.
     pub(super) async fn has_caches(&self, expected: &[&str]) -> Result<()> {
         let what = format!("the caches are {expected:?}");
-        wait::until(&what, PATIENCE, || async {
+        wait::until(&what, || async {
             let caches = self.caches().await?;
             ensure!(caches == expected, "they are {caches:?}");
             Ok(())
@@ -144,7 +140,7 @@ impl Server {
 
     /// Waits until a metric has grown to this.
     pub(super) async fn metric_reaches(&self, name: &str, least: u64) -> Result<()> {
-        wait::until(&format!("{name} is {least}"), PATIENCE, || async {
+        wait::until(&format!("{name} is {least}"), || async {
             let value = self.metric(name).await?;
             ensure!(value.is_some_and(|value| value >= least), "it is {value:?}");
             Ok(())

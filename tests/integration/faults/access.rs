@@ -1,4 +1,4 @@
-//! What can be wrong with the way into a workload cluster, as kubectl meets it.
+//! Faults of the access to a workload cluster, observed with kubectl.
 
 use std::fs;
 
@@ -12,7 +12,10 @@ use kcp_tests::workload_access::{AccessFault, FLOOD_BYTES, WorkloadAccess};
 use super::port_forward::secret;
 use super::{NAME, NAMESPACE};
 
-/// What kubectl says of a kubeconfig that does not work.
+/// The value of `--request-timeout` for no timeout.
+const NONE: &str = "0";
+
+/// kubectl's error for each fault.
 const REFUSALS: [(AccessFault, &str); 6] = [
     (
         AccessFault::ServerError,
@@ -39,14 +42,16 @@ pub(super) async fn is_spoiled(
     let access = WorkloadAccess::read(management.run(), management.client(), NAMESPACE, NAME).await?;
     for (fault, refusal) in REFUSALS {
         access.inflict(fault).await?;
-        let ended = nodes(management).await?;
+        let timeout = if fault == AccessFault::Hang { "2s" } else { NONE };
+        let ended = nodes(management, timeout).await?;
         ensure!(
             ended.code == 1 && ended.stderr.contains(refusal),
             "{fault}: {ended}"
         );
     }
+    // A client without a timeout receives the complete answer, however long it takes.
     access.inflict(AccessFault::Flood).await?;
-    let ended = nodes(management).await?;
+    let ended = nodes(management, NONE).await?;
     ensure!(
         ended.code == 0 && ended.stdout.len() == FLOOD_BYTES,
         "{} bytes: {}",
@@ -82,20 +87,19 @@ pub(super) async fn is_spoiled(
         .await?
         .status()
         .await?;
-    let ended = nodes(management).await?;
+    let ended = nodes(management, NONE).await?;
     ensure!(ended.code == 0 && ended.stdout.contains(machine), "{ended}");
     Ok(())
 }
 
-/// What kubectl makes of the kubeconfig in the Secret.
-async fn nodes(management: &ManagementCluster) -> Result<Ended> {
+/// Lists Nodes with kubectl and the kubeconfig of the Secret.
+async fn nodes(management: &ManagementCluster, timeout: &str) -> Result<Ended> {
     let kubeconfig = management.run().folder().join("faults-kubeconfig");
     fs::write(
         &kubeconfig,
         secret(management.client(), "kubeconfig", "value").await?,
     )?;
     let kubectl = Kubectl::new(management.run(), &Assets::locate()?, kubeconfig)?;
-    kubectl
-        .run(["get", "--raw", "/api/v1/nodes", "--request-timeout=2s"])
-        .await
+    let timeout = format!("--request-timeout={timeout}");
+    kubectl.run(["get", "--raw", "/api/v1/nodes", &timeout]).await
 }

@@ -1,4 +1,4 @@
-//! `fault`, the command by which people make something wrong.
+//! The command `fault`.
 
 use std::process::Output;
 
@@ -24,12 +24,12 @@ pub(super) async fn inflicts(
         &unheard,
         2,
         "",
-        "error: nobody has a cluster up; make demo KEEP=1 does\n",
+        "error: no cluster is up; start one with: make demo KEEP=1\n",
     )?;
 
     let socket = FaultSocket::listen(management)?;
     let done = fault(management, &[machine, "pod-not-ready"]).await?;
-    let effect = "the member's static pod is not ready, and the member runs";
+    let effect = "the member's static pod is not ready, but the member runs";
     is(&done, 0, &format!("{machine}: {effect}\n"), "")?;
     ensure!(pod_ready(workload, machine).await? == "False");
     let done = fault(management, &[machine, "pod-ready"]).await?;
@@ -42,13 +42,13 @@ pub(super) async fn inflicts(
     ensure!(pod_ready(workload, machine).await? == "True");
 
     let whole = secret(management.client(), "kubeconfig", "value").await?;
-    // Other tests may have a cluster of that name.
+    // Other tests may have a cluster with this name.
     let cluster = format!("{NAMESPACE}/{NAME}");
     let done = fault(management, &[&cluster, "kubeconfig-garbage"]).await?;
     is(
         &done,
         0,
-        &format!("{cluster}: the kubeconfig's Secret holds no text\n"),
+        &format!("{cluster}: the Secret of the kubeconfig contains bytes that are not text\n"),
         "",
     )?;
     ensure!(secret(management.client(), "kubeconfig", "value").await? != whole);

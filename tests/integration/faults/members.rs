@@ -1,4 +1,4 @@
-//! What happens to an etcd member, seen in what etcd and the workload cluster's API server say.
+//! Faults of etcd members, observed in the answers of etcd and of the workload cluster's API server.
 
 use std::fs;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use kcp_tests::wait;
 use kube::Api;
 use tokio::time::timeout;
 
-use super::{NAME, NAMESPACE, SOON};
+use super::{NAME, NAMESPACE};
 
-/// Longer than a member takes that answers.
+/// Longer than a healthy member takes.
 const ANSWER: Duration = Duration::from_secs(3);
 
 pub(super) async fn suffer(
@@ -40,7 +40,7 @@ pub(super) async fn suffer(
 async fn freezes_and_thaws(workload: &WorkloadCluster, machine: &str) -> Result<()> {
     workload.inflict(Fault::Freeze, machine).await?;
     let etcd = workload.etcd_of(machine).await?;
-    wait::until("the frozen member is silent", SOON, || async {
+    wait::until("the frozen member is silent", || async {
         ensure!(timeout(ANSWER, etcd.status()).await.is_err(), "it answers");
         Ok(())
     })
@@ -56,14 +56,14 @@ async fn is_cut_off_and_reconnected(
 ) -> Result<()> {
     workload.inflict(Fault::CutOff, machine).await?;
     let etcd = workload.etcd_of(machine).await?;
-    wait::until("the member that is cut off has no leader", SOON, || async {
+    wait::until("the member that is cut off has no leader", || async {
         let status = timeout(ANSWER, etcd.status()).await.context("no answer")??;
         ensure!(status.leader == "0", "it follows {}", status.leader);
         Ok(())
     })
     .await?;
-    wait::until("its peers have a leader", SOON, || healthy.has_leader()).await?;
-    // It still knows the others, and answers what it can answer alone.
+    wait::until("its peers have a leader", || healthy.has_leader()).await?;
+    // It still knows its peers, and answers serializable reads.
     ensure!(names(&etcd.known_members().await?).len() == 3);
     workload.inflict(Fault::Reconnect, machine).await?;
     has_leader(workload, machine).await
@@ -116,7 +116,7 @@ async fn is_killed_and_restarted(workload: &WorkloadCluster, machine: &str) -> R
     Ok(())
 }
 
-/// The last member that runs has no leader, and says so.
+/// The last running member reports that it has no leader.
 async fn lose_quorum_and_regain_it(
     workload: &WorkloadCluster,
     [first, second, third]: [&str; 3],
@@ -124,7 +124,7 @@ async fn lose_quorum_and_regain_it(
     workload.inflict(Fault::Kill, second).await?;
     workload.inflict(Fault::Kill, third).await?;
     let etcd = workload.etcd_of(first).await?;
-    wait::until("the last member has no leader", SOON, || async {
+    wait::until("the last member has no leader", || async {
         let status = timeout(ANSWER, etcd.status()).await.context("no answer")??;
         ensure!(status.leader == "0", "it follows {}", status.leader);
         Ok(())
@@ -147,7 +147,7 @@ async fn stray_stays_a_learner(workload: &WorkloadCluster, healthy: &EtcdClient)
     workload.inflict(Fault::HoldPromotions, NAME).await?;
     let joins = workload.inflict(Fault::Stray, NAME);
     let seen = async {
-        wait::until("the stray is a learner", SOON, || async {
+        wait::until("the stray is a learner", || async {
             let members = healthy.members().await?;
             let stray = members.iter().find(|member| member.name == NAME);
             ensure!(stray.context("no such member")?.is_learner, "it votes");
@@ -164,14 +164,14 @@ async fn stray_stays_a_learner(workload: &WorkloadCluster, healthy: &EtcdClient)
     Ok(())
 }
 
-/// Such a member gives up: it hears of entries that it has promised to have.
+/// A wiped member exits, because its peers send entries that follow those it has lost.
 async fn is_wiped(management: &ManagementCluster, workload: &WorkloadCluster, machine: &str) -> Result<()> {
     let log = management
         .run()
         .logs()
         .join(format!("{NAMESPACE}-{NAME}-etcd-{machine}.log"));
     workload.inflict(Fault::Wipe, machine).await?;
-    wait::until("the wiped member misses what it stored", SOON, || async {
+    wait::until("the wiped member misses what it stored", || async {
         let said = fs::read_to_string(&log)?;
         ensure!(
             said.contains("Was the raft log corrupted, truncated, or lost?"),
@@ -182,7 +182,7 @@ async fn is_wiped(management: &ManagementCluster, workload: &WorkloadCluster, ma
     })
     .await?;
     let etcd = workload.etcd_of(machine).await?;
-    wait::until("the wiped member has ended", SOON, || async {
+    wait::until("the wiped member has ended", || async {
         ensure!(etcd.status().await.is_err(), "it answers");
         Ok(())
     })
@@ -209,7 +209,7 @@ async fn is_removed(workload: &WorkloadCluster, healthy: &EtcdClient, machine: &
 
 async fn has_leader(workload: &WorkloadCluster, machine: &str) -> Result<()> {
     let etcd = workload.etcd_of(machine).await?;
-    wait::until(&format!("{machine} has a leader"), SOON, || async {
+    wait::until(&format!("{machine} has a leader"), || async {
         timeout(ANSWER, etcd.has_leader()).await.context("no answer")?
     })
     .await

@@ -1,5 +1,5 @@
-//! The way of `kubectl kcp` to a member: the Secrets that Cluster API keeps for the cluster, a port-forward to the
-//! member's pod, and a client certificate of etcd's own authority.
+//! The connection of `kubectl kcp` to a member: Cluster API's Secrets for the cluster, a port-forward to the member's
+//! pod, and a client certificate of the etcd CA.
 
 use std::time::{Duration, SystemTime};
 
@@ -18,15 +18,22 @@ use kcp_tests::wait;
 use kube::core::Status;
 use kube::{Api, Client};
 
-use super::{NAME, NAMESPACE, SOON};
+use super::{NAME, NAMESPACE};
 
+/// For members that answer, however slowly.
 const TIMEOUTS: Timeouts = Timeouts {
-    dial: Duration::from_secs(2),
-    handshake: Duration::from_secs(2),
-    call: Duration::from_secs(3),
+    dial: Duration::from_secs(60),
+    handshake: Duration::from_secs(60),
+    call: Duration::from_secs(60),
 };
 
-/// What Cluster API's Secrets give.
+/// For a member that never answers the TLS handshake.
+const FROZEN: Timeouts = Timeouts {
+    handshake: Duration::from_secs(2),
+    ..TIMEOUTS
+};
+
+/// The content of Cluster API's Secrets.
 struct Access {
     client: Client,
     tls: Tls,
@@ -46,13 +53,17 @@ impl Access {
     }
 
     async fn open(&self, machine: &str) -> Result<Connection, Error> {
+        self.open_within(machine, TIMEOUTS).await
+    }
+
+    async fn open_within(&self, machine: &str, timeouts: Timeouts) -> Result<Connection, Error> {
         let pod = format!("etcd-{machine}");
         let forward = PortForward::new(self.client.clone(), "kube-system", &pod, CLIENT_PORT);
-        Connection::open(&Endpoint::new(forward, [machine]), &self.tls, TIMEOUTS).await
+        Connection::open(&Endpoint::new(forward, [machine]), &self.tls, timeouts).await
     }
 }
 
-/// Every member; and a member that is ill tells its illness from that of the way to it, and hides no other.
+/// Reaches every member. A faulty member has an error of its own and affects no other member.
 pub(super) async fn reaches(
     management: &ManagementCluster,
     workload: &WorkloadCluster,
@@ -66,14 +77,14 @@ pub(super) async fn reaches(
     reaches_with_kubectl(management, workload, &access, victim).await?;
 
     workload.inflict(Fault::Freeze, victim).await?;
-    let frozen = refusal(&access, victim).await?;
+    let frozen = refusal(&access, victim, FROZEN).await?;
     ensure!(frozen == "TLS handshake: no answer within 2 s", "{frozen}");
     access.open(other).await?.status().await?;
     workload.inflict(Fault::Thaw, victim).await?;
     access.open(victim).await?.status().await?;
 
     workload.inflict(Fault::Kill, victim).await?;
-    let killed = refusal(&access, victim).await?;
+    let killed = refusal(&access, victim, TIMEOUTS).await?;
     let kubelet = "no TLS connection: the connection was closed: error forwarding port 2379 to pod ";
     ensure!(
         killed.starts_with(kubelet) && killed.ends_with(":2379: connect: connection refused"),
@@ -96,15 +107,15 @@ pub(super) async fn reaches(
     Ok(())
 }
 
-/// Why there is no connection to a machine's member.
-async fn refusal(access: &Access, machine: &str) -> Result<String> {
-    match access.open(machine).await {
+/// The error of a connection to a machine's member.
+async fn refusal(access: &Access, machine: &str, timeouts: Timeouts) -> Result<String> {
+    match access.open_within(machine, timeouts).await {
         Ok(connection) => bail!("{machine} answers: {:?}", connection.status().await),
         Err(error) => Ok(error.to_string()),
     }
 }
 
-/// By the ids that the member itself tells a client that comes directly.
+/// Compares the ids over this connection with those over a direct one.
 async fn is_that_member(connection: &Connection, workload: &WorkloadCluster, machine: &str) -> Result<()> {
     ensure!(connection.server().names_member, "{:?}", connection.server());
     let status = connection.status().await?;
@@ -135,7 +146,7 @@ async fn reaches_with_kubectl(
     let name = format!("{NAMESPACE}-port-forward");
     let mut process = Process::start::<_, &str>(management.run(), &name, &kubectl, arguments, &[])?;
     let endpoint = Endpoint::new(Tcp(format!("127.0.0.1:{port}")), [machine]);
-    let connection = wait::until_served("kubectl forwards the port", SOON, &mut process, async || {
+    let connection = wait::until_served("kubectl forwards the port", &mut process, async || {
         Ok(Connection::open(&endpoint, &access.tls, TIMEOUTS).await?)
     })
     .await?;
@@ -143,7 +154,7 @@ async fn reaches_with_kubectl(
     process.stop().await
 }
 
-/// A value of a Secret that Cluster API keeps for the cluster.
+/// A value of one of Cluster API's Secrets for the cluster.
 pub(super) async fn secret(client: &Client, purpose: &str, key: &str) -> Result<Vec<u8>> {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
     let secret = secrets.get(&format!("{NAME}-{purpose}")).await?;

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use kcp_rules::Configuration;
@@ -28,9 +27,6 @@ pub(super) const SEEDER: &str = "seeder";
 
 /// A namespace's label: which of our servers judges what is written to it.
 pub(super) const JUDGED_BY: &str = "test.kubectl-kcp.dev/judged-by";
-
-/// An API server sees a changed webhook configuration within a second or two.
-pub(super) const REGISTRATION: Duration = Duration::from_secs(30);
 
 /// The API server and everything that answers for it.
 pub(super) struct Ground {
@@ -158,7 +154,7 @@ impl Ground {
         faulty["metadata"]["namespace"] = json!(namespace);
         faulty["spec"]["replicas"] = json!(2);
         let path = path_of(&faulty)?;
-        wait::until(&format!("{by} judges"), REGISTRATION, || async {
+        wait::until(&format!("{by} judges"), || async {
             let create = || Request::new(Verb::Create, &path).body(faulty.clone()).dry_run();
             let judged = self.send(create()).await?;
             ensure!(

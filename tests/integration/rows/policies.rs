@@ -21,7 +21,7 @@ use tokio::{sync::Semaphore, task::JoinSet};
 
 use super::IN_FLIGHT;
 use super::answer::{Answered, rule_of};
-use super::ground::{JUDGED_BY, REGISTRATION, append, create_namespace, document, spares_the_seeder};
+use super::ground::{JUDGED_BY, append, create_namespace, document, spares_the_seeder};
 use super::request::{Request, Verb, path_of};
 use super::seed::Place;
 use super::send::send;
@@ -218,7 +218,7 @@ async fn judged(client: &Client, by: &str) -> Result<()> {
     for (mut faulty, rule) in [(scaled, "replicas-even"), (claimed, "claim-name-given")] {
         faulty["metadata"]["namespace"] = json!(namespace);
         let path = path_of(&faulty)?;
-        wait::until(&format!("{by} judges"), REGISTRATION, || async {
+        wait::until(&format!("{by} judges"), || async {
             let create = Request::new(Verb::Create, &path).body(faulty.clone()).dry_run();
             let answered = create.send(client).await?;
             let warned = said(&answered).contains_key(rule);

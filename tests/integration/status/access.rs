@@ -1,4 +1,4 @@
-//! What is wrong with the way into the workload cluster: a finding that names what is to be mended, and no error.
+//! Faults of the access to the workload cluster are findings that name the faulty object, not errors.
 
 use anyhow::Result;
 use kcp_tests::management_cluster::ManagementCluster;
@@ -6,7 +6,7 @@ use kcp_tests::workload_access::{AccessFault, WorkloadAccess};
 
 use super::{NAME, NAMESPACE, PAUSED, comes_to};
 
-/// In the place of the URL of the server that stands in, which is known once it runs.
+/// The placeholder of the stand-in server's URL, which is known once the server runs.
 const STAND_IN: &str = "STAND-IN";
 
 pub(super) async fn is_told(management: &ManagementCluster, machines: [&str; 3]) -> Result<()> {

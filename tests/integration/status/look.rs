@@ -1,4 +1,4 @@
-//! One look at a control plane: the document that `kubectl kcp status -o json` prints.
+//! One result of `kubectl kcp status -o json`.
 
 use std::time::Instant;
 
@@ -7,10 +7,10 @@ use kcp_tests::kubectl::Ended;
 use kcp_tests::management_cluster::ManagementCluster;
 use serde_json::Value;
 
-use super::{NAME, NAMESPACE, TIMEOUT};
+use super::{ANSWER, NAME, NAMESPACE};
 use crate::schema;
 
-/// What `status` said, in a document that is as its schema says.
+/// The document, which matches its schema, and the exit code.
 #[derive(Debug)]
 pub(super) struct Look {
     pub(super) exit_code: i32,
@@ -18,12 +18,12 @@ pub(super) struct Look {
 }
 
 impl Look {
-    /// Nothing may be on stderr.
+    /// Runs `status`, which must print nothing on stderr.
     pub(super) async fn take(management: &ManagementCluster, arguments: &[&str]) -> Result<Self> {
         let began = Instant::now();
         let ended = status(management, &[arguments, &["-o", "json"]].concat()).await?;
         let took = began.elapsed();
-        ensure!(took <= TIMEOUT, "it took {took:?}: {ended}");
+        ensure!(took <= ANSWER, "it took {took:?}: {ended}");
         let document = serde_json::from_str(&ended.stdout).with_context(|| ended.to_string())?;
         schema::holds("controlplanestatus.json", &document).with_context(|| ended.to_string())?;
         Ok(Self {
@@ -40,26 +40,26 @@ impl Look {
         self.at("/verdict").as_str().unwrap_or_default()
     }
 
-    /// Whether something may be done now, as the preflight has it.
+    /// Whether the preflight allows an action now.
     pub(super) fn allowed(&self, action: &str) -> Option<bool> {
         self.at(&format!("/preflight/{action}/allowed")).as_bool()
     }
 
-    /// Whether a Machine may be replaced because it is unhealthy.
+    /// Whether the preflight allows the remediation of a Machine.
     pub(super) fn may_be_remediated(&self, machine: &str) -> Option<bool> {
         let mut remediation = self.at("/preflight/remediation").as_array().into_iter().flatten();
         let of_machine = remediation.find(|of| text(of, "machine") == machine)?;
         of_machine.get("allowed")?.as_bool()
     }
 
-    /// What the findings of one check say.
+    /// The messages of one check's findings.
     pub(super) fn messages(&self, id: &str) -> Vec<&str> {
         let findings = self.at("/findings").as_array().into_iter().flatten();
         let of_check = findings.filter(|finding| text(finding, "id") == id);
         of_check.map(|finding| text(finding, "message")).collect()
     }
 
-    /// `severity id object`, in the order in which they are told.
+    /// `severity id object` of each finding, in order.
     pub(super) fn findings(&self) -> Vec<String> {
         let findings = self.at("/findings").as_array().into_iter().flatten();
         findings
@@ -75,7 +75,7 @@ pub(super) fn text<'v>(value: &'v Value, key: &str) -> &'v str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Runs the command; nothing may be on stderr.
+/// Runs `status`, which must print nothing on stderr.
 pub(super) async fn status(management: &ManagementCluster, arguments: &[&str]) -> Result<Ended> {
     let command = ["kcp", "status", NAME, "-n", NAMESPACE];
     let ended = management.kubectl().run(command.iter().chain(arguments)).await?;

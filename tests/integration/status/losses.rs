@@ -1,4 +1,4 @@
-//! Members are killed, with the controllers at work: one of three, then two.
+//! Members are killed while the controllers run: one of three, then two.
 
 use anyhow::{Result, ensure};
 use kcp_tests::machines::WorkloadCluster;
@@ -7,7 +7,7 @@ use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::wait;
 
 use super::look::{Look, status};
-use super::{NAME, NAMESPACE, SOON, comes_to};
+use super::{NAME, NAMESPACE, comes_to};
 
 pub(super) async fn are_told(
     management: &ManagementCluster,
@@ -38,14 +38,14 @@ pub(super) async fn are_told(
 
     nothing_is_begun(management, second).await?;
 
-    // Its kubelet has no quorum to report to: the pod stays Ready.
+    // Without quorum its kubelet cannot report it: the pod stays Ready.
     workload.kill_member(third).await?;
     is_lost(management, [first, second, third]).await?;
     workload.inflict(Fault::Restart, second).await?;
     workload.inflict(Fault::Restart, third).await
 }
 
-/// The verbs judge as status does.
+/// The verbs refuse what `status` does not allow.
 async fn nothing_is_begun(management: &ManagementCluster, dead: &str) -> Result<()> {
     for verb in [
         &["scale", NAME, "--replicas", "1"][..],
@@ -62,9 +62,9 @@ async fn nothing_is_begun(management: &ManagementCluster, dead: &str) -> Result<
     Ok(())
 }
 
-/// Nothing may be done, whatever the API server still remembers of the workload cluster.
+/// Nothing is allowed, even if the API server still reports the pods as ready.
 async fn is_lost(management: &ManagementCluster, machines: [&str; 3]) -> Result<()> {
-    let look = wait::until("status tells that the quorum is lost", SOON, || async {
+    let look = wait::until("status tells that the quorum is lost", || async {
         let look = Look::take(management, &[]).await?;
         let lost = "fail etcd-quorum KubeadmControlPlane/edge";
         let is_told = look.findings().iter().any(|finding| finding.starts_with(lost));
@@ -93,7 +93,7 @@ async fn is_lost(management: &ManagementCluster, machines: [&str; 3]) -> Result<
     Ok(())
 }
 
-/// What is said when a Machine's member is killed.
+/// The findings for a Machine whose member is killed.
 pub(super) fn killed(machine: &str) -> Vec<String> {
     vec![
         format!("fail etcd-tolerance KubeadmControlPlane/edge, EtcdMember/{machine}"),
@@ -102,7 +102,7 @@ pub(super) fn killed(machine: &str) -> Vec<String> {
     ]
 }
 
-/// A line, with a blank between its words.
+/// A line with single blanks between its words.
 fn words(line: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,4 +1,4 @@
-//! What happens to a member of etcd, each by the checks that are for it, and not any more once it is mended.
+//! Each fault of an etcd member, found by the checks for it, and no longer found after its end.
 
 use anyhow::{Result, ensure};
 use kcp_tests::machines::WorkloadCluster;
@@ -8,9 +8,9 @@ use kcp_tests::wait;
 
 use super::look::Look;
 use super::losses::killed;
-use super::{PAUSED, SOON, comes_to};
+use super::{PAUSED, comes_to};
 
-/// The name of a member that belongs to no Machine.
+/// The name of a member without a Machine.
 const STRAY: &str = "stray";
 
 pub(super) async fn are_told(
@@ -51,7 +51,7 @@ pub(super) async fn are_told(
         workload.inflict(fault, second).await?;
         let look = is_degraded(management, fault, findings).await?;
         if matches!(fault, Fault::Freeze) {
-            // It accepts the connection.
+            // A frozen member still accepts connections.
             is_silent(
                 &look,
                 "etcd member does not answer: TLS handshake: no answer within ",
@@ -64,7 +64,7 @@ pub(super) async fn are_told(
     last_machine_is_told(management, workload, third).await
 }
 
-/// One that is left as learner, and then votes.
+/// A member without a Machine, first as a learner and then as a voter.
 async fn stray_is_told(management: &ManagementCluster, workload: &WorkloadCluster) -> Result<()> {
     let alone = format!("fail etcd-members-match EtcdMember/{STRAY}");
     workload.inflict(Fault::HoldPromotions, STRAY).await?;
@@ -77,14 +77,14 @@ async fn stray_is_told(management: &ManagementCluster, workload: &WorkloadCluste
         workload.inflict(Fault::Promote, STRAY).await
     };
     tokio::try_join!(joins, seen)?;
-    // Nothing says where it runs: nobody can ask it.
+    // It has no pod, so no request can reach it.
     let less = format!("fail etcd-tolerance KubeadmControlPlane/edge, EtcdMember/{STRAY}");
     is_degraded(management, Fault::Stray, vec![less, alone.clone()]).await?;
     workload.inflict(Fault::Remove, STRAY).await?;
     is_mended(management, Fault::Remove).await
 }
 
-/// What only a new Machine mends, one after the other.
+/// The faults that only a new Machine repairs, one after another.
 async fn last_machine_is_told(
     management: &ManagementCluster,
     workload: &WorkloadCluster,
@@ -106,8 +106,8 @@ async fn last_machine_is_told(
         workload.inflict(fault, machine).await?;
         is_degraded(management, fault, findings).await?;
         if matches!(fault, Fault::Wipe) {
-            // It gives up, as it misses what it has promised to have: why is in its log alone.
-            wait::until("status tells that the wiped member has ended", SOON, || async {
+            // It exits, because it has lost entries that its peers assume it has. Only its log has the reason.
+            wait::until("status tells that the wiped member has ended", || async {
                 let look = Look::take(management, &[]).await?;
                 is_silent(
                     &look,
@@ -120,7 +120,7 @@ async fn last_machine_is_told(
     Ok(())
 }
 
-/// The same check tells of a member that stands still and of one that has ended; its message tells them apart.
+/// The same check finds frozen and exited members. Its message distinguishes them.
 fn is_silent(look: &Look, message: &str) -> Result<()> {
     let told = look.messages("etcd-members-answer");
     let is_told = told.iter().all(|told| told.starts_with(message));

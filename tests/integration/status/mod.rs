@@ -1,6 +1,6 @@
-//! What `kubectl kcp status` says of a real control plane: while it is healthy, while its Machines are replaced, and while
-//! something is wrong with a member of etcd or with the way to it. One control plane for all: three machines cost more time
-//! than everything that happens to them.
+//! `kubectl kcp status` of a real control plane: while it is healthy, during a rollout, and with each fault of an etcd
+//! member or of the access to it. All share one control plane, because its three machines take longer to start than
+//! everything else.
 
 mod access;
 mod look;
@@ -20,20 +20,14 @@ use crate::shared::with_controllers;
 
 const NAMESPACE: &str = "status";
 
-/// Of the cluster.
+/// The name of the cluster.
 const NAME: &str = "edge";
 
 const OLD: &str = "v1.33.6";
 const NEW: &str = "v1.34.2";
 
-/// Three machines from nothing, or all of them replaced; a fifth of it on an idle machine.
-const LIMIT: Duration = Duration::from_secs(150);
-
-/// Elections, and members that join: seconds.
-const SOON: Duration = Duration::from_secs(45);
-
-/// The command's default, within which it answers whatever is wrong.
-const TIMEOUT: Duration = Duration::from_secs(10);
+/// The command answers within 10 s by default, whatever the fault is. A busy machine needs the rest to start it.
+const ANSWER: Duration = Duration::from_secs(40);
 
 #[test]
 fn a_control_plane_is_told_as_it_is() {
@@ -42,7 +36,7 @@ fn a_control_plane_is_told_as_it_is() {
 
 async fn is_told(management: &ManagementCluster) -> Result<()> {
     let cluster = Cluster::create(management.client(), NAMESPACE, NAME, 3, OLD).await?;
-    cluster.settled(3, LIMIT).await?;
+    cluster.settled(3).await?;
     is_healthy(management).await?;
     let workload = management.machines().cluster(NAMESPACE, NAME).await?;
     rollout::is_no_fault(management, &cluster, &workload).await?;
@@ -56,7 +50,7 @@ async fn is_told(management: &ManagementCluster) -> Result<()> {
     losses::are_told(management, &workload, machines).await?;
     is_healthy(management).await?;
 
-    // Cluster API would mend some of what follows before we have looked.
+    // Otherwise Cluster API repairs some of the faults before the test observes them.
     cluster.pause(true).await?;
     comes_to(management, "the pause", 0, "Healthy", &[PAUSED.to_owned()]).await?;
     access::is_told(management, machines).await?;
@@ -65,7 +59,7 @@ async fn is_told(management: &ManagementCluster) -> Result<()> {
     cluster.delete().await
 }
 
-/// The one finding about a paused Cluster with which nothing is wrong.
+/// The only finding of a paused Cluster without faults.
 const PAUSED: &str = "warn not-paused KubeadmControlPlane/edge, Cluster/edge";
 
 async fn is_healthy(management: &ManagementCluster) -> Result<()> {
@@ -79,7 +73,7 @@ async fn is_healthy(management: &ManagementCluster) -> Result<()> {
             .is_some();
         has_findings || !matches!(outcome, "pass" | "skipped")
     });
-    // Older members of etcd tell no quota.
+    // Older etcd members do not report their quota.
     let is_expected = other.is_none_or(|check| look::text(check, "id") == "etcd-space");
     ensure!(
         checks.len() > 40 && is_expected,
@@ -92,7 +86,7 @@ async fn is_healthy(management: &ManagementCluster) -> Result<()> {
     Ok(())
 }
 
-/// Waits until `status` says just that, and ends so within its time.
+/// Waits until `status` has exactly this result.
 async fn comes_to(
     management: &ManagementCluster,
     what: &str,
@@ -102,7 +96,7 @@ async fn comes_to(
 ) -> Result<Look> {
     let mut findings = findings.to_vec();
     findings.sort();
-    wait::until(&format!("status tells {what}"), SOON, || async {
+    wait::until(&format!("status tells {what}"), || async {
         let look = Look::take(management, &[]).await?;
         let mut found = look.findings();
         found.sort();

@@ -1,4 +1,4 @@
-//! Every Machine is replaced, and nothing of that is a fault: not even that the first new one stays a learner for a while.
+//! A rollout causes no finding of a fault, even while its first new member stays a learner for some time.
 
 use std::time::{Duration, Instant};
 
@@ -7,18 +7,19 @@ use kcp_tests::cluster::Cluster;
 use kcp_tests::machines::WorkloadCluster;
 use kcp_tests::machines::fault::Fault;
 use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::wait;
 use serde_json::json;
 
+use super::NEW;
 use super::look::Look;
-use super::{LIMIT, NEW};
 
-/// Between two looks.
+/// The interval between two results.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Until the controller has seen the change, nobody can say what becomes of it.
+/// Before the controller has observed the change, its effect is unknown.
 const UNSEEN: &str = "unknown status-current KubeadmControlPlane/edge";
 
-/// What is told of Machines that come and go, and of nothing else.
+/// The checks that report the replacement of Machines as information.
 const PASSING: [&str; 15] = [
     "api-servers-match",
     "api-servers-ready",
@@ -37,7 +38,7 @@ const PASSING: [&str; 15] = [
     "schedulers-ready",
 ];
 
-/// Looks again and again while a new version is rolled out with one Machine more than asked for.
+/// Runs `status` repeatedly during a rollout with one surge Machine.
 pub(super) async fn is_no_fault(
     management: &ManagementCluster,
     cluster: &Cluster,
@@ -47,17 +48,18 @@ pub(super) async fn is_no_fault(
     let any = old.first().context("there is no Machine")?;
     workload.inflict(Fault::HoldPromotions, any).await?;
     cluster.patch(&json!({"spec": {"version": NEW}})).await?;
-    let end = Instant::now() + LIMIT;
+    let end = Instant::now() + wait::LIMIT;
     let mut looks = Looks::default();
     let mut is_held = true;
     loop {
-        let look = Look::take(management, &[]).await?;
+        let look = Look::take(management, &["--timeout", "30s"]).await?;
         looks.judge(&look);
         if is_held && learner(&look, &cluster.machines().await?).is_some_and(|name| !old.contains(&name)) {
             workload.inflict(Fault::Promote, any).await?;
             is_held = false;
         }
-        if cluster.settled(3, INTERVAL).await.is_ok() {
+        let ended = wait::until_within("the rollout has ended", INTERVAL, || cluster.is_settled(3));
+        if ended.await.is_ok() {
             break;
         }
         ensure!(
@@ -68,12 +70,12 @@ pub(super) async fn is_no_fault(
     }
     ensure!(!is_held, "no look saw the learner: {looks:#?}");
     ensure!(looks.alarms.is_empty(), "false alarms: {looks:#?}");
-    // One for each of the six steps at least.
+    // At least one result for each of the six steps.
     ensure!(looks.in_progress >= 6, "{looks:#?}");
     Ok(())
 }
 
-/// The Machine whose member is told to be a learner.
+/// The Machine whose member is reported as a learner.
 fn learner(look: &Look, machines: &[String]) -> Option<String> {
     let findings = look.findings();
     let mut learners = findings
@@ -86,7 +88,7 @@ fn learner(look: &Look, machines: &[String]) -> Option<String> {
 #[derive(Debug, Default)]
 struct Looks {
     all: u32,
-    /// Those that saw the rollout.
+    /// Results during the rollout.
     in_progress: u32,
     alarms: Vec<String>,
 }
@@ -95,7 +97,7 @@ impl Looks {
     fn judge(&mut self, look: &Look) {
         self.all += 1;
         let findings = look.findings();
-        // Later the controller has seen the change.
+        // In later results the controller has observed the change.
         let is_unseen = self.in_progress == 0 && findings.iter().any(|finding| finding == UNSEEN);
         let verdict = if is_unseen { (2, "Unknown") } else { (0, "Healthy") };
         let is_expected = |finding: &String| {

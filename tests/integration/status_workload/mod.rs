@@ -37,17 +37,17 @@ const NAME: &str = "edge";
 
 const VERSION: &str = "v1.34.2";
 
-/// Three machines from nothing; a fifth of it on an idle machine.
-const LIMIT: Duration = Duration::from_secs(150);
+/// For reads that no server delays, on a machine of any speed.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Conditions that controllers of the workload cluster take a moment for.
-const SOON: Duration = Duration::from_secs(45);
-
-/// The command's default.
-const TIMEOUT: Duration = Duration::from_secs(10);
-
-/// For what takes the whole time.
+/// For reads that wait for a server that never answers.
 const SHORT_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// The command's default, for reads that need answers while one server never answers.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A read ends within its timeout. The rest is for a busy machine to notice.
+const TOLERANCE: Duration = Duration::from_secs(10);
 
 #[test]
 fn a_workload_cluster_and_its_etcd_are_read() {
@@ -56,7 +56,7 @@ fn a_workload_cluster_and_its_etcd_are_read() {
 
 async fn reads(management: &ManagementCluster) -> Result<()> {
     let cluster = Cluster::create(management.client(), NAMESPACE, NAME, 3, VERSION).await?;
-    cluster.settled(3, LIMIT).await?;
+    cluster.settled(3).await?;
     let mut machines = cluster.machines().await?;
     machines.sort();
     let workload = management.machines().cluster(NAMESPACE, NAME).await?;
@@ -125,7 +125,7 @@ impl Observer {
         let (excluded, end) = (Excluded::default(), began + timeout);
         let read = reads::workload_and_etcd(&self.connection, &target, machines, excluded, end).await;
         let taken = began.elapsed();
-        ensure!(taken <= timeout, "{cluster}: reading took {taken:?}");
+        ensure!(taken <= timeout + TOLERANCE, "{cluster}: reading took {taken:?}");
         Ok(read)
     }
 
@@ -155,7 +155,7 @@ impl Observer {
 
     async fn is_read_whole(&self, workload: &WorkloadCluster, machines: &[String]) -> Result<()> {
         let ready = |nodes: &[Node]| nodes.iter().all(|node| node.ready == Some(true));
-        let (read, certificate, etcd) = wait::until("all Nodes are ready", SOON, || async {
+        let (read, certificate, etcd) = wait::until("all Nodes are ready", || async {
             let (read, certificate, etcd) = self.read_as(NAME, TIMEOUT).await?;
             let nodes = read.read().and_then(|read| read.nodes.read());
             ensure!(nodes.is_some_and(|nodes| ready(nodes)), "{read:?}");
@@ -321,20 +321,23 @@ impl Observer {
 
     async fn says_what_is_wrong_with_a_server(&self) -> Result<()> {
         let lists = "cannot list nodes in all namespaces: ";
-        for (cluster, behavior, message) in [
+        for (cluster, behavior, timeout, message) in [
             (
                 "failing",
                 Behavior::Fails,
+                TIMEOUT,
                 format!("{lists}the server answers 500: <html> <h1>Bad gateway</h1> </html>"),
             ),
             (
                 "hanging",
                 Behavior::Hangs,
+                SHORT_TIMEOUT,
                 format!("{lists}no answer from http://127.0.0.1:"),
             ),
             (
                 "flooding",
                 Behavior::Floods,
+                TIMEOUT,
                 format!("{lists}no answer from http://127.0.0.1:"),
             ),
         ] {
@@ -342,7 +345,7 @@ impl Observer {
             let kubeconfig = kubeconfig(&server.url());
             self.create_secret(cluster, "kubeconfig", &[("value", kubeconfig.as_bytes())])
                 .await?;
-            self.says(cluster, SHORT_TIMEOUT, &message).await?;
+            self.says(cluster, timeout, &message).await?;
             if matches!(behavior, Behavior::Floods) {
                 let (workload, _, _) = self.read_as(cluster, TIMEOUT).await?;
                 let failure = workload.failure().context("it did not fail")?;
@@ -450,27 +453,36 @@ impl Observer {
             bail!("the Machines are {machines:?}");
         };
         workload.inflict(Fault::Freeze, frozen).await?;
-        let (_, _, etcd) = self.read_as(NAME, SHORT_TIMEOUT).await?;
-        workload.inflict(Fault::Thaw, frozen).await?;
-        let survey = etcd.read().with_context(|| format!("{etcd:?}"))?;
-        for asked in &survey.asked {
-            match &asked.answer {
-                Err(failure) if asked.name == *frozen => {
-                    let message = &failure.message;
-                    ensure!(
-                        message.starts_with("TLS handshake: no answer within ") && failure.hint.is_some(),
-                        "{failure:?}"
-                    );
-                }
-                Ok(answer) if asked.name != *frozen => {
-                    answer.status.as_ref().map_err(unexpected)?;
-                    answer.members.as_ref().map_err(unexpected)?;
-                }
-                _ => bail!("{asked:?}"),
-            }
-        }
-        Ok(())
+        // On a busy machine the others may need more than one try to answer within their share of the timeout.
+        wait::until("all members but the frozen one answer", || async {
+            let (_, _, etcd) = self.read_as(NAME, DEFAULT_TIMEOUT).await?;
+            let survey = etcd.read().with_context(|| format!("{etcd:?}"))?;
+            survey
+                .asked
+                .iter()
+                .try_for_each(|asked| answers_unless(asked, frozen))
+        })
+        .await?;
+        workload.inflict(Fault::Thaw, frozen).await
     }
+}
+
+/// Whether a member answered, or did not because it is the frozen one.
+fn answers_unless(asked: &Asked, frozen: &str) -> Result<()> {
+    match &asked.answer {
+        Err(failure) if asked.name == frozen => {
+            ensure!(
+                failure.message.starts_with("TLS handshake: no answer within ") && failure.hint.is_some(),
+                "{failure:?}"
+            );
+        }
+        Ok(answer) if asked.name != frozen => {
+            answer.status.as_ref().map_err(unexpected)?;
+            answer.members.as_ref().map_err(unexpected)?;
+        }
+        _ => bail!("{asked:?}"),
+    }
+    Ok(())
 }
 
 fn kubeconfig(server: &str) -> String {

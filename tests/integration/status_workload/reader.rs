@@ -1,7 +1,6 @@
 //! Somebody who may do in the workload cluster exactly what the shipped roles allow, or that without one permission.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
@@ -19,9 +18,6 @@ use crate::objects::written;
 use crate::roles::{self, Permission};
 
 const KUBE_SYSTEM: &str = "kube-system";
-
-/// An API server learns of a role within a second or two.
-const AUTHORIZED: Duration = Duration::from_secs(30);
 
 /// Each permission of the shipped roles is missed by what needs it, and nothing else is.
 pub(super) async fn needs_each_permission(observer: &Observer, management: &ManagementCluster) -> Result<()> {
@@ -81,31 +77,27 @@ impl Observer {
             .await?;
         self.create_secret(who, "etcd", &[("tls.crt", &authority), ("tls.key", &key)])
             .await?;
-        wait::until(
-            &format!("status tells what is missing {who}"),
-            AUTHORIZED,
-            || async {
-                let (workload, endpoint_certificate, etcd) = self.read_as(who, TIMEOUT).await?;
-                let observed = Observed {
-                    management: self.management.clone(),
-                    workload,
-                    endpoint_certificate,
-                    etcd,
-                };
-                let inspection = inspect(&observed, Timestamp::now());
-                let of = |id: &str| -> BTreeSet<String> {
-                    let checked = inspection.checks.iter().filter(|checked| checked.id == id);
-                    let findings = checked.flat_map(|checked| &checked.findings);
-                    findings.map(|finding| finding.message.clone()).collect()
-                };
-                let told = of("permissions");
-                ensure!(told == *missing, "it tells {told:?}, not {missing:?}");
-                for source in ["workload-reachable", "etcd-reachable", "etcd-members-answer"] {
-                    ensure!(of(source).is_empty(), "{source}: {:?}", of(source));
-                }
-                Ok(())
-            },
-        )
+        wait::until(&format!("status tells what is missing {who}"), || async {
+            let (workload, endpoint_certificate, etcd) = self.read_as(who, TIMEOUT).await?;
+            let observed = Observed {
+                management: self.management.clone(),
+                workload,
+                endpoint_certificate,
+                etcd,
+            };
+            let inspection = inspect(&observed, Timestamp::now());
+            let of = |id: &str| -> BTreeSet<String> {
+                let checked = inspection.checks.iter().filter(|checked| checked.id == id);
+                let findings = checked.flat_map(|checked| &checked.findings);
+                findings.map(|finding| finding.message.clone()).collect()
+            };
+            let told = of("permissions");
+            ensure!(told == *missing, "it tells {told:?}, not {missing:?}");
+            for source in ["workload-reachable", "etcd-reachable", "etcd-members-answer"] {
+                ensure!(of(source).is_empty(), "{source}: {:?}", of(source));
+            }
+            Ok(())
+        })
         .await
     }
 

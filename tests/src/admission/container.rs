@@ -1,4 +1,4 @@
-//! The container of the shipped Deployment, as a process of this machine.
+//! The container of the shipped Deployment, as a local process.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// What the manifests say about the server's container.
+/// The server's container in the manifests.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Container {
@@ -29,7 +29,7 @@ struct Mount {
     mount_path: PathBuf,
 }
 
-/// Where the server listens on this machine.
+/// The local ports of the server.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ports {
     pub(super) secure: u16,
@@ -37,7 +37,7 @@ pub(super) struct Ports {
 }
 
 impl Container {
-    /// The only container of the only Deployment of `objects`.
+    /// The only container of the only Deployment in `objects`.
     pub(super) fn of_deployment(objects: &[Value]) -> Result<Self> {
         let mut deployments = objects
             .iter()
@@ -54,7 +54,7 @@ impl Container {
         Self::deserialize(container).context("reading the Deployment's container")
     }
 
-    /// Its arguments with the ports of this machine, and with each volume at `volumes/NAME`. All else is as shipped.
+    /// Its arguments as shipped, except that ports are local and that volumes are at `volumes/NAME`.
     pub(super) fn arguments(&self, volumes: &Path, ports: Ports) -> Result<Vec<String>> {
         let mut arguments = Vec::new();
         for argument in &self.args {
@@ -82,7 +82,7 @@ impl Container {
         Ok(arguments)
     }
 
-    /// Service and probes find the port by its name.
+    /// The Service and the probes refer to the port by name.
     fn is_declared(&self, name: &str, port: &str) -> Result<()> {
         let declared = self.ports.iter().find(|declared| declared.name == name);
         let declared = declared.with_context(|| format!("the Deployment has no port {name}"))?;

@@ -1,8 +1,8 @@
-//! Our own webhook server, installed from the manifests that we ship.
+//! Our own webhook server, installed from the shipped manifests.
 //!
-//! It runs as a process beside the API server instead of in a pod: its Service becomes a URL, its volumes become
-//! folders, and it listens at ports of this machine. All other arguments are the Deployment's. It reads with the
-//! permissions of the shipped `ClusterRole` and no others.
+//! It runs as a process beside the API server, not in a pod: its Service becomes a URL, its volumes become folders, and
+//! its ports are local. All other arguments are the Deployment's. It has the permissions of the shipped `ClusterRole`
+//! only.
 
 mod container;
 
@@ -10,7 +10,6 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use http::Request;
@@ -30,27 +29,18 @@ use crate::run::Run;
 use crate::volume::Volume;
 use crate::{kubeconfig, manifests, products, wait};
 
-/// The server starts in milliseconds.
-const START: Duration = Duration::from_secs(20);
-
-/// An API server sees a new webhook configuration within a second or two.
-const REGISTRATION: Duration = Duration::from_secs(30);
-
 /// Longer than any run.
 const TOKEN_SECONDS: i64 = 24 * 60 * 60;
 
-/// Where the manifests put the server.
 const NAMESPACE: &str = "kcp-webhook-system";
 const SERVICE_ACCOUNT: &str = "kcp-webhook";
 
-/// The volumes that the manifests mount.
 const TLS_VOLUME: &str = "tls";
 const CONFIGURATION_VOLUME: &str = "configuration";
 
-/// Where the server answers; an API server learns of the two configurations separately.
+/// The API server reads the two webhook configurations separately.
 const PATHS: [&str; 2] = ["/mutate", "/validate"];
 
-/// The running server.
 pub struct Admission {
     process: Process,
     health: Client,
@@ -58,7 +48,7 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Applies the manifests, starts the server and waits until the API server asks it.
+    /// Applies the manifests, starts the server and waits until the API server calls it.
     pub async fn start(run: &Arc<Run>, api: &ApiServer, kubectl: &Kubectl) -> Result<Self> {
         let program = products::under_test("kcp-webhook")?;
         let folder = api.folder().join("kcp-webhook");
@@ -88,7 +78,7 @@ impl Admission {
         let log = format!("{}-kcp-webhook", api.name());
         let mut process = Process::start(run, &log, &program, arguments, NO_ENVIRONMENT)?;
         let health = kubeconfig::plain_client(&format!("http://127.0.0.1:{}", ports.health))?;
-        wait::until_served("kcp-webhook is ready", START, &mut process, || ready(&health)).await?;
+        wait::until_served("kcp-webhook is ready", &mut process, || ready(&health)).await?;
 
         let mut redirected = Vec::new();
         for configuration in configurations {
@@ -108,27 +98,26 @@ impl Admission {
         Ok(admission)
     }
 
-    /// Where the server writes.
     pub fn log(&self) -> &Path {
         self.process.log()
     }
 
-    /// What the server says about itself, in the format of Prometheus.
+    /// The server's metrics in the Prometheus text format.
     pub async fn metrics(&self) -> Result<String> {
         let metrics = Request::get("/metrics").body(Vec::new())?;
         self.health.request_text(metrics).await.context("GET /metrics")
     }
 
-    /// The `ConfigMap` with the server's configuration, as a kubelet mounts it. There is none until it is written.
+    /// The server's `ConfigMap` as a kubelet mounts it. It is empty until a test writes it.
     pub fn configuration(&self) -> Volume {
         Volume::at(self.volumes.join(CONFIGURATION_VOLUME))
     }
 
-    /// Waits until the API server asks both webhooks, by the server's own count of requests.
+    /// Waits until the API server calls both webhooks, according to the server's request counters.
     async fn asked(&self, kubectl: &Kubectl) -> Result<()> {
         let sample = products::workspace().join("manifests/samples/good/kubeadmcontrolplane-defaults.yaml");
         let sample = sample.display().to_string();
-        wait::until("the API server asks kcp-webhook", REGISTRATION, || async {
+        wait::until("the API server asks kcp-webhook", || async {
             kubectl
                 .succeed(["create", "--dry-run=server", "-f", &sample])
                 .await?;
@@ -148,7 +137,7 @@ impl Admission {
     }
 }
 
-/// What a pod would have brought along: a certificate for its address, an account, and an address of its own.
+/// What a pod would have: a certificate for its address, a service account, and an address.
 async fn outside_a_pod(api: &ApiServer, folder: &Path, volumes: &Path) -> Result<[String; 2]> {
     let addresses = [Ipv4Addr::LOCALHOST.into()];
     let subject = Subject {
@@ -156,7 +145,7 @@ async fn outside_a_pod(api: &ApiServer, folder: &Path, volumes: &Path) -> Result
         addresses: &addresses,
         ..Subject::default()
     };
-    // A Secret of a certificate has the keys tls.crt and tls.key.
+    // The keys of a certificate's Secret are tls.crt and tls.key.
     api.authority()
         .issue(&volumes.join(TLS_VOLUME), "tls", &subject)?;
     let kubeconfig = folder.join("kubeconfig");

@@ -1,6 +1,7 @@
-//! `fault TARGET FAULT` makes something wrong with a machine of `make demo KEEP=1`, or with the way into its cluster.
+//! `fault TARGET FAULT` injects a fault into a machine of `make demo KEEP=1`, or into the access to its cluster.
 //!
-//! The demo does it; this asks. Exit code 1: it could not be done, 2: nobody was asked.
+//! The demo injects the fault; this program sends the request. Exit code 1: the demo failed to inject it. 2: the demo
+//! did not receive the request.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
 
@@ -12,10 +13,10 @@ use kcp_tests::named_fault::NamedFault;
 
 const USAGE: &str = "usage: fault TARGET FAULT, while make demo KEEP=1 is up
 
-TARGET is the name of a Machine, or of a Cluster with its NAMESPACE/ where several have that name; KCP_TEST_RUN=ID in the environment picks one of several demos.
+TARGET is the name of a Machine or a Cluster, or NAMESPACE/NAME if several Clusters have that name. KCP_TEST_RUN=ID in the environment selects one of several demos.
 FAULT is one";
 
-const UNASKED: u8 = 2;
+const NOT_SENT: u8 = 2;
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -25,30 +26,30 @@ async fn main() -> ExitCode {
             print!("{USAGE} {}", NamedFault::list());
             ExitCode::SUCCESS
         }
-        [target, name] => inflict(target, name).await,
+        [target, name] => send(target, name).await,
         _ => {
             eprint!("{USAGE} {}", NamedFault::list());
-            ExitCode::from(UNASKED)
+            ExitCode::from(NOT_SENT)
         }
     }
 }
 
-async fn inflict(target: &str, name: &str) -> ExitCode {
+async fn send(target: &str, name: &str) -> ExitCode {
     let fault: NamedFault = match name.parse() {
         Ok(fault) => fault,
         Err(error) => {
             eprint!("error: {error}\nhint: a fault is one {}", NamedFault::list());
-            return ExitCode::from(UNASKED);
+            return ExitCode::from(NOT_SENT);
         }
     };
     let folder = match fault_socket::listening().await {
         Ok(folder) => folder,
         Err(error) => {
             eprintln!("error: {error:#}");
-            return ExitCode::from(UNASKED);
+            return ExitCode::from(NOT_SENT);
         }
     };
-    match fault_socket::ask(&folder, target, fault).await {
+    match fault_socket::inflict(&folder, target, fault).await {
         Ok(()) => {
             println!("{target}: {}", fault.effect());
             ExitCode::SUCCESS

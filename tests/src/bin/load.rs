@@ -1,5 +1,6 @@
-//! `load` sends 2,000 reviews a second for a minute through two servers as they are shipped, restarts one of them,
-//! replaces the certificates of both, and prints what became of each review. Exit code 1: one was lost or wrong.
+//! `load` sends 2,000 reviews per second for a minute to two servers with the shipped configuration, restarts one of
+//! them, replaces the certificates of both, and prints the result of each review. Exit code 1: a review was lost or
+//! answered wrongly.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
 
@@ -11,7 +12,7 @@ use kcp_tests::load::{self, Plan, Report};
 use kcp_tests::run::Run;
 use tokio::runtime::Runtime;
 
-/// The load itself failed to run.
+/// The exit code if the load did not run.
 const UNDECIDED: u8 = 2;
 
 fn main() -> ExitCode {

@@ -1,6 +1,6 @@
-//! `pool-leases` has as many `kubectl kcp pool lease` at one time as a pool has entries, 16, 64 and 256 of them, and
-//! 64 naive clients that list and take the first, and adds what that took to `target/bench.json`. Exit code 1: two hold
-//! one entry, or it took more than it may.
+//! `pool-leases` measures concurrent `kubectl kcp pool lease` commands, as many as the pool has entries (16, 64 and
+//! 256), and 64 naive clients that list the entries and write to the first free one. It adds the result to
+//! `target/bench.json`. Exit code 1: two lessees hold one entry, or a limit is exceeded.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
 
@@ -24,43 +24,43 @@ use serde_json::json;
 use tokio::process::Command;
 use tokio::runtime::Runtime;
 
-/// Lessees at one time, each for an entry.
+/// Concurrent lessees, each for one entry.
 const LESSEES: [usize; 3] = [16, 64, 256];
 
-/// What the naive clients do is counted for so many: their writes grow with the square.
+/// The number of concurrent naive clients. Their writes grow with its square.
 const NAIVE_LESSEES: usize = 64;
 
-/// Each is measured so often; the middle one counts.
+/// The number of rounds, of which the median counts.
 const ROUNDS: usize = 3;
 
-/// The most that a lease may take, with 64 lessees at one time: writes of a status, refused ones included.
+/// The limit of status writes per lease with 64 concurrent lessees, including refused writes.
 const MAX_STATUS_WRITES: f64 = 2.0;
 
-/// The most that a lease among 256 may take, in times of one among 16.
+/// The limit of the time of a lease among 256 lessees, relative to one among 16.
 const MAX_GROWTH: f64 = 1.5;
 
-/// The measuring itself failed.
+/// The exit code if the measurement failed.
 const UNDECIDED: u8 = 2;
 
-/// What this program calls itself with to be one naive client: its name and the pool's namespace follow.
+/// The argument with which this program runs itself as one naive client. The client's name and the pool's namespace
+/// follow.
 const NAIVE: &str = "naive-lessee";
 
 const CUSTOMIZATIONS: &str = "clusterdeploymentcustomizations";
 
-/// Who leases.
+/// The client that leases.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Client {
-    /// `kubectl kcp pool lease`
     Ours,
-    /// [`NaiveLessee`], each in a process of its own as well.
+    /// [`NaiveLessee`], also in a process of its own.
     Naive,
 }
 
-/// What a number of leases at one time took.
+/// The result for a number of concurrent leases.
 struct Figures {
     lessees: usize,
     wall_ms: f64,
-    /// On average.
+    /// The average.
     status_writes: f64,
     double_holders: usize,
 }
@@ -106,7 +106,7 @@ async fn lease_naively(name: &str, namespace: &str) -> Result<()> {
     Ok(())
 }
 
-/// What is wrong with the figures.
+/// The limits that the figures exceed.
 async fn benchmark() -> Result<Vec<String>> {
     let run = Run::begin()?;
     let measured = measured(&run).await;
@@ -134,7 +134,7 @@ async fn measured(run: &Arc<Run>) -> Result<(Vec<Figures>, Figures)> {
     Ok((ours, middle(&server, Client::Naive, NAIVE_LESSEES).await?))
 }
 
-/// The round of the middle time, with the most status writes of any round, and the double holders of all.
+/// The round with the median time, the most status writes of all rounds, and the double holders of all rounds.
 async fn middle(server: &PoolServer, client: Client, lessees: usize) -> Result<Figures> {
     let mut rounds = Vec::new();
     for round in 1..=ROUNDS {
@@ -151,7 +151,7 @@ async fn middle(server: &PoolServer, client: Client, lessees: usize) -> Result<F
     })
 }
 
-/// One round, in a pool of its own.
+/// Runs one round in a pool of its own.
 async fn at_once(server: &PoolServer, client: Client, lessees: usize, round: usize) -> Result<Figures> {
     let who = client.name();
     let pool = Pool::create(server, &format!("{who}-{lessees}-{round}"), lessees).await?;
@@ -197,7 +197,7 @@ impl Client {
         }
     }
 
-    /// Whoever it is, the entry's name is printed in the end, and nothing besides that differs from entry to entry.
+    /// Prints the entry's name at the end, and otherwise nothing that depends on the entry.
     fn arguments<'a>(self, lessee: &'a str, namespace: &'a str) -> Vec<&'a str> {
         match self {
             Self::Ours => vec![
@@ -231,7 +231,7 @@ impl Figures {
     }
 }
 
-/// Time of a lease among the most lessees, in times of one among the fewest.
+/// The time of a lease among the most lessees, relative to one among the fewest.
 fn growth(figures: &[Figures]) -> Option<f64> {
     Some(figures.last()?.ms_of_a_lease() / figures.first()?.ms_of_a_lease())
 }
@@ -262,7 +262,6 @@ fn wrong(ours: &[Figures], growth: f64) -> Vec<String> {
     wrong
 }
 
-/// Of numbers that a float holds exactly.
 fn ratio(part: usize, whole: usize) -> f64 {
     let float = |number: usize| u32::try_from(number).map_or(f64::NAN, f64::from);
     float(part) / float(whole)

@@ -1,5 +1,5 @@
-//! `status-all` makes 1,000 control planes with 3,000 Machines, has `kubectl kcp status -A` and `kubectl get` read them
-//! in turns, and adds what that took to `target/bench.json`. Exit code 1: ours took more than it may.
+//! `status-all` creates 1,000 control planes with 3,000 Machines, reads them alternately with `kubectl kcp status -A`
+//! and `kubectl get`, and adds the result to `target/bench.json`. Exit code 1: `status -A` exceeded a limit.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
 
@@ -27,17 +27,17 @@ const FLEET: Fleet = Fleet {
     machines_of_each: 3,
 };
 
-/// Each reads so often, in turns; the middle one counts.
+/// The number of rounds, of which the median counts.
 const ROUNDS: usize = 7;
 
-/// The most that ours may take: times kubectl's wall time, and mebibytes.
+/// The limits of `status -A`: its time relative to kubectl's, and its memory in mebibytes.
 const MAX_RATIO: f64 = 1.5;
 const MAX_PEAK_MIB: f64 = 100.0;
 
 const GET: [&str; 5] = ["get", "kubeadmcontrolplanes,machines", "-A", "-o", "json"];
 const STATUS: [&str; 4] = ["status", "-A", "-o", "json"];
 
-/// The definitions that are read, and the one that discovery asks for.
+/// The definitions of the kinds that are read, and of the one that discovery requests.
 const DEFINITIONS: [&str; 5] = [
     "kubeadmcontrolplanes",
     "machines",
@@ -46,7 +46,7 @@ const DEFINITIONS: [&str; 5] = [
     "kubeadmconfigs",
 ];
 
-/// The measuring itself failed.
+/// The exit code if the measurement failed.
 const UNDECIDED: u8 = 2;
 
 struct Figures {
@@ -113,7 +113,7 @@ async fn measured(run: &Arc<Run>) -> Result<Figures> {
         command
             .args(arguments)
             .env("KUBECONFIG", api.kubeconfig())
-            // What kubectl keeps of what the server serves must be the run's.
+            // kubectl's discovery cache must belong to the run.
             .env("HOME", run.folder())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -134,14 +134,14 @@ async fn measured(run: &Arc<Run>) -> Result<Figures> {
     })
 }
 
-/// From its start until it has ended, its output read and thrown away.
+/// The time from the start of a command to its end. Its output is discarded.
 async fn wall_ms(mut command: Command) -> Result<f64> {
     let started = Instant::now();
     let mut child = command.spawn()?;
     let mut output = child.stdout.take().context("no output")?;
     let bytes = tokio::io::copy(&mut output, &mut sink()).await?;
     let status = child.wait().await?;
-    // Whatever the verdict, it was reached.
+    // The verdict does not matter.
     ensure!(
         bytes > 0 && status.code().is_some_and(|code| code < 2),
         "{command:?}: {status}"
@@ -149,8 +149,8 @@ async fn wall_ms(mut command: Command) -> Result<f64> {
     Ok(started.elapsed().as_secs_f64() * 1000.0)
 }
 
-/// The most memory that it had when it wrote the first byte: all has been read and rendered then, and more than a pipe
-/// holds is still to be written.
+/// The most memory that it used before it wrote the first byte. Then it has read and rendered everything, and has more
+/// to write than a pipe holds.
 async fn peak_mib(mut command: Command) -> Result<f64> {
     let mut child = command.spawn()?;
     let mut output = child.stdout.take().context("no output")?;

@@ -1,15 +1,16 @@
-//! `supervise -- PROGRAM [ARGUMENT...]` runs a program that cannot outlive whoever asked for it.
+//! `supervise -- PROGRAM [ARGUMENT...]` runs a program that ends with its caller at the latest.
 //!
-//! Standard input is the lifeline: a pipe whose other end the asker holds. When it closes, because the asker
-//! closed it or died of any cause (kill -9 included), the program's whole process group is ended: TERM, a
-//! moment, KILL. A line that names a signal sends it to the group at once: `KILL`, which is how a test pulls the plug
-//! of a machine, `TERM`, which leaves it the time it takes, as a kubelet with a long grace period does, `STOP` and `CONT`.
+//! Its standard input is a pipe from the caller. When the pipe closes, because the caller closed it or died of any
+//! cause (kill -9 included), `supervise` ends the program's process group: TERM, a second, KILL. A line on the pipe
+//! names a signal that is sent to the group at once: `KILL`, as a machine that loses power; `TERM`, without the KILL
+//! after a second, as a kubelet with a long grace period; `STOP` and `CONT`.
 //!
-//! The program is in a process group of its own, so Ctrl-C in a terminal reaches the asker alone. Should this
-//! supervisor be killed itself, the kernel kills the program: its parent-death signal is set between fork and
-//! exec. (It cannot be set on the supervisor for the asker: it fires when the *thread* that spawned it ends.)
+//! The program has a process group of its own, so Ctrl-C in a terminal reaches the caller only. If `supervise` itself
+//! is killed, the kernel kills the program, whose parent-death signal is set between fork and exec. (It cannot be set
+//! on `supervise` for the caller, because it fires when the *thread* that spawned it ends.)
 //!
-//! The exit code is the program's, or 128 plus the signal that ended it, as in shells; 125 is our own failure.
+//! The exit code is the program's, or 128 plus the signal that ended it, as in shells. 125 means that `supervise`
+//! itself failed.
 
 #![expect(
     clippy::print_stderr,
@@ -30,10 +31,11 @@ use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, getppid, kill_process_group, set_parent_process_death_signal, waitid,
 };
 
-/// How long a group may take to end after TERM. An etcd member that is the last of its cluster never would.
+/// The time after which a group that received TERM is killed. The last etcd member of a cluster would never end by
+/// itself.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// What `supervise` calls itself with for the moment between fork and exec.
+/// The argument with which `supervise` runs itself between fork and exec.
 const EXEC: &str = "--exec-as-child-of";
 
 fn main() -> ExitCode {
@@ -55,7 +57,7 @@ fn run() -> Result<u8> {
     }
 }
 
-/// Replaces this process by the program, with the kernel told to kill it when the supervisor dies.
+/// Replaces this process by the program, which the kernel kills when the supervisor dies.
 fn become_program(mut arguments: impl Iterator<Item = OsString>) -> Result<u8> {
     let supervisor = arguments.next().context("no supervisor named")?;
     let program = arguments.next().context("no program named")?;
@@ -68,17 +70,17 @@ fn become_program(mut arguments: impl Iterator<Item = OsString>) -> Result<u8> {
 }
 
 enum Event {
-    /// The asker wants this to happen to the group without notice.
+    /// The caller sent the name of a signal.
     Signal(Signal),
-    /// The lifeline closed.
+    /// The caller closed the pipe.
     Abandoned,
-    /// The program ended; its process group may still have members.
+    /// The program ended. Its process group may still have members.
     Ended,
 }
 
 fn supervise(command: Vec<OsString>) -> Result<u8> {
     ensure!(!command.is_empty(), "no program named");
-    // The main thread starts the program: the parent-death signal follows the thread.
+    // The main thread starts the program, because the parent-death signal depends on the thread.
     let mut child = Command::new(env::current_exe().context("finding this program")?)
         .arg(EXEC)
         .arg(std::process::id().to_string())
@@ -92,7 +94,7 @@ fn supervise(command: Vec<OsString>) -> Result<u8> {
     let (events, inbox) = mpsc::channel();
     let from_waiter = events.clone();
     thread::spawn(move || {
-        // Not reaped: as long as its leader is a zombie the group's number cannot be given to another.
+        // The program is not reaped: while the leader is a zombie, no other group can get its number.
         let unreaped = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(group), unreaped) {}
         from_waiter.send(Event::Ended)
@@ -128,7 +130,7 @@ fn supervise(command: Vec<OsString>) -> Result<u8> {
             Ok(Event::Ended) | Err(RecvTimeoutError::Disconnected) => break,
         }
     }
-    // What the program left in its group goes with it.
+    // End whatever the program left in its group.
     signal(group, Signal::KILL)?;
     let status = child.wait().context("reaping the program")?;
     Ok(exit_code(status))
@@ -136,7 +138,7 @@ fn supervise(command: Vec<OsString>) -> Result<u8> {
 
 fn signal(group: Pid, signal: Signal) -> Result<()> {
     match kill_process_group(group, signal) {
-        // Nothing is left of the group: that is what the caller wanted.
+        // The group has no members any more.
         Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
         Err(error) => Err(error).context("signalling the process group"),
     }

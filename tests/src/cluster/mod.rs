@@ -1,9 +1,7 @@
-//! A workload cluster as its owner sees it: made by applying objects, changed by changing them.
+//! A workload cluster from its owner's view: created by applying objects, changed by patching them.
 
 mod topology;
 mod workers;
-
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
@@ -14,13 +12,9 @@ use serde_json::{Value, json};
 use crate::resources::{self, CLUSTER_GROUP, CONTROL_PLANE_GROUP, INFRASTRUCTURE_GROUP};
 use crate::wait;
 
-/// A cluster is deleted in six seconds on an idle machine.
-const DELETION: Duration = Duration::from_secs(90);
-
-/// The label that Cluster API puts on Machines of a control plane.
+/// The label of control plane Machines.
 const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
 
-/// A `Cluster` and its `KubeadmControlPlane`.
 #[derive(Clone)]
 pub struct Cluster {
     client: Client,
@@ -46,7 +40,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Creates all of a cluster but the `KubeadmControlPlane` that it refers to, for somebody else to apply.
+    /// Creates all objects of a cluster except for the `KubeadmControlPlane` to which it refers.
     pub async fn create_without_control_plane(client: &Client, namespace: &str, name: &str) -> Result<Self> {
         let cluster = Self {
             client: client.clone(),
@@ -69,7 +63,6 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// The control plane as it is now.
     pub async fn get(&self) -> Result<Value> {
         let object = self
             .control_planes()
@@ -79,7 +72,7 @@ impl Cluster {
         Ok(serde_json::to_value(object)?)
     }
 
-    /// Ours bear the Cluster's name; those of a `ClusterClass` get one.
+    /// The control plane of a `ClusterClass` has a generated name.
     async fn control_plane_name(&self) -> Result<String> {
         let cluster = resources::clusters(&self.client, &self.namespace)
             .get(&self.name)
@@ -92,7 +85,7 @@ impl Cluster {
         Ok(name.context("the Cluster has no control plane yet")?.to_owned())
     }
 
-    /// Changes the control plane by a merge patch.
+    /// Patches the control plane with a merge patch.
     pub async fn patch(&self, patch: &Value) -> Result<()> {
         let control_planes = self.control_planes();
         let patched = control_planes
@@ -106,7 +99,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Has Cluster API leave the cluster alone, or go on.
+    /// Pauses or resumes the Cluster.
     pub async fn pause(&self, paused: bool) -> Result<()> {
         let patch = json!({"spec": {"paused": paused}});
         let patched = resources::clusters(&self.client, &self.namespace)
@@ -126,27 +119,29 @@ impl Cluster {
             .collect())
     }
 
-    /// Waits until the control plane is what its spec says and nothing is under way.
-    pub async fn settled(&self, replicas: usize, limit: Duration) -> Result<()> {
+    /// Waits until [`Self::is_settled`].
+    pub async fn settled(&self, replicas: usize) -> Result<()> {
         let what = format!(
             "{}/{} is settled with {replicas} machines",
             self.namespace, self.name
         );
-        wait::until(&what, limit, || async {
-            let object = self.get().await?;
-            settled(&object, replicas)?;
-            let machines = self.all_machines().await?;
-            ensure!(
-                machines.len() == replicas,
-                "there are {} Machines",
-                machines.len()
-            );
-            Ok(())
-        })
-        .await
+        wait::until(&what, || async { self.is_settled(replicas).await }).await
     }
 
-    /// Has the control plane's Machines watched for ill Nodes. Without it Cluster API remediates none.
+    /// Succeeds if the status of the control plane matches its spec and no change is in progress.
+    pub async fn is_settled(&self, replicas: usize) -> Result<()> {
+        let object = self.get().await?;
+        settled(&object, replicas)?;
+        let machines = self.all_machines().await?;
+        ensure!(
+            machines.len() == replicas,
+            "there are {} Machines",
+            machines.len()
+        );
+        Ok(())
+    }
+
+    /// Creates a `MachineHealthCheck` for the control plane. Without one Cluster API remediates no Machine.
     pub async fn check_health(&self) -> Result<()> {
         let ready_is = |status: &str| json!({"type": "Ready", "status": status, "timeoutSeconds": 5});
         let check = json!({
@@ -166,24 +161,20 @@ impl Cluster {
         .await
     }
 
-    /// Deletes the cluster and waits until Cluster API has taken everything down.
+    /// Deletes the cluster and waits until Cluster API has deleted all its objects.
     pub async fn delete(self) -> Result<()> {
         let clusters = resources::clusters(&self.client, &self.namespace);
         clusters
             .delete(&self.name, &DeleteParams::default())
             .await
             .context("deleting the Cluster")?;
-        wait::until(
-            &format!("{}/{} is gone", self.namespace, self.name),
-            DELETION,
-            || async {
-                match clusters.get(&self.name).await {
-                    Err(Error::Api(status)) if status.is_not_found() => Ok(()),
-                    Ok(_) => anyhow::bail!("{} Machines are left", self.all_machines().await?.len()),
-                    Err(error) => Err(error.into()),
-                }
-            },
-        )
+        wait::until(&format!("{}/{} is gone", self.namespace, self.name), || async {
+            match clusters.get(&self.name).await {
+                Err(Error::Api(status)) if status.is_not_found() => Ok(()),
+                Ok(_) => anyhow::bail!("{} Machines are left", self.all_machines().await?.len()),
+                Err(error) => Err(error.into()),
+            }
+        })
         .await
     }
 
@@ -272,7 +263,7 @@ async fn create(api: &Api<DynamicObject>, object: Value) -> Result<()> {
     Ok(())
 }
 
-/// Succeeds when the control plane's status has caught up with its spec and reports no trouble.
+/// Succeeds if the control plane's status matches its spec and reports no problem.
 fn settled(control_plane: &Value, replicas: usize) -> Result<()> {
     let at = |pointer: &str| control_plane.pointer(pointer);
     ensure!(

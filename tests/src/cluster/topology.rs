@@ -1,4 +1,4 @@
-//! A cluster that Cluster API's topology controller makes from a `ClusterClass`, and keeps as its topology says.
+//! A cluster that Cluster API's topology controller creates from a `ClusterClass`.
 
 use anyhow::{Context as _, Result};
 use kube::Client;
@@ -9,7 +9,7 @@ use super::{Cluster, create};
 use crate::resources::{self, CLUSTER_GROUP, CONTROL_PLANE_GROUP, INFRASTRUCTURE_GROUP};
 
 impl Cluster {
-    /// Creates a `ClusterClass` with its templates and a cluster of it.
+    /// Creates a `ClusterClass`, its templates, and a cluster of the class.
     pub async fn create_of_class(
         client: &Client,
         namespace: &str,
@@ -47,7 +47,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Changes the topology by a merge patch; the topology controller changes the control plane.
+    /// Patches the topology with a merge patch. The topology controller then changes the control plane.
     pub async fn patch_topology(&self, patch: &Value) -> Result<()> {
         let patch = json!({"spec": {"topology": patch}});
         resources::clusters(&self.client, &self.namespace)

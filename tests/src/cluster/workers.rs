@@ -1,7 +1,5 @@
 //! Workers of a cluster.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
@@ -10,8 +8,8 @@ use crate::resources::{self, BOOTSTRAP_GROUP, CLUSTER_GROUP, INFRASTRUCTURE_GROU
 use crate::wait;
 
 impl Cluster {
-    /// Adds a `MachineDeployment` with one Machine and waits until that has joined.
-    pub async fn add_worker(&self, version: &str, limit: Duration) -> Result<()> {
+    /// Adds a `MachineDeployment` with one Machine and waits until the Machine has joined.
+    pub async fn add_worker(&self, version: &str) -> Result<()> {
         create(
             &resources::kubeadm_config_templates(&self.client, &self.namespace),
             worker_template(&self.name),
@@ -19,7 +17,7 @@ impl Cluster {
         .await?;
         let deployments = resources::machine_deployments(&self.client, &self.namespace);
         create(&deployments, self.machine_deployment(version)).await?;
-        wait::until("the worker has joined", limit, || async {
+        wait::until("the worker has joined", || async {
             let deployment = deployments
                 .get(&self.name)
                 .await
@@ -58,7 +56,7 @@ impl Cluster {
     }
 }
 
-/// The template of what kubeadm is told on a worker.
+/// The template of a worker's kubeadm configuration.
 fn worker_template(name: &str) -> Value {
     json!({
         "apiVersion": format!("{BOOTSTRAP_GROUP}/v1beta2"),

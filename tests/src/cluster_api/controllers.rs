@@ -1,4 +1,4 @@
-//! Which namespaces Cluster API's controllers reconcile.
+//! The controllers of Cluster API, and which namespaces they reconcile.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use crate::api_server::ApiServer;
 use crate::assets::Assets;
 use crate::run::Run;
 
-/// What one set of controllers looks after.
+/// The namespaces that one set of controllers reconciles.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Scope<'a> {
-    /// One namespace, as each test has.
+    /// One namespace, for one test.
     Namespace(&'a str),
-    /// Everything, as in a user's cluster and in the demo. Excludes any other scope.
+    /// All namespaces, as in a user's cluster and in the demo. No other set may run.
     All,
 }
 
 impl Scope<'_> {
-    /// As Cluster API's flag `--namespace` has it.
+    /// The value of Cluster API's flag `--namespace`.
     fn namespace(&self) -> &str {
         match self {
             Self::Namespace(namespace) => namespace,
@@ -30,7 +30,7 @@ impl Scope<'_> {
     }
 }
 
-/// The sets of controllers that run now.
+/// The running sets of controllers.
 pub struct Controllers {
     run: Arc<Run>,
     assets: Assets,
@@ -48,7 +48,7 @@ impl Controllers {
         }
     }
 
-    /// Starts a set and waits until it reconciles.
+    /// Starts a set and waits until it is ready.
     pub(crate) async fn start(&self, scope: Scope<'_>) -> Result<()> {
         let namespace = scope.namespace();
         let mut managers = Managers::reconciling(&self.run, &self.assets, &self.api, namespace)?;
@@ -57,7 +57,7 @@ impl Controllers {
         Ok(())
     }
 
-    /// Ends a set. Fails when its logs tell that a webhook refused a write.
+    /// Ends a set. Fails if its logs contain a write that a webhook refused.
     pub(crate) async fn stop(&self, scope: Scope<'_>) -> Result<()> {
         let Some(mut managers) = self.sets.lock().await.remove(scope.namespace()) else {
             bail!("no controllers run for {scope:?}")
@@ -69,10 +69,10 @@ impl Controllers {
         Ok(())
     }
 
-    /// Restarts the set that looks after `namespace`.
+    /// Restarts the set that reconciles `namespace`.
     ///
-    /// Cluster API connects to a workload cluster as soon as its infrastructure is there, which is before
-    /// its first API server is, and tries again 30 s later. A restart forgets that it tried.
+    /// Cluster API connects to a workload cluster when its infrastructure is provisioned, which is before its first API
+    /// server is up, and retries after 30 s. A restarted set connects at once.
     pub(crate) async fn reconnect(&self, namespace: &str) -> Result<()> {
         let mut sets = self.sets.lock().await;
         let scope = if sets.contains_key(namespace) {

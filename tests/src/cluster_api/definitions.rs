@@ -14,7 +14,7 @@ use super::{CLUSTERCTL_LABEL, Managers, PROVIDERS, Provider};
 use crate::assets::Assets;
 use crate::manifests;
 
-/// What we need of `crd/kustomization.yaml`.
+/// The fields of `crd/kustomization.yaml` that we read.
 #[derive(Deserialize)]
 struct Kustomization {
     #[serde(default)]
@@ -41,7 +41,7 @@ pub(super) async fn install(client: &Client, assets: &Assets, managers: &Manager
     Ok(())
 }
 
-/// As [`super::install_unconverted`] says.
+/// See [`super::install_unconverted`].
 pub(super) async fn install_unconverted(client: &Client, assets: &Assets, plurals: &[&str]) -> Result<()> {
     for provider in &PROVIDERS {
         for file in manifests::files(&assets.cluster_api(provider.folder, "crd").join("bases"))? {
@@ -59,8 +59,8 @@ pub(super) async fn install_unconverted(client: &Client, assets: &Assets, plural
     manifests::definitions_served(client).await
 }
 
-/// The provider's definitions as `kustomize build` would make them: the generated files carry neither the
-/// labels by which the contract's versions are found nor the conversion webhook.
+/// The provider's definitions as `kustomize build` would print them. The generated files lack the labels that identify
+/// the contract's versions, and the conversion webhook.
 fn complete(assets: &Assets, provider: &Provider, webhook: &Value) -> Result<Vec<DynamicObject>> {
     let folder = assets.cluster_api(provider.folder, "crd");
     let mut labels = labels(&folder.join("kustomization.yaml"))?;

@@ -1,8 +1,7 @@
-//! Cluster API's three manager processes.
+//! The processes of Cluster API's three managers.
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
@@ -17,21 +16,18 @@ use crate::process::Process;
 use crate::run::Run;
 use crate::{kubeconfig, manifests, wait};
 
-/// A manager is ready half a second after its start on an idle machine.
-const START: Duration = Duration::from_secs(60);
-
-/// Their own namespace, which must exist.
+/// The managers' own namespace, which must exist.
 pub(crate) const NAMESPACE: &str = "capi-system";
 
-/// The value of the label `cluster.x-k8s.io/watch-filter` that no object carries.
+/// A value of the label `cluster.x-k8s.io/watch-filter` that no object has.
 const NOTHING: &str = "nothing";
 
-/// A set of the three.
+/// A set of the three managers.
 pub struct Managers {
     run: Arc<Run>,
     assets: Assets,
     members: Vec<Manager>,
-    /// Who signed their certificates, in PEM.
+    /// The certificate of the CA that signed the managers' certificates, as PEM.
     authority: String,
 }
 
@@ -45,7 +41,7 @@ struct Manager {
 }
 
 impl Managers {
-    /// A set that serves webhooks and touches no object, with more flags.
+    /// A set that serves webhooks and reconciles nothing.
     pub fn for_admission(run: &Arc<Run>, assets: &Assets, api: &ApiServer, flags: &[&str]) -> Result<Self> {
         let name = format!("{}-admission", api.name());
         let nothing = format!("--watch-filter={NOTHING}");
@@ -53,7 +49,7 @@ impl Managers {
         Self::prepare(run, assets, api, &name, &flags)
     }
 
-    /// A set that reconciles `namespace`, or everything when it is empty.
+    /// A set that reconciles `namespace`, or all namespaces if it is empty.
     pub(super) fn reconciling(
         run: &Arc<Run>,
         assets: &Assets,
@@ -72,7 +68,7 @@ impl Managers {
             addresses: &[loopback],
             ..Subject::default()
         };
-        // "tls" is what the managers look for.
+        // The managers look for files of this name.
         api.authority().issue(&certificates, "tls", &subject)?;
         let mut members = Vec::new();
         for provider in &PROVIDERS {
@@ -84,9 +80,9 @@ impl Managers {
                 format!("--webhook-cert-dir={}", certificates.display()),
                 format!("--health-addr=127.0.0.1:{health_port}"),
                 "--diagnostics-address=0".to_owned(),
-                // Fresh definitions have one stored version.
+                // New definitions have one stored version only.
                 "--skip-crd-migration-phases=StorageVersionMigration,CleanupManagedFields".to_owned(),
-                // At most one reconcile a second and object otherwise, which tests would spend waiting.
+                // Without the limit of one reconcile per second and object, tests wait less.
                 "--feature-gates=ReconcilerRateLimiting=false,ClusterTopology=true".to_owned(),
                 "-v=2".to_owned(),
             ];
@@ -110,11 +106,11 @@ impl Managers {
         })
     }
 
-    /// Starts all three, which want their definitions installed, and waits until they are ready.
+    /// Starts all three and waits until they are ready. Their definitions must be installed.
     pub async fn start(&mut self) -> Result<()> {
         for member in &mut self.members {
             let program = self.assets.program(member.provider.program);
-            // By these it finds out whether it runs in the cluster that it manages.
+            // By these a manager detects whether it runs in the cluster that it manages.
             let environment = [
                 ("POD_NAMESPACE", NAMESPACE),
                 ("POD_NAME", "none"),
@@ -132,19 +128,19 @@ impl Managers {
             let client = kubeconfig::plain_client(&format!("http://127.0.0.1:{}", member.health_port))?;
             if let Some(process) = &mut member.process {
                 let what = format!("{} is ready", member.log);
-                wait::until_served(&what, START, process, || ready(&client)).await?;
+                wait::until_served(&what, process, || ready(&client)).await?;
             }
         }
         Ok(())
     }
 
-    /// Ends the three and starts them anew.
+    /// Stops the three managers and starts them again.
     pub(super) async fn restart(&mut self) -> Result<()> {
         self.stop().await?;
         self.start().await
     }
 
-    /// Ends the three and waits until they have.
+    /// Stops the three managers and waits until they have ended.
     pub(super) async fn stop(&mut self) -> Result<()> {
         let mut ending = JoinSet::new();
         for process in self.members.iter_mut().filter_map(|member| member.process.take()) {
@@ -156,7 +152,7 @@ impl Managers {
         Ok(())
     }
 
-    /// Where the three write.
+    /// The log files of the three managers.
     pub(super) fn logs(&self) -> impl Iterator<Item = PathBuf> {
         let logs = self.run.logs();
         self.members
@@ -164,7 +160,7 @@ impl Managers {
             .map(move |member| logs.join(format!("{}.log", member.log)))
     }
 
-    /// How an API server calls the provider's webhook at `path`.
+    /// The client configuration of the provider's webhook at `path`.
     pub(super) fn client_config(&self, provider: &Provider, path: &str) -> Result<Value> {
         let member = self
             .members

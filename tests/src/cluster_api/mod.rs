@@ -1,9 +1,9 @@
-//! Cluster API itself: its definitions, its webhooks and its three managers, all real.
+//! The real Cluster API: its definitions, its webhooks and its three managers.
 //!
-//! Its managers run in two roles. One set, [`Managers::for_admission`], answers admission and conversion
-//! for everybody and reconciles nothing. Another set reconciles, one per namespace, see [`Controllers`]: only
-//! that one is restarted when a workload cluster comes up, which no other test notices, and its logs are about
-//! one test alone.
+//! The managers run in two roles. One set, [`Managers::for_admission`], serves admission and conversion webhooks for
+//! all tests and reconciles nothing. Each test namespace has another set that reconciles it, see [`Controllers`]. Only
+//! this set is restarted when a workload cluster comes up, so other tests are not affected, and its logs are about one
+//! test only.
 
 mod controllers;
 mod definitions;
@@ -21,26 +21,27 @@ pub(crate) use self::managers::NAMESPACE;
 use crate::api_server::ApiServer;
 use crate::assets::Assets;
 
-/// What `clusterctl init` puts on all that it installs; `clusterctl move` moves objects of no other definitions.
+/// The label that `clusterctl init` puts on everything it installs. `clusterctl move` ignores objects whose definitions
+/// lack it.
 pub(crate) const CLUSTERCTL_LABEL: &str = "clusterctl.cluster.x-k8s.io";
 
-/// The managers' flag that opens the gates without which some fields of control planes may not be set.
+/// The managers' flag that enables the feature gates of all fields of control planes.
 pub const FEATURE_GATES: &str =
     "--feature-gates=ClusterTopology=true,KubeadmBootstrapFormatIgnition=true,MachineTaintPropagation=true";
 
-/// One of Cluster API's three parts, called a provider there.
+/// One of Cluster API's three parts.
 struct Provider {
-    /// Names processes and logs.
+    /// The name of its processes and logs.
     name: &'static str,
     program: &'static str,
-    /// Below Cluster API's module, and in the assets.
+    /// The path in Cluster API's module and in the assets.
     folder: &'static str,
     /// The value of the label `cluster.x-k8s.io/provider`.
     label: &'static str,
-    /// What its kustomization puts before each name. The order in which an API server calls mutating webhooks
-    /// is that of their configurations' names, so these must be the real ones.
+    /// The prefix that its kustomization puts before each name. The API server calls mutating webhooks in the order of
+    /// their configurations' names, so tests must use the real names.
     name_prefix: &'static str,
-    /// Flags that this manager alone has.
+    /// Flags of this manager only.
     flags: &'static [&'static str],
 }
 
@@ -67,7 +68,7 @@ const PROVIDERS: [Provider; 3] = [
         folder: "controlplane/kubeadm",
         label: "control-plane-kubeadm",
         name_prefix: "capi-kubeadm-control-plane-",
-        // Half of the pool of etcd addresses is always dead; the defaults wait 15 s for one.
+        // By default a call to a dead etcd member takes 15 s.
         flags: &[
             "--etcd-call-timeout-duration=3s",
             "--etcd-dial-timeout-duration=2s",
@@ -75,13 +76,13 @@ const PROVIDERS: [Provider; 3] = [
     },
 ];
 
-/// Installs the definitions, with conversion by `managers`.
+/// Installs the definitions. `managers` convert their objects.
 pub async fn install_definitions(client: &Client, assets: &Assets, managers: &Managers) -> Result<()> {
     definitions::install(client, assets, managers).await
 }
 
-/// Creates definitions as they are generated, each by its plural, in the one version that is stored: nobody is needed
-/// to convert.
+/// Installs the definitions with these plurals as they are generated. Each has one version only, so no webhook needs to
+/// convert its objects.
 pub async fn install_unconverted(client: &Client, assets: &Assets, plurals: &[&str]) -> Result<()> {
     definitions::install_unconverted(client, assets, plurals).await
 }

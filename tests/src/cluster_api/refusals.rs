@@ -1,15 +1,15 @@
-//! Writes of controllers that a webhook stood in the way of, as their logs tell.
+//! Writes of controllers that a webhook refused, found in their logs.
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 
-/// How an API server says that a webhook refused, and that it could not be asked: k8s.io/apiserver,
+/// The API server's messages for a webhook that refused and for a webhook that did not answer: k8s.io/apiserver,
 /// `pkg/admission/plugin/webhook/errors/statuserror.go` and `pkg/util/webhook/error.go`.
 const REFUSALS: [&str; 2] = ["denied the request", "failed calling webhook"];
 
-/// Fails with the first line of a log that tells of a refused write, whoever's webhook it was.
+/// Fails with the first line of a log that reports a refused write, by any webhook.
 pub(super) fn none_in(log: &Path) -> Result<()> {
     let text = fs::read(log).with_context(|| format!("reading {}", log.display()))?;
     match first(&String::from_utf8_lossy(&text)) {

@@ -1,6 +1,6 @@
-//! A TCP balancer: the Service, its endpoints and the proxy of a node in one.
+//! A TCP balancer in place of the Service, its endpoints and a node's kube-proxy.
 //!
-//! A new connection goes to a server that is ready; one that exists stays where it is, whatever becomes of the server.
+//! A new connection goes to a server that is ready. An existing connection stays with its server.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -15,25 +15,24 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time;
 
-/// How often readiness is asked for. A kubelet asks every few seconds, but a pod that is being deleted leaves its
-/// endpoints at once, without being asked.
+/// The interval of readiness probes. A kubelet probes every few seconds, but a pod that is being deleted leaves its
+/// endpoints at once.
 const PROBE: Duration = Duration::from_millis(200);
 
-/// A server behind the balancer.
 pub(super) struct Backend {
     pub(super) address: SocketAddr,
     pub(super) health: Client,
     pub(super) is_ready: Arc<AtomicBool>,
 }
 
-/// Ends, with all its connections, when dropped.
+/// The balancer. Dropping it closes all its connections.
 pub(super) struct Balancer {
     address: SocketAddr,
     _tasks: JoinSet<()>,
 }
 
 impl Balancer {
-    /// The servers behind it are ready already.
+    /// Starts with all servers ready.
     pub(super) async fn start(backends: Vec<Backend>) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
         let listener = listener.context("listening for the balancer")?;
@@ -65,7 +64,7 @@ impl Backend {
         let mut ticks = time::interval(PROBE);
         loop {
             ticks.tick().await;
-            // One probe without an answer says nothing: a kubelet wants three, and the machine may be busy.
+            // One failed probe means nothing: a kubelet needs three, and the machine may be busy.
             if let Ok(is_ready) = time::timeout(PROBE * 5, self.asked()).await {
                 self.is_ready.store(is_ready, Ordering::Relaxed);
             }
@@ -86,19 +85,19 @@ async fn accept(listener: TcpListener, backends: Arc<[Backend]>) {
     loop {
         tokio::select! {
             accepted = listener.accept() => {
-                // A client that is gone before it is accepted has its own error.
+                // A client that disconnects before it is accepted sees its own error.
                 if let Ok((client, _)) = accepted {
                     let (backends, turn) = (backends.clone(), turn.clone());
                     connections.spawn(async move { carry(client, &backends, &turn).await });
                 }
             }
-            // Whatever ends a connection, both its ends see it.
+            // Both ends of a connection see its errors.
             Some(_) = connections.join_next() => {}
         }
     }
 }
 
-/// Without a ready server the client is turned away, as a proxy rejects connections to a Service without endpoints.
+/// Without a ready server it closes the connection, as kube-proxy rejects connections to a Service without endpoints.
 async fn carry(mut client: TcpStream, backends: &[Backend], turn: &AtomicUsize) -> io::Result<()> {
     let first = turn.fetch_add(1, Ordering::Relaxed);
     for number in 0..backends.len() {

@@ -1,10 +1,10 @@
-//! The client: sends when it is time, whatever has become of what was sent before.
+//! The client. It sends each review when it is due, whatever happens to earlier ones.
 //!
-//! It does what the API server's does. Connections are kept and shared, and the one used last is used next; nothing that
-//! was sent is sent again. Go's client sends a POST on another connection only when nothing of it was written to the
-//! first (net/http, transport.go, `shouldRetryRequest`: `nothingWrittenError`; a POST is not `isReplayable`), and
-//! client-go repeats nothing but GET after an error of the connection (rest/request.go, `isErrRetryableFunc`). client-go
-//! repeats what is answered with 429 or 5xx and Retry-After; here such an answer is a wrong one.
+//! It behaves as the API server's client. Connections are kept and shared, and the connection used last is used next.
+//! Nothing is sent twice: Go's client sends a POST on another connection only if it wrote nothing to the first
+//! (net/http, transport.go, `shouldRetryRequest`: `nothingWrittenError`; a POST is not `isReplayable`), and client-go
+//! retries only GET after a connection error (rest/request.go, `isErrRetryableFunc`). client-go retries after 429 or
+//! 5xx with Retry-After; here such an answer is an error.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,20 +20,17 @@ use super::report::{Fate, Outcomes};
 use super::reviews::Review;
 use crate::wait;
 
-/// Reviews on their way at one time: the writes that an API server serves at one time by default
-/// (k8s.io/apiserver, pkg/server/config.go, `MaxMutatingRequestsInFlight`). Those beyond wait, and their wait counts.
+/// Concurrent reviews: the writes that an API server serves concurrently by default (k8s.io/apiserver,
+/// pkg/server/config.go, `MaxMutatingRequestsInFlight`). Further reviews wait, and their latency includes the wait.
 const IN_FLIGHT: usize = 200;
 
-/// Idle connections that are kept (k8s.io/client-go, transport/cache.go, `idleConnsPerHost`).
+/// The most idle connections (k8s.io/client-go, transport/cache.go, `idleConnsPerHost`).
 const IDLE: usize = 25;
 
-/// Between two looks at what is due.
+/// The interval at which the client sends the reviews that are due.
 const TICK: Duration = Duration::from_millis(5);
 
-/// How long beyond its time the load may take to be sent.
-const SLACK: Duration = Duration::from_secs(120);
-
-/// Cheap to clone: all clones are one client.
+/// Clones share one client.
 #[derive(Clone)]
 pub(super) struct Client(Arc<Shared>);
 
@@ -60,26 +57,22 @@ impl Client {
         }))
     }
 
-    /// Ends the load once its time is over.
+    /// Ends the load once its duration is over.
     pub(super) fn may_end(&self) {
         self.0.may_end.send_replace(true);
     }
 
-    /// Waits until so many reviews have been sent.
-    pub(super) async fn until_sent(&self, count: u64, limit: Duration) -> Result<()> {
-        wait::until(
-            &format!("{count} reviews are sent"),
-            limit + SLACK,
-            || async move {
-                let sent = self.0.sent.load(Ordering::Relaxed);
-                ensure!(sent >= count, "{sent} are");
-                Ok(())
-            },
-        )
+    /// Waits until this number of reviews has been sent.
+    pub(super) async fn until_sent(&self, count: u64) -> Result<()> {
+        wait::until(&format!("{count} reviews are sent"), || async move {
+            let sent = self.0.sent.load(Ordering::Relaxed);
+            ensure!(sent >= count, "{sent} are");
+            Ok(())
+        })
         .await
     }
 
-    /// Sends `rate` reviews a second for `duration`, and then until [`Self::may_end`].
+    /// Sends `rate` reviews per second for `duration`, and then until [`Self::may_end`].
     pub(super) async fn send(self, rate: u32, duration: Duration) -> Result<Outcomes> {
         let started = Instant::now();
         let every = Duration::from_secs(1) / rate;
@@ -90,7 +83,10 @@ impl Client {
         let mut outcomes = Outcomes::default();
         let (mut due, mut numbers) = (started, 0..);
         while due < started + duration || !*may_end.borrow() {
-            ensure!(started.elapsed() < duration + SLACK, "the restart did not end");
+            ensure!(
+                started.elapsed() < duration + wait::LIMIT,
+                "the restart did not end"
+            );
             ticks.tick().await;
             while due <= Instant::now()
                 && let Some(number) = numbers.next()
@@ -113,7 +109,7 @@ impl Client {
 }
 
 impl Shared {
-    /// Sends a review once, and judges its answer.
+    /// Sends a review once and checks its answer.
     async fn one(&self, number: u64, due: Instant) -> Fate {
         let mut retries = 0;
         let answered = async {
@@ -131,7 +127,7 @@ impl Shared {
         }
     }
 
-    /// The verdict of the answer, or what is wrong with it.
+    /// The verdict of the answer, or why the answer is wrong.
     async fn ask(&self, number: u64, retries: &mut u64) -> Result<Result<&'static str>, Error> {
         let kinds = u64::try_from(self.reviews.len())?;
         let review = usize::try_from(number % kinds).ok();
@@ -150,8 +146,8 @@ impl Shared {
         Ok(review.judge(&uid, &answer))
     }
 
-    /// The idle connection that was used last, or a new one. One that has ended was picked before anything was written to
-    /// it: the one case in which Go's client turns to another.
+    /// The idle connection that was used last, or a new connection. A connection that the server has closed is skipped
+    /// before anything is written to it: only then does Go's client try another one.
     async fn connection(&self, retries: &mut u64) -> Result<Connection> {
         while let Some(connection) = self.take() {
             if !connection.has_ended() {

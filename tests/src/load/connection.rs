@@ -1,5 +1,5 @@
-//! One connection to a webhook, as the API server keeps it: HTTP/1.1 over TLS, written by hand so that it is known how
-//! far a request came.
+//! One connection to a webhook, as the API server uses it: HTTP/1.1 over TLS. It is written by hand so that the test
+//! knows how much of a request was sent.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,11 +15,10 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// After this, a review that has no answer is lost. The shipped configurations leave at most 5 s; a machine that is busy
-/// with other tests may take longer, and how long it took is told.
-pub(super) const ANSWER: Duration = Duration::from_secs(30);
+/// A review without an answer after this time is lost. The shipped configurations wait 5 s at most, but a machine that is
+/// busy with other tests may take longer. The report shows how long each review took.
+pub(super) const ANSWER: Duration = Duration::from_secs(120);
 
-/// Makes connections.
 #[derive(Clone)]
 pub(super) struct Dialer {
     address: SocketAddr,
@@ -28,7 +27,7 @@ pub(super) struct Dialer {
 }
 
 impl Dialer {
-    /// `authority`: its certificate as PEM. Nothing else is trusted.
+    /// `authority` is the only trusted CA certificate, as PEM.
     pub(super) fn new(address: SocketAddr, host: &str, authority: &str) -> Result<Self> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(authority.as_bytes())?)?;
@@ -56,36 +55,34 @@ impl Dialer {
     }
 }
 
-/// What came of a request.
 pub(super) struct Answered {
     pub(super) code: u16,
     pub(super) body: Vec<u8>,
-    /// Whether the server asked to close the connection.
+    /// Whether the server requested to close the connection.
     pub(super) closes: bool,
 }
 
-/// An open connection.
 pub(super) struct Connection {
     stream: BufStream<TlsStream<TcpStream>>,
 }
 
 impl Connection {
-    /// Whether the server has closed it, or said that it will. Go's client has a task that reads each idle connection,
-    /// and takes those that end out of its pool.
+    /// Whether the server has closed the connection or announced it. Go's client has a task that reads each idle
+    /// connection and removes a closed one from its pool.
     pub(super) fn has_ended(&self) -> bool {
         let socket = self.stream.get_ref().get_ref().0;
         let mut byte = [0];
-        // An idle connection has nothing to read, short of its end: the server issues no session tickets.
+        // An idle connection has nothing to read except for its end, because the server issues no session tickets.
         recv(socket, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT) != Err(rustix::io::Errno::AGAIN)
     }
 
-    /// The certificate that the server showed, in DER.
+    /// The server's certificate in DER.
     pub(super) fn certificate(&self) -> Option<Vec<u8>> {
         let session = self.stream.get_ref().get_ref().1;
         session.peer_certificates()?.first().map(|leaf| leaf.to_vec())
     }
 
-    /// Sends a review and reads the whole answer.
+    /// Sends a review and reads the complete answer.
     pub(super) async fn ask(&mut self, path: &str, body: &[&[u8]]) -> Result<Answered> {
         let length: usize = body.iter().map(|part| part.len()).sum();
         let head = format!(
@@ -129,7 +126,7 @@ impl Connection {
         Ok(Answered { code, body, closes })
     }
 
-    /// A line of the head, without its end and in lower case but for the first.
+    /// A line of the head without its line break. All but the first are lower-case.
     async fn line(&mut self) -> Result<String> {
         let mut line = Vec::new();
         loop {

@@ -1,7 +1,7 @@
-//! Reviews at a steady rate through a balancer and two servers, while one server restarts and the certificates of both
-//! are replaced: what becomes of each review.
+//! Sends reviews at a steady rate through a balancer to two servers, while one server restarts and the certificates of
+//! both are replaced, and reports the result of each review.
 //!
-//! Speed is told and not judged: it is the machine's as much as the server's.
+//! The report contains the speed, but no test depends on it, because it depends on the machine.
 
 mod balancer;
 mod client;
@@ -23,25 +23,25 @@ pub use self::report::Report;
 use crate::pki::Authority;
 use crate::run::Run;
 
-/// The host name that the certificates are for, as the API server derives it from the Service.
+/// The host name of the certificates, as the API server derives it from the Service.
 const HOST: &str = "kcp-webhook.kcp-webhook-system.svc";
 
-/// After each quarter of the load something happens: both certificates are replaced; one server restarts, and both
-/// certificates are replaced meanwhile; both are replaced again.
+/// After the first and the third quarter of the load, both certificates are replaced. After the second, one server
+/// restarts while both certificates are replaced.
 const QUARTERS: u64 = 4;
 
-/// What is asked of the servers, and how they are set.
+/// The load and the configuration of the servers.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Reviews a second.
+    /// Reviews per second.
     pub rate: u32,
-    /// The load goes on for as long, and until the restart is over.
+    /// The load lasts this long, and until the restart is over.
     pub duration: Duration,
-    /// Arguments besides those that every server needs; without any, the server's defaults hold.
+    /// Additional arguments of the servers.
     pub arguments: Vec<String>,
 }
 
-/// Starts the servers, sends the load and says what became of it. Fails when something other than a review went wrong.
+/// Starts the servers, sends the load and returns the report. Fails if anything but a review fails.
 pub async fn run(run: &Arc<Run>, plan: &Plan) -> Result<Report> {
     let authority = Authority::new("load")?;
     let mut replicas = [
@@ -78,10 +78,10 @@ async fn disturb(
 ) -> Result<()> {
     let quarter = u64::from(plan.rate) * plan.duration.as_secs() / QUARTERS;
     let [steady, restarted] = replicas;
-    client.until_sent(quarter, plan.duration).await?;
+    client.until_sent(quarter).await?;
     rotate(steady, restarted, authority).await?;
 
-    client.until_sent(quarter * 2, plan.duration).await?;
+    client.until_sent(quarter * 2).await?;
     let before = restarted.shown().await?;
     let (restarting, rotating) = tokio::join!(restarted.restart(authority), async {
         steady.rotate(authority).await?;
@@ -95,7 +95,7 @@ async fn disturb(
         "the restarted server shows the certificate of before"
     );
 
-    client.until_sent(quarter * 3, plan.duration).await?;
+    client.until_sent(quarter * 3).await?;
     rotate(steady, restarted, authority).await
 }
 

@@ -1,11 +1,10 @@
-//! One of the servers: a process, its certificate as a kubelet would mount it, and what it counts.
+//! One of the servers: its process, its certificate as a kubelet mounts it, and its metrics.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use http::Request;
@@ -24,16 +23,13 @@ use crate::run::Run;
 use crate::volume::Volume;
 use crate::{kubeconfig, products, wait};
 
-/// The keys of a Secret of a certificate.
+/// The keys of a certificate's Secret.
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
 
 const READS: &str = "certwatcher_read_certificate_total";
 
-/// The server starts in milliseconds, and looks at its certificate every ten seconds at most.
-const SOON: Duration = Duration::from_secs(60);
-
-/// Two ports and a volume, and the process that serves there now.
+/// Two ports, a volume, and the current process.
 pub(super) struct Replica {
     run: Arc<Run>,
     name: String,
@@ -45,7 +41,7 @@ pub(super) struct Replica {
     scratch: PathBuf,
     dialer: Dialer,
     process: Process,
-    /// Key pairs that this process is to have read.
+    /// The number of key pairs that this process must read.
     expected_reads: u64,
     ended: Life,
 }
@@ -100,7 +96,6 @@ impl Replica {
         }
     }
 
-    /// Replaces the certificate and its key.
     pub(super) async fn rotate(&mut self, authority: &Authority) -> Result<()> {
         self.until_read().await?;
         issue(authority, &self.scratch, &self.volume)?;
@@ -108,23 +103,19 @@ impl Replica {
         Ok(())
     }
 
-    /// Waits until new connections are shown the certificate that the volume holds.
+    /// Waits until new connections get the certificate of the volume.
     pub(super) async fn until_certificate_shown(&self) -> Result<()> {
         let pem = fs::read(self.volume.file(CERTIFICATE)).context("reading the certificate")?;
         let expected = CertificateDer::from_pem_slice(&pem)?;
-        wait::until(
-            &format!("{} shows its new certificate", self.name),
-            SOON,
-            || async {
-                ensure!(self.shown().await? == *expected, "it shows another");
-                Ok(())
-            },
-        )
+        wait::until(&format!("{} shows its new certificate", self.name), || async {
+            ensure!(self.shown().await? == *expected, "it shows another");
+            Ok(())
+        })
         .await?;
         self.until_read().await
     }
 
-    /// The certificate that a new connection is shown.
+    /// The certificate that a new connection gets.
     pub(super) async fn shown(&self) -> Result<Vec<u8>> {
         let connection = self.dialer.dial().await?;
         connection
@@ -132,7 +123,7 @@ impl Replica {
             .with_context(|| format!("{} shows no certificate", self.name))
     }
 
-    /// Asks it to end, replaces its certificate while it drains, and starts it again when it has ended.
+    /// Ends the server, replaces its certificate while it drains, and starts it again.
     pub(super) async fn restart(&mut self, authority: &Authority) -> Result<()> {
         let before = self.metrics().await?;
         let issued = issue(authority, &self.scratch, &self.volume);
@@ -151,7 +142,7 @@ impl Replica {
         self.until_ready().await
     }
 
-    /// Ends it for good: what it had counted in all.
+    /// Ends the server and returns the counts of all its processes.
     pub(super) async fn end(&mut self) -> Result<Life> {
         let last = self.metrics().await?;
         let how = self.process.terminate().await?;
@@ -165,13 +156,13 @@ impl Replica {
     async fn until_ready(&mut self) -> Result<()> {
         let health = &self.health;
         let what = format!("{} is ready", self.name);
-        wait::until_served(&what, SOON, &mut self.process, || ready(health)).await
+        wait::until_served(&what, &mut self.process, || ready(health)).await
     }
 
-    /// Waits until it has read each key pair that it was given.
+    /// Waits until it has read all its key pairs.
     async fn until_read(&self) -> Result<()> {
         let expected = vec![self.expected_reads];
-        wait::until(&format!("{} has read its key pair", self.name), SOON, || async {
+        wait::until(&format!("{} has read its key pair", self.name), || async {
             let read = self.metrics().await?.key_pairs;
             ensure!(
                 read == expected,
@@ -193,7 +184,7 @@ impl Replica {
     }
 }
 
-/// The sum over all series of a name.
+/// The sum over all series of a metric.
 fn series(text: &str, name: &str) -> u64 {
     text.lines()
         .filter_map(|line| line.strip_prefix(name))

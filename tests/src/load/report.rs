@@ -1,4 +1,4 @@
-//! What became of the reviews.
+//! The results of the reviews.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,19 +8,18 @@ use anyhow::{Result, ensure};
 
 use super::Plan;
 
-/// How many lost and wrong answers are quoted.
+/// The number of lost and wrong answers that the report quotes.
 const QUOTED: usize = 5;
 
-/// What became of one review: no answer, a wrong one, or a right one with its verdict.
+/// The result of one review: no answer, a wrong one, or a right one with its verdict.
 pub(super) struct Fate {
     pub(super) answered: Result<Result<&'static str>>,
-    /// Connections found closed before anything of the review was written to them.
+    /// Connections that were closed before anything of the review was written to them.
     pub(super) retries: u64,
-    /// From when it was due.
+    /// Since the review was due.
     pub(super) latency: Duration,
 }
 
-/// What became of all.
 #[derive(Debug, Default)]
 pub(super) struct Outcomes {
     right: BTreeMap<&'static str, u64>,
@@ -43,7 +42,7 @@ impl Outcomes {
         self.latencies.push(fate.latency);
     }
 
-    /// The latency that so many of a hundred stay below; `latencies` are in order.
+    /// The latency below which this percentage of the reviews stays. `latencies` are sorted.
     fn percentile(&self, percent: usize) -> Duration {
         let rank = (self.latencies.len() * percent).div_ceil(100);
         self.latencies
@@ -53,16 +52,15 @@ impl Outcomes {
     }
 }
 
-/// What a server counted, over its restarts.
+/// The counts of a server over its restarts.
 #[derive(Debug, Default)]
 pub(super) struct Life {
-    /// Requests answered; for a process that was ended, before it was told to.
+    /// Answered requests. Those of an ended process were counted before it received the signal to end.
     pub(super) reviews: u64,
-    /// Key pairs read by each process of it, the one that it started with among them.
+    /// Key pairs read by each of its processes, including the first pair.
     pub(super) key_pairs: Vec<u64>,
 }
 
-/// The counts of a load. Its text is for people.
 #[derive(Debug)]
 pub struct Report {
     rate: u32,
@@ -80,7 +78,7 @@ impl Report {
         }
     }
 
-    /// Fails if a review was lost or answered wrongly, with some of what was got instead.
+    /// Fails if a review was lost or answered wrongly. The error quotes some of them.
     pub fn nothing_lost_or_wrong(&self) -> Result<()> {
         let Outcomes { wrong, lost, .. } = &self.outcomes;
         let some: Vec<_> = wrong

@@ -1,7 +1,7 @@
-//! What is sent, and the right answer to each.
+//! The reviews, and the right answer to each.
 //!
-//! The verdict is known beforehand: allowed, these rules, this patch. The words around it are the server's, and the same
-//! each time: under load every byte of an answer is compared with what was answered before, but for the uid.
+//! The expected verdict is fixed: allowed, or denied by these rules, or this patch. The messages are the server's.
+//! Every answer under load must equal the first answer in every byte except for the uid.
 
 use std::collections::BTreeSet;
 
@@ -12,23 +12,21 @@ use serde_json::{Value, json};
 use super::connection::{Answered, Dialer};
 use crate::{manifests, products};
 
-/// As long as the uids under load, so that both are found in the same place.
+/// As long as the uids under load, so that both are at the same position.
 const FIRST_UID: &str = "00000000-0000-4000-8000-first0000000";
 
 /// The size of a control plane with a few dozen files.
 const LARGE_BYTES: usize = 7_000;
 
-/// A review, and the right answer to it.
 pub(super) struct Review {
     verdict: &'static str,
     pub(super) path: &'static str,
-    /// Before and after the uid.
+    /// The parts before and after the uid.
     body: [String; 2],
-    /// Before and after the uid.
+    /// The parts before and after the uid.
     answer: [Vec<u8>; 2],
 }
 
-/// What is right.
 enum Verdict {
     Allowed,
     Mutated(Value),
@@ -41,7 +39,7 @@ struct Known {
     verdict: Verdict,
 }
 
-/// All reviews, each asked once.
+/// Sends each review once and returns all with their answers.
 pub(super) async fn all(dialer: &Dialer) -> Result<Vec<Review>> {
     let mut reviews = Vec::new();
     for known in known()? {
@@ -100,7 +98,7 @@ fn sample(name: &str) -> Result<Value> {
     first.with_context(|| format!("{} is empty", path.display()))
 }
 
-/// Replaces a field that is there.
+/// Replaces an existing field.
 fn set(object: &mut Value, path: &str, value: Value) -> Result<()> {
     *object
         .pointer_mut(path)
@@ -108,7 +106,7 @@ fn set(object: &mut Value, path: &str, value: Value) -> Result<()> {
     Ok(())
 }
 
-/// A node registration of some size.
+/// A large node registration.
 fn large() -> Value {
     let value = "x".repeat(LARGE_BYTES / 2);
     json!({"nodeRegistration": {"kubeletExtraArgs": [{"name": "v", "value": value}]}})
@@ -122,7 +120,7 @@ fn update(object: &Value, old: &Value) -> Result<Value> {
     review("UPDATE", object, old)
 }
 
-/// As the API server writes it (k8s.io/api, admission/v1/types.go).
+/// In the format of the API server (k8s.io/api, admission/v1/types.go).
 fn review(operation: &str, object: &Value, old: &Value) -> Result<Value> {
     let text = |path: &str| {
         object
@@ -203,7 +201,7 @@ impl Verdict {
     }
 }
 
-/// The rules that denied: the message of each cause ends with one, in brackets.
+/// The rules that denied. Each cause's message ends with its rule in brackets.
 fn rules(response: &Value) -> BTreeSet<&str> {
     let causes = response
         .pointer("/status/details/causes")
@@ -220,13 +218,13 @@ fn rules(response: &Value) -> BTreeSet<&str> {
 }
 
 impl Review {
-    /// The body, in parts.
+    /// The body in parts.
     pub(super) fn body<'a>(&'a self, uid: &'a str) -> [&'a [u8]; 3] {
         let [before, after] = &self.body;
         [before.as_bytes(), uid.as_bytes(), after.as_bytes()]
     }
 
-    /// The verdict of a right answer, or what is wrong.
+    /// The verdict of a right answer, or why the answer is wrong.
     pub(super) fn judge(&self, uid: &str, answered: &Answered) -> Result<&'static str> {
         let [before, after] = &self.answer;
         let is_right = answered

@@ -1,8 +1,8 @@
-//! A workload cluster's API server. There is one, not one a machine: it costs 250 MB and seconds of two cores.
-//! It reaches etcd by an [`EtcdRoute`](super::etcd_route::EtcdRoute), so it survives the machine that it booted with.
+//! A workload cluster's API server. There is one per cluster, not one per machine, because each takes 250 MB and
+//! seconds of two cores. It reaches etcd through an [`EtcdRoute`](super::etcd_route::EtcdRoute), so it does not depend
+//! on one machine.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::Result;
 use kube::Client;
@@ -14,11 +14,7 @@ use crate::pki::Subject;
 use crate::process::Process;
 use crate::wait;
 
-/// Two to three seconds on an idle machine.
-const START: Duration = Duration::from_secs(60);
-
 impl WorkloadCluster {
-    /// The administrator's kubeconfig.
     pub fn kubeconfig(&self) -> PathBuf {
         self.folder.join("kubeconfig")
     }
@@ -29,7 +25,7 @@ impl WorkloadCluster {
             &self.folder,
             "apiserver",
             &Subject {
-                // Cluster API asks for this name when it looks up when the certificate expires.
+                // Cluster API connects to this name to read when the certificate expires.
                 common_name: "kube-apiserver",
                 names: &["kube-apiserver", "localhost", "kubernetes", "kubernetes.default"],
                 addresses: &[LOOPBACK],
@@ -62,10 +58,10 @@ impl WorkloadCluster {
             format!("--client-ca-file={}", certificates.authority_file.display()),
             "--authorization-mode=Node,RBAC".to_owned(),
             "--enable-bootstrap-token-auth=true".to_owned(),
-            // The machines' names mean nothing to a resolver.
+            // No resolver knows the machines' names.
             "--kubelet-preferred-address-types=InternalIP".to_owned(),
             "--allow-privileged=true".to_owned(),
-            // Without kube-controller-manager there are no service accounts, and taints are never lifted.
+            // Without kube-controller-manager there are no service accounts, and nothing removes taints.
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".to_owned(),
             "--service-account-issuer=https://kubernetes.default.svc.cluster.local".to_owned(),
             format!(
@@ -86,7 +82,7 @@ impl WorkloadCluster {
         let (authority, admin) = (&certificates.authority_file, User::Certificate(&admin));
         kubeconfig::write(&self.kubeconfig(), &server, authority, &admin)?;
         let client = kubeconfig::client(&server, authority, &admin).await?;
-        wait::until_served(&format!("{log} is ready"), START, &mut process, || ready(&client)).await?;
+        wait::until_served(&format!("{log} is ready"), &mut process, || ready(&client)).await?;
         Ok((process, client))
     }
 }

@@ -1,4 +1,4 @@
-//! What happens when a machine is switched on.
+//! The boot of a machine.
 
 use std::net::Ipv4Addr;
 
@@ -10,11 +10,10 @@ use super::node::{self, ControlPlaneNode, NodeDescription};
 use super::workload_cluster::{Certificates, Services, WorkloadCluster};
 use crate::cluster_api::Controllers;
 
-/// The machine that boots.
 pub(super) struct NewMachine<'a> {
     pub(super) namespace: &'a str,
     pub(super) name: &'a str,
-    /// Of Kubernetes, with `v`.
+    /// The Kubernetes version, with `v`.
     pub(super) version: &'a str,
     pub(super) provider_id: &'a str,
 }
@@ -30,7 +29,7 @@ impl NewMachine<'_> {
 }
 
 impl WorkloadCluster {
-    /// Does what kubeadm would, and returns the machine's address.
+    /// Does what kubeadm would do, and returns the machine's address.
     pub(super) async fn boot(
         &self,
         machine: &NewMachine<'_>,

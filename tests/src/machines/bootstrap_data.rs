@@ -1,4 +1,4 @@
-//! What Cluster API tells a machine to do at its first boot: cloud-config with kubeadm's files.
+//! A machine's bootstrap data: cloud-config with kubeadm's files.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ const INIT: &str = "/run/kubeadm/kubeadm.yaml";
 /// kubeadm's configuration for a machine that joins.
 const JOIN: &str = "/run/kubeadm/kubeadm-join-config.yaml";
 
-/// The part of cloud-config that says everything.
+/// The part of cloud-config that we read.
 #[derive(Deserialize)]
 struct CloudConfig {
     write_files: Vec<File>,
@@ -23,16 +23,13 @@ struct File {
     content: String,
 }
 
-/// The files that a machine finds when it boots, by path.
+/// The contents of files, by path.
 pub(super) struct BootstrapData(HashMap<String, String>);
 
-/// What kubeadm would be called with.
+/// The kubeadm command of a machine.
 pub(super) enum Action {
-    /// `kubeadm init`
     Init,
-    /// `kubeadm join --control-plane`
     JoinControlPlane,
-    /// `kubeadm join`
     JoinWorker,
 }
 
@@ -52,7 +49,7 @@ impl BootstrapData {
         if self.0.contains_key(INIT) {
             Ok(Action::Init)
         } else if let Some(join) = self.0.get(JOIN) {
-            // kubeadm tells by this section as well.
+            // kubeadm decides by this section too.
             let control_plane = join.lines().any(|line| line.starts_with("controlPlane:"));
             Ok(if control_plane {
                 Action::JoinControlPlane
@@ -64,7 +61,7 @@ impl BootstrapData {
         }
     }
 
-    /// A file of `/etc/kubernetes/pki`.
+    /// A file in `/etc/kubernetes/pki`.
     pub(super) fn pki(&self, name: &str) -> Result<&str> {
         let path = format!("/etc/kubernetes/pki/{name}");
         let content = self.0.get(&path);
@@ -73,7 +70,7 @@ impl BootstrapData {
             .with_context(|| format!("bootstrap data has no {path}"))
     }
 
-    /// The document of kubeadm's configuration that it stores in the cluster.
+    /// The document of kubeadm's configuration that kubeadm stores in the cluster.
     pub(super) fn cluster_configuration(&self) -> Result<&str> {
         let text = self
             .0
@@ -89,7 +86,7 @@ impl BootstrapData {
 mod tests {
     use super::{Action, BootstrapData};
 
-    /// The shape in which Cluster API's kubeadm bootstrap provider writes it.
+    /// The form in which Cluster API's kubeadm bootstrap provider writes the data.
     const INIT: &str = "\
 ## template: jinja
 #cloud-config

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use crate::cluster_api::CLUSTERCTL_LABEL;
 use crate::{manifests, resources};
 
-/// Installs the definitions.
 pub async fn install(client: &Client) -> Result<()> {
     let kinds = [
         resources::stand_in_clusters(),
@@ -31,7 +30,7 @@ fn definition(resource: &ApiResource) -> Value {
         "metadata": {
             "name": format!("{}.{}", resource.plural, resource.group),
             "labels": {
-                // Which of our versions fulfils which version of the contract.
+                // The contract version that our version implements.
                 "cluster.x-k8s.io/v1beta2": resource.version,
                 CLUSTERCTL_LABEL: "",
             },

@@ -1,8 +1,8 @@
-//! The way from a workload cluster's API server to etcd.
+//! The connection of a workload cluster's API server to etcd.
 //!
-//! Under kubeadm each machine's API server asks its own machine's member, and a load balancer leaves alone an API server
-//! whose member is ill. Here is one API server for all machines, so its way to etcd leaves the member alone: else what is
-//! done to one member would take the API server away, and with it the sight of the member.
+//! Under kubeadm each API server uses its own machine's member, and a load balancer avoids an API server whose member
+//! is broken. Here all machines share one API server. It therefore avoids a broken member: otherwise a fault of one
+//! member would stop the API server, and nobody could observe the fault.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, TcpListener as Listener};
@@ -16,10 +16,10 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::etcd::CLIENT_PORT;
 
-/// Members by number.
+/// Addresses by member number.
 type Offered = BTreeMap<u8, Ipv4Addr>;
 
-/// A port behind which is a member that nothing was done to. Dropping it ends its connections.
+/// A local port that forwards to a member without a fault. Dropping it closes its connections.
 pub(super) struct EtcdRoute {
     port: u16,
     offered: Arc<watch::Sender<Offered>>,
@@ -41,26 +41,26 @@ impl EtcdRoute {
         format!("https://127.0.0.1:{}", self.port)
     }
 
-    /// From now on a member is asked.
+    /// Allows connections to a member.
     pub(super) fn offer(&self, member: u8, address: Ipv4Addr) {
         self.offered.send_modify(|offered| {
             offered.insert(member, address);
         });
     }
 
-    /// A member is not asked any more. Connections to it end.
+    /// Forbids connections to a member and closes the existing ones.
     pub(super) fn withdraw(&self, member: u8) {
         self.offered.send_modify(|offered| {
             offered.remove(&member);
         });
     }
 
-    /// How many members may be asked.
+    /// The number of members to which connections are allowed.
     pub(super) fn members(&self) -> usize {
         self.offered.borrow().len()
     }
 
-    /// A member that is asked.
+    /// A member to which connections are allowed.
     pub(super) fn member(&self) -> Option<Ipv4Addr> {
         self.offered.borrow().values().next().copied()
     }
@@ -78,7 +78,7 @@ async fn accept(listener: TcpListener, offered: Arc<watch::Sender<Offered>>) {
         while connections.try_join_next().is_some() {}
         let offered = offered.subscribe();
         connections.spawn(async move {
-            // Whoever is turned away or cut off connects again.
+            // The client reconnects after a closed connection.
             let _ = carry(client, offered).await;
         });
     }

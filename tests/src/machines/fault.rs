@@ -1,4 +1,4 @@
-//! What can go wrong with a machine. Each has a name for `fault`, which people run.
+//! Faults of a machine. People select one by its name with `fault`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,50 +7,50 @@ use anyhow::{Error, Result};
 
 use crate::named_fault;
 
-/// Something that goes wrong with a machine's etcd member, or is mended again.
+/// A fault of a machine's etcd member, or the end of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Its process is killed, and its kubelet says so.
+    /// Kills the process. Its kubelet reports it.
     Kill,
-    /// What was killed is started again.
+    /// Starts a killed process again.
     Restart,
-    /// Its process stands still: it accepts connections and answers none.
+    /// Stops the process: it accepts connections and answers none.
     Freeze,
-    /// What was frozen goes on.
+    /// Continues a frozen process.
     Thaw,
-    /// It and its peers do not reach each other; clients reach it.
+    /// Cuts the connections between the member and its peers, but not those to clients.
     CutOff,
-    /// What was cut off is connected again.
+    /// Ends [`Self::CutOff`].
     Reconnect,
-    /// It loses what it stored, and is started again.
+    /// Deletes the member's data and starts it again.
     Wipe,
-    /// It loses what it stored, and founds an etcd cluster of its own. Stands for two clusters' members joined by mistake:
-    /// behind one control plane there are members of two etcd clusters, with different ids, lists and leaders.
+    /// Deletes the member's data and starts it as an etcd cluster of its own. The control plane then has members of two
+    /// etcd clusters, with different ids, lists and leaders.
     Split,
-    /// It has no space left.
+    /// Raises the alarm NOSPACE.
     NoSpace,
-    /// No member has an alarm any more.
+    /// Disarms all alarms.
     Disarm,
-    /// The certificate that it shows to clients has expired.
+    /// Replaces the member's serving certificate by an expired one.
     Expire,
-    /// It has a new certificate.
+    /// Issues a new serving certificate.
     Renew,
-    /// It is removed from etcd, and its Machine stays.
+    /// Removes the member from etcd. Its Machine stays.
     Remove,
-    /// A member that is no Machine's joins under this name.
+    /// Adds a member with this name that belongs to no Machine.
     Stray,
-    /// Machines that join from now on stay learners; the machine named does not matter.
+    /// From now on new members stay learners. The machine is ignored.
     HoldPromotions,
-    /// Learners are promoted again.
+    /// Promotes learners again.
     Promote,
-    /// Its static pod is not ready, while etcd runs.
+    /// Reports that the static pod is not ready, although etcd runs.
     PodNotReady,
-    /// Its static pod is ready again.
+    /// Reports that the static pod is ready.
     PodReady,
 }
 
 impl Fault {
-    /// All, with the name and what happens.
+    /// All faults with their names and effects.
     pub const ALL: [(Self, &str, &str); 18] = [
         (
             Self::Kill,
@@ -60,23 +60,23 @@ impl Fault {
         (
             Self::Restart,
             "restart",
-            "the member that was killed runs again, and its pod is ready",
+            "the killed member runs again, and its pod is ready",
         ),
         (
             Self::Freeze,
             "freeze",
-            "the member accepts connections and answers none",
+            "the member accepts connections but never answers",
         ),
-        (Self::Thaw, "thaw", "the member that was frozen goes on"),
+        (Self::Thaw, "thaw", "the frozen member runs again"),
         (
             Self::CutOff,
             "cut-off",
-            "the member and its peers do not reach each other; clients reach it",
+            "the member and its peers cannot reach each other; clients still reach it",
         ),
         (
             Self::Reconnect,
             "reconnect",
-            "the member that was cut off is connected again",
+            "the member and its peers reach each other again",
         ),
         (
             Self::Wipe,
@@ -86,16 +86,16 @@ impl Fault {
         (
             Self::Split,
             "split",
-            "the member loses its data and founds an etcd cluster of its own",
+            "the member loses its data and starts an etcd cluster of its own",
         ),
         (Self::NoSpace, "no-space", "the member raises the alarm NOSPACE"),
-        (Self::Disarm, "disarm", "no member has an alarm any more"),
+        (Self::Disarm, "disarm", "all alarms are disarmed"),
         (
             Self::Expire,
             "expire",
-            "the certificate that the member shows to clients has expired",
+            "the member's serving certificate has expired",
         ),
-        (Self::Renew, "renew", "the member has a new certificate"),
+        (Self::Renew, "renew", "the member has a new serving certificate"),
         (
             Self::Remove,
             "remove",
@@ -104,18 +104,18 @@ impl Fault {
         (
             Self::Stray,
             "stray",
-            "a member of that name joins that belongs to no Machine",
+            "a member with that name joins that belongs to no Machine",
         ),
         (
             Self::HoldPromotions,
             "hold-promotions",
-            "members that join stay learners",
+            "new members stay learners",
         ),
         (Self::Promote, "promote", "learners are promoted again"),
         (
             Self::PodNotReady,
             "pod-not-ready",
-            "the member's static pod is not ready, and the member runs",
+            "the member's static pod is not ready, but the member runs",
         ),
         (
             Self::PodReady,

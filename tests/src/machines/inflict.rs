@@ -1,7 +1,6 @@
-//! How things go wrong with a machine, and are mended.
+//! Injects the faults of machines, and ends them.
 
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -12,15 +11,12 @@ use super::workload_cluster::WorkloadCluster;
 use crate::etcd::{Alarm, EtcdClient};
 use crate::wait;
 
-/// Seconds, after other members have come and gone.
-const REMOVAL: Duration = Duration::from_secs(30);
-
 impl WorkloadCluster {
-    /// Lets something go wrong with a machine's etcd member, or mends it.
+    /// Injects a fault, or ends one.
     pub async fn inflict(&self, fault: Fault, machine: &str) -> Result<()> {
         match fault {
             Fault::Kill => {
-                // Before, because it may be the one without which nothing can be reported.
+                // The report comes first, because the API server may lose its quorum with this member.
                 if self.has_quorum().await {
                     kubelet::report_etcd(self.client()?, machine, false).await?;
                 }
@@ -30,7 +26,7 @@ impl WorkloadCluster {
                 let founding = Founding::Joining(String::new());
                 let number = self.restart_member(machine, &founding).await?;
                 self.recovers(machine).await?;
-                // Until enough others run as well it serves nobody.
+                // Without quorum the member answers no client, and the API server stores no report.
                 if self.has_quorum().await {
                     self.answering(number).await?;
                     kubelet::report_etcd(self.client()?, machine, true).await?;
@@ -100,8 +96,8 @@ impl WorkloadCluster {
                     member.votes = false;
                 })
                 .await?;
-                // etcd refuses while it thinks that too few others have started.
-                wait::until("etcd removes the member", REMOVAL, || async {
+                // etcd refuses while it considers too few other members started.
+                wait::until("etcd removes the member", || async {
                     self.etcd().await?.remove(&id).await
                 })
                 .await
@@ -120,7 +116,7 @@ impl WorkloadCluster {
         }
     }
 
-    /// Kills a machine's etcd member, as a machine that loses power does. Nobody is told.
+    /// Kills a machine's etcd member, as a power loss does. No kubelet reports it.
     pub async fn kill_member(&self, machine: &str) -> Result<()> {
         self.on_member(machine, async |member| {
             self.etcd_route.withdraw(member.number);
@@ -133,27 +129,27 @@ impl WorkloadCluster {
         self.members.lock().await.contains_key(machine)
     }
 
-    /// A client for a machine's member, whatever state that is in.
+    /// A client for a machine's member in any state.
     pub async fn etcd_of(&self, machine: &str) -> Result<EtcdClient> {
         let number = self.on_member(machine, async |member| member.number).await?;
         self.etcd_at(self.addresses.machine(number)).await
     }
 
-    /// The same for a client that trusts another authority: a PEM file.
+    /// [`Self::etcd_of`] with another CA, which is a PEM file.
     pub async fn etcd_trusting(&self, machine: &str, authority: &Path) -> Result<EtcdClient> {
         let number = self.on_member(machine, async |member| member.number).await?;
         let client = &self.certificates()?.etcd_client;
         EtcdClient::new(self.addresses.machine(number), authority, client).await
     }
 
-    /// Resolves once learners are promoted.
+    /// Waits until learners may be promoted.
     pub(super) async fn promotion_allowed(&self) -> Result<()> {
         let mut promotes = self.promotes.subscribe();
         promotes.wait_for(|promotes| *promotes).await?;
         Ok(())
     }
 
-    /// Whether enough voters are left alone.
+    /// Whether a majority of the voters has no fault.
     async fn has_quorum(&self) -> bool {
         let voters = self
             .members
@@ -165,7 +161,7 @@ impl WorkloadCluster {
         2 * self.etcd_route.members() > voters
     }
 
-    /// The API server may ask the member again, if it could before.
+    /// Allows connections of the API server to the member again, if it is a voter.
     async fn recovers(&self, machine: &str) -> Result<()> {
         self.on_member(machine, async |member| {
             if member.votes {

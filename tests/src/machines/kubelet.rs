@@ -1,6 +1,4 @@
-//! What a kubelet would report of a machine. kwok leaves alone what it has once made ready.
-
-use std::time::Duration;
+//! Reports of a kubelet. kwok does not change a pod that it once made ready.
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Pod;
@@ -10,10 +8,8 @@ use serde_json::json;
 
 use crate::wait;
 
-/// A workload API server whose etcd has lost its leader answers again after an election.
-const ELECTION: Duration = Duration::from_secs(30);
-
-/// Says whether a machine's etcd pod is ready.
+/// Reports whether a machine's etcd pod is ready. A workload API server that lost its etcd leader accepts the report
+/// only after an election.
 pub(super) async fn report_etcd(client: &Client, machine: &str, ready: bool) -> Result<()> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), "kube-system");
     let pod = format!("etcd-{machine}");
@@ -26,15 +22,11 @@ pub(super) async fn report_etcd(client: &Client, machine: &str, ready: bool) -> 
     let status = json!({"status": {"conditions": [{
         "type": "Ready", "status": status, "reason": reason, "lastTransitionTime": now,
     }]}});
-    wait::until(
-        "the workload cluster accepts the pod's status",
-        ELECTION,
-        || async {
-            let patched = pods
-                .patch_status(&pod, &PatchParams::default(), &Patch::Strategic(&status))
-                .await;
-            patched.context("patching the pod's status").map(drop)
-        },
-    )
+    wait::until("the workload cluster accepts the pod's status", || async {
+        let patched = pods
+            .patch_status(&pod, &PatchParams::default(), &Patch::Strategic(&status))
+            .await;
+        patched.context("patching the pod's status").map(drop)
+    })
     .await
 }

@@ -1,7 +1,6 @@
 //! kwok, the kubelet of the stand-in machines: it makes Nodes and pods ready and forwards ports to members.
 
 use std::fs;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use kube::Client;
@@ -14,10 +13,7 @@ use crate::api_server::NO_ENVIRONMENT;
 use crate::process::Process;
 use crate::{manifests, resources, wait};
 
-/// A new definition is served after one to three seconds.
-const SERVED: Duration = Duration::from_secs(30);
-
-/// What happens to Nodes and pods by itself.
+/// The stages that kwok applies to Nodes and pods.
 const STAGES: [&str; 3] = [
     "node/fast/node-initialize.yaml",
     "pod/fast/pod-ready.yaml",
@@ -33,7 +29,7 @@ impl WorkloadCluster {
             }
         }
         let forwards: Api<DynamicObject> = Api::all_with(client.clone(), &resources::port_forwards());
-        wait::until("PortForwards are served", SERVED, || async {
+        wait::until("PortForwards are served", || async {
             forwards
                 .list(&ListParams::default().limit(1))
                 .await
@@ -81,8 +77,8 @@ impl WorkloadCluster {
     }
 }
 
-/// The stock stage heals a Node that is not ready within a second, and with it each fault that a test injects.
-/// Ours acts on Nodes without a Ready condition alone.
+/// The original stage makes any Node ready again within a second, which would undo the faults that tests inject. This
+/// one applies only to Nodes without a Ready condition.
 fn leave_known_nodes_alone(stage: &mut Value) -> Result<()> {
     let values = stage.pointer_mut("/spec/selector/matchExpressions/0/values");
     *values.context("kwok's node-initialize has no selector")? = json!(["True", "False", "Unknown"]);

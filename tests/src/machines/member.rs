@@ -4,7 +4,6 @@ use std::fs;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
@@ -15,36 +14,29 @@ use crate::pki::{KeyPairFiles, Subject};
 use crate::process::Process;
 use crate::wait;
 
-/// A first member elects itself in a second.
-const START: Duration = Duration::from_secs(30);
-
-/// etcd refuses a new member until its own have been connected for five seconds, and longer while one is
-/// being removed.
-const JOIN: Duration = Duration::from_secs(60);
-
-/// The name of the pair that a member shows to clients.
+/// The file name of a member's serving certificate and key.
 const SERVER: &str = "server";
 
-/// A member that was started.
+/// A started member.
 pub(super) struct Member {
-    /// Which of the cluster's addresses is its own.
+    /// The number of its address among the cluster's addresses.
     pub(super) number: u8,
-    /// False as long as it is a learner.
+    /// False while it is a learner.
     pub(super) votes: bool,
     pub(super) process: Process,
     _uplink: Uplink,
 }
 
-/// Which etcd cluster a member starts in.
+/// The etcd cluster that a new member belongs to.
 pub(super) enum Founding {
-    /// One of its own.
+    /// Its own, new cluster.
     Alone,
-    /// One that has these members, as `--initial-cluster` lists them.
+    /// A cluster with these members, in the format of `--initial-cluster`.
     Joining(String),
 }
 
 impl WorkloadCluster {
-    /// Starts the first member of a new etcd cluster. Returns the machine's address.
+    /// Starts the first member of a new etcd cluster, and returns the machine's address.
     pub(super) async fn start_first_member(&self, machine: &str) -> Result<Ipv4Addr> {
         let mut members = self.members.lock().await;
         let number = Self::free_number(&members)?;
@@ -53,17 +45,19 @@ impl WorkloadCluster {
         let address = self.addresses.machine(number);
         let etcd = self.etcd_at(address).await?;
         let what = format!("the first etcd member of {} leads", self.name);
-        wait::until_served(&what, START, &mut member.process, || etcd.has_leader()).await?;
+        wait::until_served(&what, &mut member.process, || etcd.has_leader()).await?;
         self.etcd_route.offer(number, address);
         members.insert(machine.to_owned(), member);
         Ok(address)
     }
 
-    /// Adds a member the way kubeadm does: as a learner, which is promoted once it is in sync. Returns the
-    /// machine's address.
+    /// Adds a member as kubeadm does: as a learner that is promoted when it is in sync. Returns the machine's address.
+    ///
+    /// etcd accepts a new member only when its own members have been connected for five seconds, and later while it
+    /// removes one.
     pub(super) async fn join_member(&self, machine: &str) -> Result<Ipv4Addr> {
         let number = Self::free_number(&*self.members.lock().await)?;
-        let added = wait::until("etcd accepts another member", JOIN, || async {
+        let added = wait::until("etcd accepts another member", || async {
             self.etcd().await?.add_learner(&peer_url(number)).await
         })
         .await?;
@@ -72,7 +66,7 @@ impl WorkloadCluster {
         self.members.lock().await.insert(machine.to_owned(), member);
         self.promotion_allowed().await?;
         let id = &added.member.id;
-        wait::until("etcd promotes the learner", JOIN, || async {
+        wait::until("etcd promotes the learner", || async {
             self.etcd().await?.promote(id).await
         })
         .await?;
@@ -84,19 +78,19 @@ impl WorkloadCluster {
         Ok(address)
     }
 
-    /// Waits until a member serves clients, as a kubelet does before it says that the pod is ready. Seven seconds for one
-    /// that joins: it publishes its name first, loses the message over the snapshot that it is sent, and tries again
-    /// (`server/etcdserver/server.go`).
+    /// Waits until a member answers clients, as a kubelet does before it reports that the pod is ready. A new member
+    /// takes seven seconds: its first request to publish its name is lost when it receives a snapshot, and it retries
+    /// later (`server/etcdserver/server.go`).
     pub(super) async fn answering(&self, number: u8) -> Result<Ipv4Addr> {
         let address = self.addresses.machine(number);
-        wait::until("the etcd member answers", JOIN, || async {
+        wait::until("the etcd member answers", || async {
             self.etcd_at(address).await?.status().await
         })
         .await?;
         Ok(address)
     }
 
-    /// Starts a member's process. What it stored before, it goes on with.
+    /// Starts a member's process, with the data that it already has.
     pub(super) async fn start_member(
         &self,
         machine: &str,
@@ -150,7 +144,7 @@ impl WorkloadCluster {
         })
     }
 
-    /// The pair that a member shows to clients. It reads the files for each connection.
+    /// Issues a member's serving certificate. etcd reads the files for each connection.
     pub(super) fn issue_certificate(&self, machine: &str, number: u8) -> Result<KeyPairFiles> {
         let authority = &self.certificates()?.etcd_authority;
         self.with_subject(machine, number, |subject| {
@@ -158,7 +152,7 @@ impl WorkloadCluster {
         })
     }
 
-    /// The same, out of date.
+    /// Replaces a member's serving certificate by an expired one.
     pub(super) fn expire_certificate(&self, machine: &str, number: u8) -> Result<()> {
         let authority = &self.certificates()?.etcd_authority;
         let expired = self.with_subject(machine, number, |subject| {
@@ -177,9 +171,9 @@ impl WorkloadCluster {
         })
     }
 
-    /// Ends a machine's member, if it has one, and removes what it stored.
+    /// Ends a machine's member, if it has one, and deletes its data.
     pub(super) async fn stop_member(&self, machine: &str) -> Result<()> {
-        // Its address stays taken until its process is gone.
+        // The address stays in use until the process has ended.
         let mut members = self.members.lock().await;
         if let Some(member) = members.remove(machine) {
             self.etcd_route.withdraw(member.number);
@@ -190,15 +184,15 @@ impl WorkloadCluster {
         Ok(())
     }
 
-    /// Removes what a member stored, which must not run.
+    /// Deletes the data of a member that does not run.
     pub(super) fn remove_data(&self, machine: &str) -> Result<()> {
         remove(&data(&self.folder.join(machine)))
     }
 }
 
-/// What a member that joins is told of the members that there are, itself among them.
+/// The value of `--initial-cluster` for a member that joins: all members including itself.
 pub(super) fn initial_cluster(members: &[etcd::Member], joining: &str) -> String {
-    // A member that has not started has no name yet: that is the one.
+    // Only the member that joins has no name yet.
     let members = members.iter().filter_map(|member| {
         let name = if member.name.is_empty() {
             joining
@@ -216,7 +210,7 @@ fn data(folder: &Path) -> PathBuf {
 
 fn remove(folder: &Path) -> Result<()> {
     match fs::remove_dir_all(folder) {
-        // A member that could not join has stored nothing.
+        // A member that could not join has no data.
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         removed => removed.with_context(|| format!("removing {}", folder.display())),
     }

@@ -1,9 +1,8 @@
-//! Stand-in machines: an infrastructure provider of Cluster API whose machines are processes of this machine.
+//! Stand-in machines: an infrastructure provider of Cluster API whose machines are local processes.
 //!
-//! To Cluster API it is a provider like any other: it answers the contract for `StandInCluster` and
-//! `StandInMachine`. To boot a machine is to start a real etcd member, to write the Node and the static pods
-//! that a kubelet would, and, for the first machine of a cluster, to start the workload cluster's API server
-//! and kwok.
+//! It implements the contract of Cluster API for `StandInCluster` and `StandInMachine`. A machine that boots starts a
+//! real etcd member and writes the Node and the static pods that a kubelet would write. The first machine of a cluster
+//! also starts the workload cluster's API server and kwok.
 
 mod api_server;
 mod boot;
@@ -35,17 +34,16 @@ use crate::assets::Assets;
 use crate::cluster_api::Controllers;
 use crate::run::Run;
 
-/// Workload clusters by namespace and name.
 pub(crate) type Clusters = Arc<Mutex<HashMap<(String, String), Arc<WorkloadCluster>>>>;
 
-/// The provider at work. Dropping it leaves all machines as they are, without anyone looking after them.
+/// The running provider. Dropping it stops the provider, but not the machines.
 pub struct Machines {
     clusters: Clusters,
     task: JoinHandle<()>,
 }
 
 impl Machines {
-    /// Starts to look after all stand-in objects that `client` can see.
+    /// Starts to reconcile all stand-in objects that `client` can read.
     pub fn start(
         run: &Arc<Run>,
         assets: &Assets,
@@ -64,7 +62,7 @@ impl Machines {
         self.clusters.clone()
     }
 
-    /// The workload cluster behind a `Cluster`, for looking into it and for pulling plugs.
+    /// The workload cluster of a `Cluster`.
     pub async fn cluster(&self, namespace: &str, name: &str) -> Result<Arc<WorkloadCluster>> {
         let clusters = self.clusters.lock().await;
         let cluster = clusters.get(&(namespace.to_owned(), name.to_owned()));

@@ -1,4 +1,4 @@
-//! The objects that kubeadm and a kubelet leave in the workload cluster for a machine.
+//! The objects that kubeadm and a kubelet write to the workload cluster for a machine.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::etcd::CLIENT_PORT;
 use crate::resources;
 
-/// Static pods of a control plane machine.
+/// The components whose static pods run on a control plane machine.
 const COMPONENTS: [&str; 4] = [
     "etcd",
     "kube-apiserver",
@@ -25,25 +25,23 @@ const COMPONENTS: [&str; 4] = [
 
 const NAMESPACE: &str = "kube-system";
 
-/// The port at which a kube-apiserver listens on a machine that is not a stand-in.
+/// The port of a kube-apiserver on a real machine.
 const API_SERVER_PORT: u16 = 6443;
 
-/// The role of a control plane machine: a label's key and a taint's.
+/// The key of the label and of the taint of control plane Nodes.
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 
-/// What a machine's Node says.
 pub(super) struct NodeDescription<'a> {
     pub(super) name: &'a str,
     pub(super) provider_id: &'a str,
-    /// Of Kubernetes, with `v`.
+    /// The Kubernetes version, with `v`.
     pub(super) version: &'a str,
 }
 
-/// What the objects of a control plane machine say.
 pub(super) struct ControlPlaneNode<'a> {
     pub(super) node: NodeDescription<'a>,
     pub(super) address: Ipv4Addr,
-    /// Where the cluster's API server listens.
+    /// The local port of the cluster's API server.
     pub(super) api_port: u16,
 }
 
@@ -56,12 +54,11 @@ pub(super) async fn create_kubeadm_config(client: &Client, cluster_configuration
     ensure_exists::<ConfigMap>(&Api::namespaced(client.clone(), NAMESPACE), config).await
 }
 
-/// Creates the Node of a worker.
 pub(super) async fn create_worker(client: &Client, node: &NodeDescription<'_>) -> Result<()> {
     ensure_exists::<Node>(&Api::all(client.clone()), node_object(node, &[], &json!([]))).await
 }
 
-/// Creates the Node of a control plane machine, the mirror pods, and the way to what listens behind them.
+/// Creates the Node of a control plane machine, its mirror pods, and the port forwards to the processes behind them.
 pub(super) async fn create_control_plane(client: &Client, machine: &ControlPlaneNode<'_>) -> Result<()> {
     let node = &machine.node;
     let roles = [
@@ -95,13 +92,13 @@ pub(super) async fn create_control_plane(client: &Client, machine: &ControlPlane
     Ok(())
 }
 
-/// Removes what a kubelet would no longer report. Core Cluster API removes the Node.
+/// Deletes the mirror pods of a machine. Cluster API deletes the Node.
 pub(super) async fn delete(client: &Client, machine: &str) -> Result<()> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
     let forwards = forwards(client);
     for component in COMPONENTS {
         let name = format!("{component}-{machine}");
-        // A pod that is bound to a node waits for its kubelet otherwise.
+        // Without this, the deletion of a pod that is bound to a Node waits for a kubelet.
         absent(
             pods.delete(&name, &DeleteParams::default().grace_period(0))
                 .await
@@ -127,7 +124,7 @@ fn node_object(node: &NodeDescription<'_>, roles: &[&str], taints: &Value) -> Va
         "spec": {"providerID": node.provider_id, "taints": taints},
         "status": {
             "addresses": [
-                // The API server forwards ports through it, and kwok listens there for all machines.
+                // The API server forwards ports through this address, where kwok listens for all machines.
                 {"type": "InternalIP", "address": "127.0.0.1"},
                 {"type": "Hostname", "address": node.name},
             ],
@@ -163,7 +160,7 @@ fn mirror_pod(node: &NodeDescription<'_>, component: &str) -> Value {
     })
 }
 
-/// Creates an object unless it is there: a boot that is tried again finds what it made before.
+/// Creates an object unless it exists, because a boot can be retried.
 async fn ensure_exists<K>(api: &Api<K>, object: Value) -> Result<()>
 where
     K: Clone + Debug + Serialize + DeserializeOwned,

@@ -1,9 +1,10 @@
-//! The network between the etcd members of a workload cluster, which can be cut without the kernel's help.
+//! The network between the etcd members of a workload cluster. It can cut off a member without help from the kernel.
 //!
-//! Members know each other by addresses at which nobody listens, and reach each other through a CONNECT proxy that each
-//! has to itself. etcd's peers use Go's HTTP client with `ProxyFromEnvironment` (`client/pkg/transport/transport.go`), which
-//! asks the proxy for every host but loopback addresses. So each connection shows who wants to talk to whom. Names would
-//! read better, but etcd resolves those before it joins, and tries for 30 seconds (`pkg/netutil/netutil.go`).
+//! Members advertise addresses where nothing listens, and reach each other through one CONNECT proxy per member. etcd
+//! uses Go's HTTP client with `ProxyFromEnvironment` for its peers (`client/pkg/transport/transport.go`), which uses
+//! the proxy for every host except loopback addresses. The proxy thus knows both members of each connection. Host names
+//! would be easier to read, but etcd resolves them before it joins, and retries for 30 seconds
+//! (`pkg/netutil/netutil.go`).
 
 use std::collections::{HashMap, HashSet};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -22,16 +23,17 @@ use crate::etcd::PEER_PORT;
 /// Go sends a few hundred bytes.
 const HEAD_BYTES: u64 = 8 * 1024;
 
-const HEAD: Duration = Duration::from_secs(5);
+/// Closes a connection on which no request arrives.
+const HEAD: Duration = Duration::from_secs(60);
 
-/// Who can be reached, and who is cut off.
+/// The members and which of them are cut off.
 pub(super) struct PeerNetwork {
-    /// Where members listen, by number.
+    /// Listening addresses by member number.
     addresses: Mutex<HashMap<u8, Ipv4Addr>>,
     cut_off: watch::Sender<HashSet<u8>>,
 }
 
-/// A member's way to the others. Dropping it ends its connections.
+/// The proxy of one member. Dropping it closes its connections.
 pub(super) struct Uplink {
     port: u16,
     task: JoinHandle<()>,
@@ -47,7 +49,7 @@ impl Default for PeerNetwork {
 }
 
 impl PeerNetwork {
-    /// Connects a member that listens at an address.
+    /// Starts the proxy of a member that listens at this address.
     pub(super) async fn connect(self: &Arc<Self>, member: u8, address: Ipv4Addr) -> Result<Uplink> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
             .await
@@ -60,14 +62,13 @@ impl PeerNetwork {
         Ok(Uplink { port, task })
     }
 
-    /// Cuts a member off from all others: what runs is broken, what is asked for is never answered.
+    /// Cuts off a member from all others: closes its connections and answers no new ones.
     pub(super) fn cut_off(&self, member: u8) {
         self.cut_off.send_modify(|members| {
             members.insert(member);
         });
     }
 
-    /// Undoes [`Self::cut_off`].
     pub(super) fn reconnect(&self, member: u8) {
         self.cut_off.send_modify(|members| {
             members.remove(&member);
@@ -80,7 +81,7 @@ impl PeerNetwork {
             while connections.try_join_next().is_some() {}
             let network = self.clone();
             connections.spawn(async move {
-                // A member that is refused, or whose peer is gone, dials again.
+                // A member retries a failed connection.
                 let _ = network.relay(stream, member).await;
             });
         }
@@ -93,7 +94,7 @@ impl PeerNetwork {
         let mut changes = self.cut_off.subscribe();
         let is_cut = |members: &HashSet<u8>| members.contains(&from) || members.contains(&to);
         if is_cut(&changes.borrow_and_update()) {
-            // Packets that are lost: the caller waits for an answer until it gives up, or this ends.
+            // Packets are lost: the client waits until it gives up or the cut ends.
             changes.wait_for(|members| !is_cut(members)).await?;
             return Ok(());
         }
@@ -114,7 +115,7 @@ impl PeerNetwork {
 }
 
 impl Uplink {
-    /// What a member's environment says of it.
+    /// The environment variables with which a member uses its proxy.
     pub(super) fn environment(&self) -> [(&'static str, String); 1] {
         [("HTTPS_PROXY", format!("http://127.0.0.1:{}", self.port))]
     }
@@ -126,17 +127,17 @@ impl Drop for Uplink {
     }
 }
 
-/// Where a member's peers think that it is. RFC 5737 reserves the block: nobody is there.
+/// The address that a member advertises to its peers. RFC 5737 reserves the block for documentation.
 pub(super) const fn peer_address(member: u8) -> Ipv4Addr {
     Ipv4Addr::new(192, 0, 2, member)
 }
 
-/// Where a member's peers reach it.
+/// The URL that a member advertises to its peers.
 pub(super) fn peer_url(member: u8) -> String {
     format!("https://{}:{PEER_PORT}", peer_address(member))
 }
 
-/// Whom a CONNECT request asks for.
+/// The member that a CONNECT request names.
 async fn requested(stream: &mut TcpStream) -> Result<u8> {
     let mut head = BufReader::new(stream.take(HEAD_BYTES)).lines();
     let request = head.next_line().await?.context("no request line")?;

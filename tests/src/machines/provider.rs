@@ -1,4 +1,4 @@
-//! The provider's control loop: Cluster API's infrastructure contract for the stand-in objects.
+//! The provider's control loop. It implements Cluster API's infrastructure contract for the stand-in objects.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,19 +20,18 @@ use crate::cluster_api::Controllers;
 use crate::resources;
 use crate::run::{Log, Run};
 
-/// Two small lists four times a second cost less than watches would in code.
+/// Watches would need much more code than two small lists four times a second.
 const INTERVAL: Duration = Duration::from_millis(250);
 
 const FINALIZER: &str = "infrastructure.cluster.x-k8s.io/stand-in";
 
-/// Looks after all stand-in objects.
 pub(super) struct Provider {
     run: Arc<Run>,
     assets: Assets,
     client: Client,
     controllers: Arc<Controllers>,
     clusters: Clusters,
-    /// Machines, by uid, that are switched on or were; and those that are being switched off.
+    /// The uids of machines that were booted, and of those that are ending.
     booted: Mutex<HashSet<String>>,
     ending: Mutex<HashSet<String>>,
     log: Log,
@@ -58,7 +57,7 @@ impl Provider {
         })
     }
 
-    /// Never ends by itself: what one pass cannot do, a later one may. Aborting it aborts every boot as well.
+    /// Runs until it is aborted, which also aborts each boot. A later pass retries what failed.
     pub(super) async fn run(self: Arc<Self>) {
         let mut work = JoinSet::new();
         let mut ticks = tokio::time::interval(INTERVAL);
@@ -89,7 +88,7 @@ impl Provider {
         let mut keep = HashSet::new();
         for object in objects {
             let (namespace, name) = key(&object);
-            // Cluster API sets the owner; its name is what machines carry in their label.
+            // Cluster API sets the owner. The machines' label has its name.
             let Some(cluster) = owner(&object, "Cluster") else {
                 continue;
             };
@@ -109,7 +108,7 @@ impl Provider {
             .await?;
             self.log.line(format!("{namespace}/{name}: provisioned"));
         }
-        // With the last reference go the cluster's processes.
+        // Dropping the last reference ends the cluster's processes.
         self.clusters.lock().await.retain(|key, _| keep.contains(key));
         Ok(())
     }
@@ -166,7 +165,7 @@ impl Provider {
         Ok(())
     }
 
-    /// Boots a machine and says so, or why not: Cluster API copies the reason into the Machine's conditions.
+    /// Boots a machine and reports the result. Cluster API copies an error to the Machine's conditions.
     async fn boot(&self, object: &DynamicObject, machine: &DynamicObject, secret: &str) {
         let (namespace, name) = key(object);
         self.log.line(format!("{namespace}/{name}: booting"));
@@ -224,7 +223,7 @@ impl Provider {
     async fn end(&self, object: &DynamicObject) {
         let (namespace, name) = key(object);
         if let Ok(cluster) = self.cluster_of(object).await
-            && let Err(error) = cluster.tear_down(&name, &self.log).await
+            && let Err(error) = self.try_end(object, &cluster).await
         {
             self.log.line(format!("{namespace}/{name}: {error:#}"));
         }
@@ -237,11 +236,19 @@ impl Provider {
         }
     }
 
+    async fn try_end(&self, object: &DynamicObject, workload: &WorkloadCluster) -> Result<()> {
+        let (namespace, name) = key(object);
+        let cluster = resources::clusters(&self.client, &namespace)
+            .get_metadata_opt(&cluster_name(object)?)
+            .await
+            .context("reading the Cluster")?;
+        let is_deleted = cluster.is_none_or(|cluster| cluster.metadata.deletion_timestamp.is_some());
+        workload.tear_down(&name, is_deleted, &self.log).await
+    }
+
     async fn cluster_of(&self, machine: &DynamicObject) -> Result<Arc<WorkloadCluster>> {
         let (namespace, _) = key(machine);
-        let labels = machine.metadata.labels.as_ref();
-        let cluster = labels.and_then(|labels| labels.get("cluster.x-k8s.io/cluster-name"));
-        let cluster = cluster.context("the StandInMachine has no label cluster.x-k8s.io/cluster-name")?;
+        let cluster = cluster_name(machine)?;
         let clusters = self.clusters.lock().await;
         let found = clusters.get(&(namespace, cluster.clone()));
         found
@@ -265,6 +272,13 @@ fn key(object: &DynamicObject) -> (String, String) {
 fn owner(object: &DynamicObject, kind: &str) -> Option<String> {
     let owners = object.metadata.owner_references.as_ref()?;
     Some(owners.iter().find(|owner| owner.kind == kind)?.name.clone())
+}
+
+fn cluster_name(machine: &DynamicObject) -> Result<String> {
+    let labels = machine.metadata.labels.as_ref();
+    let name = labels.and_then(|labels| labels.get("cluster.x-k8s.io/cluster-name"));
+    name.cloned()
+        .context("the StandInMachine has no label cluster.x-k8s.io/cluster-name")
 }
 
 fn ready_condition(status: &str, reason: &str, message: &str) -> Value {

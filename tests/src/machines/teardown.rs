@@ -1,4 +1,4 @@
-//! What happens when a machine is switched off for good.
+//! The end of a machine.
 
 use std::time::Duration;
 
@@ -9,17 +9,15 @@ use super::node;
 use super::workload_cluster::WorkloadCluster;
 use crate::run::Log;
 
-/// Eight small requests: a tenth of a second each on a busy machine.
-const REMOVAL: Duration = Duration::from_secs(5);
+/// Ends the removal of objects, which cannot succeed while etcd has no quorum. It takes eight small requests.
+const REMOVAL: Duration = Duration::from_secs(60);
 
 impl WorkloadCluster {
-    /// Ends the machine and removes what it left behind. Cluster API has removed its etcd member before,
-    /// except when the whole cluster is deleted.
-    pub(super) async fn tear_down(&self, machine: &str, log: &Log) -> Result<()> {
+    /// Ends the machine and removes its Node and pods. Cluster API has already removed the machine's etcd member, unless
+    /// the whole cluster is deleted. Then etcd loses its quorum, and the objects disappear with the cluster.
+    pub(super) async fn tear_down(&self, machine: &str, cluster_is_deleted: bool, log: &Log) -> Result<()> {
         self.stop_member(machine).await?;
-        let members_left = !self.members.lock().await.is_empty();
-        if let (Ok(client), true) = (self.client(), members_left) {
-            // Without quorum it cannot succeed, and then nobody will miss it.
+        if let (Ok(client), false) = (self.client(), cluster_is_deleted) {
             let removed = timeout(REMOVAL, node::delete(client, machine)).await;
             let removed = removed.unwrap_or_else(|_| bail!("no answer in {} s", REMOVAL.as_secs()));
             if let Err(error) = removed {

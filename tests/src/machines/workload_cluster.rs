@@ -20,7 +20,6 @@ use crate::pki::{Authority, KeyPairFiles, Subject};
 use crate::process::Process;
 use crate::run::Run;
 
-/// A workload cluster in the making or at work.
 pub struct WorkloadCluster {
     pub(super) run: Arc<Run>,
     pub(super) assets: Assets,
@@ -31,7 +30,7 @@ pub struct WorkloadCluster {
     pub(super) members: Mutex<BTreeMap<String, Member>>,
     pub(super) peer_network: Arc<PeerNetwork>,
     pub(super) etcd_route: EtcdRoute,
-    /// Whether a learner that is in sync is promoted.
+    /// Whether learners are promoted when they are in sync.
     pub(super) promotes: watch::Sender<bool>,
     /// From the first machine's bootstrap data.
     pub(super) certificates: OnceCell<Certificates>,
@@ -39,19 +38,19 @@ pub struct WorkloadCluster {
     pub(super) services: OnceCell<Services>,
 }
 
-/// What Cluster API generated for the cluster, and what we issue with it.
+/// What Cluster API generated for the cluster, and what we issued with it.
 pub(super) struct Certificates {
     pub(super) authority: Authority,
     pub(super) authority_file: PathBuf,
     pub(super) etcd_authority: Authority,
     pub(super) etcd_authority_file: PathBuf,
-    /// Of a client that may do anything in etcd.
+    /// A client certificate with all permissions in etcd.
     pub(super) etcd_client: KeyPairFiles,
     pub(super) signing_key: PathBuf,
     pub(super) verification_key: PathBuf,
 }
 
-/// What all machines of the cluster share: see `api_server` and `kwok` for why.
+/// The processes that all machines of the cluster share; see `api_server` and `kwok`.
 pub(super) struct Services {
     pub(super) client: Client,
     pub(super) _api_server: Process,
@@ -92,7 +91,7 @@ impl WorkloadCluster {
             .context("the workload cluster's first machine has not booted")
     }
 
-    /// Gives a new machine its number, and with it its address.
+    /// A number that no machine has, and with it an address.
     pub(super) fn free_number(members: &BTreeMap<String, Member>) -> Result<u8> {
         let taken = |number| members.values().any(|member| member.number == number);
         (1..=MachineAddresses::COUNT)
@@ -100,7 +99,7 @@ impl WorkloadCluster {
             .with_context(|| format!("all {} addresses are taken", MachineAddresses::COUNT))
     }
 
-    /// A client for a member that votes and that nothing was done to.
+    /// A client for a voting member without a fault.
     pub async fn etcd(&self) -> Result<EtcdClient> {
         let member = self.etcd_route.member();
         self.etcd_at(member.with_context(|| format!("no etcd member of {} is well", self.name))?)
@@ -145,5 +144,5 @@ impl Certificates {
     }
 }
 
-/// 127.0.0.1, where everything of a workload cluster but its etcd members listens.
+/// The address of everything in a workload cluster except its etcd members.
 pub(super) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);

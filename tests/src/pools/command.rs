@@ -1,11 +1,10 @@
-//! One run of `kubectl-kcp` behind a proxy of its own.
+//! Runs `kubectl-kcp` behind a proxy per command.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use kube::Client;
@@ -21,11 +20,8 @@ use crate::kubeconfig::{self, User};
 use crate::pki::{KeyPairFiles, Subject};
 use crate::products;
 use crate::run::MARKER;
+use crate::wait::LIMIT;
 
-/// The longest that a command may take on a busy machine.
-const TIMEOUT: Duration = Duration::from_secs(120);
-
-/// SIGKILL
 const KILL: i32 = 9;
 
 /// Runs `kubectl-kcp` against one API server.
@@ -40,23 +36,19 @@ pub struct Plugin {
     commands: AtomicU64,
 }
 
-/// What a command said, how it ended, and what it wrote.
+/// The result of a command and its traffic.
 #[derive(Clone, Debug)]
 pub struct Ended {
     /// The command line, for messages.
     pub command: String,
-    /// The exit code; none when it was killed.
+    /// None if it was killed.
     pub code: Option<i32>,
-    /// Standard output.
     pub stdout: String,
-    /// Standard error.
     pub stderr: String,
-    /// What went between it and the server.
     pub traffic: Traffic,
 }
 
 impl Plugin {
-    /// The plugin that this workspace builds.
     pub fn new(api: &ApiServer, run: &str) -> Result<Self> {
         let serving = Subject {
             common_name: "fault-proxy",
@@ -78,7 +70,7 @@ impl Plugin {
         })
     }
 
-    /// Runs a command to its end, with a fault on its way.
+    /// Runs a command until it ends, with a fault in its traffic.
     pub async fn run(&self, arguments: &[&str], plan: Option<FaultPlan>) -> Result<Ended> {
         let command = format!("kubectl-kcp {}", arguments.join(" "));
         let proxy = FaultProxy::start(self.acceptor.clone(), self.server.clone(), plan).await?;
@@ -86,11 +78,11 @@ impl Plugin {
         let kubeconfig = self.folder.join(format!("{number}.kubeconfig"));
         let user = User::Certificate(&self.user);
         kubeconfig::write(&kubeconfig, &proxy.url(), &self.authority, &user)?;
-        let ended = tokio::time::timeout(TIMEOUT, self.run_to_end(&kubeconfig, arguments, proxy)).await;
-        // What is left is removed with the run's folder.
+        let ended = tokio::time::timeout(LIMIT, self.run_to_end(&kubeconfig, arguments, proxy)).await;
+        // Whatever remains is removed with the run's folder.
         let _ = fs::remove_file(&kubeconfig);
         let (status, [stdout, stderr], traffic) = ended
-            .with_context(|| format!("{command} did not end in {} s", TIMEOUT.as_secs()))?
+            .with_context(|| format!("{command} did not end in {} s", LIMIT.as_secs()))?
             .with_context(|| command.clone())?;
         if status.code().is_none() && status.signal() != Some(KILL) {
             bail!("{command}: {status}");
@@ -127,7 +119,7 @@ impl Plugin {
     }
 }
 
-/// Waits for the command's end, and brings it about when the proxy asks for it.
+/// Waits until the command ends, and kills it if the proxy requests that.
 async fn until_dead(child: &mut Child, proxy: &mut FaultProxy) -> Result<ExitStatus> {
     let death = tokio::select! {
         status = child.wait() => return Ok(status?),
@@ -135,7 +127,7 @@ async fn until_dead(child: &mut Child, proxy: &mut FaultProxy) -> Result<ExitSta
     };
     child.start_kill()?;
     let status = child.wait().await?;
-    // An error: nobody waits for it any more.
+    // Ignored: nobody waits for it any more.
     let _ = death.send(());
     Ok(status)
 }
@@ -149,17 +141,15 @@ async fn text(output: Option<impl AsyncRead + Unpin>) -> Result<String> {
 }
 
 impl Ended {
-    /// Whether it was killed.
     pub fn was_killed(&self) -> bool {
         self.code.is_none()
     }
 
-    /// The JSON that it printed.
     pub fn answer(&self) -> Result<Value> {
         serde_json::from_str(&self.stdout).with_context(|| format!("no JSON: {self}"))
     }
 
-    /// The customization that a lease is on, in its JSON.
+    /// The customization of the lease in its JSON.
     pub fn customization(&self) -> Result<String> {
         let answer = self.answer()?;
         let name = answer.pointer("/customization/name").and_then(Value::as_str);

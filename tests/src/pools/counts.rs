@@ -1,27 +1,24 @@
-//! What randomized runs come to, in numbers.
+//! The counts of randomized runs.
 
 use std::fmt;
 use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
 
-/// How often each thing happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Counts {
-    /// Randomized runs.
     pub runs: u64,
-    /// Commands.
     pub commands: u64,
-    /// Of those, killed.
+    /// Commands that were killed.
     pub killed: u64,
     /// Answers that were cut off.
     pub cut: u64,
-    /// Answers in whose place the command was told of a timeout.
+    /// Answers that were replaced by a timeout.
     pub timed_out: u64,
-    /// Successes that were told to lessees.
+    /// Successful leases.
     pub leased: u64,
-    /// Refusals because no entry was free.
+    /// Refused leases because no entry was free.
     pub exhausted: u64,
     /// Commands that could not decide.
     pub undecided: u64,

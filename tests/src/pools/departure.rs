@@ -1,4 +1,4 @@
-//! How lessees come to clusters, and how they go: the clusters are taken down, and the leases end.
+//! Clusters that appear and disappear, and leases that expire.
 
 use anyhow::{Context as _, Result};
 use http::{Method, Request};
@@ -9,11 +9,11 @@ use super::pool::{HIVE, POOL, Pool, create, customizations};
 
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces";
 
-/// Before the longest lease that a command takes.
+/// Longer ago than any lease lasts.
 const LONG_AGO: &str = "2026-01-01T00:00:00.000000Z";
 
 impl Pool<'_> {
-    /// The cluster that was made for a lessee.
+    /// The cluster that was created for a lessee.
     pub async fn cluster(&self, lessee: &str) -> Result<Option<Value>> {
         let found = self.request(Method::GET, cluster(lessee), None).await;
         match found {
@@ -22,7 +22,7 @@ impl Pool<'_> {
         }
     }
 
-    /// Makes one in the pool's namespace, as whoever leases without `--create`.
+    /// Creates a cluster in the pool's namespace, for a lessee that leases without `--create`.
     pub async fn create_cluster(&self, lessee: &str) -> Result<()> {
         let namespace = self.namespace();
         let deployment = json!({
@@ -36,14 +36,14 @@ impl Pool<'_> {
         create(self.server().client(), collection, &deployment).await
     }
 
-    /// Deletes it. Where its lease has a finalizer on it, that keeps it.
+    /// Deletes the cluster. It remains until its finalizers are removed.
     pub async fn delete_cluster(&self, lessee: &str) -> Result<()> {
         let deleted = self.request(Method::DELETE, cluster(lessee), None).await;
         deleted.context("deleting a cluster").map(|_| ())
     }
 
-    /// It goes, with everything that was made for it but its namespace, and nobody gives its lease back: whoever deleted it
-    /// took its finalizer away.
+    /// Removes the cluster and everything that was created for it except for its namespace, including the finalizer.
+    /// Nothing releases its lease.
     pub async fn lose_cluster(&self, lessee: &str) -> Result<()> {
         let lost = self.cluster(lessee).await?.context("no cluster to lose")?;
         let customization = lost.pointer("/spec/clusterPoolRef/clusterDeploymentCustomization/name");
@@ -63,14 +63,14 @@ impl Pool<'_> {
         Ok(())
     }
 
-    /// A lessee never comes back, and its leases end: their records say that they were renewed long ago. To wait for that
-    /// would take ten minutes, as long as a lease lasts whose cluster is being made.
+    /// Ends a lessee: sets the renew times of its leases to a time long ago, because its leases would last ten minutes
+    /// otherwise.
     pub async fn depart(&self, lessee: &str) -> Result<()> {
         self.say(lessee, Saying::Releases).await?;
         self.end_leases(lessee).await
     }
 
-    /// The records alone: a lessee has what its living cluster was made with all the same.
+    /// Ends the leases only. A lessee still holds the entry of its living cluster.
     pub async fn end_leases(&self, lessee: &str) -> Result<()> {
         let _serving = self.server().serving().await;
         let leases = format!("{LEASES}/{}/leases", self.namespace());
@@ -91,7 +91,7 @@ impl Pool<'_> {
         Ok(())
     }
 
-    /// Writes a merge patch to an entry's status, as nobody should.
+    /// Patches an entry's status with a merge patch, without any of the plugin's checks.
     pub async fn write_status(&self, entry: &str, status: &Value) -> Result<()> {
         let path = format!("{}/{entry}/status", customizations(self.namespace()));
         let written = self
@@ -110,7 +110,7 @@ impl Pool<'_> {
     }
 }
 
-/// Its namespace has its name.
+/// Each cluster is in a namespace of the same name.
 fn cluster(lessee: &str) -> String {
     format!("{HIVE}/namespaces/{lessee}/clusterdeployments/{lessee}")
 }

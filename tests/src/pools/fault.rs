@@ -1,19 +1,18 @@
-//! What goes wrong with one write of a command.
+//! Faults of one write of a command.
 
-/// What befalls a write on its way to the API server or the answer on its way back.
+/// A fault of a write or of its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The command is killed, and its write never reaches the server.
+    /// The command is killed before its write reaches the server.
     KilledBeforeWrite,
-    /// The server has answered, and the command is killed before it hears of that.
+    /// The command is killed before the server's answer reaches it.
     KilledBeforeAnswer,
-    /// The server has answered, and the connection is closed in the answer's place.
+    /// The connection is closed instead of forwarding the server's answer.
     AnswerCut,
-    /// The server has answered, and the command is told that it did not in time.
+    /// The server's answer is replaced by a timeout.
     GatewayTimeout,
 }
 
-/// Every fault.
 pub const FAULTS: [Fault; 4] = [
     Fault::KilledBeforeWrite,
     Fault::KilledBeforeAnswer,
@@ -21,17 +20,16 @@ pub const FAULTS: [Fault; 4] = [
     Fault::GatewayTimeout,
 ];
 
-/// A fault, and the write that it befalls.
+/// A fault and the write that it affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultPlan {
-    /// Which of the command's writes, from 1.
+    /// The number of the command's write, from 1.
     pub write: usize,
-    /// What becomes of it.
     pub fault: Fault,
 }
 
 impl Fault {
-    /// Whether the command does not live to tell.
+    /// Whether the command is killed.
     pub fn kills(self) -> bool {
         matches!(self, Self::KilledBeforeWrite | Self::KilledBeforeAnswer)
     }

@@ -1,9 +1,8 @@
-//! A TLS reverse proxy between one command and the API server: it lets everything pass, except that one write meets with
-//! a fault. It is the administrator towards the server, whoever asks.
+//! A TLS reverse proxy between one command and the API server. It forwards everything, but injects a fault into one
+//! write. It is the administrator to the server, whoever the client is.
 
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING};
@@ -22,43 +21,37 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
 use super::fault::{Fault, FaultPlan};
+use crate::wait::LIMIT;
 
-/// For what is on its way when the command has ended.
-const END: Duration = Duration::from_secs(30);
-
-/// A write that the server answered, whether the command heard of it or not.
+/// A write that the server answered, whether or not the answer reached the command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForwardedWrite {
-    /// What was asked.
     pub method: Method,
-    /// Of which object or collection; without the query.
+    /// The path of the object or collection, without the query.
     pub path: String,
-    /// What the server answered.
     pub status: StatusCode,
-    /// That of the object in the answer.
+    /// The resourceVersion in the answer.
     pub resource_version: Option<String>,
 }
 
-/// What a proxy has seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// In the order of the answers.
     pub forwarded: Vec<ForwardedWrite>,
-    /// Whether the fault has befallen a write.
+    /// Whether the fault was injected.
     pub fault_befell: bool,
 }
 
-/// The proxy of one command.
 pub(super) struct FaultProxy {
     port: u16,
     exchange: Arc<Exchange>,
-    /// Asks for the command to be killed, and to be told when it is dead.
+    /// Requests to kill the command. Each waits until the command is dead.
     deaths: mpsc::Receiver<oneshot::Sender<()>>,
     closing: oneshot::Sender<()>,
     accepting: JoinHandle<()>,
 }
 
-/// What the connections of one command share.
+/// The state that the connections of one command share.
 struct Exchange {
     server: Client,
     plan: Option<FaultPlan>,
@@ -73,7 +66,7 @@ struct Seen {
 }
 
 impl FaultProxy {
-    /// Listens on a loopback port of its own.
+    /// Listens on a free loopback port.
     pub(super) async fn start(
         acceptor: TlsAcceptor,
         server: Client,
@@ -104,16 +97,16 @@ impl FaultProxy {
         format!("https://127.0.0.1:{}", self.port)
     }
 
-    /// Resolves when the command has to be killed. Whoever does it says so by what this returns.
+    /// Waits until the command must be killed. Send a message on the returned channel when it is dead.
     pub(super) async fn death(&mut self) -> oneshot::Sender<()> {
         match self.deaths.recv().await {
             Some(death) => death,
-            // No more writes: none can ask for it.
+            // No write can request it any more.
             None => std::future::pending().await,
         }
     }
 
-    /// Ends it once the command has: nothing of the command is on its way to the server any more.
+    /// Closes the proxy after its command has ended, and waits until the server has answered every request.
     pub(super) async fn close(self) -> Result<Traffic> {
         let Self {
             exchange,
@@ -121,9 +114,9 @@ impl FaultProxy {
             accepting,
             ..
         } = self;
-        // An error: it has ended already.
+        // Ignored: it has ended already.
         let _ = closing.send(());
-        let ended = tokio::time::timeout(END, accepting).await;
+        let ended = tokio::time::timeout(LIMIT, accepting).await;
         ended.context("a connection outlives its command")??;
         Ok(exchange.seen().traffic.clone())
     }
@@ -141,7 +134,7 @@ async fn accept(
             accepted = listener.accept() => accepted,
             _ = &mut closed => break,
         };
-        // A connection that failed before it was accepted concerns its client alone.
+        // Only the client is affected by a connection that failed before it was accepted.
         let Ok((stream, _)) = stream else { continue };
         let (acceptor, exchange) = (acceptor.clone(), exchange.clone());
         connections.spawn(async move {
@@ -149,10 +142,10 @@ async fn accept(
                 return;
             };
             let service = service_fn(|request| exchange.answer(request));
-            // A command that is killed must not take back a write that is on its way.
+            // A killed command must not cancel a write that the proxy is forwarding.
             let mut connection = http1::Builder::new();
             let connection = connection.half_close(true);
-            // An error is the fault that was asked for, or a command that has hung up.
+            // Ignored: the injected fault, or a command that closed its connection.
             let _ = connection.serve_connection(TokioIo::new(stream), service).await;
         });
     }
@@ -187,7 +180,7 @@ impl Exchange {
         }
     }
 
-    /// Counts one write.
+    /// Counts one write and returns its fault.
     fn fault_of_next_write(&self) -> Option<Fault> {
         let mut seen = self.seen();
         seen.writes += 1;
@@ -196,7 +189,7 @@ impl Exchange {
         Some(plan.fault)
     }
 
-    /// Sends a write to the server, and keeps what came of it.
+    /// Forwards a write and records the answer.
     async fn write(&self, request: Request<Incoming>) -> Result<Response<Body>> {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let (mut head, body) = self.forward(request).await?.into_parts();
@@ -213,7 +206,7 @@ impl Exchange {
 
     async fn forward(&self, request: Request<Incoming>) -> Result<Response<Body>> {
         let (mut head, body) = request.into_parts();
-        // The connection to the server is another, with another name and another user.
+        // These belong to the client's connection and user.
         for header in [HOST, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING] {
             head.headers.remove(header);
         }
@@ -224,10 +217,10 @@ impl Exchange {
         Ok(answer)
     }
 
-    /// Has the command killed, and waits until it is dead.
+    /// Requests that the command is killed, and waits until it is dead.
     async fn killed(&self) -> anyhow::Error {
         let (dead, death) = oneshot::channel();
-        // Errors: it has ended by itself meanwhile.
+        // Ignored: the command has ended by itself.
         if self.kill.send(dead).await.is_ok() {
             let _ = death.await;
         }
@@ -235,7 +228,7 @@ impl Exchange {
     }
 }
 
-/// What an API server says whose storage did not answer in time.
+/// The API server's answer if its storage timed out.
 fn gateway_timeout() -> Result<Response<Body>> {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "Timeout", "code": 504,

@@ -1,8 +1,7 @@
-//! Everything that etcd ever stored about pools, watched from its first revision over its JSON gateway.
+//! Every version of every object of pools that etcd stored, watched from the first revision over etcd's JSON gateway.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
@@ -19,14 +18,12 @@ use tokio::task::JoinHandle;
 use super::version::{Revision, Sorter, Stored, Versions};
 use crate::api_server::Etcd;
 use crate::kubeconfig;
+use crate::wait::LIMIT;
 
-/// Etcd sends a version within milliseconds of storing it.
-const DELAY: Duration = Duration::from_secs(30);
-
-/// All keys: from the first byte that there is, without end.
+/// From the first possible key. As the end of a range it means all keys.
 const FIRST_KEY: &[u8] = &[0];
 
-/// Grows as long as it is not dropped.
+/// The versions so far. The watch ends when it is dropped.
 pub struct History {
     etcd: Client,
     versions: Arc<Mutex<HashMap<String, Versions>>>,
@@ -34,11 +31,11 @@ pub struct History {
     task: JoinHandle<()>,
 }
 
-/// How far the watch has come.
+/// The progress of the watch.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     revision: Revision,
-    /// Why it goes no further.
+    /// Why the watch ended.
     error: Option<String>,
 }
 
@@ -59,7 +56,7 @@ struct WatchResult {
 
 #[derive(Deserialize)]
 struct Event {
-    /// Left out where it is `PUT`.
+    /// Omitted if it is `PUT`.
     #[serde(rename = "type", default)]
     kind: String,
     kv: KeyValue,
@@ -75,8 +72,8 @@ struct KeyValue {
 }
 
 impl History {
-    /// Watches what the API server of that name stores, which must store JSON, never compact, and be the only one with
-    /// pools on its etcd.
+    /// Watches the objects of an API server. It must store JSON, never compact, and be the only one with pools on its
+    /// etcd.
     pub async fn watch(etcd: &Etcd, api_server: &str) -> Result<Self> {
         let client = kubeconfig::plain_client(etcd.url())?;
         let everything = BASE64_STANDARD.encode(FIRST_KEY);
@@ -102,7 +99,7 @@ impl History {
         })
     }
 
-    /// The revision of the last write that etcd has stored.
+    /// The revision of etcd's last write.
     pub async fn revision(&self) -> Result<Revision> {
         let range = json!({"key": BASE64_STANDARD.encode(FIRST_KEY), "limit": 1});
         let request = Request::post("/v3/kv/range").body(serde_json::to_vec(&range)?)?;
@@ -115,12 +112,12 @@ impl History {
         Ok(revision.context("etcd's answer has no revision")?.parse()?)
     }
 
-    /// Takes out every version so far of what belongs to the pools of a namespace.
+    /// Removes and returns all versions so far of objects of the pools in a namespace.
     pub async fn take(&self, namespace: &str) -> Result<Versions> {
         let revision = self.revision().await?;
         let mut seen = self.seen.clone();
         let complete = seen.wait_for(|seen| seen.revision >= revision || seen.error.is_some());
-        let complete = tokio::time::timeout(DELAY, complete).await;
+        let complete = tokio::time::timeout(LIMIT, complete).await;
         let complete =
             complete.with_context(|| format!("etcd's watch does not reach revision {revision}"))??;
         if let Some(error) = &complete.error {
@@ -143,7 +140,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads answers, a line each, until there are no more.
+/// Reads answers, one per line, until the watch ends.
 async fn follow(
     mut answers: Body,
     prefix: &str,
@@ -163,7 +160,7 @@ async fn follow(
             if result.canceled {
                 bail!("etcd cancels the watch: {}", result.cancel_reason);
             }
-            // The first answer has none: it only says that the watch is there.
+            // The first answer only confirms the watch and has no events.
             for event in &result.events {
                 let revision = event.kv.mod_revision.parse()?;
                 sort(event, revision, prefix, &mut sorter, &mut locked(versions))?;
@@ -182,7 +179,7 @@ fn sort(
     versions: &mut HashMap<String, Versions>,
 ) -> Result<()> {
     let key = BASE64_STANDARD.decode(&event.kv.key)?;
-    // What is no text is none of the API server's.
+    // Keys of the API server are text.
     let key = std::str::from_utf8(&key)
         .ok()
         .and_then(|key| key.strip_prefix(prefix));

@@ -1,69 +1,56 @@
-//! What must be so of leases, whatever happened: judged by what etcd stored and by who was told what. Pure.
+//! The invariants of leases, checked against what etcd stored and what lessees were told. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::version::{Entry, Revision, Version, Versions};
 
-/// The finalizer that a lease puts on the `ClusterDeployment` that is made for it.
+/// The finalizer of a `ClusterDeployment` that was created for a lease.
 const FINALIZER: &str = "kubectl-kcp.dev/pool-lease";
 
-/// What passed between a command and a lessee.
+/// A message between a command and a lessee.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
-    /// Etcd's, at that moment.
+    /// etcd's revision at that moment.
     pub revision: Revision,
-    /// Who.
     pub lessee: String,
-    /// What.
     pub what: Saying,
 }
 
-/// What was said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Saying {
-    /// The lessee was told that it has this entry. It was so at this revision.
+    /// The lessee was told that it has this entry, which was true at this revision.
     Leased(String),
-    /// The lessee is about to give back what it has. It has it at this revision still.
+    /// The lessee is about to release its entry, which it still has at this revision.
     Releases,
 }
 
-/// What must never be.
+/// A violation of the invariants.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Violation {
-    /// A version of an entry does not name the lessee that was told that it has it.
+    /// A version of an entry does not name the lessee that was told that it has the entry.
     NotNamed {
-        /// Which entry.
         entry: String,
-        /// Who has it.
         lessee: String,
-        /// Of the version; 0 where there is none.
+        /// The revision of that version; 0 if there is none.
         revision: Revision,
-        /// Whom it names.
+        /// The lessee that the version names.
         names: Option<String>,
     },
-    /// A Lease names another than the lessee that was told that it has its entry.
+    /// A Lease does not name the lessee that was told that it has the entry.
     LeaseNamesAnother {
-        /// Which entry.
         entry: String,
-        /// Who has it.
         lessee: String,
-        /// Of the Lease's version.
+        /// The revision of the Lease's version.
         revision: Revision,
-        /// Whom it names.
+        /// The lessee that the Lease names.
         names: String,
     },
-    /// Two lessees had an entry at one time, as they were told.
-    Overlap {
-        /// Which entry.
-        entry: String,
-        /// Who.
-        lessees: [String; 2],
-    },
-    /// A lessee was told of another entry than of the one that it had.
+    /// Two lessees were told that they have the same entry at the same time.
+    Overlap { entry: String, lessees: [String; 2] },
+    /// A lessee was told to have another entry than before.
     ToldTwo {
-        /// Who.
         lessee: String,
-        /// The entries, in that order.
+        /// The entries, in order.
         entries: [String; 2],
     },
 }
@@ -71,47 +58,40 @@ pub enum Violation {
 /// What repair must not leave behind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Leftover {
-    /// An entry of the inventory is gone.
+    /// An entry of the inventory that no longer exists.
     Gone(String),
-    /// An entry is neither free nor held: its condition and its references contradict each other.
+    /// An entry whose condition contradicts its references.
     Unclear(String),
-    /// An entry is held by somebody who is not among the living.
+    /// An entry held by a lessee that does not live.
     HeldByDead {
-        /// Which entry.
         entry: String,
-        /// Whose it was.
+        /// The former lessee.
         lessee: String,
     },
-    /// A Lease names somebody who is not among the living.
+    /// A Lease that names a lessee that does not live.
     LeaseOfDead {
-        /// Which entry.
         entry: String,
-        /// Whose it was.
+        /// The former lessee.
         lessee: String,
     },
-    /// One lessee holds several entries.
-    HeldBeside {
-        /// Who.
-        lessee: String,
-        /// All that it holds.
-        entries: Vec<String>,
-    },
-    /// A `ClusterDeployment` has been deleted, and waits for our finalizer alone.
+    /// A lessee that holds several entries.
+    HeldBeside { lessee: String, entries: Vec<String> },
+    /// A deleted `ClusterDeployment` whose only finalizer is ours.
     FinalizerStuck(String),
-    /// A copy of a customization, `NAMESPACE/NAME`, is in the namespace of somebody who is not among the living.
+    /// A copy of a customization, `NAMESPACE/NAME`, in the namespace of a lessee that does not live.
     CopyOfDead(String),
 }
 
-/// From the first success that a lessee was told until it asked for the entry's release.
+/// The time from a lessee's first success until it requested the release.
 struct Tenure<'s> {
     lessee: &'s str,
     entry: &'s str,
     from: Revision,
-    /// [`Revision::MAX`]: it has not asked.
+    /// [`Revision::MAX`] if it has not requested the release.
     until: Revision,
 }
 
-/// Everything that is wrong with a history. What each lessee was told is in the order in which it was.
+/// All violations in a history. `said` is in chronological order.
 pub fn violations(versions: &Versions, said: &[Said]) -> Vec<Violation> {
     let (tenures, mut violations) = tenures(said);
     for (index, tenure) in tenures.iter().enumerate() {
@@ -123,7 +103,7 @@ pub fn violations(versions: &Versions, said: &[Said]) -> Vec<Violation> {
     violations
 }
 
-/// What is left over of leases at the end of a history, in which only these lessees still live.
+/// What remains of leases at the end of a history, if only these lessees still live.
 pub fn leftovers(versions: &Versions, inventory: &[String], living: &BTreeSet<String>) -> Vec<Leftover> {
     let mut leftovers = Vec::new();
     let mut held: BTreeMap<&str, Vec<String>> = BTreeMap::new();
@@ -164,7 +144,7 @@ pub fn leftovers(versions: &Versions, inventory: &[String], living: &BTreeSet<St
         }
     }
     for name in last(&versions.copies).into_keys() {
-        // A cluster has the name of its namespace.
+        // Each cluster has the name of its namespace.
         let lessee = name.split_once('/').map(|(namespace, _)| namespace);
         if lessee.is_none_or(|lessee| !living.contains(lessee)) {
             leftovers.push(Leftover::CopyOfDead(name.to_owned()));
@@ -173,7 +153,7 @@ pub fn leftovers(versions: &Versions, inventory: &[String], living: &BTreeSet<St
     leftovers
 }
 
-/// The last version of each object that is not deleted.
+/// The last version of each object that was not deleted.
 fn last<T>(versions: &[Version<T>]) -> BTreeMap<&str, &T> {
     let last: BTreeMap<_, _> = versions
         .iter()
@@ -219,7 +199,7 @@ fn tenures(said: &[Said]) -> (Vec<Tenure<'_>>, Vec<Violation>) {
     (tenures, violations)
 }
 
-/// The version of an object that was in force when a tenure began, and those that came while it lasted.
+/// The version of an object at the start of a tenure, and its later versions during the tenure.
 fn in_force<'v, T>(tenure: &Tenure<'_>, versions: &'v [Version<T>]) -> Vec<&'v Version<T>> {
     let of_entry = |version: &&Version<T>| version.name == tenure.entry && version.revision <= tenure.until;
     let (before, during): (Vec<_>, Vec<_>) = versions

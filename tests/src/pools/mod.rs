@@ -1,13 +1,13 @@
-//! Pools on a real API server, lessees whose commands meet with faults, and what etcd kept of it all.
+//! Pools on a real API server, lessees whose commands fail, and the history of all objects in etcd.
 //!
-//! - [`server`]: etcd and an API server whose history can be read
-//! - [`fault`], [`fault_proxy`]: what goes wrong between one command and the API server
-//! - [`command`], [`verb`]: `kubectl-kcp`, and what it is told to do
-//! - [`pool`]: one pool, and who was told what of it; [`departure`]: how lessees go
-//! - [`version`], [`history`]: every version of every entry, from etcd
-//! - [`invariant`]: what must be so of them
-//! - [`random_run`], [`counts`]: eight lessees, four entries, and faults by a seed
-//! - [`naive`]: how scripts lease without `kubectl kcp`
+//! - [`server`]: etcd and an API server with a readable history
+//! - [`fault`], [`fault_proxy`]: faults between one command and the API server
+//! - [`command`], [`verb`]: `kubectl-kcp` and its arguments
+//! - [`pool`]: one pool, and what its lessees were told; [`departure`]: lessees that die
+//! - [`version`], [`history`]: every version of every object, from etcd
+//! - [`invariant`]: the invariants of the versions
+//! - [`random_run`], [`counts`]: eight lessees, four entries, and faults chosen by a seed
+//! - [`naive`]: leases of scripts without `kubectl kcp`
 
 pub mod command;
 pub mod counts;

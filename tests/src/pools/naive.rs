@@ -1,5 +1,5 @@
-//! How scripts lease that have no `kubectl kcp`: list, take the first that is free, and try again when another was
-//! faster. Some forget to say which version they have seen.
+//! Leases of scripts without `kubectl kcp`: list, write to the first free entry, and retry after a conflict. Some
+//! scripts omit the resourceVersion.
 
 use anyhow::{Context as _, Result};
 use http::Request;
@@ -8,28 +8,24 @@ use serde_json::{Value, json};
 
 use super::pool::{POOL, customizations};
 
-/// What keeps a naive lessee from overwriting another's lease.
+/// Whether a write can overwrite another lessee's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precondition {
-    /// The write is refused when the entry has changed since.
+    /// The write fails if the entry has changed since.
     ResourceVersion,
-    /// Nothing does.
+    /// The write always succeeds.
     None,
 }
 
-/// A naive lessee of the pool in a namespace.
 #[derive(Clone, Debug)]
 pub struct NaiveLessee {
-    /// Its name.
     pub name: String,
-    /// Where the pool is.
     pub namespace: String,
-    /// How it writes.
     pub precondition: Precondition,
 }
 
 impl NaiveLessee {
-    /// Takes an entry, as often as it is refused one; none when none is free.
+    /// Leases an entry, and retries after each conflict. None if no entry is free.
     pub async fn lease(&self, client: &Client) -> Result<Option<String>> {
         while let Some(entry) = self.first_free(client).await? {
             if self.take(client, &entry).await? {
@@ -39,7 +35,7 @@ impl NaiveLessee {
         Ok(None)
     }
 
-    /// The first of the list that is free, as it is now.
+    /// The first free entry of the list.
     pub async fn first_free(&self, client: &Client) -> Result<Option<Value>> {
         let request = Request::get(customizations(&self.namespace)).body(Vec::new())?;
         let list: Value = client.request(request).await.context("listing customizations")?;
@@ -50,7 +46,7 @@ impl NaiveLessee {
             .cloned())
     }
 
-    /// Takes an entry as it was listed; false when another was faster.
+    /// Writes to an entry as it was listed. False after a conflict.
     pub async fn take(&self, client: &Client, entry: &Value) -> Result<bool> {
         let mut patch = json!({"status": {
             "conditions": [{
@@ -82,7 +78,6 @@ impl NaiveLessee {
     }
 }
 
-/// The name of a listed entry.
 pub fn name(entry: &Value) -> Result<&str> {
     let name = entry.pointer("/metadata/name").and_then(Value::as_str);
     name.context("a customization without a name")

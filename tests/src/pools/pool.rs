@@ -1,4 +1,4 @@
-//! One pool, its entries, and who was told what of them.
+//! One pool, its entries, and what its lessees were told.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -15,10 +15,10 @@ use super::server::PoolServer;
 use super::verb::{Effect, FIND, INSTALL_CONFIG, REPAIR, Verb};
 use super::version::Versions;
 
-/// Every pool's name, in its own namespace.
+/// The name of every pool, each in its own namespace.
 pub const POOL: &str = "hosts";
 
-/// Where the definitions that leases live in are served.
+/// The API path of the kinds that leases use.
 pub(super) const HIVE: &str = "/apis/hive.openshift.io/v1";
 
 /// A pool in a namespace of its own.
@@ -29,19 +29,17 @@ pub struct Pool<'s> {
     said: Mutex<Vec<Said>>,
 }
 
-/// What the history of a pool comes to.
+/// The result of checking a pool's history.
 #[derive(Debug)]
 pub struct Judgement {
-    /// What went wrong while leases were held.
     pub violations: Vec<Violation>,
-    /// What is left in the end.
     pub leftovers: Vec<Leftover>,
-    /// What they were judged by.
+    /// The checked history.
     pub versions: Versions,
 }
 
 impl<'s> Pool<'s> {
-    /// Creates it with so many free entries. Nobody else may use the namespace.
+    /// Creates a pool with this number of free entries. Nothing else may use the namespace.
     pub async fn create(server: &'s PoolServer, namespace: &str, entries: usize) -> Result<Self> {
         let _serving = server.serving().await;
         let client = server.client();
@@ -84,17 +82,15 @@ impl<'s> Pool<'s> {
         })
     }
 
-    /// Where it is.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// Where it is served.
     pub fn server(&self) -> &'s PoolServer {
         self.server
     }
 
-    /// Runs a command for a lessee, and keeps what it tells it.
+    /// Runs a command for a lessee, and records what the lessee is told.
     pub async fn run(&self, verb: &Verb, lessee: &str, plan: Option<FaultPlan>) -> Result<Ended> {
         let arguments = verb.command(&self.namespace, POOL, lessee);
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
@@ -108,21 +104,21 @@ impl<'s> Pool<'s> {
         Ok(ended)
     }
 
-    /// The same without a fault, which must succeed.
+    /// [`Self::run`] without a fault. The command must succeed.
     pub async fn succeed(&self, verb: &Verb, lessee: &str) -> Result<Ended> {
         let ended = self.run(verb, lessee, None).await?;
         ensure!(ended.code == Some(0), "{ended}");
         Ok(ended)
     }
 
-    /// Mends what the dead have left, after which nothing is wrong any more.
+    /// Repairs what dead lessees left behind, and checks that nothing remains.
     pub async fn repair(&self) -> Result<()> {
         self.succeed(&REPAIR, "nobody").await?;
         self.succeed(&FIND, "nobody").await?;
         Ok(())
     }
 
-    /// Keeps what a lessee was told now.
+    /// Records what a lessee was told now.
     pub async fn say(&self, lessee: &str, what: Saying) -> Result<()> {
         let said = Said {
             revision: self.server.history().revision().await?,
@@ -134,7 +130,7 @@ impl<'s> Pool<'s> {
         Ok(())
     }
 
-    /// Judges it in the end, when these lessees alone still live.
+    /// Checks the history if only these lessees still live.
     pub async fn judge(self, living: &BTreeSet<String>) -> Result<Judgement> {
         let versions = self.server.history().take(&self.namespace).await?;
         ensure!(
@@ -152,7 +148,7 @@ impl<'s> Pool<'s> {
 }
 
 impl Judgement {
-    /// Fails with everything that is wrong.
+    /// Fails with all violations and leftovers.
     pub fn nothing_wrong(&self) -> Result<()> {
         let Self {
             violations,
@@ -168,7 +164,7 @@ impl Judgement {
     }
 }
 
-/// Where the customizations of a namespace are.
+/// The API path of the customizations of a namespace.
 pub(super) fn customizations(namespace: &str) -> String {
     format!("{HIVE}/namespaces/{namespace}/clusterdeploymentcustomizations")
 }

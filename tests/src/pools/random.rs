@@ -1,4 +1,4 @@
-//! Numbers that look random and are the same for a seed.
+//! Random numbers that are determined by a seed.
 
 /// Steele, Lea and Flood's `SplitMix64`.
 #[derive(Clone, Debug)]
@@ -9,7 +9,7 @@ impl Random {
         Self(seed)
     }
 
-    /// Another that has nothing in common with this one.
+    /// An independent generator.
     pub(super) fn split(&mut self) -> Self {
         Self(self.next())
     }
@@ -21,12 +21,12 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// True once in so many times.
+    /// True with the probability 1/`times`.
     pub(super) fn one_in(&mut self, times: u64) -> bool {
         self.next().is_multiple_of(times)
     }
 
-    /// One of these, all as likely.
+    /// One of these, each with the same probability.
     pub(super) fn pick<T: Copy, const N: usize>(&mut self, of: [T; N]) -> Option<T> {
         let index = self.next() % u64::try_from(N).ok()?;
         of.get(usize::try_from(index).ok()?).copied()

@@ -1,4 +1,4 @@
-//! One randomized run: lessees that want more entries than there are, faults on their way, and some who die.
+//! One randomized run: more lessees than entries, injected faults, and lessees that die.
 
 use std::collections::BTreeSet;
 
@@ -14,35 +14,33 @@ use super::server::PoolServer;
 use super::verb::{FIND, LEASE, RELEASE, REPAIR, Verb};
 use super::version::Versions;
 
-/// Lessees of a run.
 pub const LESSEES: usize = 8;
-/// Entries that they want.
 pub const ENTRIES: usize = 4;
 
-/// How often each comes for an entry.
+/// How often each lessee leases.
 const ROUNDS: usize = 2;
 
-/// How often a command is run again that was killed or could not decide.
+/// How often a lessee repeats a command that was killed or could not decide.
 const MAX_ATTEMPTS: usize = 20;
 
-/// What commands may end with.
+/// The exit codes that a run accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tolerance {
-    /// Every command that is not killed decides: one lost answer is no reason not to.
+    /// Every command that is not killed decides, because it must handle one lost answer.
     DecidesAlways,
-    /// The API server may be down for a while.
+    /// The API server restarts, so a command may fail to decide.
     ServerRestarts,
 }
 
-/// What one lessee came to.
+/// The end of a lessee.
 enum Fate {
-    /// It lives, and has an entry or has none.
+    /// It lives, with or without an entry.
     Lives,
-    /// It was killed, and never comes back.
+    /// It was killed and never returns.
     Dies,
 }
 
-/// A lessee, and what it has seen so far.
+/// A lessee and its counts so far.
 struct Lessee<'p> {
     pool: &'p Pool<'p>,
     name: String,
@@ -51,15 +49,15 @@ struct Lessee<'p> {
     counts: Counts,
 }
 
-/// How a command ended that was run for as long as it takes.
+/// The end of a command that is repeated until it decides.
 enum Outcome {
     Met,
     Refused,
     Died,
 }
 
-/// Runs it in a namespace that is named after the seed. What is decided by chance is decided by the seed, but for the
-/// order in which commands reach the server. Fails with everything that should not be.
+/// Runs in a namespace that is named after the seed. The seed determines everything random except for the order in
+/// which commands reach the server. Fails with all violations.
 pub async fn random_run(server: &PoolServer, seed: u64, tolerance: Tolerance) -> Result<Counts> {
     let failed = || format!("the run with seed {seed}");
     let pool = Pool::create(server, &format!("run-{seed}"), ENTRIES)
@@ -119,7 +117,7 @@ impl Lessee<'_> {
     async fn live(mut self) -> Result<(Self, Fate)> {
         for round in 1..=ROUNDS {
             if self.random.one_in(4) {
-                // Whoever lives keeps what it has.
+                // A repair must not take anything from living lessees.
                 match self.until_decided(&REPAIR).await? {
                     Outcome::Met => {}
                     Outcome::Refused => bail!("{} cannot repair", self.name),
@@ -132,7 +130,7 @@ impl Lessee<'_> {
                 Outcome::Died => return Ok((self, Fate::Dies)),
             }
             if self.random.one_in(4) {
-                // What it has it is told again.
+                // The same lease again reports the same entry.
                 let again = self.until_decided(&LEASE).await?;
                 match again {
                     Outcome::Met => {}
@@ -153,7 +151,7 @@ impl Lessee<'_> {
         Ok((self, Fate::Lives))
     }
 
-    /// Runs a command, with a fault or without, and again when it was killed: if the lessee comes back at all.
+    /// Runs a command with or without a fault, and repeats it if it was killed, unless the lessee dies.
     async fn until_decided(&mut self, verb: &Verb) -> Result<Outcome> {
         for _ in 0..MAX_ATTEMPTS {
             let plan = self.plan();
@@ -186,7 +184,7 @@ impl Lessee<'_> {
         )
     }
 
-    /// Runs a command that meets with no fault.
+    /// Repeats a command without a fault until it succeeds.
     async fn succeed(&mut self, verb: &Verb) -> Result<()> {
         for _ in 0..MAX_ATTEMPTS {
             let ended = self.run(verb, None).await?;
@@ -216,7 +214,7 @@ impl Lessee<'_> {
         Ok(ended)
     }
 
-    /// Waits until the server is up again, if that may be the reason.
+    /// Waits until the server is up again, if its restart may be the reason.
     async fn undecided(&mut self, ended: &Ended) -> Result<()> {
         self.counts.undecided += 1;
         if self.tolerance == Tolerance::DecidesAlways {
@@ -226,7 +224,7 @@ impl Lessee<'_> {
         Ok(())
     }
 
-    /// A fault every other time, at an early write more likely than at a late one.
+    /// A fault in every second command. Early writes are more likely.
     fn plan(&mut self) -> Option<FaultPlan> {
         if self.random.one_in(2) {
             return None;

@@ -1,4 +1,4 @@
-//! Etcd and an API server with Hive's definitions, whose every version of every object can be read.
+//! etcd and an API server with Hive's definitions, where tests can read every version of every object.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use crate::{hive, manifests};
 
 const NAME: &str = "pools";
 
-/// Nothing is compacted away, and Leases are as readable as custom resources are anyhow.
+/// etcd compacts nothing, and Leases are stored as JSON, like custom resources.
 const FLAGS: [&str; 2] = [
     "--etcd-compaction-interval=0",
     "--storage-media-type=application/json",
 ];
 
-/// An API server for pools alone.
+/// An API server for pools only.
 pub struct PoolServer {
     api: RwLock<ApiServer>,
     client: Client,
@@ -31,7 +31,7 @@ pub struct PoolServer {
 }
 
 impl PoolServer {
-    /// Starts it, in a run that has no other.
+    /// Starts the server. A run can have one only.
     pub async fn start(run: &Arc<Run>) -> Result<Self> {
         let assets = Assets::locate()?;
         let etcd = Etcd::start(run, &assets, "pools-etcd")?;
@@ -48,27 +48,25 @@ impl PoolServer {
         })
     }
 
-    /// With all permissions.
+    /// A client with all permissions.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// What commands run with.
     pub fn plugin(&self) -> &Plugin {
         &self.plugin
     }
 
-    /// What etcd has stored.
     pub fn history(&self) -> &History {
         &self.history
     }
 
-    /// The API server, which goes on serving as long as this is kept.
+    /// The API server. It is not restarted while this guard is alive.
     pub async fn serving(&self) -> RwLockReadGuard<'_, ApiServer> {
         self.api.read().await
     }
 
-    /// Kills the API server and starts it again, when nobody relies on it.
+    /// Kills the API server and starts it again when no guard is alive.
     pub async fn restart(&self) -> Result<()> {
         let mut api = self.api.write().await;
         api.kill().await?;

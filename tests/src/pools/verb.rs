@@ -1,35 +1,34 @@
 //! The commands that write, as data.
 
-/// A command of `kubectl-kcp` that takes, gives back or mends leases.
+/// A command of `kubectl-kcp` that leases, releases or repairs.
 #[derive(Clone, Copy, Debug)]
 pub struct Verb {
-    /// For messages.
     pub name: &'static str,
-    /// With [`POOL`] and [`LESSEE`] for names. The namespace is added.
+    /// The arguments, with [`POOL`] and [`LESSEE`] as placeholders. The namespace is added.
     pub arguments: &'static [&'static str],
-    /// What it does when all goes well.
+    /// The effect of a successful command.
     pub effect: Effect,
 }
 
-/// What becomes of a lessee.
+/// The effect of a command on its lessee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// It has an entry afterwards, whose name is at `/customization/name` of what it is told.
+    /// It has an entry afterwards. The command prints its name at `/customization/name`.
     Leases,
-    /// It has none afterwards.
+    /// It has no entry afterwards.
     Releases,
-    /// It keeps the entry that it has.
+    /// It still has its entry afterwards.
     Keeps,
-    /// It is about none: whoever lives keeps what it has.
+    /// None: the command affects dead lessees only.
     Repairs,
 }
 
-/// Stands for the pool's name.
+/// The placeholder of the pool's name.
 pub const POOL: &str = "{pool}";
-/// Stands for the lessee's name, which is that of its `ClusterDeployment`.
+/// The placeholder of the lessee's name, which is the name of its `ClusterDeployment`.
 pub const LESSEE: &str = "{lessee}";
 
-/// The Secret of the install-config that clusters are made from, in the pool's namespace.
+/// The Secret with the install-config of new clusters, in the pool's namespace.
 pub(super) const INSTALL_CONFIG: &str = "install-config";
 
 /// `pool lease`, for longer than any run takes.
@@ -49,7 +48,6 @@ pub const LEASE: Verb = Verb {
     effect: Effect::Leases,
 };
 
-/// `pool lease --create`
 pub const CREATE: Verb = Verb {
     name: "create",
     arguments: &[
@@ -67,7 +65,6 @@ pub const CREATE: Verb = Verb {
     effect: Effect::Leases,
 };
 
-/// `pool release`
 pub const RELEASE: Verb = Verb {
     name: "release",
     arguments: &[
@@ -82,14 +79,14 @@ pub const RELEASE: Verb = Verb {
     effect: Effect::Releases,
 };
 
-/// `pool repair --yes`, which takes nothing that it sees for a moment between two writes.
+/// `pool repair --yes` without a grace time. It must not take an entry that is between two writes of a lease.
 pub const REPAIR: Verb = Verb {
     name: "repair",
     arguments: &["pool", "repair", POOL, "--yes", "--grace", "0s", "-o", "json"],
     effect: Effect::Repairs,
 };
 
-/// The same with clusters made anew.
+/// `pool repair --recreate`.
 pub const RECREATE: Verb = Verb {
     name: "recreate",
     arguments: &[
@@ -108,7 +105,7 @@ pub const RECREATE: Verb = Verb {
     effect: Effect::Keeps,
 };
 
-/// `pool repair`, which succeeds when nothing is wrong.
+/// `pool repair`, which succeeds if it finds no problem.
 pub const FIND: Verb = Verb {
     name: "find",
     arguments: &["pool", "repair", POOL, "--grace", "0s", "-o", "json"],
@@ -116,7 +113,6 @@ pub const FIND: Verb = Verb {
 };
 
 impl Verb {
-    /// The command line of one lessee.
     pub(super) fn command(&self, namespace: &str, pool: &str, lessee: &str) -> Vec<String> {
         let arguments = self.arguments.iter().map(|argument| match *argument {
             POOL => pool,

@@ -1,79 +1,71 @@
-//! Versions of the objects that leases are made of, as etcd stores them.
+//! Versions of the objects of leases, as etcd stores them.
 
 use std::collections::HashMap;
 
 use serde::Deserialize;
 use serde_json::Value;
 
-/// What etcd counts: a write to anything makes the next. An object's `resourceVersion` is the one that made it so.
+/// etcd's revision, which each write increments. An object's `resourceVersion` is the revision of its last write.
 pub type Revision = u64;
 
-/// One version of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version<T> {
-    /// The write that made it.
+    /// The revision of the write.
     pub revision: Revision,
-    /// Which object; of a Lease the customization that it is of.
+    /// The object's name. For a Lease, the name of its customization.
     pub name: String,
-    /// None when the write deleted it.
+    /// None if the write deleted the object.
     pub object: Option<T>,
 }
 
-/// What a customization says of its lease.
+/// The lease in a customization's status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// `status.clusterDeploymentRef`
     pub cluster_deployment: Option<String>,
-    /// `status.clusterPoolRef`
     pub pool: Option<String>,
     /// Condition `Available` is `False`.
     pub is_reserved: bool,
 }
 
-/// A Lease beside a customization.
+/// The Lease of a customization.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaseRecord {
-    /// `spec.holderIdentity`
     pub holder: Option<String>,
 }
 
-/// What keeps a `ClusterDeployment`.
+/// The deletion of a `ClusterDeployment`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterDeployment {
-    /// It has been deleted, and waits for its finalizers.
+    /// It was deleted and waits for its finalizers.
     pub is_deleting: bool,
-    /// `metadata.finalizers`
     pub finalizers: Vec<String>,
 }
 
-/// Every version of everything about the pools of one namespace, oldest first.
+/// All versions of the objects of the pools in one namespace, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Versions {
-    /// Customizations.
     pub entries: Vec<Version<Entry>>,
-    /// Leases beside them.
     pub leases: Vec<Version<LeaseRecord>>,
-    /// Clusters that were made for the pools, wherever they are.
+    /// The clusters of the pools, in all namespaces.
     pub cluster_deployments: Vec<Version<ClusterDeployment>>,
-    /// Copies of customizations beside those clusters, named `NAMESPACE/NAME`.
+    /// Copies of customizations in the clusters' namespaces, named `NAMESPACE/NAME`.
     pub copies: Vec<Version<()>>,
 }
 
-/// Sorts what etcd stores by the pools' namespaces.
+/// Assigns etcd's writes to the namespaces of the pools.
 #[derive(Debug, Default)]
 pub(super) struct Sorter {
-    /// The namespace of the pool, by the key of what was made for it elsewhere: a deletion has no value that would name
-    /// it.
+    /// The pool's namespace of each object that is in another namespace, by the object's key. A deletion has no value
+    /// that names the pool.
     pools: HashMap<String, String>,
 }
 
-/// A write in etcd.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stored<'s> {
     pub(super) revision: Revision,
-    /// Without the API server's own prefix: `/GROUP/RESOURCE/NAMESPACE/NAME`.
+    /// Without the API server's prefix: `/GROUP/RESOURCE/NAMESPACE/NAME`.
     pub(super) key: &'s str,
-    /// JSON; none when it deleted the object.
+    /// JSON. None if the write deleted the object.
     pub(super) value: Option<&'s [u8]>,
 }
 
@@ -84,21 +76,21 @@ enum Kind {
     ClusterDeployment,
 }
 
-/// By where the API server keeps each: custom resources under their group, its own without.
+/// The API server's paths: custom resources are below their group, its own are not.
 const KINDS: [(&str, Kind); 3] = [
     ("/hive.openshift.io/clusterdeploymentcustomizations/", Kind::Entry),
     ("/hive.openshift.io/clusterdeployments/", Kind::ClusterDeployment),
     ("/leases/", Kind::Lease),
 ];
 
-/// Names the namespace of the pool that a copy was made for. The pool's own customizations have no such label.
+/// The label of a copy that names its pool's namespace. The pool's own customizations do not have it.
 const POOL_NAMESPACE: &str = "/metadata/labels/hive.openshift.io~1clusterpool-namespace";
 
-/// Before the customization's name in that of its Lease.
+/// The prefix of a Lease's name before the customization's name.
 const LEASE_PREFIX: &str = "kcp-pool-";
 
 impl Sorter {
-    /// Adds a write to the versions of its namespace. What has nothing to do with leases is left out.
+    /// Adds a write to the versions of its namespace. Ignores objects that do not belong to leases.
     pub(super) fn add(
         &mut self,
         stored: Stored<'_>,
@@ -156,7 +148,7 @@ impl Sorter {
         Ok(())
     }
 
-    /// The namespace of the pool that an object was made for, which some version of it names there.
+    /// The namespace of an object's pool, which some version of the object names.
     fn pool_elsewhere(&mut self, key: &str, object: Option<&Value>, pointer: &str) -> Option<String> {
         if let Some(pool) = object.and_then(|object| text(object, pointer)) {
             self.pools.insert(key.to_owned(), pool);
@@ -210,7 +202,7 @@ fn cluster_deployment(object: &Value) -> ClusterDeployment {
     }
 }
 
-/// An empty name is none.
+/// None if the name is empty.
 fn text(object: &Value, pointer: &str) -> Option<String> {
     let text = object.pointer(pointer)?.as_str()?;
     (!text.is_empty()).then(|| text.to_owned())

@@ -1,4 +1,4 @@
-//! What can be wrong with the way into a workload cluster. Each has a name for `fault`, which people run.
+//! Faults of the access to a workload cluster. People select one by its name with `fault`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,35 +7,31 @@ use anyhow::{Error, Result};
 
 use crate::named_fault;
 
-/// Something that is wrong with the way into a workload cluster. One at a time.
+/// A fault of the access to a workload cluster. Only one is active at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessFault {
     /// The API server answers each request with 500.
     ServerError,
-    /// The API server accepts connections and requests and answers none.
+    /// The API server accepts connections and requests, but never answers.
     Hang,
     /// The API server answers each request with 100 MB.
     Flood,
-    /// Nobody listens where the kubeconfig points to.
+    /// The kubeconfig points to a port where nothing listens.
     Nowhere,
-    /// The API server's certificate has expired.
     ServerExpired,
-    /// The client certificate in the kubeconfig has expired.
     ClientExpired,
-    /// There is no kubeconfig.
     KubeconfigMissing,
-    /// What should be a kubeconfig is not even text.
+    /// The kubeconfig contains bytes that are not text.
     KubeconfigGarbage,
-    /// There is no authority of etcd's.
     EtcdAuthorityMissing,
-    /// Another authority than that of the members.
+    /// The etcd CA is another one than the members'.
     EtcdAuthorityWrong,
-    /// Nothing is wrong any more.
+    /// No fault any more.
     Restore,
 }
 
 impl AccessFault {
-    /// All, with the name and what happens.
+    /// All faults with their names and effects.
     pub const ALL: [(Self, &str, &str); 11] = [
         (
             Self::ServerError,
@@ -45,7 +41,7 @@ impl AccessFault {
         (
             Self::Hang,
             "api-server-hang",
-            "the API server accepts requests and answers none",
+            "the API server accepts requests but never answers",
         ),
         (
             Self::Flood,
@@ -55,7 +51,7 @@ impl AccessFault {
         (
             Self::Nowhere,
             "api-server-nowhere",
-            "nobody listens where the kubeconfig points to",
+            "the kubeconfig points to a port where nothing listens",
         ),
         (
             Self::ServerExpired,
@@ -65,27 +61,27 @@ impl AccessFault {
         (
             Self::ClientExpired,
             "kubeconfig-expired",
-            "the kubeconfig's client certificate has expired",
+            "the client certificate in the kubeconfig has expired",
         ),
         (
             Self::KubeconfigMissing,
             "kubeconfig-missing",
-            "the kubeconfig's Secret is deleted",
+            "the Secret of the kubeconfig is deleted",
         ),
         (
             Self::KubeconfigGarbage,
             "kubeconfig-garbage",
-            "the kubeconfig's Secret holds no text",
+            "the Secret of the kubeconfig contains bytes that are not text",
         ),
         (
             Self::EtcdAuthorityMissing,
             "etcd-ca-missing",
-            "the Secret of etcd's authority is deleted",
+            "the Secret of the etcd CA is deleted",
         ),
         (
             Self::EtcdAuthorityWrong,
             "etcd-ca-wrong",
-            "the Secret of etcd's authority holds another",
+            "the Secret of the etcd CA contains another CA",
         ),
         (
             Self::Restore,

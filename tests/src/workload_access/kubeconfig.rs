@@ -1,4 +1,4 @@
-//! Changes to the one kubeconfig that Cluster API writes.
+//! Changes to the kubeconfig that Cluster API writes.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::pki::KeyPairFiles;
 
-/// The same cluster at another port of this machine.
+/// Replaces the server by a local port.
 pub(super) fn pointing_to(kubeconfig: &str, port: u16) -> Result<String> {
     let mut kubeconfig = parse(kubeconfig)?;
     let server = format!("https://127.0.0.1:{port}");
@@ -17,7 +17,7 @@ pub(super) fn pointing_to(kubeconfig: &str, port: u16) -> Result<String> {
     Ok(kubeconfig.to_string())
 }
 
-/// The same cluster for another client.
+/// Replaces the client certificate.
 pub(super) fn of_client(kubeconfig: &str, client: &KeyPairFiles) -> Result<String> {
     let mut kubeconfig = parse(kubeconfig)?;
     for (field, file) in [

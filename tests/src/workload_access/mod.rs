@@ -1,6 +1,6 @@
-//! What the management cluster knows of the way into a workload cluster, and what can be wrong with it.
+//! The Secrets through which the management cluster accesses a workload cluster, and faults of them.
 //!
-//! Cluster API writes these Secrets anew, or stumbles over them, unless the Cluster is paused.
+//! Pause the Cluster first: otherwise Cluster API repairs the Secrets or fails because of them.
 
 mod fault;
 mod kubeconfig;
@@ -23,16 +23,15 @@ use crate::addresses::free_port;
 use crate::pki::{Authority, KeyPairFiles, Subject};
 use crate::run::Run;
 
-/// The key of a kubeconfig in its Secret.
 const KUBECONFIG: &str = "value";
-/// The keys of an authority in its Secret.
+/// The keys of a CA in its Secret.
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
 
-/// Neither text nor YAML, and nothing that a terminal should see: among it, the colour red.
+/// Bytes that are neither text nor YAML. They contain an escape sequence that no terminal should receive.
 const GARBAGE: &[u8] = b"\xff\xfe\x1b[31m{";
 
-/// The Secrets of a workload cluster as Cluster API wrote them, and what was made of them since.
+/// The Secrets of a workload cluster as Cluster API wrote them, and the fault that is active now.
 pub struct WorkloadAccess {
     secrets: Api<Secret>,
     folder: PathBuf,
@@ -43,7 +42,7 @@ pub struct WorkloadAccess {
     stand_in: Mutex<Option<StandIn>>,
 }
 
-/// What is to be found instead. A Secret that is None is missing.
+/// Replacements for the Secrets. None deletes the Secret.
 struct Spoiled {
     kubeconfig: Option<Secret>,
     etcd: Option<Secret>,
@@ -51,7 +50,7 @@ struct Spoiled {
 }
 
 impl WorkloadAccess {
-    /// Reads the Secrets while they are whole.
+    /// Reads the Secrets, which must be valid.
     pub async fn read(run: &Run, client: &Client, namespace: &str, cluster: &str) -> Result<Self> {
         let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
         let read = async |purpose: &str| {
@@ -70,7 +69,7 @@ impl WorkloadAccess {
         })
     }
 
-    /// Makes one thing wrong, and all others right.
+    /// Injects a fault and ends the previous one.
     pub async fn inflict(&self, fault: AccessFault) -> Result<()> {
         let spoiled = self.spoil(fault).await?;
         self.write(&self.kubeconfig, spoiled.kubeconfig).await?;
@@ -79,7 +78,7 @@ impl WorkloadAccess {
         Ok(())
     }
 
-    /// Where the API server listens that the kubeconfig names instead of the real one.
+    /// The URL of the API server that the kubeconfig names instead of the real one.
     pub async fn stand_in_url(&self) -> Option<String> {
         let stand_in = self.stand_in.lock().await;
         let port = stand_in.as_ref().map(StandIn::port)?;
@@ -148,7 +147,7 @@ impl WorkloadAccess {
     }
 
     fn of_another_authority(&self) -> Result<Secret> {
-        // Cluster API gives all authorities this name.
+        // Cluster API gives every CA this name.
         let other = Authority::new("kubernetes")?;
         let pair = other.write(&self.folder, "another-authority")?;
         let key = std::fs::read(&pair.key).context("reading an authority's key")?;
@@ -167,7 +166,7 @@ impl WorkloadAccess {
                 deleted => drop(deleted.with_context(what)?),
             },
             (None, Some(mut secret)) => {
-                // What the API server gives to a new object.
+                // The API server sets these for a new object.
                 secret.metadata = ObjectMeta {
                     resource_version: None,
                     uid: None,

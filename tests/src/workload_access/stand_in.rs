@@ -1,7 +1,6 @@
-//! An API server that is no API server: it has the right certificate, and one bad habit.
+//! A stand-in for a broken API server: its certificate is valid, but its answers are not.
 
 use std::net::Ipv4Addr;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -12,8 +11,9 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::pki::KeyPairFiles;
+use crate::wait::LIMIT;
 
-/// What a flood is: JSON of 100 MB, which whoever reads all of it could parse.
+/// The size of the answer of [`Behaviour::Flood`], which is valid JSON.
 pub const FLOOD_BYTES: usize = 100_000_000;
 
 const OPENING: &[u8] = br#"{"kind":"List","apiVersion":"v1","metadata":{},"items":[],"padding":""#;
@@ -22,21 +22,18 @@ const CLOSING: &[u8] = br#""}"#;
 /// kubectl sends a few hundred bytes.
 const HEAD_BYTES: u64 = 64 * 1024;
 
-/// For a client to say what it wants, and to take what it gets.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// What becomes of a request.
+/// The server's reaction to a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Behaviour {
-    /// 500
+    /// Answers 500.
     Error,
-    /// Nothing.
+    /// Never answers.
     Silence,
-    /// [`FLOOD_BYTES`]
+    /// Answers with [`FLOOD_BYTES`].
     Flood,
 }
 
-/// Ends, with all its connections, when dropped.
+/// The server. Dropping it closes all its connections.
 pub(super) struct StandIn {
     port: u16,
     task: JoinHandle<()>,
@@ -70,8 +67,8 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, behaviour: Behavio
         while connections.try_join_next().is_some() {}
         let acceptor = acceptor.clone();
         connections.spawn(async move {
-            // A client that has had enough hangs up.
-            let _ = timeout(PATIENCE, serve(stream, acceptor, behaviour)).await;
+            // A client that gave up closes the connection.
+            let _ = timeout(LIMIT, serve(stream, acceptor, behaviour)).await;
         });
     }
 }

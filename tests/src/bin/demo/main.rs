@@ -1,6 +1,6 @@
-//! `make demo`: the whole idea against a real control plane, from nothing to nothing.
+//! `make demo`: shows the product on a real control plane, which it starts and ends.
 //!
-//! With `KEEP=1` it stops after the set-up, says how to use the cluster, and stays until Ctrl-C or TERM.
+//! With `KEEP=1` it stops after the setup, prints how to use the cluster, and waits for Ctrl-C or TERM.
 
 #![expect(
     clippy::print_stdout,
@@ -21,12 +21,13 @@ use kcp_tests::api_server::{ApiServer, Etcd};
 use kcp_tests::assets::Assets;
 use kcp_tests::fault_socket::FaultSocket;
 use kcp_tests::kubectl::Kubectl;
+use kcp_tests::products;
 use kcp_tests::run::Run;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::setup::Demo;
 
-/// For `tests/leftovers` and its test: the quickest way to programs that do not end by themselves.
+/// For the test of `tests/leftovers`: the fastest way to start programs that do not end by themselves.
 const API_SERVER_ONLY: &str = "--api-server-only";
 
 #[tokio::main]
@@ -39,8 +40,8 @@ async fn main() -> ExitCode {
         }
     };
     let started = Instant::now();
-    let shown = show_until_told_to_stop(&run).await;
-    // Whoever reads the last line may look for processes of this run.
+    let shown = show_until_stopped(&run).await;
+    // The last line says that no process is left.
     let ended = run.ended().await;
     match shown.and_then(|end| ended.map(|()| end)) {
         Ok(End::Shown) => {
@@ -57,7 +58,7 @@ async fn main() -> ExitCode {
         }
         Ok(End::Interrupted) => {
             run.forget();
-            // As a shell reports SIGINT.
+            // The exit code of shells after SIGINT.
             ExitCode::from(130)
         }
         Err(error) => {
@@ -67,17 +68,16 @@ async fn main() -> ExitCode {
     }
 }
 
-/// How the demo came to its end.
 enum End {
     /// All steps were shown.
     Shown,
-    /// A cluster that was kept is no longer wanted.
+    /// The user ended a cluster that was kept.
     Kept,
-    /// A step was cut short.
+    /// The user ended the demo during the steps.
     Interrupted,
 }
 
-async fn show_until_told_to_stop(run: &Arc<Run>) -> Result<End> {
+async fn show_until_stopped(run: &Arc<Run>) -> Result<End> {
     let mut stop = Stop::listen()?;
     let keep = env::var_os("KEEP").is_some_and(|value| !value.is_empty() && value != "0");
     match env::args().nth(1).as_deref() {
@@ -89,20 +89,20 @@ async fn show_until_told_to_stop(run: &Arc<Run>) -> Result<End> {
             stay(&Kubectl::new(run, &assets, api.kubeconfig())?, &mut stop).await;
             return Ok(End::Kept);
         }
-        Some(other) => bail!("{other} is unknown; KEEP=1 in the environment keeps the cluster"),
+        Some(other) => {
+            bail!("unknown argument {other}; to keep the cluster up, set KEEP=1 in the environment")
+        }
     }
     let demo = tokio::select! {
-        demo = Demo::set_up(run) => demo.context("setting up")?,
+        demo = Demo::set_up(run) => demo.context("setup")?,
         () = stop.wanted() => return Ok(End::Interrupted),
     };
     if keep {
         let _faults = FaultSocket::listen(demo.management())?;
-        println!("\nThis breaks a machine; fault --help names all faults:\n");
-        println!(
-            "cargo run -q -p kcp-tests --bin fault -- {} kill",
-            demo.machine().await?
-        );
-        println!("\nUse it with this line; Ctrl-C here ends it:\n");
+        let fault = products::folder()?.join("fault");
+        println!("\nTo break a Machine, run this in another shell. fault --help lists all faults.\n");
+        println!("{} {} kill", fault.display(), demo.machine().await?);
+        println!("\nTo use the cluster, run this in another shell. To end the demo, press Ctrl-C here.\n");
         stay(demo.kubectl(), &mut stop).await;
         return Ok(End::Kept);
     }
@@ -122,7 +122,7 @@ async fn stay(kubectl: &Kubectl, stop: &mut Stop) {
     stop.wanted().await;
 }
 
-/// The two signals that mean that enough was seen.
+/// The two signals that end the demo.
 struct Stop {
     interrupt: Signal,
     terminate: Signal,

@@ -1,9 +1,9 @@
-//! What is there before the first step: a management cluster, one workload cluster, one pool.
+//! The setup before the first step: a management cluster, one workload cluster, one pool.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use kcp_tests::cluster::Cluster;
@@ -12,13 +12,9 @@ use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::products;
 use kcp_tests::run::Run;
 
-/// The control plane that the demo is about.
 pub(crate) const NAME: &str = "edge";
 
-/// Ten seconds on an idle machine.
-const FIRST_MACHINE: Duration = Duration::from_secs(120);
-
-/// A control plane as short as one can be. The demo shows what becomes of it.
+/// The shortest valid control plane. The demo shows its defaults.
 const CONTROL_PLANE: &str = "\
 apiVersion: controlplane.cluster.x-k8s.io/v1beta2
 kind: KubeadmControlPlane
@@ -38,18 +34,17 @@ spec:
         certSANs: [127.0.0.1]
 ";
 
-/// The running set-up.
 pub(crate) struct Demo {
     management: ManagementCluster,
     cluster: Cluster,
     control_plane: PathBuf,
-    /// What the API server answered to the control plane above.
+    /// The control plane as the API server returned it.
     pub(crate) applied: serde_json::Value,
 }
 
 impl Demo {
     pub(crate) async fn set_up(run: &Arc<Run>) -> Result<Self> {
-        println!("Setting up. Everything is real but the machines; tests/README.md says more.");
+        println!("Setup: everything is real except for the machines, see tests/README.md.");
         let started = Instant::now();
         let management = ManagementCluster::start(run).await?;
         report(
@@ -67,12 +62,12 @@ impl Demo {
             .succeed(["apply", "-o", "json", "-f", &file])
             .await?;
         let applied = serde_json::from_str(&applied.stdout).context("parsing kubectl's output")?;
-        cluster.settled(1, FIRST_MACHINE).await?;
-        report(started, "a workload cluster whose control plane has one Machine");
+        cluster.settled(1).await?;
+        report(started, "a workload cluster with one control plane Machine");
 
         let pool = sample("good/clusterpool.yaml");
         management.kubectl().succeed(["apply", "-f", &pool]).await?;
-        report(started, "a cluster pool with two customizations in its inventory");
+        report(started, "a ClusterPool with two customizations in its inventory");
         Ok(Self {
             management,
             cluster,
@@ -81,7 +76,7 @@ impl Demo {
         })
     }
 
-    /// A machine to break.
+    /// A machine of the workload cluster.
     pub(crate) async fn machine(&self) -> Result<String> {
         let mut machines = self.cluster.machines().await?;
         machines.pop().context("there is no Machine")
@@ -95,18 +90,17 @@ impl Demo {
         self.management.kubectl()
     }
 
-    /// Ends Cluster API's controllers, and fails when our webhooks stood in their way.
+    /// Ends Cluster API's controllers, and fails if our webhooks refused one of their writes.
     pub(crate) async fn end(&self) -> Result<()> {
         self.management.stop_controllers().await
     }
 
-    /// The manifest that was applied.
     pub(crate) fn control_plane(&self) -> &Path {
         &self.control_plane
     }
 }
 
-/// A shipped sample.
+/// The path of a shipped sample.
 pub(crate) fn sample(name: &str) -> String {
     products::workspace()
         .join("manifests/samples")

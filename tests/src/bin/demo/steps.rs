@@ -1,6 +1,4 @@
-//! The steps. Each says what it shows and why one would care, then runs a command as a person would.
-
-use std::time::Duration;
+//! The steps. Each prints what it shows and why, and then runs a command as a person would.
 
 use anyhow::{Context as _, Result, ensure};
 use kcp_tests::machines::fault::Fault;
@@ -13,24 +11,21 @@ use crate::setup::{Demo, NAME, sample};
 /// The pool of `samples/good/clusterpool.yaml`.
 const POOL: &str = "sample-pool";
 
-/// Where the control plane is.
 const NAMESPACE: &str = "default";
 
-/// Exit code of `kubectl kcp status`.
+/// The exit code of `kubectl kcp status` for an unhealthy control plane.
 const UNHEALTHY: i32 = 1;
 
-/// Ten seconds on an idle machine: the controller looks at its Machines that often.
-const RECOVERY: Duration = Duration::from_secs(120);
-
-/// Shows all of them.
 pub(crate) async fn show(demo: &Demo) -> Result<()> {
     defaulting(demo)?;
 
-    title("A manifest that would hurt is denied, with the field, its value, the remedy and the rule's name.");
+    title(
+        "The webhook denies a dangerous manifest. The message has the field, its value, the remedy and the rule.",
+    );
     let bad = sample("bad/max-surge-zero-with-one.yaml");
     denied(demo, "max-surge-zero-below-three", &["apply", "-f", &bad]).await?;
 
-    title("kubectl scale is judged as well: an even number of etcd members survives no more failures.");
+    title("It also reviews kubectl scale: an even number of etcd members tolerates no more failures.");
     denied(
         demo,
         "replicas-even",
@@ -44,32 +39,32 @@ pub(crate) async fn show(demo: &Demo) -> Result<()> {
     )
     .await?;
 
-    title("One look says whether the control plane is healthy; scripts read -o json and the exit code.");
+    title(
+        "kubectl kcp status shows whether the control plane is healthy. Scripts use -o json and the exit code.",
+    );
     run(demo, &["kcp", "status", NAME]).await?;
 
-    title("From one Machine to three, followed to its end while Cluster API makes them.");
+    title("Scale from one Machine to three, and wait while Cluster API creates them.");
     run(demo, &["kcp", "scale", NAME, "--replicas", "3", "--wait"]).await?;
 
-    title("Every Machine is replaced, one after the other, and etcd never loses its quorum.");
+    title("Replace every Machine, one after the other. etcd never loses its quorum.");
     run(demo, &["kcp", "rollout", "start", NAME]).await?;
     run(demo, &["kcp", "rollout", "status", NAME, "--watch"]).await?;
 
-    title("A member of etcd dies. Each member is asked by itself, and what may still be done is told.");
+    title("An etcd member dies. status asks each member, and shows what is still allowed.");
     member_lost(demo).await?;
 
-    title(
-        "Two clusters want a customization of the same pool at the same moment: they never get the same one.",
-    );
+    title("Two clusters lease a customization of one pool at the same time. They never get the same one.");
     race(demo).await?;
 
-    title("A customization that is given back can be leased again.");
+    title("Release a customization. Others can lease it again.");
     run(
         demo,
         &["kcp", "pool", "release", POOL, "--cluster-deployment", "paris"],
     )
     .await?;
 
-    title("The same rules without a cluster, for a pipeline: a denial ends it with exit code 1.");
+    title("Check manifests in a pipeline, without a cluster. Exit code 1 means that a rule denies one.");
     denied(
         demo,
         "replicas-even",
@@ -78,9 +73,9 @@ pub(crate) async fn show(demo: &Demo) -> Result<()> {
     .await
 }
 
-/// What became of the manifest that the set-up applied.
+/// Shows the defaults of the manifest that the setup applied.
 fn defaulting(demo: &Demo) -> Result<()> {
-    title("A short manifest is completed, safely: the fields that were not in it, or not like this.");
+    title("The webhook completes a short manifest. These fields were missing or different:");
     let file = demo.control_plane();
     println!("$ kubectl apply -f {}", file.display());
     let written = manifests::read(file)?.pop().unwrap_or_default();
@@ -92,7 +87,7 @@ fn defaulting(demo: &Demo) -> Result<()> {
     Ok(())
 }
 
-/// The scalars that differ, one a line.
+/// The scalars that differ, one per line.
 fn differences(path: &str, before: Option<&Value>, after: Option<&Value>) -> Vec<String> {
     match (before, after) {
         (_, Some(Value::Object(fields))) => fields
@@ -112,15 +107,15 @@ fn differences(path: &str, before: Option<&Value>, after: Option<&Value>) -> Vec
 async fn member_lost(demo: &Demo) -> Result<()> {
     let machine = demo.machine().await?;
     let cluster = demo.management().machines().cluster(NAMESPACE, NAME).await?;
-    println!("(the etcd member of {machine}, a stand-in, is killed)");
+    println!("(kills the etcd member of {machine})");
     cluster.inflict(Fault::Kill, &machine).await?;
     let status = ["kcp", "status", NAME];
     ended_with(demo, UNHEALTHY, &status).await?;
 
-    println!("\n(it runs again)");
+    println!("\n(starts it again)");
     cluster.inflict(Fault::Restart, &machine).await?;
     let deep = ["kcp", "status", "--deep"];
-    until("status is healthy again", RECOVERY, || async {
+    until("status is healthy again", || async {
         let ended = demo.kubectl().run(deep).await?;
         ensure!(ended.code == 0, "{ended}");
         Ok(())
@@ -154,16 +149,19 @@ async fn race(demo: &Demo) -> Result<()> {
         print!("{}{}", ended.stdout, ended.stderr);
         ensure!(ended.code == 0, "no lease: {ended}");
     }
-    ensure!(paris.stdout != rome.stdout, "both got the same: {paris}");
+    ensure!(
+        paris.stdout != rome.stdout,
+        "both leased the same customization: {paris}"
+    );
     Ok(())
 }
 
-/// A command that must succeed, shown as it goes on.
+/// Runs a command that must succeed, and shows its output as it runs.
 async fn run(demo: &Demo, arguments: &[&str]) -> Result<()> {
     ended_with(demo, 0, arguments).await
 }
 
-/// A command that must end with this exit code, shown as it goes on.
+/// Runs a command that must end with this exit code, and shows its output as it runs.
 async fn ended_with(demo: &Demo, code: i32, arguments: &[&str]) -> Result<()> {
     println!("$ kubectl {}", arguments.join(" "));
     let ended = demo.kubectl().show(arguments).await.context("running kubectl")?;
@@ -176,7 +174,7 @@ async fn ended_with(demo: &Demo, code: i32, arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// A command that must be refused by a rule of ours.
+/// Runs a command that one of our rules must deny.
 async fn denied(demo: &Demo, rule: &str, arguments: &[&str]) -> Result<()> {
     println!("$ kubectl {}", arguments.join(" "));
     let ended = demo.kubectl().run(arguments).await.context("running kubectl")?;
@@ -190,7 +188,7 @@ async fn denied(demo: &Demo, rule: &str, arguments: &[&str]) -> Result<()> {
     let named = [&ended.stdout, &ended.stderr]
         .iter()
         .any(|text| text.contains(&format!("({rule})")));
-    ensure!(named, "{} was not refused by the rule {rule}", ended.command);
+    ensure!(named, "rule {rule} did not deny {}", ended.command);
     Ok(())
 }
 

@@ -1,7 +1,6 @@
-//! `soak RUNS [SEED]` makes randomized runs of lessees whose commands meet with faults, with consecutive seeds, and
-//! restarts the API server in the midst of every fifty. It keeps what is done in `target/soak.json`: the same command
-//! goes on from there when it was interrupted or its hour is over. Exit code 1: a run went wrong; 2: not all runs were
-//! made.
+//! `soak RUNS [SEED]` runs randomized runs of lessees with faults, with consecutive seeds, and restarts the API server
+//! in the middle of every fifty. It saves its progress in `target/soak.json`, from which the same command resumes after
+//! an interrupt or after an hour. Exit code 1: a run failed. 2: not all runs are done.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
 
@@ -24,23 +23,23 @@ use tokio::time::timeout;
 
 use crate::state::State;
 
-/// Runs between two restarts of the API server, and between two writes of the state.
+/// The runs between two restarts of the API server, and between two writes of the progress.
 const BATCH: u64 = 50;
 
-/// Each has eight commands at a time, most of which wait for others now and then.
+/// Concurrent runs. Each has eight commands, most of which wait for others.
 const AT_ONCE: usize = 6;
 
-/// The longest that one call may take.
+/// The most time that one call takes.
 const LIMIT: Duration = Duration::from_secs(3600);
 
-/// Not all runs were made.
+/// The exit code if not all runs are done.
 const UNDECIDED: u8 = 2;
 
-/// How a call ended that is not a failure of its own.
+/// The end of a call without a failure.
 enum Verdict {
     Kept,
     Broken(anyhow::Error),
-    /// Whoever wants the rest calls again.
+    /// The next call continues.
     OutOfTime,
 }
 
@@ -100,7 +99,7 @@ async fn soak(
         let next = state.first_seed.wrapping_add(state.counts.runs);
         let seeds = 0..BATCH.min(runs - state.counts.runs);
         let seeds = seeds.map(|index| next.wrapping_add(index)).collect();
-        // One that takes longer than any before is broken off, and made again by the next call.
+        // A batch that takes longer than all before is cancelled, and the next call repeats it.
         match timeout(left, lessees_through_a_restart(&server, seeds)).await {
             Ok(Ok(counts)) => state.counts += counts,
             Ok(Err(error)) => return Ok(Verdict::Broken(error)),
@@ -115,8 +114,7 @@ async fn soak(
     Ok(Verdict::Kept)
 }
 
-/// Makes runs with these seeds. The API server is killed and started again when half of them are done and others are
-/// under way.
+/// Runs these seeds. Kills and restarts the API server when half of the runs are done and others are in progress.
 async fn lessees_through_a_restart(server: &PoolServer, seeds: Vec<u64>) -> Result<Counts> {
     let half = seeds.len().div_ceil(2);
     let runs = stream::iter(seeds).map(|seed| random_run(server, seed, Tolerance::ServerRestarts));
@@ -132,7 +130,7 @@ async fn lessees_through_a_restart(server: &PoolServer, seeds: Vec<u64>) -> Resu
         while let Some((index, counts)) = runs.next().await {
             sum += counts?;
             if index + 1 == half {
-                // An error: the restart has failed, and says so itself.
+                // Ignored: the restart has failed and reports the error itself.
                 let _ = half_done.take().map(|half_done| half_done.send(()));
             }
         }

@@ -1,4 +1,4 @@
-//! What is done of a soak, kept between calls.
+//! The progress of a soak between calls.
 
 use std::fmt;
 use std::fs;
@@ -9,22 +9,21 @@ use anyhow::{Context as _, Result};
 use kcp_tests::pools::counts::Counts;
 use serde::{Deserialize, Serialize};
 
-/// Runs that kept every promise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct State {
-    /// That of the first run; each has the next.
+    /// The seed of the first run. Each further run has the next seed.
     pub(crate) first_seed: u64,
-    /// What the runs that are done came to.
+    /// The counts of the finished runs.
     pub(crate) counts: Counts,
-    /// Of the API server, in the midst of runs.
+    /// Restarts of the API server during runs.
     pub(crate) restarts: u64,
-    /// That they took.
+    /// The time of the finished runs.
     pub(crate) seconds: u64,
 }
 
 impl State {
-    /// Nothing is done.
+    /// The progress of a new soak.
     pub(crate) fn new(first_seed: u64) -> Self {
         Self {
             first_seed,
@@ -34,12 +33,12 @@ impl State {
         }
     }
 
-    /// Whether so many runs with seeds from that one go on from here.
+    /// Whether a soak of these runs and seeds continues from here.
     pub(crate) fn is_unfinished(&self, runs: u64, first_seed: Option<u64>) -> bool {
         self.counts.runs < runs && first_seed.is_none_or(|seed| seed == self.first_seed)
     }
 
-    /// What an earlier call left; none when there was none.
+    /// The saved progress, if there is any.
     pub(crate) fn load(file: &Path) -> Result<Option<Self>> {
         let reading = || format!("reading {}", file.display());
         match fs::read(file) {
@@ -49,7 +48,7 @@ impl State {
         }
     }
 
-    /// Replaces it whole: a call may be killed at any time.
+    /// Replaces the file atomically, because a call may be killed at any time.
     pub(crate) fn save(&self, file: &Path) -> Result<()> {
         let new = file.with_extension("json.new");
         let writing = || format!("writing {}", file.display());

@@ -29,7 +29,7 @@ fn lease(holder: &str) -> LeaseRecord {
     }
 }
 
-/// Of entries, each with what it is from that revision on.
+/// The entries' states, each from a revision on.
 fn entries<E: Into<Option<Entry>>>(
     versions: impl IntoIterator<Item = (Revision, &'static str, E)>,
 ) -> Versions {
@@ -112,7 +112,7 @@ fn rejects_each_version_that_does_not_name_the_lessee() {
         ("half freed", reference_alone, None),
         ("deleted", None, None),
     ] {
-        // Even when a later version names it again.
+        // Even if a later version names it again.
         let versions = entries([
             (1, "x", Some(held("a"))),
             (3, "x", object.clone()),
@@ -159,7 +159,7 @@ fn rejects_two_lessees_of_one_entry() {
     let said = [leased(1, "a", "x"), leased(3, "b", "x"), releases(4, "a")];
     let taken_over = not_named("x", "a", 3, Some("b"));
     assert_eq!(violations(&versions, &said), [taken_over, overlap.clone()]);
-    // Each version names the one of them whose answer came later.
+    // Each version names the lessee whose answer came later.
     let said = [leased(1, "a", "x"), releases(2, "a"), leased(2, "b", "x")];
     let not_yet = not_named("x", "b", 1, Some("a"));
     assert_eq!(violations(&versions, &said), [overlap, not_yet]);

@@ -14,6 +14,11 @@
 //! - [`terminal`]: how results and errors are shown
 //! - [`verdict`]: what a command decided, and its exit code
 
+#![allow(
+    missing_docs,
+    reason = "a field or variant is documented where its name does not say it: units, absence, sources"
+)]
+
 use std::{ffi::OsString, process::ExitCode};
 
 use clap::{CommandFactory as _, FromArgMatches as _};

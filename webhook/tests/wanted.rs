@@ -12,7 +12,7 @@ use kcp_rules::{
     judge,
     row::Row,
     topics,
-    view::{View, MissingParts},
+    view::{MissingParts, View},
 };
 
 /// A view with only the wanted parts.

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use kcp_rules::view::{
-    self, Part, View, MissingParts,
+    self, MissingParts, Part, View,
     object::{ClusterObject, DeploymentObject, LeaseObject, MachineObject, Object, PoolObject},
 };
 use serde::de::DeserializeOwned;
@@ -45,7 +45,12 @@ struct Progress {
 
 impl LiveReads<'_> {
     /// Reads the wanted parts all at once, from `caches` where possible. A part that cannot be read stays unknown.
-    pub(super) async fn view(&self, wanted: MissingParts, subject: &Subject, caches: Option<&Caches>) -> Filled {
+    pub(super) async fn view(
+        &self,
+        wanted: MissingParts,
+        subject: &Subject,
+        caches: Option<&Caches>,
+    ) -> Filled {
         let Subject { namespace, name, .. } = subject;
         let progress = Progress::default();
         let in_cluster = subject.cluster.as_deref();

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use kcp_control_plane::inspection::health::Health;
+use kcp_control_plane::inspection::Health;
 
 /// What a command decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

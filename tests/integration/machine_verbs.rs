@@ -125,7 +125,7 @@ async fn dead_is_replaced(
         let refused = machine(management, arguments).await?;
         let reason = format!(
             "machine/{live} not replaced: refused by kubectl kcp\n  without it etcd would have no quorum: 1 of 2 voting \
-             members healthy, 2 needed\n  etcd member {dead} of Machine {dead} takes no part: "
+             members healthy, 2 needed\n  etcd member {dead} of Machine {dead} is not healthy: "
         );
         ensure!(
             refused.code == 1 && refused.stdout.starts_with(&reason),

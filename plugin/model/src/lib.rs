@@ -6,6 +6,9 @@
 //! - [`duration`], [`merge_patch`]: text and JSON
 //! - [`control_plane`]: control planes and Machines, one view over both API versions
 //! - [`snapshot`]: what the management cluster, the workload cluster and etcd report at one time
+//! - [`quorum`]: what etcd can lose after a change of its members
+//! - [`blocker`]: what prevents a step, a change or a remediation; [`staleness`]: how long it may last before it counts as
+//!   stuck
 //! - [`plan`]: the steps that Cluster API's controller takes next, and what blocks the first of them
 //! - [`checks`], [`inspection`]: what is wrong, and the verdict
 //! - [`judgement`], [`change`]: whether a change may be written: admission rules, field owners, preflight
@@ -17,14 +20,18 @@
     reason = "a field or variant is documented where its name does not say it: units, absence, sources"
 )]
 
+pub mod blocker;
 pub mod change;
 pub mod checks;
 pub mod control_plane;
 pub mod duration;
 pub mod inspection;
 pub mod judgement;
+pub mod kubelet_skew;
 pub mod merge_patch;
 pub mod plan;
+pub mod quorum;
 pub mod snapshot;
+pub mod staleness;
 pub mod verbs;
 pub mod wait;

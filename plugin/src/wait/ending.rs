@@ -5,14 +5,11 @@ use std::{fmt::Write as _, time::Duration};
 use jiff::Timestamp;
 
 use crate::{terminal::escape, verdict::Verdict};
-use kcp_control_plane::wait::{
-    goal,
-    goal::{Goal, Standing},
-    obstacle::Obstacle,
-};
 use kcp_control_plane::{
     control_plane::{ControlPlane, Snapshot},
     duration::format_duration,
+    staleness::Stuck,
+    wait::{self, Goal, Standing},
 };
 
 /// How following a control plane ended, and how it was then.
@@ -32,7 +29,7 @@ pub enum EndingKind {
     /// It will not be so by itself, and why.
     OutOfReach(String),
     /// It does not go on, because of what has been in the way for too long.
-    Stuck(Vec<Obstacle>),
+    Stuck(Vec<Stuck>),
     /// The time was up, after so long.
     TimedOut(Duration),
 }
@@ -47,8 +44,8 @@ impl Ending {
     }
 
     /// What there is to say to people; nothing when it is as wanted.
-    pub fn text(&self, goal: &Goal, now: Timestamp) -> String {
-        let waiting = || match goal.standing(&self.snapshot, None, now) {
+    pub fn text(&self, wait: &Goal, now: Timestamp) -> String {
+        let waiting = || match wait.standing(&self.snapshot, None, now) {
             Standing::WaitingFor(what) => what,
             Standing::Reached | Standing::OutOfReach(_) => Vec::new(),
         };
@@ -69,7 +66,7 @@ impl Ending {
                     format_duration(*after)
                 );
                 push_lines(&mut text, &waiting());
-                push_lines(&mut text, &goal::reasons(control_plane));
+                push_lines(&mut text, &wait::reasons(control_plane));
                 text
             }
         }
@@ -79,14 +76,14 @@ impl Ending {
 /// A line for each, and what to look at.
 pub(crate) fn push_obstacles(
     text: &mut String,
-    obstacles: &[Obstacle],
+    obstacles: &[Stuck],
     control_plane: &ControlPlane,
     now: Timestamp,
 ) {
-    for obstacle in obstacles {
-        let hint = obstacle.hint(&control_plane.namespace, &control_plane.name);
+    for stuck in obstacles {
+        let hint = stuck.hint(&control_plane.namespace, &control_plane.name);
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "  {}", escape(&obstacle.text(now)));
+        let _ = writeln!(text, "  {}", escape(&stuck.message(now)));
         let _ = writeln!(text, "    hint: {}", escape(&hint));
     }
 }
@@ -105,15 +102,14 @@ mod tests {
     use super::{Ending, EndingKind};
     use crate::verdict::Verdict::{self, Met, Negative};
     use kcp_control_plane::{
+        blocker::Blocker,
         control_plane::{
             ConditionStatus::True,
             Snapshot,
             example::{condition, healthy, minutes_ago, now, set},
         },
-        wait::{
-            goal::Goal,
-            obstacle::{Obstacle, ObstacleKind},
-        },
+        staleness::Stuck,
+        wait::Goal,
     };
 
     fn in_the_middle() -> Snapshot {
@@ -149,18 +145,18 @@ mod tests {
           Machines up to date: 1 of 3
           Cluster API: Rolling out 2 not up-to-date replicas; rolloutAfter expired
         ");
-        let obstacle = Obstacle {
-            kind: ObstacleKind::BeingDeleted {
+        let stuck = Stuck {
+            blocker: Blocker::BeingDeleted {
                 machine: "c1-cp-m1".to_owned(),
+                message: Some("DrainingNode: Pod d/web: cannot evict".to_owned()),
             },
             since: minutes_ago(41),
-            message: Some("DrainingNode: Pod d/web: cannot evict".to_owned()),
         };
-        let (verdict, text) = ended(EndingKind::Stuck(vec![obstacle]));
+        let (verdict, text) = ended(EndingKind::Stuck(vec![stuck]));
         assert_eq!(verdict, Negative);
         insta::assert_snapshot!(text, @r"
         stuck; in the way:
-          Machine c1-cp-m1 is still being deleted after 41m: DrainingNode: Pod d/web: cannot evict
+          for 41m: Machine c1-cp-m1 is being deleted: DrainingNode: Pod d/web: cannot evict
             hint: kubectl describe machine c1-cp-m1 -n d
         still waiting for:
           Machines up to date: 1 of 3

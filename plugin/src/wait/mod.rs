@@ -20,10 +20,8 @@ use crate::{
 use kcp_client::{Error, reader::Reader};
 use kcp_control_plane::{
     control_plane::Snapshot,
-    wait::{
-        goal::{Goal, Standing},
-        obstacle::overdue,
-    },
+    staleness::stuck,
+    wait::{Goal, Standing},
 };
 
 /// Between two looks. A watch would be told sooner, but a change of a control plane takes minutes, and a look survives
@@ -93,8 +91,8 @@ pub async fn follow_to_its_end(
                     Standing::OutOfReach(why) => Some(EndingKind::OutOfReach(why)),
                     Standing::WaitingFor(what) => {
                         terminal.spin(&format!("waiting for {}", what.join(", ")));
-                        let overdue = overdue(&snapshot, at);
-                        (!overdue.is_empty()).then_some(EndingKind::Stuck(overdue))
+                        let stuck = stuck(&snapshot.control_plane, &snapshot.machines, at);
+                        (!stuck.is_empty()).then_some(EndingKind::Stuck(stuck))
                     }
                 };
                 if let Some(kind) = kind {

@@ -29,7 +29,7 @@ pub(super) async fn are_told(
     for expected in [
         "etcd: 3 voters, quorum 2, no more may fail".to_owned(),
         format!("remediation of {second} yes"),
-        "fail KubeadmControlPlane/edge: 2 of 3 voting members are healthy, 2 are needed: no more may fail \
+        "fail KubeadmControlPlane/edge: 2 of 3 voting members healthy, 2 needed: no more may fail \
          (etcd-tolerance)"
             .to_owned(),
     ] {

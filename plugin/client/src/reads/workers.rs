@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use crate::{Action, Error, Kind, ReadLimit, reader::Reader};
-use kcp_control_plane::verbs::upgrade::{kubelet_skew::Worker, workers::Workers};
+use kcp_control_plane::{kubelet_skew::Worker, verbs::upgrade::workers::Workers};
 
 /// What makes workers. A cluster without the kind has none of it.
 const MAKERS: [Kind; 2] = [
@@ -95,7 +95,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{Maker, made_for};
-    use kcp_control_plane::verbs::upgrade::kubelet_skew::Worker;
+    use kcp_control_plane::kubelet_skew::Worker;
 
     fn worker(object: &str, version: &str) -> Worker {
         Worker {

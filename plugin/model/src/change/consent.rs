@@ -217,8 +217,8 @@ mod tests {
                 Some(refused(
                     RefusedBy::Command,
                     &[
-                        "etcd member node-m2 of Machine m2 takes no part: gone",
-                        "the controller does not see that, and its first step could cost etcd its quorum: 1 of 2 voting \
+                        "etcd member node-m2 of Machine m2 is not healthy: gone",
+                        "the controller cannot see this, and its first step could cost etcd its quorum: 1 of 2 voting \
                          members healthy, 2 needed"
                     ]
                 )),

@@ -1,6 +1,10 @@
 //! Whether a change may go ahead, by what it comes to.
 
-use crate::plan::{outlook::Plan, preflight::Blocker, quorum::Votes, step::NoPlan, wording};
+use crate::{
+    blocker::Blocker,
+    plan::{outlook::Plan, step::NoPlan, wording},
+    quorum::Votes,
+};
 
 /// What stands in the way of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +36,10 @@ impl Guard {
             Err(NoPlan::Refused { .. }) => Self::Clear,
             Err(no_plan) => Self::NoWay(no_plan.clone()),
             Ok(_) => {
-                let blockers = plan.blockers.iter().filter(|blocker| !blocker.is_standstill());
+                let blockers = plan
+                    .blockers
+                    .iter()
+                    .filter(|blocker| !blocker.stops_reconciliation());
                 let blockers: Vec<Blocker> = blockers.cloned().collect();
                 match plan.at_risk {
                     Some(votes) => Self::AtRisk { blockers, votes },
@@ -60,7 +67,10 @@ impl Guard {
 
 /// What keeps the controller from working on a control plane at all, a line each: a change waits for that.
 pub fn standstill(plan: &Plan) -> Vec<String> {
-    let blockers = plan.blockers.iter().filter(|blocker| blocker.is_standstill());
+    let blockers = plan
+        .blockers
+        .iter()
+        .filter(|blocker| blocker.stops_reconciliation());
     blockers.map(Blocker::message).collect()
 }
 
@@ -76,10 +86,10 @@ mod tests {
             example::{observed, spec},
             observed::{Etcd, EtcdMember, Observed},
             outlook::{Asked, Plan, plan},
-            quorum::Votes,
             spec::Spec,
             step::NoPlan,
         },
+        quorum::Votes,
     };
 
     fn of(observed: &Observed, spec: Spec, denials: &[&str]) -> Plan {
@@ -117,9 +127,9 @@ mod tests {
     #[test]
     fn what_the_controller_would_wait_for_blocks_and_what_loses_quorum_is_no_way() {
         type Case = (&'static str, fn(&mut Observed), Spec, &'static [&'static str]);
-        const COSTS_4: &str = "the controller does not see that, and its first step could cost etcd its quorum: 2 of 4 \
+        const COSTS_4: &str = "the controller cannot see this, and its first step could cost etcd its quorum: 2 of 4 \
                                voting members healthy, 3 needed";
-        const COSTS_2: &str = "the controller does not see that, and its first step could cost etcd its quorum: 1 of 2 \
+        const COSTS_2: &str = "the controller cannot see this, and its first step could cost etcd its quorum: 1 of 2 \
                                voting members healthy, 2 needed";
         let one = || spec().with_replicas(1);
         let five = || spec().with_replicas(5);
@@ -133,7 +143,7 @@ mod tests {
                 |o| o.etcd = members(&[("node-m2", "no answer within 2 s")]),
                 five(),
                 &[
-                    "etcd member node-m2 of Machine m2 takes no part: no answer within 2 s",
+                    "etcd member node-m2 of Machine m2 is not healthy: no answer within 2 s",
                     COSTS_4,
                 ],
             ),
@@ -142,7 +152,7 @@ mod tests {
                 |o| o.etcd = members(&[("node-m2", "no answer within 2 s")]),
                 spec().restarted(now()),
                 &[
-                    "etcd member node-m2 of Machine m2 takes no part: no answer within 2 s",
+                    "etcd member node-m2 of Machine m2 is not healthy: no answer within 2 s",
                     COSTS_4,
                 ],
             ),
@@ -154,7 +164,7 @@ mod tests {
                 },
                 one(),
                 &[
-                    "etcd member node-m2 of Machine m2 takes no part: no answer within 2 s",
+                    "etcd member node-m2 of Machine m2 is not healthy: no answer within 2 s",
                     COSTS_2,
                 ],
             ),
@@ -162,13 +172,13 @@ mod tests {
                 "a member that raises an alarm",
                 |o| o.etcd = alarmed("node-m2"),
                 five(),
-                &["etcd member node-m2 of Machine m2 raises an alarm", COSTS_4],
+                &["etcd member node-m2 of Machine m2 has raised an alarm", COSTS_4],
             ),
             (
                 "two members that are silent",
                 |o| o.etcd = members(&[("node-m2", "gone"), ("node-m3", "gone")]),
                 five(),
-                &["etcd has no quorum: 1 of 3 voting members are healthy, 2 are needed"],
+                &["etcd has lost quorum: 1 of 3 voting members healthy, 2 needed"],
             ),
             (
                 "a Machine that goes",
@@ -241,7 +251,7 @@ mod tests {
         assert_eq!(
             standstill(&of(&observed, spec().with_replicas(5), &[])),
             [
-                "the control plane is paused: no controller works on it",
+                "the control plane is paused: no controller reconciles it",
                 "the Cluster has no control plane endpoint yet"
             ]
         );

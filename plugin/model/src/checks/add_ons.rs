@@ -8,14 +8,14 @@ use crate::{
     checks::{
         AskedBy, Check,
         components::WORKLOAD,
-        finding::{Judgement, Unjudged, need},
-        machine_grace::{STARTING_LIMIT, age, is_turning, since},
+        finding::{CheckOutcome, Finding, Judgement, Unjudged, need},
+        machine_grace::is_turning,
     },
-    inspection::{Finding, Outcome},
     snapshot::{
         Observed, Reading,
         workload::{Addon, Node, Workload},
     },
+    staleness::{JOIN_LIMIT, age, since},
 };
 
 pub const CHECKS: &[Check] = &[
@@ -86,9 +86,7 @@ pub fn kube_proxy(observed: &Observed, now: Timestamp) -> Judgement {
 
 /// Whether a node is ready, and registered long enough ago.
 fn has_settled(node: &Node, now: Timestamp) -> bool {
-    let is_young = node
-        .created
-        .is_some_and(|created| age(created, now) < STARTING_LIMIT);
+    let is_young = node.created.is_some_and(|created| age(created, now) < JOIN_LIMIT);
     node.ready == Some(true) && !is_young
 }
 
@@ -122,9 +120,9 @@ fn addon(
     }
     let message = format!("{} of {} pods are ready", addon.ready, addon.desired);
     let outcome = if is_turning(observed, now) || is_coming_up(addon) {
-        Outcome::Info
+        CheckOutcome::Info
     } else {
-        Outcome::Warn
+        CheckOutcome::Warn
     };
     let hint = format!(
         "in the workload cluster: kubectl describe {} {name} -n kube-system",

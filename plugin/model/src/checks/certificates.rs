@@ -9,13 +9,13 @@ use crate::{
         AskedBy, Check,
         components::WORKLOAD,
         etcd_quorum::ETCD,
-        finding::{Judgement, Unjudged, machine, need},
-        machine_grace::{STARTING_LIMIT, age, machines, machines_read, since},
+        finding::{CheckOutcome, Finding, Judgement, Unjudged, machine, need},
+        machine_grace::{machines, machines_read},
         membership::asked_objects,
     },
     duration::format_duration,
-    inspection::{Finding, Outcome},
     snapshot::{Observed, Reading},
+    staleness::{JOIN_LIMIT, age, since},
 };
 
 pub const CHECKS: &[Check] = &[
@@ -52,10 +52,10 @@ const EXPIRY_WARNING_DAYS: u64 = 30;
 const DAY_SECONDS: u64 = 24 * 60 * 60;
 
 /// A finding about a certificate, when it has expired or soon will.
-fn expiry(observed: &Observed, expires: Timestamp, now: Timestamp) -> Option<(Outcome, String)> {
+fn expiry(observed: &Observed, expires: Timestamp, now: Timestamp) -> Option<(CheckOutcome, String)> {
     if expires <= now {
         return Some((
-            Outcome::Fail,
+            CheckOutcome::Fail,
             format!("certificate expired {} ago", since(expires, now)),
         ));
     }
@@ -65,7 +65,7 @@ fn expiry(observed: &Observed, expires: Timestamp, now: Timestamp) -> Option<(Ou
     let warning = Duration::from_secs(EXPIRY_WARNING_DAYS.min(third).saturating_mul(DAY_SECONDS));
     (left < warning).then(|| {
         (
-            Outcome::Warn,
+            CheckOutcome::Warn,
             format!("certificate expires in {}", format_duration(left)),
         )
     })
@@ -133,7 +133,7 @@ pub fn secrets(observed: &Observed, now: Timestamp) -> Judgement {
     let is_new = !control_plane.initialized
         && control_plane
             .created
-            .is_some_and(|created| age(created, now) < STARTING_LIMIT);
+            .is_some_and(|created| age(created, now) < JOIN_LIMIT);
     let absent: Vec<String> = wanted
         .into_iter()
         .chain(client)

@@ -7,10 +7,9 @@ use jiff::Timestamp;
 use crate::{
     checks::{
         AskedBy, Check,
-        finding::{Judgement, Unjudged, machine, need, node, or_else},
+        finding::{CheckOutcome, Finding, Judgement, Unjudged, machine, need, node, or_else},
         machine_grace::{Phase, is_turning, machine_of_node, machines, machines_read, phase_of_node},
     },
-    inspection::{Finding, Outcome},
     plan::observed::Machine,
     snapshot::{
         Observed,
@@ -225,8 +224,8 @@ fn pod_hint(StaticPod { component, node, .. }: &StaticPod) -> String {
 pub fn of_node(observed: &Observed, on: &str, message: &str, now: Timestamp) -> Option<Finding> {
     let outcome = match phase_of_node(observed, on, now) {
         Phase::Leaving => return None,
-        Phase::Starting => Outcome::Info,
-        Phase::Settled => Outcome::Fail,
+        Phase::Starting => CheckOutcome::Info,
+        Phase::Settled => CheckOutcome::Fail,
     };
     let finding = match machine_of_node(observed, on) {
         Some(of) => Finding::of(outcome, machine(&of.machine.name), message).and(node(on)),

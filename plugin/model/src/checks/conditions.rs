@@ -7,12 +7,12 @@ use crate::{
         AskedBy, Check,
         components::machines_without_etcd,
         etcd_quorum::votes,
-        finding::{Judgement, Unjudged},
-        machine_grace::{STARTING_LIMIT, TURN_LIMIT, age, is_fresh, is_turning},
+        finding::{CheckOutcome, Finding, Judgement, Unjudged},
+        machine_grace::{is_fresh, is_turning},
     },
     control_plane::{Condition, ConditionStatus, ControlPlane},
-    inspection::{Finding, Outcome},
     snapshot::Observed,
+    staleness::{JOIN_LIMIT, SUMMARY_LAG_LIMIT, age},
 };
 
 pub const CHECKS: &[Check] = &[
@@ -74,8 +74,8 @@ fn broken<'o>(observed: &'o Observed, kind: &str) -> Option<&'o Condition> {
 
 fn finding(observed: &Observed, condition: &Condition) -> Finding {
     let outcome = match condition.status {
-        ConditionStatus::Unknown => Outcome::Unknown,
-        ConditionStatus::True | ConditionStatus::False => Outcome::Fail,
+        ConditionStatus::Unknown => CheckOutcome::Unknown,
+        ConditionStatus::True | ConditionStatus::False => CheckOutcome::Fail,
     };
     let message = format!(
         "{} is {}: {}",
@@ -90,7 +90,7 @@ fn finding(observed: &Observed, condition: &Condition) -> Finding {
 fn is_new(observed: &Observed, now: Timestamp) -> bool {
     let control_plane = control_plane(observed);
     let created = control_plane.created;
-    !control_plane.initialized && created.is_some_and(|created| age(created, now) < STARTING_LIMIT)
+    !control_plane.initialized && created.is_some_and(|created| age(created, now) < JOIN_LIMIT)
 }
 
 /// What no controller has looked at cannot be judged.
@@ -127,10 +127,10 @@ pub fn available(observed: &Observed, now: Timestamp) -> Judgement {
     };
     let mut finding = finding(observed, condition);
     if is_new(observed, now) {
-        finding.outcome = Outcome::Unknown;
+        finding.outcome = CheckOutcome::Unknown;
         finding.message = format!("has not come up yet: {}", condition.one_line());
-    } else if is_turning(observed, now) && is_fresh(condition, now, TURN_LIMIT) {
-        finding.outcome = Outcome::Info;
+    } else if is_turning(observed, now) && is_fresh(condition, now, SUMMARY_LAG_LIMIT) {
+        finding.outcome = CheckOutcome::Info;
     }
     Ok(vec![finding])
 }
@@ -141,7 +141,7 @@ pub fn certificates_available(observed: &Observed, now: Timestamp) -> Judgement 
     };
     let mut finding = finding(observed, condition);
     if is_new(observed, now) {
-        finding.outcome = Outcome::Info;
+        finding.outcome = CheckOutcome::Info;
     }
     Ok(vec![finding])
 }
@@ -170,9 +170,9 @@ pub fn components_healthy(observed: &Observed, now: Timestamp) -> Judgement {
 /// Machine has just gone as a fault of the whole: while Machines come and go it has to last before it counts.
 fn of_machines(observed: &Observed, kind: &str, is_explained: bool, now: Timestamp) -> Judgement {
     let limit = if is_turning(observed, now) || crate::checks::rollout::has_pending_change(observed, now) {
-        STARTING_LIMIT
+        JOIN_LIMIT
     } else {
-        TURN_LIMIT
+        SUMMARY_LAG_LIMIT
     };
     let lasting = broken(observed, kind).filter(|condition| !is_fresh(condition, now, limit));
     let findings = lasting

@@ -9,11 +9,10 @@ use crate::{
     checks::{
         AskedBy, Check,
         etcd_quorum::ETCD,
-        finding::{Judgement, need},
+        finding::{CheckOutcome, Finding, Judgement, need},
         machine_grace::{Phase, is_turning},
         membership::{Membership, asked_objects, of_member, phase_of_asked},
     },
-    inspection::{Finding, Outcome},
     snapshot::{
         Observed,
         etcd::{Asked, hexadecimal},
@@ -62,8 +61,12 @@ pub const CHECKS: &[Check] = &[
 const RAFT_LAG_LIMIT: u64 = 5_000;
 
 /// While Machines come and go, members hear of it one after another.
-fn outcome(is_turning: bool) -> Outcome {
-    if is_turning { Outcome::Info } else { Outcome::Fail }
+fn outcome(is_turning: bool) -> CheckOutcome {
+    if is_turning {
+        CheckOutcome::Info
+    } else {
+        CheckOutcome::Fail
+    }
 }
 
 pub fn cluster_id(observed: &Observed, _: Timestamp) -> Judgement {
@@ -76,7 +79,7 @@ pub fn cluster_id(observed: &Observed, _: Timestamp) -> Judgement {
         let finding = disputed(
             told,
             "of different etcd clusters",
-            Outcome::Fail,
+            CheckOutcome::Fail,
             "remove nothing before it is clear which cluster holds the data: etcdctl snapshot save on one member of each",
         );
         return Ok(vec![finding]);
@@ -91,7 +94,7 @@ pub fn cluster_id(observed: &Observed, _: Timestamp) -> Judgement {
             hexadecimal(own),
             hexadecimal(usual)
         );
-        Some(of_member(asked, Outcome::Fail, &message).hint(
+        Some(of_member(asked, CheckOutcome::Fail, &message).hint(
             "what is written through its API server is lost to the others: save what is needed of it with etcdctl \
              snapshot save, then replace its Machine",
         ))
@@ -148,7 +151,7 @@ pub fn member_lists(observed: &Observed, now: Timestamp) -> Judgement {
 fn disputed<'a>(
     told: impl Iterator<Item = (&'a Asked, String)>,
     what: &str,
-    outcome: Outcome,
+    outcome: CheckOutcome,
     hint: &str,
 ) -> Finding {
     let told: Vec<(&Asked, String)> = told.collect();

@@ -7,12 +7,11 @@ use crate::{
     checks::{
         AskedBy, Check,
         components::describe,
-        finding::{Judgement, machine, need},
+        finding::{Finding, Judgement, machine, need},
         machine_grace::{Phase, is_turning, machine_of_node, machines, machines_read, without_node},
         machines::replacement_hint,
         membership::{Listed, Membership, asked_objects, member_object},
     },
-    inspection::Finding,
     snapshot::{
         Observed,
         etcd::{Alarms, hexadecimal},

@@ -3,10 +3,9 @@
 use crate::{
     checks::{
         components,
-        finding::need,
+        finding::{CheckOutcome, need},
         membership::{of_member, phase_of_asked},
     },
-    inspection::Outcome,
     snapshot::{
         Failure,
         etcd::{Answer, EtcdSurvey},
@@ -18,12 +17,11 @@ use crate::{
     checks::{
         AskedBy, Check,
         components::machines_without_etcd,
-        finding::{Judgement, Unjudged, machine, or_else},
+        finding::{Finding, Judgement, Unjudged, machine, or_else},
         machine_grace::{Phase, machines, machines_read, phase_of_node},
         membership::Membership,
     },
-    inspection::Finding,
-    plan::quorum::{Change, Votes},
+    quorum::{Change, Votes},
     snapshot::Observed,
 };
 
@@ -92,12 +90,12 @@ pub fn answer(observed: &Observed, now: Timestamp) -> Judgement {
             Phase::Settled => false,
         };
         let outcome = if is_turning {
-            Outcome::Info
+            CheckOutcome::Info
         } else if survey.statuses().next().is_some() {
-            Outcome::Fail
+            CheckOutcome::Fail
         } else {
             // None has answered: it may be the way to them that is broken.
-            Outcome::Unknown
+            CheckOutcome::Unknown
         };
         let finding = of_member(
             asked,
@@ -226,16 +224,6 @@ impl Standing {
             None => Ok(findings),
         }
     }
-
-    /// `2 of 3 voting members are healthy, 2 are needed`
-    fn told(&self) -> String {
-        format!(
-            "{} of {} voting members are healthy, {} are needed",
-            self.votes.voters.saturating_sub(self.votes.unhealthy),
-            self.votes.voters,
-            self.votes.quorum()
-        )
-    }
 }
 
 /// Whether no member could be asked, and the API server says that it cannot either.
@@ -248,7 +236,7 @@ pub fn quorum(observed: &Observed, now: Timestamp) -> Judgement {
     let standing = standing(observed, now)?;
     // Before the first member there is nothing to decide.
     let is_lost = standing.votes.voters > 0 && !standing.votes.has_quorum();
-    let mut message = is_lost.then(|| format!("quorum is lost: {}{}", standing.told(), standing.by));
+    let mut message = is_lost.then(|| format!("quorum is lost: {}{}", standing.votes, standing.by));
     if message.is_none() && is_without_etcd(observed) {
         let cut_off =
             "quorum is lost, or the API server is cut off from etcd: it says that etcd does not answer it";
@@ -266,7 +254,7 @@ pub fn tolerance(observed: &Observed, now: Timestamp) -> Judgement {
             0 => "no more may fail".to_owned(),
             more => format!("{more} more may fail"),
         };
-        format!("{}: {more}{}", standing.told(), standing.by)
+        format!("{}: {more}{}", standing.votes, standing.by)
     });
     standing.judged(observed, message, None)
 }

@@ -8,13 +8,12 @@ use crate::{
     checks::{
         AskedBy, Check,
         etcd_quorum::ETCD,
-        finding::{Judgement, Unjudged, need},
+        finding::{CheckOutcome, Finding, Judgement, Unjudged, need},
         kubelet_skew::minor,
         machine_grace::is_turning,
         membership::{asked_objects, of_member},
         rollout::is_rolling_out,
     },
-    inspection::{Finding, Outcome},
     snapshot::Observed,
 };
 
@@ -86,15 +85,15 @@ pub fn space(observed: &Observed, now: Timestamp) -> Judgement {
                 mebibytes(largest.unwrap_or(*quota))
             );
             let is_changing = is_rolling_out(observed, now) || is_turning(observed, now);
-            let outcome = if is_changing { Outcome::Info } else { Outcome::Warn };
+            let outcome = if is_changing { CheckOutcome::Info } else { CheckOutcome::Warn };
             of_member(asked, outcome, &message).hint("give all members the same: quota-backend-bytes in etcd's extraArgs")
         });
     let full = told.iter().filter_map(|(asked, status, quota)| {
         let (status, quota) = (*status, *quota);
         let full = percent(status.db_size, quota)?;
         let outcome = match full {
-            SPACE_FAULT_PERCENT.. => Outcome::Fail,
-            SPACE_WARNING_PERCENT.. => Outcome::Warn,
+            SPACE_FAULT_PERCENT.. => CheckOutcome::Fail,
+            SPACE_WARNING_PERCENT.. => CheckOutcome::Warn,
             _ => return None,
         };
         let message = format!(
@@ -118,7 +117,7 @@ pub fn fragmentation(observed: &Observed, _: Timestamp) -> Judgement {
             mebibytes(status.db_size)
         );
         is_fragmented.then(|| {
-            of_member(asked, Outcome::Warn, &message)
+            of_member(asked, CheckOutcome::Warn, &message)
                 .hint("one member after another, the leader last: etcdctl defrag")
         })
     });
@@ -141,11 +140,14 @@ pub fn versions(observed: &Observed, now: Timestamp) -> Judgement {
         _ => false,
     };
     let (outcome, means) = if is_wide {
-        (Outcome::Fail, "etcd allows one minor version between members")
+        (
+            CheckOutcome::Fail,
+            "etcd allows one minor version between members",
+        )
     } else if is_rolling_out(observed, now) || is_turning(observed, now) {
-        (Outcome::Info, "Machines are being replaced")
+        (CheckOutcome::Info, "Machines are being replaced")
     } else {
-        (Outcome::Warn, "no Machine is being replaced")
+        (CheckOutcome::Warn, "no Machine is being replaced")
     };
     let findings = told.into_iter().map(|version| {
         let members = survey.statuses().filter(|(_, status)| status.version == version);

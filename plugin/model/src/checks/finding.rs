@@ -1,17 +1,59 @@
-//! What a check comes to, before it is put under its id.
+//! What a check finds.
 
-use crate::{
-    inspection::{Finding, Outcome},
-    snapshot::{Failure, Reading},
-};
+use serde::Serialize;
 
-/// What was found, empty when all is as it should be; or why nothing can be said.
+use crate::snapshot::{Failure, Reading};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "testing"), schemars(rename = "Outcome"))]
+#[serde(rename_all = "camelCase")]
+pub enum CheckOutcome {
+    Pass,
+    /// It does not apply, or a flag excludes what it needs.
+    Skipped,
+    /// A change in progress, such as a rollout.
+    Info,
+    /// Does not make the control plane unhealthy.
+    Warn,
+    Unknown,
+    Fail,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Finding {
+    pub outcome: CheckOutcome,
+    /// As `Kind/name`, at least one.
+    pub objects: Vec<String>,
+    /// One line.
+    pub message: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+impl CheckOutcome {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Skipped => "skipped",
+            Self::Info => "info",
+            Self::Warn => "warn",
+            Self::Unknown => "unknown",
+            Self::Fail => "fail",
+        }
+    }
+}
+
+/// The findings, none if the check passes; or why it could not be judged.
 pub type Judgement = Result<Vec<Finding>, Unjudged>;
 
-/// Why a check says nothing. Does not decide about the verdict: the source that failed has a check of its own.
+/// Why a check has no result. It does not change the verdict: the source that failed has a check of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unjudged {
-    /// It does not apply, or a flag left out what it needs.
+    /// It does not apply, or a flag excludes what it needs.
     Skipped(String),
     /// What it needs could not be read.
     Unknown(String),
@@ -27,24 +69,23 @@ impl Unjudged {
     }
 }
 
-/// What was read, or why nothing can be said without it.
 pub fn need<'r, T>(reading: &'r Reading<T>, what: &str) -> Result<&'r T, Unjudged> {
     match reading {
         Reading::Read(part) => Ok(part),
-        Reading::Excluded { flag } => Err(Unjudged::Skipped(format!("{what}: left out ({flag})"))),
+        Reading::Excluded { flag } => Err(Unjudged::Skipped(format!("{what}: not read ({flag})"))),
         Reading::NotYet => Err(Unjudged::Skipped(format!(
-            "{what}: the control plane has not come up yet"
+            "{what}: no control plane Machine is up yet"
         ))),
         Reading::OutOfReach(failure) => Err(Unjudged::Unknown(format!(
-            "{what}: out of reach: {}",
+            "{what}: unreachable from here: {}",
             one_line(&failure.message)
         ))),
         Reading::Failed(_) => Err(Unjudged::Unknown(format!("{what}: could not be read"))),
     }
 }
 
-/// What another source says where the first one does not: its findings count, that it has none does not make up for a
-/// source that failed.
+/// The findings of another source where the first has no result. Without findings it does not replace a source that
+/// failed.
 pub fn or_else(unjudged: Unjudged, findings: Vec<Finding>) -> Judgement {
     match unjudged {
         Unjudged::Unknown(_) if findings.is_empty() => Err(unjudged),
@@ -52,14 +93,13 @@ pub fn or_else(unjudged: Unjudged, findings: Vec<Finding>) -> Judgement {
     }
 }
 
-/// A text of several lines on one.
 pub fn one_line(text: &str) -> String {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.collect::<Vec<_>>().join("; ")
 }
 
 impl Finding {
-    pub fn of(outcome: Outcome, object: impl Into<String>, message: impl AsRef<str>) -> Self {
+    pub fn of(outcome: CheckOutcome, object: impl Into<String>, message: impl AsRef<str>) -> Self {
         Self {
             outcome,
             objects: vec![object.into()],
@@ -69,22 +109,21 @@ impl Finding {
     }
 
     pub fn fail(object: impl Into<String>, message: impl AsRef<str>) -> Self {
-        Self::of(Outcome::Fail, object, message)
+        Self::of(CheckOutcome::Fail, object, message)
     }
 
     pub fn warn(object: impl Into<String>, message: impl AsRef<str>) -> Self {
-        Self::of(Outcome::Warn, object, message)
+        Self::of(CheckOutcome::Warn, object, message)
     }
 
     pub fn info(object: impl Into<String>, message: impl AsRef<str>) -> Self {
-        Self::of(Outcome::Info, object, message)
+        Self::of(CheckOutcome::Info, object, message)
     }
 
     pub fn unknown(object: impl Into<String>, message: impl AsRef<str>) -> Self {
-        Self::of(Outcome::Unknown, object, message)
+        Self::of(CheckOutcome::Unknown, object, message)
     }
 
-    /// What could not be read, and what that means.
     pub fn unread(failure: &Failure) -> Self {
         let finding = Self::unknown(&failure.object, &failure.message);
         match &failure.hint {
@@ -93,7 +132,7 @@ impl Finding {
         }
     }
 
-    /// Another object that it is about.
+    /// Adds an object that it is about.
     pub fn and(mut self, object: impl Into<String>) -> Self {
         let object = object.into();
         if !self.objects.contains(&object) {
@@ -102,7 +141,6 @@ impl Finding {
         self
     }
 
-    /// What to do about it.
     pub fn hint(mut self, hint: impl AsRef<str>) -> Self {
         self.hint = Some(one_line(hint.as_ref()));
         self
@@ -121,7 +159,7 @@ pub fn node(name: &str) -> String {
 mod tests {
     use super::{Unjudged, need, one_line, or_else};
     use crate::{
-        inspection::Finding,
+        checks::finding::Finding,
         snapshot::{Failure, Reading},
     };
 
@@ -137,15 +175,15 @@ mod tests {
             (Reading::Read(1), Ok(&1)),
             (
                 Reading::Excluded { flag: "--no-etcd" },
-                Err(Unjudged::skipped("etcd: left out (--no-etcd)")),
+                Err(Unjudged::skipped("etcd: not read (--no-etcd)")),
             ),
             (
                 Reading::NotYet,
-                Err(Unjudged::skipped("etcd: the control plane has not come up yet")),
+                Err(Unjudged::skipped("etcd: no control plane Machine is up yet")),
             ),
             (
                 Reading::OutOfReach(failure.clone()),
-                Err(Unjudged::unknown("etcd: out of reach: a; b")),
+                Err(Unjudged::unknown("etcd: unreachable from here: a; b")),
             ),
             (
                 Reading::Failed(failure),

@@ -11,11 +11,10 @@ use crate::{
     checks::{
         AskedBy, Check,
         components::WORKLOAD,
-        finding::{Judgement, Unjudged, need},
+        finding::{Finding, Judgement, Unjudged, need},
         machine_grace::is_turning,
         rollout::has_pending_change,
     },
-    inspection::Finding,
     snapshot::Observed,
 };
 

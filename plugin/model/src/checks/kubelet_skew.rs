@@ -1,16 +1,16 @@
 //! Whether the kubelets of the other nodes are of a version that the API servers serve.
 
+use crate::kubelet_skew::{Skew, skew};
 use jiff::Timestamp;
 
 use crate::{
     checks::{
         AskedBy, Check,
         components::WORKLOAD,
-        finding::{Judgement, Unjudged, need, node},
+        finding::{Finding, Judgement, Unjudged, need, node},
         machine_grace::{machine_of_node, machines},
     },
-    inspection::Finding,
-    snapshot::{Observed, workload::Node},
+    snapshot::Observed,
 };
 
 pub const CHECKS: &[Check] = &[Check::new(
@@ -19,9 +19,6 @@ pub const CHECKS: &[Check] = &[Check::new(
     AskedBy::Operation,
     kubelet_skew,
 )];
-
-/// Minor versions that a kubelet may be behind the API server (Kubernetes' version skew policy, from 1.28).
-const LIMIT: u64 = 3;
 
 /// `(1, 34)` of `v1.34.1`.
 pub fn minor(version: &str) -> Option<(u64, u64)> {
@@ -32,57 +29,40 @@ pub fn minor(version: &str) -> Option<(u64, u64)> {
 pub fn kubelet_skew(observed: &Observed, _: Timestamp) -> Judgement {
     let workload = need(&observed.workload, WORKLOAD)?;
     let nodes = need(&workload.nodes, "nodes")?;
-    let versions = || {
-        let told = machines(observed).iter();
-        told.filter_map(|of| minor(of.machine.version.as_deref()?))
+    let mut servers: Vec<&str> = machines(observed)
+        .iter()
+        .filter_map(|of| of.machine.version.as_deref())
+        .filter(|version| minor(version).is_some())
+        .collect();
+    servers.sort_by_key(|version| minor(version));
+    let (Some(oldest), Some(newest)) = (servers.first(), servers.last()) else {
+        return Err(Unjudged::unknown("no Machine reports its Kubernetes version"));
     };
-    let (Some(oldest), Some(newest)) = (versions().min(), versions().max()) else {
-        return Err(Unjudged::unknown(
-            "no Machine tells the version of its API server",
-        ));
-    };
-    let asked = observed.management.control_plane.spec.version.as_str();
+    let desired = observed.management.control_plane.spec.version.as_str();
     let workers = nodes
         .iter()
         .filter(|of| machine_of_node(observed, &of.name).is_none() && !of.has_control_plane_label);
     let findings = workers.filter_map(|of| {
-        let Node { kubelet_version, .. } = of;
-        let kubelet = minor(kubelet_version)?;
-        let behind = |newer: (u64, u64)| newer.1.saturating_sub(kubelet.1);
-        let (message, hint) = if kubelet > oldest {
-            (
-                format!(
-                    "kubelet {kubelet_version} is newer than an API server, v{}.{}",
-                    oldest.0, oldest.1
-                ),
-                None,
-            )
-        } else if behind(newest) > LIMIT {
-            (
-                format!(
-                    "kubelet {kubelet_version} is {} minor versions behind an API server, v{}.{}: {LIMIT} are allowed",
-                    behind(newest),
-                    newest.0,
-                    newest.1
-                ),
-                Some("upgrade the workers"),
-            )
-        } else {
-            let goal = minor(asked).filter(|goal| behind(*goal) > LIMIT)?;
-            (
-                format!(
-                    "kubelet {kubelet_version} will be {} minor versions behind {asked}, which is asked for: {LIMIT} \
-                     are allowed",
-                    behind(goal)
-                ),
-                Some("upgrade the workers first"),
-            )
+        let kubelet = of.kubelet_version.as_str();
+        let is_old = |server: &str| match skew(kubelet, server) {
+            Some(Skew::TooOld { lag, allowed }) => Some((lag, allowed)),
+            Some(Skew::TooNew) | None => None,
         };
-        let finding = Finding::warn(node(&of.name), message);
-        Some(match hint {
-            Some(hint) => finding.hint(hint),
-            None => finding,
-        })
+        let finding = |message: String| Finding::warn(node(&of.name), message);
+        if skew(kubelet, oldest) == Some(Skew::TooNew) {
+            return Some(finding(format!("kubelet {kubelet} is newer than an API server, {oldest}")));
+        }
+        if let Some((lag, allowed)) = is_old(newest) {
+            let message = format!(
+                "kubelet {kubelet} is {lag} minor versions behind an API server, {newest}; {allowed} are allowed"
+            );
+            return Some(finding(message).hint("upgrade the workers"));
+        }
+        let (lag, allowed) = is_old(desired)?;
+        let message = format!(
+            "kubelet {kubelet} would be {lag} minor versions behind the desired version {desired}; {allowed} are allowed"
+        );
+        Some(finding(message).hint("upgrade the workers first"))
     });
     Ok(findings.collect())
 }
@@ -99,6 +79,13 @@ pub(super) mod cases {
         ("kubelet-skew", "newer", |o| worker(o, "v1.35.0")),
         ("kubelet-skew", "at_the_limit", |o| worker(o, "v1.31.9")),
         ("kubelet-skew", "behind", |o| worker(o, "v1.30.0")),
+        ("kubelet-skew", "behind_and_below_1_25", |o| {
+            for number in 1..=3 {
+                o.machine(number).machine.version = Some("v1.27.0".to_owned());
+            }
+            o.facts().spec.version = "v1.27.0".to_owned();
+            worker(o, "v1.24.17");
+        }),
         ("kubelet-skew", "behind_what_is_asked_for", |o| {
             worker(o, "v1.31.9");
             o.facts().spec.version = "v1.35.0".to_owned();

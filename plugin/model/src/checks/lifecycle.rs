@@ -5,14 +5,13 @@ use jiff::Timestamp;
 use crate::{
     checks::{
         AskedBy, Check,
-        finding::{Judgement, Unjudged, machine, need},
-        machine_grace::since,
+        finding::{CheckOutcome, Finding, Judgement, Unjudged, machine, need},
         rollout::has_pending_change,
     },
     control_plane::ControlPlane,
-    inspection::{Finding, Outcome},
     plan::preflight::topology_version,
     snapshot::Observed,
+    staleness::since,
 };
 
 pub const CHECKS: &[Check] = &[
@@ -97,19 +96,19 @@ pub fn paused(observed: &Observed, now: Timestamp) -> Judgement {
         return Ok(Vec::new());
     }
     let (outcome, pending) = if has_pending_change(observed, now) {
-        (Outcome::Fail, ", with changes pending")
+        (CheckOutcome::Fail, ", with changes pending")
     } else {
-        (Outcome::Warn, "")
+        (CheckOutcome::Warn, "")
     };
     let (name, namespace) = (&control_plane.name, &control_plane.namespace);
     if own {
-        let message = format!("paused{pending}: no controller works on it");
+        let message = format!("paused{pending}: no controller reconciles it");
         let finding = Finding::of(outcome, object(observed), message).hint(format!(
             "resume: kubectl kcp rollout resume {name} -n {namespace}"
         ));
         return Ok(vec![finding]);
     }
-    let message = format!("its Cluster is paused{pending}: no controller works on it");
+    let message = format!("its Cluster is paused{pending}: no controller reconciles it");
     let finding = Finding::of(outcome, object(observed), message);
     Ok(vec![match &control_plane.cluster {
         Some(cluster) => finding.and(format!("Cluster/{cluster}")).hint(format!(
@@ -160,9 +159,9 @@ pub fn cluster_ready(observed: &Observed, _: Timestamp) -> Judgement {
         .map_or_else(|| object(observed), |name| format!("Cluster/{name}"));
     // Before the first Machine there is time for both.
     let outcome = if control_plane.initialized {
-        Outcome::Fail
+        CheckOutcome::Fail
     } else {
-        Outcome::Info
+        CheckOutcome::Info
     };
     let messages = [
         (!cluster.infrastructure_ready, "its infrastructure is not ready"),
@@ -180,7 +179,7 @@ pub fn topology(observed: &Observed, _: Timestamp) -> Judgement {
     let Some(version) = topology_version(plan, &plan.spec) else {
         return Ok(Vec::new());
     };
-    let message = format!("the Cluster's topology goes to {version} before the control plane does");
+    let message = format!("the Cluster's topology upgrades to {version} before the control plane does");
     Ok(vec![Finding::info(object(observed), message)])
 }
 

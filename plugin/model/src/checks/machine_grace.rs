@@ -1,27 +1,14 @@
-//! Machines that come and go: what is not yet, or no longer, as it should be of them is no fault for a while.
+//! The grace that a Machine has while it starts or is deleted: what is missing of it then is no fault.
 
 use std::time::Duration;
+
+use crate::staleness::{DELETION_LIMIT, JOIN_LIMIT, SETTLING_LIMIT, age};
 
 use jiff::Timestamp;
 
 use crate::{
-    checks::finding::Unjudged, control_plane::Condition, duration::format_duration, plan::observed::Machine,
-    snapshot::Observed,
+    checks::finding::Unjudged, control_plane::Condition, plan::observed::Machine, snapshot::Observed,
 };
-
-/// How long a Machine may take from its making until it has joined. Cluster API's quick start has nodes up in under
-/// five minutes; cloud providers document ten at most.
-pub const STARTING_LIMIT: Duration = Duration::from_secs(10 * 60);
-
-/// How long a Machine may take to go. Draining waits for pod disruption budgets and can be slow without being stuck.
-pub const DELETING_LIMIT: Duration = Duration::from_secs(30 * 60);
-
-/// How long a node may take to settle once kubeadm has marked it, which is the last that kubeadm does: static pods have
-/// started by then, and their probes take some ten seconds each.
-pub const SETTLING_LIMIT: Duration = Duration::from_secs(60);
-
-/// How long a condition that sums up others may lag behind them.
-pub const TURN_LIMIT: Duration = Duration::from_secs(60);
 
 /// Says that a Machine's node has been marked by kubeadm.
 const MARKED: &str = "NodeKubeadmLabelsAndTaintsSet";
@@ -40,7 +27,7 @@ pub enum Phase {
 impl Phase {
     pub fn of(machine: &Machine, now: Timestamp) -> Self {
         if let Some(since) = machine.machine.deleting_since {
-            return if age(since, now) > DELETING_LIMIT {
+            return if age(since, now) > DELETION_LIMIT {
                 Self::Settled
             } else {
                 Self::Leaving
@@ -49,7 +36,7 @@ impl Phase {
         let is_young = machine
             .machine
             .created
-            .is_some_and(|created| age(created, now) < STARTING_LIMIT);
+            .is_some_and(|created| age(created, now) < JOIN_LIMIT);
         if is_young && !has_settled(machine, now) {
             Self::Starting
         } else {
@@ -71,16 +58,6 @@ pub fn is_fresh(condition: &Condition, now: Timestamp, limit: Duration) -> bool 
     condition
         .last_transition_time
         .is_some_and(|since| age(since, now) < limit)
-}
-
-/// How long ago a time was; nothing for a time to come, as clocks differ.
-pub fn age(since: Timestamp, now: Timestamp) -> Duration {
-    Duration::try_from(now.duration_since(since)).unwrap_or_default()
-}
-
-/// How long ago a time was, for people.
-pub fn since(time: Timestamp, now: Timestamp) -> String {
-    format_duration(age(time, now))
 }
 
 /// Whether a Machine comes or goes: for so long etcd's members may differ from the Machines, and from each other.

@@ -6,13 +6,13 @@ use crate::{
     checks::{
         AskedBy, Check,
         components::describe,
-        finding::{Judgement, machine},
-        machine_grace::{Phase, machines, machines_read, since},
+        finding::{CheckOutcome, Finding, Judgement, machine},
+        machine_grace::{Phase, machines, machines_read},
     },
     control_plane::Condition,
-    inspection::{Finding, Outcome},
     plan::observed::Machine,
     snapshot::Observed,
+    staleness::since,
 };
 
 pub const CHECKS: &[Check] = &[
@@ -82,9 +82,9 @@ pub fn deletions(observed: &Observed, now: Timestamp) -> Judgement {
     let findings = machines(observed).iter().filter_map(|of| {
         let started = of.machine.deleting_since?;
         let outcome = if Phase::of(of, now) == Phase::Settled {
-            Outcome::Fail
+            CheckOutcome::Fail
         } else {
-            Outcome::Info
+            CheckOutcome::Info
         };
         let waits_for = observed
             .management
@@ -105,7 +105,7 @@ pub fn deletions(observed: &Observed, now: Timestamp) -> Judgement {
         let message = format!("being deleted for {}{waits_for}", since(started, now));
         let finding = Finding::of(outcome, machine(&of.machine.name), message);
         Some(match outcome {
-            Outcome::Fail => finding.hint(describe(of)),
+            CheckOutcome::Fail => finding.hint(describe(of)),
             _ => finding,
         })
     });

@@ -5,11 +5,10 @@ use kcp_etcd::{Member, Members};
 
 use crate::{
     checks::{
-        finding::Unjudged,
+        finding::{CheckOutcome, Finding, Unjudged},
         machine_grace::{Phase, is_turning, machine_of_node, phase_of_node},
     },
-    inspection::{Finding, Outcome},
-    plan::quorum,
+    quorum,
     snapshot::{
         Observed,
         etcd::{Answer, Asked, EtcdSurvey, hexadecimal},
@@ -169,7 +168,7 @@ pub fn phase_of_asked(survey: &EtcdSurvey, asked: &Asked, observed: &Observed, n
 }
 
 /// A finding about one that was asked.
-pub fn of_member(asked: &Asked, outcome: Outcome, message: &str) -> Finding {
+pub fn of_member(asked: &Asked, outcome: CheckOutcome, message: &str) -> Finding {
     Finding {
         objects: asked_objects(asked),
         ..Finding::of(outcome, "", message)

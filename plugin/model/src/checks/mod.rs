@@ -3,7 +3,8 @@
 //!
 //! - [`sources`]: whether each source could be read
 //! - [`conditions`], [`lifecycle`]: what the controller reports, and the control plane as an object
-//! - [`rollout`], [`machines`], [`nodes`], [`remediation`]: Machines and their nodes
+//! - [`rollout`], [`progress`]: what changes, and whether it makes progress
+//! - [`machines`], [`nodes`], [`remediation`]: Machines and their nodes
 //! - [`etcd_quorum`], [`etcd_agreement`], [`etcd_members`], [`etcd_storage`]: etcd, as [`membership`] sums up its members
 //! - [`components`], [`kubeadm`], [`add_ons`], [`kubelet_skew`]: the workload cluster
 //! - [`certificates`]: whether they exist, and when they expire
@@ -15,10 +16,7 @@
 
 use jiff::Timestamp;
 
-use crate::{
-    inspection::{Checked, Outcome},
-    snapshot::Observed,
-};
+use crate::{checks::finding::CheckOutcome, inspection::Checked, snapshot::Observed};
 use finding::{Judgement, Unjudged};
 
 pub mod add_ons;
@@ -37,6 +35,7 @@ pub mod machine_grace;
 pub mod machines;
 pub mod membership;
 pub mod nodes;
+pub mod progress;
 pub mod remediation;
 pub mod rollout;
 pub mod sources;
@@ -120,10 +119,10 @@ impl Check {
         let (outcome, reason, findings) = match (self.judge)(observed, now) {
             Ok(findings) => {
                 let worst = findings.iter().map(|finding| finding.outcome).max();
-                (worst.unwrap_or(Outcome::Pass), None, findings)
+                (worst.unwrap_or(CheckOutcome::Pass), None, findings)
             }
-            Err(Unjudged::Skipped(reason)) => (Outcome::Skipped, Some(reason), Vec::new()),
-            Err(Unjudged::Unknown(reason)) => (Outcome::Unknown, Some(reason), Vec::new()),
+            Err(Unjudged::Skipped(reason)) => (CheckOutcome::Skipped, Some(reason), Vec::new()),
+            Err(Unjudged::Unknown(reason)) => (CheckOutcome::Unknown, Some(reason), Vec::new()),
         };
         Checked {
             id: self.id,
@@ -141,6 +140,7 @@ pub const TOPICS: &[&[Check]] = &[
     conditions::CHECKS,
     lifecycle::CHECKS,
     rollout::CHECKS,
+    progress::CHECKS,
     machines::CHECKS,
     nodes::CHECKS,
     etcd_quorum::CHECKS,

@@ -3,15 +3,22 @@
 use jiff::Timestamp;
 
 use crate::{
+    blocker::Blocker,
     checks::{
         AskedBy, Check,
-        components::describe,
-        finding::{Judgement, Unjudged, machine, need},
+        components::{describe, machines_without_etcd},
+        etcd_quorum::is_without_etcd,
+        finding::{CheckOutcome, Finding, Judgement, Unjudged, machine, need},
         machine_grace::{Phase, is_turning, machines, machines_read},
+        membership::Membership,
+        rollout::up_to_date,
     },
     control_plane::Condition,
-    inspection::{Finding, Outcome, preflight},
-    plan::remediation::Obstacle,
+    plan::{
+        preflight::topology_version,
+        remediation::{self, Terms},
+        state::{Replica, State},
+    },
     snapshot::Observed,
 };
 
@@ -35,6 +42,61 @@ pub const CHECKS: &[Check] = &[
         cover,
     ),
 ];
+
+/// The state that decisions start from. Its etcd members are those of the survey; without a survey, one for each Machine,
+/// unhealthy if its pod is known not to be ready.
+pub fn state(observed: &Observed, now: Timestamp) -> State {
+    let verdicts = up_to_date(observed, now);
+    let is_outdated = |name: &str| {
+        let verdict = verdicts.iter().find(|verdict| verdict.machine == name);
+        verdict.is_some_and(|verdict| !verdict.reasons.is_empty())
+    };
+    let mut state = State::of(&observed.management.control_plane, is_outdated);
+    let survey = observed.etcd.read().filter(|survey| survey.stacked);
+    let members = survey.map(|survey| Membership::of(survey).members(observed, now));
+    if state.members.is_none() {
+        return state;
+    }
+    if let Some(members) = members.filter(|members| !members.is_empty()) {
+        state.members = Some(members);
+    } else {
+        let without_etcd = machines_without_etcd(observed);
+        let broken: Vec<String> = state
+            .replicas
+            .iter()
+            .filter(|replica| {
+                has_failed(replica, "EtcdPodHealthy") || without_etcd.contains(replica.name.as_str())
+            })
+            .map(|replica| replica.name.clone())
+            .collect();
+        let is_without_etcd = is_without_etcd(observed);
+        for member in state.members.iter_mut().flatten() {
+            let is_broken = member.machine.as_ref().is_some_and(|name| broken.contains(name));
+            member.is_healthy &= !is_broken && !is_without_etcd;
+        }
+    }
+    state
+}
+
+fn has_failed(replica: &Replica, condition: &str) -> bool {
+    let mut faults = replica.faults.iter();
+    faults.any(|fault| fault.condition == condition && fault.is_false)
+}
+
+pub fn terms(observed: &Observed, now: Timestamp) -> Terms<'_> {
+    let of = &observed.management.control_plane;
+    Terms {
+        limits: &of.spec.remediation,
+        initialized: of.control_plane.initialized,
+        topology_version: topology_version(of, &of.spec).map(String::as_str),
+        now,
+    }
+}
+
+/// The unhealthy Machine that is replaced next, if any waits for that.
+pub fn next_remediation(observed: &Observed, now: Timestamp) -> Option<remediation::Outlook> {
+    remediation::outlook(&state(observed, now), terms(observed, now))
+}
 
 /// What health checks have found.
 pub fn health_checks_passed(observed: &Observed, now: Timestamp) -> Judgement {
@@ -63,7 +125,7 @@ pub fn remediation(observed: &Observed, now: Timestamp) -> Judgement {
     {
         findings.push(Finding::info(object(), condition.one_line()));
     } else if let Some(remediation) = &observed.management.control_plane.remediation_in_progress
-        && preflight::state(observed, now).remediation_in_progress
+        && state(observed, now).remediation_in_progress
     {
         let message = format!(
             "Machine {} was deleted to be replaced, its replacement has yet to be made",
@@ -71,7 +133,7 @@ pub fn remediation(observed: &Observed, now: Timestamp) -> Judgement {
         );
         findings.push(Finding::info(object(), message));
     }
-    if let Some(outlook) = preflight::next_remediation(observed, now) {
+    if let Some(outlook) = next_remediation(observed, now) {
         let retries = machines(observed)
             .iter()
             .find(|of| of.machine.name == outlook.machine)
@@ -79,34 +141,26 @@ pub fn remediation(observed: &Observed, now: Timestamp) -> Judgement {
             .filter(|last| last.retries > 0)
             .map_or_else(String::new, |last| format!(", after {} retries", last.retries));
         let object = machine(&outlook.machine);
-        findings.push(match &outlook.kept_by {
+        findings.push(match &outlook.blocked_by {
             None => Finding::info(object, format!("is the next to be replaced{retries}")),
-            Some(obstacle) => {
-                let message = format!(
-                    "is to be replaced, and is not: {}",
-                    crate::plan::wording::obstacle(obstacle)
-                );
-                Finding::of(weight(obstacle), object, message)
+            Some(blocker) => {
+                let message = format!("is to be replaced, and is not: {}", blocker.message());
+                Finding::of(weight(blocker), object, message)
             }
         });
     }
     Ok(findings)
 }
 
-/// What passes by itself is under way; the rest needs a person.
-const fn weight(obstacle: &Obstacle) -> Outcome {
-    match obstacle {
-        Obstacle::BeingDeleted
-        | Obstacle::AnotherInProgress
-        | Obstacle::TopologyVersion
-        | Obstacle::TriedRecently { .. }
-        | Obstacle::AnotherComingUp { .. }
-        | Obstacle::AnotherBeingDeleted { .. } => Outcome::Info,
-        Obstacle::TriedTooOften { .. }
-        | Obstacle::LastMachine
-        | Obstacle::MembersUnknown
-        | Obstacle::NoOtherWorks
-        | Obstacle::Quorum => Outcome::Fail,
+/// A blocker that passes by itself is no fault; the others need somebody to act.
+const fn weight(blocker: &Blocker) -> CheckOutcome {
+    match blocker {
+        Blocker::TriedTooOften { .. }
+        | Blocker::LastMachine
+        | Blocker::MembersUnknown
+        | Blocker::NoOtherWorks
+        | Blocker::Quorum { .. } => CheckOutcome::Fail,
+        _ => CheckOutcome::Info,
     }
 }
 
@@ -131,9 +185,9 @@ pub fn cover(observed: &Observed, now: Timestamp) -> Judgement {
         } else if check.remediation_allowed == Some(false) {
             // A Machine that has yet to join is unhealthy in its eyes.
             let outcome = if is_turning(observed, now) {
-                Outcome::Info
+                CheckOutcome::Info
             } else {
-                Outcome::Warn
+                CheckOutcome::Warn
             };
             findings.push(Finding::of(
                 outcome,

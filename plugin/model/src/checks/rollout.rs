@@ -1,17 +1,13 @@
 //! What is asked for and not yet so: Machines out of date, and their number.
 
-use std::time::Duration;
-
 use jiff::Timestamp;
 
 use crate::{
     checks::{
         AskedBy, Check,
-        finding::{Judgement, machine},
-        machine_grace::{age, machines_read, since},
+        finding::{Finding, Judgement, machine},
+        machine_grace::machines_read,
     },
-    control_plane::Condition,
-    inspection::Finding,
     plan::rollout_reason::{Standard, Verdict, judge},
     snapshot::Observed,
 };
@@ -35,18 +31,7 @@ pub const CHECKS: &[Check] = &[
         AskedBy::Lifecycle,
         replicas,
     ),
-    Check::new(
-        "change-progress",
-        "no change has been blocked for long",
-        AskedBy::Lifecycle,
-        progress,
-    )
-    .blocking(),
 ];
-
-/// How long a change may say that it is blocked before that counts as a fault. Cluster API says so for seconds to
-/// minutes in every rollout, while it waits for the next Machine.
-const BLOCKED_LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// Whether each Machine is to be replaced, and why, by name.
 pub fn up_to_date(observed: &Observed, now: Timestamp) -> Vec<Verdict> {
@@ -128,25 +113,6 @@ pub fn replicas(observed: &Observed, _: Timestamp) -> Judgement {
     )])
 }
 
-/// A change that has said for long that it is blocked.
-pub fn progress(observed: &Observed, now: Timestamp) -> Judgement {
-    let control_plane = &observed.management.control_plane.control_plane;
-    let blocked = ["ScalingUp", "ScalingDown"]
-        .into_iter()
-        .filter_map(|kind| control_plane.condition(kind))
-        .filter(|condition| Condition::is_true(condition) && condition.message.contains("blocked because"));
-    let findings = blocked.filter_map(|condition| {
-        let started = condition.last_transition_time?;
-        (age(started, now) > BLOCKED_LIMIT).then(|| {
-            Finding::fail(
-                format!("KubeadmControlPlane/{}", control_plane.name),
-                format!("for {}: {}", since(started, now), condition.one_line()),
-            )
-        })
-    });
-    Ok(findings.collect())
-}
-
 /// Whether new Machines would not be replaced at once.
 pub fn ends(observed: &Observed, _: Timestamp) -> Judgement {
     let plan = &observed.management.control_plane;
@@ -171,19 +137,9 @@ pub(super) mod cases {
         checks::tests::Case,
         control_plane::{
             ConditionStatus::True,
-            example::{condition, minutes_ago, set},
+            example::{condition, set},
         },
-        snapshot::Observed,
     };
-
-    fn blocked(observed: &mut Observed, minutes: i64) {
-        let message = "Scaling up from 3 to 5 replicas is blocked because:\n* waiting for etcd";
-        let mut blocked = condition("ScalingUp", True, message);
-        blocked.last_transition_time = Some(minutes_ago(minutes));
-        set(&mut observed.control_plane().conditions, blocked);
-        observed.control_plane().desired_replicas = Some(5);
-        observed.facts().spec.replicas = 5;
-    }
 
     pub(crate) const CASES: &[Case] = &[
         ("machines-up-to-date", "version", |o| {
@@ -204,7 +160,5 @@ pub(super) mod cases {
             o.control_plane().replicas = 4;
             o.control_plane().up_to_date_replicas = 1;
         }),
-        ("change-progress", "blocked_for_a_moment", |o| blocked(o, 30)),
-        ("change-progress", "blocked_for_long", |o| blocked(o, 31)),
     ];
 }

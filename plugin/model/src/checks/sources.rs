@@ -7,9 +7,8 @@ use crate::{
         AskedBy, Check,
         components::WORKLOAD,
         etcd_quorum::ETCD,
-        finding::{Judgement, need},
+        finding::{Finding, Judgement, need},
     },
-    inspection::Finding,
     snapshot::{Failure, Observed, Reading, etcd::Alarms, reading::Forbidden},
 };
 

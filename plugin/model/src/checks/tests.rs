@@ -7,10 +7,11 @@ use crate::{
         add_ons, all, certificates, components, conditions, etcd_agreement, etcd_members, etcd_quorum,
         etcd_storage,
         example::{failure, member, observed},
-        kubeadm, kubelet_skew, lifecycle, machines, nodes, remediation, rollout, sources,
+        finding::CheckOutcome,
+        kubeadm, kubelet_skew, lifecycle, machines, nodes, progress, remediation, rollout, sources,
     },
     control_plane::example::{condition, minutes_ago, now, set},
-    inspection::{Checked, Outcome, inspect::inspect},
+    inspection::{Checked, inspect},
     plan::observed::Etcd,
     snapshot::{Observed, Reading},
 };
@@ -23,6 +24,7 @@ const CASES: &[(&str, &[Case])] = &[
     ("conditions", conditions::cases::CASES),
     ("lifecycle", lifecycle::cases::CASES),
     ("rollout", rollout::cases::CASES),
+    ("progress", progress::cases::CASES),
     ("machines", machines::cases::CASES),
     ("nodes", nodes::cases::CASES),
     ("etcd_quorum", etcd_quorum::cases::CASES),
@@ -65,7 +67,7 @@ fn a_control_plane_with_nothing_wrong_passes_every_check() {
     for check in all() {
         let expected = Checked {
             id: check.id,
-            outcome: Outcome::Pass,
+            outcome: CheckOutcome::Pass,
             reason: None,
             findings: vec![],
         };
@@ -79,7 +81,7 @@ fn every_check_has_a_case_in_which_it_does_not_pass() {
         let mut cases = cases().filter(|case| case.0 == check.id);
         let finds = |(_, _, change): Case| {
             let outcome = check.run(&changed(change), now()).outcome;
-            outcome > Outcome::Skipped
+            outcome > CheckOutcome::Skipped
         };
         assert!(cases.any(finds), "{} never finds anything", check.id);
     }
@@ -113,7 +115,7 @@ fn told((id, name, change): Case) -> String {
     let others: Vec<String> = inspection
         .checks
         .iter()
-        .filter(|checked| checked.id != id && checked.outcome != Outcome::Pass)
+        .filter(|checked| checked.id != id && checked.outcome != CheckOutcome::Pass)
         .map(|checked| format!("{} {:?}", checked.id, checked.outcome).to_lowercase())
         .collect();
     if !others.is_empty() {

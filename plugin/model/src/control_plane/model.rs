@@ -27,6 +27,8 @@ pub struct ControlPlane {
     pub generation: i64,
     /// The generation that the status is about; none before a controller has looked.
     pub observed_generation: Option<i64>,
+    /// No earlier than the last change of the spec; none where the server does not report it.
+    pub spec_changed: Option<Timestamp>,
     /// When it was made.
     pub created: Option<Timestamp>,
     /// Set while it is being deleted.

@@ -29,6 +29,14 @@ struct Metadata {
     annotations: BTreeMap<String, String>,
     #[serde(default)]
     owner_references: Vec<OwnerReference>,
+    #[serde(default)]
+    managed_fields: Vec<ManagedFields>,
+}
+
+#[derive(Deserialize)]
+struct ManagedFields {
+    time: Option<Timestamp>,
+    subresource: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -41,6 +49,15 @@ impl Metadata {
     fn owner(&self, kind: &str) -> Option<String> {
         let owner = self.owner_references.iter().find(|owner| owner.kind == kind);
         owner.map(|owner| owner.name.clone())
+    }
+
+    /// The last change that was not one of a subresource: no earlier than that of the spec.
+    fn spec_changed(&self) -> Option<Timestamp> {
+        let of_object = self
+            .managed_fields
+            .iter()
+            .filter(|fields| fields.subresource.is_none());
+        of_object.filter_map(|fields| fields.time).max()
     }
 }
 
@@ -158,6 +175,7 @@ impl From<WireControlPlane> for ControlPlane {
         let failure: Vec<String> = failure.into_iter().flatten().collect();
         Self {
             cluster: cluster.or_else(|| metadata.owner("Cluster")),
+            spec_changed: metadata.spec_changed(),
             paused: metadata.annotations.contains_key(PAUSED_ANNOTATION),
             name: metadata.name,
             namespace: metadata.namespace,

@@ -1,151 +1,172 @@
-//! What is decided about a control plane: each check, the verdict, and what may be done now.
+//! The verdict on a control plane: every check, and which changes the controller would make now.
 
-pub mod health;
-pub mod inspect;
-pub mod preflight;
+mod preflight;
 
 use std::cmp::Reverse;
 
+use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
-    checks::find,
+    checks::{
+        all,
+        etcd_quorum::votes,
+        find,
+        finding::{CheckOutcome, Finding},
+        rollout::up_to_date,
+        sources::are_complete,
+    },
     control_plane::Machine,
-    inspection::health::Health,
-    plan::{quorum::Votes, rollout_reason},
+    plan::rollout_reason,
+    quorum::Votes,
+    snapshot::Observed,
 };
 
-/// What an inspection came to.
+/// The verdict on one control plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
+pub enum Health {
+    /// No check fails; a change may be in progress.
+    Healthy,
+    /// A check fails.
+    Degraded,
+    /// A check fails, and because of it the desired change makes no progress.
+    Blocked,
+    /// A source could not be read, and no check fails.
+    Unknown,
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inspection {
-    /// The verdict.
     pub health: Health,
-    /// What it rests on.
     pub basis: Basis,
-    /// Every check, in the table's order.
+    /// In the order of the topics.
     pub checks: Vec<Checked>,
-    /// etcd's votes; none where etcd is external or its members are not known.
+    /// None where etcd is external or its members are unknown.
     pub votes: Option<Votes>,
-    /// Of each Machine, by name: whether it is to be replaced, and why.
+    /// For each Machine, by name.
     pub up_to_date: Vec<rollout_reason::Verdict>,
-    /// What may be done now.
     pub preflight: Preflight,
 }
 
-/// What a verdict rests on.
+/// The sources of a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Basis {
     /// The management cluster, the workload cluster and etcd.
     AllSources,
-    /// What the controllers have written into conditions, because the workload cluster or etcd was not asked or did not
-    /// answer.
+    /// The conditions that the controllers report, because the workload cluster or etcd was not read.
     Conditions,
 }
 
-/// A check and what it found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checked {
-    /// Stable, kebab-case.
     pub id: &'static str,
-    /// What it found, all in all: the worst of its findings.
-    pub outcome: Outcome,
+    /// The worst of its findings.
+    pub outcome: CheckOutcome,
     /// Why it is unknown or was skipped, on one line; none otherwise.
     pub reason: Option<String>,
-    /// What is wrong, or under way. Empty when it passed.
     pub findings: Vec<Finding>,
 }
 
-/// What a check found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
-pub enum Outcome {
-    /// As it should be.
-    Pass,
-    /// It does not apply, or a flag left out what it needs.
-    Skipped,
-    /// Under way as asked for: a rollout in progress.
-    Info,
-    /// Wants a look; does not make the control plane unhealthy.
-    Warn,
-    /// Could not be judged.
-    Unknown,
-    /// Wrong.
-    Fail,
-}
-
-/// One thing that a check found.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct Finding {
-    /// How much it weighs.
-    pub outcome: Outcome,
-    /// `Kind/name` of what it is about, at least one.
-    pub objects: Vec<String>,
-    /// What is so, on one line.
-    pub message: String,
-    /// What to do about it, where we know.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hint: Option<String>,
-}
-
-/// What may be done now, as the controller's preflight has it.
+/// Whether the controller would make each change now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Preflight {
-    /// One Machine more.
+    /// Create one Machine.
     pub scale_up: Permission,
-    /// One Machine less.
+    /// Delete one Machine.
     pub scale_down: Permission,
-    /// Replacing every Machine.
+    /// Replace every Machine.
     pub rollout: Permission,
-    /// Replacing this one Machine because it is unhealthy, by name.
+    /// Replace one unhealthy Machine, by name.
     pub remediation: Vec<Remediation>,
 }
 
-/// Whether the remediation of one Machine may go on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Remediation {
-    /// Which.
     pub machine: String,
-    /// Whether it may.
     #[serde(flatten)]
     pub permission: Permission,
 }
 
-/// Whether something may be done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Permission {
-    /// None where it cannot be told.
+    /// Null if it is unknown.
     pub allowed: Option<bool>,
-    /// What keeps it, or keeps us from telling.
-    pub blocked_by: Vec<Blocker>,
+    /// What blocks it, or why it is unknown.
+    pub blocked_by: Vec<BlockedBy>,
 }
 
-/// What keeps something from being done.
+/// A blocker with the check that looks at the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "testing"), schemars(rename = "Blocker"))]
 #[serde(rename_all = "camelCase")]
-pub struct Blocker {
-    /// The check that found it.
+pub struct BlockedBy {
     pub check: &'static str,
-    /// `Kind/name` of what it is about.
+    /// As `Kind/name`.
     pub objects: Vec<String>,
-    /// What is so, on one line.
+    /// One line.
     pub message: String,
 }
 
+pub fn inspect(observed: &Observed, now: Timestamp) -> Inspection {
+    let checks: Vec<Checked> = all().map(|check| check.run(observed, now)).collect();
+    Inspection {
+        health: Health::of(&checks),
+        basis: if are_complete(observed) {
+            Basis::AllSources
+        } else {
+            Basis::Conditions
+        },
+        votes: votes(observed, now),
+        up_to_date: up_to_date(observed, now),
+        preflight: preflight::preflight(observed, &checks, now),
+        checks,
+    }
+}
+
+impl Health {
+    /// Failures decide, then sources that could not be read. A check without a result does not count: the source that
+    /// failed has a finding of its own.
+    fn of(checks: &[Checked]) -> Self {
+        let found = |outcome| {
+            checks
+                .iter()
+                .filter(move |checked| checked.findings.iter().any(|finding| finding.outcome == outcome))
+        };
+        let is_blocking = |checked: &Checked| find(checked.id).is_some_and(|check| check.is_blocking);
+        if found(CheckOutcome::Fail).any(is_blocking) {
+            Self::Blocked
+        } else if found(CheckOutcome::Fail).next().is_some() {
+            Self::Degraded
+        } else if found(CheckOutcome::Unknown).next().is_some() {
+            Self::Unknown
+        } else {
+            Self::Healthy
+        }
+    }
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Healthy => "Healthy",
+            Self::Degraded => "Degraded",
+            Self::Blocked => "Blocked",
+            Self::Unknown => "Unknown",
+        }
+    }
+}
+
 impl Inspection {
-    /// Every finding with its check, the heaviest first; of equal weight those that stop what is asked for, then in the
-    /// checks' order, and last those that sum up others.
+    /// Every finding with its check, the worst first. Of equal outcome: checks that block a change, the others in their
+    /// order, and last those that sum up others.
     pub fn findings(&self) -> Vec<(&Checked, &Finding)> {
         let checks = self.checks.iter();
         let mut all: Vec<(&Checked, &Finding)> = checks
@@ -162,7 +183,7 @@ impl Inspection {
         all
     }
 
-    /// Whether a Machine is as the spec asks; none where nobody can say.
+    /// None if it is unknown.
     pub fn is_up_to_date(&self, machine: &Machine) -> Option<bool> {
         let mut verdicts = self.up_to_date.iter();
         let judged = verdicts.find(|verdict| verdict.machine == machine.name);
@@ -173,16 +194,7 @@ impl Inspection {
     }
 }
 
-impl Outcome {
-    /// As on the screen and in JSON.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pass => "pass",
-            Self::Skipped => "skipped",
-            Self::Info => "info",
-            Self::Warn => "warn",
-            Self::Unknown => "unknown",
-            Self::Fail => "fail",
-        }
-    }
-}
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;

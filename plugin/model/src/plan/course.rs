@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use crate::plan::{
-    deletion_order::Group,
-    failure_domain::Why,
+use crate::{
+    plan::{
+        deletion_order::Group,
+        failure_domain::Why,
+        state::State,
+        step::{self, Action, NoPlan, Outcome, Purpose, Surroundings},
+    },
     quorum::{Change, Votes},
-    state::State,
-    step::{self, Action, NoPlan, Outcome, Purpose, Surroundings},
 };
 
 /// States that are followed side by side, after choices that the controller makes at random. Enough for nine Machines
@@ -95,16 +97,38 @@ pub fn course(start: State, surroundings: Surroundings<'_>) -> Result<Vec<Step>,
     {
         return Err(NoPlan::QuorumLost { votes });
     }
+    follow(start, surroundings, |_| false)
+}
+
+/// The waits before the next Machine is created or deleted, and that step. Unlike [`course`] it also answers for a change
+/// that as a whole has no way.
+///
+/// # Errors
+/// When the controller does not continue, or must not.
+pub fn first_change(start: State, surroundings: Surroundings<'_>) -> Result<Vec<Step>, NoPlan> {
+    follow(start, surroundings, |step| step.action != Action::Wait)
+}
+
+fn follow(
+    start: State,
+    surroundings: Surroundings<'_>,
+    is_last: impl Fn(&Step) -> bool,
+) -> Result<Vec<Step>, NoPlan> {
     // Each Machine is waited for, deleted and replaced once at most.
     let members = start.members.as_ref().map_or(0, Vec::len);
-    let limit = 4 * (start.replicas.len() + members + spec.replicas) + 4;
+    let limit = 4 * (start.replicas.len() + members + surroundings.spec.replicas) + 4;
     let mut steps = Vec::new();
     let mut states = BTreeSet::from([start]);
     for _ in 0..limit {
         let Some((ways, may_differ)) = ways(&states, surroundings)? else {
             return Ok(steps);
         };
-        steps.push(step_of(&ways, may_differ));
+        let step = step_of(&ways, may_differ);
+        let is_last = is_last(&step);
+        steps.push(step);
+        if is_last {
+            return Ok(steps);
+        }
         states = ways.into_iter().map(|way| way.outcome.state).collect();
         while states.len() > MAX_STATES {
             states.pop_last();
@@ -195,11 +219,11 @@ mod tests {
         control_plane::example::now,
         plan::{
             example::{declared, spec, state},
-            quorum::Votes,
             remediation::Terms,
             spec::Spec,
             state::State,
         },
+        quorum::Votes,
     };
 
     fn plan(state: State, spec: &Spec) -> Result<Vec<Step>, NoPlan> {
@@ -212,7 +236,7 @@ mod tests {
                 terms: Terms {
                     limits: &spec.remediation,
                     initialized: true,
-                    topology_moves: false,
+                    topology_version: None,
                     now: now(),
                 },
             },

@@ -4,11 +4,13 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use crate::control_plane::{self, example};
-use crate::plan::{
-    observed::{Bootstrap, Cluster, Etcd, Infrastructure, Machine, Observed},
+use crate::{
+    plan::{
+        observed::{Bootstrap, Cluster, Etcd, Infrastructure, Machine, Observed},
+        spec::{ConfigSpec, RemediationLimits, Spec, TemplateRef},
+        state::{Deletion, Fault, HealthCheck, Replica, State},
+    },
     quorum::Member,
-    spec::{ConfigSpec, RemediationLimits, Spec, TemplateRef},
-    state::{Deletion, Fault, HealthCheck, Replica, State},
 };
 
 /// Names of failure domains, apart by blanks.

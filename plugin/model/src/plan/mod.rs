@@ -13,7 +13,6 @@ pub mod kubeadm_config;
 pub mod observed;
 pub mod outlook;
 pub mod preflight;
-pub mod quorum;
 pub mod remediation;
 pub mod risk;
 pub mod rollout_reason;

@@ -2,18 +2,21 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::plan::{
-    course::{Step, course},
-    effect::Change,
-    observed::{Etcd, Observed},
-    preflight::{self, Blocker},
+use crate::{
+    blocker::Blocker,
+    plan::{
+        course::{Step, course},
+        effect::Change,
+        observed::{Etcd, Observed},
+        preflight,
+        remediation::{self, Terms},
+        risk::risk,
+        rollout_reason::{Standard, Verdict, judge},
+        spec::Spec,
+        state::State,
+        step::{NoPlan, Surroundings},
+    },
     quorum::Votes,
-    remediation::{self, Terms},
-    risk::risk,
-    rollout_reason::{Standard, Verdict, judge},
-    spec::Spec,
-    state::State,
-    step::{NoPlan, Surroundings},
 };
 
 /// What is asked for.
@@ -90,7 +93,7 @@ pub fn plan(observed: &Observed, asked: &Asked, now: Timestamp) -> Plan {
     let terms = Terms {
         limits: &asked.spec.remediation,
         initialized: observed.control_plane.initialized,
-        topology_moves: preflight::topology_version(observed, &asked.spec).is_some(),
+        topology_version: preflight::topology_version(observed, &asked.spec).map(String::as_str),
         now,
     };
     let remediation = remediation::outlook(&state, terms);

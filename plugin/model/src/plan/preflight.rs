@@ -1,10 +1,9 @@
-//! What keeps the controller from the first step.
+//! What blocks the first step of a plan.
 //!
-//! As the beginning of its `reconcile` and `preflightChecks` of Cluster API; all of it, where the controller tells the
+//! As the beginning of `reconcile` and `preflightChecks` of Cluster API; all blockers, where the controller reports the
 //! first only.
 
-use serde::Serialize;
-
+use crate::blocker::Blocker;
 use crate::plan::{
     course::Step,
     observed::{Etcd, Machine, Observed},
@@ -13,82 +12,7 @@ use crate::plan::{
     step::{Action, Purpose},
 };
 
-/// Something that keeps the controller from the first step.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase", tag = "reason")]
-pub enum Blocker {
-    /// The control plane is paused.
-    Paused,
-    /// Its Cluster is paused.
-    ClusterPaused,
-    /// The Cluster's infrastructure is not there yet.
-    InfrastructureNotReady,
-    /// The Cluster does not say yet where its control plane is to be reached.
-    NoEndpoint,
-    /// The Secret with the workload cluster's kubeconfig is not there.
-    NoKubeconfig,
-    /// The managed topology has yet to come to the version asked for.
-    TopologyVersion {
-        /// The version it is at, or goes to.
-        version: String,
-    },
-    /// The cluster's certificates are not there, or not known to be.
-    CertificatesNotAvailable,
-    /// A Machine is being deleted.
-    BeingDeleted {
-        /// Which.
-        machine: String,
-    },
-    /// A Machine has no node yet.
-    NoNode {
-        /// Which.
-        machine: String,
-    },
-    /// A condition of a Machine does not hold.
-    Condition {
-        /// Which Machine.
-        machine: String,
-        /// Which condition.
-        condition: &'static str,
-        /// `False`, `Unknown` or `absent`.
-        status: &'static str,
-        /// What the controller says of it.
-        message: Option<String>,
-    },
-    /// A Machine's member of etcd has yet to be promoted.
-    Learner {
-        /// Which Machine.
-        machine: String,
-    },
-    /// A member of etcd was asked and takes no part.
-    Silent {
-        /// Its name.
-        member: String,
-        /// The Machine that it runs on.
-        machine: String,
-        /// What it, or the way to it, says.
-        why: String,
-    },
-    /// A member of etcd raises an alarm.
-    Alarm {
-        /// Its name.
-        member: String,
-        /// The Machine that it runs on.
-        machine: String,
-    },
-    /// A Machine is being updated in place.
-    UpdatingInPlace {
-        /// Which.
-        machine: String,
-    },
-    /// A member of etcd has no Machine, and is to be removed.
-    MemberWithoutMachine {
-        /// Its name; empty while it has not started.
-        member: String,
-    },
-}
-
-/// Whether a managed topology goes to another version first, and to which.
+/// The version that a managed topology upgrades to before the control plane may change.
 pub fn topology_version<'o>(observed: &'o Observed, asked: &Spec) -> Option<&'o String> {
     let cluster = &observed.cluster;
     let step = cluster
@@ -100,12 +24,12 @@ pub fn topology_version<'o>(observed: &'o Observed, asked: &Spec) -> Option<&'o 
     (!is_there).then(|| step.unwrap_or(version))
 }
 
-/// What keeps the controller from the first of the steps; nothing where there are none.
+/// What blocks the first of the steps; nothing if there are no steps.
 pub fn blockers(observed: &Observed, asked: &Spec, steps: &[Step]) -> Vec<Blocker> {
     if steps.is_empty() {
         return Vec::new();
     }
-    let mut blockers = surroundings(observed);
+    let mut blockers = reconciliation_blockers(observed);
     let first = steps.iter().find(|step| step.action != Action::Wait);
     let has_preflight =
         first.is_some_and(|step| !matches!(step.purpose, Purpose::Initialize | Purpose::Remediate));
@@ -129,7 +53,8 @@ pub fn blockers(observed: &Observed, asked: &Spec, steps: &[Step]) -> Vec<Blocke
     blockers
 }
 
-fn surroundings(
+/// What stops the controller from reconciling the control plane at all.
+pub fn reconciliation_blockers(
     Observed {
         control_plane,
         cluster,
@@ -152,7 +77,10 @@ fn surroundings(
 fn of_machine(observed: &Observed, purpose: Purpose, name: &str) -> Vec<Blocker> {
     let machine = || name.to_owned();
     match purpose {
-        Purpose::FinishDeletion => vec![Blocker::BeingDeleted { machine: machine() }],
+        Purpose::FinishDeletion => vec![Blocker::BeingDeleted {
+            machine: machine(),
+            message: None,
+        }],
         Purpose::FinishUpdate => vec![Blocker::UpdatingInPlace { machine: machine() }],
         Purpose::RemoveMember => vec![Blocker::MemberWithoutMachine { member: machine() }],
         Purpose::ComeUp | Purpose::Recover => {
@@ -165,7 +93,10 @@ fn of_machine(observed: &Observed, purpose: Purpose, name: &str) -> Vec<Blocker>
                     blockers.extend(alarm(machine, &observed.etcd));
                     blockers
                 }
-                _ => vec![Blocker::NoNode { machine: machine() }],
+                _ => vec![Blocker::NoNode {
+                    machine: machine(),
+                    message: None,
+                }],
             }
         }
         Purpose::Initialize
@@ -216,84 +147,11 @@ fn alarm(machine: &Machine, etcd: &Etcd) -> Option<Blocker> {
     })
 }
 
-impl Blocker {
-    /// Whether no controller works on the control plane because of it: not a matter of what is to be done.
-    pub const fn is_standstill(&self) -> bool {
-        matches!(
-            self,
-            Self::Paused
-                | Self::ClusterPaused
-                | Self::InfrastructureNotReady
-                | Self::NoEndpoint
-                | Self::NoKubeconfig
-        )
-    }
-
-    /// For people.
-    pub fn message(&self) -> String {
-        match self {
-            Self::Paused => "the control plane is paused: no controller works on it".to_owned(),
-            Self::ClusterPaused => "the Cluster is paused: no controller works on it".to_owned(),
-            Self::InfrastructureNotReady => "the Cluster's infrastructure is not ready".to_owned(),
-            Self::NoEndpoint => "the Cluster has no control plane endpoint yet".to_owned(),
-            Self::NoKubeconfig => "the Secret with the workload cluster's kubeconfig is not there".to_owned(),
-            Self::TopologyVersion { version } => {
-                format!("the Cluster's topology goes to {version} first")
-            }
-            Self::CertificatesNotAvailable => {
-                "the cluster's certificates are not known to be there: no Machine can join".to_owned()
-            }
-            Self::BeingDeleted { machine } => format!("Machine {machine} is being deleted"),
-            Self::NoNode { machine } => format!("Machine {machine} has no node yet"),
-            Self::Condition {
-                machine,
-                condition,
-                status,
-                message,
-            } => {
-                let message = message.as_ref().filter(|message| !message.is_empty());
-                let message = message.map_or_else(String::new, |message| format!(": {message}"));
-                format!("{condition} of Machine {machine} is {status}{message}")
-            }
-            Self::Learner { machine } => {
-                format!("the etcd member of Machine {machine} has yet to be promoted")
-            }
-            Self::Silent { member, machine, why } => {
-                format!("etcd member {member} of Machine {machine} takes no part: {why}")
-            }
-            Self::Alarm { member, machine } => {
-                format!("etcd member {member} of Machine {machine} raises an alarm")
-            }
-            Self::UpdatingInPlace { machine } => format!("Machine {machine} is being updated in place"),
-            Self::MemberWithoutMachine { member } if member.is_empty() => {
-                "an etcd member that has not started has no Machine".to_owned()
-            }
-            Self::MemberWithoutMachine { member } => format!("etcd member {member} has no Machine"),
-        }
-    }
-
-    /// What to do about it; none where waiting is all.
-    pub fn hint(&self, namespace: &str, name: &str) -> Option<String> {
-        match self {
-            Self::Paused => Some(format!(
-                "resume it with: kubectl kcp rollout resume {name} -n {namespace}"
-            )),
-            Self::ClusterPaused => Some("set spec.paused of the Cluster to false".to_owned()),
-            Self::TopologyVersion { .. } => {
-                Some("change spec.topology.version of the Cluster instead".to_owned())
-            }
-            Self::CertificatesNotAvailable => Some(format!(
-                "see condition CertificatesAvailable of kcp {name} in {namespace}"
-            )),
-            _ => None,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Blocker, blockers, topology_version};
+    use super::{blockers, topology_version};
     use crate::{
+        blocker::Blocker,
         control_plane::{
             ConditionStatus::{False, Unknown},
             example::{condition, minutes_ago, set},
@@ -411,12 +269,18 @@ mod tests {
             (
                 "no_node",
                 |o| o.machines[1].machine.node = None,
-                vec![Blocker::NoNode { machine: machine() }],
+                vec![Blocker::NoNode {
+                    machine: machine(),
+                    message: None,
+                }],
             ),
             (
                 "being_deleted",
                 |o| o.machines[1].machine.deleting_since = Some(minutes_ago(1)),
-                vec![Blocker::BeingDeleted { machine: machine() }],
+                vec![Blocker::BeingDeleted {
+                    machine: machine(),
+                    message: None,
+                }],
             ),
             (
                 "updating",

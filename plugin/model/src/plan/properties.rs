@@ -3,14 +3,16 @@
 use proptest::{collection::vec, prelude::*};
 
 use crate::control_plane::example::now;
-use crate::plan::{
-    course::{Choice, Step, course},
-    example::{declared, spec, state},
+use crate::{
+    plan::{
+        course::{Choice, Step, course},
+        example::{declared, spec, state},
+        remediation::Terms,
+        spec::Spec,
+        state::State,
+        step::{self, Action, NoPlan, Outcome, Purpose, Surroundings},
+    },
     quorum::{Change, Member},
-    remediation::Terms,
-    spec::Spec,
-    state::State,
-    step::{self, Action, NoPlan, Outcome, Purpose, Surroundings},
 };
 
 /// A control plane with anything wrong, and what is asked of it.
@@ -30,7 +32,7 @@ impl Start {
             terms: Terms {
                 limits: &self.spec.remediation,
                 initialized: self.initialized,
-                topology_moves: false,
+                topology_version: None,
                 now: now(),
             },
         }
@@ -118,7 +120,7 @@ fn began_without_quorum(state: &State) -> bool {
     has_members
         && !state
             .votes(Change::Unchanged)
-            .is_some_and(crate::plan::quorum::Votes::has_quorum)
+            .is_some_and(crate::quorum::Votes::has_quorum)
 }
 
 fn is_at_target(state: &State, spec: &Spec) -> bool {
@@ -189,7 +191,7 @@ proptest! {
             // What no node is known of takes no member with it.
             let takes_member =
                 |name: &String| state.replica(name).is_none_or(|replica| replica.node.is_some());
-            let is_safe = outcome.meanwhile.is_none_or(crate::plan::quorum::Votes::is_safe);
+            let is_safe = outcome.meanwhile.is_none_or(crate::quorum::Votes::is_safe);
             if outcome.action != Action::Wait {
                 prop_assert!(is_safe || !outcome.names.iter().any(takes_member));
             }

@@ -1,81 +1,40 @@
-//! Which Machine is replaced because it is unhealthy, and what keeps it.
+//! Which unhealthy Machine is replaced next, and what blocks that.
 //!
 //! As `reconcileUnhealthyMachines` of Cluster API: one Machine at a time, before any rollout or scaling, without its
-//! preflight.
+//! preflight checks.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-use crate::plan::{
+use crate::blocker::Blocker;
+use crate::{
+    plan::{
+        spec::RemediationLimits,
+        state::{COMPONENT_CONDITIONS, HealthCheck, LABELS, Replica, State},
+    },
     quorum::Change,
-    spec::RemediationLimits,
-    state::{COMPONENT_CONDITIONS, HealthCheck, LABELS, Replica, State},
 };
 
-/// What remediation comes to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outlook {
-    /// The Machine that comes first.
     pub machine: String,
-    /// What keeps it from being replaced; none when it is replaced.
-    pub kept_by: Option<Obstacle>,
+    /// None if it is replaced now.
+    #[serde(rename = "keptBy")]
+    pub blocked_by: Option<Blocker>,
 }
 
-/// What keeps a Machine from being replaced.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase", tag = "reason")]
-pub enum Obstacle {
-    /// It is being deleted already.
-    BeingDeleted,
-    /// The replacement of another has yet to be made.
-    AnotherInProgress,
-    /// The managed topology goes to another version first.
-    TopologyVersion,
-    /// It was tried not long ago.
-    TriedRecently {
-        /// When it may be tried again.
-        until: Timestamp,
-    },
-    /// It was tried as often as is allowed.
-    TriedTooOften {
-        /// How often.
-        retries: i64,
-    },
-    /// There is no other Machine.
-    LastMachine,
-    /// Another Machine is coming up.
-    AnotherComingUp {
-        /// Which.
-        machine: String,
-    },
-    /// Another Machine is being deleted.
-    AnotherBeingDeleted {
-        /// Which.
-        machine: String,
-    },
-    /// etcd's members are not known.
-    MembersUnknown,
-    /// No other Machine has all its components working.
-    NoOtherWorks,
-    /// etcd could lose its quorum.
-    Quorum,
-}
-
-/// What remediation is limited by beside the state.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms<'t> {
-    /// The control plane's own limits.
     pub limits: &'t RemediationLimits,
-    /// Whether the first Machine has ever come up.
+    /// Whether the first Machine has come up once.
     pub initialized: bool,
-    /// Whether the managed topology goes to another version first.
-    pub topology_moves: bool,
-    /// What time it is.
+    /// The version that a managed topology upgrades to first.
+    pub topology_version: Option<&'t str>,
     pub now: Timestamp,
 }
 
-/// What remediation comes to; none when no Machine is to be replaced.
+/// None if no Machine is to be replaced.
 pub fn outlook(state: &State, terms: Terms<'_>) -> Option<Outlook> {
     let waiting = state
         .replicas
@@ -84,7 +43,7 @@ pub fn outlook(state: &State, terms: Terms<'_>) -> Option<Outlook> {
     let first = waiting.min_by(|a, b| order(a).cmp(&order(b)).then_with(|| a.age_order(b)))?;
     Some(Outlook {
         machine: first.name.clone(),
-        kept_by: obstacle(state, first, terms),
+        blocked_by: blocker(state, first, terms),
     })
 }
 
@@ -104,28 +63,33 @@ fn order(replica: &Replica) -> impl Ord {
     )
 }
 
-fn obstacle(state: &State, first: &Replica, terms: Terms<'_>) -> Option<Obstacle> {
+fn blocker(state: &State, first: &Replica, terms: Terms<'_>) -> Option<Blocker> {
     if first.is_deleting() {
-        return Some(Obstacle::BeingDeleted);
+        return Some(Blocker::BeingDeleted {
+            machine: first.name.clone(),
+            message: None,
+        });
     }
     if state.remediation_in_progress {
-        return Some(Obstacle::AnotherInProgress);
+        return Some(Blocker::AnotherInProgress);
     }
-    if terms.topology_moves {
-        return Some(Obstacle::TopologyVersion);
+    if let Some(version) = terms.topology_version {
+        return Some(Blocker::TopologyVersion {
+            version: version.to_owned(),
+        });
     }
-    if let Some(obstacle) = retry_obstacle(first, terms) {
-        return Some(obstacle);
+    if let Some(blocker) = retry_blocker(first, terms) {
+        return Some(blocker);
     }
-    // A control plane that has never come up has nothing to lose.
+    // A control plane that has never come up has no data to lose.
     if terms.initialized {
-        danger(state, first)
+        loss_blocker(state, first)
     } else {
         None
     }
 }
 
-fn retry_obstacle(first: &Replica, Terms { limits, now, .. }: Terms<'_>) -> Option<Obstacle> {
+fn retry_blocker(first: &Replica, Terms { limits, now, .. }: Terms<'_>) -> Option<Blocker> {
     let last = first.remediation_for.as_ref()?;
     let since = last.time?;
     let ends = |period: SignedDuration| since.checked_add(period).unwrap_or(Timestamp::MAX);
@@ -134,51 +98,52 @@ fn retry_obstacle(first: &Replica, Terms { limits, now, .. }: Terms<'_>) -> Opti
     }
     let until = ends(limits.retry_period);
     if until > now {
-        return Some(Obstacle::TriedRecently { until });
+        return Some(Blocker::TriedRecently { until });
     }
     let too_often = limits.max_retry.is_some_and(|most| last.retries >= most);
-    too_often.then_some(Obstacle::TriedTooOften {
+    too_often.then_some(Blocker::TriedTooOften {
         retries: last.retries,
     })
 }
 
-fn danger(state: &State, first: &Replica) -> Option<Obstacle> {
+fn loss_blocker(state: &State, first: &Replica) -> Option<Blocker> {
     if state.replicas.len() <= 1 {
-        return Some(Obstacle::LastMachine);
+        return Some(Blocker::LastMachine);
     }
     let coming_up = |replica: &&Replica| replica.node.is_none() && replica.health == HealthCheck::Passed;
     if let Some(other) = state.replicas.iter().find(coming_up) {
-        return Some(Obstacle::AnotherComingUp {
+        return Some(Blocker::AnotherComingUp {
             machine: other.name.clone(),
         });
     }
     if let Some(other) = state.replicas.iter().find(|replica| replica.is_deleting()) {
-        return Some(Obstacle::AnotherBeingDeleted {
+        return Some(Blocker::AnotherBeingDeleted {
             machine: other.name.clone(),
         });
     }
-    // With an etcd that runs elsewhere the controller knows no members either, and never remediates (v1.14).
+    // The controller does not know the members of an external etcd either, and never remediates then (v1.14).
     if state.members.as_ref().is_none_or(Vec::is_empty) {
-        return Some(Obstacle::MembersUnknown);
+        return Some(Blocker::MembersUnknown);
     }
     let other_works = |replica: &Replica| replica.name != first.name && replica.runs_components();
     if !state.replicas.iter().any(other_works) {
-        return Some(Obstacle::NoOtherWorks);
+        return Some(Blocker::NoOtherWorks);
     }
-    // What no node is known of takes no member with it: the controller goes on.
+    // No etcd member leaves with a Machine whose node is unknown: the controller continues.
     let removed = first.node.as_deref().map(Change::Removed)?;
-    (!state.is_safe(removed)).then_some(Obstacle::Quorum)
+    state.quorum_blocker(removed)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Obstacle, Outlook, RemediationLimits, State, Terms, outlook};
+    use super::{Blocker, Outlook, RemediationLimits, State, Terms, outlook};
     use crate::{
         control_plane::example::{minutes_ago, now},
         plan::{
             example::{replicas, state},
             observed::Remediation,
         },
+        quorum::Votes,
     };
 
     fn look(state: &State) -> Option<Outlook> {
@@ -191,7 +156,7 @@ mod tests {
             Terms {
                 limits,
                 initialized: true,
-                topology_moves: false,
+                topology_version: None,
                 now: now(),
             },
         )
@@ -218,35 +183,49 @@ mod tests {
 
     #[test]
     fn what_keeps_a_machine_from_being_replaced() {
-        let coming_up = |machine: &str| Obstacle::AnotherComingUp {
+        let quorum = |voters, unhealthy, starting| {
+            let votes = Votes {
+                voters,
+                unhealthy,
+                starting,
+            };
+            Some(Blocker::Quorum { votes })
+        };
+        let coming_up = |machine: &str| Blocker::AnotherComingUp {
             machine: machine.to_owned(),
         };
         let cases = [
             ("m1 m2 m3r", None),
-            ("m1 m2 m3rx", Some(Obstacle::BeingDeleted)),
-            ("m1r", Some(Obstacle::LastMachine)),
+            (
+                "m1 m2 m3rx",
+                Some(Blocker::BeingDeleted {
+                    machine: "m3".to_owned(),
+                    message: None,
+                }),
+            ),
+            ("m1r", Some(Blocker::LastMachine)),
             ("m1 m2 m3r m4p", Some(coming_up("m4"))),
             // One without a node that is unhealthy itself does not count as coming up.
             ("m1 m2 m3pr", None),
             (
                 "m1 m2 m3x m4r",
-                Some(Obstacle::AnotherBeingDeleted {
+                Some(Blocker::AnotherBeingDeleted {
                     machine: "m3".to_owned(),
                 }),
             ),
-            ("m1f m2f m3r", Some(Obstacle::NoOtherWorks)),
-            ("m1 m2e m3re", Some(Obstacle::Quorum)),
+            ("m1f m2f m3r", Some(Blocker::NoOtherWorks)),
+            ("m1 m2e m3re", quorum(2, 1, 0)),
             ("m1 m2 m3re", None),
             ("m1 m2 m3 m4e m5re", None),
-            ("m1 m2 m3e m4e m5re", Some(Obstacle::Quorum)),
+            ("m1 m2 m3e m4e m5re", quorum(4, 2, 0)),
             ("m1 m2r", None),
-            ("m1e m2r", Some(Obstacle::Quorum)),
-            ("m1 m2l m3r", Some(Obstacle::Quorum)),
+            ("m1e m2r", quorum(1, 1, 0)),
+            ("m1 m2l m3r", quorum(1, 0, 1)),
         ];
-        for (machines, kept_by) in cases {
+        for (machines, blocked_by) in cases {
             assert_eq!(
-                look(&state(machines)).expect("one waits").kept_by,
-                kept_by,
+                look(&state(machines)).expect("one waits").blocked_by,
+                blocked_by,
                 "{machines}"
             );
         }
@@ -258,15 +237,17 @@ mod tests {
         let mut terms = Terms {
             limits: &limits,
             initialized: false,
-            topology_moves: false,
+            topology_version: None,
             now: now(),
         };
         let only = state("m1pr");
-        assert_eq!(outlook(&only, terms).expect("one waits").kept_by, None);
-        terms.topology_moves = true;
+        assert_eq!(outlook(&only, terms).expect("one waits").blocked_by, None);
+        terms.topology_version = Some("v1.35.0");
         assert_eq!(
-            outlook(&only, terms).expect("one waits").kept_by,
-            Some(Obstacle::TopologyVersion)
+            outlook(&only, terms).expect("one waits").blocked_by,
+            Some(Blocker::TopologyVersion {
+                version: "v1.35.0".to_owned()
+            })
         );
     }
 
@@ -275,8 +256,8 @@ mod tests {
         let mut state = state("m1 m2 m3r");
         state.remediation_in_progress = true;
         assert_eq!(
-            look(&state).expect("one waits").kept_by,
-            Some(Obstacle::AnotherInProgress)
+            look(&state).expect("one waits").blocked_by,
+            Some(Blocker::AnotherInProgress)
         );
     }
 
@@ -287,8 +268,8 @@ mod tests {
             ..state("m1 m2 m3r")
         };
         assert_eq!(
-            look(&state).expect("one waits").kept_by,
-            Some(Obstacle::MembersUnknown)
+            look(&state).expect("one waits").blocked_by,
+            Some(Blocker::MembersUnknown)
         );
     }
 
@@ -299,14 +280,14 @@ mod tests {
             retry_period: jiff::SignedDuration::from_mins(10),
             ..RemediationLimits::default()
         };
-        let recently = Obstacle::TriedRecently {
+        let recently = Blocker::TriedRecently {
             until: minutes_ago(-5),
         };
-        for (minutes, retries, kept_by) in [
+        for (minutes, retries, blocked_by) in [
             (Some(5), 0, Some(recently)),
             (Some(10), 1, None),
-            (Some(11), 2, Some(Obstacle::TriedTooOften { retries: 2 })),
-            (Some(59), 3, Some(Obstacle::TriedTooOften { retries: 3 })),
+            (Some(11), 2, Some(Blocker::TriedTooOften { retries: 2 })),
+            (Some(59), 3, Some(Blocker::TriedTooOften { retries: 3 })),
             (Some(60), 3, None),
             (None, 3, None),
         ] {
@@ -320,7 +301,10 @@ mod tests {
                 });
             }
             let outlook = look_under(&state, &limits).expect("one waits");
-            assert_eq!(outlook.kept_by, kept_by, "{minutes:?} minutes, {retries} retries");
+            assert_eq!(
+                outlook.blocked_by, blocked_by,
+                "{minutes:?} minutes, {retries} retries"
+            );
         }
     }
 }

@@ -3,11 +3,13 @@
 //! It waits for what conditions of Machines tell, and a plan waits for etcd's members themselves besides: a member that
 //! takes no part while its Machine's conditions hold keeps nobody from the step.
 
-use crate::plan::{
-    course::Step,
+use crate::{
+    plan::{
+        course::Step,
+        state::{Replica, State},
+        step::{Action, Purpose},
+    },
     quorum::{Change, Votes},
-    state::{Replica, State},
-    step::{Action, Purpose},
 };
 
 /// The votes after that step, where etcd is not safe then; all that the controller waits for has come about, and what it
@@ -84,7 +86,7 @@ mod tests {
             terms: Terms {
                 limits: &spec.remediation,
                 initialized: true,
-                topology_moves: false,
+                topology_version: None,
                 now: now(),
             },
         };

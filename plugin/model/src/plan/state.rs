@@ -4,8 +4,9 @@ use std::cmp::Ordering;
 
 use jiff::Timestamp;
 
-use crate::plan::{
-    observed::{Etcd, Machine, Observed, Remediation},
+use crate::blocker::Blocker;
+use crate::{
+    plan::observed::{Etcd, Machine, Observed, Remediation},
     quorum::{Change, Member, Votes},
 };
 
@@ -264,6 +265,12 @@ impl State {
     /// Whether etcd, where it is the controller's concern, is safe after a change.
     pub fn is_safe(&self, change: Change<'_>) -> bool {
         self.votes(change).is_none_or(Votes::is_safe)
+    }
+
+    /// What blocks a change that could lose etcd's quorum.
+    pub fn quorum_blocker(&self, change: Change<'_>) -> Option<Blocker> {
+        let votes = self.votes(change).filter(|votes| !votes.is_safe())?;
+        Some(Blocker::Quorum { votes })
     }
 
     /// The change of members that the deletion of a Machine brings.

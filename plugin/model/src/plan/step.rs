@@ -5,13 +5,15 @@
 
 use serde::Serialize;
 
-use crate::plan::{
-    deletion_order::{self, Group},
-    failure_domain::{self, Why},
+use crate::{
+    plan::{
+        deletion_order::{self, Group},
+        failure_domain::{self, Why},
+        remediation::{self, Terms},
+        spec::Spec,
+        state::{Replica, State},
+    },
     quorum::{Change, Votes},
-    remediation::{self, Terms},
-    spec::Spec,
-    state::{Replica, State},
 };
 
 /// What is done.
@@ -133,7 +135,7 @@ pub fn next(state: &State, surroundings: Surroundings<'_>) -> Result<Vec<Outcome
         return Ok(vec![outcome]);
     }
     let remediation = remediation::outlook(state, surroundings.terms);
-    if let Some(outlook) = remediation.filter(|outlook| outlook.kept_by.is_none()) {
+    if let Some(outlook) = remediation.filter(|outlook| outlook.blocked_by.is_none()) {
         let outcome = state
             .replica(&outlook.machine)
             .map(|replica| deleted(state, replica, Purpose::Remediate, Why::Given, None));

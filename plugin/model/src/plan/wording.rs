@@ -1,14 +1,15 @@
 //! A plan in words.
 
-use crate::plan::{
-    course::{Choice, Step},
-    deletion_order::Group,
-    effect::Effect,
-    failure_domain::Why,
-    outlook::{Plan, Stretch},
+use crate::{
+    plan::{
+        course::{Choice, Step},
+        deletion_order::Group,
+        effect::Effect,
+        failure_domain::Why,
+        outlook::{Plan, Stretch},
+        step::{Action, NoPlan, Purpose},
+    },
     quorum::Votes,
-    remediation::Obstacle,
-    step::{Action, NoPlan, Purpose},
 };
 
 /// `a, b or c`; with `and` where all are meant.
@@ -132,12 +133,7 @@ pub fn no_plan(no_plan: &NoPlan) -> String {
         NoPlan::BeingDeleted => "the control plane is being deleted".to_owned(),
         NoPlan::Refused { why } => format!("the rules refuse it: {}", why.join("; ")),
         NoPlan::NoReplicas => "no Machines are asked for: replicas is 0".to_owned(),
-        NoPlan::QuorumLost { votes } => format!(
-            "etcd has no quorum: {} of {} voting members are healthy, {} are needed",
-            votes.voters.saturating_sub(votes.unhealthy),
-            votes.voters,
-            votes.quorum()
-        ),
+        NoPlan::QuorumLost { votes } => format!("etcd has lost quorum: {votes}"),
         NoPlan::LastMachine { machine } => {
             format!("Machine {machine} would go last, and the cluster's data with it")
         }
@@ -157,15 +153,9 @@ pub fn no_plan(no_plan: &NoPlan) -> String {
     }
 }
 
-/// Why a first step is not asked for that the controller would take.
+/// Why a first step is refused that the controller would take.
 pub fn at_risk(votes: Votes) -> String {
-    format!(
-        "the controller does not see that, and its first step could cost etcd its quorum: {} of {} voting members healthy, \
-         {} needed",
-        votes.voters.saturating_sub(votes.unhealthy),
-        votes.voters,
-        votes.quorum()
-    )
+    format!("the controller cannot see this, and its first step could cost etcd its quorum: {votes}")
 }
 
 /// What to do where there is no plan.
@@ -176,27 +166,6 @@ pub const fn no_plan_hint(no_plan: &NoPlan) -> Option<&'static str> {
         NoPlan::Endless { .. } => Some("lower certificatesExpiryDays"),
         NoPlan::NoReplicas => Some("to delete the cluster, delete its Cluster"),
         NoPlan::BeingDeleted | NoPlan::Refused { .. } | NoPlan::Stuck { .. } => None,
-    }
-}
-
-/// What keeps a Machine from being remediated.
-pub fn obstacle(obstacle: &Obstacle) -> String {
-    match obstacle {
-        Obstacle::BeingDeleted => "it is being deleted".to_owned(),
-        Obstacle::AnotherInProgress => "another remediation is in progress".to_owned(),
-        Obstacle::TopologyVersion => "the Cluster's topology goes to another version first".to_owned(),
-        Obstacle::TriedRecently { until } => {
-            format!("it was tried not long ago, and is tried again on {until}")
-        }
-        Obstacle::TriedTooOften { retries } => {
-            format!("it was tried {retries} times, as often as is allowed")
-        }
-        Obstacle::LastMachine => "there is no other Machine".to_owned(),
-        Obstacle::AnotherComingUp { machine } => format!("Machine {machine} is coming up"),
-        Obstacle::AnotherBeingDeleted { machine } => format!("Machine {machine} is being deleted"),
-        Obstacle::MembersUnknown => "the controller knows no etcd members".to_owned(),
-        Obstacle::NoOtherWorks => "no other Machine has all its components working".to_owned(),
-        Obstacle::Quorum => "etcd could lose its quorum".to_owned(),
     }
 }
 

@@ -37,7 +37,7 @@ pub struct Asked {
 /// What a listed member is taken for that nobody could ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unasked {
-    /// For one that takes no part: nothing is risked on it.
+    /// For one that is not healthy: nothing is risked on it.
     Silent,
     /// For one that does: its Machine may be coming up.
     Well,

@@ -216,7 +216,7 @@ mod tests {
         let decided = decision(&paused, to(5));
         assert!(
             matches!(&decided, Decision::Write(proposal)
-                if proposal.warnings == ["the control plane is paused: no controller works on it"]),
+                if proposal.warnings == ["the control plane is paused: no controller reconciles it"]),
             "{decided:?}"
         );
         let mut leaving = situation();

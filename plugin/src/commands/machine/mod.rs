@@ -29,7 +29,7 @@ use wording::{CLEARED, PREFERRED, REMEDIATED, REPLACED, Wording};
 
 use crate::{session::Session, verdict::Verdict, wait::follow};
 use kcp_client::reader::Reader;
-use kcp_control_plane::{change::decision::RefusedBy, wait::goal::Goal};
+use kcp_control_plane::{change::decision::RefusedBy, wait::Goal};
 
 /// The change is judged by no rule, so that no configuration of the rules matters to it.
 const IS_CONFIGURED: bool = true;

@@ -72,12 +72,12 @@ mod tests {
     fn a_refusal_gives_every_reason() {
         let why = [
             "without it etcd would have no quorum: 1 of 2 voting members healthy, 2 needed".to_owned(),
-            "etcd member edge-z of Machine edge-z takes no part: no answer within 2s".to_owned(),
+            "etcd member edge-z of Machine edge-z is not healthy: no answer within 2s".to_owned(),
         ];
         insta::assert_snapshot!(plain(&refused("edge-x", "not replaced", "kubectl kcp", &why)), @r"
         machine/edge-x not replaced: refused by kubectl kcp
           without it etcd would have no quorum: 1 of 2 voting members healthy, 2 needed
-          etcd member edge-z of Machine edge-z takes no part: no answer within 2s
+          etcd member edge-z of Machine edge-z is not healthy: no answer within 2s
         ");
     }
 }

@@ -4,19 +4,21 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::document::{API_VERSION, ObjectName};
-use kcp_control_plane::plan::{
-    course::{Choice, Step, StepVotes},
-    deletion_order::Group,
-    effect::Change,
-    failure_domain::Why,
-    outlook::Plan,
-    preflight::Blocker,
+use kcp_control_plane::{
+    blocker::Blocker,
+    plan::{
+        course::{Choice, Step, StepVotes},
+        deletion_order::Group,
+        effect::Change,
+        failure_domain::Why,
+        outlook::Plan,
+        remediation,
+        rollout_reason::{Gap, Reason, Verdict},
+        spec::Spec,
+        step::{Action, NoPlan, Purpose},
+        wording,
+    },
     quorum::Votes,
-    remediation,
-    rollout_reason::{Gap, Reason, Verdict},
-    spec::Spec,
-    step::{Action, NoPlan, Purpose},
-    wording,
 };
 
 /// A plan.

@@ -232,12 +232,12 @@ fn remarks(plan: &Plan) -> String {
         ));
     }
     if let Some(outlook) = &plan.remediation
-        && let Some(kept_by) = &outlook.kept_by
+        && let Some(blocker) = &outlook.blocked_by
     {
         let remark = format!(
             "Machine {} awaits remediation: {}",
             outlook.machine,
-            wording::obstacle(kept_by)
+            blocker.message()
         );
         remarks.push((remark, None));
     }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::commands::rollout::report::{RolloutProgress, RolloutReport};
 use crate::document::{API_VERSION, ObjectName};
-use kcp_control_plane::wait::obstacle::Obstacle;
+use kcp_control_plane::staleness::Stuck;
 
 /// How far a rollout is.
 #[derive(Debug, Serialize)]
@@ -25,14 +25,14 @@ pub struct RolloutStatus<'r> {
     #[serde(skip_serializing_if = "Option::is_none")]
     planned: Option<Timestamp>,
     waiting_for: &'r [String],
-    obstacles: Vec<ToldObstacle<'r>>,
+    obstacles: Vec<StuckDocument<'r>>,
     remarks: &'r [String],
 }
 
 #[derive(Debug, Serialize)]
-struct ToldObstacle<'r> {
+struct StuckDocument<'r> {
     #[serde(flatten)]
-    obstacle: &'r Obstacle,
+    stuck: &'r Stuck,
     text: String,
     hint: String,
 }
@@ -56,10 +56,10 @@ impl<'r> RolloutStatus<'r> {
             obstacles: report
                 .obstacles
                 .iter()
-                .map(|obstacle| ToldObstacle {
-                    obstacle,
-                    text: obstacle.text(now),
-                    hint: obstacle.hint(namespace, name),
+                .map(|stuck| StuckDocument {
+                    stuck,
+                    text: stuck.message(now),
+                    hint: stuck.hint(namespace, name),
                 })
                 .collect(),
             remarks: &report.remarks,

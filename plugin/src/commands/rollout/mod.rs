@@ -41,7 +41,7 @@ use kcp_client::{
     reader::Reader,
     reads::planned::{Unread, fetch},
 };
-use kcp_control_plane::{change::situation::Extent, wait::goal::Goal};
+use kcp_control_plane::{change::situation::Extent, wait::Goal};
 
 /// The longest that one read of a history may take.
 const READ_LIMIT: Duration = Duration::from_secs(10);
@@ -152,7 +152,7 @@ async fn pause(arguments: &PauseArguments, wish: Wish, session: &Session) -> any
     let verdict = pause.await?;
     if wish == Wish::Resume && cluster_is_paused.get() {
         let warning =
-            "its Cluster is paused as well: no controller works on it until spec.paused of that is false";
+            "its Cluster is paused as well: no controller reconciles it until spec.paused of that is false";
         session.terminal.warning(warning);
     }
     Ok(verdict)

@@ -9,11 +9,8 @@ use crate::{
 };
 use kcp_control_plane::{
     control_plane::Snapshot,
-    wait::{
-        goal,
-        goal::{Goal, Standing},
-        obstacle::{Obstacle, overdue},
-    },
+    staleness::{Stuck, stuck},
+    wait::{self, Goal, Standing},
 };
 
 /// How far a rollout is, at one time.
@@ -26,7 +23,7 @@ pub struct RolloutReport {
     /// What it waits for.
     pub waiting_for: Vec<String>,
     /// What is in the way and has been so for too long.
-    pub obstacles: Vec<Obstacle>,
+    pub obstacles: Vec<Stuck>,
     /// What the controller says of it, or why it does not go on by itself.
     pub remarks: Vec<String>,
     /// A rollout that has yet to begin.
@@ -56,8 +53,8 @@ impl RolloutReport {
             Standing::Reached => Some(EndingKind::Reached),
             Standing::OutOfReach(why) => Some(EndingKind::OutOfReach(why)),
             Standing::WaitingFor(_) => {
-                let overdue = overdue(&snapshot, now);
-                (!overdue.is_empty()).then_some(EndingKind::Stuck(overdue))
+                let stuck = stuck(&snapshot.control_plane, &snapshot.machines, now);
+                (!stuck.is_empty()).then_some(EndingKind::Stuck(stuck))
             }
         };
         Self::new(snapshot, kind, now)
@@ -74,7 +71,7 @@ impl RolloutReport {
             Standing::WaitingFor(what) => what,
             Standing::Reached | Standing::OutOfReach(_) => Vec::new(),
         };
-        let says = goal::reasons(&snapshot.control_plane);
+        let says = wait::reasons(&snapshot.control_plane);
         let (progress, obstacles, remarks) = match kind {
             None => (RolloutProgress::InProgress, Vec::new(), says),
             Some(EndingKind::Reached) => (RolloutProgress::Complete, Vec::new(), Vec::new()),

@@ -151,7 +151,7 @@ mod tests {
         snapshot.machines[0].deleting_since = Some(minutes_ago(41));
         insta::assert_snapshot!(show(&snapshot), @r"
         kubeadmcontrolplane/c1-cp rollout stuck: 2 of 3 Machines up to date; in the way
-          Machine c1-cp-m1 is still being deleted after 41m
+          for 41m: Machine c1-cp-m1 is being deleted
             hint: kubectl describe machine c1-cp-m1 -n d
         still waiting for
           Machines up to date: 2 of 3

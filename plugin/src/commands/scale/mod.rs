@@ -25,7 +25,7 @@ use kcp_client::reader::Reader;
 use kcp_control_plane::{
     change::situation::{Extent, Situation},
     judgement::Surroundings,
-    wait::goal::Goal,
+    wait::Goal,
 };
 
 /// Runs `scale`.

@@ -9,16 +9,17 @@ use crate::{
     document::{API_VERSION, ObjectName},
 };
 use kcp_control_plane::{
-    control_plane::Condition,
-    plan,
-    plan::rollout_reason::{Gap, Reason},
-};
-use kcp_control_plane::{
-    inspection::{Basis, Checked, Finding, Inspection, Outcome, Preflight, health::Health},
+    checks::finding::{CheckOutcome, Finding},
+    inspection::{Basis, Checked, Health, Inspection, Preflight},
     snapshot::{
         EtcdSurvey, Failure, Observed, Reading,
         etcd::{Alarms, Asked, alarm_name, hexadecimal},
     },
+};
+use kcp_control_plane::{
+    control_plane::Condition,
+    plan,
+    plan::rollout_reason::{Gap, Reason},
 };
 
 /// Several control planes.
@@ -250,7 +251,7 @@ struct AlarmStatus {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct CheckStatus {
     id: &'static str,
-    outcome: Outcome,
+    outcome: CheckOutcome,
     /// Why it is unknown or was skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
@@ -263,7 +264,7 @@ struct CheckStatus {
 struct FindingOfCheck {
     /// Of the check.
     id: &'static str,
-    severity: Outcome,
+    severity: CheckOutcome,
     /// `Kind/name`, several with a comma between them.
     object: String,
     message: String,

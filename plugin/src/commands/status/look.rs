@@ -13,7 +13,7 @@ use crate::{arguments::ControlPlaneName, terminal::Terminal};
 use kcp_client::reads::{self, Excluded, WITHOUT_NAME};
 use kcp_client::{Connection, Error, reader::Reader};
 use kcp_control_plane::{
-    inspection::inspect::inspect,
+    inspection::inspect,
     snapshot::{Management, Observed, Reading},
 };
 

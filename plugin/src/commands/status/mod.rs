@@ -20,7 +20,7 @@ use std::time::Instant;
 use anyhow::{Context as _, bail};
 pub use arguments::{StatusArguments, StatusOutput};
 use jiff::Timestamp;
-pub use kcp_control_plane::inspection::inspect::inspect;
+pub use kcp_control_plane::inspection::inspect;
 
 use crate::{session::Session, terminal::Terminal, verdict::Verdict};
 use look::look;

@@ -70,7 +70,7 @@ mod tests {
         terminal::{Size, plain},
         watch::below_heading,
     };
-    use kcp_control_plane::{control_plane::example::now, inspection::Outcome};
+    use kcp_control_plane::{checks::finding::CheckOutcome, control_plane::example::now};
 
     fn inspected(example: Example) -> Inspected {
         Inspected {
@@ -118,7 +118,7 @@ mod tests {
             .iter_mut()
             .flat_map(|checked| &mut checked.findings);
         let finding = findings.last().expect("a finding");
-        finding.outcome = Outcome::Warn;
+        finding.outcome = CheckOutcome::Warn;
         let (objects, message) = (finding.objects.join(", "), finding.message.clone());
         let told = lines(
             Some(&Subject::One(Box::new(before))),

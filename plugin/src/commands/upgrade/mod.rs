@@ -38,7 +38,7 @@ use kcp_control_plane::{
     },
     judgement::Surroundings,
     plan::spec::with_leading_v,
-    wait::goal::Goal,
+    wait::Goal,
 };
 
 /// Runs `upgrade`.

@@ -3,11 +3,13 @@
 //! As `canSafelyRemediateMachine` of Cluster API, which `reconcilePreTerminateHook` asks too; but what was read of etcd
 //! itself counts, and Machines that are being deleted do not count as help.
 
-use crate::plan::{
-    observed::{Etcd, Observed},
+use crate::{
+    plan::{
+        observed::{Etcd, Observed},
+        state::{Replica, State},
+        wording::listed,
+    },
     quorum::Votes,
-    state::{Replica, State},
-    wording::listed,
 };
 
 /// Why a Machine must not go.
@@ -106,8 +108,8 @@ fn told(observed: &Observed, member: &str, machine: Option<&str>) -> String {
         |machine| format!("etcd member {member} of Machine {machine}"),
     );
     match observed.etcd.silence(member) {
-        Some(why) => format!("{what} takes no part: {why}"),
-        None if observed.etcd.has_alarm(member) => format!("{what} raises an alarm"),
+        Some(why) => format!("{what} is not healthy: {why}"),
+        None if observed.etcd.has_alarm(member) => format!("{what} has raised an alarm"),
         None => format!("{what} is not healthy"),
     }
 }
@@ -193,7 +195,7 @@ mod tests {
     );
 
     const DEAD: &str = "without it etcd would have no quorum: 1 of 2 voting members healthy, 2 needed";
-    const SILENT: &str = "etcd member node-m3 of Machine m3 takes no part: no answer within 2s";
+    const SILENT: &str = "etcd member node-m3 of Machine m3 is not healthy: no answer within 2s";
     const SICK: &str = "etcd member node-m3 of Machine m3 is not healthy";
 
     fn assert_dangers(cases: &[Case]) {
@@ -232,7 +234,7 @@ mod tests {
                 "one raises an alarm: another",
                 |o| o.etcd = members("m1 m2 m3!"),
                 "m1",
-                &[DEAD, "etcd member node-m3 of Machine m3 raises an alarm"],
+                &[DEAD, "etcd member node-m3 of Machine m3 has raised an alarm"],
             ),
             // The controller believes those that list it; nobody could ask etcd.
             (
@@ -317,7 +319,7 @@ mod tests {
                 &[
                     "without it etcd would have no quorum: 1 of 3 voting members healthy, 2 needed",
                     SILENT,
-                    "etcd member node-stray of no Machine takes no part: no answer within 2s",
+                    "etcd member node-stray of no Machine is not healthy: no answer within 2s",
                 ],
             ),
         ]);

@@ -325,7 +325,7 @@ mod tests {
             [
                 "it must not go as things are: without it etcd would have no quorum: 1 of 2 voting members healthy, 2 \
                  needed",
-                "it must not go as things are: etcd member node-m3 of Machine m3 takes no part: no answer within 2s"
+                "it must not go as things are: etcd member node-m3 of Machine m3 is not healthy: no answer within 2s"
             ]
         );
     }
@@ -337,7 +337,7 @@ mod tests {
         of.situation.observed.spec.replicas = 2;
         let why = [
             "without it etcd would have no quorum: 1 of 2 voting members healthy, 2 needed",
-            "etcd member node-m3 of Machine m3 takes no part: no answer within 2s",
+            "etcd member node-m3 of Machine m3 is not healthy: no answer within 2s",
             "takes effect now: Machines are being deleted to have fewer",
             "it is the first to go",
         ];

@@ -16,14 +16,14 @@ use crate::verbs::machine::{
     situation::MachineSituation,
 };
 use crate::{
+    blocker::Blocker,
     change::event::Occurrence,
     control_plane::MachineHealthCheck,
     plan::{
         observed::Observed,
         preflight::topology_version,
-        remediation::{Obstacle, Outlook, Terms, outlook},
+        remediation::{Outlook, Terms, outlook},
         state::{HealthCheck, State},
-        wording,
     },
 };
 
@@ -165,7 +165,7 @@ fn remediated(observed: &Observed, machine: &str, now: Timestamp) -> Option<Outl
     let terms = Terms {
         limits: &spec.remediation,
         initialized: observed.control_plane.initialized,
-        topology_moves: topology_version(observed, spec).is_some(),
+        topology_version: topology_version(observed, spec).map(String::as_str),
         now,
     };
     outlook(&state, terms)
@@ -178,20 +178,14 @@ fn obstacles(outlook: &Outlook, machine: &str) -> Obstacles {
         let first = format!("Machine {} is remediated first", outlook.machine);
         obstacles.passing.push(first);
     }
-    let Some(obstacle) = &outlook.kept_by else {
+    let Some(blocker) = &outlook.blocked_by else {
         return obstacles;
     };
-    let told = wording::obstacle(obstacle);
-    match obstacle {
-        // Told by its danger, and more to the point.
-        Obstacle::LastMachine | Obstacle::NoOtherWorks | Obstacle::Quorum => {}
-        Obstacle::TriedTooOften { .. } | Obstacle::MembersUnknown => obstacles.lasting.push(told),
-        Obstacle::BeingDeleted
-        | Obstacle::AnotherInProgress
-        | Obstacle::TopologyVersion
-        | Obstacle::TriedRecently { .. }
-        | Obstacle::AnotherComingUp { .. }
-        | Obstacle::AnotherBeingDeleted { .. } => obstacles.passing.push(told),
+    match blocker {
+        // Its danger says more.
+        Blocker::LastMachine | Blocker::NoOtherWorks | Blocker::Quorum { .. } => {}
+        Blocker::TriedTooOften { .. } | Blocker::MembersUnknown => obstacles.lasting.push(blocker.message()),
+        _ => obstacles.passing.push(blocker.message()),
     }
     obstacles
 }
@@ -357,14 +351,14 @@ mod tests {
                 RefusedBy::Command,
                 &[
                     "without it etcd would have no quorum: 1 of 2 voting members healthy, 2 needed",
-                    "etcd member node-m3 of Machine m3 takes no part: no answer within 2s",
+                    "etcd member node-m3 of Machine m3 is not healthy: no answer within 2s",
                 ],
             ),
             (
                 "etcd elsewhere",
                 |of| of.situation.observed.etcd = Etcd::External,
                 RefusedBy::Command,
-                &["the controller knows no etcd members"],
+                &["the controller does not know the etcd members"],
             ),
             (
                 "another is being deleted",
@@ -376,7 +370,7 @@ mod tests {
                 "another comes up",
                 |of| of.situation.observed.machines[2].machine.node = None,
                 RefusedBy::Preflight,
-                &["Machine m3 is coming up"],
+                &["Machine m3 is starting"],
             ),
             (
                 "tried just now",
@@ -389,7 +383,7 @@ mod tests {
                     });
                 },
                 RefusedBy::Preflight,
-                &["it was tried not long ago, and is tried again on 2026-08-21T12:05:00Z"],
+                &["the last attempt was too recent: the controller tries again at 2026-08-21T12:05:00Z"],
             ),
         ];
         for (name, change, by, why) in cases {

@@ -10,11 +10,11 @@ use crate::verbs::machine::{
     situation::MachineSituation,
 };
 use crate::{
+    blocker::Blocker,
     change::{event::Occurrence, guard::Guard},
     plan::{
         observed::Observed,
         outlook::{Asked, Plan, plan},
-        preflight::Blocker,
         step::{Action, NoPlan},
         wording,
     },
@@ -90,7 +90,8 @@ fn plan_without(observed: &Observed, name: &str, now: Timestamp) -> Plan {
 
 /// What keeps the controller from making another once the Machine is gone.
 fn blocking(blockers: &[Blocker], name: &str) -> Vec<String> {
-    let is_own = |blocker: &&Blocker| matches!(blocker, Blocker::BeingDeleted { machine } if machine == name);
+    let is_own =
+        |blocker: &&Blocker| matches!(blocker, Blocker::BeingDeleted { machine, .. } if machine == name);
     let others = blockers.iter().filter(|blocker| !is_own(blocker));
     others.map(Blocker::message).collect()
 }
@@ -180,7 +181,7 @@ mod tests {
             RefusedBy::Command,
             &[
                 "without it etcd would have no quorum: 1 of 2 voting members healthy, 2 needed",
-                "etcd member node-m3 of Machine m3 takes no part: no answer within 2s",
+                "etcd member node-m3 of Machine m3 is not healthy: no answer within 2s",
             ],
         );
         for force in [false, true] {
@@ -288,12 +289,12 @@ mod tests {
             (
                 "the topology moves",
                 |of| of.situation.observed.cluster.topology_version = Some("v9.9.9".to_owned()),
-                &["the Cluster's topology goes to v9.9.9 first"],
+                &["the Cluster's topology upgrades to v9.9.9 first"],
             ),
             (
                 "certificates",
                 |of| of.situation.observed.control_plane.conditions.clear(),
-                &["the cluster's certificates are not known to be there: no Machine can join"],
+                &["condition CertificatesAvailable is not True: no Machine can join"],
             ),
         ];
         for (name, change, why) in cases {

@@ -347,8 +347,8 @@ mod tests {
             consequences,
             [
                 "what it has made stays: m3",
-                "what it has not replaced stays too: m1 and m2; then there is no plan: etcd has no quorum: 0 of 3 \
-                 voting members are healthy, 2 are needed"
+                "what it has not replaced stays too: m1 and m2; then there is no plan: etcd has lost quorum: 0 of 3 \
+                 voting members healthy, 2 needed"
             ]
         );
     }

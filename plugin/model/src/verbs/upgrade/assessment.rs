@@ -2,7 +2,10 @@
 
 use serde_json::Value;
 
-use crate::verbs::upgrade::{image_tag, kubelet_skew, removal::removals, workers::Workers};
+use crate::{
+    kubelet_skew,
+    verbs::upgrade::{image_tag, removal::removals, workers::Workers},
+};
 
 /// What there is to say of an upgrade.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,7 +56,7 @@ mod tests {
     use serde_json::json;
 
     use super::{Assessment, assess};
-    use crate::verbs::upgrade::{kubelet_skew::Worker, workers::Workers};
+    use crate::{kubelet_skew::Worker, verbs::upgrade::workers::Workers};
 
     #[test]
     fn nothing_to_say() {

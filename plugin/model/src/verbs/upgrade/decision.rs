@@ -169,8 +169,9 @@ mod tests {
             situation::Situation,
         },
         control_plane::example::now,
+        kubelet_skew::Worker,
         snapshot::Failure,
-        verbs::upgrade::{kubelet_skew::Worker, workers::Workers},
+        verbs::upgrade::workers::Workers,
     };
 
     fn outlook(situation: &Situation, version: &str, force: bool, makers: &Workers) -> Outlook {

@@ -3,6 +3,5 @@
 pub mod assessment;
 pub mod decision;
 pub mod image_tag;
-pub mod kubelet_skew;
 pub mod removal;
 pub mod workers;

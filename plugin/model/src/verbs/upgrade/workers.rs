@@ -1,6 +1,6 @@
 //! The workers of a cluster: its other nodes, and what makes such.
 
-use crate::verbs::upgrade::kubelet_skew::Worker;
+use crate::kubelet_skew::Worker;
 use crate::{
     plan::observed::Machine,
     snapshot::{Reading, Workload},
@@ -48,9 +48,9 @@ impl Workers {
 mod tests {
     use super::Workers;
     use crate::{
+        kubelet_skew::Worker,
         plan::example::machine,
         snapshot::{Failure, Reading, Workload, workload::Node},
-        verbs::upgrade::kubelet_skew::Worker,
     };
 
     fn worker(object: &str, version: &str) -> Worker {

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use crate::commands::status::screen::summary::verdict;
 use crate::wait::progress::machine_changes;
 use kcp_control_plane::{
-    inspection::{Inspection, Outcome, Permission},
+    checks::finding::CheckOutcome,
+    inspection::{Inspection, Permission},
     snapshot::{EtcdSurvey, Observed, etcd::hexadecimal},
 };
 
@@ -192,7 +193,7 @@ fn permissions(before: &Inspection, after: &Inspection) -> Vec<String> {
 struct Told {
     id: &'static str,
     objects: String,
-    outcome: Outcome,
+    outcome: CheckOutcome,
     line: String,
 }
 

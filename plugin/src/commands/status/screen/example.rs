@@ -14,7 +14,7 @@ use kcp_control_plane::{
         ConditionStatus::{False, True},
         example::{condition, minutes_ago, now, set},
     },
-    inspection::{Inspection, inspect::inspect},
+    inspection::{Inspection, inspect},
     snapshot::{
         Failure, Observed, Reading, Unasked,
         etcd::{Alarms, Asked},

@@ -14,7 +14,10 @@ use crate::terminal::{
     style::{BAD, FAINT, HEADING, WARN},
     width::wrap_hint,
 };
-use kcp_control_plane::inspection::{Checked, Finding, Inspection, Outcome};
+use kcp_control_plane::{
+    checks::finding::{CheckOutcome, Finding},
+    inspection::{Checked, Inspection},
+};
 
 /// Cells before a finding's text: two blanks, the longest outcome, a blank.
 const INDENT: usize = 10;
@@ -102,7 +105,7 @@ pub(super) fn findings(inspection: &Inspection, layout: Layout) -> String {
         title(&mut text, outcome);
         let line = format!("{}: {}", subjects.join(", "), first.line());
         entry(&mut text, outcome, &line, layout);
-        if outcome > Outcome::Info || layout.is_wide {
+        if outcome > CheckOutcome::Info || layout.is_wide {
             hint(&mut text, first.finding, layout);
         }
         let mut label = ALSO;
@@ -127,18 +130,18 @@ pub(super) fn findings(inspection: &Inspection, layout: Layout) -> String {
 }
 
 /// Checks without a finding that could not be judged, by the reason; those that were skipped where all is wanted.
-fn unjudged(inspection: &Inspection, layout: Layout) -> Vec<(&str, Outcome, Vec<&'static str>)> {
-    let mut groups: Vec<(&str, Outcome, Vec<&'static str>)> = Vec::new();
+fn unjudged(inspection: &Inspection, layout: Layout) -> Vec<(&str, CheckOutcome, Vec<&'static str>)> {
+    let mut groups: Vec<(&str, CheckOutcome, Vec<&'static str>)> = Vec::new();
     for checked in &inspection.checks {
         let is_wanted = match checked.outcome {
-            Outcome::Unknown => checked.findings.is_empty(),
-            Outcome::Skipped => layout.is_wide,
-            Outcome::Pass | Outcome::Info | Outcome::Warn | Outcome::Fail => false,
+            CheckOutcome::Unknown => checked.findings.is_empty(),
+            CheckOutcome::Skipped => layout.is_wide,
+            CheckOutcome::Pass | CheckOutcome::Info | CheckOutcome::Warn | CheckOutcome::Fail => false,
         };
         let Some(reason) = checked.reason.as_deref().filter(|_| is_wanted) else {
             continue;
         };
-        let same = |(other, outcome, _): &&mut (&str, Outcome, Vec<&'static str>)| {
+        let same = |(other, outcome, _): &&mut (&str, CheckOutcome, Vec<&'static str>)| {
             *other == reason && *outcome == checked.outcome
         };
         match groups.iter_mut().find(same) {
@@ -150,19 +153,19 @@ fn unjudged(inspection: &Inspection, layout: Layout) -> Vec<(&str, Outcome, Vec<
     groups
 }
 
-fn title(text: &mut String, heaviest: Outcome) {
+fn title(text: &mut String, heaviest: CheckOutcome) {
     if text.is_empty() {
         let title = match heaviest {
-            Outcome::Fail | Outcome::Unknown | Outcome::Warn => "What is wrong:",
-            Outcome::Info => "What goes on:",
-            Outcome::Skipped | Outcome::Pass => "What was left out:",
+            CheckOutcome::Fail | CheckOutcome::Unknown | CheckOutcome::Warn => "What is wrong:",
+            CheckOutcome::Info => "What goes on:",
+            CheckOutcome::Skipped | CheckOutcome::Pass => "What was left out:",
         };
         // Writing to a String cannot fail.
         let _ = writeln!(text, "{}", title.style(HEADING));
     }
 }
 
-fn entry(text: &mut String, outcome: Outcome, line: &str, layout: Layout) {
+fn entry(text: &mut String, outcome: CheckOutcome, line: &str, layout: Layout) {
     let mut mark = format!("{:<7}", outcome.as_str())
         .style(outcome_style(outcome))
         .to_string();
@@ -188,7 +191,7 @@ fn hint(text: &mut String, finding: &Finding, layout: Layout) {
 }
 
 /// What else there is to say. Its hint goes where room is scarce: that of the first is to be followed first.
-fn also(text: &mut String, label: &str, first: Outcome, told: &Told<'_>, layout: Layout) {
+fn also(text: &mut String, label: &str, first: CheckOutcome, told: &Told<'_>, layout: Layout) {
     let outcome = told.finding.outcome;
     let weight = if outcome == first {
         String::new()
@@ -216,10 +219,10 @@ fn labelled(text: &mut String, label: &str, lines: Vec<String>) {
     }
 }
 
-pub(super) const fn outcome_style(outcome: Outcome) -> Style {
+pub(super) const fn outcome_style(outcome: CheckOutcome) -> Style {
     match outcome {
-        Outcome::Fail => BAD,
-        Outcome::Unknown | Outcome::Warn => WARN,
-        Outcome::Pass | Outcome::Skipped | Outcome::Info => FAINT,
+        CheckOutcome::Fail => BAD,
+        CheckOutcome::Unknown | CheckOutcome::Warn => WARN,
+        CheckOutcome::Pass | CheckOutcome::Skipped | CheckOutcome::Info => FAINT,
     }
 }

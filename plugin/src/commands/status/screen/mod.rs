@@ -31,7 +31,7 @@ use crate::terminal::{
 };
 use kcp_control_plane::{duration::format_duration, plan::wording::listed};
 use kcp_control_plane::{
-    inspection::{Inspection, health::Health},
+    inspection::{Health, Inspection},
     snapshot::Observed,
 };
 

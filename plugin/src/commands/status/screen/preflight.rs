@@ -10,7 +10,7 @@ use crate::terminal::{
     table::{Cell, Column, Table},
     width::shorten,
 };
-use kcp_control_plane::inspection::{Blocker, Inspection, Permission, Remediation};
+use kcp_control_plane::inspection::{BlockedBy, Inspection, Permission, Remediation};
 
 const COLUMNS: &[Column] = &[
     Column::new("NOW").name(),
@@ -143,8 +143,8 @@ fn short(name: &str, layout: Layout) -> String {
 
 /// What each check found wrong, by what it is about: the findings below say the rest. What none of them says is told
 /// here, unless there is much to say of one object.
-fn told(blockers: &[Blocker], inspection: &Inspection, layout: Layout) -> Vec<String> {
-    let is_found = |blocker: &Blocker| {
+fn told(blockers: &[BlockedBy], inspection: &Inspection, layout: Layout) -> Vec<String> {
+    let is_found = |blocker: &BlockedBy| {
         let checked = inspection
             .checks
             .iter()
@@ -152,7 +152,7 @@ fn told(blockers: &[Blocker], inspection: &Inspection, layout: Layout) -> Vec<St
         let mut findings = checked.into_iter().flat_map(|checked| &checked.findings);
         findings.any(|finding| subjects(&finding.objects) == subjects(&blocker.objects))
     };
-    let mut by_subject: Vec<(Vec<&str>, Vec<&Blocker>)> = Vec::new();
+    let mut by_subject: Vec<(Vec<&str>, Vec<&BlockedBy>)> = Vec::new();
     for blocker in blockers {
         let subjects = subjects(&blocker.objects);
         match by_subject.iter_mut().find(|(other, _)| *other == subjects) {
@@ -232,15 +232,16 @@ mod tests {
                 "scale up, scale down, rollout   no        etcd-tolerance\n\
                  \x20                                         Machine/m2: etcd-members-answer, etcd-pods-ready\n\
                  remediation of m2               yes\n\
-                 other remediations              no        etcd could lose its quorum (etcd-quorum)",
+                 other remediations              no        etcd could lose quorum: 1 of 2 voting members healthy, 2 needed (etcd-quorum)",
             ),
             (
                 "much_of_one_machine_is_not_told_one_by_one",
                 || mid_rollout().after(start),
-                "scale up, scale down, rollout   no        Machine/m4: etcd-members-answer, etcd-pods-ready, \
-                 api-servers-ready, schedulers-ready\n\
+                "scale up, scale down, rollout   no        Machine/m4: etcd-learners, etcd-members-answer, \
+                 etcd-pods-ready, api-servers-ready, schedulers-ready\n\
                  remediation of m4               yes\n\
-                 other remediations              no        etcd could lose its quorum (etcd-quorum)",
+                 other remediations              no        etcd could lose quorum: 2 of 2 voting members healthy, 2 needed, \
+                 1 not voting yet (etcd-quorum)",
             ),
             (
                 "the_same_words_share_a_row",

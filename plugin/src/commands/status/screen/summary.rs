@@ -7,9 +7,10 @@ use owo_colors::{OwoColorize as _, Style};
 use crate::commands::status::screen::{Layout, absence::absence};
 use crate::terminal::style::{BAD, GOOD, HEADING, WARN};
 use kcp_control_plane::{
+    checks::finding::CheckOutcome,
     control_plane::ControlPlane,
-    inspection::{Basis, Inspection, Outcome, health::Health},
-    plan::quorum::Votes,
+    inspection::{Basis, Health, Inspection},
+    quorum::Votes,
     snapshot::{Observed, Reading, Workload, workload::Addon},
 };
 
@@ -62,14 +63,14 @@ pub(super) fn verdict(inspection: &Inspection) -> String {
         Basis::AllSources => "",
         Basis::Conditions => " by conditions",
     };
-    let count = |outcome: Outcome| {
+    let count = |outcome: CheckOutcome| {
         let findings = inspection.checks.iter().flat_map(|checked| &checked.findings);
         findings.filter(|finding| finding.outcome == outcome).count()
     };
     let counts = [
-        (count(Outcome::Fail), "wrong"),
-        (count(Outcome::Unknown), "not known"),
-        (count(Outcome::Warn), "to look at"),
+        (count(CheckOutcome::Fail), "wrong"),
+        (count(CheckOutcome::Unknown), "not known"),
+        (count(CheckOutcome::Warn), "to look at"),
     ];
     let counts: Vec<String> = counts
         .iter()
@@ -139,7 +140,7 @@ fn etcd(observed: &Observed, inspection: &Inspection) -> (String, Style) {
 /// By what others know of the members.
 fn has_lost_quorum(inspection: &Inspection) -> bool {
     let mut checks = inspection.checks.iter();
-    checks.any(|checked| checked.id == "etcd-quorum" && checked.outcome == Outcome::Fail)
+    checks.any(|checked| checked.id == "etcd-quorum" && checked.outcome == CheckOutcome::Fail)
 }
 
 fn quorum(votes: Votes) -> (String, Style) {

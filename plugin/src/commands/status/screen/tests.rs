@@ -63,7 +63,7 @@ fn the_cause_is_told_first_and_nothing_twice() {
         ),
         (
             example::quorum_lost(),
-            "  fail    KubeadmControlPlane/c1-cp: quorum is lost: 1 of 3 voting members are healthy, 2 are needed, by \
+            "  fail    KubeadmControlPlane/c1-cp: quorum is lost: 1 of 3 voting members healthy, 2 needed, by \
              their pods and the Machines' conditions (etcd-quorum)",
         ),
         (
@@ -205,7 +205,7 @@ fn the_first_look_tells_where_things_stand() {
             "fail: EtcdMember/node-m2, Machine/m2: etcd member does not answer: cannot connect: connection refused \
              (etcd-members-answer)",
             "fail: Machine/m2, Node/node-m2: etcd pod is not ready: CrashLoopBackOff (etcd-pods-ready)",
-            "fail: KubeadmControlPlane/c1-cp, EtcdMember/node-m2: 2 of 3 voting members are healthy, 2 are needed: no \
+            "fail: KubeadmControlPlane/c1-cp, EtcdMember/node-m2: 2 of 3 voting members healthy, 2 needed: no \
              more may fail (etcd-tolerance)",
         ]
     );
@@ -231,7 +231,7 @@ fn what_changes_when_a_member_dies_and_comes_back() {
             "fail: EtcdMember/node-m2, Machine/m2: etcd member does not answer: cannot connect: connection refused \
              (etcd-members-answer)",
             "fail: Machine/m2, Node/node-m2: etcd pod is not ready: CrashLoopBackOff (etcd-pods-ready)",
-            "fail: KubeadmControlPlane/c1-cp, EtcdMember/node-m2: 2 of 3 voting members are healthy, 2 are needed: no \
+            "fail: KubeadmControlPlane/c1-cp, EtcdMember/node-m2: 2 of 3 voting members healthy, 2 needed: no \
              more may fail (etcd-tolerance)",
         ]
     );

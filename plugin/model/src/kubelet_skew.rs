@@ -1,4 +1,4 @@
-//! Whether the kubelets of workers may be served by an API server of another version.
+//! Which kubelet versions an API server supports.
 //!
 //! Source: Kubernetes, Version Skew Policy, kubelet: <https://kubernetes.io/releases/version-skew-policy/#kubelet>.
 
@@ -34,25 +34,27 @@ pub enum Skew {
     TooNew,
 }
 
-/// The workers that may not be served by an API server of `version`, each with the reason.
-pub fn unserved<'w>(workers: &'w [Worker], version: &str) -> Vec<(&'w Worker, Skew)> {
-    let Ok(server) = parse(version) else {
-        return Vec::new();
+/// None if the API server supports the kubelet, or if either version is no semantic version.
+pub fn skew(kubelet: &str, server: &str) -> Option<Skew> {
+    let (kubelet, server) = (parse(kubelet).ok()?, parse(server).ok()?);
+    if (kubelet.major, kubelet.minor) > (server.major, server.minor) {
+        return Some(Skew::TooNew);
+    }
+    let allowed = if kubelet.minor < WIDER_FROM {
+        EARLIER_LAG_LIMIT
+    } else {
+        LAG_LIMIT
     };
-    let skewed = workers.iter().filter_map(|worker| {
-        let kubelet = parse(&worker.version).ok()?;
-        if (kubelet.major, kubelet.minor) > (server.major, server.minor) {
-            return Some((worker, Skew::TooNew));
-        }
-        let allowed = if kubelet.minor < WIDER_FROM {
-            EARLIER_LAG_LIMIT
-        } else {
-            LAG_LIMIT
-        };
-        let lag = server.minor.saturating_sub(kubelet.minor);
-        (kubelet.major == server.major && lag > allowed).then_some((worker, Skew::TooOld { lag, allowed }))
-    });
-    skewed.collect()
+    let lag = server.minor.saturating_sub(kubelet.minor);
+    (kubelet.major == server.major && lag > allowed).then_some(Skew::TooOld { lag, allowed })
+}
+
+/// The workers that an API server of `version` does not support, each with the reason.
+pub fn unserved<'w>(workers: &'w [Worker], version: &str) -> Vec<(&'w Worker, Skew)> {
+    let workers = workers.iter();
+    workers
+        .filter_map(|worker| Some((worker, skew(&worker.version, version)?)))
+        .collect()
 }
 
 /// Why a worker is not served, for people.

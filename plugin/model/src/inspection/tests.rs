@@ -1,16 +1,19 @@
 use crate::{
-    checks::example::{failure, observed},
+    checks::{
+        example::{failure, observed},
+        finding::CheckOutcome,
+    },
     control_plane::{
         ConditionStatus::False,
         example::{condition, now, set},
     },
     inspection::{
         Basis::{self, AllSources, Conditions},
-        Outcome,
-        health::Health::{self, Blocked, Degraded, Healthy, Unknown},
-        inspect::inspect,
+        Health::{self, Blocked, Degraded, Healthy, Unknown},
+        inspect,
     },
-    plan::{quorum::Votes, rollout_reason::Reason},
+    plan::rollout_reason::Reason,
+    quorum::Votes,
     snapshot::{Observed, Reading},
 };
 
@@ -225,7 +228,7 @@ fn nothing_is_wrong_while_a_machine_comes_up() {
             .checks
             .iter()
             .flat_map(|checked| &checked.findings)
-            .filter(|finding| finding.outcome > Outcome::Info)
+            .filter(|finding| finding.outcome > CheckOutcome::Info)
             .collect();
         assert!(alarms.is_empty(), "{name}: {alarms:?}");
         assert_eq!(inspection.health, Healthy, "{name}");

@@ -5,9 +5,12 @@ use kcp_etcd::{Alarm, AlarmKind, Member, Members, Status};
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
 use crate::{
-    checks::example::{failure, forbidden, observed},
+    checks::{
+        example::{failure, forbidden, observed},
+        finding::CheckOutcome,
+    },
     control_plane::{Condition, ConditionStatus, Machine, example::now},
-    inspection::{Outcome, health::Health, inspect::inspect},
+    inspection::{Health, inspect},
     plan::observed as facts,
     snapshot::{
         EndpointCertificate, EtcdSurvey, Failure, Observed, Reading, Workload,
@@ -355,16 +358,16 @@ proptest! {
         };
         let health = inspection.health;
         prop_assert_eq!(
-            found(Outcome::Fail),
+            found(CheckOutcome::Fail),
             matches!(health, Health::Degraded | Health::Blocked)
         );
-        prop_assert_eq!(!found(Outcome::Fail) && found(Outcome::Unknown), health == Health::Unknown);
+        prop_assert_eq!(!found(CheckOutcome::Fail) && found(CheckOutcome::Unknown), health == Health::Unknown);
         for checked in &inspection.checks {
             let worst = checked.findings.iter().map(|finding| finding.outcome).max();
             if let Some(worst) = worst {
                 prop_assert_eq!((worst, &checked.reason), (checked.outcome, &None));
             } else {
-                prop_assert_eq!(checked.reason.is_some(), checked.outcome != Outcome::Pass);
+                prop_assert_eq!(checked.reason.is_some(), checked.outcome != CheckOutcome::Pass);
             }
             for finding in &checked.findings {
                 prop_assert!(!finding.objects.is_empty());

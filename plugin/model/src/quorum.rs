@@ -1,51 +1,46 @@
-//! What etcd can stand.
+//! What etcd can lose after a change of its members.
 //!
-//! As `targetEtcdClusterHealthy` of Cluster API counts: only voters make a quorum, a new member is taken for unhealthy
-//! until it has proved itself, and nothing is safe while a member has yet to be promoted or to start.
+//! As `targetEtcdClusterHealthy` of Cluster API counts: only voting members make a quorum, a new member counts as
+//! unhealthy until it has proved itself, and no change is safe while a member is a learner or has not started.
+
+use std::fmt;
 
 use serde::Serialize;
 
-/// A member, as far as it counts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Member {
     /// The name of its node; empty while it has not started.
     pub name: String,
-    /// Whether it does not vote yet.
     pub is_learner: bool,
-    /// Whether it does its work.
     pub is_healthy: bool,
-    /// The Machine it runs on; none when there is no such.
     pub machine: Option<String>,
 }
 
 impl Member {
-    /// Whether it has yet to start or to be promoted.
+    /// Whether it does not vote yet.
     pub const fn is_starting(&self) -> bool {
         self.name.is_empty() || self.is_learner
     }
 }
 
-/// Votes in etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Votes {
     /// Members that vote.
     pub voters: usize,
-    /// Those of them that count as unhealthy.
+    /// Voting members that count as unhealthy.
     pub unhealthy: usize,
-    /// Members that have yet to start or to be promoted.
+    /// Learners, and members that have not started.
     pub starting: usize,
 }
 
 /// A change of the members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'m> {
-    /// None.
     Unchanged,
-    /// One member more.
     Added,
-    /// The member of this name is removed.
+    /// By name.
     Removed(&'m str),
 }
 
@@ -76,26 +71,41 @@ impl Votes {
         votes
     }
 
-    /// Votes that a decision of etcd takes.
     pub const fn quorum(self) -> usize {
         self.voters / 2 + 1
     }
 
-    /// Whether etcd can decide.
     pub const fn has_quorum(self) -> bool {
         self.voters.saturating_sub(self.unhealthy) >= self.quorum()
     }
 
-    /// Whether the controller would go there.
+    /// Whether the controller allows it.
     pub const fn is_safe(self) -> bool {
         self.has_quorum() && self.starting == 0
     }
 
-    /// Members that may fail before etcd can no longer decide.
+    /// Members that etcd can lose without losing quorum.
     pub const fn may_fail(self) -> usize {
         self.voters
             .saturating_sub(self.unhealthy)
             .saturating_sub(self.quorum())
+    }
+}
+
+impl fmt::Display for Votes {
+    /// `2 of 3 voting members healthy, 2 needed, 1 not voting yet`
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let healthy = self.voters.saturating_sub(self.unhealthy);
+        write!(
+            formatter,
+            "{healthy} of {} voting members healthy, {} needed",
+            self.voters,
+            self.quorum()
+        )?;
+        if self.starting > 0 {
+            write!(formatter, ", {} not voting yet", self.starting)?;
+        }
+        Ok(())
     }
 }
 

@@ -1,0 +1,260 @@
+//! What prevents the controller's next step, a change or a remediation: one message and one hint for each.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::quorum::Votes;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", tag = "reason")]
+pub enum Blocker {
+    Paused,
+    ClusterPaused,
+    InfrastructureNotReady,
+    NoEndpoint,
+    /// The Secret with the workload cluster's kubeconfig.
+    NoKubeconfig,
+    TopologyVersion {
+        /// The version of the Cluster's topology, or of its current upgrade step.
+        version: String,
+    },
+    CertificatesNotAvailable,
+
+    BeingDeleted {
+        machine: String,
+        /// What the deletion waits for.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+    },
+    NoNode {
+        machine: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+    },
+    Condition {
+        machine: String,
+        condition: &'static str,
+        /// `False`, `Unknown` or `absent`.
+        status: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+    },
+    UpdatingInPlace {
+        machine: String,
+    },
+    Learner {
+        machine: String,
+    },
+    /// An etcd member that does not respond, or is cut off from the others.
+    Silent {
+        member: String,
+        machine: String,
+        why: String,
+    },
+    Alarm {
+        member: String,
+        machine: String,
+    },
+    MemberWithoutMachine {
+        /// Empty while it has not started.
+        member: String,
+    },
+
+    /// Another remediation has deleted a Machine and not yet created its replacement.
+    AnotherInProgress,
+    TriedRecently {
+        until: Timestamp,
+    },
+    TriedTooOften {
+        retries: i64,
+    },
+    AnotherComingUp {
+        machine: String,
+    },
+    AnotherBeingDeleted {
+        machine: String,
+    },
+
+    LastMachine,
+    NoOtherWorks,
+    MembersUnknown,
+    Quorum {
+        /// After the change.
+        votes: Votes,
+    },
+
+    /// The controller itself reports that it is blocked.
+    Blocked {
+        condition: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+    },
+    ControllerStopped {
+        generation: i64,
+        observed_generation: i64,
+    },
+    /// The controller creates or deletes no Machine although nothing it waits for is known.
+    NoProgress {
+        /// A condition of the control plane that reports the change as in progress.
+        condition: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+    },
+}
+
+impl Blocker {
+    /// Whether the controller does not reconcile the control plane at all. The desired change does not matter.
+    pub const fn stops_reconciliation(&self) -> bool {
+        matches!(
+            self,
+            Self::Paused
+                | Self::ClusterPaused
+                | Self::InfrastructureNotReady
+                | Self::NoEndpoint
+                | Self::NoKubeconfig
+        )
+    }
+
+    pub fn message(&self) -> String {
+        let with = |what: String, message: &Option<String>| match message.as_deref().unwrap_or_default() {
+            "" => what,
+            message => format!("{what}: {message}"),
+        };
+        match self {
+            Self::Paused => "the control plane is paused: no controller reconciles it".to_owned(),
+            Self::ClusterPaused => {
+                "the Cluster is paused: no controller reconciles the control plane".to_owned()
+            }
+            Self::InfrastructureNotReady => "the Cluster's infrastructure is not ready".to_owned(),
+            Self::NoEndpoint => "the Cluster has no control plane endpoint yet".to_owned(),
+            Self::NoKubeconfig => {
+                "the Secret with the workload cluster's kubeconfig does not exist".to_owned()
+            }
+            Self::TopologyVersion { version } => {
+                format!("the Cluster's topology upgrades to {version} first")
+            }
+            Self::CertificatesNotAvailable => {
+                "condition CertificatesAvailable is not True: no Machine can join".to_owned()
+            }
+            Self::BeingDeleted { machine, message } => {
+                with(format!("Machine {machine} is being deleted"), message)
+            }
+            Self::NoNode { machine, message } => with(format!("Machine {machine} has no node yet"), message),
+            Self::Condition {
+                machine,
+                condition,
+                status,
+                message,
+            } => with(format!("{condition} of Machine {machine} is {status}"), message),
+            Self::UpdatingInPlace { machine } => format!("Machine {machine} is being updated in place"),
+            Self::Learner { machine } => {
+                format!("the etcd member of Machine {machine} has not been promoted yet")
+            }
+            Self::Silent { member, machine, why } => {
+                format!("etcd member {member} of Machine {machine} is not healthy: {why}")
+            }
+            Self::Alarm { member, machine } => {
+                format!("etcd member {member} of Machine {machine} has raised an alarm")
+            }
+            Self::MemberWithoutMachine { member } if member.is_empty() => {
+                "an etcd member that has not started has no Machine".to_owned()
+            }
+            Self::MemberWithoutMachine { member } => format!("etcd member {member} has no Machine"),
+            Self::AnotherInProgress => "another remediation is in progress".to_owned(),
+            Self::TriedRecently { until } => {
+                format!("the last attempt was too recent: the controller tries again at {until}")
+            }
+            Self::TriedTooOften { retries } => {
+                format!("it was tried {retries} times, the maximum")
+            }
+            Self::AnotherComingUp { machine } => format!("Machine {machine} is starting"),
+            Self::AnotherBeingDeleted { machine } => format!("Machine {machine} is being deleted"),
+            Self::LastMachine => "there is no other Machine".to_owned(),
+            Self::NoOtherWorks => "no other Machine has all its components working".to_owned(),
+            Self::MembersUnknown => "the controller does not know the etcd members".to_owned(),
+            Self::Quorum { votes } => format!("etcd could lose quorum: {votes}"),
+            Self::Blocked { condition, message } => {
+                with(format!("the controller reports {condition} as blocked"), message)
+            }
+            Self::ControllerStopped {
+                generation,
+                observed_generation,
+            } => format!(
+                "the controller has not processed generation {generation} of the spec; it stopped at {observed_generation}"
+            ),
+            Self::NoProgress { condition, message } => with(
+                format!("{condition} is True, but the controller creates and deletes no Machine"),
+                message,
+            ),
+        }
+    }
+
+    /// What to do. None if the only remedy is to wait.
+    pub fn hint(&self, namespace: &str, name: &str) -> Option<String> {
+        match self {
+            Self::Paused => Some(format!(
+                "resume it with: kubectl kcp rollout resume {name} -n {namespace}"
+            )),
+            Self::ClusterPaused => Some("set spec.paused of the Cluster to false".to_owned()),
+            Self::TopologyVersion { .. } => {
+                Some("change spec.topology.version of the Cluster instead".to_owned())
+            }
+            Self::CertificatesNotAvailable => Some(format!(
+                "see condition CertificatesAvailable of kcp {name} in {namespace}"
+            )),
+            Self::ControllerStopped { .. } | Self::NoProgress { .. } => {
+                Some("is Cluster API's kubeadm control plane controller running?".to_owned())
+            }
+            _ => None,
+        }
+    }
+
+    /// The check of `status` that looks at the same, and the objects it names.
+    pub fn check(&self) -> &'static str {
+        match self {
+            Self::Paused | Self::ClusterPaused => "not-paused",
+            Self::InfrastructureNotReady | Self::NoEndpoint => "cluster-ready",
+            Self::NoKubeconfig => "secrets-present",
+            Self::TopologyVersion { .. } => "topology-version",
+            Self::CertificatesNotAvailable => "certificates-available",
+            Self::BeingDeleted { .. } | Self::AnotherBeingDeleted { .. } => "machine-deletions",
+            Self::NoNode { .. } | Self::AnotherComingUp { .. } => "machines-joined",
+            Self::Condition { condition, .. } => match *condition {
+                "APIServerPodHealthy" => "api-servers-ready",
+                "ControllerManagerPodHealthy" => "controller-managers-ready",
+                "SchedulerPodHealthy" => "schedulers-ready",
+                "EtcdPodHealthy" => "etcd-pods-ready",
+                _ => "etcd-members-answer",
+            },
+            Self::UpdatingInPlace { .. } => "machines-up-to-date",
+            Self::Learner { .. } => "etcd-learners",
+            Self::Silent { .. } => "etcd-members-answer",
+            Self::Alarm { .. } => "etcd-alarms",
+            Self::MemberWithoutMachine { .. } => "etcd-members-match",
+            Self::AnotherInProgress | Self::TriedRecently { .. } | Self::TriedTooOften { .. } => {
+                "remediation"
+            }
+            Self::NoOtherWorks => "components-healthy",
+            Self::LastMachine | Self::MembersUnknown | Self::Quorum { .. } => "etcd-quorum",
+            Self::Blocked { .. } | Self::NoProgress { .. } => "change-progress",
+            Self::ControllerStopped { .. } => "controller-responds",
+        }
+    }
+
+    /// The Machine that it is about, if it is about one.
+    pub fn machine(&self) -> Option<&str> {
+        match self {
+            Self::BeingDeleted { machine, .. }
+            | Self::NoNode { machine, .. }
+            | Self::Condition { machine, .. }
+            | Self::UpdatingInPlace { machine }
+            | Self::Learner { machine }
+            | Self::Silent { machine, .. }
+            | Self::Alarm { machine, .. }
+            | Self::AnotherComingUp { machine }
+            | Self::AnotherBeingDeleted { machine } => Some(machine),
+            _ => None,
+        }
+    }
+}

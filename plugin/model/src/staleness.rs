@@ -1,0 +1,507 @@
+//! How long something may last before it counts as stuck.
+//!
+//! The times are those that objects report, so the result does not depend on when somebody looks first.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::{
+    blocker::Blocker,
+    control_plane::{Condition, ControlPlane, Machine},
+    duration::format_duration,
+    plan::state::COMPONENT_CONDITIONS,
+};
+
+/// From the creation of a Machine until its node has joined. Cluster API's quick start has nodes up in under five
+/// minutes; cloud providers document ten at most.
+pub const JOIN_LIMIT: Duration = Duration::from_secs(10 * 60);
+
+/// From the deletion of a Machine until it is gone. Draining waits for pod disruption budgets and can be slow without
+/// being stuck.
+pub const DELETION_LIMIT: Duration = Duration::from_secs(30 * 60);
+
+/// Until the components of a Machine with a node are healthy. Static pods start within two minutes of the node, and
+/// kubeadm itself waits four for them.
+const HEALTH_LIMIT: Duration = Duration::from_secs(10 * 60);
+
+/// Until static pods on a new node are ready: kubeadm marks the node last, when they have started, and their probes take
+/// some ten seconds each.
+pub const SETTLING_LIMIT: Duration = Duration::from_secs(60);
+
+/// How far a condition that sums up others may lag behind them.
+pub const SUMMARY_LAG_LIMIT: Duration = Duration::from_secs(60);
+
+/// How long the controller may report that it is blocked, or leave a rollout alone. It is blocked for seconds to minutes in
+/// every rollout.
+const PROGRESS_LIMIT: Duration = Duration::from_secs(30 * 60);
+
+/// How long the controller may take to create a missing Machine, or to process a change of the spec. Both take it seconds.
+const CONTROLLER_LIMIT: Duration = Duration::from_secs(10 * 60);
+
+/// Conditions of the control plane that change when the controller begins or ends something.
+const ACTIVITIES: [&str; 4] = ["RollingOut", "ScalingUp", "ScalingDown", "Remediating"];
+
+/// Something that has blocked a change for longer than its limit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Stuck {
+    #[serde(flatten)]
+    pub blocker: Blocker,
+    pub since: Timestamp,
+}
+
+/// Zero for a time to come: clocks differ.
+pub fn age(since: Timestamp, now: Timestamp) -> Duration {
+    Duration::try_from(now.duration_since(since)).unwrap_or_default()
+}
+
+/// How long ago a time was: `5m`.
+pub fn since(time: Timestamp, now: Timestamp) -> String {
+    format_duration(age(time, now))
+}
+
+/// What has blocked a change for longer than its limit, the oldest first. Whatever blocks it is not stuck while anything
+/// else happens: a Machine is created, deleted or becomes ready, or the controller begins something.
+pub fn stuck(control_plane: &ControlPlane, machines: &[Machine], now: Timestamp) -> Vec<Stuck> {
+    let progress = last_progress(control_plane, machines, now);
+    let waits: Vec<Stuck> = machines
+        .iter()
+        .flat_map(|machine| of_machine(control_plane, machine))
+        .chain(reported_blocked(control_plane))
+        .collect();
+    let without_cause = waits.is_empty().then(|| no_progress(control_plane, progress));
+    let mut stuck: Vec<Stuck> = waits
+        .into_iter()
+        .chain(without_cause.flatten())
+        .filter(|wait| {
+            let limit = limit(&wait.blocker);
+            let is_over = |since: Timestamp| age(since, now) > limit;
+            is_over(wait.since) && progress.is_none_or(is_over)
+        })
+        .chain(controller_stopped(control_plane, now))
+        .collect();
+    stuck.sort_by_key(|wait| wait.since);
+    stuck
+}
+
+const fn limit(blocker: &Blocker) -> Duration {
+    match blocker {
+        Blocker::BeingDeleted { .. } => DELETION_LIMIT,
+        Blocker::NoNode { .. } => JOIN_LIMIT,
+        Blocker::Condition { .. } => HEALTH_LIMIT,
+        Blocker::NoProgress { condition, .. } if matches!(condition.as_bytes(), b"ScalingUp") => {
+            CONTROLLER_LIMIT
+        }
+        _ => PROGRESS_LIMIT,
+    }
+}
+
+fn last_progress(control_plane: &ControlPlane, machines: &[Machine], now: Timestamp) -> Option<Timestamp> {
+    let of_machines = machines.iter().flat_map(|machine| {
+        let ready = machine.condition("Ready").filter(|ready| ready.is_true());
+        let ready = ready.and_then(|ready| ready.last_transition_time);
+        [machine.created, machine.deleting_since, ready]
+    });
+    let of_controller = ACTIVITIES
+        .into_iter()
+        .map(|kind| control_plane.condition(kind)?.last_transition_time);
+    let rollout = control_plane.rollout_after.filter(|after| *after <= now);
+    of_machines.chain(of_controller).chain([rollout]).flatten().max()
+}
+
+fn reported_blocked(control_plane: &ControlPlane) -> impl Iterator<Item = Stuck> {
+    ["ScalingUp", "ScalingDown"].into_iter().filter_map(|kind| {
+        let condition = control_plane
+            .condition(kind)
+            .filter(|condition| condition.is_true() && condition.message.contains("blocked because"))?;
+        Some(Stuck {
+            blocker: Blocker::Blocked {
+                condition: kind,
+                message: reason_and_message(condition),
+            },
+            since: condition.last_transition_time?,
+        })
+    })
+}
+
+/// The controller reports a change as in progress and neither creates nor deletes a Machine.
+fn no_progress(control_plane: &ControlPlane, progress: Option<Timestamp>) -> Option<Stuck> {
+    if is_suspended(control_plane) {
+        return None;
+    }
+    let mut in_progress = ["RollingOut", "ScalingUp", "ScalingDown"]
+        .into_iter()
+        .filter_map(|kind| Some((kind, control_plane.condition(kind)?)));
+    let (kind, condition) = in_progress.find(|(_, condition)| condition.is_true())?;
+    Some(Stuck {
+        blocker: Blocker::NoProgress {
+            condition: kind,
+            message: reason_and_message(condition),
+        },
+        since: progress?,
+    })
+}
+
+fn controller_stopped(control_plane: &ControlPlane, now: Timestamp) -> Option<Stuck> {
+    let since = control_plane.spec_changed?;
+    let is_stopped =
+        !control_plane.is_observed() && !is_suspended(control_plane) && age(since, now) > CONTROLLER_LIMIT;
+    is_stopped.then(|| Stuck {
+        blocker: Blocker::ControllerStopped {
+            generation: control_plane.generation,
+            observed_generation: control_plane.observed_generation.unwrap_or_default(),
+        },
+        since,
+    })
+}
+
+fn is_suspended(control_plane: &ControlPlane) -> bool {
+    control_plane.paused || control_plane.is("Paused") || control_plane.deleting_since.is_some()
+}
+
+fn of_machine(control_plane: &ControlPlane, machine: &Machine) -> Vec<Stuck> {
+    let name = || machine.name.clone();
+    if let Some(since) = machine.deleting_since {
+        return vec![Stuck {
+            blocker: Blocker::BeingDeleted {
+                machine: name(),
+                message: machine.condition("Deleting").and_then(reason_and_message),
+            },
+            since,
+        }];
+    }
+    let Some(created) = machine.created else {
+        return Vec::new();
+    };
+    if machine.node.is_none() {
+        let mut conditions = ["InfrastructureReady", "BootstrapConfigReady", "Ready"]
+            .into_iter()
+            .filter_map(|kind| machine.condition(kind));
+        return vec![Stuck {
+            blocker: Blocker::NoNode {
+                machine: name(),
+                message: conditions
+                    .find(|condition| !condition.is_true())
+                    .and_then(reason_and_message),
+            },
+            since: created,
+        }];
+    }
+    let components = COMPONENT_CONDITIONS
+        .iter()
+        .filter(|(_, of_etcd)| !(*of_etcd && control_plane.external_etcd));
+    let unmet = components.filter_map(|(kind, _)| {
+        let condition = machine.condition(kind);
+        if condition.is_some_and(Condition::is_true) {
+            return None;
+        }
+        Some(Stuck {
+            blocker: Blocker::Condition {
+                machine: name(),
+                condition: kind,
+                status: condition.map_or("absent", |condition| condition.status.as_str()),
+                message: condition.and_then(reason_and_message),
+            },
+            since: condition
+                .and_then(|condition| condition.last_transition_time)
+                .unwrap_or(created),
+        })
+    });
+    unmet.collect()
+}
+
+fn reason_and_message(condition: &Condition) -> Option<String> {
+    let message = condition.one_line();
+    if message.is_empty() {
+        return None;
+    }
+    if condition.reason.is_empty() || message == condition.reason {
+        return Some(message);
+    }
+    Some(format!("{}: {message}", condition.reason))
+}
+
+impl Stuck {
+    pub fn message(&self, now: Timestamp) -> String {
+        format!("for {}: {}", since(self.since, now), self.blocker.message())
+    }
+
+    pub fn hint(&self, namespace: &str, name: &str) -> String {
+        match self.blocker.machine() {
+            Some(machine) => format!("kubectl describe machine {machine} -n {namespace}"),
+            None => self
+                .blocker
+                .hint(namespace, name)
+                .unwrap_or_else(|| format!("kubectl describe kcp {name} -n {namespace}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::stuck;
+    use crate::control_plane::{
+        Condition,
+        ConditionStatus::{self, False, True, Unknown},
+        Snapshot,
+        example::{condition, healthy, minutes_ago, new_machine, now, set},
+    };
+
+    fn since(minutes: i64, kind: &str, status: ConditionStatus, message: &str) -> Condition {
+        Condition {
+            last_transition_time: Some(minutes_ago(minutes)),
+            ..condition(kind, status, message)
+        }
+    }
+
+    /// Nothing has happened for two hours.
+    fn quiet() -> Snapshot {
+        let mut snapshot = healthy(3);
+        controller_says(&mut snapshot, since(120, "RollingOut", False, ""));
+        for machine in &mut snapshot.machines {
+            machine.created = Some(minutes_ago(600));
+            set(&mut machine.conditions, since(590, "Ready", True, ""));
+        }
+        snapshot
+    }
+
+    fn controller_says(snapshot: &mut Snapshot, condition: Condition) {
+        set(&mut snapshot.control_plane.conditions, condition);
+    }
+
+    /// Of the second Machine.
+    fn machine_says(snapshot: &mut Snapshot, condition: Condition) {
+        set(&mut snapshot.machines[1].conditions, condition);
+    }
+
+    fn blocked(snapshot: &mut Snapshot, minutes: i64) {
+        let message = "blocked because:\n* waiting for certificates";
+        controller_says(snapshot, since(minutes, "ScalingUp", True, message));
+    }
+
+    /// A Machine that was made so many minutes ago.
+    fn comes(snapshot: &mut Snapshot, minutes: i64) {
+        let mut machine = new_machine("c1-cp-m4");
+        machine.created = Some(minutes_ago(minutes));
+        set(
+            &mut machine.conditions,
+            since(minutes, "InfrastructureReady", False, "no capacity"),
+        );
+        snapshot.machines.push(machine);
+    }
+
+    /// The first Machine, so many minutes ago.
+    fn goes(snapshot: &mut Snapshot, minutes: i64) {
+        snapshot.machines[0].deleting_since = Some(minutes_ago(minutes));
+        let mut deleting = since(
+            minutes,
+            "Deleting",
+            True,
+            "* Pod d/web: cannot evict\n* Pod d/db: cannot evict",
+        );
+        deleting.reason = "DrainingNode".to_owned();
+        set(&mut snapshot.machines[0].conditions, deleting);
+    }
+
+    fn told(snapshot: &Snapshot) -> Vec<String> {
+        let stuck = stuck(&snapshot.control_plane, &snapshot.machines, now());
+        stuck.iter().map(|stuck| stuck.message(now())).collect()
+    }
+
+    type Case = (&'static str, fn(&mut Snapshot), &'static [&'static str]);
+
+    fn judged(cases: &[Case]) {
+        for (name, change, expected) in cases {
+            let mut snapshot = quiet();
+            change(&mut snapshot);
+            assert_eq!(told(&snapshot), *expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_machine_that_takes_too_long_to_come_or_to_go() {
+        judged(&[
+            ("nothing", |_| {}, &[]),
+            ("comes", |s| comes(s, 10), &[]),
+            (
+                "comes_for_too_long",
+                |s| comes(s, 11),
+                &["for 11m: Machine c1-cp-m4 has no node yet: Reason: no capacity"],
+            ),
+            ("goes", |s| goes(s, 30), &[]),
+            (
+                "goes_for_too_long",
+                |s| goes(s, 41),
+                &[
+                    "for 41m: Machine c1-cp-m1 is being deleted: DrainingNode: Pod d/web: cannot evict; Pod d/db: cannot \
+                   evict",
+                ],
+            ),
+        ]);
+    }
+
+    #[test]
+    fn a_component_that_is_not_healthy_for_too_long() {
+        judged(&[
+            (
+                "unhealthy",
+                |s| machine_says(s, since(10, "EtcdMemberHealthy", False, "")),
+                &[],
+            ),
+            (
+                "unhealthy_for_too_long",
+                |s| {
+                    machine_says(s, since(15, "EtcdMemberHealthy", False, "no answer"));
+                    machine_says(s, since(20, "EtcdPodHealthy", Unknown, ""));
+                },
+                &[
+                    "for 20m: EtcdPodHealthy of Machine c1-cp-m2 is Unknown: Reason",
+                    "for 15m: EtcdMemberHealthy of Machine c1-cp-m2 is False: Reason: no answer",
+                ],
+            ),
+            (
+                "never_said",
+                |s| {
+                    let conditions = &mut s.machines[1].conditions;
+                    conditions.retain(|condition| condition.kind != "SchedulerPodHealthy");
+                },
+                &["for 10h: SchedulerPodHealthy of Machine c1-cp-m2 is absent"],
+            ),
+            (
+                "etcd_is_elsewhere",
+                |s| {
+                    s.control_plane.external_etcd = true;
+                    machine_says(s, since(15, "EtcdMemberHealthy", False, ""));
+                },
+                &[],
+            ),
+        ]);
+    }
+
+    #[test]
+    fn a_controller_that_is_blocked_for_too_long() {
+        judged(&[
+            ("blocked", |s| blocked(s, 30), &[]),
+            (
+                "blocked_for_too_long",
+                |s| blocked(s, 31),
+                &[
+                    "for 31m: the controller reports ScalingUp as blocked: Reason: blocked because: waiting for certificates",
+                ],
+            ),
+            (
+                "no_longer_blocked",
+                |s| controller_says(s, since(31, "ScalingUp", False, "blocked because")),
+                &[],
+            ),
+        ]);
+    }
+
+    #[test]
+    fn whatever_comes_about_gives_it_time() {
+        type Case = (&'static str, fn(&mut Snapshot), usize);
+        let cases: &[Case] = &[
+            ("nothing", |_| {}, 1),
+            ("a_machine_was_made", |s| comes(s, 9), 0),
+            ("a_machine_goes", |s| goes(s, 9), 0),
+            (
+                "a_machine_became_ready",
+                |s| set(&mut s.machines[0].conditions, since(9, "Ready", True, "")),
+                0,
+            ),
+            (
+                "the_rollout_began",
+                |s| controller_says(s, since(9, "RollingOut", True, "")),
+                0,
+            ),
+            (
+                "the_rollout_was_asked_for",
+                |s| {
+                    s.control_plane.rollout_after = Some(minutes_ago(9));
+                },
+                0,
+            ),
+            (
+                "a_rollout_is_to_come",
+                |s| {
+                    s.control_plane.rollout_after = Some(minutes_ago(-9));
+                },
+                1,
+            ),
+        ];
+        for (name, change, overdue) in cases {
+            let mut snapshot = quiet();
+            machine_says(&mut snapshot, since(300, "EtcdMemberHealthy", False, ""));
+            change(&mut snapshot);
+            assert_eq!(told(&snapshot).len(), *overdue, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_controller_that_does_nothing() {
+        judged(&[
+            (
+                "scaling_up",
+                |s| controller_says(s, since(10, "ScalingUp", True, "from 3 to 4")),
+                &[],
+            ),
+            (
+                "a_replica_is_missing_for_too_long",
+                |s| controller_says(s, since(11, "ScalingUp", True, "from 3 to 4")),
+                &[
+                    "for 11m: ScalingUp is True, but the controller creates and deletes no Machine: Reason: from 3 to 4",
+                ],
+            ),
+            (
+                "rolling_out",
+                |s| controller_says(s, since(30, "RollingOut", True, "")),
+                &[],
+            ),
+            (
+                "a_rollout_stands_still",
+                |s| controller_says(s, since(31, "RollingOut", True, "")),
+                &["for 31m: RollingOut is True, but the controller creates and deletes no Machine: Reason"],
+            ),
+            (
+                "a_rollout_waits_for_a_new_machine",
+                |s| {
+                    controller_says(s, since(50, "RollingOut", True, ""));
+                    comes(s, 9);
+                },
+                &[],
+            ),
+            (
+                "paused",
+                |s| {
+                    controller_says(s, since(50, "RollingOut", True, ""));
+                    s.control_plane.paused = true;
+                },
+                &[],
+            ),
+            (
+                "a_change_is_not_processed_yet",
+                |s| {
+                    s.control_plane.generation = 8;
+                    s.control_plane.spec_changed = Some(minutes_ago(10));
+                },
+                &[],
+            ),
+            (
+                "a_change_is_not_processed_for_too_long",
+                |s| {
+                    s.control_plane.generation = 8;
+                    s.control_plane.spec_changed = Some(minutes_ago(11));
+                },
+                &["for 11m: the controller has not processed generation 8 of the spec; it stopped at 7"],
+            ),
+            (
+                "the_time_of_the_change_is_unknown",
+                |s| s.control_plane.generation = 8,
+                &[],
+            ),
+        ]);
+    }
+}

@@ -145,7 +145,7 @@ async fn dead_is_replaced(
     annotate(management, dead, HOLD, Some("")).await?;
     let replaced = machine(management, &["replace", dead, "-o", "json"]).await?;
     let expected = format!(
-        "machine/{dead} deleted: its control plane replaces it\n  no etcd member may fail until another has taken its place\n"
+        "machine/{dead} deleted: its control plane replaces it\n  etcd cannot lose a member until another has taken its place\n"
     );
     let leaving: Value = serde_json::from_str(&replaced.stdout).with_context(|| format!("{replaced}"))?;
     ensure!(

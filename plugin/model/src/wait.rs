@@ -4,7 +4,6 @@ use jiff::Timestamp;
 
 use crate::control_plane::{Condition, ControlPlane, Machine, Snapshot};
 
-/// What is waited for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Goal {
     /// That many Machines, all ready and as the spec asks.
@@ -17,12 +16,9 @@ pub enum Goal {
     Replaced(String),
 }
 
-/// How far it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// It is so.
+pub enum GoalState {
     Reached,
-    /// What is missing.
     WaitingFor(Vec<String>),
     /// It will not come by itself, and why.
     OutOfReach(String),
@@ -30,32 +26,32 @@ pub enum Standing {
 
 impl Goal {
     /// How far a control plane is. `uid` is that of the object first seen.
-    pub fn standing(&self, snapshot: &Snapshot, uid: Option<&str>, now: Timestamp) -> Standing {
+    pub fn state(&self, snapshot: &Snapshot, uid: Option<&str>, now: Timestamp) -> GoalState {
         let control_plane = &snapshot.control_plane;
         if let Some(why) = self.out_of_reach(control_plane, uid) {
-            return Standing::OutOfReach(why);
+            return GoalState::OutOfReach(why);
         }
         let missing = self.missing(snapshot, now);
         if missing.is_empty() {
-            Standing::Reached
+            GoalState::Reached
         } else {
-            Standing::WaitingFor(missing)
+            GoalState::WaitingFor(missing)
         }
     }
 
     fn out_of_reach(&self, control_plane: &ControlPlane, uid: Option<&str>) -> Option<String> {
         if uid.is_some_and(|uid| uid != control_plane.uid) {
-            return Some("the control plane was deleted and made anew meanwhile".to_owned());
+            return Some("the control plane was deleted and created again".to_owned());
         }
         if control_plane.deleting_since.is_some() {
             return Some("the control plane is being deleted".to_owned());
         }
         if control_plane.paused || control_plane.is("Paused") {
-            return Some("the control plane is paused: it goes on when that is lifted".to_owned());
+            return Some("the control plane is paused; the change resumes when it is unpaused".to_owned());
         }
         match self {
             Self::Replicas(replicas) if control_plane.desired() != *replicas => Some(format!(
-                "somebody else has asked for {} Machines meanwhile",
+                "another client has changed replicas to {}",
                 control_plane.desired()
             )),
             Self::Version(version) if control_plane.desired_version.as_ref() != Some(version) => {
@@ -63,7 +59,7 @@ impl Goal {
                     .desired_version
                     .as_deref()
                     .unwrap_or("another version");
-                Some(format!("somebody else has asked for {asked} meanwhile"))
+                Some(format!("another client has changed the version to {asked}"))
             }
             _ => None,
         }
@@ -81,7 +77,7 @@ impl Goal {
             return missing_of_replacement(control_plane, machines, machine);
         }
         if !control_plane.is_observed() {
-            return vec!["the controller to see the change".to_owned()];
+            return vec!["the controller to process the change".to_owned()];
         }
         let wanted = match self {
             Self::Replicas(replicas) => *replicas,
@@ -98,7 +94,7 @@ impl Goal {
             .collect();
         if control_plane.replicas != wanted {
             missing.push(format!(
-                "number of Machines: {}, wanted {wanted}",
+                "number of Machines: {}, desired {wanted}",
                 control_plane.replicas
             ));
         }
@@ -108,7 +104,7 @@ impl Goal {
             // The condition and the counts come from the same look of the controller; the times of the Machines do
             // not depend on it.
             if missing.is_empty() && control_plane.is("RollingOut") {
-                missing.push("the controller to end the rollout".to_owned());
+                missing.push("the controller to complete the rollout".to_owned());
             }
             if let Some(after) = control_plane.rollout_after.filter(|after| *after <= now) {
                 let old = machines.iter().filter(|machine| {
@@ -137,7 +133,7 @@ fn missing_of_replacement(control_plane: &ControlPlane, machines: &[Machine], re
         .map(|machine| format!("Machine {} to be ready", machine.name))
         .collect();
     if missing > coming.len() {
-        what.push(format!("{} to be made", missing - coming.len()));
+        what.push(format!("{} to be created", missing - coming.len()));
     }
     what
 }
@@ -155,8 +151,8 @@ pub fn reasons(control_plane: &ControlPlane) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::{
-        Goal, Goal::Replaced, Goal::Replicas, Goal::RolledOut, Goal::Version, Standing, Standing::OutOfReach,
-        Standing::Reached, Standing::WaitingFor,
+        Goal, Goal::Replaced, Goal::Replicas, Goal::RolledOut, Goal::Version, GoalState,
+        GoalState::OutOfReach, GoalState::Reached, GoalState::WaitingFor,
     };
     use crate::control_plane::{
         ConditionStatus::True,
@@ -164,13 +160,13 @@ mod tests {
         example::{condition, healthy, minutes_ago, new_machine, now, set},
     };
 
-    fn waiting(what: &[&str]) -> Standing {
+    fn waiting(what: &[&str]) -> GoalState {
         WaitingFor(what.iter().map(|what| (*what).to_owned()).collect())
     }
 
     #[test]
     fn a_goal_is_reached_when_nothing_is_missing() {
-        type Case = (&'static str, Goal, fn(&mut Snapshot), Standing);
+        type Case = (&'static str, Goal, fn(&mut Snapshot), GoalState);
         let cases: Vec<Case> = vec![
             ("scaled", Replicas(3), |_| {}, Reached),
             ("rolled_out", RolledOut, |_| {}, Reached),
@@ -178,7 +174,7 @@ mod tests {
                 "not_seen_by_the_controller",
                 Replicas(3),
                 |s| s.control_plane.generation += 1,
-                waiting(&["the controller to see the change"]),
+                waiting(&["the controller to process the change"]),
             ),
             (
                 "a_machine_starts",
@@ -190,7 +186,7 @@ mod tests {
                 "a_machine_too_many",
                 Replicas(3),
                 |s| s.control_plane.replicas = 4,
-                waiting(&["number of Machines: 4, wanted 3"]),
+                waiting(&["number of Machines: 4, desired 3"]),
             ),
             (
                 "a_machine_goes",
@@ -202,26 +198,26 @@ mod tests {
                 "scaled_by_somebody_else",
                 Replicas(3),
                 |s| s.control_plane.desired_replicas = Some(5),
-                OutOfReach("somebody else has asked for 5 Machines meanwhile".to_owned()),
+                OutOfReach("another client has changed replicas to 5".to_owned()),
             ),
             (
                 "paused",
                 RolledOut,
                 |s| s.control_plane.paused = true,
-                OutOfReach("the control plane is paused: it goes on when that is lifted".to_owned()),
+                OutOfReach("the control plane is paused; the change resumes when it is unpaused".to_owned()),
             ),
             ("upgraded", Version("v1.34.1".to_owned()), |_| {}, Reached),
             (
                 "upgrade_rolls_out",
                 Version("v1.34.1".to_owned()),
                 |s| set(&mut s.control_plane.conditions, condition("RollingOut", True, "")),
-                waiting(&["the controller to end the rollout"]),
+                waiting(&["the controller to complete the rollout"]),
             ),
             (
                 "upgraded_by_somebody_else",
                 Version("v1.34.1".to_owned()),
                 |s| s.control_plane.desired_version = Some("v1.35.0".to_owned()),
-                OutOfReach("somebody else has asked for v1.35.0 meanwhile".to_owned()),
+                OutOfReach("another client has changed the version to v1.35.0".to_owned()),
             ),
             (
                 "deleted",
@@ -233,13 +229,13 @@ mod tests {
                 "made_anew",
                 RolledOut,
                 |s| s.control_plane.uid = "u2".to_owned(),
-                OutOfReach("the control plane was deleted and made anew meanwhile".to_owned()),
+                OutOfReach("the control plane was deleted and created again".to_owned()),
             ),
             (
                 "still_rolling_out",
                 RolledOut,
                 |s| set(&mut s.control_plane.conditions, condition("RollingOut", True, "")),
-                waiting(&["the controller to end the rollout"]),
+                waiting(&["the controller to complete the rollout"]),
             ),
             (
                 "a_machine_older_than_the_rollout",
@@ -262,13 +258,13 @@ mod tests {
         for (name, goal, change, expected) in cases {
             let mut snapshot = healthy(3);
             change(&mut snapshot);
-            assert_eq!(goal.standing(&snapshot, Some("u1"), now()), expected, "{name}");
+            assert_eq!(goal.state(&snapshot, Some("u1"), now()), expected, "{name}");
         }
     }
 
     #[test]
     fn a_replacement_is_judged_by_the_machines() {
-        type Case = (&'static str, Goal, fn(&mut Snapshot), Standing);
+        type Case = (&'static str, Goal, fn(&mut Snapshot), GoalState);
         let cases: Vec<Case> = vec![
             ("replaced", Replaced("gone".to_owned()), |_| {}, Reached),
             (
@@ -282,7 +278,7 @@ mod tests {
                 "its_replacement_is_not_made",
                 Replaced("c1-cp-m1".to_owned()),
                 |s| drop(s.machines.remove(0)),
-                waiting(&["1 to be made"]),
+                waiting(&["1 to be created"]),
             ),
             (
                 "its_replacement_comes_up",
@@ -297,13 +293,13 @@ mod tests {
                     s.machines[0].deleting_since = Some(minutes_ago(1));
                     s.machines[1] = new_machine("c1-cp-m4");
                 },
-                waiting(&["Machine c1-cp-m4 to be ready", "1 to be made"]),
+                waiting(&["Machine c1-cp-m4 to be ready", "1 to be created"]),
             ),
         ];
         for (name, goal, change, expected) in cases {
             let mut snapshot = healthy(3);
             change(&mut snapshot);
-            assert_eq!(goal.standing(&snapshot, Some("u1"), now()), expected, "{name}");
+            assert_eq!(goal.state(&snapshot, Some("u1"), now()), expected, "{name}");
         }
     }
 }

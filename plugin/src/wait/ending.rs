@@ -9,7 +9,7 @@ use kcp_control_plane::{
     control_plane::{ControlPlane, Snapshot},
     duration::format_duration,
     staleness::Stuck,
-    wait::{self, Goal, Standing},
+    wait::{self, Goal, GoalState},
 };
 
 /// How following a control plane ended, and how it was then.
@@ -45,9 +45,9 @@ impl Ending {
 
     /// What there is to say to people; nothing when it is as wanted.
     pub fn text(&self, wait: &Goal, now: Timestamp) -> String {
-        let waiting = || match wait.standing(&self.snapshot, None, now) {
-            Standing::WaitingFor(what) => what,
-            Standing::Reached | Standing::OutOfReach(_) => Vec::new(),
+        let waiting = || match wait.state(&self.snapshot, None, now) {
+            GoalState::WaitingFor(what) => what,
+            GoalState::Reached | GoalState::OutOfReach(_) => Vec::new(),
         };
         let control_plane = &self.snapshot.control_plane;
         match &self.kind {

@@ -21,7 +21,7 @@ use kcp_client::{Error, reader::Reader};
 use kcp_control_plane::{
     control_plane::Snapshot,
     staleness::stuck,
-    wait::{Goal, Standing},
+    wait::{Goal, GoalState},
 };
 
 /// Between two looks. A watch would be told sooner, but a change of a control plane takes minutes, and a look survives
@@ -86,10 +86,10 @@ pub async fn follow_to_its_end(
                     print_changes(last.as_ref(), &snapshot, at, terminal)?;
                 }
                 let uid = last.as_ref().map(|last| last.control_plane.uid.as_str());
-                let kind = match goal.standing(&snapshot, uid, at) {
-                    Standing::Reached => Some(EndingKind::Reached),
-                    Standing::OutOfReach(why) => Some(EndingKind::OutOfReach(why)),
-                    Standing::WaitingFor(what) => {
+                let kind = match goal.state(&snapshot, uid, at) {
+                    GoalState::Reached => Some(EndingKind::Reached),
+                    GoalState::OutOfReach(why) => Some(EndingKind::OutOfReach(why)),
+                    GoalState::WaitingFor(what) => {
                         terminal.spin(&format!("waiting for {}", what.join(", ")));
                         let stuck = stuck(&snapshot.control_plane, &snapshot.machines, at);
                         (!stuck.is_empty()).then_some(EndingKind::Stuck(stuck))

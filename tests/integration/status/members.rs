@@ -54,7 +54,7 @@ pub(super) async fn are_told(
             // A frozen member still accepts connections.
             is_silent(
                 &look,
-                "etcd member does not answer: TLS handshake: no answer within ",
+                "etcd member does not respond: TLS handshake: no answer within ",
             )?;
         }
         workload.inflict(back, second).await?;
@@ -111,7 +111,7 @@ async fn last_machine_is_told(
                 let look = Look::take(management, &[]).await?;
                 is_silent(
                     &look,
-                    "etcd member does not answer: connection refused: no etcd listens in pod ",
+                    "etcd member does not respond: connection refused: no etcd listens in pod ",
                 )
             })
             .await?;

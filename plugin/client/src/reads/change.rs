@@ -384,7 +384,7 @@ mod tests {
         let (situation, _) = of(fetched, Reading::NotYet, &Reading::Read(survey));
         assert_eq!(
             situation.observed.etcd.silence("node-m2"),
-            Some("nobody could ask it: no node of the control plane has its name")
+            Some("it could not be queried: no control plane node has its name")
         );
     }
 

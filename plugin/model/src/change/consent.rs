@@ -246,7 +246,7 @@ mod tests {
             ..EtcdMember::default()
         };
         lost.observed.etcd = Etcd::Members(["node-m1", "node-m2", "node-m3"].map(silent).to_vec());
-        let etcd = "bring etcd back first: the controller cannot".to_owned();
+        let etcd = "recover etcd first: the controller cannot".to_owned();
         assert_eq!(remedies(&lost, true), Some(vec![etcd]));
         let mut sick = situation();
         fail(&mut sick, 2, "EtcdPodHealthy", "crashed");
@@ -281,7 +281,7 @@ mod tests {
         let consent = of(&situation, 3, &Judgement::default(), false);
         assert_eq!(
             consent.consequences(),
-            ["no etcd member may fail until step 2 is done"]
+            ["etcd cannot lose a member until step 2 is done"]
         );
     }
 }

@@ -21,7 +21,7 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "controller-leases",
-        "controller manager and scheduler have a leader",
+        "the controller manager and the scheduler have a leader",
         AskedBy::Operation,
         leases,
     ),
@@ -41,7 +41,7 @@ pub fn leases(observed: &Observed, now: Timestamp) -> Judgement {
     let workload = need(&observed.workload, WORKLOAD)?;
     let leases = need(&workload.leases, "Leases")?;
     if leases.is_empty() {
-        return Err(Unjudged::skipped("the controllers hold no Leases"));
+        return Err(Unjudged::skipped("the controllers have no Leases"));
     }
     let findings = leases.iter().filter_map(|lease| {
         let object = format!("Lease/{}", lease.name);
@@ -50,16 +50,19 @@ pub fn leases(observed: &Observed, now: Timestamp) -> Judgement {
             return Some(match lease.renewed {
                 Some(released) if age(released, now) > LEASE_LIMIT => {
                     let lasts = since(released, now);
-                    Finding::fail(object, format!("nobody holds it for {lasts}: none of them leads"))
+                    Finding::fail(
+                        object,
+                        format!("it has had no holder for {lasts}: there is no leader"),
+                    )
                 }
-                _ => Finding::info(object, "nobody holds it yet, or since just now"),
+                _ => Finding::info(object, "it has no holder at the moment"),
             });
         }
         let renewed = lease.renewed?;
         let holds = Duration::from_secs(u64::try_from(lease.duration_seconds?).ok()?);
         let is_over = age(renewed, now) > holds.saturating_add(LEASE_LIMIT);
         is_over.then(|| {
-            let message = format!("not renewed for {}: none of them leads", since(renewed, now));
+            let message = format!("not renewed for {}: there is no leader", since(renewed, now));
             Finding::fail(object, message)
                 .hint("are the control plane's nodes up, and do their clocks agree with this machine's?")
         })

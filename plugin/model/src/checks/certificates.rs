@@ -21,7 +21,7 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "secrets-present",
-        "the Secrets of the cluster are there",
+        "the Secrets of the cluster exist",
         AskedBy::Lifecycle,
         secrets,
     ),
@@ -75,7 +75,7 @@ fn expiry(observed: &Observed, expires: Timestamp, now: Timestamp) -> Option<(Ch
 fn renewal_hint(observed: &Observed) -> String {
     let control_plane = &observed.management.control_plane.control_plane;
     format!(
-        "replace the Machines, they come with new ones: kubectl kcp rollout start {} -n {}",
+        "replace the Machines to renew the certificates: kubectl kcp rollout start {} -n {}",
         control_plane.name, control_plane.namespace
     )
 }
@@ -124,7 +124,7 @@ pub fn secrets(observed: &Observed, now: Timestamp) -> Judgement {
     let present: &BTreeSet<String> = need(&observed.management.secrets, "Secrets")?;
     let control_plane = &observed.management.control_plane.control_plane;
     let Some(cluster) = &control_plane.cluster else {
-        return Err(Unjudged::skipped("it is not linked to a Cluster yet"));
+        return Err(Unjudged::skipped("it has no Cluster yet"));
     };
     // The CA of an etcd elsewhere is in the same place, beside a client's certificate that only then is needed.
     let client = control_plane.external_etcd.then_some("apiserver-etcd-client");
@@ -150,9 +150,9 @@ pub fn secrets(observed: &Observed, now: Timestamp) -> Judgement {
     }
     let findings = absent.into_iter().map(|object| {
         if is_new {
-            return Finding::info(object, "is not there yet");
+            return Finding::info(object, "does not exist yet");
         }
-        Finding::fail(object, "is not there").hint(format!(
+        Finding::fail(object, "does not exist").hint(format!(
             "see: kubectl get secrets -n {} -l cluster.x-k8s.io/cluster-name={cluster}",
             control_plane.namespace
         ))

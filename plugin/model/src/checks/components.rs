@@ -20,7 +20,7 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "api-servers-match",
-        "Machines and API servers are as many, and the same",
+        "every Machine has an API server, and every API server a Machine",
         AskedBy::Preflight,
         api_servers_match,
     )
@@ -148,14 +148,11 @@ pub fn api_servers_match(observed: &Observed, now: Timestamp) -> Judgement {
         .filter(|on| machine_of_node(observed, on).is_none())
         .map(|on| {
             if is_turning {
-                return Finding::info(
-                    node(on),
-                    "has an API server pod and belongs to no Machine yet, or no longer",
-                );
+                return Finding::info(node(on), "has an API server pod but no Machine at the moment");
             }
             Finding::fail(
                 node(on),
-                "has an API server pod and belongs to no Machine: Cluster API does not know it",
+                "has an API server pod but no Machine: Cluster API does not manage it",
             )
         });
     Ok(without_pod.chain(without_machine).collect())
@@ -175,7 +172,7 @@ pub fn schedulers_ready(observed: &Observed, now: Timestamp) -> Judgement {
 
 pub fn etcd_pods_ready(observed: &Observed, now: Timestamp) -> Judgement {
     if observed.management.control_plane.control_plane.external_etcd {
-        return Err(Unjudged::skipped("etcd runs elsewhere"));
+        return Err(Unjudged::skipped("etcd is external"));
     }
     ready(observed, Component::Etcd, now)
 }

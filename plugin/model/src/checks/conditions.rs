@@ -24,7 +24,7 @@ pub const CHECKS: &[Check] = &[
     ),
     Check::new(
         "status-current",
-        "its controller has seen the spec as it stands",
+        "its controller has processed the current spec",
         AskedBy::Health,
         current,
     ),
@@ -97,7 +97,7 @@ fn is_new(observed: &Observed, now: Timestamp) -> bool {
 pub fn reported(observed: &Observed, _: Timestamp) -> Judgement {
     let control_plane = control_plane(observed);
     let message = if control_plane.conditions.is_empty() {
-        "no controller has reported on it yet"
+        "no controller has reported a status yet"
     } else if control_plane.condition("Available").is_none() {
         "no controller has reported whether it is available"
     } else {
@@ -114,7 +114,7 @@ pub fn current(observed: &Observed, _: Timestamp) -> Judgement {
         return Ok(Vec::new());
     }
     let message = format!(
-        "the controller has seen generation {} of the spec, not yet {}",
+        "the controller has processed generation {} of the spec, but not yet {}",
         control_plane.observed_generation.unwrap_or(0),
         control_plane.generation
     );
@@ -128,7 +128,7 @@ pub fn available(observed: &Observed, now: Timestamp) -> Judgement {
     let mut finding = finding(observed, condition);
     if is_new(observed, now) {
         finding.outcome = CheckOutcome::Unknown;
-        finding.message = format!("has not come up yet: {}", condition.one_line());
+        finding.message = format!("no Machine is up yet: {}", condition.one_line());
     } else if is_turning(observed, now) && is_fresh(condition, now, SUMMARY_LAG_LIMIT) {
         finding.outcome = CheckOutcome::Info;
     }
@@ -149,7 +149,7 @@ pub fn certificates_available(observed: &Observed, now: Timestamp) -> Judgement 
 pub fn etcd_cluster_healthy(observed: &Observed, now: Timestamp) -> Judgement {
     // Cluster API leaves it to others, and may leave what it said before it knew.
     if control_plane(observed).external_etcd {
-        return Err(Unjudged::skipped("etcd runs elsewhere"));
+        return Err(Unjudged::skipped("etcd is external"));
     }
     // What is wrong with the members is told of the members.
     let is_explained = votes(observed, now).is_some_and(|votes| votes.unhealthy > 0)

@@ -22,14 +22,14 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "etcd-one-cluster",
-        "all members are of one etcd cluster",
+        "all members belong to one etcd cluster",
         AskedBy::Preflight,
         cluster_id,
     )
     .preflight(),
     Check::new(
         "etcd-member-lists",
-        "every member tells the same list of members",
+        "every member reports the same list of members",
         AskedBy::Preflight,
         member_lists,
     )
@@ -49,7 +49,7 @@ pub const CHECKS: &[Check] = &[
     ),
     Check::new(
         "etcd-raft-lag",
-        "no member is far behind",
+        "no member is far behind the others",
         AskedBy::Operation,
         raft_lag,
     ),
@@ -78,9 +78,9 @@ pub fn cluster_id(observed: &Observed, _: Timestamp) -> Judgement {
             .filter_map(|(asked, answer)| Some((asked, hexadecimal(answer.cluster_id()?))));
         let finding = disputed(
             told,
-            "of different etcd clusters",
+            "members belong to different etcd clusters",
             CheckOutcome::Fail,
-            "remove nothing before it is clear which cluster holds the data: etcdctl snapshot save on one member of each",
+            "first find out which cluster has the data; save a snapshot of one member of each: etcdctl snapshot save",
         );
         return Ok(vec![finding]);
     }
@@ -90,7 +90,7 @@ pub fn cluster_id(observed: &Observed, _: Timestamp) -> Judgement {
     let others = survey.answers().filter_map(|(asked, answer)| {
         let own = answer.cluster_id().filter(|own| *own != usual)?;
         let message = format!(
-            "is a member of another etcd cluster: {}, most of {}",
+            "is a member of etcd cluster {}; most members belong to {}",
             hexadecimal(own),
             hexadecimal(usual)
         );
@@ -116,10 +116,10 @@ pub fn member_lists(observed: &Observed, now: Timestamp) -> Judgement {
         let told = lists.map(|(asked, list)| (asked, joined(names(list).iter())));
         let finding = disputed(
             told,
-            "different lists of members",
+            "members report different lists of members",
             outcome(is_turning),
-            "remove no member and no Machine before it is clear who is right: the list of the one whom most voters \
-             follow, by etcdctl endpoint status on each member",
+            "remove no member and no Machine before you know which list is right: that of the leader that most voters \
+             follow (etcdctl endpoint status on each member)",
         );
         return Ok(vec![finding]);
     }
@@ -133,14 +133,14 @@ pub fn member_lists(observed: &Observed, now: Timestamp) -> Judgement {
         let (lacks, adds) = (joined(usual.difference(&own)), joined(own.difference(&usual)));
         let message = match (lacks.is_empty(), adds.is_empty()) {
             (false, true) => {
-                format!("tells another list of members than the one that prevails: it lacks {lacks}")
+                format!("reports a list of members that differs from the cluster's: it lacks {lacks}")
             }
             (true, false) => {
-                format!("tells another list of members than the one that prevails: it has {adds} besides")
+                format!("reports a list of members that differs from the cluster's: it also has {adds}")
             }
-            _ => format!(
-                "tells another list of members than the one that prevails: it has {adds} in place of {lacks}"
-            ),
+            _ => {
+                format!("reports a list of members that differs from the cluster's: it has {adds} instead of {lacks}")
+            }
         };
         of_member(asked, outcome(is_turning), &message)
     });
@@ -157,9 +157,9 @@ fn disputed<'a>(
     let told: Vec<(&Asked, String)> = told.collect();
     let each: Vec<String> = told
         .iter()
-        .map(|(asked, own)| format!("{} tells {own}", asked.name))
+        .map(|(asked, own)| format!("{} reports {own}", asked.name))
         .collect();
-    let message = format!("{what}, and none prevails: {}", each.join("; "));
+    let message = format!("{what}, and it is unclear which is right: {}", each.join("; "));
     let objects = told.iter().flat_map(|(asked, _)| asked_objects(asked));
     Finding {
         objects: objects.collect(),
@@ -208,10 +208,10 @@ pub fn leader(observed: &Observed, now: Timestamp) -> Judgement {
     };
     let findings = of_cluster().filter_map(|(asked, status)| {
         let message = match (status.leader, latest) {
-            (None, None) => "knows no leader, as all of them".to_owned(),
+            (None, None) => "has no leader, like all members".to_owned(),
             (None, Some((_, leader))) => {
                 format!(
-                    "knows no leader, others follow {}: it is cut off from them",
+                    "has no leader while others follow {}: it is cut off from them",
                     name(leader)
                 )
             }
@@ -249,7 +249,7 @@ pub fn raft_term(observed: &Observed, now: Timestamp) -> Judgement {
         .filter(|(_, status)| status.raft_term < latest)
         .map(|(asked, status)| {
             let message = format!(
-                "is in raft term {}, others in {latest}: it has not heard of the last election",
+                "is in raft term {}, others in {latest}: it missed the last election",
                 status.raft_term
             );
             of_member(asked, outcome(is_turning || status.is_learner), &message)
@@ -279,7 +279,7 @@ pub fn raft_lag(observed: &Observed, now: Timestamp) -> Judgement {
                 status.raft_index
             )
         } else if behind_itself > RAFT_LAG_LIMIT {
-            format!("has yet to apply {behind_itself} entries that are decided")
+            format!("has {behind_itself} committed entries to apply")
         } else {
             return None;
         };

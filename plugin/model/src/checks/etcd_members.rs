@@ -21,21 +21,21 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "etcd-members-match",
-        "Machines and members are as many, and the same",
+        "every Machine has an etcd member, and every member a Machine",
         AskedBy::Preflight,
         match_machines,
     )
     .preflight(),
     Check::new(
         "etcd-alarms",
-        "no member raises an alarm",
+        "no member has raised an alarm",
         AskedBy::Preflight,
         alarms,
     )
     .preflight(),
     Check::new(
         "etcd-learners",
-        "no learner is left behind",
+        "every learner is promoted in time",
         AskedBy::Operation,
         learners,
     )
@@ -80,9 +80,9 @@ pub fn match_machines(observed: &Observed, now: Timestamp) -> Judgement {
             let object = member_object(member);
             // It may be the member of a Machine whose node has yet to be told, or that has just gone.
             if is_turning(observed, now) {
-                return Finding::info(object, "belongs to no Machine yet, or no longer");
+                return Finding::info(object, "has no Machine at the moment");
             }
-            unowned(observed, object, "belongs to no Machine", || {
+            unowned(observed, object, "has no Machine", || {
                 format!(
                     "the controller removes it when no Machine is coming up; by hand, on a healthy member: etcdctl \
                      member remove {}",
@@ -110,12 +110,12 @@ fn unowned(
     Finding::fail(
         object,
         format!(
-            "{message}; it may be that of a Machine without node: {}",
+            "{message}; it may belong to a Machine without a node: {}",
             names.join(", ")
         ),
     )
     .hint(format!(
-        "do not remove it before that Machine names its node; {}",
+        "do not remove it before that Machine has a node; {}",
         describe(first)
     ))
 }
@@ -149,17 +149,17 @@ pub fn alarms(observed: &Observed, _: Timestamp) -> Judgement {
 }
 
 fn of_alarm(objects: Vec<String>, alarm: &str, is_of_all: bool) -> Finding {
-    let who = if is_of_all { "etcd as a whole " } else { "" };
+    let who = if is_of_all { "the etcd cluster " } else { "" };
     let (means, hint) = match alarm {
         "NOSPACE" => (
-            ": its database has reached the quota, writes are refused",
-            Some("compact, then on that member: etcdctl defrag, and last: etcdctl alarm disarm"),
+            ": its database has reached the quota, and etcd rejects writes",
+            Some("compact; then run etcdctl defrag on that member; then etcdctl alarm disarm"),
         ),
         "CORRUPT" => (
             if is_of_all {
-                ": its members' data differ, and it cannot tell whose is wrong"
+                ": the data of its members differ, and etcd cannot tell which is wrong"
             } else {
-                ": its data and the leader's differ"
+                ": its data differ from the leader's"
             },
             // Followers are compared with the leader, whose own data may be what is wrong.
             Some(
@@ -171,7 +171,7 @@ fn of_alarm(objects: Vec<String>, alarm: &str, is_of_all: bool) -> Finding {
     };
     let finding = Finding {
         objects,
-        ..Finding::fail("", format!("{who}raises alarm {alarm}{means}"))
+        ..Finding::fail("", format!("{who}has alarm {alarm}{means}"))
     };
     match hint {
         Some(hint) => finding.hint(hint),
@@ -189,7 +189,7 @@ pub fn learners(observed: &Observed, now: Timestamp) -> Judgement {
             let message = if member.is_learner {
                 "etcd member is a learner: it does not vote"
             } else {
-                "has been added and has never started"
+                "was added and never started"
             };
             let of = machine_of_node(observed, &member.name);
             let is_starting = of.map_or_else(
@@ -207,7 +207,7 @@ pub fn learners(observed: &Observed, now: Timestamp) -> Judgement {
                 Some(of) => about(Finding::fail(object, message)).hint(replacement_hint(observed, of)),
                 None => unowned(observed, object, message, || {
                     format!(
-                        "no other member can join before it is gone: etcdctl member remove {}",
+                        "no other member can join before you remove it: etcdctl member remove {}",
                         hexadecimal(member.id)
                     )
                 }),

@@ -26,17 +26,12 @@ use crate::{
 };
 
 pub const CHECKS: &[Check] = &[
-    Check::new(
-        "etcd-quorum",
-        "as many members are healthy as a decision takes",
-        AskedBy::Health,
-        quorum,
-    )
-    .preflight()
-    .blocking(),
+    Check::new("etcd-quorum", "etcd has quorum", AskedBy::Health, quorum)
+        .preflight()
+        .blocking(),
     Check::new(
         "etcd-tolerance",
-        "as many members may fail as should",
+        "no voting member is unhealthy",
         AskedBy::Health,
         tolerance,
     )
@@ -44,7 +39,7 @@ pub const CHECKS: &[Check] = &[
     .summing_up(),
     Check::new(
         "etcd-members-answer",
-        "every member answers",
+        "every member responds",
         AskedBy::Preflight,
         answer,
     )
@@ -60,7 +55,7 @@ pub fn stacked(observed: &Observed) -> Result<&EtcdSurvey, Unjudged> {
     if survey.stacked {
         Ok(survey)
     } else {
-        Err(Unjudged::skipped("etcd runs elsewhere"))
+        Err(Unjudged::skipped("etcd is external"))
     }
 }
 
@@ -100,7 +95,7 @@ pub fn answer(observed: &Observed, now: Timestamp) -> Judgement {
         let finding = of_member(
             asked,
             outcome,
-            &format!("etcd member does not answer: {}", failure.message),
+            &format!("etcd member does not respond: {}", failure.message),
         );
         // A Secret may be the cause.
         let finding = if failure.object.contains('/') {
@@ -145,8 +140,8 @@ pub fn votes(observed: &Observed, now: Timestamp) -> Option<Votes> {
         .then(|| Votes::after(&membership.members(observed, now), Change::Unchanged))
 }
 
-/// How etcd's votes stand, as well as can be told.
-struct Standing {
+/// etcd's votes, as far as they are known.
+struct VoteCount {
     votes: Votes,
     /// The members, or Machines, that do not count as healthy.
     unhealthy: Vec<String>,
@@ -158,9 +153,9 @@ struct Standing {
     unasked: Option<Unjudged>,
 }
 
-fn standing(observed: &Observed, now: Timestamp) -> Result<Standing, Unjudged> {
+fn count_votes(observed: &Observed, now: Timestamp) -> Result<VoteCount, Unjudged> {
     if observed.management.control_plane.control_plane.external_etcd {
-        return Err(Unjudged::skipped("etcd runs elsewhere"));
+        return Err(Unjudged::skipped("etcd is external"));
     }
     let unasked = match stacked(observed).map(Membership::of) {
         Ok(membership) if membership.is_known() => {
@@ -170,7 +165,7 @@ fn standing(observed: &Observed, now: Timestamp) -> Result<Standing, Unjudged> {
                 .filter(|member| !member.is_starting() && !member.is_healthy)
                 .map(|member| member.name.as_str())
                 .collect();
-            return Ok(Standing {
+            return Ok(VoteCount {
                 votes: Votes::after(&members, Change::Unchanged),
                 are_leaving: unhealthy
                     .iter()
@@ -188,21 +183,21 @@ fn standing(observed: &Observed, now: Timestamp) -> Result<Standing, Unjudged> {
     };
     machines_read(observed)?;
     let (votes, unhealthy) = votes_from_outside(observed, now);
-    Ok(Standing {
+    Ok(VoteCount {
         votes,
         // Of those that leave none is counted.
         are_leaving: false,
         unhealthy: unhealthy.iter().map(|name| machine(name)).collect(),
         by: if observed.workload.read().is_some() {
-            ", by their pods and the Machines' conditions"
+            ", judged from pods and Machine conditions"
         } else {
-            ", by the Machines' conditions"
+            ", judged from Machine conditions"
         },
         unasked: Some(unasked),
     })
 }
 
-impl Standing {
+impl VoteCount {
     fn judged(self, observed: &Observed, message: Option<String>, hint: Option<&str>) -> Judgement {
         let name = &observed.management.control_plane.control_plane.name;
         let findings = message.map(|message| {
@@ -233,30 +228,30 @@ pub fn is_without_etcd(observed: &Observed) -> bool {
 }
 
 pub fn quorum(observed: &Observed, now: Timestamp) -> Judgement {
-    let standing = standing(observed, now)?;
+    let count = count_votes(observed, now)?;
     // Before the first member there is nothing to decide.
-    let is_lost = standing.votes.voters > 0 && !standing.votes.has_quorum();
-    let mut message = is_lost.then(|| format!("quorum is lost: {}{}", standing.votes, standing.by));
+    let is_lost = count.votes.voters > 0 && !count.votes.has_quorum();
+    let mut message = is_lost.then(|| format!("quorum is lost: {}{}", count.votes, count.by));
     if message.is_none() && is_without_etcd(observed) {
         let cut_off =
-            "quorum is lost, or the API server is cut off from etcd: it says that etcd does not answer it";
+            "quorum is lost, or the API server is cut off from etcd: it reports that etcd does not respond";
         message = Some(cut_off.to_owned());
     }
-    let hint = "bring members back first, the controller cannot; if they are gone for good, restore etcd from a snapshot";
-    standing.judged(observed, message, Some(hint))
+    let hint = "recover members first, the controller cannot; if they are lost, restore etcd from a snapshot";
+    count.judged(observed, message, Some(hint))
 }
 
 pub fn tolerance(observed: &Observed, now: Timestamp) -> Judgement {
-    let standing = standing(observed, now)?;
-    let is_less = standing.votes.unhealthy > 0 && standing.votes.has_quorum();
+    let count = count_votes(observed, now)?;
+    let is_less = count.votes.unhealthy > 0 && count.votes.has_quorum();
     let message = is_less.then(|| {
-        let more = match standing.votes.may_fail() {
-            0 => "no more may fail".to_owned(),
+        let more = match count.votes.may_fail() {
+            0 => "cannot lose another member".to_owned(),
             more => format!("{more} more may fail"),
         };
-        format!("{}: {more}{}", standing.votes, standing.by)
+        format!("{}: {more}{}", count.votes, count.by)
     });
-    standing.judged(observed, message, None)
+    count.judged(observed, message, None)
 }
 
 /// The votes as far as others know of them: each Machine with a node is taken for a member, and unhealthy when its pod or

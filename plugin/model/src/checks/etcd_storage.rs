@@ -26,7 +26,7 @@ pub const CHECKS: &[Check] = &[
     ),
     Check::new(
         "etcd-fragmentation",
-        "databases are in use for the most part",
+        "databases are not fragmented",
         AskedBy::Operation,
         fragmentation,
     ),
@@ -68,9 +68,9 @@ pub fn space(observed: &Observed, now: Timestamp) -> Judgement {
     let told: Vec<_> = told.collect();
     if told.is_empty() {
         return Err(Unjudged::unknown(if survey.statuses().next().is_none() {
-            "no member has told of itself"
+            "no member has reported its status"
         } else {
-            "no member tells its quota: etcd does from 3.6"
+            "no member reports its quota; etcd reports it from version 3.6"
         }));
     }
     let quotas = || told.iter().map(|(_, _, quota)| *quota);
@@ -80,13 +80,13 @@ pub fn space(observed: &Observed, now: Timestamp) -> Judgement {
         .filter(|(_, _, quota)| smallest < largest && Some(*quota) == smallest)
         .map(|(asked, _, quota)| {
             let message = format!(
-                "its quota is {} MiB, others' up to {} MiB: writes are refused by all when the smallest is full",
+                "its quota is {} MiB, that of others up to {} MiB: all members reject writes once the smallest is full",
                 mebibytes(*quota),
                 mebibytes(largest.unwrap_or(*quota))
             );
             let is_changing = is_rolling_out(observed, now) || is_turning(observed, now);
             let outcome = if is_changing { CheckOutcome::Info } else { CheckOutcome::Warn };
-            of_member(asked, outcome, &message).hint("give all members the same: quota-backend-bytes in etcd's extraArgs")
+            of_member(asked, outcome, &message).hint("set the same quota-backend-bytes for all members in etcd's extraArgs")
         });
     let full = told.iter().filter_map(|(asked, status, quota)| {
         let (status, quota) = (*status, *quota);
@@ -97,11 +97,11 @@ pub fn space(observed: &Observed, now: Timestamp) -> Judgement {
             _ => return None,
         };
         let message = format!(
-            "its database takes {full} % of its quota: {} of {} MiB; when it is full, writes are refused",
+            "its database uses {full} % of its quota: {} of {} MiB; once it is full, etcd rejects writes",
             mebibytes(status.db_size),
             mebibytes(quota)
         );
-        Some(of_member(asked, outcome, &message).hint("compact, then on that member: etcdctl defrag"))
+        Some(of_member(asked, outcome, &message).hint("compact; then run etcdctl defrag on that member"))
     });
     Ok(full.chain(differing).collect())
 }
@@ -118,7 +118,7 @@ pub fn fragmentation(observed: &Observed, _: Timestamp) -> Judgement {
         );
         is_fragmented.then(|| {
             of_member(asked, CheckOutcome::Warn, &message)
-                .hint("one member after another, the leader last: etcdctl defrag")
+                .hint("run etcdctl defrag on one member after another, the leader last")
         })
     });
     Ok(findings.collect())
@@ -157,7 +157,7 @@ pub fn versions(observed: &Observed, now: Timestamp) -> Judgement {
             ..Finding::of(
                 outcome,
                 "",
-                format!("runs etcd {version}, others another version: {means}"),
+                format!("runs etcd {version}, others run another version: {means}"),
             )
         }
     });

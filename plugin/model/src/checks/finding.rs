@@ -29,7 +29,6 @@ pub struct Finding {
     pub objects: Vec<String>,
     /// One line.
     pub message: String,
-    /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }

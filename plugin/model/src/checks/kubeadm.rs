@@ -21,13 +21,13 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "node-labels-and-taints",
-        "every node has the label and the taint of the control plane",
+        "every control plane node has its label and its taint",
         AskedBy::Health,
         labels_and_taints,
     ),
     Check::new(
         "kubeadm-config-version",
-        "kubeadm-config names the version that is asked for",
+        "kubeadm-config names the desired version",
         AskedBy::Operation,
         version,
     ),
@@ -54,14 +54,14 @@ pub fn version(observed: &Observed, now: Timestamp) -> Judgement {
         return Ok(Vec::new());
     }
     let object = "ConfigMap/kubeadm-config";
-    let message = format!("names {kept}, and {asked} is asked for");
+    let message = format!("names {kept}, the desired version is {asked}");
     if has_pending_change(observed, now) || is_turning(observed, now) {
         return Ok(vec![Finding::info(object, message)]);
     }
     let message = format!("{message}: a Machine that joins gets static pods of {kept}");
     let control_plane = &plan.control_plane;
     Ok(vec![Finding::warn(object, message).hint(format!(
-        "the controller writes it when a rollout begins: kubectl kcp rollout start {} -n {}",
+        "the controller updates it when a rollout begins: kubectl kcp rollout start {} -n {}",
         control_plane.name, control_plane.namespace
     ))])
 }

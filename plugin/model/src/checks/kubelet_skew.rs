@@ -15,7 +15,7 @@ use crate::{
 
 pub const CHECKS: &[Check] = &[Check::new(
     "kubelet-skew",
-    "kubelets are of versions that the API servers serve",
+    "the API servers support the versions of all kubelets",
     AskedBy::Operation,
     kubelet_skew,
 )];

@@ -48,7 +48,7 @@ pub const CHECKS: &[Check] = &[
     ),
     Check::new(
         "topology-version",
-        "a managed topology has come to its version",
+        "a managed topology has reached its version",
         AskedBy::Lifecycle,
         topology,
     ),
@@ -121,7 +121,7 @@ pub fn paused(observed: &Observed, now: Timestamp) -> Judgement {
 pub fn cluster_reference(observed: &Observed, _: Timestamp) -> Judgement {
     let control_plane = control_plane(observed);
     if control_plane.cluster.is_none() {
-        return Err(Unjudged::skipped("it is not linked to a Cluster yet"));
+        return Err(Unjudged::skipped("it has no Cluster yet"));
     }
     let cluster = need(&observed.management.cluster, "the Cluster")?;
     let kind = cluster
@@ -143,7 +143,7 @@ pub fn cluster_reference(observed: &Observed, _: Timestamp) -> Judgement {
         Finding::fail(format!("Cluster/{}", cluster.name), message)
             .and(object(observed))
             .hint(
-                "the controller works on a control plane once its Cluster owns it: mend spec.controlPlaneRef",
+                "the controller reconciles a control plane once its Cluster owns it: correct spec.controlPlaneRef",
             ),
     ])
 }
@@ -189,7 +189,7 @@ pub fn adoption(observed: &Observed, _: Timestamp) -> Judgement {
         Finding::warn(
             machine(name),
             format!(
-                "is a control plane Machine of the Cluster, and {} does not own it",
+                "is a control plane Machine of the Cluster, but {} does not own it",
                 control_plane.name
             ),
         )

@@ -20,7 +20,6 @@ pub enum Phase {
     Starting,
     /// On its way out, for not too long.
     Leaving,
-    /// To be judged.
     Settled,
 }
 

@@ -26,7 +26,7 @@ pub const CHECKS: &[Check] = &[
     Check::new("machines-ready", "every Machine is ready", AskedBy::Health, ready),
     Check::new(
         "machine-deletions",
-        "Machines that are deleted are gone in time",
+        "deleted Machines are gone in time",
         AskedBy::Lifecycle,
         deletions,
     )

@@ -12,7 +12,7 @@ use crate::{
     snapshot::{
         Observed,
         etcd::{Answer, Asked, EtcdSurvey, hexadecimal},
-        prevailing,
+        member_consensus,
     },
 };
 
@@ -38,8 +38,8 @@ impl<'s> Membership<'s> {
     pub fn of(survey: &'s EtcdSurvey) -> Self {
         Self {
             survey,
-            cluster_id: prevailing::cluster_id(survey),
-            list: prevailing::list(survey),
+            cluster_id: member_consensus::cluster_id(survey),
+            list: member_consensus::list(survey),
         }
     }
 
@@ -72,9 +72,9 @@ impl<'s> Membership<'s> {
     /// Why there is no list.
     pub fn unknown(&self) -> Unjudged {
         Unjudged::unknown(if self.is_disputed() {
-            "members contradict each other about who is a member"
+            "members report different lists of members"
         } else {
-            "no member has told who is a member"
+            "no member has reported the list of members"
         })
     }
 
@@ -82,7 +82,7 @@ impl<'s> Membership<'s> {
     pub fn one_cluster(&self) -> Result<(), Unjudged> {
         if self.cluster_id.is_none() && self.is_disputed() {
             return Err(Unjudged::unknown(
-                "members are of different etcd clusters, and none of these prevails",
+                "members belong to different etcd clusters, and it is unclear which is right",
             ));
         }
         Ok(())
@@ -91,7 +91,7 @@ impl<'s> Membership<'s> {
     /// Whether the list that one member tells is the one that prevails.
     pub fn is_usual(&self, list: &Members) -> bool {
         self.list
-            .is_some_and(|usual| prevailing::ids(usual) == prevailing::ids(list))
+            .is_some_and(|usual| member_consensus::ids(usual) == member_consensus::ids(list))
     }
 
     /// The members, as they count: one that does not answer, has an alarm, knows no leader while others do, or is of

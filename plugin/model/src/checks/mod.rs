@@ -40,7 +40,6 @@ pub mod remediation;
 pub mod rollout;
 pub mod sources;
 
-/// A check.
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
     /// Stable, kebab-case.

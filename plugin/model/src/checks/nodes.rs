@@ -14,7 +14,7 @@ use crate::{
 
 pub const CHECKS: &[Check] = &[Check::new(
     "nodes-ready",
-    "every node is there and ready",
+    "every control plane node exists and is ready",
     AskedBy::Health,
     ready,
 )];
@@ -28,7 +28,7 @@ pub fn ready(observed: &Observed, now: Timestamp) -> Judgement {
             (_, true) => "the node is unreachable",
             (Some(true), false) => return None,
             (Some(false), false) => "the node is not ready",
-            (None, false) => "the node does not say whether it is ready",
+            (None, false) => "the node does not report whether it is ready",
         };
         of_node(observed, &of.name, message, now).map(|finding| {
             finding.hint(format!(

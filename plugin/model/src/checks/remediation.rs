@@ -31,13 +31,13 @@ pub const CHECKS: &[Check] = &[
     ),
     Check::new(
         "remediation",
-        "what is to be replaced is replaced",
+        "unhealthy Machines are replaced",
         AskedBy::Lifecycle,
         remediation,
     ),
     Check::new(
         "health-check-cover",
-        "a MachineHealthCheck looks after every Machine",
+        "a MachineHealthCheck covers every Machine",
         AskedBy::Lifecycle,
         cover,
     ),
@@ -128,7 +128,7 @@ pub fn remediation(observed: &Observed, now: Timestamp) -> Judgement {
         && state(observed, now).remediation_in_progress
     {
         let message = format!(
-            "Machine {} was deleted to be replaced, its replacement has yet to be made",
+            "Machine {} was deleted; its replacement has not been created yet",
             remediation.machine
         );
         findings.push(Finding::info(object(), message));
@@ -144,7 +144,7 @@ pub fn remediation(observed: &Observed, now: Timestamp) -> Judgement {
         findings.push(match &outlook.blocked_by {
             None => Finding::info(object, format!("is the next to be replaced{retries}")),
             Some(blocker) => {
-                let message = format!("is to be replaced, and is not: {}", blocker.message());
+                let message = format!("cannot be replaced: {}", blocker.message());
                 Finding::of(weight(blocker), object, message)
             }
         });
@@ -171,7 +171,7 @@ pub fn cover(observed: &Observed, now: Timestamp) -> Judgement {
     let of_machines: Vec<_> = checks.iter().filter(|check| !check.targets.is_empty()).collect();
     if of_machines.is_empty() {
         return Err(Unjudged::skipped(
-            "no MachineHealthCheck selects the control plane's Machines: none is replaced by itself",
+            "no MachineHealthCheck selects the control plane's Machines: unhealthy ones are not replaced automatically",
         ));
     }
     let object = |name: &str| format!("MachineHealthCheck/{name}");
@@ -192,7 +192,7 @@ pub fn cover(observed: &Observed, now: Timestamp) -> Judgement {
             findings.push(Finding::of(
                 outcome,
                 object(&check.name),
-                "may start no remediation now: too many of its Machines are unhealthy",
+                "starts no remediation now: too many of its Machines are unhealthy",
             ));
         }
     }
@@ -203,7 +203,7 @@ pub fn cover(observed: &Observed, now: Timestamp) -> Judgement {
         .map(|of| {
             Finding::warn(
                 machine(&of.machine.name),
-                "no MachineHealthCheck selects it, though others are selected",
+                "no MachineHealthCheck selects it, unlike the other Machines",
             )
         });
     findings.extend(uncovered);

@@ -15,19 +15,19 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "machines-up-to-date",
-        "no Machine is out of date",
+        "no Machine is outdated",
         AskedBy::Lifecycle,
         machines_up_to_date,
     ),
     Check::new(
         "rollout-ends",
-        "new Machines are not out of date",
+        "new Machines are not outdated",
         AskedBy::Lifecycle,
         ends,
     ),
     Check::new(
         "replicas",
-        "there are as many Machines as asked for",
+        "the number of Machines is the desired one",
         AskedBy::Lifecycle,
         replicas,
     ),
@@ -51,7 +51,6 @@ pub fn up_to_date(observed: &Observed, now: Timestamp) -> Vec<Verdict> {
     verdicts
 }
 
-/// Whether a Machine is out of date.
 pub fn is_rolling_out(observed: &Observed, now: Timestamp) -> bool {
     up_to_date(observed, now)
         .iter()
@@ -92,7 +91,7 @@ pub fn machines_up_to_date(observed: &Observed, now: Timestamp) -> Judgement {
             .collect();
         Finding::info(
             machine(&verdict.machine),
-            format!("out of date: {}", reasons.join("; ")),
+            format!("outdated: {}", reasons.join("; ")),
         )
     });
     Ok([summary].into_iter().chain(each).collect())
@@ -106,7 +105,7 @@ pub fn replicas(observed: &Observed, _: Timestamp) -> Judgement {
         return Ok(Vec::new());
     }
     let direction = if there < desired { "up" } else { "down" };
-    let message = format!("scaling {direction}, {there} Machines of {desired}");
+    let message = format!("scaling {direction}: {there} of {desired} Machines");
     Ok(vec![Finding::info(
         format!("KubeadmControlPlane/{}", control_plane.name),
         message,

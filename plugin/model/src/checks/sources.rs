@@ -15,25 +15,25 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "management-readable",
-        "what surrounds the control plane in the management cluster was read",
+        "the objects around the control plane could be read",
         AskedBy::Reading,
         management,
     ),
     Check::new(
         "workload-reachable",
-        "the workload cluster answers",
+        "the workload cluster is reachable",
         AskedBy::Reading,
         workload,
     ),
     Check::new(
         "etcd-reachable",
-        "there is a way to etcd's members",
+        "the etcd members are reachable",
         AskedBy::Reading,
         etcd,
     ),
     Check::new(
         "permissions",
-        "nothing was refused for want of a permission",
+        "no permission is missing",
         AskedBy::Reading,
         permissions,
     ),

@@ -35,7 +35,7 @@ pub struct ControlPlane {
     pub deleting_since: Option<Timestamp>,
     /// Whether its own annotation pauses it; its Cluster may pause it too.
     pub paused: bool,
-    /// Whether etcd runs elsewhere.
+    /// Whether etcd is external.
     pub external_etcd: bool,
     /// Machines asked for.
     pub desired_replicas: Option<i64>,

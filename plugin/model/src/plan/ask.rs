@@ -1,4 +1,4 @@
-//! What is asked of a control plane: the change that the arguments name, judged by the admission rules.
+//! The change that the arguments request, reviewed by the admission rules.
 
 use jiff::Timestamp;
 use kcp_rules::api::{DecodeError, decode};
@@ -11,19 +11,17 @@ use crate::{
     verbs::rollout::decision::restart,
 };
 
-/// A change that is thought of. Without any, what is pending is asked for.
+/// The requested change. If it is empty, the plan is for the pending changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// Another number of Machines.
     pub replicas: Option<i64>,
-    /// Another Kubernetes version, the leading `v` given or not, as Cluster API's own webhook has it.
+    /// With or without the leading `v`, as in Cluster API's own webhook.
     pub version: Option<String>,
-    /// Whether every Machine there is now is replaced.
     pub restart: bool,
 }
 
 impl Change {
-    /// The merge patch that makes it, of a control plane in the version of `api_version`.
+    /// As a merge patch of a control plane in `api_version`.
     pub fn patch(&self, api_version: &str, now: Timestamp) -> Value {
         let mut spec = Value::Object(Map::new());
         if let Some(replicas) = self.replicas {
@@ -73,7 +71,7 @@ pub fn asked(text: &str, patch: &Value, denials: &[String]) -> Result<Asked, Dec
     })
 }
 
-/// An object as a merge patch leaves it.
+/// An object after a merge patch.
 ///
 /// # Errors
 /// When it is none.

@@ -1,4 +1,4 @@
-//! The steps one after another, until what is asked for is there.
+//! Simulates the controller step by step until the control plane is as desired.
 
 use std::collections::BTreeSet;
 
@@ -14,61 +14,52 @@ use crate::{
     quorum::{Change, Votes},
 };
 
-/// States that are followed side by side, after choices that the controller makes at random. Enough for nine Machines
-/// in three failure domains; of more, only the first are followed.
+/// States simulated side by side after random choices of the controller. Enough for nine Machines in three failure
+/// domains; beyond it only the first states are simulated.
 const MAX_STATES: usize = 2_000;
 
-/// One step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What is done.
     pub action: Action,
-    /// Why.
     pub purpose: Purpose,
-    /// The Machines, or for [`Purpose::RemoveMember`] the members, that it may be about.
+    /// The candidates: Machines, or for [`Purpose::RemoveMember`] members.
     pub names: Vec<String>,
-    /// Whether it is about all of them, or about one.
     pub choice: Choice,
-    /// Where they may stand; none stands for no failure domain.
+    /// None is a Machine without a failure domain.
     pub failure_domains: Vec<Option<String>>,
-    /// Why there.
     pub why: Why,
-    /// Which group a Machine that goes is of.
     pub group: Option<Group>,
-    /// Whether the controller may do something else instead, by what it has chosen at random before.
+    /// Whether the controller may take another step instead, after earlier random choices.
     pub may_differ: bool,
-    /// Machines once it is done.
+    /// The number of Machines after the step.
     pub replicas: usize,
-    /// What etcd can stand; none when it runs elsewhere.
+    /// None if etcd is external.
     pub votes: Option<StepVotes>,
 }
 
-/// How what a step is about comes to be chosen.
+/// How the Machine of a step is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Choice {
-    /// It is about all that it names.
+    /// The step is about every name.
     None,
-    /// It is about one, by what was chosen at random before.
+    /// About one of the names, which follows from an earlier random choice.
     ByEarlier,
-    /// It is about one, chosen at random.
+    /// About one of the names, chosen at random.
     AtRandom,
 }
 
-/// Votes around a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StepVotes {
-    /// Before it.
     pub before: Votes,
-    /// While it goes on, in the worst case.
+    /// During the step, in the worst case.
     pub meanwhile: Votes,
-    /// Once it is done.
     pub after: Votes,
 }
 
 impl StepVotes {
-    /// Members that may fail at any time during the step.
+    /// Members that etcd can lose at any time during the step.
     pub fn may_fail_meanwhile(self) -> usize {
         self.meanwhile.may_fail().min(self.after.may_fail())
     }
@@ -77,7 +68,7 @@ impl StepVotes {
 /// The steps from a state.
 ///
 /// # Errors
-/// When there is no way, or it would lose etcd's quorum; then no step is told.
+/// When there is no way that keeps etcd's quorum.
 pub fn course(start: State, surroundings: Surroundings<'_>) -> Result<Vec<Step>, NoPlan> {
     let spec = surroundings.spec;
     if spec.replicas == 0 {
@@ -100,11 +91,11 @@ pub fn course(start: State, surroundings: Surroundings<'_>) -> Result<Vec<Step>,
     follow(start, surroundings, |_| false)
 }
 
-/// The waits before the next Machine is created or deleted, and that step. Unlike [`course`] it also answers for a change
-/// that as a whole has no way.
+/// The waits before the next Machine is created or deleted, and that step. Unlike [`course`] it does not require that the
+/// whole change is possible.
 ///
 /// # Errors
-/// When the controller does not continue, or must not.
+/// When the controller cannot continue, or must not.
 pub fn first_change(start: State, surroundings: Surroundings<'_>) -> Result<Vec<Step>, NoPlan> {
     follow(start, surroundings, |step| step.action != Action::Wait)
 }
@@ -146,12 +137,12 @@ fn follow(
 
 struct Way {
     before: Option<Votes>,
-    /// Whether the controller chooses between this and others from the same state.
+    /// Whether the controller chooses this at random.
     is_chosen: bool,
     outcome: Outcome,
 }
 
-/// Every way that the next step may go, and whether there are other steps; none when nothing is left to do.
+/// Every variant of the next step, and whether other steps are possible; none if nothing is left to do.
 fn ways(
     states: &BTreeSet<State>,
     surroundings: Surroundings<'_>,

@@ -1,7 +1,7 @@
-//! Which Machine goes next when one has to.
+//! Which Machine is deleted next.
 //!
-//! As `selectMachineForInPlaceUpdateOrScaleDown` of Cluster API: the first of these groups that has a Machine, of it the
-//! failure domain that has most to give, of that the oldest.
+//! As `selectMachineForInPlaceUpdateOrScaleDown` of Cluster API: the oldest Machine of the fullest failure domain of the
+//! first group that has a Machine.
 
 use serde::Serialize;
 
@@ -10,30 +10,24 @@ use crate::plan::{
     state::{Deletion, Replica},
 };
 
-/// A group of Machines that go before the next.
+/// Machines of one group are deleted before those of the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Group {
-    /// Outdated, and marked by the annotation `cluster.x-k8s.io/delete-machine`.
+    /// Marked: annotated with `cluster.x-k8s.io/delete-machine`.
     OutdatedAndMarked,
-    /// Marked by the annotation.
     Marked,
-    /// Outdated, and a component or its member of etcd is known not to work.
+    /// Failed: a component or its etcd member is known to be unhealthy.
     OutdatedAndFailed,
-    /// Outdated.
     Outdated,
-    /// Any Machine.
     Any,
 }
 
-/// What may go next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Next {
-    /// The Machines; more than one where the controller chooses at random.
+    /// More than one if the controller chooses at random.
     pub machines: Vec<String>,
-    /// The group they are of.
     pub group: Group,
-    /// Why their failure domains.
     pub why: Why,
 }
 
@@ -51,8 +45,7 @@ const GROUPS: &[(Group, IsOf)] = &[
     (Group::Any, |_| true),
 ];
 
-/// What may go next; none when there is no Machine. Nothing is asked of Machines that are being deleted: the
-/// controller waits for those first.
+/// None if there is no Machine. Machines that are being deleted count, too: the controller waits for them first.
 pub fn next_to_delete(declared: &[String], replicas: &[Replica]) -> Option<Next> {
     let (group, may_go) = GROUPS.iter().find_map(|(group, is_of)| {
         let may_go: Vec<&Replica> = replicas.iter().filter(|replica| is_of(replica)).collect();

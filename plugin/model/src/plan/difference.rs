@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-/// The paths at which two documents differ, as `a.b[2].c`, in order. Absent and null are the same. Values are not told:
-/// they may be secret.
+/// The paths at which two documents differ, as `a.b[2].c`, in order. Absent and null are equal. Without the values: they
+/// may be secret.
 pub fn differences(old: &Value, new: &Value) -> Vec<String> {
     let mut paths = Vec::new();
     walk("", old, new, &mut paths);

@@ -5,41 +5,36 @@ use serde_json::Value;
 
 use crate::plan::difference::differences;
 
-/// What a change of a field does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Effect {
-    /// Machines are replaced.
+    /// Replaces Machines.
     Rollout,
-    /// Machines are made or deleted.
+    /// Creates or deletes Machines.
     Scale,
-    /// The first Machine is replaced, where it is not as one that joins either.
+    /// Replaces the first Machine, if that does not match the configuration of one that joins either.
     FirstMachine,
-    /// Only Machines that are made from then on have it.
+    /// Applies to new Machines only.
     NextMachine,
-    /// Machines and what belongs to them are changed in place.
+    /// Updates Machines and their objects in place.
     InPlace,
-    /// The workload cluster is changed in place.
+    /// Updates the workload cluster in place.
     WorkloadCluster,
-    /// The controller goes about its work differently.
+    /// Changes how the controller works.
     Controller,
-    /// None.
     Nothing,
-    /// We do not know the field.
     Unknown,
 }
 
-/// A changed field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Change {
     /// As `spec.a.b[2].c`.
     pub field: String,
-    /// What it does.
     pub effect: Effect,
 }
 
-/// The longest prefix counts. Fields of v1beta1 and v1beta2 stand side by side.
+/// The longest prefix counts. For the fields of v1beta1 and v1beta2.
 const EFFECTS: &[(&str, Effect)] = &[
     ("metadata.annotations", Effect::Controller),
     ("metadata.labels", Effect::Nothing),
@@ -107,8 +102,8 @@ const EFFECTS: &[(&str, Effect)] = &[
     ("spec.version", Effect::Rollout),
 ];
 
-/// The changed fields of a control plane, given in one API version. Whether it names the same template as before decides
-/// about the fields of the reference.
+/// The changed fields of a control plane, in one API version. The fields of the template's reference have an effect only
+/// if it names another template.
 pub fn changes(old: &Value, new: &Value, same_template: bool) -> Vec<Change> {
     differences(&told(old), &told(new))
         .into_iter()
@@ -122,7 +117,7 @@ pub fn changes(old: &Value, new: &Value, same_template: bool) -> Vec<Change> {
         .collect()
 }
 
-/// The parts of an object that a person writes.
+/// The parts of an object that users write.
 fn told(object: &Value) -> Value {
     let metadata = |key: &str| object.pointer(&format!("/metadata/{key}")).cloned();
     serde_json::json!({

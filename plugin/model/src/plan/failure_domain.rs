@@ -1,38 +1,35 @@
-//! Where the next Machine comes up, and where the next one goes from.
+//! In which failure domain the next Machine is created, and in which one it is deleted.
 //!
-//! As `NextFailureDomainForScaleUp` and `FailureDomainWithMostMachines` of Cluster API. Its last tie is broken by the
-//! order of a Go map: at random. Then all that may be chosen are named.
+//! As `NextFailureDomainForScaleUp` and `FailureDomainWithMostMachines` of Cluster API. Of equal domains it takes one by
+//! the order of a Go map, at random; here the result names all of them.
 
 use serde::Serialize;
 
 use crate::plan::state::Replica;
 
-/// Failure domains to choose from, and why them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// None stands for no failure domain. More than one where the controller chooses at random.
+    /// None is no failure domain. More than one if the controller chooses at random.
     pub domains: Vec<Option<String>>,
-    /// Why.
     pub why: Why,
 }
 
-/// Why a failure domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Why {
-    /// The Cluster declares none.
+    /// The Cluster has no failure domains.
     NoneDeclared,
-    /// It has the fewest Machines that stay.
+    /// It has the fewest Machines that remain.
     FewestThatStay,
-    /// As few that stay as another, and the fewest in all.
+    /// As few that remain as another domain, and the fewest in total.
     FewestInAll,
-    /// The Cluster does not declare it any more.
+    /// It is no longer a failure domain of the Cluster.
     NotDeclared,
-    /// It has the most Machines that may go.
+    /// It has the most Machines that may be deleted.
     MostThatMayGo,
-    /// As many that may go as another, and the most in all.
+    /// As many that may be deleted as another domain, and the most in total.
     MostInAll,
-    /// The Machine is named by other means than its failure domain.
+    /// The failure domain does not decide.
     Given,
 }
 
@@ -54,7 +51,7 @@ fn counts<'d>(declared: &'d [String], first: &[&Replica], all: &[Replica]) -> Ve
         .collect()
 }
 
-/// Those of the counts that are extreme in both, and whether the second count decided.
+/// The counts that are extreme in both numbers, and whether the second number decided.
 fn extreme<'c, 'd>(
     counts: &'c [Count<'d>],
     of: fn(&mut dyn Iterator<Item = usize>) -> Option<usize>,
@@ -67,7 +64,7 @@ fn extreme<'c, 'd>(
     (best, decided)
 }
 
-/// Where the next Machine comes up.
+/// For the next Machine that is created.
 pub fn next_to_fill(declared: &[String], replicas: &[Replica]) -> Choice {
     let staying: Vec<&Replica> = replicas
         .iter()
@@ -91,7 +88,7 @@ pub fn next_to_fill(declared: &[String], replicas: &[Replica]) -> Choice {
     }
 }
 
-/// Where the next Machine of those that may go goes from; none when none may.
+/// For the next Machine that is deleted; none if none may be.
 pub fn next_to_empty(declared: &[String], may_go: &[&Replica], replicas: &[Replica]) -> Option<Choice> {
     let is_declared = |replica: &Replica| {
         replica

@@ -1,4 +1,4 @@
-//! The plan: what a change comes to.
+//! The plan of a change: its steps, what blocks the first one, and which Machines are replaced.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -19,57 +19,48 @@ use crate::{
     quorum::Votes,
 };
 
-/// What is asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Asked {
-    /// The spec to be.
+    /// The desired spec.
     pub spec: Spec,
-    /// The fields that change for it; empty where what is pending anyhow is asked for.
+    /// Fields that change; empty for a plan of the pending changes.
     pub changes: Vec<Change>,
-    /// Why the admission rules refuse it, a line each; empty where they do not.
+    /// Why the admission rules deny it, a line each.
     pub denials: Vec<String>,
 }
 
-/// What a change comes to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// The control plane's namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// Machines there are.
     pub replicas: usize,
-    /// The spec as it stands.
     pub current: Spec,
-    /// What is asked for.
     pub asked: Asked,
-    /// Which Machines are to be replaced, by name.
+    /// For each Machine, by name: whether it is outdated.
     pub verdicts: Vec<Verdict>,
-    /// A rollout that has yet to begin.
+    /// A rollout that is scheduled for this time.
     pub rollout_to_come: Option<Timestamp>,
-    /// What remediation comes to; none when no Machine is to be remediated.
+    /// None if no Machine is to be remediated.
     pub remediation: Option<remediation::Outlook>,
-    /// What keeps the controller from the first step.
+    /// What blocks the first step.
     pub blockers: Vec<Blocker>,
-    /// The votes after the first Machine that is made or deleted, where the controller would not wait and etcd could lose
-    /// its quorum by it.
+    /// The votes after the first Machine is created or deleted, if that could cost etcd its quorum and the controller would
+    /// not wait.
     pub at_risk: Option<Votes>,
-    /// Whether etcd's members were taken from the Machines.
+    /// Whether the etcd members are assumed from the Machines.
     pub members_unread: bool,
     /// The steps, or why there are none.
     pub steps: Result<Vec<Step>, NoPlan>,
 }
 
-/// Steps during which no member of etcd may fail: the first and the last, counted from one.
+/// Consecutive steps during which etcd cannot lose a member, counted from one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
-    /// The first step.
     pub first: usize,
-    /// The last step.
     pub last: usize,
 }
 
-/// Plans what is asked for, as the controller would see it a moment after `now`.
+/// As the controller would decide a moment after `now`.
 pub fn plan(observed: &Observed, asked: &Asked, now: Timestamp) -> Plan {
     // A rollout begins after the time that it is asked for.
     let judged_at = now.checked_add(SignedDuration::from_secs(1)).unwrap_or(now);
@@ -135,17 +126,15 @@ pub fn plan(observed: &Observed, asked: &Asked, now: Timestamp) -> Plan {
 }
 
 impl Plan {
-    /// The steps; none where there is no plan.
     pub fn steps(&self) -> &[Step] {
         self.steps.as_deref().unwrap_or_default()
     }
 
-    /// Whether any Machine is replaced because of what it is or was made from.
+    /// Whether any Machine is outdated.
     pub fn rolls_out(&self) -> bool {
         self.verdicts.iter().any(|verdict| !verdict.reasons.is_empty())
     }
 
-    /// Stretches of steps during which no member of etcd may fail.
     pub fn fragile_stretches(&self) -> Vec<Stretch> {
         let mut stretches: Vec<Stretch> = Vec::new();
         for (number, step) in (1..).zip(self.steps()) {

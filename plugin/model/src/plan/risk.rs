@@ -1,7 +1,7 @@
-//! Whether the first Machine that is made or deleted costs etcd its quorum, because of what the controller does not see.
+//! Whether the first Machine that is created or deleted costs etcd its quorum, because of what the controller cannot see.
 //!
-//! It waits for what conditions of Machines tell, and a plan waits for etcd's members themselves besides: a member that
-//! takes no part while its Machine's conditions hold keeps nobody from the step.
+//! The controller waits for the conditions of Machines, a plan for the etcd members as well: a member that does not
+//! participate while its Machine's conditions are True does not stop the controller.
 
 use crate::{
     plan::{
@@ -12,8 +12,8 @@ use crate::{
     quorum::{Change, Votes},
 };
 
-/// The votes after that step, where etcd is not safe then; all that the controller waits for has come about, and what it
-/// does not see is as it is.
+/// The votes after that step, if etcd is not safe then. Whatever the controller waits for has happened by then; what it
+/// cannot see is unchanged.
 pub fn risk(start: &State, steps: &[Step]) -> Option<Votes> {
     let mut state = start.clone();
     let mut steps = steps.iter();

@@ -1,7 +1,7 @@
-//! Whether a Machine is to be replaced, and why.
+//! Whether a Machine is outdated, and why.
 //!
-//! As `UpToDate` of Cluster API v1.14. The controller that runs may be of another version: where it has judged the spec
-//! as it stands, its word counts, and what our comparison finds besides is what an update of it would find.
+//! As `UpToDate` of Cluster API v1.14. The running controller may have another version: if it has processed the current
+//! spec, its result counts, and any other difference is one that an update of Cluster API would find.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -13,93 +13,76 @@ use crate::plan::{
     spec::{Spec, TemplateRef},
 };
 
-/// Whether a Machine is to be replaced.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// The Machine.
     pub machine: String,
-    /// Why it is to be replaced; empty when it is not.
+    /// Empty if it is up to date.
     pub reasons: Vec<Reason>,
-    /// What is missing to judge it. The controller takes what is missing for as asked.
+    /// What could not be compared. The controller assumes that it is as desired.
     pub gaps: Vec<Gap>,
-    /// Paths of its configuration for which Cluster API v1.14 would replace it, and the controller that runs does not.
+    /// Paths of its configuration because of which Cluster API v1.14 would replace it; the running controller does not.
     pub after_provider_update: Vec<String>,
 }
 
-/// Why a Machine is to be replaced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", tag = "reason")]
 pub enum Reason {
-    /// Its certificates expire soon.
+    /// They expire soon.
     Certificates {
-        /// When.
         expire: Timestamp,
     },
-    /// It was made before the time of a rollout.
+    /// It was created before this time.
     RolloutAfter {
-        /// That time.
         after: Timestamp,
     },
-    /// It has another Kubernetes version.
     Version {
-        /// Its own.
         machine: String,
-        /// The one asked for.
         asked: String,
     },
-    /// It has another configuration.
     Config {
-        /// Where.
         fields: Vec<String>,
     },
-    /// Its infrastructure was cloned from another template.
+    /// It was cloned from another template.
     Infrastructure {
-        /// `Kind.group/name` of that.
+        /// `Kind.group/name`
         machine: String,
-        /// `Kind.group/name` of the one asked for.
+        /// `Kind.group/name`
         asked: String,
     },
-    /// The controller says so, and we do not see why.
+    /// The controller reports it, for a reason that this comparison does not find.
     Reported {
-        /// What it says.
         message: String,
     },
 }
 
-/// What is missing to judge a Machine.
+/// What could not be compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", tag = "gap")]
 pub enum Gap {
-    /// Its infrastructure Machine is gone.
     InfrastructureMissing,
-    /// Its infrastructure Machine does not say which template it was cloned from.
+    /// Its infrastructure Machine does not name its template.
     TemplateUnknown,
-    /// It names no bootstrap configuration.
     ConfigUnreferenced,
-    /// Its bootstrap configuration is gone.
     ConfigMissing,
-    /// Its bootstrap configuration was read in another API version than the control plane.
+    /// It was read in another API version than the control plane.
     ConfigVersion,
-    /// When its certificates expire is not known, and the control plane asks for a rollout before that.
+    /// The control plane asks for a rollout before its certificates expire.
     ExpiryUnknown,
 }
 
-/// What a judgement compares a Machine with.
+/// What a Machine is compared with.
 #[derive(Clone, Copy, Debug)]
 pub struct Standard<'s> {
-    /// The spec as it stands.
     pub current: &'s Spec,
-    /// The spec that is asked for.
+    /// The desired spec.
     pub asked: &'s Spec,
-    /// Whether the controller has seen the spec as it stands.
+    /// Whether the controller has processed the current spec.
     pub is_observed: bool,
-    /// When the controller is to judge.
     pub now: Timestamp,
 }
 
-/// Judges a Machine.
 pub fn judge(machine: &Machine, standard: Standard<'_>) -> Verdict {
     let Standard {
         current,
@@ -149,7 +132,7 @@ pub fn judge(machine: &Machine, standard: Standard<'_>) -> Verdict {
     }
 }
 
-/// Whether we see a reason in the spec as it stands.
+/// Whether the current spec explains it.
 fn is_explained(machine: &Machine, current: &Spec, now: Timestamp) -> bool {
     let gaps = &mut Vec::new();
     !timed(machine, current, now, gaps).is_empty()
@@ -213,31 +196,29 @@ fn infrastructure(machine: &Machine, asked: &Spec, gaps: &mut Vec<Gap>) -> Optio
 }
 
 impl Reason {
-    /// For people.
     pub fn message(&self) -> String {
         match self {
             Self::Certificates { expire } => format!("certificates expire on {expire}"),
-            Self::RolloutAfter { after } => format!("made before the rollout of {after}"),
-            Self::Version { machine, asked } => format!("version {machine}, {asked} asked for"),
+            Self::RolloutAfter { after } => format!("created before the rollout at {after}"),
+            Self::Version { machine, asked } => format!("version {machine}, desired {asked}"),
             Self::Config { fields } => format!("configuration differs in {}", fields.join(", ")),
-            Self::Infrastructure { machine, asked } => format!("cloned from {machine}, {asked} asked for"),
-            Self::Reported { message } => format!("the controller says: {message}"),
+            Self::Infrastructure { machine, asked } => format!("cloned from {machine}, desired {asked}"),
+            Self::Reported { message } => format!("the controller reports: {message}"),
         }
     }
 }
 
 impl Gap {
-    /// For people.
     pub const fn message(&self) -> &'static str {
         match self {
-            Self::InfrastructureMissing => "its infrastructure Machine is not there",
+            Self::InfrastructureMissing => "its infrastructure Machine does not exist",
             Self::TemplateUnknown => {
-                "its infrastructure Machine does not say which template it was cloned from"
+                "its infrastructure Machine does not name the template it was cloned from"
             }
             Self::ConfigUnreferenced => "it names no bootstrap configuration",
-            Self::ConfigMissing => "its bootstrap configuration is not there",
+            Self::ConfigMissing => "its bootstrap configuration does not exist",
             Self::ConfigVersion => "its bootstrap configuration was read in another API version",
-            Self::ExpiryUnknown => "it is not known when its certificates expire",
+            Self::ExpiryUnknown => "the expiry of its certificates is unknown",
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A control plane between two steps of a plan.
+//! The control plane between two steps of a plan.
 
 use std::cmp::Ordering;
 
@@ -10,8 +10,8 @@ use crate::{
     quorum::{Change, Member, Votes},
 };
 
-/// Conditions of a Machine that the controller goes by, and whether they are about an etcd that runs on it; in the order
-/// in which remediation looks at them.
+/// Conditions of a Machine that the controller checks, and whether they are about stacked etcd; in the order of
+/// remediation.
 pub const COMPONENT_CONDITIONS: &[(&str, bool)] = &[
     (ETCD_MEMBER, true),
     ("EtcdPodHealthy", true),
@@ -20,88 +20,75 @@ pub const COMPONENT_CONDITIONS: &[(&str, bool)] = &[
     ("SchedulerPodHealthy", false),
 ];
 const ETCD_MEMBER: &str = "EtcdMemberHealthy";
-/// Of labels and taints that kubeadm sets on the node: only for which of two Machines is remediated first.
+/// About the labels and taints that kubeadm sets on the node. Only decides which of two Machines is remediated first.
 pub const LABELS: &str = "NodeKubeadmLabelsAndTaintsSet";
 
-/// A Machine, as far as decisions look at it.
+/// The part of a Machine that decides.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(clippy::struct_excessive_bools, reason = "no two exclude each other")]
 pub struct Replica {
-    /// Its name; for one that a step makes, the name that the plan gives it.
+    /// For a Machine that a step creates, a name of the plan.
     pub name: String,
-    /// Whether a step of the plan makes it.
+    /// Whether a step of the plan creates it.
     pub is_new: bool,
-    /// When it was made; none sorts last, as what a step makes is younger than all.
+    /// None for a Machine that a step creates: it is the youngest.
     pub created: Option<Timestamp>,
-    /// Where it stands.
     pub failure_domain: Option<String>,
-    /// Its node, once that has joined.
     pub node: Option<String>,
-    /// Whether the rollout replaces it.
     pub is_outdated: bool,
-    /// Whether it is to go.
     pub deletion: Deletion,
-    /// Whether an update in place is under way on it.
     pub is_updating: bool,
-    /// Whether its member of etcd takes no part, or raises an alarm. The controller asks one member only, and takes the
-    /// others for well until their pods are not.
+    /// Whether its etcd member does not participate, or has an alarm. The controller queries one member only, and assumes
+    /// that the others are healthy while their pods are.
     pub is_silent: bool,
-    /// What health checks have come to.
     pub health: HealthCheck,
-    /// Which remediation it was made by.
+    /// The remediation that created it.
     pub remediation_for: Option<Remediation>,
-    /// Conditions that matter and do not hold, in the order in which remediation looks at them.
+    /// Conditions that are not True, in the order of remediation.
     pub faults: Vec<Fault>,
 }
 
-/// Whether a Machine is to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Deletion {
-    /// No one has asked for it.
     Unasked,
-    /// It is marked as the first to go.
+    /// Annotated as the first to be deleted.
     Marked,
-    /// It is being deleted, since then.
     UnderWay(Timestamp),
 }
 
-/// What health checks of a Machine have come to.
+/// The result of the health checks of a Machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HealthCheck {
-    /// Nothing was found, or there are none.
+    /// Or there are none.
     Passed,
-    /// It is unhealthy.
     Failed,
-    /// It is unhealthy, and its control plane is asked to replace it.
+    /// Unhealthy, and its control plane is to replace it.
     AwaitsRemediation,
-    /// The same, and it is marked to come before others.
+    /// The same, and annotated to be replaced before others.
     AwaitsRemediationFirst,
 }
 
-/// A condition that does not hold.
+/// A condition that is not True.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fault {
-    /// Its type.
     pub condition: &'static str,
-    /// Whether it is known not to hold; else it is absent or unknown.
+    /// Otherwise it is Unknown or absent.
     pub is_false: bool,
 }
 
-/// A control plane between two steps.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct State {
-    /// Its Machines, by name.
     pub replicas: Vec<Replica>,
-    /// Members of etcd; none when it runs elsewhere.
+    /// None if etcd is external.
     pub members: Option<Vec<Member>>,
-    /// Whether a Machine was deleted to be replaced, and its replacement has yet to be made.
+    /// Whether a remediation has deleted a Machine and not yet created its replacement.
     pub remediation_in_progress: bool,
-    /// Machines that steps have made.
+    /// The number of Machines that steps have created.
     pub made: usize,
 }
 
 impl Replica {
-    /// The older first, and of two of an age the first by name.
+    /// The oldest first, then by name.
     pub fn age_order(&self, other: &Self) -> Ordering {
         let key = |replica: &Self| (replica.created.is_none(), replica.created);
         key(self)
@@ -109,53 +96,50 @@ impl Replica {
             .then_with(|| self.name.cmp(&other.name))
     }
 
-    /// Whether it is being deleted.
     pub const fn is_deleting(&self) -> bool {
         matches!(self.deletion, Deletion::UnderWay(_))
     }
 
-    /// Whether its control plane is asked to replace it.
     pub fn awaits_remediation(&self) -> bool {
         self.health >= HealthCheck::AwaitsRemediation
     }
 
-    /// Whether a condition is known not to hold, or not known to hold.
     pub fn has_fault(&self, condition: &str) -> bool {
         self.faults.iter().any(|fault| fault.condition == condition)
     }
 
-    /// Whether a component, or its member of etcd, is known not to work.
+    /// Whether a component or its etcd member is known to be unhealthy.
     pub fn has_failed_component(&self) -> bool {
         self.faults
             .iter()
             .any(|fault| fault.is_false && fault.condition != LABELS)
     }
 
-    /// Whether its components work: what the API server of the workload cluster needs of one Machine at least.
+    /// Whether its components work. The workload cluster needs one such Machine for its API server.
     pub fn runs_components(&self) -> bool {
         self.faults
             .iter()
             .all(|fault| fault.condition == ETCD_MEMBER || fault.condition == LABELS)
     }
 
-    /// What of it keeps the controller from going on.
+    /// The faults that block the controller.
     pub fn obstacles(&self) -> impl Iterator<Item = &Fault> {
         self.faults.iter().filter(|fault| fault.condition != LABELS)
     }
 
-    /// Whether it keeps the controller from going on, or will as soon as that sees what we do.
+    /// Whether it blocks the controller, or will once the controller sees what we see.
     pub fn is_obstacle(&self) -> bool {
         self.node.is_none() || self.is_silent || self.obstacles().next().is_some()
     }
 
-    /// Whether its member of etcd takes no part, and no condition tells the controller.
+    /// Whether its etcd member does not participate and no condition reports it.
     pub fn fails_unseen(&self) -> bool {
         let of_etcd = COMPONENT_CONDITIONS.iter().filter(|(_, of_etcd)| *of_etcd);
         let mut of_etcd = of_etcd.map(|(condition, _)| condition);
         self.is_silent && !of_etcd.any(|condition| self.has_fault(condition))
     }
 
-    /// Makes it as it is once it has come up and all is well.
+    /// Sets the state of a healthy Machine.
     pub fn recover(&mut self) {
         self.node.get_or_insert_with(|| self.name.clone());
         self.faults.clear();
@@ -181,7 +165,6 @@ fn health(machine: &Machine) -> HealthCheck {
     }
 }
 
-/// The conditions that matter of a Machine.
 fn conditions(stacked: bool) -> impl Iterator<Item = &'static str> {
     let components = COMPONENT_CONDITIONS
         .iter()
@@ -190,7 +173,7 @@ fn conditions(stacked: bool) -> impl Iterator<Item = &'static str> {
 }
 
 impl State {
-    /// The state now. `is_outdated` says which Machines the rollout replaces.
+    /// The state now. `is_outdated` tells by name which Machines a rollout replaces.
     pub fn of(observed: &Observed, is_outdated: impl Fn(&str) -> bool) -> Self {
         let stacked = observed.etcd != Etcd::External;
         let is_silent = |machine: &Machine| {
@@ -239,8 +222,8 @@ impl State {
         }
     }
 
-    /// The state as conditions tell it, by which the controller chooses: who is silent is not known, nor that a member has
-    /// yet to be promoted where its Machine's condition holds.
+    /// The state by conditions alone, as the controller sees it: without members that do not respond, and without learners
+    /// whose Machine's condition is True.
     pub fn by_conditions(&self) -> Self {
         let mut told = self.clone();
         for replica in &mut told.replicas {
@@ -257,12 +240,12 @@ impl State {
         told
     }
 
-    /// The votes after a change; none when etcd runs elsewhere.
+    /// None if etcd is external.
     pub fn votes(&self, change: Change<'_>) -> Option<Votes> {
         self.members.as_ref().map(|members| Votes::after(members, change))
     }
 
-    /// Whether etcd, where it is the controller's concern, is safe after a change.
+    /// Whether etcd keeps its quorum after a change. An external etcd is not the controller's concern.
     pub fn is_safe(&self, change: Change<'_>) -> bool {
         self.votes(change).is_none_or(Votes::is_safe)
     }
@@ -273,7 +256,7 @@ impl State {
         Some(Blocker::Quorum { votes })
     }
 
-    /// The change of members that the deletion of a Machine brings.
+    /// How the deletion of a Machine changes the members.
     pub fn removal<'s>(&'s self, replica: &'s Replica) -> Change<'s> {
         let is_member = |node: &&String| self.members.iter().flatten().any(|member| member.name == **node);
         replica
@@ -283,19 +266,18 @@ impl State {
             .map_or(Change::Unchanged, |node| Change::Removed(node))
     }
 
-    /// The Machine of a name.
     pub fn replica(&self, name: &str) -> Option<&Replica> {
         self.replicas.iter().find(|replica| replica.name == name)
     }
 
-    /// Whether anything is outdated, except what goes anyhow.
+    /// Whether any Machine is outdated that is not being deleted anyway.
     pub fn needs_rollout(&self) -> bool {
         self.replicas
             .iter()
             .any(|replica| replica.is_outdated && !replica.is_deleting())
     }
 
-    /// Members of no Machine. While a Machine has yet to name its node the member may be its own.
+    /// Members without a Machine. While a Machine has no node the member may belong to it.
     pub fn orphans(&self) -> Vec<&Member> {
         if self.replicas.iter().any(|replica| replica.node.is_none()) {
             return Vec::new();
@@ -307,7 +289,7 @@ impl State {
             .collect()
     }
 
-    /// Adds a Machine that has come up.
+    /// Adds a healthy Machine.
     pub fn add(&mut self, name: String, failure_domain: Option<String>) {
         self.made += 1;
         if let Some(members) = &mut self.members {
@@ -335,7 +317,7 @@ impl State {
         self.remediation_in_progress = false;
     }
 
-    /// Takes a Machine and its member out.
+    /// Removes a Machine and its member.
     pub fn remove(&mut self, name: &str) {
         self.replicas.retain(|replica| replica.name != name);
         if let Some(members) = &mut self.members {
@@ -347,7 +329,7 @@ impl State {
         }
     }
 
-    /// Makes a Machine and its member as they are once all is well.
+    /// Sets a Machine and its member to healthy.
     pub fn recover(&mut self, name: &str) {
         let Some(replica) = self.replicas.iter_mut().find(|replica| replica.name == name) else {
             return;

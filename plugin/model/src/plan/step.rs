@@ -1,7 +1,7 @@
 //! What the controller does next.
 //!
-//! In the order of its `reconcile`: members of etcd that have no Machine, Machines being deleted, remediation, updates
-//! in place, rollout, scaling. What it waits for is taken to come about.
+//! In the order of its `reconcile`: etcd members without a Machine, deletions, remediation, in-place updates, rollout,
+//! scaling. The simulation assumes that whatever the controller waits for happens.
 
 use serde::Serialize;
 
@@ -16,117 +16,95 @@ use crate::{
     quorum::{Change, Votes},
 };
 
-/// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Action {
-    /// A Machine is made, and comes up.
     Create,
-    /// A Machine is deleted, and goes.
     Delete,
-    /// Nothing, until something has come about.
     Wait,
 }
 
-/// Why it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Purpose {
     /// The first Machine of a control plane.
     Initialize,
-    /// More Machines are asked for than there are.
     ScaleUp,
-    /// Fewer Machines are asked for than there are.
     ScaleDown,
-    /// Outdated Machines are replaced.
     Rollout,
-    /// An unhealthy Machine is replaced.
     Remediate,
-    /// A Machine has yet to join, or its member of etcd to be promoted.
+    /// Wait until a Machine has joined, and its etcd member is promoted.
     ComeUp,
-    /// A Machine is not healthy.
+    /// Wait until a Machine is healthy.
     Recover,
-    /// A Machine is being deleted.
     FinishDeletion,
-    /// A Machine is being updated in place.
     FinishUpdate,
-    /// A member of etcd has no Machine, and is removed.
+    /// Wait until an etcd member without a Machine is removed.
     RemoveMember,
 }
 
-/// One way that the next step may go.
+/// One variant of the next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// What is done.
     pub action: Action,
-    /// Why.
     pub purpose: Purpose,
-    /// The Machines, or for [`Purpose::RemoveMember`] the members, that it is about.
+    /// Machines, or for [`Purpose::RemoveMember`] members.
     pub names: Vec<String>,
-    /// Where they stand.
     pub failure_domain: Option<String>,
-    /// Why there.
     pub why: Why,
-    /// Which group a Machine that goes is of.
     pub group: Option<Group>,
-    /// The votes while it goes on, in the worst case; none when etcd runs elsewhere.
+    /// The votes during the step, in the worst case; none if etcd is external.
     pub meanwhile: Option<Votes>,
-    /// The control plane once it is done.
+    /// After the step.
     pub state: State,
 }
 
-/// Why there is no plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "reason")]
 pub enum NoPlan {
-    /// The control plane is being deleted.
     BeingDeleted,
-    /// The admission rules refuse what is asked for.
+    /// The admission rules deny the change.
     Refused {
         /// A line each.
         why: Vec<String>,
     },
-    /// No Machines are asked for, which Cluster API does not allow.
+    /// Cluster API does not allow 0.
     NoReplicas,
-    /// etcd has no quorum: a person has to bring it back.
+    /// The controller cannot recover etcd.
     QuorumLost {
-        /// How it stands.
         votes: Votes,
     },
-    /// The only Machine there is would go, and the cluster's data with it.
+    /// The only Machine would be deleted, and the cluster's data with it.
     LastMachine {
-        /// Which.
         machine: String,
     },
-    /// New Machines would be replaced as soon as they are there.
+    /// New Machines would be outdated at once.
     Endless {
         /// `certificatesExpiryDays`.
         expiry_days: i64,
-        /// How long a new certificate lasts.
+        /// Of a new certificate.
         validity_days: i64,
     },
-    /// The controller does not go on by itself from here.
+    /// The controller cannot continue by itself.
     Stuck {
-        /// Machines or members of etcd that keep it.
+        /// The Machines or etcd members that block it.
         names: Vec<String>,
     },
 }
 
-/// What beside the state decides.
+/// What decides besides the state.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings<'s> {
-    /// What is asked for.
     pub spec: &'s Spec,
-    /// Failure domains that the Cluster declares.
+    /// Failure domains of the Cluster.
     pub declared: &'s [String],
-    /// What limits remediation.
     pub terms: Terms<'s>,
 }
 
-/// The ways that the next step may go, all of the same action; none when nothing is left to do.
+/// The variants of the next step, all of the same action; none if nothing is left to do.
 ///
 /// # Errors
-/// When the controller does not go on, or must not.
+/// When the controller cannot continue, or must not.
 pub fn next(state: &State, surroundings: Surroundings<'_>) -> Result<Vec<Outcome>, NoPlan> {
     if let Some(outcome) = orphans(state)? {
         return Ok(vec![outcome]);
@@ -335,8 +313,8 @@ fn stuck(state: &State) -> NoPlan {
     }
 }
 
-/// The wait for every Machine, save one, that keeps the controller from going on: those that come up first, and those
-/// that are being deleted last.
+/// The wait for every Machine but one that blocks the controller: Machines that start come first, Machines that are being
+/// deleted last.
 fn recovery(state: &State, save: Option<&Replica>) -> Option<Outcome> {
     let not_saved = |replica: &&Replica| save.is_none_or(|save| save.name != replica.name);
     let (going, staying): (Vec<&Replica>, Vec<&Replica>) = state

@@ -70,7 +70,7 @@ const fn purpose(purpose: Purpose) -> &'static str {
         Purpose::ScaleUp => "scale up",
         Purpose::ScaleDown => "scale down",
         Purpose::Rollout => "rollout",
-        Purpose::Remediate => "unhealthy, to be replaced",
+        Purpose::Remediate => "replace unhealthy",
         Purpose::ComeUp => "until it has joined",
         Purpose::Recover => "until it is healthy",
         Purpose::FinishDeletion => "until it is deleted",
@@ -113,29 +113,28 @@ pub fn stretches(stretches: &[Stretch]) -> Vec<String> {
             } else {
                 format!("from step {first} ")
             };
-            format!("no etcd member may fail {from}until step {last} is done")
+            format!("etcd cannot lose a member {from}until step {last} is done")
         })
         .collect();
     let numbers: Vec<String> = single.iter().map(|stretch| stretch.first.to_string()).collect();
     if !numbers.is_empty() {
         let steps = if numbers.len() == 1 { "step" } else { "steps" };
         lines.push(format!(
-            "no etcd member may fail during {steps} {}",
+            "etcd cannot lose a member during {steps} {}",
             listed(&numbers, "and")
         ));
     }
     lines
 }
 
-/// Why there is no plan.
 pub fn no_plan(no_plan: &NoPlan) -> String {
     match no_plan {
         NoPlan::BeingDeleted => "the control plane is being deleted".to_owned(),
-        NoPlan::Refused { why } => format!("the rules refuse it: {}", why.join("; ")),
-        NoPlan::NoReplicas => "no Machines are asked for: replicas is 0".to_owned(),
+        NoPlan::Refused { why } => format!("the admission rules deny it: {}", why.join("; ")),
+        NoPlan::NoReplicas => "the desired number of Machines is 0".to_owned(),
         NoPlan::QuorumLost { votes } => format!("etcd has lost quorum: {votes}"),
         NoPlan::LastMachine { machine } => {
-            format!("Machine {machine} would go last, and the cluster's data with it")
+            format!("Machine {machine} is the only one: deleting it deletes the cluster's data")
         }
         NoPlan::Endless {
             expiry_days,
@@ -146,7 +145,7 @@ pub fn no_plan(no_plan: &NoPlan) -> String {
         ),
         NoPlan::Stuck { names } => {
             format!(
-                "the controller does not go on by itself: see {}",
+                "the controller cannot continue by itself: see {}",
                 listed(names, "and")
             )
         }
@@ -161,26 +160,25 @@ pub fn at_risk(votes: Votes) -> String {
 /// What to do where there is no plan.
 pub const fn no_plan_hint(no_plan: &NoPlan) -> Option<&'static str> {
     match no_plan {
-        NoPlan::QuorumLost { .. } => Some("bring etcd back first: the controller cannot"),
-        NoPlan::LastMachine { .. } => Some("set maxSurge to 1, or ask for more Machines"),
+        NoPlan::QuorumLost { .. } => Some("recover etcd first: the controller cannot"),
+        NoPlan::LastMachine { .. } => Some("set maxSurge to 1, or increase replicas"),
         NoPlan::Endless { .. } => Some("lower certificatesExpiryDays"),
         NoPlan::NoReplicas => Some("to delete the cluster, delete its Cluster"),
         NoPlan::BeingDeleted | NoPlan::Refused { .. } | NoPlan::Stuck { .. } => None,
     }
 }
 
-/// What a change of a field does.
 pub const fn effect(effect: Effect) -> &'static str {
     match effect {
         Effect::Rollout => "replaces Machines that differ",
-        Effect::Scale => "makes or deletes Machines",
+        Effect::Scale => "creates or deletes Machines",
         Effect::FirstMachine => "may replace the first Machine",
-        Effect::NextMachine => "only for Machines made from then on",
-        Effect::InPlace => "in place, no Machine is replaced",
-        Effect::WorkloadCluster => "in the workload cluster, no Machine is replaced",
-        Effect::Controller => "how the controller works, no Machine is replaced",
-        Effect::Nothing => "nothing",
-        Effect::Unknown => "not known to us",
+        Effect::NextMachine => "applies only to new Machines",
+        Effect::InPlace => "is updated in place; no Machine is replaced",
+        Effect::WorkloadCluster => "is updated in the workload cluster; no Machine is replaced",
+        Effect::Controller => "changes how the controller works; no Machine is replaced",
+        Effect::Nothing => "has no effect",
+        Effect::Unknown => "unknown effect",
     }
 }
 
@@ -223,14 +221,14 @@ mod tests {
         assert_eq!(
             told(&[(1, 2), (4, 5), (7, 7)]),
             [
-                "no etcd member may fail until step 2 is done",
-                "no etcd member may fail from step 4 until step 5 is done",
-                "no etcd member may fail during step 7"
+                "etcd cannot lose a member until step 2 is done",
+                "etcd cannot lose a member from step 4 until step 5 is done",
+                "etcd cannot lose a member during step 7"
             ]
         );
         assert_eq!(
             told(&[(1, 1), (3, 3)]),
-            ["no etcd member may fail during steps 1 and 3"]
+            ["etcd cannot lose a member during steps 1 and 3"]
         );
     }
 }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use kcp_etcd::{Alarm, AlarmKind, Member, Members, Status};
 
 use crate::plan::observed as plan;
-use crate::snapshot::{Failure, prevailing};
+use crate::snapshot::{Failure, member_consensus};
 
 /// Every member that was asked, and what it said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +15,6 @@ pub struct EtcdSurvey {
     pub stacked: bool,
     /// One for each control plane node (stacked) or endpoint (external), by name.
     pub asked: Vec<Asked>,
-    /// Alarms.
     pub alarms: Alarms,
     /// Whether the key of etcd's CA was used to come as a client.
     pub used_ca_key: bool,
@@ -23,7 +22,6 @@ pub struct EtcdSurvey {
     pub server_lacks_etcd: bool,
 }
 
-/// One that was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// The node's name, or the endpoint `host:port` of an external etcd.
@@ -43,7 +41,6 @@ pub enum Unasked {
     Well,
 }
 
-/// What a member said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// Of itself.
@@ -86,7 +83,7 @@ impl EtcdSurvey {
         if !self.stacked {
             return plan::Etcd::External;
         }
-        let Some(list) = prevailing::list(self) else {
+        let Some(list) = member_consensus::list(self) else {
             return plan::Etcd::Unread;
         };
         let leader = self.leader_of(list);
@@ -111,14 +108,14 @@ impl EtcdSurvey {
             // One that has yet to start or to be promoted is counted as such.
             let votes = !member.is_learner && !member.name.is_empty();
             return (votes && unasked == Unasked::Silent)
-                .then(|| "nobody could ask it: no node of the control plane has its name".to_owned());
+                .then(|| "it could not be queried: no control plane node has its name".to_owned());
         };
         let status = asked.answer.as_ref().and_then(|answer| answer.status.as_ref());
         match status {
             Err(failure) => Some(failure.message.clone()),
-            Ok(status) if status.leader.is_none() => Some("it knows no leader".to_owned()),
+            Ok(status) if status.leader.is_none() => Some("it has no leader".to_owned()),
             Ok(status) if status.member_id != member.id => {
-                Some("another member, of another etcd cluster, answers in its place".to_owned())
+                Some("a member of another etcd cluster responds instead".to_owned())
             }
             Ok(_) => None,
         }
@@ -300,8 +297,8 @@ mod tests {
             silences,
             [
                 None,
-                Some("another member, of another etcd cluster, answers in its place"),
-                Some("it knows no leader"),
+                Some("a member of another etcd cluster responds instead"),
+                Some("it has no leader"),
                 None
             ]
         );
@@ -319,7 +316,7 @@ mod tests {
         assert_eq!(shown(&survey.members(Unasked::Well)), "n1* n2 n4 n9~");
         assert_eq!(
             survey.members(Unasked::Silent).silence("n4"),
-            Some("nobody could ask it: no node of the control plane has its name")
+            Some("it could not be queried: no control plane node has its name")
         );
     }
 

@@ -32,7 +32,6 @@ pub struct Management {
 /// What a Cluster says of its control plane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterLink {
-    /// Its name.
     pub name: String,
     /// `Kind` of `spec.controlPlaneRef`.
     pub control_plane_kind: Option<String>,
@@ -45,9 +44,7 @@ pub struct ClusterLink {
 /// A Machine that is being deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deletion {
-    /// Its name.
     pub machine: String,
-    /// Since when.
     pub since: Timestamp,
     /// Deletion hooks, finalizers and what the condition `Deleting` says, one line each.
     pub waits_for: Vec<String>,
@@ -56,9 +53,7 @@ pub struct Deletion {
 /// A `MachineHealthCheck`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HealthCheck {
-    /// Its name.
     pub name: String,
-    /// Whether it is paused.
     pub paused: bool,
     /// The Machines of the control plane that its selector matches.
     pub targets: BTreeSet<String>,

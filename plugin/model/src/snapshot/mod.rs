@@ -4,11 +4,11 @@
 //! - [`reading`]: a part that was read, left out, or could not be read
 //! - [`management`]: the management cluster
 //! - [`workload`]: the workload cluster's API server
-//! - [`etcd`]: etcd, each member by itself; [`prevailing`]: what holds where members contradict each other
+//! - [`etcd`]: etcd, each member by itself; [`member_consensus`]: which members to believe where they contradict each other
 
 pub mod etcd;
 pub mod management;
-pub mod prevailing;
+pub mod member_consensus;
 pub mod reading;
 pub mod workload;
 
@@ -20,12 +20,9 @@ pub use workload::{EndpointCertificate, Workload};
 /// A control plane and what surrounds it, at one time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observed {
-    /// The management cluster.
     pub management: Management,
-    /// The workload cluster.
     pub workload: Reading<Workload>,
     /// The serving certificate of its endpoint.
     pub endpoint_certificate: Reading<EndpointCertificate>,
-    /// etcd.
     pub etcd: Reading<EtcdSurvey>,
 }

@@ -45,7 +45,6 @@ pub struct Forbidden {
 }
 
 impl<T> Reading<T> {
-    /// What was read.
     pub const fn read(&self) -> Option<&T> {
         match self {
             Self::Read(part) => Some(part),

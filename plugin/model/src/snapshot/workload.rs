@@ -4,7 +4,6 @@ use jiff::Timestamp;
 
 use crate::snapshot::Reading;
 
-/// The workload cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workload {
     /// `https://host:port`, where it was reached.
@@ -29,14 +28,11 @@ pub struct Workload {
 pub struct EndpointCertificate {
     /// `https://host:port`, where it was reached.
     pub server: String,
-    /// When it expires.
     pub expires: Timestamp,
 }
 
-/// A node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
-    /// Its name.
     pub name: String,
     /// When it registered.
     pub created: Option<Timestamp>,
@@ -52,16 +48,12 @@ pub struct Node {
     pub is_unreachable: bool,
 }
 
-/// A static pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaticPod {
-    /// Which.
     pub component: Component,
-    /// Its node.
     pub node: String,
     /// `Running`, `Pending`, `Failed`, …
     pub phase: String,
-    /// Condition `Ready`.
     pub ready: bool,
     /// Set while it is being deleted.
     pub deleting: bool,
@@ -83,7 +75,6 @@ pub enum Component {
 }
 
 impl Component {
-    /// All.
     pub const ALL: [Self; 4] = [
         Self::ApiServer,
         Self::ControllerManager,
@@ -118,7 +109,6 @@ pub struct Addon {
 pub struct ControllerLease {
     /// `kube-controller-manager` or `kube-scheduler`.
     pub name: String,
-    /// Who holds it.
     pub holder: Option<String>,
     /// When it was renewed last.
     pub renewed: Option<Timestamp>,

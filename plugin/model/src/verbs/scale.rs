@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(proposal.patch, json!({"spec": {"replicas": 5}}));
         assert_eq!(proposal.subresource, Some("scale"));
         assert_eq!(proposal.warnings, Vec::<String>::new());
-        assert_eq!(proposal.consequences, ["no etcd member may fail during step 1"]);
+        assert_eq!(proposal.consequences, ["etcd cannot lose a member during step 1"]);
         assert_eq!(proposal.occurrence.note("alice"), "scaled by alice from 3 to 5");
 
         let mut unset = situation();

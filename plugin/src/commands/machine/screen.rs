@@ -46,13 +46,13 @@ mod tests {
     fn says_what_was_done_and_what_comes_of_it() {
         let lines = [
             "another takes its place in failure domain b".to_owned(),
-            "no etcd member may fail until another has taken its place".to_owned(),
+            "etcd cannot lose a member until another has taken its place".to_owned(),
         ];
         let done = "deleted: its control plane replaces it";
         insta::assert_snapshot!(made("edge-x", done, None, &lines), @r"
         machine/edge-x deleted: its control plane replaces it
           another takes its place in failure domain b
-          no etcd member may fail until another has taken its place
+          etcd cannot lose a member until another has taken its place
         ");
         insta::assert_snapshot!(
             made("edge-x", done, Some(DryRun::Server), &[]),

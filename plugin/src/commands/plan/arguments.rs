@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use crate::{arguments::parse_control_plane, commands::scale::parse_replicas};
 use kcp_control_plane::plan::ask::Change;
 
-/// Say what the controller will do to a control plane, step by step, and what keeps it from the first step.
+/// Show the steps that the controller will take, and what blocks the first one.
 #[derive(Debug, Args)]
 pub struct PlanArguments {
     /// Control plane to plan for, as NAME or kcp/NAME
@@ -22,15 +22,15 @@ pub struct PlanArguments {
     #[arg(long, value_name = "VERSION")]
     pub version: Option<String>,
 
-    /// Plan for the replacement of every Machine, as by rollout start
+    /// Plan the replacement of every Machine, as rollout start requests it
     #[arg(long)]
     pub restart: bool,
 
-    /// Plan for what a manifest asks for, as kubectl apply would write it; - for stdin
+    /// Plan for a manifest, as kubectl apply would write it; - for stdin
     #[arg(short, long = "filename", value_name = "FILE", conflicts_with_all = ["replicas", "version", "restart"])]
     pub file: Option<PathBuf>,
 
-    /// What follows from each rule: the server's own AdmissionConfiguration
+    /// The server's AdmissionConfiguration, which sets the action of each rule
     #[arg(long, value_name = "FILE")]
     pub configuration: Option<PathBuf>,
 

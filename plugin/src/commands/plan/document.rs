@@ -28,7 +28,7 @@ pub struct PlanDocument {
     api_version: &'static str,
     kind: &'static str,
     metadata: ObjectName,
-    verdict: Standing,
+    verdict: PlanVerdict,
     /// Machines there are.
     replicas: usize,
     current: SpecSummary,
@@ -48,7 +48,7 @@ pub struct PlanDocument {
 
 /// What a plan comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Standing {
+pub enum PlanVerdict {
     /// All is as asked.
     NothingToDo,
     /// The first step can be made now.
@@ -63,7 +63,7 @@ pub enum Standing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 enum EtcdSource {
-    /// etcd runs elsewhere, or there is no step to count for.
+    /// etcd is external, or there is no step to count for.
     NotCounted,
     /// From the Machines.
     Assumed,
@@ -141,7 +141,7 @@ pub(crate) struct EtcdVotes {
     may_fail: usize,
 }
 
-impl Standing {
+impl PlanVerdict {
     /// Of a plan.
     pub fn of(plan: &Plan) -> Self {
         match &plan.steps {
@@ -165,7 +165,7 @@ impl PlanDocument {
                 name: plan.name.clone(),
                 namespace: plan.namespace.clone(),
             },
-            verdict: Standing::of(plan),
+            verdict: PlanVerdict::of(plan),
             replicas: plan.replicas,
             current: SpecSummary::of(&plan.current),
             asked: SpecSummary::of(&plan.asked.spec),

@@ -20,7 +20,6 @@ const APPLIED_METADATA: [&str; 2] = ["labels", "annotations"];
 /// A control plane as a file has it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Manifest {
-    /// The control plane.
     pub object: Value,
     /// The version of its API, without the group.
     pub version: String,
@@ -38,7 +37,6 @@ pub enum ManifestError {
         file: String,
         /// Counted from one.
         line: Option<u64>,
-        /// Why.
         cause: String,
     },
     /// Nothing of that name.
@@ -48,7 +46,6 @@ pub enum ManifestError {
         file: String,
         /// Whose change is planned.
         name: String,
-        /// What it has.
         found: Option<String>,
     },
     /// Several of that name.
@@ -58,7 +55,6 @@ pub enum ManifestError {
         file: String,
         /// Whose change is planned.
         name: String,
-        /// How often.
         count: usize,
     },
     /// Another object than the one that is there.

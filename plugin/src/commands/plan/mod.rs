@@ -19,7 +19,7 @@ use std::path::Path;
 use anyhow::Context as _;
 pub use arguments::PlanArguments;
 use arguments::PlanOutput;
-use document::{PlanDocument, Standing};
+use document::{PlanDocument, PlanVerdict};
 use jiff::Timestamp;
 use kcp_control_plane::plan::ask::ask;
 use manifest::Manifest;
@@ -81,9 +81,9 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
         None => screen::screen(&plan),
     };
     session.terminal.print(&shown).context("cannot write to stdout")?;
-    Ok(match Standing::of(&plan) {
-        Standing::NothingToDo | Standing::Clear => Verdict::Met,
-        Standing::Blocked | Standing::NoPlan => Verdict::Negative,
+    Ok(match PlanVerdict::of(&plan) {
+        PlanVerdict::NothingToDo | PlanVerdict::Clear => Verdict::Met,
+        PlanVerdict::Blocked | PlanVerdict::NoPlan => Verdict::Negative,
     })
 }
 

@@ -13,7 +13,6 @@ use kcp_control_plane::plan::{
     course::Step, effect::Effect, outlook::Plan, rollout_reason::Verdict, spec::Spec, step::Action, wording,
 };
 
-/// The screen of a plan.
 pub fn screen(plan: &Plan) -> String {
     let mut text = String::new();
     let mut line = |label: &str, value: &str, style: Style| {
@@ -64,7 +63,7 @@ fn machines(
 ) -> String {
     let surge = |spec: &Spec| spec.max_surge.to_string();
     format!(
-        "{replicas} there, {} desired, maxSurge {}",
+        "{replicas} of {} desired, maxSurge {}",
         from_to(&current.replicas.to_string(), &asked.spec.replicas.to_string()),
         from_to(&surge(current), &surge(&asked.spec))
     )
@@ -90,7 +89,7 @@ fn steps(steps: &[Step]) -> String {
     let mut header = vec!["STEP", "ACTION", "MACHINE"];
     header.extend(has_domains.then_some("DOMAIN"));
     header.extend(if has_votes {
-        &["MEMBERS", "QUORUM", "MAY FAIL"][..]
+        &["MEMBERS", "QUORUM", "CAN LOSE"][..]
     } else {
         &["MACHINES"]
     });
@@ -157,7 +156,7 @@ fn section(title: &str, lines: impl IntoIterator<Item = (String, Option<String>)
 fn blockers(plan: &Plan) -> String {
     let blockers = plan.blockers.iter();
     section(
-        "What keeps the first step now:",
+        "Blocking step 1:",
         blockers.map(|blocker| (blocker.message(), blocker.hint(&plan.namespace, &plan.name))),
     )
 }
@@ -170,7 +169,7 @@ fn replaced(plan: &Plan) -> String {
     let lines = grouped(reasons)
         .into_iter()
         .map(|(reason, machines)| (format!("{machines}: {reason}"), None));
-    section("What is outdated:", lines)
+    section("Outdated:", lines)
 }
 
 /// What is said, with all the Machines it is said of.
@@ -191,7 +190,7 @@ fn grouped<'m>(said: impl Iterator<Item = (String, &'m str)>) -> Vec<(String, St
 fn changes(plan: &Plan) -> String {
     let changes = plan.asked.changes.iter();
     section(
-        "What changes:",
+        "Changes:",
         changes.map(|change| {
             (
                 format!("{}: {}", change.field, wording::effect(change.effect)),
@@ -211,7 +210,7 @@ fn remarks(plan: &Plan) -> String {
     remarks.extend(stretches.into_iter().map(|stretch| (stretch, None)));
     let differs = (1..).zip(plan.steps()).find(|(_, step)| step.may_differ);
     remarks.extend(differs.map(|(number, _)| {
-        let remark = "the steps may be others, by what the controller has chosen at random";
+        let remark = "the steps may differ, because the controller chooses at random";
         (format!("from step {number} on {remark}"), None)
     }));
     if plan
@@ -227,7 +226,7 @@ fn remarks(plan: &Plan) -> String {
     }
     if let Some(after) = plan.rollout_to_come {
         remarks.push((
-            format!("a rollout of every Machine made before {after} begins then"),
+            format!("a rollout of every Machine created before {after} begins at that time"),
             None,
         ));
     }
@@ -245,11 +244,11 @@ fn remarks(plan: &Plan) -> String {
     remarks.extend(provider_updates(plan));
     if plan.members_unread && !plan.steps().is_empty() {
         remarks.push((
-            "etcd's members were not read: each Machine with a node is taken for one".to_owned(),
+            "etcd could not be queried: every Machine with a node is assumed to have a member".to_owned(),
             None,
         ));
     }
-    section("What to know:", remarks)
+    section("Notes:", remarks)
 }
 
 /// Machines that count as up to date only because something is missing.
@@ -263,7 +262,7 @@ fn gaps(plan: &Plan) -> Vec<(String, Option<String>)> {
         gaps.map(|gap| (gap.message().to_owned(), verdict.machine.as_str()))
     });
     let lines = grouped(said).into_iter().map(|(gap, machines)| {
-        let line = format!("taken for up to date unseen: {machines}: {gap}");
+        let line = format!("assumed up to date (could not check): {machines}: {gap}");
         (line, Some(restart.clone()))
     });
     lines.collect()

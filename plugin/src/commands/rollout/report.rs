@@ -10,7 +10,7 @@ use crate::{
 use kcp_control_plane::{
     control_plane::Snapshot,
     staleness::{Stuck, stuck},
-    wait::{self, Goal, Standing},
+    wait::{self, Goal, GoalState},
 };
 
 /// How far a rollout is, at one time.
@@ -48,11 +48,11 @@ pub enum RolloutProgress {
 impl RolloutReport {
     /// Of one look.
     pub fn of(snapshot: Snapshot, now: Timestamp) -> Self {
-        let standing = Goal::RolledOut.standing(&snapshot, None, now);
+        let standing = Goal::RolledOut.state(&snapshot, None, now);
         let kind = match standing {
-            Standing::Reached => Some(EndingKind::Reached),
-            Standing::OutOfReach(why) => Some(EndingKind::OutOfReach(why)),
-            Standing::WaitingFor(_) => {
+            GoalState::Reached => Some(EndingKind::Reached),
+            GoalState::OutOfReach(why) => Some(EndingKind::OutOfReach(why)),
+            GoalState::WaitingFor(_) => {
                 let stuck = stuck(&snapshot.control_plane, &snapshot.machines, now);
                 (!stuck.is_empty()).then_some(EndingKind::Stuck(stuck))
             }
@@ -67,9 +67,9 @@ impl RolloutReport {
 
     /// `kind` is none while it goes on.
     fn new(snapshot: Snapshot, kind: Option<EndingKind>, now: Timestamp) -> Self {
-        let waiting_for = match Goal::RolledOut.standing(&snapshot, None, now) {
-            Standing::WaitingFor(what) => what,
-            Standing::Reached | Standing::OutOfReach(_) => Vec::new(),
+        let waiting_for = match Goal::RolledOut.state(&snapshot, None, now) {
+            GoalState::WaitingFor(what) => what,
+            GoalState::Reached | GoalState::OutOfReach(_) => Vec::new(),
         };
         let says = wait::reasons(&snapshot.control_plane);
         let (progress, obstacles, remarks) = match kind {

@@ -88,7 +88,7 @@ pub fn status(report: &RolloutReport, now: Timestamp) -> String {
         // Writing to a String cannot fail.
         let _ = writeln!(
             text,
-            "a rollout of every Machine made before {planned} begins then"
+            "a rollout of every Machine created before {planned} begins at that time"
         );
     }
     text
@@ -116,7 +116,7 @@ mod tests {
         snapshot.control_plane.rollout_after = Some(minutes_ago(-60));
         insta::assert_snapshot!(show(&snapshot), @r"
         kubeadmcontrolplane/c1-cp rollout complete: 3 of 3 Machines up to date
-        a rollout of every Machine made before 2026-08-21T13:00:00Z begins then
+        a rollout of every Machine created before 2026-08-21T13:00:00Z begins at that time
         ");
 
         snapshot.control_plane.rollout_after = None;
@@ -131,13 +131,13 @@ mod tests {
         insta::assert_snapshot!(show(&snapshot), @r"
         kubeadmcontrolplane/c1-cp rollout in progress: 1 of 3 Machines up to date; waiting for
           Machines up to date: 1 of 3
-          number of Machines: 4, wanted 3
+          number of Machines: 4, desired 3
           Machine c1-cp-m1 to be deleted
           Cluster API: Rolling out 2 not up-to-date replicas; rolloutAfter expired
         ");
 
         snapshot.control_plane.paused = true;
-        insta::assert_snapshot!(show(&snapshot), @"kubeadmcontrolplane/c1-cp rollout stopped: 1 of 3 Machines up to date; the control plane is paused: it goes on when that is lifted");
+        insta::assert_snapshot!(show(&snapshot), @"kubeadmcontrolplane/c1-cp rollout stopped: 1 of 3 Machines up to date; the control plane is paused; the change resumes when it is unpaused");
     }
 
     #[test]
@@ -165,10 +165,10 @@ mod tests {
             done("c1-cp", "rollout started", None, &[]),
             "kubeadmcontrolplane/c1-cp rollout started\n"
         );
-        let consequences = ["no etcd member may fail during step 2".to_owned()];
+        let consequences = ["etcd cannot lose a member during step 2".to_owned()];
         insta::assert_snapshot!(done("c1-cp", "rollout started", Some(DryRun::Client), &consequences), @r"
         kubeadmcontrolplane/c1-cp rollout started (dry run)
-          no etcd member may fail during step 2
+          etcd cannot lose a member during step 2
         ");
         assert_eq!(
             unchanged("c1-cp", "no rollout is planned"),

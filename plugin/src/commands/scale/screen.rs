@@ -112,10 +112,10 @@ mod tests {
 
     #[test]
     fn says_what_comes_of_it_and_what_others_did() {
-        let consequences = ["no etcd member may fail until step 2 is done".to_owned()];
+        let consequences = ["etcd cannot lose a member until step 2 is done".to_owned()];
         insta::assert_snapshot!(scaled("c1-cp", Some(1), 3, None, &consequences), @r"
         kubeadmcontrolplane/c1-cp scaled from 1 to 3
-          no etcd member may fail until step 2 is done
+          etcd cannot lose a member until step 2 is done
         ");
         let what = ["spec.replicas was 3 when judged and is 5 now, by kubectl-kcp".to_owned()];
         insta::assert_snapshot!(plain(&overtaken("c1-cp", 7, &what)), @r"

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use crate::arguments::{ControlPlaneName, parse_control_plane_of_cluster};
 use kcp_control_plane::duration::parse_duration;
 
-/// Show control planes, their Machines, etcd's members, and what is wrong with them.
+/// Show control planes, their Machines and etcd members, and their problems.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct StatusArguments {
@@ -19,7 +19,7 @@ pub struct StatusArguments {
     #[arg(short = 'A', long)]
     pub all_namespaces: bool,
 
-    /// Stay, and show what changes: in place on a terminal, a line each elsewhere
+    /// Watch for changes: redraw on a terminal, print a line for each change elsewhere
     #[arg(short, long)]
     pub watch: bool,
 
@@ -27,19 +27,19 @@ pub struct StatusArguments {
     #[arg(short, long, value_name = "FORMAT", value_enum)]
     pub output: Option<StatusOutput>,
 
-    /// Do not ask etcd: the verdict is then by conditions
+    /// Do not query etcd: the verdict is then judged from conditions
     #[arg(long)]
     pub no_etcd: bool,
 
-    /// Do not ask the workload cluster, nor etcd in it: the verdict is then by conditions
+    /// Do not query the workload cluster or its etcd: the verdict is then judged from conditions
     #[arg(long)]
     pub no_workload: bool,
 
-    /// Without NAME: ask every control plane's workload cluster and etcd too
+    /// Without NAME: also query the workload cluster and etcd of every control plane
     #[arg(long, conflicts_with_all = ["name", "no_workload"])]
     pub deep: bool,
 
-    /// How long to read at most: 30s, 2m; with --deep, each control plane when its turn comes
+    /// Time limit for reading, such as 30s or 2m; with --deep, for each control plane
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "10s")]
     pub timeout: Duration,
 }
@@ -47,7 +47,7 @@ pub struct StatusArguments {
 /// Output formats of `status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum StatusOutput {
-    /// Text with all columns and lines as long as they are
+    /// Text with all columns, never wrapped
     Wide,
     /// A JSON document: one control plane with NAME, a list without
     Json,

@@ -13,9 +13,7 @@ use kcp_control_plane::{inspection::Inspection, snapshot::Observed};
 /// A control plane as it was read and judged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inspected {
-    /// What was read.
     pub observed: Observed,
-    /// What was decided.
     pub inspection: Inspection,
 }
 
@@ -26,9 +24,7 @@ pub enum Subject {
     One(Box<Inspected>),
     /// The control planes of a namespace; none for all of them.
     Several {
-        /// The namespace.
         namespace: Option<String>,
-        /// Each of them.
         inspected: Vec<Inspected>,
     },
 }
@@ -45,7 +41,6 @@ pub enum ReportError {
 }
 
 impl Subject {
-    /// Each control plane.
     pub fn inspected(&self) -> &[Inspected] {
         match self {
             Self::One(inspected) => std::slice::from_ref(inspected),
@@ -96,7 +91,6 @@ impl Subject {
         inspected.map(|Inspected { observed, inspection }| (observed, inspection))
     }
 
-    /// The worst of them.
     pub fn verdict(&self) -> Verdict {
         let verdicts = self.inspected().iter();
         Verdict::worst(verdicts.map(|inspected| Verdict::from(inspected.inspection.health)))

@@ -104,7 +104,7 @@ mod tests {
         let lines = lines(Some(&before), &after);
         assert_eq!(
             lines.first().map(String::as_str),
-            Some("Healthy -> Degraded: 3 wrong")
+            Some("Healthy -> Degraded: 3 problems")
         );
     }
 

@@ -354,7 +354,7 @@ mod tests {
                 &["no other Machine has an API server and all that belongs to it working"],
             ),
             (
-                "etcd runs elsewhere",
+                "etcd is external",
                 |o| {
                     o.etcd = Etcd::External;
                     crashed(o, 3, "APIServerPodHealthy");

@@ -128,7 +128,7 @@ fn consequences(plan: &Plan) -> Vec<String> {
     let until_made = steps.iter().take(made + 1);
     let may_fail = until_made.filter_map(|step| Some(step.votes?.may_fail_meanwhile()));
     if may_fail.min() == Some(0) {
-        lines.push("no etcd member may fail until another has taken its place".to_owned());
+        lines.push("etcd cannot lose a member until another has taken its place".to_owned());
     }
     lines
 }
@@ -151,7 +151,7 @@ mod tests {
         Decision::Refused(Refusal::new(by, why))
     }
 
-    const FRAGILE: &str = "no etcd member may fail until another has taken its place";
+    const FRAGILE: &str = "etcd cannot lose a member until another has taken its place";
 
     /// What is warned of and what comes of it.
     fn written(of: &MachineSituation, force: bool) -> (Vec<String>, Vec<String>) {
@@ -242,7 +242,7 @@ mod tests {
         dead(&mut of, &["m3"]);
         of.situation.observed.spec.replicas = 0;
         let none = "no Machine takes its place: 0 are asked for".to_owned();
-        let asked = "no Machines are asked for: replicas is 0".to_owned();
+        let asked = "the desired number of Machines is 0".to_owned();
         assert_eq!(written(&of, false), (vec![asked], vec![none]));
     }
 

@@ -242,7 +242,7 @@ mod tests {
         let started = proposal(decided(&situation(), Wanted::default(), "v1beta2", false));
         assert_eq!(
             started.consequences,
-            ["no etcd member may fail during steps 1, 3 and 5"]
+            ["etcd cannot lose a member during steps 1, 3 and 5"]
         );
     }
 

@@ -218,7 +218,7 @@ mod tests {
             );
             assert_eq!(
                 proposal.consequences,
-                ["no etcd member may fail during steps 1, 3 and 5"]
+                ["etcd cannot lose a member during steps 1, 3 and 5"]
             );
             assert_eq!(outlook.plan.steps().len(), 6);
         }

@@ -26,7 +26,7 @@ pub fn screen(history: &History, width: Option<usize>, now: Timestamp) -> String
     };
     if let Some(after) = history.rollout_after {
         remark(&if after > now {
-            format!("a rollout of every Machine made before {after} begins then")
+            format!("a rollout of every Machine created before {after} begins at that time")
         } else {
             format!("a rollout was asked for last at {after}")
         });
@@ -75,7 +75,10 @@ fn state(generation: &Generation) -> (String, Style) {
         return if unseen.is_empty() {
             ("current".to_owned(), GOOD)
         } else {
-            (format!("taken for current unseen: {}", unseen.join("; ")), WARN)
+            (
+                format!("assumed up to date (could not check): {}", unseen.join("; ")),
+                WARN,
+            )
         };
     }
     let reasons: Vec<String> = generation.reasons.iter().map(Reason::message).collect();

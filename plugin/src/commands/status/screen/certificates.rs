@@ -1,6 +1,6 @@
-//! When certificates expire: the first of each kind, or all of them where there is room.
+//! When certificates expire: one line, and a table once one of them expires soon.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use owo_colors::Style;
 
 use crate::commands::status::screen::Layout;
@@ -23,12 +23,26 @@ struct Certificate<'o> {
     expires: Option<Timestamp>,
 }
 
+/// Days before its expiry from which a certificate is shown in a table.
+const SOON_DAYS: i64 = 60;
+
 pub(super) fn certificates(observed: &Observed, now: Timestamp, layout: Layout) -> String {
     let kinds = [
         ("kubeadm", machines(observed)),
         ("API server", endpoint(observed)),
         ("etcd", members(observed)),
     ];
+    let all = || kinds.iter().flat_map(|(_, certificates)| certificates);
+    let first = all().filter_map(|certificate| certificate.expires).min();
+    let soon = now + SignedDuration::from_hours(24 * SOON_DAYS);
+    if !layout.is_wide && first.is_none_or(|first| first > soon) {
+        return line(
+            first,
+            all().count(),
+            all().filter(|certificate| certificate.expires.is_none()).count(),
+            now,
+        );
+    }
     let mut table = Table::of(COLUMNS.iter().copied());
     for (kind, mut certificates) in kinds {
         certificates.sort_by_key(|certificate| (certificate.expires.is_none(), certificate.expires));
@@ -47,9 +61,31 @@ pub(super) fn certificates(observed: &Observed, now: Timestamp, layout: Layout) 
     table.render_within(layout.limit(), layout.is_wide)
 }
 
+/// `Certificates:  all 7 valid until 2027-11-20 (in 363d)`
+fn line(first: Option<Timestamp>, count: usize, unknown: usize, now: Timestamp) -> String {
+    let value = match first {
+        None if count == 0 => return String::new(),
+        None => "expiry unknown".to_owned(),
+        Some(first) => {
+            let left = first.duration_since(now).try_into().map(format_duration);
+            let unknown = if unknown > 0 {
+                format!(", {unknown} unknown")
+            } else {
+                String::new()
+            };
+            format!(
+                "the first expires on {} (in {}){unknown}",
+                first.strftime("%Y-%m-%d"),
+                left.unwrap_or_default()
+            )
+        }
+    };
+    format!("{:<15}{value}\n", "Certificates:")
+}
+
 fn row(kind: &str, expires: Option<Timestamp>, of: String, now: Timestamp) -> Vec<Cell> {
     let (on, time_left, style) = match expires {
-        None => ("not known".to_owned(), "-".to_owned(), Style::new()),
+        None => ("unknown".to_owned(), "-".to_owned(), Style::new()),
         Some(expires) => {
             let time_left = expires.duration_since(now).try_into().map(format_duration);
             let style = if time_left.is_err() { BAD } else { Style::new() };
@@ -84,7 +120,7 @@ fn whose(certificates: &[Certificate<'_>]) -> String {
     if unknown == 0 {
         text
     } else {
-        format!("{text}, {unknown} not known")
+        format!("{text}, {unknown} unknown")
     }
 }
 

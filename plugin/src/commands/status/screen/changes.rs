@@ -1,4 +1,4 @@
-//! What has changed since the last look, a line each.
+//! What has changed since the last poll, a line each.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,22 @@ use kcp_control_plane::{
     snapshot::{EtcdSurvey, Observed, etcd::hexadecimal},
 };
 
-/// The lines for a step from one look to the next; for the first look, where things stand. Not escaped.
+/// The changes from one poll to the next; for the first poll the verdict and the findings. Not escaped.
 pub fn changes(before: Option<(&Observed, &Inspection)>, after: (&Observed, &Inspection)) -> Vec<String> {
     let (observed, inspection) = after;
     let Some((old_observed, old_inspection)) = before else {
         let findings = told(inspection).into_iter().map(|one| one.line);
-        return [verdict(inspection)].into_iter().chain(findings).collect();
+        return [verdict(observed, inspection)]
+            .into_iter()
+            .chain(findings)
+            .collect();
     };
     let mut lines = Vec::new();
     if old_inspection.health != inspection.health {
         lines.push(format!(
             "{} -> {}",
             old_inspection.health.as_str(),
-            verdict(inspection)
+            verdict(observed, inspection)
         ));
     }
     lines.extend(counts(old_observed, observed));
@@ -98,8 +101,8 @@ fn etcd(before: &EtcdSurvey, after: &EtcdSurvey) -> Vec<String> {
     for (name, answers) in &new {
         match (old.get(name), answers) {
             (None, true) => lines.push(format!("etcd member {name} appeared")),
-            (Some(true) | None, false) => lines.push(format!("etcd member {name} does not answer")),
-            (Some(false), true) => lines.push(format!("etcd member {name} answers again")),
+            (Some(true) | None, false) => lines.push(format!("etcd member {name} does not respond")),
+            (Some(false), true) => lines.push(format!("etcd member {name} responds again")),
             (Some(true), true) | (Some(false), false) => {}
         }
     }
@@ -225,6 +228,6 @@ fn findings(before: &Inspection, after: &Inspection) -> Vec<String> {
         .filter(|one| !weighs_as_before(one))
         .map(|one| one.line.clone());
     let gone = old.iter().filter(|one| !new.iter().any(|other| same(one, other)));
-    let gone = gone.map(|one| format!("no longer: {}: {}", one.objects, one.id));
+    let gone = gone.map(|one| format!("resolved: {}: {}", one.objects, one.id));
     appeared.chain(gone).collect()
 }

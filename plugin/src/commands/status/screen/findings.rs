@@ -156,9 +156,9 @@ fn unjudged(inspection: &Inspection, layout: Layout) -> Vec<(&str, CheckOutcome,
 fn title(text: &mut String, heaviest: CheckOutcome) {
     if text.is_empty() {
         let title = match heaviest {
-            CheckOutcome::Fail | CheckOutcome::Unknown | CheckOutcome::Warn => "What is wrong:",
-            CheckOutcome::Info => "What goes on:",
-            CheckOutcome::Skipped | CheckOutcome::Pass => "What was left out:",
+            CheckOutcome::Fail | CheckOutcome::Unknown | CheckOutcome::Warn => "Problems:",
+            CheckOutcome::Info => "In progress:",
+            CheckOutcome::Skipped | CheckOutcome::Pass => "Skipped:",
         };
         // Writing to a String cannot fail.
         let _ = writeln!(text, "{}", title.style(HEADING));

@@ -24,9 +24,9 @@ const COLUMNS: &[Column] = &[
     Column::new("IN USE"),
     Column::new("QUOTA").wide(),
     Column::new("LEADER"),
-    Column::new("RAFT INDEX").expendable(1),
-    Column::new("TERM").expendable(2),
-    Column::new("LEARNER").expendable(3),
+    Column::new("RAFT INDEX").wide(),
+    Column::new("TERM").wide(),
+    Column::new("LEARNER").expendable(1),
     Column::new("ALARMS"),
     Column::new("VERSION").wide(),
     Column::new("ID").wide(),
@@ -44,7 +44,7 @@ pub(super) fn members(observed: &Observed, layout: Layout) -> String {
     let mut text = if answers(survey).next().is_none() {
         let names: Vec<&str> = survey.asked.iter().map(|asked| asked.name.as_str()).collect();
         lines(
-            &format!("etcd members: no answer from {}", listed(&names, "and")),
+            &format!("etcd members: no response from {}", listed(&names, "and")),
             BAD,
             layout,
         )
@@ -64,9 +64,9 @@ fn table(survey: &EtcdSurvey, layout: Layout) -> String {
     }
     for stranger in strangers(survey) {
         let (name, what) = if stranger.name.is_empty() {
-            ("(not started)", "a member that has never started")
+            ("(not started)", "a member that never started")
         } else {
-            (stranger.name.as_str(), "no Machine has this node: not asked")
+            (stranger.name.as_str(), "no Machine has this node: not queried")
         };
         table.row([Cell::from(name), Cell::styled(what, WARN).rest()]);
     }
@@ -90,7 +90,7 @@ fn row(survey: &EtcdSurvey, asked: &Asked) -> Vec<Cell> {
         status: Ok(status), ..
     }) = &asked.answer
     else {
-        return vec![name, Cell::styled("no answer", BAD).rest()];
+        return vec![name, Cell::styled("no response", BAD).rest()];
     };
     vec![
         name,
@@ -177,11 +177,11 @@ fn notes(observed: &Observed, survey: &EtcdSurvey) -> Vec<String> {
         let cluster = &observed.management.control_plane.control_plane.cluster;
         let secret = format!("{}-etcd", cluster.as_deref().unwrap_or_default());
         notes.push(format!(
-            "asked with a certificate made with the CA key in Secret/{secret}"
+            "queried with a certificate signed by the CA key in Secret/{secret}"
         ));
     }
     if survey.alarms == Alarms::FromStatus && answers(survey).next().is_some() {
-        notes.push("no leader to list the alarms: each is from the member's own status".to_owned());
+        notes.push("no leader to list alarms: those shown are from each member's own status".to_owned());
     }
     let misnamed: Vec<&str> = survey
         .asked
@@ -191,7 +191,7 @@ fn notes(observed: &Observed, survey: &EtcdSurvey) -> Vec<String> {
         .collect();
     if !misnamed.is_empty() {
         notes.push(format!(
-            "verified by their chain alone, for the name in their certificate is another: {}",
+            "their certificate is valid but issued for another name: {}",
             misnamed.join(", ")
         ));
     }

@@ -1,12 +1,11 @@
 //! The text of `status`.
 //!
-//! - [`summary`], [`members`], [`machines`], [`certificates`], [`preflight`], [`findings`]: the parts of one control
+//! - [`summary`], [`findings`], [`preflight`], [`members`], [`machines`], [`certificates`]: the parts of one control
 //!   plane's screen, in this order
 //! - [`list`]: several control planes, a line each
-//! - [`changes`]: what has changed since the last look, a line each
-//! - [`absence`]: why a part is not there; [`subject`]: what a finding or a blocker is about
+//! - [`changes`]: what has changed since the last poll, a line each
+//! - [`subject`]: what a finding or a blocker is about
 
-mod absence;
 mod certificates;
 pub mod changes;
 mod findings;
@@ -91,13 +90,15 @@ impl Part {
     }
 }
 
-/// Parts that a low terminal does without, the first of them first.
+/// Parts that a low terminal leaves out, the first one first.
 const EXPENDABLE: &[Part] = &[Part::Certificates, Part::Preflight, Part::Machines, Part::Members];
 
 /// The screen of one control plane.
 pub fn one(observed: &Observed, inspection: &Inspection, now: Timestamp, layout: Layout) -> Screen {
     let parts = [
         (Part::Summary, summary::summary(observed, inspection, layout)),
+        (Part::Findings, findings::findings(inspection, layout)),
+        (Part::Preflight, preflight::preflight(inspection, layout)),
         (Part::Members, members::members(observed, layout)),
         (
             Part::Machines,
@@ -107,8 +108,6 @@ pub fn one(observed: &Observed, inspection: &Inspection, now: Timestamp, layout:
             Part::Certificates,
             certificates::certificates(observed, now, layout),
         ),
-        (Part::Preflight, preflight::preflight(inspection, layout)),
-        (Part::Findings, findings::findings(inspection, layout)),
     ];
     Screen {
         parts: parts.into_iter().filter(|(_, text)| !text.is_empty()).collect(),
@@ -116,7 +115,6 @@ pub fn one(observed: &Observed, inspection: &Inspection, now: Timestamp, layout:
 }
 
 impl Screen {
-    /// All of it.
     pub fn text(&self) -> String {
         let parts: Vec<&str> = self.parts.iter().map(|(_, text)| text.as_str()).collect();
         parts.join("\n")
@@ -160,7 +158,7 @@ impl Screen {
     }
 }
 
-/// Of a no: where nothing is wrong it will pass.
+/// Of a "no": it passes by itself while the control plane is healthy.
 const fn style_of_no(inspection: &Inspection) -> Style {
     match inspection.health {
         Health::Healthy => WARN,

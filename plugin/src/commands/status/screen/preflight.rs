@@ -254,7 +254,7 @@ mod tests {
                 "scale up, scale down, rollout   no        etcd-quorum\n\
                  \x20                                         Machine/m2: etcd-members-answer, etcd-pods-ready\n\
                  \x20                                         Machine/m3: etcd-members-answer, etcd-pods-ready\n\
-                 \x20                                         Machine/m1: etcd-alarms, etcd-leader\n\
+                 \x20                                         Machine/m1: etcd-leader, etcd-alarms\n\
                  remediation of m1               no        no other Machine has all its components working \
                  (components-healthy)\n\
                  other remediations              no        etcd-quorum",

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use owo_colors::{OwoColorize as _, Style};
 
-use crate::commands::status::screen::{Layout, absence::absence};
+use crate::commands::status::screen::Layout;
 use crate::terminal::style::{BAD, GOOD, HEADING, WARN};
 use kcp_control_plane::{
     checks::finding::CheckOutcome,
@@ -20,7 +20,7 @@ const LABEL: usize = 15;
 pub(super) fn summary(observed: &Observed, inspection: &Inspection, layout: Layout) -> String {
     let control_plane = &observed.management.control_plane.control_plane;
     let plain = Style::new();
-    let verdict = verdict(inspection);
+    let verdict = verdict(observed, inspection);
     let name = format!("{}/{}", control_plane.namespace, control_plane.name);
     let (votes, votes_style) = etcd(observed, inspection);
     let workload_style = if observed.workload.failure().is_some() {
@@ -57,32 +57,76 @@ pub(super) const fn health_style(health: Health) -> Style {
     }
 }
 
-/// The verdict and what it rests on.
-pub(super) fn verdict(inspection: &Inspection) -> String {
-    let basis = match inspection.basis {
-        Basis::AllSources => "",
-        Basis::Conditions => " by conditions",
-    };
+/// `Blocked: 3 problems (etcd unreachable; judged from conditions)`
+pub(super) fn verdict(observed: &Observed, inspection: &Inspection) -> String {
     let count = |outcome: CheckOutcome| {
         let findings = inspection.checks.iter().flat_map(|checked| &checked.findings);
         findings.filter(|finding| finding.outcome == outcome).count()
     };
+    let plural = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let counts = [
-        (count(CheckOutcome::Fail), "wrong"),
-        (count(CheckOutcome::Unknown), "not known"),
-        (count(CheckOutcome::Warn), "to look at"),
-    ];
+        (CheckOutcome::Fail, "problem"),
+        (CheckOutcome::Unknown, "unknown"),
+        (CheckOutcome::Warn, "warning"),
+    ]
+    .map(|(outcome, what)| (count(outcome), what));
     let counts: Vec<String> = counts
-        .iter()
+        .into_iter()
         .filter(|(count, _)| *count > 0)
-        .map(|(count, what)| format!("{count} {what}"))
+        .map(|(count, what)| match what {
+            "unknown" => format!("{count} unknown"),
+            _ => plural(count, what),
+        })
         .collect();
-    let counts = if counts.is_empty() {
-        String::new()
-    } else {
-        format!(": {}", counts.join(", "))
-    };
-    format!("{}{basis}{counts}", inspection.health.as_str())
+    let mut text = inspection.health.as_str().to_owned();
+    if !counts.is_empty() {
+        text = format!("{text}: {}", counts.join(", "));
+    }
+    if inspection.basis == Basis::Conditions {
+        let what = unread_source(observed);
+        text = format!("{text} ({what}; judged from conditions)");
+    }
+    text
+}
+
+/// The source without which only conditions are left.
+fn unread_source(observed: &Observed) -> &'static str {
+    fn state<T>(
+        reading: &Reading<T>,
+        unreachable: &'static str,
+        excluded: &'static str,
+    ) -> Option<&'static str> {
+        match reading {
+            Reading::Read(_) => None,
+            Reading::Failed(_) | Reading::OutOfReach(_) => Some(unreachable),
+            Reading::Excluded { .. } | Reading::NotYet => Some(excluded),
+        }
+    }
+    let workload = state(
+        &observed.workload,
+        "workload cluster unreachable",
+        "workload cluster not read",
+    );
+    workload
+        .or_else(|| state(&observed.etcd, "etcd unreachable", "etcd not read"))
+        .unwrap_or("etcd unreachable")
+}
+
+/// Why a source was not read; none if it was.
+pub(super) fn absence<T>(reading: &Reading<T>) -> Option<String> {
+    match reading {
+        Reading::Read(_) => None,
+        Reading::Excluded { flag } => Some(format!("not read ({flag})")),
+        Reading::NotYet => Some("no Machine is up yet".to_owned()),
+        Reading::OutOfReach(failure) => Some(format!(
+            "unreachable from here: {}: {}",
+            failure.object, failure.message
+        )),
+        Reading::Failed(failure) => Some(format!(
+            "could not be read: {}: {}",
+            failure.object, failure.message
+        )),
+    }
 }
 
 fn cluster(observed: &Observed) -> String {
@@ -104,15 +148,18 @@ fn versions(control_plane: &ControlPlane) -> String {
     }
 }
 
-/// Machines counted by the controller, except those that it does not know to be outdated.
+/// As the controller counts them: `4 of 3 desired (surge 1), 4 ready, 1 up to date`.
 fn counts(observed: &Observed) -> String {
     let control_plane = &observed.management.control_plane.control_plane;
+    let (replicas, desired) = (control_plane.replicas, control_plane.desired());
+    let surge = if replicas > desired && control_plane.is_rolling_out() {
+        format!(" (surge {})", replicas - desired)
+    } else {
+        String::new()
+    };
     format!(
-        "{} desired, {} there, {} ready, {} up to date",
-        control_plane.desired(),
-        control_plane.replicas,
-        control_plane.ready_replicas,
-        control_plane.up_to_date_replicas
+        "{replicas} of {desired} desired{surge}, {} ready, {} up to date",
+        control_plane.ready_replicas, control_plane.up_to_date_replicas
     )
 }
 
@@ -122,7 +169,7 @@ fn etcd(observed: &Observed, inspection: &Inspection) -> (String, Style) {
     let why = match absence(&observed.etcd) {
         // The line above says it.
         Some(_) if failure.is_some() && failure == observed.workload.failure() => {
-            Some("could not be read, for the same reason".to_owned())
+            Some("could not be read for the same reason".to_owned())
         }
         why => why,
     };
@@ -132,8 +179,8 @@ fn etcd(observed: &Observed, inspection: &Inspection) -> (String, Style) {
         (Some(why), _) => (why, style),
         (None, Some(votes)) => quorum(votes),
         (None, None) if is_external => ("external".to_owned(), style),
-        (None, None) if has_lost_quorum(inspection) => ("no quorum, and no member answers".to_owned(), BAD),
-        (None, None) => ("votes are not known: no member answers".to_owned(), WARN),
+        (None, None) if has_lost_quorum(inspection) => ("no quorum, and no member responds".to_owned(), BAD),
+        (None, None) => ("votes are unknown: no member responds".to_owned(), WARN),
     }
 }
 
@@ -151,7 +198,7 @@ fn quorum(votes: Votes) -> (String, Style) {
     } = votes;
     let (quorum, may_fail) = (votes.quorum(), votes.may_fail());
     let starting = if starting > 0 {
-        format!(", {starting} yet to vote")
+        format!(", {starting} not voting yet")
     } else {
         String::new()
     };
@@ -163,11 +210,9 @@ fn quorum(votes: Votes) -> (String, Style) {
         return (text, BAD);
     }
     let may_fail = match may_fail {
-        0 if unhealthy == 0 => "none may fail".to_owned(),
-        0 => "no more may fail".to_owned(),
-        1 if unhealthy == 0 => "1 may fail".to_owned(),
-        count if unhealthy == 0 => format!("{count} may fail"),
-        count => format!("{count} more may fail"),
+        0 => "cannot lose another member".to_owned(),
+        1 => "can lose 1 member".to_owned(),
+        count => format!("can lose {count} members"),
     };
     let text = format!("{voters} voter{plural}, quorum {quorum}, {may_fail}{starting}");
     (text, if unhealthy > 0 { WARN } else { Style::new() })

@@ -14,13 +14,13 @@ use crate::snapshot::etcd::{Answer, EtcdSurvey};
 /// The etcd cluster; none where no member has told one, or none prevails.
 pub fn cluster_id(survey: &EtcdSurvey) -> Option<u64> {
     let told = survey.answers().map(|(_, answer)| answer);
-    let standings = standings(told.filter_map(|answer| Some((answer.cluster_id()?, is_led(answer)))));
-    cluster_of(&standings)
+    let supports = supports(told.filter_map(|answer| Some((answer.cluster_id()?, is_led(answer)))));
+    cluster_of(&supports)
 }
 
-fn cluster_of<T: Ord + Copy>(standings: &BTreeMap<T, Standing>) -> Option<T> {
-    let led = first(standings, |standing| (standing.is_led, standing.tellers))?;
-    let most = first(standings, |standing| standing.tellers)?;
+fn cluster_of<T: Ord + Copy>(supports: &BTreeMap<T, Support>) -> Option<T> {
+    let led = first(supports, |support| (support.is_led, support.members))?;
+    let most = first(supports, |support| support.members)?;
     (led == most).then_some(*led)
 }
 
@@ -32,11 +32,11 @@ pub fn list(survey: &EtcdSurvey) -> Option<&Members> {
         answers.filter(move |answer| answer.tells_list_of(cluster_id))
     };
     let list = |answer: &'_ Answer| answer.members.as_ref().ok().map(ids);
-    let standings = standings(told().filter_map(|answer| Some((list(answer)?, is_led(answer)))));
-    let prevailing = first(&standings, |standing| (standing.is_led, standing.tellers))?;
+    let supports = supports(told().filter_map(|answer| Some((list(answer)?, is_led(answer)))));
+    let best = first(&supports, |support| (support.is_led, support.members))?;
     told()
         .filter_map(|answer| answer.members.as_ref().ok())
-        .find(|list| ids(list) == *prevailing)
+        .find(|list| ids(list) == *best)
 }
 
 /// The members of a list, by id.
@@ -58,34 +58,34 @@ fn is_led(answer: &Answer) -> bool {
 
 /// Who tells something.
 #[derive(Clone, Copy, Debug, Default)]
-struct Standing {
+struct Support {
     /// Whether one of them follows a leader.
     is_led: bool,
-    tellers: usize,
+    members: usize,
 }
 
 /// Of what members tell, each with whether the one that tells it is led.
-fn standings<T: Ord>(told: impl Iterator<Item = (T, bool)>) -> BTreeMap<T, Standing> {
-    let mut standings: BTreeMap<T, Standing> = BTreeMap::new();
+fn supports<T: Ord>(told: impl Iterator<Item = (T, bool)>) -> BTreeMap<T, Support> {
+    let mut supports: BTreeMap<T, Support> = BTreeMap::new();
     for (value, is_led) in told {
-        let standing = standings.entry(value).or_default();
-        standing.is_led |= is_led;
-        standing.tellers += 1;
+        let support = supports.entry(value).or_default();
+        support.is_led |= is_led;
+        support.members += 1;
     }
-    standings
+    supports
 }
 
 /// The one that ranks before all others; none where two rank the same.
-fn first<T, R: Ord>(standings: &BTreeMap<T, Standing>, rank: impl Fn(&Standing) -> R) -> Option<&T> {
-    let best = standings.values().map(&rank).max()?;
-    let mut of_best = standings.iter().filter(|(_, standing)| rank(standing) == best);
+fn first<T, R: Ord>(supports: &BTreeMap<T, Support>, rank: impl Fn(&Support) -> R) -> Option<&T> {
+    let best = supports.values().map(&rank).max()?;
+    let mut of_best = supports.iter().filter(|(_, support)| rank(support) == best);
     let (first, _) = of_best.next()?;
     of_best.next().is_none().then_some(first)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{cluster_of, first, standings};
+    use super::{cluster_of, first, supports};
 
     #[test]
     fn a_leader_decides_between_lists_and_not_against_most_between_clusters() {
@@ -100,10 +100,10 @@ mod tests {
             (&[(1, true), (2, true), (2, false)], Some(2), Some(2)),
             (&[(1, true), (2, true), (2, true), (3, false)], Some(2), Some(2)),
         ] {
-            let standings = standings(told.iter().copied());
-            let of_lists = first(&standings, |standing| (standing.is_led, standing.tellers));
+            let supports = supports(told.iter().copied());
+            let of_lists = first(&supports, |support| (support.is_led, support.members));
             assert_eq!(
-                (of_lists.copied(), cluster_of(&standings)),
+                (of_lists.copied(), cluster_of(&supports)),
                 (list, cluster),
                 "{told:?}"
             );

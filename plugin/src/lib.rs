@@ -7,7 +7,7 @@
 //! - [`arguments`]: what the arguments of all commands share
 //! - [`session`]: what every command is given: the global flags and the terminal
 //! - [`file`], [`configuration`]: files that the user names, and the server's configuration in one
-//! - [`change`], [`edit`]: how a change of a control plane is written and reported
+//! - [`change`]: how a verb changes a control plane or a Machine
 //! - [`wait`]: waiting until a change is complete; [`watch`]: polling for `-w`
 //! - [`commands`], [`pool`]: the commands
 //! - [`document`]: what their JSON documents have in common
@@ -29,7 +29,6 @@ pub mod command;
 pub mod commands;
 pub mod configuration;
 pub mod document;
-pub mod edit;
 pub mod file;
 pub mod pool;
 pub mod session;
@@ -41,6 +40,7 @@ pub mod watch;
 pub(crate) use kcp_client as cluster;
 
 use arguments::invocation;
+use cluster::reads::machine::NoSuchMachine;
 use command::{Arguments, Command};
 use commands::{lint, machine, plan, rollout, rules, scale, status, upgrade};
 use session::Session;
@@ -119,9 +119,7 @@ async fn dispatch(command: Command, session: &Session) -> anyhow::Result<Verdict
 /// What to try next, from the first error of the chain that knows.
 fn hint(error: &anyhow::Error) -> Option<String> {
     error.chain().find_map(|cause| {
-        let of_machine = cause
-            .downcast_ref::<machine::NoSuchMachine>()
-            .map(machine::NoSuchMachine::hint);
+        let of_machine = cause.downcast_ref::<NoSuchMachine>().map(NoSuchMachine::hint);
         of_machine.or_else(|| cause.downcast_ref::<cluster::Error>()?.hint())
     })
 }

@@ -79,8 +79,8 @@ async fn unknown_is_told(management: &ManagementCluster, known: &str) -> Result<
 async fn nobody_would_remediate(management: &ManagementCluster, name: &str) -> Result<()> {
     let refused = machine(management, &["remediate", name]).await?;
     let expected = format!(
-        "machine/{name} not marked for remediation: refused by kubectl kcp\n  no MachineHealthCheck selects it: nobody would \
-         act on the mark\n"
+        "machine/{name} not marked for remediation: refused by kubectl kcp\n  no MachineHealthCheck selects it: the annotation \
+         would have no effect\n"
     );
     ensure!(
         refused.code == 1
@@ -92,15 +92,14 @@ async fn nobody_would_remediate(management: &ManagementCluster, name: &str) -> R
     );
     let scripted = machine(management, &["remediate", name, "-o", "json"]).await?;
     let document: Value = serde_json::from_str(&scripted.stdout).with_context(|| format!("{scripted}"))?;
-    let hint = format!(
-        "delete it where etcd's quorum can stand that with: kubectl kcp machine replace {name} -n {NAMESPACE}"
-    );
+    let hint =
+        format!("replace it without a health check: kubectl kcp machine replace {name} -n {NAMESPACE}");
     let refused = json!({
         "apiVersion": "kubectl-kcp.dev/v1alpha1",
         "kind": "ChangeRefused",
         "metadata": {"name": name, "namespace": NAMESPACE},
         "refusedBy": "kubectl kcp",
-        "reasons": ["no MachineHealthCheck selects it: nobody would act on the mark"],
+        "reasons": ["no MachineHealthCheck selects it: the annotation would have no effect"],
         "hint": hint,
     });
     ensure!(
@@ -124,7 +123,7 @@ async fn dead_is_replaced(
     ] {
         let refused = machine(management, arguments).await?;
         let reason = format!(
-            "machine/{live} not replaced: refused by kubectl kcp\n  without it etcd would have no quorum: 1 of 2 voting \
+            "machine/{live} not replaced: refused by kubectl kcp\n  without it etcd loses quorum: 1 of 2 voting \
              members healthy, 2 needed\n  etcd member {dead} of Machine {dead} is not healthy: "
         );
         ensure!(
@@ -145,7 +144,7 @@ async fn dead_is_replaced(
     annotate(management, dead, HOLD, Some("")).await?;
     let replaced = machine(management, &["replace", dead, "-o", "json"]).await?;
     let expected = format!(
-        "machine/{dead} deleted: its control plane replaces it\n  etcd cannot lose a member until another has taken its place\n"
+        "machine/{dead} deleted: its control plane replaces it\n  etcd cannot lose a member until its replacement has joined\n"
     );
     let leaving: Value = serde_json::from_str(&replaced.stdout).with_context(|| format!("{replaced}"))?;
     ensure!(
@@ -167,7 +166,7 @@ async fn dead_is_replaced(
     // The Machine may already be deleted.
     let followed = machine(management, &["replace", dead, "--wait=10m"]).await?;
     ensure!(
-        followed.code == 2 || followed.stdout.contains(&format!("machine/{dead} is gone")),
+        followed.code == 2 || followed.stdout.contains(&format!("machine/{dead} is deleted")),
         "{followed}"
     );
     cluster.settled(3).await?;
@@ -225,7 +224,7 @@ async fn paused_is_left(management: &ManagementCluster, cluster: &Cluster, name:
         refused.code == 1
             && refused
                 .stdout
-                .contains("the Cluster is paused: nothing would take its place"),
+                .contains("the Cluster is paused: no Machine would replace it"),
         "{refused}"
     );
     cluster.pause(false).await?;
@@ -267,16 +266,16 @@ async fn preferred_goes_first(management: &ManagementCluster, cluster: &Cluster)
     for (arguments, told) in [
         (
             &["prefer-delete", preferred][..],
-            "is preferred for deletion\n  takes effect at the next scale down or rollout\n  it is the first to go\n",
+            "is preferred for deletion\n  takes effect at the next scale down or rollout\n  it is deleted first\n",
         ),
         (
             &["prefer-delete", preferred],
-            "unchanged: it is preferred for deletion already; takes effect at the next scale down or rollout; it is the \
-             first to go\n",
+            "unchanged: it is preferred for deletion already; takes effect at the next scale down or rollout; it is \
+             deleted first\n",
         ),
         (
             &["prefer-delete", preferred, "--clear"],
-            "is preferred for deletion no more\n",
+            "is no longer preferred for deletion\n",
         ),
         (
             &["prefer-delete", preferred, "--clear"],
@@ -284,7 +283,7 @@ async fn preferred_goes_first(management: &ManagementCluster, cluster: &Cluster)
         ),
         (
             &["prefer-delete", preferred],
-            "is preferred for deletion\n  takes effect at the next scale down or rollout\n  it is the first to go\n",
+            "is preferred for deletion\n  takes effect at the next scale down or rollout\n  it is deleted first\n",
         ),
     ] {
         let ended = machine(management, arguments).await?;

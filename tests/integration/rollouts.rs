@@ -138,7 +138,7 @@ async fn is_planned_and_cancelled(subject: &Subject<'_>) -> Result<()> {
         .says(
             "rollout start edge --at 2020-01-01T00:00:00Z",
             1,
-            "2020-01-01T00:00:00Z is over",
+            "2020-01-01T00:00:00Z is in the past",
         )
         .await?;
     subject
@@ -183,8 +183,8 @@ async fn is_planned_and_cancelled(subject: &Subject<'_>) -> Result<()> {
         .await?;
     ensure!(
         again
-            .stdout
-            .contains("kubectl kcp rollout cancel edge -n rollouts"),
+            .stderr
+            .contains("hint: cancel it with: kubectl kcp rollout cancel edge -n rollouts"),
         "{again}"
     );
 
@@ -255,7 +255,11 @@ async fn restarts_as_clusterctl_does(subject: &Subject<'_>) -> Result<()> {
     let done = subject
         .says("rollout cancel edge", 0, "unchanged: no rollout is planned")
         .await?;
-    ensure!(done.stdout.contains("is done, and its time stays"), "{done}");
+    ensure!(
+        done.stdout
+            .contains("is complete, and its time stays in the spec"),
+        "{done}"
+    );
 
     subject.says("rollout start edge", 0, "rollout started").await?;
     let (after_ours, time_of_ours) = subject.spec_and_time().await?;
@@ -268,7 +272,9 @@ async fn restarts_as_clusterctl_does(subject: &Subject<'_>) -> Result<()> {
         time_of_ours.context("no time")?,
     );
     ensure!(theirs.len() == ours.len() && theirs < ours, "{theirs} and {ours}");
-    let running = subject.says("rollout cancel edge", 1, "runs already").await?;
+    let running = subject
+        .says("rollout cancel edge", 1, "is in progress already")
+        .await?;
     ensure!(
         running.stdout.contains(second.first().context("no Machine")?),
         "{running}"
@@ -323,7 +329,9 @@ fn an_upgrade_is_judged_confirmed_and_followed() {
             .says(&format!("upgrade edge --version {NEW}"), 2, "STEP")
             .await?;
         ensure!(
-            undecided.stderr.contains("hint: confirm with --yes"),
+            undecided
+                .stderr
+                .contains("hint: confirm the upgrade shown above with --yes"),
             "{undecided}"
         );
         let dry_run = format!("upgrade edge --version {NEW} --dry-run=server");

@@ -14,16 +14,10 @@ use kube::{
 };
 
 use crate::ConnectionFlags;
-use crate::{Action, Error, kubeconfig, proxy};
+use crate::{Action, Error, kubeconfig, proxy, retry::while_busy};
 
 /// A server that does not complete a TCP and TLS handshake in this time is not there.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How often a request is made that is answered with "not now".
-const ATTEMPTS: u32 = 3;
-
-/// The longest that a server's Retry-After is honoured between two attempts.
-const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// Receives one line for each request.
 pub type RequestLog = Arc<dyn Fn(&str) + Send + Sync>;
@@ -115,7 +109,7 @@ impl Connection {
         outcome
     }
 
-    /// Makes a request that changes nothing, and repeats it when the server asks for that.
+    /// Sends a request that changes nothing, and again if the server is busy.
     ///
     /// # Errors
     /// As [`Connection::call`].
@@ -124,28 +118,6 @@ impl Connection {
         F: Future<Output = kube::Result<T>>,
     {
         while_busy(|| self.call(action, request())).await
-    }
-}
-
-/// Makes a request, and repeats it when the server says "not now". That of a write says so with 429 alone, before it
-/// was looked at; any other answer of a busy server leaves open whether it is stored.
-///
-/// # Errors
-/// The request's.
-pub async fn while_busy<T, F>(mut request: impl FnMut() -> F) -> Result<T, Error>
-where
-    F: Future<Output = Result<T, Error>>,
-{
-    let mut attempt = 1;
-    loop {
-        match request().await {
-            Err(Error::Busy { retry_after, .. }) if attempt < ATTEMPTS => {
-                let delay = retry_after.unwrap_or(Duration::from_millis(200) * attempt);
-                tokio::time::sleep(delay.min(MAX_RETRY_DELAY)).await;
-                attempt += 1;
-            }
-            outcome => return outcome,
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What comes of making an object.
+//! Creates objects that may exist already.
 
 use kube::core::ApiResource;
 use serde::de::IgnoredAny;
@@ -9,32 +9,28 @@ use crate::{
     written::{Written, written},
 };
 
-/// An object that is to be made. It may be a Secret: there is no `Debug`.
+/// An object to create. It may be a Secret: there is no `Debug`.
 #[derive(Clone, Copy)]
 pub struct Create<'c> {
-    /// What it is.
     pub resource: &'c ApiResource,
-    /// None for what is in no namespace.
+    /// None for a cluster-scoped kind.
     pub namespace: Option<&'c str>,
     /// With `apiVersion`, `kind` and `metadata.name`.
     pub object: &'c Value,
-    /// Recorded by the server.
     pub field_manager: &'c str,
 }
 
-/// What came of it.
 #[derive(Debug)]
 pub enum Created {
-    /// It is there.
     Stored,
-    /// There is one of that name.
+    /// An object of this name exists.
     Exists,
-    /// Nobody knows: no answer, or none that tells. It may even be stored later.
+    /// No answer, or one that does not say. The object may even be stored later.
     Unknown(Error),
 }
 
 impl Connection {
-    /// Makes an object, which may be there already.
+    /// Creates an object that may exist already.
     ///
     /// # Errors
     /// As [`Connection::patch`].

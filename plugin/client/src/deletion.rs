@@ -16,17 +16,14 @@ use crate::{
 /// The deletion of one object as it was read.
 #[derive(Clone, Copy, Debug)]
 pub struct Delete<'d> {
-    /// What is deleted.
     pub resource: &'d ApiResource,
-    /// Where.
     pub namespace: &'d str,
-    /// Which object.
     pub name: &'d str,
     /// The server refuses it (409) for a later object of that name.
     pub uid: &'d str,
-    /// The server refuses it (409) once the object has changed; none where any version of it is to go.
+    /// The server refuses it (409) once the object has changed; none to delete any version.
     pub resource_version: Option<&'d str>,
-    /// Let the server judge and not delete.
+    /// The server checks the deletion and does not perform it.
     pub dry_run: bool,
 }
 

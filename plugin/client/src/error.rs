@@ -149,21 +149,21 @@ pub enum Error {
         kind: Option<String>,
     },
     /// 409: the object has changed since it was read.
-    #[error("cannot {action}: it was changed meanwhile")]
+    #[error("cannot {action}: conflict: changed by another client")]
     Conflict {
         /// What was asked.
         action: Action,
     },
-    /// Others have written each time between our read and our write.
-    #[error("cannot {goal}: others changed it at each of {attempts} attempts")]
+    /// Another client wrote between our read and our write, each time.
+    #[error("cannot {goal}: another client changed it before each of {attempts} attempts")]
     Contended {
         /// What is wanted: `scale c1-cp`.
         goal: String,
         /// How often we have tried.
         attempts: usize,
     },
-    /// A write without an answer: it may have been made.
-    #[error("it is not known whether the change was made")]
+    /// A write without an answer: it may be stored.
+    #[error("it is unknown whether the change was stored")]
     OutcomeUnknown {
         /// Why there was no answer.
         #[source]
@@ -278,9 +278,9 @@ impl Error {
                 "nothing was written: the resource definitions in that cluster do not have the field; see: kubectl explain"
                     .to_owned()
             }
-            Self::OutcomeUnknown { .. } => "look with: kubectl kcp status".to_owned(),
+            Self::OutcomeUnknown { .. } => "check with: kubectl kcp status".to_owned(),
             Self::Contended { .. } => "try again".to_owned(),
-            Self::Conflict { .. } => "look at it again, and repeat the command".to_owned(),
+            Self::Conflict { .. } => "run the command again".to_owned(),
             _ => return None,
         })
     }

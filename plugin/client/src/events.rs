@@ -7,33 +7,31 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{Action, Connection, EVENT, Error, ReadLimit, SELF_SUBJECT_REVIEW};
-use kcp_control_plane::change::event::{Occurrence, Subject};
+use kcp_control_plane::change::event::{ChangeEvent, ObjectReference};
 
-/// Events are an extra: a change does not wait for them for long.
+/// A change does not wait longer for its Event.
 const LIMIT: ReadLimit = ReadLimit::each(Duration::from_secs(5));
 
-/// Tells of a change that was made.
+/// Records changes.
 #[derive(Clone, Copy)]
 pub struct Events<'e> {
-    /// The management cluster.
     pub connection: &'e Connection,
-    /// Under which name the change was made.
     pub field_manager: &'e str,
 }
 
 impl Events<'_> {
-    /// Writes the Event of a change of `related`, or else of `regarding` itself.
+    /// Writes the Event of a change of `related`, or of `regarding` itself.
     ///
     /// # Errors
     /// When the Event cannot be written. The change itself is not affected.
     pub async fn write(
         &self,
-        occurrence: &Occurrence,
-        regarding: &Subject,
-        related: Option<&Subject>,
+        event: &ChangeEvent,
+        regarding: &ObjectReference,
+        related: Option<&ObjectReference>,
     ) -> Result<(), Error> {
         let who = self.who().await;
-        let event = occurrence.event(regarding, related, &who, Timestamp::now());
+        let event = event.object(regarding, related, &who, Timestamp::now());
         let resource = EVENT.at("v1");
         let action = Action::new("create", &resource).in_namespace(&regarding.namespace);
         let write = self.connection.create::<Value>(
@@ -43,13 +41,13 @@ impl Events<'_> {
             self.field_manager,
         );
         match self.connection.within(LIMIT, &action, write).await {
-            // It is there already.
+            // The Event exists already.
             Ok(_) | Err(Error::Conflict { .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Whom the server takes us for; the field manager where it does not say.
+    /// The name of our user; the field manager if the server does not tell it.
     async fn who(&self) -> String {
         let resource = SELF_SUBJECT_REVIEW.at("v1");
         let action = Action::new("create", &resource);
@@ -88,11 +86,11 @@ mod tests {
     use http::Method;
     use serde_json::json;
 
-    use super::{Events, Occurrence, Subject};
+    use super::{ChangeEvent, Events, ObjectReference};
     use crate::{Connection, canned::failure};
 
-    fn occurrence(detail: &str) -> Occurrence {
-        Occurrence {
+    fn event(detail: &str) -> ChangeEvent {
+        ChangeEvent {
             reason: "Scaled",
             action: "Scale",
             done: "scaled",
@@ -100,8 +98,8 @@ mod tests {
         }
     }
 
-    fn subject(kind: &str, name: &str, resource_version: &str) -> Subject {
-        Subject {
+    fn subject(kind: &str, name: &str, resource_version: &str) -> ObjectReference {
+        ObjectReference {
             api_version: "g/v1".to_owned(),
             kind: kind.to_owned(),
             namespace: "d".to_owned(),
@@ -130,7 +128,7 @@ mod tests {
         };
         let who = events.who().await;
         let result = events
-            .write(&occurrence("from 3 to 5"), &subject("K", "edge", "12"), None)
+            .write(&event("from 3 to 5"), &subject("K", "edge", "12"), None)
             .await;
         let result = result.map_or_else(|error| error.to_string(), |()| "written".to_owned());
         let last = paths.lock().expect("a lock").last().cloned().unwrap_or_default();

@@ -23,11 +23,13 @@ pub mod proxy;
 pub mod reader;
 pub mod reads;
 mod request;
+pub mod retry;
+pub mod update;
 pub mod workload;
 mod written;
 
 pub use action::Action;
-pub use connection::{Connection, RequestLog, parse_namespace, shown, while_busy};
+pub use connection::{Connection, RequestLog, parse_namespace, shown};
 pub use creation::{Create, Created};
 pub use deletion::Delete;
 pub use discovery::{
@@ -39,4 +41,5 @@ pub use flags::{ConnectionFlags, Token};
 pub use limit::ReadLimit;
 pub use reader::Reader;
 pub use request::Write;
+pub use retry::while_busy;
 pub use written::Written;

@@ -1,4 +1,4 @@
-//! Requests for objects, decoded into types of our own: small ones for reading, plain JSON patches for writing.
+//! Requests for objects: reads into small types of our own, writes as JSON merge patches.
 
 use http::Request as HttpRequest;
 use kcp_rules::syntax::is_dns1123_subdomain;
@@ -15,25 +15,21 @@ use crate::{
     written::{Written, written},
 };
 
-/// Objects a page: kubectl's number.
+/// Objects per page, as kubectl asks for.
 const PAGE: u32 = 500;
 
 /// A merge patch.
 #[derive(Clone, Debug)]
 pub struct Write<'w> {
-    /// What is patched.
     pub resource: &'w ApiResource,
-    /// Where.
     pub namespace: &'w str,
-    /// Which object.
     pub name: &'w str,
-    /// The part of the object that is written, where it is not the object itself.
+    /// None for the object itself.
     pub subresource: Option<&'w str>,
     /// RFC 7386. With `metadata.resourceVersion` the server refuses it (409) once the object has changed.
     pub patch: &'w Value,
-    /// Recorded by the server.
     pub field_manager: &'w str,
-    /// Let the server judge and not store.
+    /// The server checks the patch and does not store it.
     pub dry_run: bool,
 }
 
@@ -42,7 +38,7 @@ impl Write<'_> {
         PatchParams {
             dry_run: self.dry_run,
             field_manager: Some(self.field_manager.to_owned()),
-            // A field that the server does not know would be dropped, and the write be told as made.
+            // Otherwise the server drops a field that it does not know, and answers that the write is stored.
             field_validation: Some(ValidationDirective::Strict),
             ..PatchParams::default()
         }
@@ -63,7 +59,7 @@ struct Page<T> {
     items: Vec<T>,
 }
 
-/// The API server writes an empty list of metadata as null. A list without the field is none.
+/// The API server writes an empty list of metadata as null. A list without the field is an error.
 fn null_is_empty<'de, D: Deserializer<'de>, T: Deserialize<'de>>(items: D) -> Result<Vec<T>, D::Error> {
     Option::deserialize(items).map(Option::unwrap_or_default)
 }
@@ -149,7 +145,7 @@ impl Connection {
         self.pages(resource, namespace, selector, Request::list).await
     }
 
-    /// The same of their metadata: the server sends nothing else.
+    /// Lists their metadata: the server sends nothing else.
     ///
     /// # Errors
     /// As [`Connection::read`].
@@ -194,7 +190,7 @@ impl Connection {
         }
     }
 
-    /// Patches one object. Sent once: whether to send it again is for the caller, who knows what it changes.
+    /// Patches one object. Sent once: [`crate::update`] decides whether to send it again.
     ///
     /// # Errors
     /// As [`Connection::call`], when nothing is stored: [`Error::Rejected`] when the server or a webhook refuses the
@@ -228,7 +224,7 @@ impl Connection {
 }
 
 impl Connection {
-    /// Creates one object, in a namespace where its kind has such. Sent once, as [`Connection::patch`].
+    /// Creates one object, in a namespace if its kind is namespaced. Sent once, as [`Connection::patch`].
     ///
     /// # Errors
     /// As [`Connection::call`].
@@ -256,7 +252,7 @@ impl Connection {
     }
 }
 
-/// A name may come from another object, where nobody has looked at it: `..` would lead to another path.
+/// A name may come from another object and was not checked: `..` would lead to another path.
 pub(crate) fn safe_in_url(action: &Action) -> Result<(), Error> {
     let mut names = action.namespace.iter().chain(&action.name);
     match names.find(|name| !is_dns1123_subdomain(name.as_bytes())) {

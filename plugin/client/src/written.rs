@@ -1,23 +1,23 @@
-//! What came of a write: whether a failed one can have been stored all the same.
+//! The result of a write: a failed one may be stored.
 
 use crate::Error;
 
-/// What came of a write that was not refused.
+/// The result of a write that was not refused.
 #[derive(Debug)]
 pub enum Written {
-    /// It is stored, or would be if this were no dry run.
+    /// Stored, unless this is a dry run.
     Stored,
     /// The object has changed since it was read: nothing is stored.
     Changed,
-    /// Nobody knows: no answer, or none that tells. It may even be stored later.
+    /// No answer, or one that does not say. The write may even be stored later.
     Unknown(Error),
 }
 
-/// Sorts the answer to a write.
+/// Classifies the answer to a write.
 ///
 /// # Errors
-/// When nothing is stored, for a reason that another try does not mend: it was not sent, or refused for what it asks,
-/// or for who asks.
+/// When nothing is stored and another attempt would not help: the write was not sent, or was refused for its content or
+/// its user.
 pub(crate) fn written<T>(answer: Result<T, Error>, dry_run: bool) -> Result<Written, Error> {
     match answer {
         Ok(_) => Ok(Written::Stored),
@@ -27,7 +27,7 @@ pub(crate) fn written<T>(answer: Result<T, Error>, dry_run: bool) -> Result<Writ
     }
 }
 
-/// Whether the write may have been stored, or may yet be.
+/// Whether the write may be stored, now or later.
 const fn leaves_open(error: &Error) -> bool {
     match error {
         Error::Timeout { .. }

@@ -11,7 +11,7 @@
 //!   stuck
 //! - [`plan`]: the steps that Cluster API's controller takes next, and what blocks the first of them
 //! - [`checks`], [`inspection`]: what is wrong, and the verdict
-//! - [`judgement`], [`change`]: whether a change may be written: admission rules, field owners, preflight
+//! - [`review`], [`change`]: whether a change may be written: admission rules, field owners, preflight
 //! - [`verbs`]: the decision of each verb that writes
 //! - [`wait`]: whether a change is complete, and what it waits for
 
@@ -26,11 +26,11 @@ pub mod checks;
 pub mod control_plane;
 pub mod duration;
 pub mod inspection;
-pub mod judgement;
 pub mod kubelet_skew;
 pub mod merge_patch;
 pub mod plan;
 pub mod quorum;
+pub mod review;
 pub mod snapshot;
 pub mod staleness;
 pub mod verbs;

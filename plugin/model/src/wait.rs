@@ -1,45 +1,46 @@
-//! What is waited for, and whether it is there.
+//! What a wait waits for, and whether the control plane meets it.
 
 use jiff::Timestamp;
 
 use crate::control_plane::{Condition, ControlPlane, Machine, Snapshot};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Goal {
-    /// That many Machines, all ready and as the spec asks.
+pub enum WaitCondition {
+    /// This number of Machines, all ready and up to date.
     Replicas(i64),
-    /// All Machines as the spec asks, as many as it asks for.
+    /// As many Machines as the spec asks for, all ready and up to date.
     RolledOut,
-    /// The same, and the spec asks for this Kubernetes version.
+    /// The same, and the spec has this Kubernetes version.
     Version(String),
-    /// A Machine of this name gone, and as many others ready as the spec asks for.
+    /// The Machine of this name is deleted, and as many others as the spec asks for are ready.
     Replaced(String),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GoalState {
-    Reached,
+pub enum WaitProgress {
+    Met,
+    /// What is missing, a line each.
     WaitingFor(Vec<String>),
-    /// It will not come by itself, and why.
-    OutOfReach(String),
+    /// It cannot be met, and why.
+    Impossible(String),
 }
 
-impl Goal {
-    /// How far a control plane is. `uid` is that of the object first seen.
-    pub fn state(&self, snapshot: &Snapshot, uid: Option<&str>, now: Timestamp) -> GoalState {
+impl WaitCondition {
+    /// Compares a control plane with the condition. `uid` is the uid at the first poll.
+    pub fn progress(&self, snapshot: &Snapshot, uid: Option<&str>, now: Timestamp) -> WaitProgress {
         let control_plane = &snapshot.control_plane;
-        if let Some(why) = self.out_of_reach(control_plane, uid) {
-            return GoalState::OutOfReach(why);
+        if let Some(why) = self.impossible(control_plane, uid) {
+            return WaitProgress::Impossible(why);
         }
         let missing = self.missing(snapshot, now);
         if missing.is_empty() {
-            GoalState::Reached
+            WaitProgress::Met
         } else {
-            GoalState::WaitingFor(missing)
+            WaitProgress::WaitingFor(missing)
         }
     }
 
-    fn out_of_reach(&self, control_plane: &ControlPlane, uid: Option<&str>) -> Option<String> {
+    fn impossible(&self, control_plane: &ControlPlane, uid: Option<&str>) -> Option<String> {
         if uid.is_some_and(|uid| uid != control_plane.uid) {
             return Some("the control plane was deleted and created again".to_owned());
         }
@@ -101,8 +102,7 @@ impl Goal {
         let deleting = machines.iter().filter(|machine| machine.deleting_since.is_some());
         missing.extend(deleting.map(|machine| format!("Machine {} to be deleted", machine.name)));
         if !matches!(self, Self::Replicas(_)) {
-            // The condition and the counts come from the same look of the controller; the times of the Machines do
-            // not depend on it.
+            // The controller writes the condition and the counts at once. The Machines' times do not depend on it.
             if missing.is_empty() && control_plane.is("RollingOut") {
                 missing.push("the controller to complete the rollout".to_owned());
             }
@@ -117,7 +117,7 @@ impl Goal {
     }
 }
 
-/// By the Machines themselves: for a moment the counts are of the time before one went.
+/// Looks at the Machines: the control plane's counts lag behind a deletion for a moment.
 fn missing_of_replacement(control_plane: &ControlPlane, machines: &[Machine], replaced: &str) -> Vec<String> {
     if machines.iter().any(|machine| machine.name == replaced) {
         return vec![format!("Machine {replaced} to be deleted")];
@@ -138,7 +138,7 @@ fn missing_of_replacement(control_plane: &ControlPlane, machines: &[Machine], re
     what
 }
 
-/// What Cluster API itself says about a change that does not go on.
+/// What Cluster API reports about a change in progress, a line each.
 pub fn reasons(control_plane: &ControlPlane) -> Vec<String> {
     ["RollingOut", "ScalingUp", "ScalingDown", "Remediating"]
         .into_iter()
@@ -151,8 +151,9 @@ pub fn reasons(control_plane: &ControlPlane) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::{
-        Goal, Goal::Replaced, Goal::Replicas, Goal::RolledOut, Goal::Version, GoalState,
-        GoalState::OutOfReach, GoalState::Reached, GoalState::WaitingFor,
+        WaitCondition, WaitCondition::Replaced, WaitCondition::Replicas, WaitCondition::RolledOut,
+        WaitCondition::Version, WaitProgress, WaitProgress::Impossible, WaitProgress::Met,
+        WaitProgress::WaitingFor,
     };
     use crate::control_plane::{
         ConditionStatus::True,
@@ -160,16 +161,16 @@ mod tests {
         example::{condition, healthy, minutes_ago, new_machine, now, set},
     };
 
-    fn waiting(what: &[&str]) -> GoalState {
+    fn waiting(what: &[&str]) -> WaitProgress {
         WaitingFor(what.iter().map(|what| (*what).to_owned()).collect())
     }
 
     #[test]
     fn a_goal_is_reached_when_nothing_is_missing() {
-        type Case = (&'static str, Goal, fn(&mut Snapshot), GoalState);
+        type Case = (&'static str, WaitCondition, fn(&mut Snapshot), WaitProgress);
         let cases: Vec<Case> = vec![
-            ("scaled", Replicas(3), |_| {}, Reached),
-            ("rolled_out", RolledOut, |_| {}, Reached),
+            ("scaled", Replicas(3), |_| {}, Met),
+            ("rolled_out", RolledOut, |_| {}, Met),
             (
                 "not_seen_by_the_controller",
                 Replicas(3),
@@ -198,15 +199,15 @@ mod tests {
                 "scaled_by_somebody_else",
                 Replicas(3),
                 |s| s.control_plane.desired_replicas = Some(5),
-                OutOfReach("another client has changed replicas to 5".to_owned()),
+                Impossible("another client has changed replicas to 5".to_owned()),
             ),
             (
                 "paused",
                 RolledOut,
                 |s| s.control_plane.paused = true,
-                OutOfReach("the control plane is paused; the change resumes when it is unpaused".to_owned()),
+                Impossible("the control plane is paused; the change resumes when it is unpaused".to_owned()),
             ),
-            ("upgraded", Version("v1.34.1".to_owned()), |_| {}, Reached),
+            ("upgraded", Version("v1.34.1".to_owned()), |_| {}, Met),
             (
                 "upgrade_rolls_out",
                 Version("v1.34.1".to_owned()),
@@ -217,19 +218,19 @@ mod tests {
                 "upgraded_by_somebody_else",
                 Version("v1.34.1".to_owned()),
                 |s| s.control_plane.desired_version = Some("v1.35.0".to_owned()),
-                OutOfReach("another client has changed the version to v1.35.0".to_owned()),
+                Impossible("another client has changed the version to v1.35.0".to_owned()),
             ),
             (
                 "deleted",
                 RolledOut,
                 |s| s.control_plane.deleting_since = Some(minutes_ago(1)),
-                OutOfReach("the control plane is being deleted".to_owned()),
+                Impossible("the control plane is being deleted".to_owned()),
             ),
             (
                 "made_anew",
                 RolledOut,
                 |s| s.control_plane.uid = "u2".to_owned(),
-                OutOfReach("the control plane was deleted and created again".to_owned()),
+                Impossible("the control plane was deleted and created again".to_owned()),
             ),
             (
                 "still_rolling_out",
@@ -252,21 +253,21 @@ mod tests {
                 "a_rollout_planned_for_later",
                 RolledOut,
                 |s| s.control_plane.rollout_after = Some(minutes_ago(-60)),
-                Reached,
+                Met,
             ),
         ];
         for (name, goal, change, expected) in cases {
             let mut snapshot = healthy(3);
             change(&mut snapshot);
-            assert_eq!(goal.state(&snapshot, Some("u1"), now()), expected, "{name}");
+            assert_eq!(goal.progress(&snapshot, Some("u1"), now()), expected, "{name}");
         }
     }
 
     #[test]
     fn a_replacement_is_judged_by_the_machines() {
-        type Case = (&'static str, Goal, fn(&mut Snapshot), GoalState);
+        type Case = (&'static str, WaitCondition, fn(&mut Snapshot), WaitProgress);
         let cases: Vec<Case> = vec![
-            ("replaced", Replaced("gone".to_owned()), |_| {}, Reached),
+            ("replaced", Replaced("gone".to_owned()), |_| {}, Met),
             (
                 "it_goes",
                 Replaced("c1-cp-m1".to_owned()),
@@ -299,7 +300,7 @@ mod tests {
         for (name, goal, change, expected) in cases {
             let mut snapshot = healthy(3);
             change(&mut snapshot);
-            assert_eq!(goal.state(&snapshot, Some("u1"), now()), expected, "{name}");
+            assert_eq!(goal.progress(&snapshot, Some("u1"), now()), expected, "{name}");
         }
     }
 }

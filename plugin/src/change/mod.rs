@@ -1,5 +1,11 @@
-//! How every change of a control plane is written and reported.
+//! How every verb changes a control plane or a Machine.
+//!
+//! - [`engine`]: reads, lets the verb decide, writes, and records an Event
+//! - [`report`]: prints the result
 
 pub mod arguments;
-pub mod output;
-pub mod telling;
+pub mod engine;
+pub mod report;
+
+#[cfg(test)]
+mod tests;

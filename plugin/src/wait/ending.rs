@@ -1,4 +1,4 @@
-//! How following a control plane ended.
+//! How a wait ended.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -9,52 +9,47 @@ use kcp_control_plane::{
     control_plane::{ControlPlane, Snapshot},
     duration::format_duration,
     staleness::Stuck,
-    wait::{self, Goal, GoalState},
+    wait::{self, WaitCondition, WaitProgress},
 };
 
-/// How following a control plane ended, and how it was then.
+/// How a wait ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ending {
-    /// The last look.
+    /// The last poll.
     pub snapshot: Snapshot,
-    /// Why it was the last.
     pub kind: EndingKind,
 }
 
-/// Why nobody looks any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EndingKind {
-    /// It is as wanted.
-    Reached,
-    /// It will not be so by itself, and why.
-    OutOfReach(String),
-    /// It does not go on, because of what has been in the way for too long.
+    Met,
+    /// The condition cannot be met, and why.
+    Impossible(String),
+    /// These blockers have lasted too long.
     Stuck(Vec<Stuck>),
-    /// The time was up, after so long.
     TimedOut(Duration),
 }
 
 impl Ending {
-    /// Whether it is as wanted.
     pub const fn verdict(&self) -> Verdict {
         match self.kind {
-            EndingKind::Reached => Verdict::Met,
-            EndingKind::OutOfReach(_) | EndingKind::Stuck(_) | EndingKind::TimedOut(_) => Verdict::Negative,
+            EndingKind::Met => Verdict::Met,
+            EndingKind::Impossible(_) | EndingKind::Stuck(_) | EndingKind::TimedOut(_) => Verdict::Negative,
         }
     }
 
-    /// What there is to say to people; nothing when it is as wanted.
-    pub fn text(&self, wait: &Goal, now: Timestamp) -> String {
-        let waiting = || match wait.state(&self.snapshot, None, now) {
-            GoalState::WaitingFor(what) => what,
-            GoalState::Reached | GoalState::OutOfReach(_) => Vec::new(),
+    /// The text for people; empty if the condition is met.
+    pub fn text(&self, condition: &WaitCondition, now: Timestamp) -> String {
+        let waiting = || match condition.progress(&self.snapshot, None, now) {
+            WaitProgress::WaitingFor(what) => what,
+            WaitProgress::Met | WaitProgress::Impossible(_) => Vec::new(),
         };
         let control_plane = &self.snapshot.control_plane;
         match &self.kind {
-            EndingKind::Reached => String::new(),
-            EndingKind::OutOfReach(why) => format!("{}\n", escape(why)),
+            EndingKind::Met => String::new(),
+            EndingKind::Impossible(why) => format!("{}\n", escape(why)),
             EndingKind::Stuck(obstacles) => {
-                let mut text = "stuck; in the way:\n".to_owned();
+                let mut text = "stuck, blocked by:\n".to_owned();
                 push_obstacles(&mut text, obstacles, control_plane, now);
                 text.push_str("still waiting for:\n");
                 push_lines(&mut text, &waiting());
@@ -73,7 +68,7 @@ impl Ending {
     }
 }
 
-/// A line for each, and what to look at.
+/// A line each, with a hint.
 pub(crate) fn push_obstacles(
     text: &mut String,
     obstacles: &[Stuck],
@@ -109,7 +104,7 @@ mod tests {
             example::{condition, healthy, minutes_ago, now, set},
         },
         staleness::Stuck,
-        wait::Goal,
+        wait::WaitCondition,
     };
 
     fn in_the_middle() -> Snapshot {
@@ -128,14 +123,14 @@ mod tests {
             snapshot: in_the_middle(),
             kind,
         };
-        (ending.verdict(), ending.text(&Goal::RolledOut, now()))
+        (ending.verdict(), ending.text(&WaitCondition::RolledOut, now()))
     }
 
     #[test]
-    fn says_why_nobody_looks_any_more() {
-        assert_eq!(ended(EndingKind::Reached), (Met, String::new()));
+    fn says_why_the_wait_ended() {
+        assert_eq!(ended(EndingKind::Met), (Met, String::new()));
         assert_eq!(
-            ended(EndingKind::OutOfReach("it is paused".to_owned())),
+            ended(EndingKind::Impossible("it is paused".to_owned())),
             (Negative, "it is paused\n".to_owned())
         );
         let (verdict, text) = ended(EndingKind::TimedOut(Duration::from_secs(90)));
@@ -155,7 +150,7 @@ mod tests {
         let (verdict, text) = ended(EndingKind::Stuck(vec![stuck]));
         assert_eq!(verdict, Negative);
         insta::assert_snapshot!(text, @r"
-        stuck; in the way:
+        stuck, blocked by:
           for 41m: Machine c1-cp-m1 is being deleted: DrainingNode: Pod d/web: cannot evict
             hint: kubectl describe machine c1-cp-m1 -n d
         still waiting for:

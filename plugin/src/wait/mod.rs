@@ -1,7 +1,7 @@
-//! Staying with a control plane until a change is done.
+//! Waits until a change of a control plane is complete.
 //!
-//! - [`progress`]: what has changed since the last look, a line each
-//! - [`ending`]: how it ended
+//! - [`progress`]: what changed since the last poll
+//! - [`ending`]: how the wait ended
 
 pub mod ending;
 pub mod progress;
@@ -21,75 +21,100 @@ use kcp_client::{Error, reader::Reader};
 use kcp_control_plane::{
     control_plane::Snapshot,
     staleness::stuck,
-    wait::{Goal, GoalState},
+    wait::{WaitCondition, WaitProgress},
 };
 
-/// Between two looks. A watch would be told sooner, but a change of a control plane takes minutes, and a look survives
-/// an API server that goes away and comes back, as that of a self-hosted management cluster does.
+/// Between two polls. A watch would be faster, but a change of a control plane takes minutes, and polling survives an API
+/// server that restarts, as that of a self-hosted management cluster does.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// How far away "never" is, for a wait without limit.
-const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+/// Ten years, for a wait without limit.
+const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// What is shown of what changes.
+/// How changes are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
     /// A line each, on stdout.
     Lines,
-    /// Nothing on stdout: a document follows there.
+    /// Not at all: stdout is for a document.
     Nothing,
 }
 
-/// Follows a control plane until it has reached a goal, cannot reach it any more, is stuck, or `timeout` has passed
-/// (none: for ever), and says so on the terminal. `before` is how it was before the change, if there is one.
-///
-/// # Errors
-/// As [`follow_to_its_end`].
-pub async fn follow(
-    reader: &Reader<'_>,
-    name: &str,
-    goal: Goal,
-    timeout: Option<Duration>,
-    before: Option<Snapshot>,
-    terminal: &Terminal,
-) -> anyhow::Result<Verdict> {
-    let ending = follow_to_its_end(reader, name, &goal, timeout, before, Shown::Lines, terminal).await?;
-    terminal
-        .print(&ending.text(&goal, Timestamp::now()))
-        .context("cannot write to stdout")?;
-    Ok(ending.verdict())
+/// What `--wait` waits for, and what it prints.
+pub struct Wait<'w> {
+    /// The control plane.
+    pub name: &'w str,
+    pub condition: WaitCondition,
+    /// Zero for no limit.
+    pub timeout: Duration,
+    /// How the control plane was before the change. Read before the write, so that no new Machine is missed.
+    pub before: Option<Snapshot>,
+    /// Printed if the user interrupts the wait.
+    pub on_interrupt: String,
+    /// Printed if the condition is met.
+    pub done: String,
 }
 
-/// The same, and leaves it to the caller to say how it ended.
+impl Wait<'_> {
+    /// Waits, and prints how it ended.
+    ///
+    /// # Errors
+    /// As [`poll_until`].
+    pub async fn run(self, reader: &Reader<'_>, terminal: &Terminal) -> anyhow::Result<Verdict> {
+        terminal.on_interrupt(self.on_interrupt);
+        let timeout = (!self.timeout.is_zero()).then_some(self.timeout);
+        let condition = &self.condition;
+        let shown = Shown::Lines;
+        let ending = poll_until(
+            reader,
+            self.name,
+            condition,
+            timeout,
+            self.before,
+            shown,
+            terminal,
+        )
+        .await?;
+        let text = match ending.kind {
+            EndingKind::Met => self.done,
+            _ => ending.text(condition, Timestamp::now()),
+        };
+        terminal.print(&text).context("cannot write to stdout")?;
+        Ok(ending.verdict())
+    }
+}
+
+/// Polls a control plane until a condition is met or cannot be met, the change is stuck, or `timeout` (none: no limit) has
+/// passed. `before` is how it was before the change.
 ///
 /// # Errors
-/// When the control plane cannot be read; a server that is away for a while is waited for.
-pub async fn follow_to_its_end(
+/// When the control plane cannot be read. A server that is unreachable for a while is polled on.
+pub async fn poll_until(
     reader: &Reader<'_>,
     name: &str,
-    goal: &Goal,
+    condition: &WaitCondition,
     timeout: Option<Duration>,
     before: Option<Snapshot>,
     shown: Shown,
     terminal: &Terminal,
 ) -> anyhow::Result<Ending> {
     let namespace = &reader.connection.namespace;
-    let deadline = Instant::now() + timeout.unwrap_or(FOR_EVER);
+    let deadline = Instant::now() + timeout.unwrap_or(FOREVER);
     let mut last = before;
-    let mut away: Option<Error> = None;
+    let mut unreachable: Option<Error> = None;
     loop {
         match timeout_at(deadline, reader.snapshot(namespace, name)).await {
             Ok(Ok(snapshot)) => {
-                away = None;
+                unreachable = None;
                 let at = Timestamp::now();
                 if shown == Shown::Lines {
                     print_changes(last.as_ref(), &snapshot, at, terminal)?;
                 }
                 let uid = last.as_ref().map(|last| last.control_plane.uid.as_str());
-                let kind = match goal.state(&snapshot, uid, at) {
-                    GoalState::Reached => Some(EndingKind::Reached),
-                    GoalState::OutOfReach(why) => Some(EndingKind::OutOfReach(why)),
-                    GoalState::WaitingFor(what) => {
+                let kind = match condition.progress(&snapshot, uid, at) {
+                    WaitProgress::Met => Some(EndingKind::Met),
+                    WaitProgress::Impossible(why) => Some(EndingKind::Impossible(why)),
+                    WaitProgress::WaitingFor(what) => {
                         terminal.spin(&format!("waiting for {}", what.join(", ")));
                         let stuck = stuck(&snapshot.control_plane, &snapshot.machines, at);
                         (!stuck.is_empty()).then_some(EndingKind::Stuck(stuck))
@@ -102,19 +127,19 @@ pub async fn follow_to_its_end(
                 last = Some(snapshot);
             }
             Ok(Err(error)) if error.may_pass() => {
-                if away.is_none() {
-                    terminal.note(&format!("{error}; trying again"));
+                if unreachable.is_none() {
+                    terminal.note(&format!("{error}; retrying"));
                 }
-                away = Some(error);
+                unreachable = Some(error);
             }
             Ok(Err(error)) => return Err(error.into()),
             Err(_) => {}
         }
         if Instant::now() + INTERVAL >= deadline {
             terminal.stop_spinning();
-            return match (away, last) {
+            return match (unreachable, last) {
                 (Some(error), _) => Err(error.into()),
-                (None, None) => anyhow::bail!("the time is up before the control plane could be read"),
+                (None, None) => anyhow::bail!("timed out before the control plane could be read"),
                 (None, Some(snapshot)) => Ok(Ending {
                     snapshot,
                     kind: EndingKind::TimedOut(timeout.unwrap_or_default()),

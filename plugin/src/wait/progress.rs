@@ -1,8 +1,8 @@
-//! What has changed since the last look, a line each.
+//! What changed since the last poll, a line each.
 
 use kcp_control_plane::control_plane::{Machine, Snapshot};
 
-/// The lines for a step from one look to the next; for the first look, where things stand.
+/// The changes from one poll to the next; for the first poll, the counts.
 pub fn changes(before: Option<&Snapshot>, after: &Snapshot) -> Vec<String> {
     let counts = counts(after);
     let Some(before) = before else {
@@ -18,7 +18,6 @@ pub fn changes(before: Option<&Snapshot>, after: &Snapshot) -> Vec<String> {
         .collect()
 }
 
-/// What has become of each Machine.
 pub fn machine_changes<'m>(
     before: impl IntoIterator<Item = &'m Machine>,
     after: impl IntoIterator<Item = &'m Machine>,
@@ -61,12 +60,12 @@ fn machine_events(before: Option<&Machine>, after: &Machine) -> Vec<String> {
         if before.is_none_or(|before| before.deleting_since.is_none()) {
             events.push(format!("Machine {name} is being deleted"));
         }
-        // That it is no longer ready goes without saying.
+        // Of course it is no longer ready.
         return events;
     }
     match (before.and_then(Machine::ready), after.ready()) {
         (None | Some(false), Some(true)) => events.push(format!("Machine {name} is ready")),
-        (Some(true), Some(false)) => events.push(format!("Machine {name} is not ready any more")),
+        (Some(true), Some(false)) => events.push(format!("Machine {name} is no longer ready")),
         _ => {}
     }
     events

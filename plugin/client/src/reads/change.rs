@@ -1,4 +1,4 @@
-//! Reads what a change of a control plane is judged on, at one time.
+//! Reads what a change of a control plane is checked against.
 
 use std::{
     future::ready,
@@ -14,43 +14,43 @@ use crate::{
         workload_and_etcd,
     },
 };
-use kcp_control_plane::change::situation::{Part, Situation, Unread};
+use kcp_control_plane::change::snapshot::{ChangeSnapshot, Part, Unread};
 use kcp_control_plane::{
     plan::observed::{Cluster, Etcd, EtcdMember, Observed},
     snapshot::{EtcdSurvey, Failure, Reading, Unasked, Workload},
 };
 
-/// How long all reads of a situation may take together.
+/// How long all reads of a change may take together.
 pub const LIMIT: Duration = Duration::from_secs(10);
 
-/// Reads it, within `limit` in all.
+/// Reads everything, within `limit` in all.
 ///
 /// # Errors
 /// When the control plane or its Machines cannot be read.
-pub async fn read_situation(
+pub async fn read_everything(
     reader: &Reader<'_>,
     namespace: &str,
     name: &str,
     limit: Duration,
-) -> Result<Situation, Error> {
-    let (situation, _) = read_parts(reader, namespace, name, limit).await?;
-    Ok(situation)
+) -> Result<ChangeSnapshot, Error> {
+    let (snapshot, _) = read_parts(reader, namespace, name, limit).await?;
+    Ok(snapshot)
 }
 
-/// As [`read_situation`], where every part counts.
+/// As [`read_everything`]; fails if a part cannot be read.
 ///
 /// # Errors
 /// The first part that cannot be read.
-pub async fn read_whole_situation(
+pub async fn read_everything_or_fail(
     reader: &Reader<'_>,
     namespace: &str,
     name: &str,
     limit: Duration,
-) -> Result<Situation, Error> {
-    let (situation, unread) = read_parts(reader, namespace, name, limit).await?;
+) -> Result<ChangeSnapshot, Error> {
+    let (snapshot, unread) = read_parts(reader, namespace, name, limit).await?;
     match unread.into_iter().next() {
         Some(unread) => Err(unread.error),
-        None => Ok(situation),
+        None => Ok(snapshot),
     }
 }
 
@@ -59,7 +59,7 @@ async fn read_parts(
     namespace: &str,
     name: &str,
     limit: Duration,
-) -> Result<(Situation, Vec<planned::Unread>), Error> {
+) -> Result<(ChangeSnapshot, Vec<planned::Unread>), Error> {
     let end = Instant::now() + limit;
     let mut fetched = Box::pin(fetch(reader, namespace, name, limit_of_one(limit))).await?;
     let Observed {
@@ -78,8 +78,8 @@ async fn read_parts(
     let nothing = Excluded::default();
     let beyond = workload_and_etcd(reader.connection, &target, ready(machines), nothing, end);
     let (workload, _, etcd) = Box::pin(beyond).await;
-    // Read once more: etcd takes its time to ask, the controller writes meanwhile, and a write is made under the
-    // version that is judged.
+    // Read again: asking etcd takes seconds, in which the controller writes, and our write requires the version that was
+    // checked.
     let reads = Reads {
         reader,
         namespace,
@@ -90,17 +90,17 @@ async fn read_parts(
     fetched.observed.control_plane = planned.control_plane;
     fetched.observed.spec = planned.spec;
     fetched.observed.remediation_in_progress = planned.remediation_in_progress;
-    let (situation, unread) = of(fetched, workload, &etcd);
+    let (snapshot, unread) = of(fetched, workload, &etcd);
     Ok((
-        Situation {
+        ChangeSnapshot {
             object_at_first: at_first,
-            ..situation
+            ..snapshot
         },
         unread,
     ))
 }
 
-/// Reads a control plane and its Cluster alone, each within `limit`.
+/// Reads a control plane and its Cluster only, each within `limit`.
 ///
 /// # Errors
 /// When the control plane cannot be read.
@@ -109,7 +109,7 @@ pub async fn read_control_plane_alone(
     namespace: &str,
     name: &str,
     limit: Duration,
-) -> Result<Situation, Error> {
+) -> Result<ChangeSnapshot, Error> {
     let reads = Reads {
         reader,
         namespace,
@@ -134,7 +134,7 @@ pub async fn read_control_plane_alone(
             }
         }
     }
-    Ok(Situation {
+    Ok(ChangeSnapshot {
         object_at_first: object.clone(),
         object,
         cluster_object,
@@ -150,7 +150,7 @@ fn of(
     mut fetched: Fetched,
     workload: Reading<Workload>,
     etcd: &Reading<EtcdSurvey>,
-) -> (Situation, Vec<planned::Unread>) {
+) -> (ChangeSnapshot, Vec<planned::Unread>) {
     let mut etcd_unread = None;
     if fetched.observed.etcd != Etcd::External {
         match etcd {
@@ -175,7 +175,7 @@ fn of(
         unread,
         ..
     } = fetched;
-    let situation = Situation {
+    let snapshot = ChangeSnapshot {
         object_at_first: object.clone(),
         object,
         cluster_object,
@@ -185,7 +185,7 @@ fn of(
         workload,
         etcd_unread,
     };
-    (situation, unread)
+    (snapshot, unread)
 }
 
 /// An error as plain data.
@@ -229,7 +229,7 @@ fn nobody_answers(survey: &EtcdSurvey) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::{of, read_situation};
+    use super::{of, read_everything};
     use std::sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -240,7 +240,7 @@ mod tests {
     use kcp_rules::case::{Base, V1BETA2};
     use serde_json::{Value, json};
 
-    use super::{EtcdSurvey, Fetched, LIMIT, Reading, Situation};
+    use super::{ChangeSnapshot, EtcdSurvey, Fetched, LIMIT, Reading};
     use crate::{Connection, Error, canned::failure, reader::Reader};
     use kcp_control_plane::{
         plan::{example, observed::Etcd},
@@ -290,26 +290,26 @@ mod tests {
 
     async fn read(
         others: impl Fn(&str) -> Option<(u16, Value)> + Send + 'static,
-    ) -> Result<Situation, Error> {
+    ) -> Result<ChangeSnapshot, Error> {
         let connection = cluster(others);
         let reader = Reader::discover(&connection).await?;
-        read_situation(&reader, "d", "example", LIMIT).await
+        read_everything(&reader, "d", "example", LIMIT).await
     }
 
     #[tokio::test]
     async fn what_cannot_be_read_is_told_and_the_version_is_the_latest() {
-        let situation = read(|_| None).await.expect("read");
-        assert_eq!(situation.control_plane().resource_version, "2");
-        assert_eq!(situation.observed.etcd, Etcd::Unread);
+        let snapshot = read(|_| None).await.expect("read");
+        assert_eq!(snapshot.control_plane().resource_version, "2");
+        assert_eq!(snapshot.observed.etcd, Etcd::Unread);
         assert_eq!(
-            situation.warnings(),
+            snapshot.warnings(),
             [
                 "etcd's members were not read: etcd: its members are reached through the workload cluster: \
-              Secret/c1-kubeconfig: it is not there, in namespace default; judged by the conditions of Machines"
+              Secret/c1-kubeconfig: it is not there, in namespace default; using the conditions of Machines instead"
             ]
         );
         // There is no Cluster: the rules know.
-        let view = situation.view().expect("decodes");
+        let view = snapshot.view().expect("decodes");
         assert_eq!(view.cluster.get(), Some(&None));
     }
 
@@ -330,10 +330,10 @@ mod tests {
                 used_ca_key: true,
                 server_lacks_etcd,
             };
-            let (situation, _) = of(fetched(), Reading::NotYet, &Reading::Read(survey));
+            let (snapshot, _) = of(fetched(), Reading::NotYet, &Reading::Read(survey));
             let silent =
-                ["node-m1", "node-m2", "node-m3"].map(|node| situation.observed.etcd.silence(node).is_some());
-            (silent, situation.etcd_unread.is_some())
+                ["node-m1", "node-m2", "node-m3"].map(|node| snapshot.observed.etcd.silence(node).is_some());
+            (silent, snapshot.etcd_unread.is_some())
         };
         assert_eq!(of(true), ([true; 3], false));
         assert_eq!(of(false), ([false; 3], true));
@@ -381,35 +381,35 @@ mod tests {
             observed: example::observed(),
             unread: Vec::new(),
         };
-        let (situation, _) = of(fetched, Reading::NotYet, &Reading::Read(survey));
+        let (snapshot, _) = of(fetched, Reading::NotYet, &Reading::Read(survey));
         assert_eq!(
-            situation.observed.etcd.silence("node-m2"),
+            snapshot.observed.etcd.silence("node-m2"),
             Some("it could not be queried: no control plane node has its name")
         );
     }
 
     #[tokio::test]
     async fn what_one_may_not_read_is_left_to_the_server() {
-        let situation = read(|path| {
+        let snapshot = read(|path| {
             let denied = path.contains("/clusters/") || path.ends_with("/kubeadmconfigs");
             denied.then(|| failure(403, "Forbidden", "no"))
         });
-        let situation = situation.await.expect("read");
-        let warnings = situation.warnings();
+        let snapshot = snapshot.await.expect("read");
+        let warnings = snapshot.warnings();
         assert_eq!(
             warnings.get(1..),
             Some(
                 &[
-                    "Cluster was not read: cannot get clusters \"c1\" in namespace \"d\": forbidden; taken for ready, \
-                     without failure domains"
+                    "Cluster was not read: cannot get clusters \"c1\" in namespace \"d\": forbidden; assumed ready \
+                     and without failure domains"
                         .to_owned(),
-                    "KubeadmConfig was not read: cannot list kubeadmconfigs in namespace \"d\": forbidden; Machines \
-                     are taken for what is asked"
+                    "KubeadmConfig was not read: cannot list kubeadmconfigs in namespace \"d\": forbidden; assumed \
+                     that Machines match the spec"
                         .to_owned()
                 ][..]
             )
         );
-        assert_eq!(situation.view().expect("decodes").cluster.get(), None);
+        assert_eq!(snapshot.view().expect("decodes").cluster.get(), None);
     }
 
     #[tokio::test]

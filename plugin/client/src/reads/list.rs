@@ -96,7 +96,7 @@ pub async fn list(
         Box::pin(lists.all(Ok(reader.clusters.clone()), None)),
         Box::pin(lists.all(health_checks, None))
     );
-    let mut surroundings = Surroundings {
+    let mut context = ReviewContext {
         machines: by_cluster(&MACHINE, machines, |listed: &ListedMachine| {
             Some((
                 listed.machine.machine.namespace.clone(),
@@ -127,7 +127,7 @@ pub async fn list(
     };
     Ok(control_planes
         .into_iter()
-        .map(|control_plane| surroundings.around(control_plane, missing))
+        .map(|control_plane| context.around(control_plane, missing))
         .collect())
 }
 
@@ -170,13 +170,13 @@ fn by_cluster<T>(kind: &Kind, read: Result<Vec<T>, Error>, key: impl Fn(&T) -> O
 }
 
 /// What there is beside control planes.
-struct Surroundings {
+struct ReviewContext {
     machines: ByCluster<ListedMachine>,
     clusters: ByCluster<ListedCluster>,
     health_checks: ByCluster<MachineHealthCheck>,
 }
 
-impl Surroundings {
+impl ReviewContext {
     /// Gives a control plane what is its own. `missing` makes the error for a Cluster that is not there.
     fn around(&mut self, mut control_plane: plan::Observed, missing: impl Fn(&Key) -> Error) -> Management {
         let itself = &control_plane.control_plane;

@@ -16,7 +16,7 @@ use crate::{
     reads::planned::{Fetched, Reads, Unread},
 };
 use kcp_control_plane::{
-    change::situation::Part,
+    change::snapshot::Part,
     control_plane::MachineHealthCheck,
     plan::{
         observed as plan,
@@ -88,10 +88,10 @@ pub async fn around(
     machines_known: impl FnOnce(&[PlannedMachine]),
 ) -> Management {
     let Some(cluster) = planned.control_plane.cluster.clone() else {
-        return unlinked(reads.surroundings(object, planned, machines_known).await.observed);
+        return unlinked(reads.context(object, planned, machines_known).await.observed);
     };
     let (fetched, health_checks, secrets) = tokio::join!(
-        Box::pin(reads.surroundings(object, planned, machines_known)),
+        Box::pin(reads.context(object, planned, machines_known)),
         Box::pin(health_checks(reads)),
         Box::pin(secrets(reads, &cluster))
     );

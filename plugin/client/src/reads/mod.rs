@@ -13,6 +13,7 @@ pub mod change;
 pub mod etcd;
 pub mod failure;
 pub mod list;
+pub mod machine;
 pub mod management;
 pub mod observe;
 pub mod planned;

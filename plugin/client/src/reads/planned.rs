@@ -15,7 +15,7 @@ use kcp_control_plane::plan::{
     wire::{PlannedControlPlane, PlannedMachine, Reference, WireCluster, WireConfig, WireInfrastructure},
 };
 use kcp_control_plane::{
-    change::situation::Part,
+    change::snapshot::Part,
     control_plane::{ControlPlane, label},
 };
 
@@ -61,7 +61,7 @@ pub async fn fetch(
         limit,
     };
     let (object, planned) = reads.control_plane(name).await?;
-    let mut fetched = reads.surroundings(object, planned, |_| ()).await;
+    let mut fetched = reads.context(object, planned, |_| ()).await;
     let machines = fetched
         .unread
         .iter()
@@ -111,7 +111,7 @@ impl Reads<'_> {
 
     /// Reads what surrounds a control plane. What cannot be read is named in [`Fetched::unread`]. `machines_known` is
     /// told the Machines as soon as they are listed, before what they were made from is read.
-    pub async fn surroundings(
+    pub async fn context(
         &self,
         object: String,
         planned: PlannedControlPlane,
@@ -317,7 +317,7 @@ mod tests {
 
     use super::{Fetched, fetch};
     use crate::{Connection, Error, ReadLimit, canned::failure, reader::Reader};
-    use kcp_control_plane::change::situation::Part;
+    use kcp_control_plane::change::snapshot::Part;
     use kcp_control_plane::plan::{
         example::template,
         observed::{Bootstrap, Cluster, Etcd, Infrastructure},

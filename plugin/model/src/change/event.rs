@@ -1,48 +1,43 @@
-//! An Event on the object that was changed: who did what, for those who look at it later.
+//! The Event on a changed object: who did what.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// Who reports, as the API wants it: a qualified name.
+/// The API requires a qualified name.
 const REPORTING_CONTROLLER: &str = "kubectl-kcp.dev/kubectl-kcp";
 
-/// The longest note that the API takes, in bytes.
+/// The API's limit, in bytes.
 const LONGEST_NOTE: usize = 1024;
 
-/// The longest name of an object, in bytes, without what is added to tell Events apart.
+/// In bytes: an Event's name is the object's name and a suffix that makes it unique, 253 bytes at most.
 const LONGEST_PREFIX: usize = 180;
 
-/// What was done.
+/// What a change did.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Occurrence {
-    /// In one word, as Events have it: `Scaled`.
+pub struct ChangeEvent {
+    /// One word: `Scaled`.
     pub reason: &'static str,
-    /// The verb that asked for it: `Scale`.
+    /// The verb: `Scale`.
     pub action: &'static str,
-    /// The word for it, with `by` and who did it after it: `scaled`.
+    /// `scaled`, followed by `by` and the user.
     pub done: &'static str,
-    /// The rest: `from 3 to 5`.
+    /// `from 3 to 5`
     pub detail: String,
 }
 
-/// An object that an Event is about.
+/// The object of an Event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Subject {
-    /// As its group serves it.
+pub struct ObjectReference {
     pub api_version: String,
-    /// `KubeadmControlPlane`
     pub kind: String,
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// Tells it from a later one of that name.
     pub uid: String,
-    /// The version that the change was made under.
+    /// The version that was changed.
     pub resource_version: String,
 }
 
-impl Subject {
+impl ObjectReference {
     fn reference(&self) -> Value {
         json!({
             "apiVersion": self.api_version,
@@ -55,16 +50,22 @@ impl Subject {
     }
 }
 
-impl Occurrence {
+impl ChangeEvent {
     /// `scaled by alice from 3 to 5`
     pub fn note(&self, who: &str) -> String {
         let note = format!("{} by {who} {}", self.done, self.detail);
         cut(note.trim_end(), LONGEST_NOTE).to_owned()
     }
 
-    /// The Event of it. A change is made under a version once, so that its Event has a name of its own, and is the same
-    /// when it is written twice.
-    pub fn event(&self, regarding: &Subject, related: Option<&Subject>, who: &str, now: Timestamp) -> Value {
+    /// The Event. Its name contains the version that was changed: each change has its own, and writing it twice creates
+    /// one.
+    pub fn object(
+        &self,
+        regarding: &ObjectReference,
+        related: Option<&ObjectReference>,
+        who: &str,
+        now: Timestamp,
+    ) -> Value {
         let changed = related.unwrap_or(regarding);
         let prefix = cut(&regarding.name, LONGEST_PREFIX);
         json!({
@@ -81,14 +82,14 @@ impl Occurrence {
             "action": self.action,
             "reason": self.reason,
             "regarding": regarding.reference(),
-            "related": related.map(Subject::reference),
+            "related": related.map(ObjectReference::reference),
             "note": self.note(who),
             "type": "Normal",
         })
     }
 }
 
-/// The beginning of a text that has so many bytes at most.
+/// The beginning of a text, of at most so many bytes.
 fn cut(text: &str, longest: usize) -> &str {
     let end = text
         .char_indices()
@@ -101,11 +102,11 @@ fn cut(text: &str, longest: usize) -> &str {
 mod tests {
     use serde_json::json;
 
-    use super::{Occurrence, Subject};
+    use super::{ChangeEvent, ObjectReference};
     use crate::control_plane::example::now;
 
-    fn occurrence(detail: &str) -> Occurrence {
-        Occurrence {
+    fn event(detail: &str) -> ChangeEvent {
+        ChangeEvent {
             reason: "Scaled",
             action: "Scale",
             done: "scaled",
@@ -113,8 +114,8 @@ mod tests {
         }
     }
 
-    fn subject(kind: &str, name: &str, resource_version: &str) -> Subject {
-        Subject {
+    fn subject(kind: &str, name: &str, resource_version: &str) -> ObjectReference {
+        ObjectReference {
             api_version: "g/v1".to_owned(),
             kind: kind.to_owned(),
             namespace: "d".to_owned(),
@@ -145,24 +146,24 @@ mod tests {
             "note": "scaled by alice from 3 to 5",
             "type": "Normal",
         });
-        let occurrence = occurrence("from 3 to 5");
-        assert_eq!(occurrence.event(&control_plane, None, "alice", now()), expected);
+        let event = event("from 3 to 5");
+        assert_eq!(event.object(&control_plane, None, "alice", now()), expected);
 
         let machine = subject("Machine", "edge-x", "7");
         expected["metadata"]["name"] = json!("edge.scaled.7");
         expected["related"] = reference("Machine", "edge-x", "7");
         assert_eq!(
-            occurrence.event(&control_plane, Some(&machine), "alice", now()),
+            event.object(&control_plane, Some(&machine), "alice", now()),
             expected
         );
     }
 
     #[test]
-    fn names_and_notes_are_as_long_as_the_api_takes() {
+    fn names_and_notes_fit_the_api() {
         let long = "é".repeat(1_000);
-        assert_eq!(occurrence(&long).note("alice").len(), 1024);
-        assert_eq!(occurrence("").note("alice"), "scaled by alice");
-        let event = occurrence("").event(&subject("K", &"a".repeat(253), "12"), None, "alice", now());
+        assert_eq!(event(&long).note("alice").len(), 1024);
+        assert_eq!(event("").note("alice"), "scaled by alice");
+        let event = event("").object(&subject("K", &"a".repeat(253), "12"), None, "alice", now());
         assert_eq!(
             event["metadata"]["name"],
             format!("{}.scaled.12", "a".repeat(180))

@@ -1,9 +1,9 @@
-//! Situations to judge changes in.
+//! Snapshots to check changes against.
 
 use kcp_rules::case::{Base, V1BETA2};
 use serde_json::json;
 
-use crate::change::situation::Situation;
+use crate::change::snapshot::ChangeSnapshot;
 use crate::{
     control_plane::{
         Condition, ConditionStatus,
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Three Machines `m1`, `m2` and `m3`, the oldest first, without failure domains and with nothing to do.
-pub fn situation() -> Situation {
+pub fn snapshot() -> ChangeSnapshot {
     let mut object = Base::ControlPlane(V1BETA2).object();
     object["spec"]["replicas"] = json!(3);
     let object = object.to_string();
@@ -33,7 +33,7 @@ pub fn situation() -> Situation {
         machine.bootstrap = Bootstrap::Missing;
     }
     observed.spec = planned.spec;
-    Situation {
+    ChangeSnapshot {
         object_at_first: object.clone(),
         object,
         cluster_object: None,
@@ -45,9 +45,9 @@ pub fn situation() -> Situation {
     }
 }
 
-/// Gives a Machine, by its number, a condition that does not hold.
-pub fn fail(situation: &mut Situation, machine: usize, kind: &str, message: &str) {
-    let Machine { machine, .. } = &mut situation.observed.machines[machine - 1];
+/// Sets a condition of a Machine, by its number, to False.
+pub fn fail(snapshot: &mut ChangeSnapshot, machine: usize, kind: &str, message: &str) {
+    let Machine { machine, .. } = &mut snapshot.observed.machines[machine - 1];
     let failed: Condition = condition(kind, ConditionStatus::False, message);
     set(&mut machine.conditions, failed);
 }

@@ -1,11 +1,11 @@
-//! What every change of a control plane goes through before it is written.
+//! Whether a change may be written, and what a verb decides.
 
-pub mod consent;
+pub mod conflict;
 pub mod decision;
 pub mod event;
-pub mod guard;
-pub mod ownership;
-pub mod situation;
-
 #[cfg(any(test, feature = "testing"))]
 pub mod example;
+pub mod guard;
+pub mod ownership;
+pub mod preflight;
+pub mod snapshot;

@@ -1,7 +1,7 @@
 //! Who owns a field that is to be written, by `metadata.managedFields`.
 //!
-//! Server-side apply refuses nothing of what a patch sets: an applier takes its field back the next time that it
-//! applies. So who writes it anyhow is told, and the topology controller, which applies all the time, is not contested.
+//! A patch may set a field that another client manages by server-side apply; that client sets it back the next time it
+//! applies. We warn about that, and refuse fields of the topology controller, which applies all the time.
 
 use kcp_rules::api::{DecodeError, decode};
 use serde::Deserialize;
@@ -9,14 +9,14 @@ use serde_json::Value;
 
 use crate::merge_patch;
 
-/// As which the topology controller of Cluster API applies: `TopologyManagerName` of
+/// The field manager of Cluster API's topology controller: `TopologyManagerName` of
 /// `core/reconcilers/topology/cluster/structuredmerge`.
 const TOPOLOGY_MANAGER: &str = "capi-topology";
 
-/// On what the topology controller made.
+/// Label of objects that the topology controller created.
 const TOPOLOGY_OWNED: &str = "topology.cluster.x-k8s.io/owned";
 
-/// What keeps a repository and a cluster the same, by the names that it writes under.
+/// GitOps tools by the prefix of their field managers.
 const CONTINUOUS_APPLIERS: &[(&str, &str)] = &[
     ("argocd", "Argo CD"),
     ("flux", "Flux"),
@@ -25,8 +25,7 @@ const CONTINUOUS_APPLIERS: &[(&str, &str)] = &[
     ("helm", "Helm"),
 ];
 
-/// Fields that a managed topology sets, by their paths in both API versions; and those of the Cluster that it sets them
-/// from.
+/// Fields that a managed topology sets, in both API versions, and the Cluster's fields to set instead.
 const TOPOLOGY_FIELDS: &[(&[&str], &str)] = &[
     (&["spec", "replicas"], "spec.topology.controlPlane.replicas"),
     (
@@ -41,7 +40,7 @@ const TOPOLOGY_FIELDS: &[(&[&str], &str)] = &[
     (&["spec", "version"], "spec.topology.version"),
 ];
 
-/// Where the same field stands in the other API version: managed fields keep the one that they were written in.
+/// The same field in both API versions: an entry of `managedFields` keeps the version it was written in.
 const SAME_FIELDS: &[(&[&str], &[&str])] = &[
     (&["spec", "rolloutAfter"], &["spec", "rollout", "after"]),
     (&["spec", "rolloutAfter"], &["spec", "rollout"]),
@@ -49,30 +48,27 @@ const SAME_FIELDS: &[(&[&str], &[&str])] = &[
 
 const PAUSED: &[&str] = &["metadata", "annotations", crate::control_plane::PAUSED_ANNOTATION];
 
-/// Who owns what is to be written.
+/// Who owns the fields to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ownership {
-    /// Nobody who would put it back.
+    /// No client would set them back.
     Free,
-    /// Another applies it, and will put it back.
+    /// Another client applies them and will set them back.
     Applied(Vec<Applied>),
-    /// The topology controller applies it all the time, or the Cluster is where it is asked for.
+    /// The topology controller applies a field, or the Cluster has the field to set.
     OfTopology {
-        /// The field that is to be written.
         field: String,
-        /// The field of the Cluster to write instead; none where it comes from the `ClusterClass`.
+        /// The Cluster's field to set; none if the value comes from the `ClusterClass`.
         instead: Option<&'static str>,
     },
 }
 
-/// A field that another applies.
+/// A field that another client applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// Which.
     pub field: String,
-    /// The field manager.
     pub manager: String,
-    /// The product, where we know it by its name.
+    /// The product, if we know the field manager.
     pub product: Option<&'static str>,
 }
 
@@ -107,7 +103,7 @@ impl ManagedFields {
         self.operation == "Apply"
     }
 
-    /// Whether a field is among those: a set that ends above it is of all that is below.
+    /// Whether the entry owns a field: an entry that ends above it owns everything below.
     fn has(&self, path: &[&str]) -> bool {
         let mut at = &self.fields;
         for name in path {
@@ -119,11 +115,11 @@ impl ManagedFields {
                 return true;
             }
         }
-        // With a dot among its own fields the object itself is owned; without, only some of what is in it.
+        // A "." means that the object itself is owned, not only fields in it.
         at.get(".").is_some()
     }
 
-    /// Whether a field, or one below it, is among those: what is taken away takes all that it holds with it.
+    /// Whether the entry owns a field or one below it: removing an object removes its fields.
     fn has_any_of(&self, path: &[&str]) -> bool {
         let below = path
             .iter()
@@ -143,7 +139,7 @@ impl ManagedFields {
     }
 }
 
-/// Who owns the fields of a merge patch of an object, given as the server wrote it; `manager` is who writes it.
+/// Who owns the fields that a merge patch of `object` writes as field manager `manager`.
 ///
 /// # Errors
 /// When the object's metadata do not have their types.
@@ -192,7 +188,7 @@ pub fn ownership(object: &str, patch: &Value, manager: &str) -> Result<Ownership
     })
 }
 
-/// Who wrote a field last, of those who own it; none where nobody does.
+/// The owner of a field that wrote last; none if the field has no owner.
 pub fn last_writer(object: &str, path: &[&str]) -> Option<String> {
     let Object { metadata } = serde_json::from_str(object).ok()?;
     let mut entries = metadata.managed_fields;
@@ -211,10 +207,10 @@ fn product(manager: &str) -> Option<&'static str> {
 }
 
 impl Ownership {
-    /// What is warned of when the fields of an object of `cluster` are written, a line each.
+    /// Warnings about writing the fields of an object of `cluster`, a line each.
     ///
     /// # Errors
-    /// Why they are not written, and what to write instead.
+    /// Why they are not written, and what to set instead.
     pub fn warnings(&self, cluster: Option<&str>) -> Result<Vec<String>, String> {
         match self {
             Self::Free => Ok(Vec::new()),
@@ -226,8 +222,16 @@ impl Ownership {
     }
 }
 
+/// Warnings about a merge patch of a Machine. Fields of a topology are no reason to refuse: a Machine is not a part of
+/// the topology's templates.
+pub fn applied(object: &str, patch: &Value, manager: &str) -> Vec<String> {
+    match ownership(object, patch, manager) {
+        Ok(Ownership::Applied(applied)) => applied.iter().map(Applied::message).collect(),
+        Ok(Ownership::Free | Ownership::OfTopology { .. }) | Err(_) => Vec::new(),
+    }
+}
+
 impl Applied {
-    /// For people.
     pub fn message(&self) -> String {
         let Self {
             field,
@@ -235,7 +239,7 @@ impl Applied {
             product,
         } = self;
         let product = product.map_or_else(String::new, |product| format!(" ({product})"));
-        format!("{field} is applied by {manager}{product}, which will put it back: change it there too")
+        format!("{field} is applied by {manager}{product}, which will revert the change: change it there too")
     }
 }
 
@@ -244,14 +248,14 @@ fn of_topology(field: &str, instead: Option<&str>, cluster: &str) -> String {
         || format!("change the variables of Cluster {cluster}, or its ClusterClass, instead"),
         |instead| format!("set {instead} of Cluster {cluster} instead"),
     );
-    format!("{field} is of the managed topology of Cluster {cluster}: {instead}")
+    format!("{field} is managed by the topology of Cluster {cluster}: {instead}")
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Applied, Ownership, last_writer, of_topology, ownership};
+    use super::{Applied, Ownership, applied, last_writer, of_topology, ownership};
 
     /// As a server writes it of a control plane that a topology controller applies, a person made once with
     /// `kubectl apply`, and controllers report on.
@@ -298,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn the_topology_controller_is_not_contested() {
+    fn fields_of_the_topology_controller_are_refused() {
         let topology = |field: &str, instead| Ownership::OfTopology {
             field: field.to_owned(),
             instead,
@@ -389,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn who_puts_a_field_back_is_told() {
+    fn names_the_client_that_will_revert_a_field() {
         let by = |manager: &str, product| {
             Ownership::Applied(vec![Applied {
                 field: "spec.replicas".to_owned(),
@@ -428,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_topology_made_is_paused_by_its_cluster() {
+    fn an_object_of_a_topology_is_paused_by_its_cluster() {
         let pause = |value: Value| json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": value}}});
         let labels = json!({"topology.cluster.x-k8s.io/owned": ""});
         let of = |labels: &Value, value| {
@@ -457,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wrote_last_is_who_is_named() {
+    fn names_the_last_writer() {
         let entry = applies("kubectl-scale", "Update", "v1beta2", &json!({"f:replicas": {}}));
         let object = object(Some(entry), &json!({}));
         let writer = |path: &[&str]| last_writer(&object, path);
@@ -471,24 +475,45 @@ mod tests {
 
     #[test]
     fn says_what_to_do() {
-        let applied = Applied {
+        let field = Applied {
             field: "spec.replicas".to_owned(),
             manager: "argocd-controller".to_owned(),
             product: Some("Argo CD"),
         };
         assert_eq!(
-            applied.message(),
-            "spec.replicas is applied by argocd-controller (Argo CD), which will put it back: change it there too"
+            field.message(),
+            "spec.replicas is applied by argocd-controller (Argo CD), which will revert the change: change it there too"
         );
         assert_eq!(
             of_topology("spec.replicas", Some("spec.topology.controlPlane.replicas"), "c1"),
-            "spec.replicas is of the managed topology of Cluster c1: set spec.topology.controlPlane.replicas of Cluster c1 \
+            "spec.replicas is managed by the topology of Cluster c1: set spec.topology.controlPlane.replicas of Cluster c1 \
              instead"
         );
         assert_eq!(
             of_topology("spec.machineNaming.template", None, "c1"),
-            "spec.machineNaming.template is of the managed topology of Cluster c1: change the variables of Cluster c1, or \
+            "spec.machineNaming.template is managed by the topology of Cluster c1: change the variables of Cluster c1, or \
              its ClusterClass, instead"
         );
+    }
+
+    #[test]
+    fn an_applied_annotation_of_a_machine_is_a_warning_only() {
+        let patch = json!({"metadata": {"annotations": {"cluster.x-k8s.io/delete-machine": ""}}});
+        let of = |manager: &str| {
+            let fields = json!({"f:metadata": {"f:annotations": {"f:cluster.x-k8s.io/delete-machine": {}}}});
+            let entry = json!({"manager": manager, "operation": "Apply", "fieldsV1": fields});
+            let object = json!({"metadata": {"name": "m1", "managedFields": [entry],
+                "labels": {"topology.cluster.x-k8s.io/owned": ""}}});
+            applied(&object.to_string(), &patch, "kubectl-kcp")
+        };
+        assert_eq!(
+            of("capi-kubeadmcontrolplane"),
+            [
+                "metadata.annotations[cluster.x-k8s.io/delete-machine] is applied by capi-kubeadmcontrolplane, which will \
+                 revert the change: change it there too"
+            ]
+        );
+        assert_eq!(of("capi-topology"), Vec::<String>::new());
+        assert_eq!(of("kubectl-kcp"), Vec::<String>::new());
     }
 }

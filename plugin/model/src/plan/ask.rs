@@ -6,9 +6,9 @@ use serde_json::{Map, Value, json};
 
 use crate::plan::{effect::changes, outlook::Asked, spec::with_leading_v, wire::PlannedControlPlane};
 use crate::{
-    judgement::{Judgement, Surroundings, judge_update},
     merge_patch,
-    verbs::rollout::decision::restart,
+    review::{Review, ReviewContext, review_update},
+    verbs::rollout::start::restart,
 };
 
 /// The requested change. If it is empty, the plan is for the pending changes.
@@ -44,13 +44,13 @@ impl Change {
 pub fn ask(
     text: &str,
     patch: &Value,
-    surroundings: Surroundings<'_>,
+    context: ReviewContext<'_>,
 ) -> Result<(Asked, Vec<String>), DecodeError> {
     // What stands has been judged when it was written.
-    let Judgement { denials, warnings } = if merge_patch::is_applied(&decode(text)?, patch) {
-        Judgement::default()
+    let Review { denials, warnings } = if merge_patch::is_applied(&decode(text)?, patch) {
+        Review::default()
     } else {
-        judge_update(text, &patched(text, patch)?, surroundings)?
+        review_update(text, &patched(text, patch)?, context)?
     };
     Ok((asked(text, patch, &denials)?, warnings))
 }
@@ -90,12 +90,12 @@ mod tests {
     use serde_json::json;
 
     use super::{Asked, Change, ask};
-    use crate::{control_plane::example::now, judgement::Surroundings};
+    use crate::{control_plane::example::now, review::ReviewContext};
 
     fn asked(version: &'static str, change: &Change) -> Asked {
         let base = if version == "v1beta1" { V1BETA1 } else { V1BETA2 };
         let view = View::default();
-        let surroundings = Surroundings {
+        let context = ReviewContext {
             now: now(),
             field_manager: "kubectl-kcp",
             view: &view,
@@ -104,7 +104,7 @@ mod tests {
         let api_version = format!("controlplane.cluster.x-k8s.io/{version}");
         let text = Base::ControlPlane(base).object().to_string();
         let patch = change.patch(&api_version, now());
-        ask(&text, &patch, surroundings).expect("decodes").0
+        ask(&text, &patch, context).expect("decodes").0
     }
 
     #[test]
@@ -152,14 +152,14 @@ mod tests {
         let mut object = Base::ControlPlane(V1BETA2).object();
         object["spec"]["replicas"] = json!(4);
         let view = View::default();
-        let surroundings = Surroundings {
+        let context = ReviewContext {
             now: now(),
             field_manager: "kubectl-kcp",
             view: &view,
             configuration: None,
         };
         let patch = Change::default().patch("g/v1beta2", now());
-        let (asked, warnings) = ask(&object.to_string(), &patch, surroundings).expect("decodes");
+        let (asked, warnings) = ask(&object.to_string(), &patch, context).expect("decodes");
         assert_eq!((asked.changes, asked.denials, warnings), (vec![], vec![], vec![]));
         assert_eq!(asked.spec.replicas, 4);
     }

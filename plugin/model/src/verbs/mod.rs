@@ -1,4 +1,4 @@
-//! The decision of each verb that writes: pure, of what was read and the time.
+//! The decision of each verb that writes.
 
 pub mod machine;
 pub mod rollout;

@@ -1,82 +1,78 @@
-//! Whether a control plane may be scaled, and what is written for it.
+//! `scale`: another number of Machines.
 
 use kcp_rules::api::DecodeError;
 use serde_json::json;
 
 use crate::{
     change::{
-        consent::{Demand, consent},
-        decision::{Decision, Proposal, Refusal, RefusedBy},
-        event::Occurrence,
-        situation::Situation,
+        decision::{Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
+        event::ChangeEvent,
+        preflight::{ChangeRequest, preflight},
+        snapshot::ChangeSnapshot,
     },
-    judgement::{Surroundings, judge_scale},
+    review::{ReviewContext, review_scale},
 };
 
-/// What is asked for.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted {
-    /// Machines to have.
+pub struct ScaleOptions {
     pub replicas: i64,
-    /// Machines that the spec must ask for now; none where any number will do.
+    /// The number that the spec must have now; none if any will do.
     pub current: Option<i64>,
-    /// Whether to go on though the preflight blocks it.
     pub force: bool,
 }
 
-/// Decides on a control plane and what surrounds it.
+/// Decides on a control plane.
 ///
 /// # Errors
 /// When the control plane does not have its kind's types.
 pub fn decide(
-    situation: &Situation,
-    wanted: Wanted,
-    surroundings: Surroundings<'_>,
+    snapshot: &ChangeSnapshot,
+    options: ScaleOptions,
+    context: ReviewContext<'_>,
 ) -> Result<Decision, DecodeError> {
-    let Wanted { replicas, force, .. } = wanted;
-    let desired = situation.control_plane().desired_replicas;
-    if let Some(current) = wanted.current.filter(|current| desired != Some(*current)) {
+    let ScaleOptions { replicas, force, .. } = options;
+    let desired = snapshot.control_plane().desired_replicas;
+    if let Some(current) = options.current.filter(|current| desired != Some(*current)) {
         return Ok(Decision::Refused(Refusal::new(
             RefusedBy::Command,
             vec![format!("replicas is {}, not {current}", number(desired))],
         )));
     }
     if desired == Some(replicas) {
-        return Ok(Decision::Unchanged);
+        return Ok(Decision::Unchanged(format!("replicas is {replicas} already")));
     }
     let patch = json!({ "spec": { "replicas": replicas } });
-    let judgement = judge_scale(&situation.object, replicas, surroundings)?;
-    let consent = consent(
-        situation,
-        Demand {
-            patch: &patch,
-            judgement: &judgement,
-            field_manager: surroundings.field_manager,
-            force,
-            now: surroundings.now,
-        },
-    )?;
-    let consequences = consent.consequences();
-    if let Some(refusal) = consent.refusal {
+    let review = review_scale(&snapshot.object, replicas, context)?;
+    let request = ChangeRequest {
+        patch: &patch,
+        review: &review,
+        force,
+    };
+    let preflight = preflight(snapshot, request, context)?;
+    let consequences = preflight.consequences();
+    if let Some(refusal) = preflight.refusal {
         return Ok(Decision::Refused(refusal));
     }
+    let from_to = format!("from {} to {replicas}", number(desired));
     Ok(Decision::Write(Proposal {
-        patch,
-        // Without spec.replicas the API server has no scale to read and answers 500: then the object itself is patched.
-        subresource: desired.map(|_| "scale"),
-        warnings: consent.warnings,
+        write: ObjectWrite::Patch {
+            patch,
+            // An object without spec.replicas has no scale to read: the API server answers 500.
+            subresource: desired.map(|_| "scale"),
+        },
+        done: format!("scaled {from_to}"),
+        warnings: preflight.warnings,
         consequences,
-        occurrence: Occurrence {
+        event: ChangeEvent {
             reason: "Scaled",
             action: "Scale",
             done: "scaled",
-            detail: format!("from {} to {replicas}", number(desired)),
+            detail: from_to,
         },
     }))
 }
 
-/// `3`, or what stands for a number that is not set.
-pub fn number(replicas: Option<i64>) -> String {
+fn number(replicas: Option<i64>) -> String {
     replicas.map_or_else(|| "an unset number".to_owned(), |replicas| replicas.to_string())
 }
 
@@ -85,27 +81,27 @@ mod tests {
     use kcp_rules::view::View;
     use serde_json::json;
 
-    use super::{Decision, Refusal, RefusedBy, Surroundings, Wanted, decide};
+    use super::{Decision, ObjectWrite, Refusal, RefusedBy, ReviewContext, ScaleOptions, decide};
     use crate::{
         change::{
-            example::{fail, situation},
-            situation::Situation,
+            example::{fail, snapshot},
+            snapshot::ChangeSnapshot,
         },
         control_plane::example::{minutes_ago, now},
     };
 
-    fn decision(situation: &Situation, wanted: Wanted) -> Decision {
-        let surroundings = Surroundings {
+    fn decision(snapshot: &ChangeSnapshot, options: ScaleOptions) -> Decision {
+        let context = ReviewContext {
             now: now(),
             field_manager: "kubectl-kcp",
             view: &View::default(),
             configuration: None,
         };
-        decide(situation, wanted, surroundings).expect("decodes")
+        decide(snapshot, options, context).expect("decodes")
     }
 
-    fn to(replicas: i64) -> Wanted {
-        Wanted {
+    fn to(replicas: i64) -> ScaleOptions {
+        ScaleOptions {
             replicas,
             current: None,
             force: false,
@@ -124,13 +120,16 @@ mod tests {
     }
 
     #[test]
-    fn decides_by_the_rules() {
-        let three = situation();
-        assert_eq!(decision(&three, to(3)), Decision::Unchanged);
+    fn follows_the_rules() {
+        let three = snapshot();
+        assert_eq!(
+            decision(&three, to(3)),
+            Decision::Unchanged("replicas is 3 already".to_owned())
+        );
         for replicas in [-1, 0, 2, 4] {
             let refusal = refusal(decision(
                 &three,
-                Wanted {
+                ScaleOptions {
                     force: true,
                     ..to(replicas)
                 },
@@ -140,59 +139,63 @@ mod tests {
     }
 
     #[test]
-    fn writes_the_number_and_tells_of_it() {
-        let Decision::Write(proposal) = decision(&situation(), to(5)) else {
+    fn writes_the_number_and_an_event() {
+        let Decision::Write(proposal) = decision(&snapshot(), to(5)) else {
             panic!("not written");
         };
-        assert_eq!(proposal.patch, json!({"spec": {"replicas": 5}}));
-        assert_eq!(proposal.subresource, Some("scale"));
+        let patch = |subresource| ObjectWrite::Patch {
+            patch: json!({"spec": {"replicas": 5}}),
+            subresource,
+        };
+        assert_eq!(proposal.write, patch(Some("scale")));
+        assert_eq!(proposal.done, "scaled from 3 to 5");
         assert_eq!(proposal.warnings, Vec::<String>::new());
         assert_eq!(proposal.consequences, ["etcd cannot lose a member during step 1"]);
-        assert_eq!(proposal.occurrence.note("alice"), "scaled by alice from 3 to 5");
+        assert_eq!(proposal.event.note("alice"), "scaled by alice from 3 to 5");
 
-        let mut unset = situation();
+        let mut unset = snapshot();
         unset.observed.control_plane.desired_replicas = None;
         let Decision::Write(proposal) = decision(&unset, to(5)) else {
             panic!("not written");
         };
-        assert_eq!(proposal.subresource, None);
+        assert_eq!(proposal.write, patch(None));
         assert_eq!(
-            proposal.occurrence.note("alice"),
+            proposal.event.note("alice"),
             "scaled by alice from an unset number to 5"
         );
     }
 
     #[test]
-    fn goes_by_the_number_that_is_expected() {
-        let wanted = |replicas, current| Wanted {
+    fn checks_the_expected_number() {
+        let options = |replicas, current| ScaleOptions {
             current: Some(current),
             ..to(replicas)
         };
-        assert!(matches!(decision(&situation(), wanted(5, 3)), Decision::Write(_)));
+        assert!(matches!(decision(&snapshot(), options(5, 3)), Decision::Write(_)));
         assert_eq!(
-            refusal(decision(&situation(), wanted(5, 1))),
+            refusal(decision(&snapshot(), options(5, 1))),
             refused(RefusedBy::Command, "replicas is 3, not 1")
         );
-        // It is as wanted, but not from where it was thought to be.
+        // The number is as requested, but was not the expected one.
         assert_eq!(
-            refusal(decision(&situation(), wanted(3, 1))),
+            refusal(decision(&snapshot(), options(3, 1))),
             refused(RefusedBy::Command, "replicas is 3, not 1")
         );
     }
 
     #[test]
-    fn a_machine_that_is_not_well_blocks_by_its_name() {
-        let mut sick = situation();
-        fail(&mut sick, 2, "EtcdPodHealthy", "crashed");
+    fn an_unhealthy_machine_blocks() {
+        let mut unhealthy = snapshot();
+        fail(&mut unhealthy, 2, "EtcdPodHealthy", "crashed");
         let blocked = refused(
             RefusedBy::Preflight,
             "EtcdPodHealthy of Machine m2 is False: crashed",
         );
         for replicas in [1, 5] {
-            assert_eq!(refusal(decision(&sick, to(replicas))), blocked, "{replicas}");
+            assert_eq!(refusal(decision(&unhealthy, to(replicas))), blocked, "{replicas}");
             let forced = decision(
-                &sick,
-                Wanted {
+                &unhealthy,
+                ScaleOptions {
                     force: true,
                     ..to(replicas)
                 },
@@ -202,16 +205,16 @@ mod tests {
                 "{forced:?}"
             );
         }
-        // The oldest is who goes first: what is wrong with it does not count.
-        let mut oldest = situation();
+        // The oldest Machine is deleted first: its own health does not matter.
+        let mut oldest = snapshot();
         fail(&mut oldest, 1, "EtcdPodHealthy", "crashed");
         assert!(matches!(decision(&oldest, to(1)), Decision::Write(_)));
         assert!(matches!(decision(&oldest, to(5)), Decision::Refused(_)));
     }
 
     #[test]
-    fn what_stands_still_is_scaled_with_a_warning_and_what_goes_is_not() {
-        let mut paused = situation();
+    fn a_paused_control_plane_is_scaled_with_a_warning_and_a_deleted_one_is_not() {
+        let mut paused = snapshot();
         paused.observed.control_plane.paused = true;
         let decided = decision(&paused, to(5));
         assert!(
@@ -219,10 +222,10 @@ mod tests {
                 if proposal.warnings == ["the control plane is paused: no controller reconciles it"]),
             "{decided:?}"
         );
-        let mut leaving = situation();
-        leaving.observed.control_plane.deleting_since = Some(minutes_ago(1));
+        let mut deleted = snapshot();
+        deleted.observed.control_plane.deleting_since = Some(minutes_ago(1));
         assert_eq!(
-            refusal(decision(&leaving, Wanted { force: true, ..to(5) })),
+            refusal(decision(&deleted, ScaleOptions { force: true, ..to(5) })),
             refused(RefusedBy::Command, "the control plane is being deleted")
         );
     }

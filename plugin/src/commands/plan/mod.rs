@@ -27,9 +27,9 @@ use manifest::Manifest;
 use crate::{configuration, document::text, file, session::Session, verdict::Verdict};
 use kcp_client::{
     reader::Reader,
-    reads::change::{LIMIT, read_whole_situation},
+    reads::change::{LIMIT, read_everything_or_fail},
 };
-use kcp_control_plane::judgement::Surroundings;
+use kcp_control_plane::review::ReviewContext;
 
 /// Under which name the rules are told that the change would be made.
 const FIELD_MANAGER: &str = "kubectl-kcp";
@@ -52,30 +52,30 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
         reader = reader.in_version(&manifest.version)?;
     }
     // Each part decides about the steps.
-    let read = read_whole_situation(&reader, &connection.namespace, &arguments.name, LIMIT);
-    let situation = Box::pin(read).await?;
-    let view = situation.view()?;
+    let read = read_everything_or_fail(&reader, &connection.namespace, &arguments.name, LIMIT);
+    let snapshot = Box::pin(read).await?;
+    let view = snapshot.view()?;
     let now = Timestamp::now();
-    let mut warnings = situation.warnings();
+    let mut warnings = snapshot.warnings();
     let patch = match (&manifest, &arguments.file) {
         (Some(manifest), Some(file)) => {
-            let patch = manifest.patch(&shown(file), &serde_json::from_str(&situation.object)?)?;
+            let patch = manifest.patch(&shown(file), &serde_json::from_str(&snapshot.object)?)?;
             warnings.extend(manifest.warnings(&patch));
             patch
         }
         _ => arguments.change().patch(&reader.control_planes.api_version, now),
     };
-    let surroundings = Surroundings {
+    let context = ReviewContext {
         now,
         field_manager: FIELD_MANAGER,
         view: &view,
         configuration: configuration.as_ref(),
     };
-    let (asked, of_rules) = ask(&situation.object, &patch, surroundings)?;
+    let (asked, of_rules) = ask(&snapshot.object, &patch, context)?;
     for warning in warnings.iter().chain(&of_rules) {
         session.terminal.warning(warning);
     }
-    let plan = kcp_control_plane::plan::outlook::plan(&situation.observed, &asked, now);
+    let plan = kcp_control_plane::plan::outlook::plan(&snapshot.observed, &asked, now);
     let shown = match arguments.output {
         Some(PlanOutput::Json) => text(&PlanDocument::of(&plan))?,
         None => screen::screen(&plan),

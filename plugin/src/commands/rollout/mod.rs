@@ -1,6 +1,7 @@
-//! `kubectl kcp rollout`: have every Machine of a control plane replaced, at once or later, and follow that.
+//! `kubectl kcp rollout`: replaces every Machine of a control plane, now or later, and shows the progress.
 //!
-//! - [`document`], [`screen`]: the JSON and the text
+//! - [`report`]: the progress of a rollout; [`document`], [`screen`]: its JSON and text
+//! - [`history`]: the generations of Machines
 
 pub mod document;
 pub mod history;
@@ -8,9 +9,8 @@ pub mod report;
 pub mod screen;
 
 mod arguments;
-mod write;
 
-use std::{cell::Cell, time::Duration};
+use std::time::Duration;
 
 use anyhow::Context as _;
 pub use arguments::{
@@ -20,28 +20,38 @@ pub use arguments::{
 use document::RolloutStatus;
 use history::{document::RolloutHistory, history};
 use jiff::Timestamp;
-use kcp_control_plane::verbs::rollout::pausing::Wish;
-use kcp_control_plane::verbs::rollout::{
-    cancellation::{self, Planned},
-    decision, pausing,
-};
-use report::RolloutReport;
-use serde::Serialize;
-use write::{Said, Verb, carry_out};
-
-use crate::{
-    document::text,
-    session::Session,
-    terminal::Terminal,
-    verdict::Verdict,
-    wait::{EndingKind, Shown, follow_to_its_end},
-};
 use kcp_client::{
     ReadLimit,
     reader::Reader,
     reads::planned::{Unread, fetch},
 };
-use kcp_control_plane::{change::situation::Extent, wait::Goal};
+use kcp_control_plane::{
+    change::{
+        decision::Decision,
+        snapshot::{ChangeSnapshot, ReadScope},
+    },
+    review::ReviewContext,
+    verbs::rollout::{
+        cancel,
+        pause::{self, PauseAction},
+        start::{self, StartOptions},
+    },
+    wait::WaitCondition,
+};
+use report::RolloutReport;
+use serde::Serialize;
+
+use crate::{
+    change::{
+        arguments::{ReviewArguments, WriteArguments},
+        engine::{Engine, FORCED, Verb},
+    },
+    document::text,
+    session::Session,
+    terminal::Terminal,
+    verdict::Verdict,
+    wait::{EndingKind, Shown, poll_until},
+};
 
 /// The longest that one read of a history may take.
 const READ_LIMIT: Duration = Duration::from_secs(10);
@@ -49,113 +59,111 @@ const READ_LIMIT: Duration = Duration::from_secs(10);
 /// Runs `rollout`.
 ///
 /// # Errors
-/// When nothing could be decided, or the outcome not be written.
+/// When nothing could be decided, or the result not be printed.
 pub async fn run(arguments: RolloutArguments, session: &Session) -> anyhow::Result<Verdict> {
     match arguments.command {
-        RolloutCommand::Start(arguments) => start(&arguments, session).await,
-        RolloutCommand::Cancel(arguments) => cancel(&arguments, session).await,
-        RolloutCommand::Pause(arguments) => pause(&arguments, Wish::Pause, session).await,
-        RolloutCommand::Resume(arguments) => pause(&arguments, Wish::Resume, session).await,
+        RolloutCommand::Start(arguments) => start_rollout(&arguments, session).await,
+        RolloutCommand::Cancel(arguments) => cancel_rollout(&arguments, session).await,
+        RolloutCommand::Pause(arguments) => pause_or_resume(&arguments, PauseAction::Pause, session).await,
+        RolloutCommand::Resume(arguments) => pause_or_resume(&arguments, PauseAction::Resume, session).await,
         RolloutCommand::Status(arguments) => status(&arguments, session).await,
         RolloutCommand::History(arguments) => show_history(&arguments, session).await,
     }
 }
 
-async fn start(arguments: &StartArguments, session: &Session) -> anyhow::Result<Verdict> {
-    let wanted = decision::Wanted {
-        begin: arguments.begin(),
-        force: arguments.force,
-    };
+async fn start_rollout(arguments: &StartArguments, session: &Session) -> anyhow::Result<Verdict> {
     let verb = Verb {
+        name: &arguments.name,
         infinitive: "roll out",
         not_done: "rollout not started",
-        extent: Extent::All,
+        forced: Some(FORCED),
     };
-    let done = if wanted.begin.is_planned() {
-        "rollout planned"
-    } else {
-        "rollout started"
+    let options = StartOptions {
+        start: arguments.start(),
+        force: arguments.force,
     };
-    let start = carry_out(
-        verb,
-        &arguments.name,
-        &arguments.write,
+    let (write, review) = (&arguments.write, &arguments.review);
+    let start = change(
+        &verb,
+        ReadScope::All,
+        write,
+        review,
         session,
-        |situation, reader, surroundings| {
-            let api_version = &reader.control_planes.api_version;
-            decision::decide(situation, wanted, api_version, surroundings)
-        },
-        |_| Said {
-            done: done.to_owned(),
-            unchanged: "a rollout of this time is asked for already".to_owned(),
-        },
+        |snapshot, version, context| Ok(start::decide(snapshot, options, version, context)?),
     );
     start.await
 }
 
-async fn cancel(arguments: &CancelArguments, session: &Session) -> anyhow::Result<Verdict> {
+async fn cancel_rollout(arguments: &CancelArguments, session: &Session) -> anyhow::Result<Verdict> {
     let verb = Verb {
+        name: &arguments.name,
         infinitive: "cancel the rollout of",
         not_done: "rollout not cancelled",
-        extent: Extent::AllOnceRollingOut,
+        forced: None,
     };
-    let planned = Cell::new(Planned::Nothing);
-    let cancel = carry_out(
-        verb,
-        &arguments.name,
-        &arguments.write,
+    let scope = ReadScope::AllOnceRollingOut;
+    let (write, review) = (&arguments.write, &arguments.review);
+    let cancel = change(
+        &verb,
+        scope,
+        write,
+        review,
         session,
-        |situation, reader, surroundings| {
-            planned.set(Planned::of(situation, surroundings.now));
-            let api_version = &reader.control_planes.api_version;
-            cancellation::decide(situation, arguments.running, api_version, surroundings)
-        },
-        |_| said(&planned.take()),
+        |snapshot, version, context| Ok(cancel::decide(snapshot, arguments.running, version, context)?),
     );
     cancel.await
 }
 
-async fn pause(arguments: &PauseArguments, wish: Wish, session: &Session) -> anyhow::Result<Verdict> {
-    let verb = match wish {
-        Wish::Pause => Verb {
-            infinitive: "pause",
-            not_done: "not paused",
-            extent: Extent::ControlPlane,
-        },
-        Wish::Resume => Verb {
-            infinitive: "resume",
-            not_done: "not resumed",
-            extent: Extent::ControlPlane,
-        },
+async fn pause_or_resume(
+    arguments: &PauseArguments,
+    action: PauseAction,
+    session: &Session,
+) -> anyhow::Result<Verdict> {
+    let (infinitive, not_done) = match action {
+        PauseAction::Pause => ("pause", "not paused"),
+        PauseAction::Resume => ("resume", "not resumed"),
     };
-    let cluster_is_paused = Cell::new(false);
-    let pause = carry_out(
-        verb,
-        &arguments.name,
-        &arguments.write,
+    let verb = Verb {
+        name: &arguments.name,
+        infinitive,
+        not_done,
+        forced: None,
+    };
+    let (write, review) = (&arguments.write, &arguments.review);
+    let pause = change(
+        &verb,
+        ReadScope::ControlPlane,
+        write,
+        review,
         session,
-        |situation, _, surroundings| {
-            cluster_is_paused.set(situation.observed.cluster.paused);
-            pausing::decide(situation, wish, surroundings)
-        },
-        |_| match wish {
-            Wish::Pause => Said {
-                done: "paused".to_owned(),
-                unchanged: "it is paused already".to_owned(),
-            },
-            Wish::Resume => Said {
-                done: "resumed".to_owned(),
-                unchanged: "it is not paused by its annotation".to_owned(),
-            },
-        },
+        |snapshot, _, context| Ok(pause::decide(snapshot, action, context)?),
     );
-    let verdict = pause.await?;
-    if wish == Wish::Resume && cluster_is_paused.get() {
-        let warning =
-            "its Cluster is paused as well: no controller reconciles it until spec.paused of that is false";
-        session.terminal.warning(warning);
-    }
-    Ok(verdict)
+    pause.await
+}
+
+/// Changes a control plane, and reports the result. `decide` is given the version of its API as well.
+async fn change(
+    verb: &Verb<'_>,
+    scope: ReadScope,
+    write: &WriteArguments,
+    review: &ReviewArguments,
+    session: &Session,
+    decide: impl Fn(&ChangeSnapshot, &str, ReviewContext<'_>) -> anyhow::Result<Decision>,
+) -> anyhow::Result<Verdict> {
+    let configuration = review.read()?;
+    let connection = session.connect().await?;
+    let reader = Reader::discover(&connection).await?;
+    let engine = Engine {
+        reader: &reader,
+        terminal: &session.terminal,
+        arguments: write,
+        configuration: configuration.as_ref(),
+    };
+    let api_version = &reader.control_planes.api_version;
+    let changed = engine.change_control_plane(verb, scope, |snapshot, context| {
+        decide(snapshot, api_version, context)
+    });
+    engine.report(verb, &Box::pin(changed).await?).await
 }
 
 async fn status(arguments: &RolloutStatusArguments, session: &Session) -> anyhow::Result<Verdict> {
@@ -167,25 +175,25 @@ async fn status(arguments: &RolloutStatusArguments, session: &Session) -> anyhow
         let snapshot = reader.snapshot(namespace, name).await?;
         let now = Timestamp::now();
         let report = RolloutReport::of(snapshot, now);
-        return told(&report, *output, now, &session.terminal);
+        return print_report(&report, *output, now, &session.terminal);
     }
     session.terminal.on_interrupt(format!(
-        "a rollout goes on by itself; follow it with: kubectl kcp rollout status {name} -n {namespace} --watch"
+        "the rollout continues; watch it with: kubectl kcp rollout status {name} -n {namespace} --watch"
     ));
     let limit = (!arguments.timeout.is_zero()).then_some(arguments.timeout);
     let shown = match output {
         None => Shown::Lines,
         Some(_) => Shown::Nothing,
     };
-    let goal = Goal::RolledOut;
-    let ending = follow_to_its_end(&reader, name, &goal, limit, None, shown, &session.terminal).await?;
+    let condition = WaitCondition::RolledOut;
+    let ending = poll_until(&reader, name, &condition, limit, None, shown, &session.terminal).await?;
     let now = Timestamp::now();
-    if output.is_none() && ending.kind != EndingKind::Reached {
-        let text = ending.text(&goal, now);
+    if output.is_none() && ending.kind != EndingKind::Met {
+        let text = ending.text(&condition, now);
         session.terminal.print(&text).context("cannot write to stdout")?;
         return Ok(ending.verdict());
     }
-    told(
+    print_report(
         &RolloutReport::at_the_end(ending, now),
         *output,
         now,
@@ -194,7 +202,7 @@ async fn status(arguments: &RolloutStatusArguments, session: &Session) -> anyhow
 }
 
 /// Prints a report in the format that is asked for.
-fn told(
+fn print_report(
     report: &RolloutReport,
     output: Option<DocumentFormat>,
     now: Timestamp,
@@ -232,28 +240,10 @@ async fn show_history(arguments: &HistoryArguments, session: &Session) -> anyhow
 }
 
 impl DocumentFormat {
-    /// A document as it is printed.
     fn of(self, document: &impl Serialize) -> anyhow::Result<String> {
         Ok(match self {
             Self::Json => text(document).context("cannot write JSON")?,
             Self::Yaml => serde_saphyr::to_string(document).context("cannot write YAML")?,
         })
     }
-}
-
-fn said(planned: &Planned) -> Said {
-    let (done, unchanged) = match planned {
-        Planned::Nothing => ("rollout cancelled".to_owned(), "no rollout is planned".to_owned()),
-        Planned::Over { after } => (
-            "rollout cancelled".to_owned(),
-            format!(
-                "no rollout is planned: that of {after} is done, and its time stays, for without it no Machine would \
-                     be out of date either"
-            ),
-        ),
-        Planned::Running { after, .. } | Planned::ToCome { after } => {
-            (format!("rollout of {after} cancelled"), String::new())
-        }
-    };
-    Said { done, unchanged }
 }

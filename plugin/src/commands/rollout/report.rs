@@ -1,4 +1,4 @@
-//! How far a rollout is.
+//! The progress of a rollout.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -10,49 +10,44 @@ use crate::{
 use kcp_control_plane::{
     control_plane::Snapshot,
     staleness::{Stuck, stuck},
-    wait::{self, Goal, GoalState},
+    wait::{self, WaitCondition, WaitProgress},
 };
 
-/// How far a rollout is, at one time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RolloutReport {
-    /// The control plane and its Machines.
     pub snapshot: Snapshot,
-    /// What it comes to.
     pub progress: RolloutProgress,
-    /// What it waits for.
+    /// A line each.
     pub waiting_for: Vec<String>,
-    /// What is in the way and has been so for too long.
+    /// What has blocked it for too long.
     pub obstacles: Vec<Stuck>,
-    /// What the controller says of it, or why it does not go on by itself.
+    /// What the controller reports, or why the rollout has stopped.
     pub remarks: Vec<String>,
-    /// A rollout that has yet to begin.
+    /// The time of a rollout that has not started.
     pub planned: Option<Timestamp>,
 }
 
-/// What the state of a rollout comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum RolloutProgress {
-    /// Every Machine is as asked.
+    /// Every Machine is up to date.
     Complete,
-    /// It goes on.
     InProgress,
-    /// It has not gone on for longer than it may, because of something in its way.
+    /// Blocked for too long.
     Stuck,
-    /// It does not go on by itself: the control plane is paused, say.
+    /// It does not continue by itself: the control plane is paused, for example.
     Stopped,
-    /// It went on when the time to follow it was up.
+    /// In progress when the wait timed out.
     TimedOut,
 }
 
 impl RolloutReport {
-    /// Of one look.
+    /// Of one poll.
     pub fn of(snapshot: Snapshot, now: Timestamp) -> Self {
-        let standing = Goal::RolledOut.state(&snapshot, None, now);
-        let kind = match standing {
-            GoalState::Reached => Some(EndingKind::Reached),
-            GoalState::OutOfReach(why) => Some(EndingKind::OutOfReach(why)),
-            GoalState::WaitingFor(_) => {
+        let progress = WaitCondition::RolledOut.progress(&snapshot, None, now);
+        let kind = match progress {
+            WaitProgress::Met => Some(EndingKind::Met),
+            WaitProgress::Impossible(why) => Some(EndingKind::Impossible(why)),
+            WaitProgress::WaitingFor(_) => {
                 let stuck = stuck(&snapshot.control_plane, &snapshot.machines, now);
                 (!stuck.is_empty()).then_some(EndingKind::Stuck(stuck))
             }
@@ -60,22 +55,22 @@ impl RolloutReport {
         Self::new(snapshot, kind, now)
     }
 
-    /// Of the last look of somebody who followed it.
+    /// Of the last poll of a wait.
     pub fn at_the_end(Ending { snapshot, kind }: Ending, now: Timestamp) -> Self {
         Self::new(snapshot, Some(kind), now)
     }
 
-    /// `kind` is none while it goes on.
+    /// `kind` is none while it is in progress.
     fn new(snapshot: Snapshot, kind: Option<EndingKind>, now: Timestamp) -> Self {
-        let waiting_for = match Goal::RolledOut.state(&snapshot, None, now) {
-            GoalState::WaitingFor(what) => what,
-            GoalState::Reached | GoalState::OutOfReach(_) => Vec::new(),
+        let waiting_for = match WaitCondition::RolledOut.progress(&snapshot, None, now) {
+            WaitProgress::WaitingFor(what) => what,
+            WaitProgress::Met | WaitProgress::Impossible(_) => Vec::new(),
         };
         let says = wait::reasons(&snapshot.control_plane);
         let (progress, obstacles, remarks) = match kind {
             None => (RolloutProgress::InProgress, Vec::new(), says),
-            Some(EndingKind::Reached) => (RolloutProgress::Complete, Vec::new(), Vec::new()),
-            Some(EndingKind::OutOfReach(why)) => (RolloutProgress::Stopped, Vec::new(), vec![why]),
+            Some(EndingKind::Met) => (RolloutProgress::Complete, Vec::new(), Vec::new()),
+            Some(EndingKind::Impossible(why)) => (RolloutProgress::Stopped, Vec::new(), vec![why]),
             Some(EndingKind::Stuck(obstacles)) => (RolloutProgress::Stuck, obstacles, says),
             Some(EndingKind::TimedOut(_)) => (RolloutProgress::TimedOut, Vec::new(), says),
         };
@@ -89,7 +84,6 @@ impl RolloutReport {
         }
     }
 
-    /// Whether it is complete.
     pub const fn verdict(&self) -> Verdict {
         match self.progress {
             RolloutProgress::Complete => Verdict::Met,
@@ -160,8 +154,8 @@ mod tests {
     #[test]
     fn what_an_ending_comes_to() {
         for (kind, progress) in [
-            (EndingKind::Reached, Complete),
-            (EndingKind::OutOfReach("paused".to_owned()), Stopped),
+            (EndingKind::Met, Complete),
+            (EndingKind::Impossible("paused".to_owned()), Stopped),
             (EndingKind::Stuck(Vec::new()), Stuck),
             (EndingKind::TimedOut(Duration::from_secs(1)), TimedOut),
         ] {

@@ -7,7 +7,6 @@ use owo_colors::OwoColorize as _;
 
 use crate::commands::rollout::report::{RolloutProgress, RolloutReport};
 use crate::{
-    arguments::DryRun,
     terminal::{
         escape,
         style::{BAD, GOOD, WARN},
@@ -16,36 +15,6 @@ use crate::{
     wait::ending::push_obstacles,
 };
 
-/// It was done; what comes of it, a line each.
-pub fn done(name: &str, what: &str, dry_run: Option<DryRun>, consequences: &[String]) -> String {
-    let heading = format!(
-        "kubeadmcontrolplane/{} {what}{}\n",
-        escape(name),
-        DryRun::mark(dry_run)
-    );
-    with_lines(heading, consequences)
-}
-
-/// There was nothing to do.
-pub fn unchanged(name: &str, why: &str) -> String {
-    format!(
-        "kubeadmcontrolplane/{} unchanged: {}\n",
-        escape(name),
-        escape(why)
-    )
-}
-
-/// It was refused, here or by the server, or others were faster: `why` begins the line, and the rest follows.
-pub fn not_done(name: &str, what: &str, why: &str, lines: &[String]) -> String {
-    let heading = format!(
-        "kubeadmcontrolplane/{} {}: {why}\n",
-        escape(name),
-        what.style(BAD)
-    );
-    with_lines(heading, lines)
-}
-
-/// How far it is.
 pub fn status(report: &RolloutReport, now: Timestamp) -> String {
     let control_plane = &report.snapshot.control_plane;
     let counts = format!(
@@ -61,8 +30,8 @@ pub fn status(report: &RolloutReport, now: Timestamp) -> String {
     };
     let rest = match report.progress {
         RolloutProgress::Complete => String::new(),
-        RolloutProgress::InProgress | RolloutProgress::TimedOut => "; waiting for".to_owned(),
-        RolloutProgress::Stuck => "; in the way".to_owned(),
+        RolloutProgress::InProgress | RolloutProgress::TimedOut => "; waiting for:".to_owned(),
+        RolloutProgress::Stuck => "; blocked by:".to_owned(),
         RolloutProgress::Stopped => format!("; {}", report.remarks.join("; ")),
     };
     let mut text = format!(
@@ -79,7 +48,7 @@ pub fn status(report: &RolloutReport, now: Timestamp) -> String {
         }
         RolloutProgress::Stuck => {
             push_obstacles(&mut text, &report.obstacles, control_plane, now);
-            text.push_str("still waiting for\n");
+            text.push_str("still waiting for:\n");
             text = with_lines(text, &report.waiting_for);
             text = with_lines(text, &report.remarks);
         }
@@ -88,7 +57,7 @@ pub fn status(report: &RolloutReport, now: Timestamp) -> String {
         // Writing to a String cannot fail.
         let _ = writeln!(
             text,
-            "a rollout of every Machine created before {planned} begins at that time"
+            "a rollout is planned: it replaces every Machine created before {planned}, from then on"
         );
     }
     text
@@ -96,8 +65,8 @@ pub fn status(report: &RolloutReport, now: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{done, not_done, status, unchanged};
-    use crate::{arguments::DryRun, commands::rollout::report::RolloutReport, terminal::plain};
+    use super::status;
+    use crate::{commands::rollout::report::RolloutReport, terminal::plain};
     use kcp_control_plane::control_plane::{
         ConditionStatus::True,
         Snapshot,
@@ -109,14 +78,14 @@ mod tests {
     }
 
     #[test]
-    fn says_how_far_it_is() {
+    fn shows_the_progress() {
         let mut snapshot = healthy(3);
         insta::assert_snapshot!(show(&snapshot), @"kubeadmcontrolplane/c1-cp rollout complete: 3 of 3 Machines up to date");
 
         snapshot.control_plane.rollout_after = Some(minutes_ago(-60));
         insta::assert_snapshot!(show(&snapshot), @r"
         kubeadmcontrolplane/c1-cp rollout complete: 3 of 3 Machines up to date
-        a rollout of every Machine created before 2026-08-21T13:00:00Z begins at that time
+        a rollout is planned: it replaces every Machine created before 2026-08-21T13:00:00Z, from then on
         ");
 
         snapshot.control_plane.rollout_after = None;
@@ -129,7 +98,7 @@ mod tests {
             condition("RollingOut", True, message),
         );
         insta::assert_snapshot!(show(&snapshot), @r"
-        kubeadmcontrolplane/c1-cp rollout in progress: 1 of 3 Machines up to date; waiting for
+        kubeadmcontrolplane/c1-cp rollout in progress: 1 of 3 Machines up to date; waiting for:
           Machines up to date: 1 of 3
           number of Machines: 4, desired 3
           Machine c1-cp-m1 to be deleted
@@ -141,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_in_the_way() {
+    fn shows_what_blocks_it() {
         let mut snapshot = healthy(3);
         snapshot.control_plane.up_to_date_replicas = 2;
         for machine in &mut snapshot.machines {
@@ -150,34 +119,12 @@ mod tests {
         }
         snapshot.machines[0].deleting_since = Some(minutes_ago(41));
         insta::assert_snapshot!(show(&snapshot), @r"
-        kubeadmcontrolplane/c1-cp rollout stuck: 2 of 3 Machines up to date; in the way
+        kubeadmcontrolplane/c1-cp rollout stuck: 2 of 3 Machines up to date; blocked by:
           for 41m: Machine c1-cp-m1 is being deleted
             hint: kubectl describe machine c1-cp-m1 -n d
-        still waiting for
+        still waiting for:
           Machines up to date: 2 of 3
           Machine c1-cp-m1 to be deleted
-        ");
-    }
-
-    #[test]
-    fn says_what_was_done() {
-        assert_eq!(
-            done("c1-cp", "rollout started", None, &[]),
-            "kubeadmcontrolplane/c1-cp rollout started\n"
-        );
-        let consequences = ["etcd cannot lose a member during step 2".to_owned()];
-        insta::assert_snapshot!(done("c1-cp", "rollout started", Some(DryRun::Client), &consequences), @r"
-        kubeadmcontrolplane/c1-cp rollout started (dry run)
-          etcd cannot lose a member during step 2
-        ");
-        assert_eq!(
-            unchanged("c1-cp", "no rollout is planned"),
-            "kubeadmcontrolplane/c1-cp unchanged: no rollout is planned\n"
-        );
-        let why = ["the control plane is paused".to_owned()];
-        insta::assert_snapshot!(plain(&not_done("c1-cp", "rollout not started", "refused by kubectl kcp", &why)), @r"
-        kubeadmcontrolplane/c1-cp rollout not started: refused by kubectl kcp
-          the control plane is paused
         ");
     }
 }

@@ -283,7 +283,7 @@ fn entries_that_change_too_fast_are_no_empty_pool() {
     let error = lease_one(&fake, &["a"]).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "cannot lease from the inventory of pool: others changed it at each of 32 attempts"
+        "cannot lease from the inventory of pool: another client changed it before each of 32 attempts"
     );
     assert_eq!(fake.writes.borrow().len(), super::MAX_ROUNDS);
 }

@@ -1,7 +1,7 @@
-//! What a control plane cannot stand the loss of a Machine for.
+//! Whether a control plane survives the loss of one Machine.
 //!
-//! As `canSafelyRemediateMachine` of Cluster API, which `reconcilePreTerminateHook` asks too; but what was read of etcd
-//! itself counts, and Machines that are being deleted do not count as help.
+//! As `canSafelyRemediateMachine` of Cluster API, which `reconcilePreTerminateHook` calls too; but etcd's own answers
+//! count, and Machines that are being deleted do not.
 
 use crate::{
     plan::{
@@ -12,32 +12,29 @@ use crate::{
     quorum::Votes,
 };
 
-/// Why a Machine must not go.
+/// Why a Machine must not be deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Danger {
-    /// The cluster's data would go with it.
+    /// It holds the only copy of the cluster's data.
     LastMachine,
-    /// No API server would be left.
     NoOtherWorks,
-    /// Nothing is known of etcd's members.
     MembersUnknown,
-    /// Members have yet to start or to be promoted.
+    /// Members have not started, or are learners.
     Starting {
-        /// Their names; empty for one that has not started.
+        /// A member that has not started has an empty name.
         members: Vec<String>,
     },
-    /// etcd would have no quorum.
     Quorum {
-        /// How it would stand.
+        /// After the loss.
         votes: Votes,
-        /// Those of the others that are not healthy, and why as far as that is known.
+        /// Members of other Machines that are not healthy, each with the reason if known.
         unhealthy: Vec<String>,
     },
 }
 
-/// Whether the loss of exactly this Machine can be stood; none where it can.
+/// None if the control plane survives the loss of this Machine.
 pub fn danger(observed: &Observed, machine: &str) -> Option<Danger> {
-    // A control plane that has never come up has nothing to lose.
+    // A control plane that was never initialized has no data.
     if !observed.control_plane.initialized {
         return None;
     }
@@ -51,7 +48,7 @@ pub fn danger(observed: &Observed, machine: &str) -> Option<Danger> {
     if !others.clone().any(Replica::runs_components) {
         return Some(Danger::NoOtherWorks);
     }
-    forget_what_never_joined(&mut state, &replica);
+    remove_unstarted_member(&mut state, &replica);
     let votes = state.votes(state.removal(&replica))?;
     if state.members.as_ref().is_some_and(Vec::is_empty) {
         return Some(Danger::MembersUnknown);
@@ -68,13 +65,30 @@ pub fn danger(observed: &Observed, machine: &str) -> Option<Danger> {
     (!votes.has_quorum()).then(|| Danger::Quorum {
         votes,
         unhealthy: unhealthy
-            .map(|member| told(observed, &member.name, member.machine.as_deref()))
+            .map(|member| unhealthy_member(observed, &member.name, member.machine.as_deref()))
             .collect(),
     })
 }
 
-/// The control plane as it is. The controller takes a member for healthy whose pod is not, as long as others list it:
-/// where etcd has not told, the pod tells.
+/// A warning if the Machine's etcd member is the leader.
+pub fn leader_warning(observed: &Observed, machine: &str) -> Option<String> {
+    let Etcd::Members(members) = &observed.etcd else {
+        return None;
+    };
+    let mut machines = observed.machines.iter();
+    let machine_of = machines.find(|other| other.machine.name == machine)?;
+    let node = machine_of.machine.node.as_ref()?;
+    let mut leaders = members.iter().filter(|member| member.is_leader);
+    leaders.any(|member| member.name == *node).then(|| {
+        format!(
+            "etcd member {node} of Machine {machine} is the leader: Cluster API moves the leadership before it removes the \
+             member, and writes wait for that moment"
+        )
+    })
+}
+
+/// The state of the control plane. If etcd did not answer, the controller counts a member as healthy while other members
+/// list it; here a member without a healthy pod is unhealthy.
 fn state(observed: &Observed) -> State {
     let mut state = State::of(observed, |_| false);
     if observed.etcd != Etcd::Unread {
@@ -90,9 +104,9 @@ fn state(observed: &Observed) -> State {
     state
 }
 
-/// A member that has yet to start, and that no Machine has, is that of the only Machine without a node: it goes with it,
-/// as the controller removes members of no Machine.
-fn forget_what_never_joined(state: &mut State, replica: &Replica) {
+/// A member that has not started belongs to the only Machine without a node. It is removed with that Machine: the
+/// controller removes members without a Machine.
+fn remove_unstarted_member(state: &mut State, replica: &Replica) {
     let has_no_node = |other: &&Replica| other.node.is_none();
     if replica.node.is_none() && state.replicas.iter().filter(has_no_node).count() == 1 {
         let members = state.members.iter_mut();
@@ -102,9 +116,9 @@ fn forget_what_never_joined(state: &mut State, replica: &Replica) {
     }
 }
 
-fn told(observed: &Observed, member: &str, machine: Option<&str>) -> String {
+fn unhealthy_member(observed: &Observed, member: &str, machine: Option<&str>) -> String {
     let what = machine.map_or_else(
-        || format!("etcd member {member} of no Machine"),
+        || format!("etcd member {member}, which has no Machine,"),
         |machine| format!("etcd member {member} of Machine {machine}"),
     );
     match observed.etcd.silence(member) {
@@ -115,30 +129,32 @@ fn told(observed: &Observed, member: &str, machine: Option<&str>) -> String {
 }
 
 impl Danger {
-    /// For people, a line each.
+    /// A line each.
     pub fn why(&self) -> Vec<String> {
         match self {
             Self::LastMachine => {
-                vec!["there is no other Machine: the cluster's data would go with it".to_owned()]
+                vec!["it is the only Machine: deleting it deletes the cluster's data".to_owned()]
             }
             Self::NoOtherWorks => {
-                vec!["no other Machine has an API server and all that belongs to it working".to_owned()]
+                vec![
+                    "no other Machine runs a working API server, controller manager and scheduler".to_owned(),
+                ]
             }
-            Self::MembersUnknown => vec!["nothing is known of etcd's members".to_owned()],
+            Self::MembersUnknown => vec!["etcd's members are unknown".to_owned()],
             Self::Starting { members } => {
                 let names: Vec<&str> = members
                     .iter()
                     .map(|name| if name.is_empty() { "(not started)" } else { name })
                     .collect();
                 vec![format!(
-                    "etcd has members that have yet to start or to be promoted: {}",
+                    "etcd members have not started or are still learners: {}",
                     listed(&names, "and")
                 )]
             }
             Self::Quorum { votes, unhealthy } => {
                 let healthy = votes.voters.saturating_sub(votes.unhealthy);
                 let mut lines = vec![format!(
-                    "without it etcd would have no quorum: {healthy} of {} voting members healthy, {} needed",
+                    "without it etcd loses quorum: {healthy} of {} voting members healthy, {} needed",
                     votes.voters,
                     votes.quorum()
                 )];
@@ -163,7 +179,7 @@ mod tests {
         },
     };
 
-    /// Members on the nodes of such Machines: `?` takes no part, `~` a learner, `-` one that has not started.
+    /// Members on the nodes of these Machines: `?` does not respond, `~` is a learner, `-` has not started, `!` has an alarm.
     fn members(text: &str) -> Etcd {
         let members = text.split_whitespace().map(|text| {
             let name = text.trim_end_matches(['?', '~', '-', '!']);
@@ -194,7 +210,7 @@ mod tests {
         &'static [&'static str],
     );
 
-    const DEAD: &str = "without it etcd would have no quorum: 1 of 2 voting members healthy, 2 needed";
+    const DEAD: &str = "without it etcd loses quorum: 1 of 2 voting members healthy, 2 needed";
     const SILENT: &str = "etcd member node-m3 of Machine m3 is not healthy: no answer within 2s";
     const SICK: &str = "etcd member node-m3 of Machine m3 is not healthy";
 
@@ -210,7 +226,7 @@ mod tests {
     #[test]
     fn a_quorum_of_healthy_voters_is_left() {
         assert_dangers(&[
-            ("well", |o| o.etcd = members("m1 m2 m3"), "m1", &[]),
+            ("healthy", |o| o.etcd = members("m1 m2 m3"), "m1", &[]),
             ("one is dead: it", |o| o.etcd = members("m1 m2 m3?"), "m3", &[]),
             (
                 "one is dead: another",
@@ -236,7 +252,7 @@ mod tests {
                 "m1",
                 &[DEAD, "etcd member node-m3 of Machine m3 has raised an alarm"],
             ),
-            // The controller believes those that list it; nobody could ask etcd.
+            // etcd could not be asked.
             (
                 "one has no pod: it",
                 |o| crashed(o, 3, "EtcdPodHealthy"),
@@ -258,7 +274,7 @@ mod tests {
                 "m1",
                 &[DEAD, SICK],
             ),
-            // etcd itself is asked, and answers.
+            // etcd itself answers.
             (
                 "one answers without a ready pod",
                 |o| {
@@ -272,20 +288,20 @@ mod tests {
     }
 
     #[test]
-    fn no_member_has_yet_to_start_or_to_be_promoted() {
+    fn every_member_is_a_started_voter() {
         assert_dangers(&[
             (
                 "a learner: another",
                 |o| o.etcd = members("m1 m2 m3~"),
                 "m1",
-                &["etcd has members that have yet to start or to be promoted: node-m3"],
+                &["etcd members have not started or are still learners: node-m3"],
             ),
             ("a learner: it", |o| o.etcd = members("m1 m2 m3~"), "m3", &[]),
             (
                 "one that has not started",
                 |o| o.etcd = members("m1 m2 m3 m4-"),
                 "m1",
-                &["etcd has members that have yet to start or to be promoted: (not started)"],
+                &["etcd members have not started or are still learners: (not started)"],
             ),
             (
                 "one that has not started: it",
@@ -304,7 +320,7 @@ mod tests {
                     o.machines[2].machine.node = None;
                 },
                 "m3",
-                &["etcd has members that have yet to start or to be promoted: (not started)"],
+                &["etcd members have not started or are still learners: (not started)"],
             ),
             (
                 "a stray that is silent",
@@ -317,9 +333,9 @@ mod tests {
                 |o| o.etcd = members("m1 m2 m3? stray?"),
                 "m1",
                 &[
-                    "without it etcd would have no quorum: 1 of 3 voting members healthy, 2 needed",
+                    "without it etcd loses quorum: 1 of 3 voting members healthy, 2 needed",
                     SILENT,
-                    "etcd member node-stray of no Machine is not healthy: no answer within 2s",
+                    "etcd member node-stray, which has no Machine, is not healthy: no answer within 2s",
                 ],
             ),
         ]);
@@ -332,7 +348,7 @@ mod tests {
                 "alone",
                 |o| o.machines.truncate(1),
                 "m1",
-                &["there is no other Machine: the cluster's data would go with it"],
+                &["it is the only Machine: deleting it deletes the cluster's data"],
             ),
             (
                 "the others go",
@@ -342,7 +358,7 @@ mod tests {
                     }
                 },
                 "m1",
-                &["there is no other Machine: the cluster's data would go with it"],
+                &["it is the only Machine: deleting it deletes the cluster's data"],
             ),
             (
                 "no other works",
@@ -351,7 +367,7 @@ mod tests {
                     crashed(o, 3, "APIServerPodHealthy");
                 },
                 "m1",
-                &["no other Machine has an API server and all that belongs to it working"],
+                &["no other Machine runs a working API server, controller manager and scheduler"],
             ),
             (
                 "etcd is external",
@@ -366,7 +382,7 @@ mod tests {
                 "no member is known",
                 |o| o.etcd = members(""),
                 "m1",
-                &["nothing is known of etcd's members"],
+                &["etcd's members are unknown"],
             ),
             (
                 "it never came up",
@@ -381,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_machine_of_it_is_no_danger() {
+    fn another_machine_is_no_danger() {
         assert_eq!(danger(&observed(), "other"), None::<Danger>);
     }
 }

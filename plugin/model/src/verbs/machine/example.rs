@@ -1,37 +1,36 @@
-//! Machines to decide about.
+//! Snapshots of Machines to decide on.
 
 use serde_json::json;
 
-use crate::verbs::machine::{object::MachineObject, situation::MachineSituation};
+use crate::verbs::machine::snapshot::{MachineObject, MachineSnapshot};
 use crate::{
     change::example,
     plan::observed::{Etcd, EtcdMember},
 };
 
 /// One of three Machines `m1`, `m2` and `m3` with nothing to do, the oldest first.
-pub fn situation(machine: &str) -> MachineSituation {
+pub fn snapshot(machine: &str) -> MachineSnapshot {
     let object = json!({"metadata": {"name": machine, "namespace": "d", "uid": "u", "resourceVersion": "7",
         "labels": {"cluster.x-k8s.io/control-plane": ""}}});
-    MachineSituation {
+    MachineSnapshot {
         object: MachineObject::decode(&object.to_string()).expect("a Machine"),
-        situation: example::situation(),
+        object_at_first: object.to_string(),
+        context: example::snapshot(),
         health_checks: Vec::new(),
     }
 }
 
-/// Gives a Machine, by its number, a condition that does not hold.
-pub fn fail(of: &mut MachineSituation, machine: usize, kind: &str, message: &str) {
-    example::fail(&mut of.situation, machine, kind, message);
+/// Sets a condition of a Machine, by its number, to False.
+pub fn fail(machine: &mut MachineSnapshot, number: usize, kind: &str, message: &str) {
+    example::fail(&mut machine.context, number, kind, message);
 }
 
-/// Has etcd tell of its members, those of some Machines being dead.
-pub fn dead(of: &mut MachineSituation, machines: &[&str]) {
-    let member = |machine: &str| EtcdMember {
-        name: format!("node-{machine}"),
-        silence: machines
-            .contains(&machine)
-            .then(|| "no answer within 2s".to_owned()),
+/// Has etcd report its members; those of `machines` are dead.
+pub fn dead(machine: &mut MachineSnapshot, machines: &[&str]) {
+    let member = |name: &str| EtcdMember {
+        name: format!("node-{name}"),
+        silence: machines.contains(&name).then(|| "no answer within 2s".to_owned()),
         ..EtcdMember::default()
     };
-    of.situation.observed.etcd = Etcd::Members(["m1", "m2", "m3"].map(member).to_vec());
+    machine.context.observed.etcd = Etcd::Members(["m1", "m2", "m3"].map(member).to_vec());
 }

@@ -1,15 +1,9 @@
-//! Decisions of `kubectl kcp machine`.
+//! `machine`: one Machine of a control plane.
 
 pub mod danger;
-pub mod decision;
-
 #[cfg(any(test, feature = "testing"))]
 pub mod example;
-pub mod leader;
-pub mod object;
-pub mod obstacle;
-pub mod ownership;
-pub mod preference;
-pub mod remediation;
-pub mod replacement;
-pub mod situation;
+pub mod prefer_delete;
+pub mod remediate;
+pub mod replace;
+pub mod snapshot;

@@ -1,8 +1,19 @@
-//! Decisions of `kubectl kcp rollout`.
+//! `rollout`: replaces all Machines, at once or later, and pauses a control plane.
 
-pub mod cancellation;
-pub mod decision;
-pub mod pausing;
-pub mod permission;
-pub mod progress;
-pub mod schedule;
+pub mod cancel;
+pub mod pause;
+pub mod start;
+
+use crate::control_plane::ControlPlane;
+
+/// The progress of a rollout as the control plane reports it; none if no rollout is in progress.
+fn progress(control_plane: &ControlPlane) -> Option<String> {
+    let is_in_progress = control_plane.initialized && control_plane.is_rolling_out();
+    is_in_progress.then(|| {
+        format!(
+            "a rollout is in progress: {} of {} Machines are up to date",
+            control_plane.up_to_date_replicas,
+            control_plane.desired()
+        )
+    })
+}

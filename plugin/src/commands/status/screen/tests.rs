@@ -221,7 +221,7 @@ fn what_changes_when_a_member_dies_and_comes_back() {
         [
             "Healthy -> Degraded: 3 problems",
             "3/3 Machines, 2 ready, 3 up to date",
-            "Machine m2 is not ready any more",
+            "Machine m2 is no longer ready",
             "etcd member node-m2 does not respond",
             &format!("scale up {blocked}"),
             &format!("scale down {blocked}"),

@@ -1,0 +1,346 @@
+//! Reads what a change of a Machine is checked against.
+
+use serde_json::value::RawValue;
+use thiserror::Error as ThisError;
+
+use crate::{
+    Action, Error, MACHINE_HEALTH_CHECK,
+    reader::Reader,
+    reads::change::{LIMIT, read_everything},
+    update::ReadObject,
+};
+use kcp_control_plane::{
+    change::snapshot::ChangeSnapshot,
+    control_plane::{ControlPlane, MachineHealthCheck, label},
+    plan::{observed::Machine, wire::PlannedMachine},
+    verbs::machine::snapshot::{MachineObject, MachineSnapshot},
+};
+
+/// How many names a hint lists.
+const NAMES: usize = 10;
+
+/// A Machine by its name.
+#[derive(Debug)]
+pub enum FoundMachine {
+    OfControlPlane(Box<MachineSnapshot>),
+    /// Not a Machine of a `KubeadmControlPlane`.
+    Other {
+        object: String,
+        why: String,
+    },
+}
+
+impl ReadObject for FoundMachine {
+    fn object(&self) -> &str {
+        match self {
+            Self::OfControlPlane(machine) => machine.object(),
+            Self::Other { object, .. } => object,
+        }
+    }
+
+    fn object_at_first(&self) -> &str {
+        match self {
+            Self::OfControlPlane(machine) => machine.object_at_first(),
+            Self::Other { object, .. } => object,
+        }
+    }
+}
+
+#[derive(Debug, ThisError)]
+pub enum ReadMachineError {
+    #[error(transparent)]
+    NoSuchMachine(#[from] NoSuchMachine),
+    #[error(transparent)]
+    Other(#[from] Error),
+}
+
+/// There is no Machine of that name.
+#[derive(Debug, ThisError)]
+#[error("{cause}")]
+pub struct NoSuchMachine {
+    cause: Error,
+    /// Names of Machines of control planes, the most similar first.
+    known: Vec<String>,
+    namespace: String,
+}
+
+impl NoSuchMachine {
+    pub(crate) fn new(cause: Error, mut known: Vec<String>, name: &str, namespace: &str) -> Self {
+        let in_common = |known: &String| {
+            known
+                .bytes()
+                .zip(name.bytes())
+                .take_while(|(a, b)| a == b)
+                .count()
+        };
+        known.sort();
+        known.sort_by_key(|known| std::cmp::Reverse(in_common(known)));
+        Self {
+            cause,
+            known,
+            namespace: namespace.to_owned(),
+        }
+    }
+
+    pub fn hint(&self) -> String {
+        let Self { known, namespace, .. } = self;
+        let shown: Vec<&str> = known.iter().take(NAMES).map(String::as_str).collect();
+        let more = match known.len().saturating_sub(NAMES) {
+            0 => String::new(),
+            more => format!(", and {more} more"),
+        };
+        if shown.is_empty() {
+            format!("no control plane in namespace {namespace} has Machines; name another with -n")
+        } else {
+            let shown = shown.join(", ");
+            format!("Machines of control planes in namespace {namespace}: {shown}{more}")
+        }
+    }
+}
+
+/// Reads a Machine, its control plane and everything around them.
+///
+/// # Errors
+/// [`NoSuchMachine`], and when it, its control plane or the Machines of that cannot be read.
+pub async fn read_machine(
+    reader: &Reader<'_>,
+    name: &str,
+    with_health_checks: bool,
+) -> Result<FoundMachine, ReadMachineError> {
+    let connection = reader.connection;
+    let namespace = &connection.namespace;
+    let text = match connection.get_text(&reader.machines, namespace, name).await {
+        Ok(text) => text,
+        Err(error @ Error::NotFound { .. }) => {
+            return Err(no_such_machine(reader, name, error).await.into());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let object_at_first = text.clone();
+    let object = decoded(reader, name, &text)?;
+    let control_plane = match object.control_plane() {
+        Ok(control_plane) => control_plane,
+        Err(why) => return Ok(FoundMachine::Other { object: text, why }),
+    };
+    let read = read_everything(reader, namespace, control_plane, LIMIT);
+    let mut context = Box::pin(read).await?;
+    let health_checks = if with_health_checks {
+        health_checks(reader, &object, context.control_plane().cluster.as_deref()).await?
+    } else {
+        Vec::new()
+    };
+    // All Machines once more, at the same time: asking etcd takes seconds, and another Machine may be deleted now.
+    let text = latest(reader, &mut context, name).await?;
+    let object = decoded(reader, name, &text)?;
+    let machine = MachineSnapshot {
+        object,
+        object_at_first,
+        context,
+        health_checks,
+    };
+    if machine.machine().is_some() {
+        return Ok(FoundMachine::OfControlPlane(Box::new(machine)));
+    }
+    let control_plane = &machine.context.control_plane().name;
+    let why = format!("its labels name control plane {control_plane}, which belongs to another Cluster");
+    Ok(FoundMachine::Other { object: text, why })
+}
+
+/// Warnings about other Machines whose deletion began after the check, a line each. Reads the Machines.
+pub async fn concurrent_deletions(deleted: &MachineSnapshot, reader: &Reader<'_>) -> Vec<String> {
+    let machines = match listed(reader, &deleted.observed().control_plane).await {
+        Ok(machines) => machines.into_iter().map(|(_, machine)| machine),
+        Err(error) => {
+            return vec![format!(
+                "cannot tell whether another Machine is being deleted too: {error}"
+            )];
+        }
+    };
+    let had_begun = |name: &String| {
+        let mut before = deleted.observed().machines.iter().map(|machine| &machine.machine);
+        *name == deleted.object.name
+            || before.any(|machine| machine.name == *name && machine.deleting_since.is_some())
+    };
+    machines
+        .map(|machine| machine.machine)
+        .filter(|machine| deleted.observed().control_plane.has(machine))
+        .filter(|machine| machine.deleting_since.is_some() && !had_begun(&machine.name))
+        .map(|machine| {
+            format!(
+                "Machine {} is being deleted too, which began after the check: etcd loses both members",
+                machine.name
+            )
+        })
+        .collect()
+}
+
+fn action(reader: &Reader<'_>, verb: &'static str) -> Action {
+    Action::new(verb, &reader.machines).in_namespace(&reader.connection.namespace)
+}
+
+fn decoded(reader: &Reader<'_>, name: &str, text: &str) -> Result<MachineObject, Error> {
+    MachineObject::decode(text).map_err(|source| Error::Malformed {
+        action: action(reader, "get").named(name),
+        source,
+    })
+}
+
+async fn no_such_machine(reader: &Reader<'_>, name: &str, error: Error) -> NoSuchMachine {
+    let namespace = &reader.connection.namespace;
+    let of_control_planes = Some(label::CONTROL_PLANE);
+    let listed: Result<Vec<Box<RawValue>>, Error> = reader
+        .connection
+        .list_metadata(&reader.machines, Some(namespace), of_control_planes)
+        .await;
+    // The names are only for the hint.
+    let names = listed.unwrap_or_default().into_iter();
+    let names = names.filter_map(|object| Some(MachineObject::decode(object.get()).ok()?.name));
+    NoSuchMachine::new(error, names.collect(), name, namespace)
+}
+
+/// The control plane Machines of a Cluster, each with its JSON.
+async fn listed(
+    reader: &Reader<'_>,
+    control_plane: &ControlPlane,
+) -> Result<Vec<(Box<RawValue>, Machine)>, Error> {
+    let namespace = &reader.connection.namespace;
+    let cluster = control_plane.cluster.as_deref().unwrap_or_default();
+    let selector = format!("{}={cluster},{}", label::CLUSTER_NAME, label::CONTROL_PLANE);
+    let objects: Vec<Box<RawValue>> = reader
+        .connection
+        .list(&reader.machines, Some(namespace), Some(&selector))
+        .await?;
+    let decoded = objects.into_iter().map(|object| {
+        let planned = PlannedMachine::decode(object.get())?;
+        Ok((object, planned.machine))
+    });
+    decoded
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|source| Error::Malformed {
+            action: action(reader, "list"),
+            source,
+        })
+}
+
+/// Reads the Machines of a control plane again; the JSON of one of them.
+async fn latest(reader: &Reader<'_>, context: &mut ChangeSnapshot, name: &str) -> Result<String, Error> {
+    let control_plane = &context.observed.control_plane;
+    let machines = listed(reader, control_plane).await?;
+    let mut texts = machines.iter();
+    let text = texts.find(|(_, machine)| machine.machine.name == name);
+    let text = text.map(|(text, _)| text.get().to_owned());
+    let own = machines.into_iter().map(|(_, machine)| machine);
+    let own: Vec<Machine> = own
+        .filter(|machine| control_plane.has(&machine.machine))
+        .collect();
+    replace(&mut context.observed.machines, own.into_iter());
+    text.ok_or_else(|| Error::NotFound {
+        action: action(reader, "get").named(name),
+    })
+}
+
+/// Replaces Machines by newer ones and keeps the templates that were read for them.
+fn replace(machines: &mut Vec<Machine>, now: impl Iterator<Item = Machine>) {
+    let before = std::mem::take(machines);
+    machines.extend(now.map(|machine| {
+        let known = before
+            .iter()
+            .find(|known| known.machine.name == machine.machine.name);
+        match known.cloned() {
+            Some(Machine {
+                infrastructure,
+                bootstrap,
+                ..
+            }) => Machine {
+                infrastructure,
+                bootstrap,
+                ..machine
+            },
+            None => machine,
+        }
+    }));
+    machines.sort_by(|a, b| a.machine.name.cmp(&b.machine.name));
+}
+
+/// The `MachineHealthChecks` of a Cluster that select a Machine.
+async fn health_checks(
+    reader: &Reader<'_>,
+    object: &MachineObject,
+    cluster: Option<&str>,
+) -> Result<Vec<MachineHealthCheck>, Error> {
+    let resource = reader.served.resource(&MACHINE_HEALTH_CHECK)?;
+    let namespace = &reader.connection.namespace;
+    let mut checks: Vec<MachineHealthCheck> =
+        reader.connection.list(&resource, Some(namespace), None).await?;
+    checks.retain(|check| Some(check.cluster.as_str()) == cluster && check.selects(&object.labels));
+    checks.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(checks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NoSuchMachine, replace};
+    use crate::{Action, Error, MACHINE};
+    use kcp_control_plane::plan::{
+        example::{machine, template},
+        observed::Infrastructure,
+    };
+
+    fn hint(known: &[String]) -> String {
+        let action = Action::new("get", &MACHINE.at("v1beta2"))
+            .in_namespace("d")
+            .named("edge-b");
+        let error = NoSuchMachine::new(Error::NotFound { action }, known.to_vec(), "edge-b", "d");
+        assert_eq!(
+            error.to_string(),
+            "cannot get machines \"edge-b\" in namespace \"d\": not found"
+        );
+        error.hint()
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_known_ones() {
+        assert_eq!(
+            hint(&[]),
+            "no control plane in namespace d has Machines; name another with -n"
+        );
+        let known = ["core-a", "edge-c", "edge-a"].map(str::to_owned);
+        assert_eq!(
+            hint(&known),
+            "Machines of control planes in namespace d: edge-a, edge-c, core-a"
+        );
+        let many: Vec<String> = (10..25).map(|number| format!("m{number}")).collect();
+        assert_eq!(
+            hint(&many),
+            "Machines of control planes in namespace d: m10, m11, m12, m13, m14, m15, m16, m17, m18, m19, and 5 more"
+        );
+    }
+
+    #[test]
+    fn newer_machines_keep_their_templates() {
+        let mut machines = vec![machine("m1", "a", 5), machine("m2", "b", 4)];
+        let mut now = vec![machine("m3", "c", 0), machine("m2", "b", 4)];
+        for machine in &mut now {
+            machine.infrastructure = Infrastructure::Missing;
+            machine.to_be_deleted = true;
+        }
+        replace(&mut machines, now.into_iter());
+        let found: Vec<_> = machines
+            .into_iter()
+            .map(|machine| {
+                (
+                    machine.machine.name,
+                    machine.to_be_deleted,
+                    machine.infrastructure,
+                )
+            })
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("m2".to_owned(), true, Infrastructure::ClonedFrom(template("t1"))),
+                ("m3".to_owned(), true, Infrastructure::Missing),
+            ]
+        );
+    }
+}

@@ -1,0 +1,296 @@
+//! The one place that changes an object which other clients change too.
+//!
+//! [`update`] reads the object, lets the caller decide, and writes under the uid and the resource version that it read.
+//! After a conflict it reads and decides again. If no answer to the write arrives, it reads the object back to learn
+//! whether the write was stored; it never sends the write again.
+
+use kube::core::{ApiResource, ObjectMeta};
+use serde::Deserialize;
+use serde_json::json;
+
+use kcp_control_plane::{
+    change::{conflict::FieldConflict, decision::ObjectWrite, snapshot::ChangeSnapshot},
+    merge_patch,
+    review::rejection,
+    verbs::machine::snapshot::MachineSnapshot,
+};
+
+use crate::{
+    Connection, Delete, Error, Write, Written,
+    retry::{CONFLICT_ATTEMPTS, after_conflicts},
+};
+
+/// The object to change.
+#[derive(Clone, Copy)]
+pub struct Target<'t> {
+    pub connection: &'t Connection,
+    pub resource: &'t ApiResource,
+    pub namespace: &'t str,
+    pub name: &'t str,
+    pub field_manager: &'t str,
+    /// What the change does, for errors: `scale`.
+    pub verb: &'t str,
+    pub mode: WriteMode,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteMode {
+    Store,
+    /// The server and its webhooks check the write and do not store it.
+    ServerDryRun,
+    /// Nothing is sent.
+    ClientDryRun,
+}
+
+/// What a caller reads before it decides: the object, and whatever else matters.
+pub trait ReadObject {
+    /// The object's JSON as it was read last.
+    fn object(&self) -> &str;
+
+    /// The object's JSON when reading began, if reading the rest takes long.
+    fn object_at_first(&self) -> &str {
+        self.object()
+    }
+}
+
+impl ReadObject for ChangeSnapshot {
+    fn object(&self) -> &str {
+        &self.object
+    }
+
+    fn object_at_first(&self) -> &str {
+        &self.object_at_first
+    }
+}
+
+impl ReadObject for MachineSnapshot {
+    fn object(&self) -> &str {
+        &self.object.text
+    }
+
+    fn object_at_first(&self) -> &str {
+        &self.object_at_first
+    }
+}
+
+/// What a caller decided about the object that it read.
+#[derive(Debug)]
+pub struct Change<D> {
+    /// None to leave the object as it is.
+    pub write: Option<ObjectWrite>,
+    /// Whatever the caller needs afterwards.
+    pub decision: D,
+}
+
+/// The last attempt to change an object.
+#[derive(Debug)]
+pub struct Updated<S, D> {
+    pub snapshot: S,
+    pub decision: D,
+    pub result: WriteResult,
+    /// Fields of the spec that another client changed since the first read and the change does not write, a line each.
+    pub other_changes: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WriteResult {
+    /// The decision was to write nothing.
+    NotWritten,
+    /// Stored, unless this is a dry run.
+    Stored,
+    /// The server or a webhook refused the write, a line each.
+    Rejected(Vec<String>),
+    /// Another client changed the same fields after they were checked, a line each.
+    Conflict(Vec<String>),
+}
+
+/// Reads an object, decides, and writes; again after a conflict.
+///
+/// # Errors
+/// Those of `read` and `decide`; when the write fails, other clients change the object before every attempt, or it is
+/// unknown whether the write was stored.
+pub async fn update<S: ReadObject, D, E: From<Error>>(
+    target: &Target<'_>,
+    mut read: impl AsyncFnMut() -> Result<S, E>,
+    mut decide: impl FnMut(&S) -> Result<Change<D>, E>,
+) -> Result<Updated<S, D>, E> {
+    let mut delays = after_conflicts();
+    let mut last: Option<(S, Change<D>)> = None;
+    let mut other_changes = Vec::new();
+    loop {
+        let snapshot = read().await?;
+        if let Some((checked, Change { write, decision })) = last.take() {
+            let conflict = conflict_between(checked.object(), snapshot.object(), write.as_ref());
+            if !conflict.contested.is_empty() {
+                return Ok(Updated {
+                    snapshot,
+                    decision,
+                    result: WriteResult::Conflict(conflict.contested),
+                    other_changes,
+                });
+            }
+            other_changes.extend(conflict.others);
+        }
+        let Change { write, decision } = decide(&snapshot)?;
+        let conflict = conflict_between(snapshot.object_at_first(), snapshot.object(), write.as_ref());
+        other_changes.extend(conflict.others);
+        let result = match &write {
+            None => WriteResult::NotWritten,
+            Some(_) if !conflict.contested.is_empty() => WriteResult::Conflict(conflict.contested),
+            Some(write) => match target.write(snapshot.object(), write).await? {
+                Attempt::Stored => WriteResult::Stored,
+                Attempt::Rejected(why) => WriteResult::Rejected(why),
+                Attempt::Changed => {
+                    let Some(delay) = delays.next() else {
+                        return Err(target.contended().into());
+                    };
+                    tokio::time::sleep(delay).await;
+                    last = Some((
+                        snapshot,
+                        Change {
+                            write: Some(write.clone()),
+                            decision,
+                        },
+                    ));
+                    continue;
+                }
+            },
+        };
+        return Ok(Updated {
+            snapshot,
+            decision,
+            result,
+            other_changes,
+        });
+    }
+}
+
+fn conflict_between(checked: &str, now: &str, write: Option<&ObjectWrite>) -> FieldConflict {
+    FieldConflict::between(checked, now, write.unwrap_or(&ObjectWrite::Delete).fields())
+}
+
+/// The result of one write.
+enum Attempt {
+    Stored,
+    /// The object has changed, or is gone: nothing is stored.
+    Changed,
+    Rejected(Vec<String>),
+}
+
+impl Target<'_> {
+    fn contended(&self) -> Error {
+        Error::Contended {
+            goal: format!("{} {}", self.verb, self.name),
+            attempts: CONFLICT_ATTEMPTS,
+        }
+    }
+
+    /// Writes once, under the uid and the version of `object`.
+    async fn write(&self, object: &str, write: &ObjectWrite) -> Result<Attempt, Error> {
+        if self.mode == WriteMode::ClientDryRun {
+            return Ok(Attempt::Stored);
+        }
+        let before = self.metadata(object)?;
+        let lost = match self.send(&before, write).await {
+            Ok(Written::Stored) => return Ok(Attempt::Stored),
+            Ok(Written::Changed) | Err(Error::NotFound { .. }) => return Ok(Attempt::Changed),
+            Ok(Written::Unknown(error)) => error,
+            Err(Error::Rejected { status, .. }) => return Ok(Attempt::Rejected(rejection(&status))),
+            Err(error) => return Err(error),
+        };
+        let now = match self
+            .connection
+            .get_text(self.resource, self.namespace, self.name)
+            .await
+        {
+            Ok(now) => Some(now),
+            Err(Error::NotFound { .. }) => None,
+            Err(_) => return Err(unknown(lost)),
+        };
+        match is_stored(now.as_deref(), &before, write) {
+            Some(true) => Ok(Attempt::Stored),
+            Some(false) => Ok(Attempt::Changed),
+            None => Err(unknown(lost)),
+        }
+    }
+
+    async fn send(&self, before: &ObjectMeta, write: &ObjectWrite) -> Result<Written, Error> {
+        let dry_run = self.mode == WriteMode::ServerDryRun;
+        match write {
+            ObjectWrite::Delete => {
+                let delete = Delete {
+                    resource: self.resource,
+                    namespace: self.namespace,
+                    name: self.name,
+                    uid: before.uid.as_deref().unwrap_or_default(),
+                    resource_version: before.resource_version.as_deref(),
+                    dry_run,
+                };
+                self.connection.delete(&delete).await
+            }
+            ObjectWrite::Patch { patch, subresource } => {
+                let mut patch = patch.clone();
+                let version = json!({"uid": before.uid, "resourceVersion": before.resource_version});
+                merge_patch::apply(&mut patch, &json!({ "metadata": version }));
+                let write = Write {
+                    resource: self.resource,
+                    namespace: self.namespace,
+                    name: self.name,
+                    subresource: *subresource,
+                    patch: &patch,
+                    field_manager: self.field_manager,
+                    dry_run,
+                };
+                self.connection.patch(&write).await
+            }
+        }
+    }
+
+    fn metadata(&self, object: &str) -> Result<ObjectMeta, Error> {
+        metadata(object).map_err(|source| Error::Malformed {
+            action: crate::Action::new("get", self.resource)
+                .in_namespace(self.namespace)
+                .named(self.name),
+            source,
+        })
+    }
+}
+
+fn unknown(lost: Error) -> Error {
+    Error::OutcomeUnknown {
+        source: Box::new(lost),
+    }
+}
+
+fn metadata(object: &str) -> serde_json::Result<ObjectMeta> {
+    #[derive(Deserialize)]
+    struct Object {
+        metadata: ObjectMeta,
+    }
+    Ok(serde_json::from_str::<Object>(object)?.metadata)
+}
+
+/// Whether a write under the uid and version of `before` is stored, by the object as it is `now` (none if it is gone).
+/// None if it may still be stored.
+fn is_stored(now: Option<&str>, before: &ObjectMeta, write: &ObjectWrite) -> Option<bool> {
+    let is_deletion = *write == ObjectWrite::Delete;
+    let Some(now) = now else { return Some(is_deletion) };
+    let current = metadata(now).ok()?;
+    if current.uid != before.uid {
+        // The object was deleted, and another one has its name.
+        return Some(is_deletion);
+    }
+    let is_stored = match write {
+        ObjectWrite::Delete => current.deletion_timestamp.is_some(),
+        ObjectWrite::Patch { patch, .. } => merge_patch::is_applied(&serde_json::from_str(now).ok()?, patch),
+    };
+    if is_stored {
+        return Some(true);
+    }
+    // The version that the write requires has passed.
+    let current = current.resource_version?;
+    (Some(&current) != before.resource_version.as_ref()).then_some(false)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,384 @@
+//! Whether a change may be written: the admission rules, the owners of its fields, and what the controller would do.
+
+use kcp_rules::api::DecodeError;
+use serde_json::Value;
+
+use crate::{
+    change::{
+        decision::{Refusal, RefusedBy},
+        guard::{Guard, standstill},
+        ownership::ownership,
+        snapshot::ChangeSnapshot,
+    },
+    plan::{
+        ask::{asked, patched},
+        outlook,
+        outlook::Plan,
+        wording,
+    },
+    review::{Review, ReviewContext, review_update},
+};
+
+/// A change of a control plane.
+#[derive(Clone, Copy, Debug)]
+pub struct ChangeRequest<'r> {
+    /// A merge patch.
+    pub patch: &'r Value,
+    pub review: &'r Review,
+    /// Write although the controller could not take its first step now.
+    pub force: bool,
+}
+
+/// The result of checking a change.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Preflight {
+    pub refusal: Option<Refusal>,
+    pub warnings: Vec<String>,
+    /// What the controller would do.
+    pub plan: Plan,
+}
+
+impl Preflight {
+    /// When etcd cannot lose another member, a line each.
+    pub fn consequences(&self) -> Vec<String> {
+        wording::stretches(&self.plan.fragile_stretches())
+    }
+}
+
+/// Puts a merge patch of a control plane to the admission rules.
+///
+/// # Errors
+/// When the control plane does not have its kind's types.
+pub fn review(
+    snapshot: &ChangeSnapshot,
+    patch: &Value,
+    context: ReviewContext<'_>,
+) -> Result<Review, DecodeError> {
+    review_update(&snapshot.object, &patched(&snapshot.object, patch)?, context)
+}
+
+/// Checks a change.
+///
+/// # Errors
+/// When the control plane does not have its kind's types.
+pub fn preflight(
+    snapshot: &ChangeSnapshot,
+    request: ChangeRequest<'_>,
+    context: ReviewContext<'_>,
+) -> Result<Preflight, DecodeError> {
+    let ChangeRequest { patch, review, force } = request;
+    let asked = asked(&snapshot.object, patch, &review.denials)?;
+    let plan = outlook::plan(&snapshot.observed, &asked, context.now);
+    let ownership = ownership(&snapshot.object, patch, context.field_manager)?;
+    let guard = Guard::of(&plan);
+
+    let mut warnings = review.warnings.clone();
+    warnings.extend(snapshot.warnings());
+    warnings.extend(standstill(&plan));
+    let mut refusals = vec![(RefusedBy::Rules, review.denials.clone())];
+    match ownership.warnings(snapshot.control_plane().cluster.as_deref()) {
+        Ok(applied) => warnings.extend(applied),
+        Err(why) => refusals.push((RefusedBy::Command, vec![why])),
+    }
+    match &guard {
+        Guard::Clear => {}
+        Guard::NoWay(_) | Guard::AtRisk { .. } => refusals.push((RefusedBy::Command, guard.why())),
+        Guard::Blocked(_) if force => warnings.extend(guard.why()),
+        Guard::Blocked(_) => refusals.push((RefusedBy::Preflight, guard.why())),
+    }
+    refusals.retain(|(_, why)| !why.is_empty());
+    let by = refusals.first().map(|(by, _)| *by);
+    let why = refusals.into_iter().flat_map(|(_, why)| why).collect();
+    Ok(Preflight {
+        refusal: by.map(|by| Refusal {
+            why,
+            by,
+            remedies: remedies(&guard, &plan, force),
+        }),
+        warnings,
+        plan,
+    })
+}
+
+/// What to do about what the guard found, a line each.
+fn remedies(guard: &Guard, plan: &Plan, force: bool) -> Vec<String> {
+    match guard {
+        Guard::Clear => Vec::new(),
+        Guard::Blocked(_) if force => Vec::new(),
+        Guard::NoWay(no_plan) => {
+            let hint = wording::no_plan_hint(no_plan).map(str::to_owned);
+            hint.into_iter().collect()
+        }
+        Guard::Blocked(blockers) | Guard::AtRisk { blockers, .. } => {
+            let hints = blockers
+                .iter()
+                .map(|blocker| blocker.hint(&plan.namespace, &plan.name));
+            hints.flatten().collect()
+        }
+    }
+}
+
+/// Checks a change that gives the controller nothing to do: the rules and the owners of its fields. The warnings, or why
+/// it is refused.
+///
+/// # Errors
+/// When the control plane does not have its kind's types.
+pub fn preflight_without_plan(
+    snapshot: &ChangeSnapshot,
+    patch: &Value,
+    context: ReviewContext<'_>,
+) -> Result<Result<Vec<String>, Refusal>, DecodeError> {
+    let Review {
+        denials,
+        mut warnings,
+    } = review(snapshot, patch, context)?;
+    if !denials.is_empty() {
+        return Ok(Err(Refusal::new(RefusedBy::Rules, denials)));
+    }
+    let ownership = ownership(&snapshot.object, patch, context.field_manager)?;
+    Ok(
+        match ownership.warnings(snapshot.control_plane().cluster.as_deref()) {
+            Ok(applied) => {
+                warnings.extend(applied);
+                Ok(warnings)
+            }
+            Err(why) => Err(Refusal::new(RefusedBy::Command, vec![why])),
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use kcp_rules::view::View;
+    use serde_json::{Value, json};
+
+    use super::{ChangeRequest, Preflight, preflight, preflight_without_plan};
+    use crate::{
+        change::{
+            decision::{Refusal, RefusedBy},
+            example::{fail, snapshot},
+            snapshot::ChangeSnapshot,
+        },
+        control_plane::{
+            ConditionStatus::False,
+            example::{condition, now, set},
+        },
+        plan::observed::{Etcd, EtcdMember},
+        review::{Review, ReviewContext},
+        snapshot::Failure,
+    };
+
+    fn of(snapshot: &ChangeSnapshot, replicas: i64, review: &Review, force: bool) -> Preflight {
+        let patch = json!({"spec": {"replicas": replicas}});
+        let request = ChangeRequest {
+            patch: &patch,
+            review,
+            force,
+        };
+        preflight(snapshot, request, context(&View::default())).expect("decodes")
+    }
+
+    fn context(view: &View) -> ReviewContext<'_> {
+        ReviewContext {
+            now: now(),
+            field_manager: "kubectl-kcp",
+            view,
+            configuration: None,
+        }
+    }
+
+    fn applied_by(snapshot: &mut ChangeSnapshot, manager: &str) {
+        let mut object: Value = serde_json::from_str(&snapshot.object).expect("JSON");
+        object["metadata"]["managedFields"] = json!([{"manager": manager, "operation": "Apply",
+            "fieldsV1": {"f:spec": {"f:replicas": {}}}}]);
+        snapshot.object = object.to_string();
+    }
+
+    fn refused(by: RefusedBy, why: &[&str]) -> Refusal {
+        let why = why.iter().map(ToString::to_string).collect();
+        Refusal::new(by, why)
+    }
+
+    const EVEN: &str = "spec.replicas: 4 (replicas-even)";
+    const SICK: &str = "EtcdPodHealthy of Machine m2 is False: crashed";
+    const TOPOLOGY: &str = "spec.replicas is managed by the topology of Cluster c1: set \
+                            spec.topology.controlPlane.replicas of Cluster c1 instead";
+
+    #[test]
+    fn every_reason_is_given_and_only_the_preflight_is_overridden() {
+        let well = Review::default();
+        let even = Review {
+            denials: vec![EVEN.to_owned()],
+            warnings: vec!["look".to_owned()],
+        };
+        let mut sick = snapshot();
+        fail(&mut sick, 2, "EtcdPodHealthy", "crashed");
+        let mut sick_and_owned = snapshot();
+        fail(&mut sick_and_owned, 2, "EtcdPodHealthy", "crashed");
+        applied_by(&mut sick_and_owned, "capi-topology");
+        let none: &[&str] = &[];
+        for (name, snapshot, review, force, refusal, warnings) in [
+            ("well", &snapshot(), &well, false, None, none),
+            (
+                "the rules",
+                &snapshot(),
+                &even,
+                true,
+                Some(refused(RefusedBy::Rules, &[EVEN])),
+                &["look"],
+            ),
+            (
+                "the preflight",
+                &sick,
+                &well,
+                false,
+                Some(refused(RefusedBy::Preflight, &[SICK])),
+                none,
+            ),
+            ("the preflight, overridden", &sick, &well, true, None, &[SICK]),
+            (
+                "the topology and the preflight",
+                &sick_and_owned,
+                &well,
+                false,
+                Some(refused(RefusedBy::Command, &[TOPOLOGY, SICK])),
+                none,
+            ),
+            (
+                "the topology, and nothing overrides it",
+                &sick_and_owned,
+                &well,
+                true,
+                Some(refused(RefusedBy::Command, &[TOPOLOGY])),
+                &[SICK],
+            ),
+        ] {
+            let preflight = of(snapshot, 5, review, force);
+            assert_eq!(preflight.refusal, refusal, "{name}");
+            assert_eq!(preflight.warnings, warnings, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_could_cost_the_quorum_is_not_forced() {
+        let member = |node: &str| EtcdMember {
+            name: node.to_owned(),
+            silence: (node == "node-m2").then(|| "gone".to_owned()),
+            ..EtcdMember::default()
+        };
+        let mut cut_off = snapshot();
+        cut_off.observed.etcd = Etcd::Members(["node-m1", "node-m2", "node-m3"].map(member).to_vec());
+        for force in [false, true] {
+            let preflight = of(&cut_off, 1, &Review::default(), force);
+            assert_eq!(
+                preflight.refusal,
+                Some(refused(
+                    RefusedBy::Command,
+                    &[
+                        "etcd member node-m2 of Machine m2 is not healthy: gone",
+                        "the controller cannot see this, and its first step could cost etcd its quorum: 1 of 2 voting \
+                         members healthy, 2 needed"
+                    ]
+                )),
+                "{force}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_to_do_about_it_is_told() {
+        let remedies = |snapshot: &ChangeSnapshot, force| {
+            let refusal = of(snapshot, 5, &Review::default(), force).refusal;
+            refusal.map(|refusal| refusal.remedies)
+        };
+        let mut uncertified = snapshot();
+        let conditions = &mut uncertified.observed.control_plane.conditions;
+        set(conditions, condition("CertificatesAvailable", False, "no"));
+        let see = "see condition CertificatesAvailable of kcp c1-cp in d".to_owned();
+        assert_eq!(remedies(&uncertified, false), Some(vec![see]));
+        assert_eq!(remedies(&uncertified, true), None);
+        let mut lost = snapshot();
+        let silent = |node: &str| EtcdMember {
+            name: node.to_owned(),
+            silence: Some("gone".to_owned()),
+            ..EtcdMember::default()
+        };
+        lost.observed.etcd = Etcd::Members(["node-m1", "node-m2", "node-m3"].map(silent).to_vec());
+        let etcd = "recover etcd first: the controller cannot".to_owned();
+        assert_eq!(remedies(&lost, true), Some(vec![etcd]));
+        let mut sick = snapshot();
+        fail(&mut sick, 2, "EtcdPodHealthy", "crashed");
+        assert_eq!(remedies(&sick, false), Some(Vec::new()));
+    }
+
+    #[test]
+    fn says_what_was_not_read_and_who_puts_it_back() {
+        let mut snapshot = snapshot();
+        applied_by(&mut snapshot, "argocd-controller");
+        snapshot.etcd_unread = Some(Failure {
+            object: "Secret/c1-etcd".to_owned(),
+            message: "it is not there".to_owned(),
+            hint: None,
+            forbidden: None,
+        });
+        let preflight = of(&snapshot, 5, &Review::default(), false);
+        assert_eq!(
+            preflight.warnings,
+            [
+                "etcd's members were not read: Secret/c1-etcd: it is not there; using the conditions of Machines instead",
+                "spec.replicas is applied by argocd-controller (Argo CD), which will revert the change: change it there too"
+            ]
+        );
+        assert_eq!(preflight.refusal, None);
+    }
+
+    #[test]
+    fn from_one_member_the_consequence_is_told() {
+        let mut snapshot = snapshot();
+        snapshot.observed.machines.truncate(1);
+        let preflight = of(&snapshot, 3, &Review::default(), false);
+        assert_eq!(
+            preflight.consequences(),
+            ["etcd cannot lose a member until step 2 is done"]
+        );
+    }
+
+    fn owned_by(manager: &str) -> ChangeSnapshot {
+        let mut snapshot = snapshot();
+        applied_by(&mut snapshot, manager);
+        snapshot
+    }
+
+    fn permitted(snapshot: &ChangeSnapshot, replicas: i64) -> Result<Vec<String>, Refusal> {
+        let patch = json!({"spec": {"replicas": replicas}});
+        preflight_without_plan(snapshot, &patch, context(&View::default())).expect("decodes")
+    }
+
+    #[test]
+    fn a_change_without_a_plan_is_checked_for_rules_and_owners() {
+        assert_eq!(permitted(&snapshot(), 5), Ok(Vec::new()));
+        let Ok(warnings) = permitted(&owned_by("argocd-controller"), 5) else {
+            panic!("denied");
+        };
+        assert!(
+            matches!(&warnings[..], [only] if only.starts_with("spec.replicas is applied by argocd-controller (Argo CD)")),
+            "{warnings:?}"
+        );
+        for (snapshot, replicas, expected, end) in [
+            (snapshot(), 4, RefusedBy::Rules, "(replicas-even)"),
+            (
+                owned_by("capi-topology"),
+                5,
+                RefusedBy::Command,
+                "set spec.topology.controlPlane.replicas of Cluster c1 instead",
+            ),
+            (owned_by("capi-topology"), 4, RefusedBy::Rules, "(replicas-even)"),
+        ] {
+            let Err(Refusal { why, by, .. }) = permitted(&snapshot, replicas) else {
+                panic!("granted");
+            };
+            assert_eq!(by, expected);
+            assert!(matches!(&why[..], [only] if only.ends_with(end)), "{why:?}");
+        }
+    }
+}

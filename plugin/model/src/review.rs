@@ -1,0 +1,280 @@
+//! Reviews of a change by the admission rules before it is written, and the server's own refusals; as lines to print.
+
+use jiff::Timestamp;
+use kcp_rules::{
+    Action, Change, Configuration, Context, Finding, Scope,
+    api::{DecodeError, KubeadmControlPlane, decode},
+    judge,
+    view::View,
+};
+use kube::core::Status;
+
+/// What the admission rules know about a write.
+#[derive(Clone, Copy, Debug)]
+pub struct ReviewContext<'s> {
+    pub now: Timestamp,
+    pub field_manager: &'s str,
+    /// Other objects, if they were read.
+    pub view: &'s View,
+    /// The action of each rule; none for the defaults.
+    pub configuration: Option<&'s Configuration>,
+}
+
+impl ReviewContext<'_> {
+    /// Whether the Cluster is known to be paused.
+    pub fn cluster_is_paused(&self) -> bool {
+        matches!(self.view.cluster.get(), Some(Some(cluster)) if cluster.paused)
+    }
+}
+
+/// The findings of the rules.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Review {
+    /// `field: message` of each finding that denies the change.
+    pub denials: Vec<String>,
+    /// `field: message` of each other finding, and why an override has no effect.
+    pub warnings: Vec<String>,
+}
+
+impl Review {
+    fn of(change: Change<'_, KubeadmControlPlane<'_>>, context: ReviewContext<'_>) -> Self {
+        let ReviewContext {
+            now,
+            field_manager,
+            view,
+            configuration,
+        } = context;
+        let default = Configuration::default();
+        let change = change.within(Context {
+            now: Some(now),
+            field_manager: Some(field_manager),
+            view: Some(view),
+            ..Context::UNKNOWN
+        });
+        let judged = judge(&change, configuration.unwrap_or(&default));
+        let sees_all = !view.missing().any();
+        let mut review = Self::default();
+        for finding in &judged.findings {
+            let line = format!("{}: {}", finding.fault.field, finding.message());
+            match finding.action {
+                Action::Deny if sees_all || !looks_around(finding) => review.denials.push(line),
+                Action::Warn => review.warnings.push(line),
+                // The rule needs objects that we could not read. The server has them and decides.
+                Action::Deny | Action::Audit | Action::Off => {}
+            }
+        }
+        review.warnings.extend(judged.ignored_overrides);
+        review
+    }
+}
+
+fn looks_around(finding: &Finding) -> bool {
+    finding.rule.scope == Scope::Cluster
+}
+
+/// Reviews a write of a number of replicas to the scale subresource of a control plane, given as JSON.
+///
+/// # Errors
+/// When the control plane does not have its kind's types.
+pub fn review_scale(old: &str, replicas: i64, context: ReviewContext<'_>) -> Result<Review, DecodeError> {
+    let old: KubeadmControlPlane<'_> = decode(old)?;
+    let new = old.scaled_to(replicas);
+    Ok(Review::of(Change::scale(&old, &new), context))
+}
+
+/// Reviews a change of a control plane, given as JSON.
+///
+/// # Errors
+/// When one of the two does not have its kind's types.
+pub fn review_update(old: &str, new: &str, context: ReviewContext<'_>) -> Result<Review, DecodeError> {
+    let (old, new): (KubeadmControlPlane<'_>, KubeadmControlPlane<'_>) = (decode(old)?, decode(new)?);
+    Ok(Review::of(Change::update(&old, &new), context))
+}
+
+/// The server's refusal: its message, and the causes that the message does not contain.
+pub fn rejection(status: &Status) -> Vec<String> {
+    let mut lines: Vec<String> = status.message.lines().map(str::to_owned).collect();
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    lines.extend(
+        causes
+            .filter(|cause| !cause.message.is_empty() && !status.message.contains(&cause.message))
+            .map(|cause| format!("{}: {}", cause.field, cause.message)),
+    );
+    if lines.is_empty() {
+        lines.push(format!("{} {}", status.code, status.reason));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use kcp_rules::{
+        Action, Configuration,
+        case::{Base, V1BETA1, V1BETA2},
+        view::{Cluster, View},
+    };
+    use kube::core::Status;
+    use serde_json::{Value, json};
+
+    use super::rejection;
+    use super::{Review, ReviewContext, review_scale, review_update};
+    use crate::control_plane::example::now;
+
+    fn context(view: &View) -> ReviewContext<'_> {
+        ReviewContext {
+            now: now(),
+            field_manager: "kubectl-kcp",
+            view,
+            configuration: None,
+        }
+    }
+
+    fn scale(object: &Value, replicas: i64, context: ReviewContext<'_>) -> Review {
+        review_scale(&object.to_string(), replicas, context).expect("decodes")
+    }
+
+    /// The ids of rules, at the end of each line.
+    fn rules(lines: &[String]) -> Vec<&str> {
+        lines
+            .iter()
+            .map(|line| line.rsplit_once('(').expect("an id").1.trim_end_matches(')'))
+            .collect()
+    }
+
+    #[test]
+    fn the_rules_of_the_webhook_review_a_scale() {
+        for version in [V1BETA1, V1BETA2] {
+            let object = Base::ControlPlane(version).object();
+            let view = View::default();
+            let even = scale(&object, 4, context(&view));
+            assert_eq!(rules(&even.denials), ["replicas-even"]);
+            assert_eq!(scale(&object, 5, context(&view)), Review::default());
+            let object = object.to_string();
+            assert_eq!(
+                review_update(&object, &object, context(&view)),
+                Ok(Review::default())
+            );
+        }
+    }
+
+    #[test]
+    fn the_configuration_says_what_follows() {
+        let object = Base::ControlPlane(V1BETA2).object();
+        let view = View::default();
+        for (action, denials, warnings) in [
+            (Action::Deny, &["replicas-even"][..], &[][..]),
+            (Action::Warn, &[], &["replicas-even"]),
+            (Action::Audit, &[], &[]),
+            (Action::Off, &[], &[]),
+        ] {
+            let configuration = Configuration {
+                rules: [("replicas-even".to_owned(), action)].into(),
+                ..Configuration::default()
+            };
+            let context = ReviewContext {
+                configuration: Some(&configuration),
+                ..context(&view)
+            };
+            let review = scale(&object, 4, context);
+            assert_eq!(rules(&review.denials), denials, "{action:?}");
+            assert_eq!(rules(&review.warnings), warnings, "{action:?}");
+        }
+    }
+
+    fn rolling_out() -> Value {
+        let mut object = Base::ControlPlane(V1BETA2).object();
+        object["metadata"]["generation"] = json!(2);
+        object["status"] = json!({"observedGeneration": 2, "version": "v1.20.0"});
+        object
+    }
+
+    #[test]
+    fn an_override_counts_until_its_time() {
+        let no_cluster = View {
+            cluster: None.into(),
+            ..View::default()
+        };
+        let judge = |until: &str| {
+            let mut object = rolling_out();
+            object["metadata"]["annotations"]["kubectl-kcp.dev/override-rules"] =
+                json!(format!("replicas-during-rollout={until}"));
+            scale(&object, 5, context(&no_cluster))
+        };
+        let overridden = judge("2026-08-21T12:30:00Z");
+        assert_eq!(overridden.denials, Vec::<String>::new());
+        assert_eq!(rules(&overridden.warnings), ["replicas-during-rollout"]);
+
+        let ended = judge("2026-08-21T11:30:00Z");
+        assert_eq!(rules(&ended.denials), ["replicas-during-rollout"]);
+        assert_eq!(
+            ended.warnings,
+            ["the override of replicas-during-rollout expired at 2026-08-21T11:30:00Z"]
+        );
+    }
+
+    #[test]
+    fn what_other_objects_may_excuse_is_denied_once_they_are_read() {
+        let cluster = |paused| View {
+            cluster: Some(Cluster {
+                paused,
+                ..Cluster::default()
+            })
+            .into(),
+            ..View::default()
+        };
+        let no_cluster = View {
+            cluster: None.into(),
+            ..View::default()
+        };
+        for (name, view, denials, warnings) in [
+            ("not_read", View::default(), &[][..], &[][..]),
+            ("absent", no_cluster, &["replicas-during-rollout"], &[]),
+            ("runs", cluster(false), &["replicas-during-rollout"], &[]),
+            ("paused", cluster(true), &[], &["replicas-during-rollout"]),
+        ] {
+            let review = scale(&rolling_out(), 5, context(&view));
+            assert_eq!(rules(&review.denials), denials, "{name}");
+            assert_eq!(rules(&review.warnings), warnings, "{name}");
+        }
+    }
+
+    #[test]
+    fn rules_that_know_the_writer_are_told_who_writes() {
+        let old = Base::ControlPlane(V1BETA2).object();
+        let mut new = old.clone();
+        new["spec"]["rollout"]["after"] = json!("2026-08-21T11:59:59Z");
+        let view = View::default();
+        for (field_manager, warnings) in [("kubectl-kcp", &[][..]), ("argocd", &["rollout-after-past"])] {
+            let context = ReviewContext {
+                field_manager,
+                ..context(&view)
+            };
+            let review = review_update(&old.to_string(), &new.to_string(), context).expect("decodes");
+            assert_eq!(rules(&review.warnings), warnings, "{field_manager}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_shown_once_and_whole() {
+        let status: Status = serde_json::from_value(json!({
+            "code": 422, "message": "admission webhook denied the request: spec.a: wrong\nmore",
+            "details": {"causes": [
+                {"field": "spec.a", "message": "wrong", "reason": "FieldValueInvalid"},
+                {"field": "spec.b", "message": "also wrong", "reason": "FieldValueInvalid"}
+            ]}
+        }))
+        .expect("a status");
+        assert_eq!(
+            rejection(&status),
+            [
+                "admission webhook denied the request: spec.a: wrong",
+                "more",
+                "spec.b: also wrong"
+            ]
+        );
+        assert_eq!(
+            rejection(&Status::failure("", "Invalid").with_code(422)),
+            ["422 Invalid"]
+        );
+    }
+}

@@ -1,0 +1,402 @@
+//! `machine prefer-delete`: marks a Machine to be deleted before others, or removes the mark.
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::{
+    change::{
+        decision::{Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
+        event::ChangeEvent,
+        ownership::applied,
+    },
+    plan::{
+        deletion_order::next_to_delete,
+        observed::Observed,
+        outlook::{Asked, Plan, plan},
+        state::State,
+        step::{Action, Purpose},
+        wording::listed,
+    },
+    verbs::machine::{
+        danger::{Danger, danger, leader_warning},
+        snapshot::{DELETE_MACHINE, MachineSnapshot},
+    },
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preference {
+    Preferred,
+    Cleared,
+}
+
+pub fn decide(
+    machine: &MachineSnapshot,
+    preference: Preference,
+    field_manager: &str,
+    now: Timestamp,
+) -> Decision {
+    if machine.object.is_deleting {
+        return Decision::Unchanged("it is being deleted already".to_owned());
+    }
+    let is_marked = machine.object.has(DELETE_MACHINE);
+    match (preference, is_marked) {
+        (Preference::Preferred, true) => {
+            let mut why = vec!["it is preferred for deletion already".to_owned()];
+            why.extend(Effect::of(machine.observed(), &machine.object.name, now).lines);
+            Decision::Unchanged(why.join("; "))
+        }
+        (Preference::Cleared, false) => Decision::Unchanged("it is not preferred for deletion".to_owned()),
+        (Preference::Preferred, false) => prefer(machine, field_manager, now),
+        (Preference::Cleared, true) => clear(machine, field_manager),
+    }
+}
+
+fn clear(machine: &MachineSnapshot, field_manager: &str) -> Decision {
+    let patch = json!({"metadata": {"annotations": {DELETE_MACHINE: null}}});
+    Decision::Write(Proposal {
+        warnings: applied(&machine.object.text, &patch, field_manager),
+        write: ObjectWrite::patch(patch),
+        done: "is no longer preferred for deletion".to_owned(),
+        consequences: Vec::new(),
+        event: ChangeEvent {
+            reason: "MachineNotPreferredForDeletion",
+            action: "PreferMachineDeletion",
+            done: "preferred deletion withdrawn",
+            detail: format!("for Machine {}", machine.object.name),
+        },
+    })
+}
+
+fn prefer(machine: &MachineSnapshot, field_manager: &str, now: Timestamp) -> Decision {
+    let name = &machine.object.name;
+    let patch = json!({"metadata": {"annotations": {DELETE_MACHINE: ""}}});
+    let effect = Effect::of(machine.observed(), name, now);
+    let danger = danger(machine.observed(), name);
+    // The controller waits for members that start, as they do in every rollout.
+    let is_lasting = danger
+        .as_ref()
+        .is_some_and(|danger| !matches!(danger, Danger::Starting { .. }));
+    let mut why = danger.map_or_else(Vec::new, |danger| danger.why());
+    if effect.is_immediate && is_lasting {
+        why.extend(effect.lines);
+        return Decision::Refused(Refusal::new(RefusedBy::Command, why));
+    }
+    let mut warnings = applied(&machine.object.text, &patch, field_manager);
+    warnings.extend(machine.context.warnings());
+    let why = why.into_iter();
+    warnings.extend(why.map(|why| format!("it must not be deleted now: {why}")));
+    warnings.extend(leader_warning(machine.observed(), name));
+    Decision::Write(Proposal {
+        write: ObjectWrite::patch(patch),
+        done: "is preferred for deletion".to_owned(),
+        warnings,
+        consequences: effect.lines,
+        event: ChangeEvent {
+            reason: "MachinePreferredForDeletion",
+            action: "PreferMachineDeletion",
+            done: "preferred deletion requested",
+            detail: format!("for Machine {name}"),
+        },
+    })
+}
+
+/// What the annotation does.
+struct Effect {
+    /// Whether Machines are being deleted now.
+    is_immediate: bool,
+    /// When it takes effect, and which Machines are deleted before this one; a line each.
+    lines: Vec<String>,
+}
+
+impl Effect {
+    fn of(observed: &Observed, name: &str, now: Timestamp) -> Self {
+        let observed = marked(observed, name);
+        let asked = Asked {
+            spec: observed.spec.clone(),
+            changes: Vec::new(),
+            denials: Vec::new(),
+        };
+        let plan = plan(&observed, &asked, now);
+        let in_progress = deletion_in_progress(&plan, name);
+        let when = match in_progress {
+            Some(Purpose::Rollout) => "takes effect now: a rollout is in progress",
+            Some(_) => "takes effect now: the control plane is scaling down",
+            None => "takes effect at the next scale down or rollout",
+        };
+        let mut lines = vec![when.to_owned()];
+        lines.extend(deletion_order(&observed, &plan, name));
+        Self {
+            is_immediate: in_progress.is_some(),
+            lines,
+        }
+    }
+}
+
+fn marked(observed: &Observed, name: &str) -> Observed {
+    let mut observed = observed.clone();
+    for machine in &mut observed.machines {
+        machine.to_be_deleted |= machine.machine.name == name;
+    }
+    observed
+}
+
+/// The purpose of the deletions that are in progress and include this Machine.
+fn deletion_in_progress(plan: &Plan, name: &str) -> Option<Purpose> {
+    [Purpose::Rollout, Purpose::ScaleDown]
+        .into_iter()
+        .find(|purpose| {
+            let mut steps = plan.steps().iter();
+            steps.any(|step| {
+                let is_about_it = step.names.iter().any(|other| other == name);
+                step.action == Action::Delete && step.purpose == *purpose && is_about_it
+            })
+        })
+}
+
+/// Which Machine is deleted first.
+fn deletion_order(observed: &Observed, plan: &Plan, name: &str) -> Option<String> {
+    let is_outdated = |name: &str| {
+        let verdict = plan.verdicts.iter().find(|verdict| verdict.machine == name);
+        verdict.is_some_and(|verdict| !verdict.reasons.is_empty())
+    };
+    let state = State::of(observed, is_outdated);
+    let next = next_to_delete(&observed.cluster.failure_domains, &state.replicas)?;
+    let is_among = next.machines.iter().any(|other| other == name);
+    Some(match next.machines.as_slice() {
+        [_] if is_among => "it is deleted first".to_owned(),
+        machines if is_among => format!("one of {} is deleted first", listed(machines, "and")),
+        machines => format!("{} is deleted before it", listed(machines, "or")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{Decision, ObjectWrite, Preference, decide};
+    use crate::{
+        change::decision::{Refusal, RefusedBy},
+        control_plane::example::now,
+        plan::observed::Etcd,
+        verbs::machine::{
+            example::{dead, snapshot},
+            snapshot::{DELETE_MACHINE, MachineSnapshot},
+        },
+    };
+
+    fn decision(machine: &MachineSnapshot, preference: Preference) -> Decision {
+        decide(machine, preference, "kubectl-kcp", now())
+    }
+
+    fn mark(machine: &mut MachineSnapshot) {
+        let annotation = DELETE_MACHINE.to_owned();
+        machine.object.annotations.insert(annotation, String::new());
+    }
+
+    /// Marks another Machine, by its number.
+    fn mark_other(machine: &mut MachineSnapshot, number: usize) {
+        machine.context.observed.machines[number - 1].to_be_deleted = true;
+    }
+
+    fn outdate(machine: &mut MachineSnapshot, number: usize) {
+        machine.context.observed.machines[number - 1].machine.version = Some("v1.2.3".to_owned());
+    }
+
+    fn spread_over_domains(machine: &mut MachineSnapshot) {
+        let observed = &mut machine.context.observed;
+        observed.cluster.failure_domains = ["a", "b", "c"].map(str::to_owned).to_vec();
+        for (machine, domain) in observed.machines.iter_mut().zip(["a", "b", "c"]) {
+            machine.machine.failure_domain = Some(domain.to_owned());
+        }
+    }
+
+    #[test]
+    fn says_when_it_is_deleted_and_what_is_deleted_before_it() {
+        type Case = (&'static str, fn(&mut MachineSnapshot), &'static [&'static str]);
+        const NEXT: &str = "takes effect at the next scale down or rollout";
+        const FIRST: &str = "it is deleted first";
+        let cases: &[Case] = &[
+            ("alone", |_| {}, &[NEXT, FIRST]),
+            // The older of two, in no failure domain.
+            (
+                "an older one is marked",
+                |machine| mark_other(machine, 1),
+                &[NEXT, "m1 is deleted before it"],
+            ),
+            (
+                "a younger one is marked",
+                |machine| mark_other(machine, 3),
+                &[NEXT, FIRST],
+            ),
+            (
+                "one elsewhere is marked",
+                |machine| {
+                    spread_over_domains(machine);
+                    mark_other(machine, 1);
+                },
+                &[NEXT, "one of m1 and m2 is deleted first"],
+            ),
+            (
+                "an outdated one is marked",
+                |machine| {
+                    mark_other(machine, 3);
+                    outdate(machine, 3);
+                    outdate(machine, 1);
+                },
+                &[
+                    "takes effect now: a rollout is in progress",
+                    "m3 is deleted before it",
+                ],
+            ),
+            (
+                "one too many",
+                |machine| machine.context.observed.spec.replicas = 2,
+                &["takes effect now: the control plane is scaling down", FIRST],
+            ),
+            (
+                "it is outdated",
+                |machine| outdate(machine, 2),
+                &["takes effect now: a rollout is in progress", FIRST],
+            ),
+        ];
+        for (name, change, expected) in cases {
+            let mut machine = snapshot("m2");
+            change(&mut machine);
+            let Decision::Write(proposal) = decision(&machine, Preference::Preferred) else {
+                panic!("{name} is not written");
+            };
+            assert_eq!(proposal.consequences, *expected, "{name}");
+            assert_eq!(proposal.warnings, Vec::<String>::new(), "{name}");
+        }
+    }
+
+    #[test]
+    fn sets_or_removes_one_annotation() {
+        let Decision::Write(proposal) = decision(&snapshot("m2"), Preference::Preferred) else {
+            panic!("not written");
+        };
+        let patch = |value| json!({"metadata": {"annotations": {"cluster.x-k8s.io/delete-machine": value}}});
+        assert_eq!(proposal.write, ObjectWrite::patch(patch(json!(""))));
+        assert_eq!(
+            proposal.event.note("alice"),
+            "preferred deletion requested by alice for Machine m2"
+        );
+        let mut machine = snapshot("m2");
+        mark(&mut machine);
+        let Decision::Write(proposal) = decision(&machine, Preference::Cleared) else {
+            panic!("not written");
+        };
+        assert_eq!(proposal.write, ObjectWrite::patch(patch(json!(null))));
+        assert_eq!(proposal.consequences, Vec::<String>::new());
+        assert_eq!(
+            proposal.event.note("alice"),
+            "preferred deletion withdrawn by alice for Machine m2"
+        );
+    }
+
+    #[test]
+    fn no_change_is_left() {
+        let mut marked = snapshot("m2");
+        mark(&mut marked);
+        let mut deleting = snapshot("m2");
+        deleting.object.is_deleting = true;
+        for (machine, preference, why) in [
+            (
+                &marked,
+                Preference::Preferred,
+                "it is preferred for deletion already; takes effect at the next scale down or rollout; it is deleted \
+                 first",
+            ),
+            (
+                &snapshot("m2"),
+                Preference::Cleared,
+                "it is not preferred for deletion",
+            ),
+            (&deleting, Preference::Preferred, "it is being deleted already"),
+            (&deleting, Preference::Cleared, "it is being deleted already"),
+        ] {
+            assert_eq!(decision(machine, preference), Decision::Unchanged(why.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_machine_that_must_not_be_deleted_is_marked_with_a_warning() {
+        let mut machine = snapshot("m2");
+        dead(&mut machine, &["m3"]);
+        let Decision::Write(proposal) = decision(&machine, Preference::Preferred) else {
+            panic!("not written");
+        };
+        assert_eq!(
+            proposal.warnings,
+            [
+                "it must not be deleted now: without it etcd loses quorum: 1 of 2 voting members healthy, 2 needed",
+                "it must not be deleted now: etcd member node-m3 of Machine m3 is not healthy: no answer within 2s"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_machine_that_must_not_be_deleted_and_would_be_now_is_refused() {
+        let mut machine = snapshot("m2");
+        dead(&mut machine, &["m3"]);
+        machine.context.observed.spec.replicas = 2;
+        let why = [
+            "without it etcd loses quorum: 1 of 2 voting members healthy, 2 needed",
+            "etcd member node-m3 of Machine m3 is not healthy: no answer within 2s",
+            "takes effect now: the control plane is scaling down",
+            "it is deleted first",
+        ];
+        let refusal = Refusal::new(RefusedBy::Command, why.map(str::to_owned).to_vec());
+        assert_eq!(
+            decision(&machine, Preference::Preferred),
+            Decision::Refused(refusal)
+        );
+        // The annotation may always be removed.
+        mark(&mut machine);
+        let cleared = decision(&machine, Preference::Cleared);
+        assert!(matches!(cleared, Decision::Write(_)), "{cleared:?}");
+    }
+
+    #[test]
+    fn members_that_start_in_a_rollout_are_a_warning() {
+        let mut machine = snapshot("m2");
+        outdate(&mut machine, 2);
+        dead(&mut machine, &[]);
+        if let Etcd::Members(members) = &mut machine.context.observed.etcd {
+            members[2].is_learner = true;
+        }
+        let Decision::Write(proposal) = decision(&machine, Preference::Preferred) else {
+            panic!("not written");
+        };
+        assert_eq!(
+            proposal.warnings,
+            ["it must not be deleted now: etcd members have not started or are still learners: node-m3"]
+        );
+        assert_eq!(
+            proposal.consequences,
+            [
+                "takes effect now: a rollout is in progress",
+                "it is deleted first"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_leader_is_marked_with_a_warning() {
+        let mut machine = snapshot("m2");
+        dead(&mut machine, &[]);
+        if let Etcd::Members(members) = &mut machine.context.observed.etcd {
+            members[1].is_leader = true;
+        }
+        let Decision::Write(proposal) = decision(&machine, Preference::Preferred) else {
+            panic!("not written");
+        };
+        assert_eq!(
+            proposal.warnings,
+            [
+                "etcd member node-m2 of Machine m2 is the leader: Cluster API moves the leadership before it removes the \
+                 member, and writes wait for that moment"
+            ]
+        );
+    }
+}

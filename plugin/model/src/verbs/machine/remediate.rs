@@ -1,0 +1,455 @@
+//! `machine remediate`: marks a Machine as unhealthy.
+//!
+//! The annotation does nothing by itself: a `MachineHealthCheck` that selects the Machine counts it as unhealthy and
+//! tells its control plane to replace it.
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::{
+    blocker::Blocker,
+    change::{
+        decision::{Decision, ObjectWrite, Objections, Proposal, RefusedBy},
+        event::ChangeEvent,
+        ownership::applied,
+    },
+    control_plane::MachineHealthCheck,
+    plan::{
+        observed::Observed,
+        preflight::topology_version,
+        remediation::{Outlook, Terms, outlook},
+        state::{HealthCheck, State},
+    },
+    verbs::machine::{
+        danger::{danger, leader_warning},
+        replace,
+        snapshot::{MachineSnapshot, REMEDIATE_MACHINE, SKIP_REMEDIATION},
+    },
+};
+
+/// What `--force` does.
+pub const FORCED: &str = "use --force to mark it now; the controller replaces it once its preflight passes";
+
+pub fn decide(machine: &MachineSnapshot, force: bool, field_manager: &str, now: Timestamp) -> Decision {
+    let name = &machine.object.name;
+    if machine.object.is_deleting {
+        return Decision::Unchanged("it is being deleted already".to_owned());
+    }
+    if machine.object.has(REMEDIATE_MACHINE) {
+        return Decision::Unchanged("it is marked for remediation already".to_owned());
+    }
+    let mut objections = objections(machine);
+    let mut consequences = Vec::new();
+    match remediator(machine) {
+        Err(why) => objections.lasting.extend(why),
+        Ok(Remediator::Other { check, kind }) => consequences.push(format!(
+            "MachineHealthCheck {check} remediates it with a {kind}, not through its control plane"
+        )),
+        Ok(Remediator::ControlPlane { check }) => {
+            consequences.push(format!(
+                "MachineHealthCheck {check} has the control plane replace it"
+            ));
+            if let Some(outlook) = remediated(machine.observed(), name, now) {
+                object_to(&mut objections, &outlook, name);
+            }
+        }
+    }
+    let danger = danger(machine.observed(), name);
+    objections
+        .lasting
+        .extend(danger.into_iter().flat_map(|danger| danger.why()));
+    let mut warnings = applied(&machine.object.text, &patch(), field_manager);
+    warnings.extend(machine.context.warnings());
+    match objections.warnings(force) {
+        Ok(more) => warnings.extend(more),
+        Err(mut refusal) => {
+            if refusal.by == RefusedBy::Command && replace::is_allowed(machine, now) {
+                let namespace = &machine.object.namespace;
+                refusal.remedies.push(format!(
+                    "replace it without a health check: kubectl kcp machine replace {name} -n {namespace}"
+                ));
+            }
+            return Decision::Refused(refusal);
+        }
+    }
+    warnings.extend(leader_warning(machine.observed(), name));
+    Decision::Write(Proposal {
+        write: ObjectWrite::patch(patch()),
+        done: "marked for remediation".to_owned(),
+        warnings,
+        consequences,
+        event: ChangeEvent {
+            reason: "MachineRemediationRequested",
+            action: "RemediateMachine",
+            done: "remediation requested",
+            detail: format!("for Machine {name}"),
+        },
+    })
+}
+
+/// Reasons that do not depend on who remediates it.
+fn objections(machine: &MachineSnapshot) -> Objections {
+    let pauses = machine.pauses().into_iter();
+    let mut lasting: Vec<String> = pauses
+        .map(|pause| format!("{pause}: no controller would remediate it"))
+        .collect();
+    if machine.object.has(SKIP_REMEDIATION) {
+        lasting.push(format!(
+            "its annotation {SKIP_REMEDIATION} excludes it from remediation"
+        ));
+    }
+    if machine.context.control_plane().deleting_since.is_some() {
+        lasting.push("the control plane is being deleted".to_owned());
+    }
+    Objections {
+        lasting,
+        temporary: Vec::new(),
+    }
+}
+
+fn patch() -> serde_json::Value {
+    json!({"metadata": {"annotations": {REMEDIATE_MACHINE: ""}}})
+}
+
+/// What acts on the annotation.
+enum Remediator {
+    /// The control plane, asked by this `MachineHealthCheck`.
+    ControlPlane { check: String },
+    /// An object of this kind, created by the `MachineHealthCheck` from its template.
+    Other { check: String, kind: String },
+}
+
+/// What acts on the annotation, or why nothing does, a line each.
+fn remediator(machine: &MachineSnapshot) -> Result<Remediator, Vec<String>> {
+    if machine.health_checks.is_empty() {
+        return Err(vec![
+            "no MachineHealthCheck selects it: the annotation would have no effect".to_owned(),
+        ]);
+    }
+    // The annotation adds one unhealthy Machine, unless this one is unhealthy already.
+    let is_healthy = machine
+        .machine()
+        .is_some_and(|machine| machine.is("HealthCheckSucceeded"));
+    let mut why = Vec::new();
+    let mut acting = Vec::new();
+    for check in &machine.health_checks {
+        match inaction(check, u64::from(is_healthy)) {
+            Some(reason) => why.push(reason),
+            None => acting.push(check),
+        }
+    }
+    // A control plane that is asked acts, whatever other remediators do.
+    let Some(MachineHealthCheck { name, external, .. }) =
+        acting.into_iter().min_by_key(|check| check.external.is_some())
+    else {
+        return Err(why);
+    };
+    let check = name.clone();
+    Ok(match external {
+        None => Remediator::ControlPlane { check },
+        Some(template) => Remediator::Other {
+            check,
+            kind: template.strip_suffix("Template").unwrap_or(template).to_owned(),
+        },
+    })
+}
+
+/// Why a `MachineHealthCheck` would not act with `more` unhealthy Machines.
+fn inaction(check: &MachineHealthCheck, more: u64) -> Option<String> {
+    let MachineHealthCheck { name, .. } = check;
+    if check.paused {
+        return Some(format!("MachineHealthCheck {name} is paused"));
+    }
+    (check.would_allow(more) == Some(false)).then(|| {
+        format!(
+            "MachineHealthCheck {name} would not act: its limits exclude this number of unhealthy Machines"
+        )
+    })
+}
+
+/// What the controller would do if the Machine were unhealthy now.
+fn remediated(observed: &Observed, machine: &str, now: Timestamp) -> Option<Outlook> {
+    let mut state = State::of(observed, |_| false);
+    for replica in &mut state.replicas {
+        if replica.name == machine {
+            replica.health = HealthCheck::AwaitsRemediationFirst;
+        }
+    }
+    let spec = &observed.spec;
+    let terms = Terms {
+        limits: &spec.remediation,
+        initialized: observed.control_plane.initialized,
+        topology_version: topology_version(observed, spec).map(String::as_str),
+        now,
+    };
+    outlook(&state, terms)
+}
+
+/// Adds what keeps the control plane from remediating a Machine.
+fn object_to(objections: &mut Objections, outlook: &Outlook, machine: &str) {
+    if outlook.machine != machine {
+        let first = format!("Machine {} is remediated first", outlook.machine);
+        objections.temporary.push(first);
+    }
+    let Some(blocker) = &outlook.blocked_by else {
+        return;
+    };
+    match blocker {
+        // `danger` says more.
+        Blocker::LastMachine | Blocker::NoOtherWorks | Blocker::Quorum { .. } => {}
+        Blocker::TriedTooOften { .. } | Blocker::MembersUnknown => {
+            objections.lasting.push(blocker.message());
+        }
+        _ => objections.temporary.push(blocker.message()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{Decision, ObjectWrite, decide};
+    use crate::{
+        change::decision::{Refusal, RefusedBy},
+        control_plane::{
+            ConditionStatus::True,
+            example::{condition, minutes_ago, now},
+        },
+        plan::observed::{Etcd, Remediation},
+        verbs::machine::{
+            example::{dead, snapshot},
+            snapshot::{MachineSnapshot, SKIP_REMEDIATION},
+        },
+    };
+
+    /// One of three Machines, with a `MachineHealthCheck` that selects all of them and reports `healthy` of three.
+    fn checked_by(machine: &str, healthy: u64, spec: &Value) -> MachineSnapshot {
+        let mut machine = snapshot(machine);
+        check(&mut machine, "h", healthy, spec);
+        machine
+    }
+
+    fn check(machine: &mut MachineSnapshot, name: &str, healthy: u64, spec: &Value) {
+        let check = json!({"metadata": {"name": name}, "spec": spec,
+            "status": {"expectedMachines": 3, "currentHealthy": healthy}});
+        let check = serde_json::from_value(check).expect("a MachineHealthCheck");
+        machine.health_checks.push(check);
+    }
+
+    fn healthy(machine: &str) -> MachineSnapshot {
+        checked_by(machine, 3, &json!({}))
+    }
+
+    fn at_most_one() -> Value {
+        json!({"remediation": {"triggerIf": {"unhealthyLessThanOrEqualTo": 1}}})
+    }
+
+    fn annotate(machine: &mut MachineSnapshot, annotation: &str) {
+        machine
+            .object
+            .annotations
+            .insert(annotation.to_owned(), String::new());
+    }
+
+    fn decision(machine: &MachineSnapshot, force: bool) -> Decision {
+        decide(machine, force, "kubectl-kcp", now())
+    }
+
+    /// A refusal; one that `--force` does not override names `machine replace` if that would be allowed.
+    fn refused(machine: &MachineSnapshot, by: RefusedBy, why: &[&str]) -> Decision {
+        let why = why.iter().map(ToString::to_string).collect();
+        let mut refusal = Refusal::new(by, why);
+        if by == RefusedBy::Command && super::replace::is_allowed(machine, now()) {
+            let name = &machine.object.name;
+            refusal.remedies = vec![format!(
+                "replace it without a health check: kubectl kcp machine replace {name} -n d"
+            )];
+        }
+        Decision::Refused(refusal)
+    }
+
+    #[test]
+    fn sets_one_annotation_and_names_the_remediator() {
+        let Decision::Write(proposal) = decision(&healthy("m2"), false) else {
+            panic!("not written");
+        };
+        let patch = json!({"metadata": {"annotations": {"cluster.x-k8s.io/remediate-machine": ""}}});
+        assert_eq!(proposal.write, ObjectWrite::patch(patch));
+        assert_eq!(
+            proposal.consequences,
+            ["MachineHealthCheck h has the control plane replace it"]
+        );
+        assert_eq!(
+            proposal.event.note("alice"),
+            "remediation requested by alice for Machine m2"
+        );
+        // Another remediator acts, unless a health check asks the control plane as well.
+        let external = json!({"remediation": {"templateRef": {"kind": "RebootTemplate", "name": "r"}}});
+        let mut machine = checked_by("m2", 3, &external);
+        for expected in [
+            "MachineHealthCheck h remediates it with a Reboot, not through its control plane",
+            "MachineHealthCheck second has the control plane replace it",
+        ] {
+            let Decision::Write(proposal) = decision(&machine, false) else {
+                panic!("not written");
+            };
+            assert_eq!(proposal.consequences, [expected]);
+            check(&mut machine, "second", 3, &json!({}));
+        }
+    }
+
+    #[test]
+    fn refuses_without_an_acting_health_check() {
+        type Case = (&'static str, fn(&mut MachineSnapshot), &'static str);
+        let cases: &[Case] = &[
+            (
+                "no health check",
+                |machine| machine.health_checks.clear(),
+                "no MachineHealthCheck selects it: the annotation would have no effect",
+            ),
+            (
+                "health check paused",
+                |machine| machine.health_checks[0].paused = true,
+                "MachineHealthCheck h is paused",
+            ),
+            (
+                "too many are unhealthy",
+                |machine| {
+                    machine.health_checks.clear();
+                    check(machine, "h", 2, &at_most_one());
+                    let healthy = condition("HealthCheckSucceeded", True, "");
+                    machine.context.observed.machines[1]
+                        .machine
+                        .conditions
+                        .push(healthy);
+                },
+                "MachineHealthCheck h would not act: its limits exclude this number of unhealthy Machines",
+            ),
+            (
+                "skipped",
+                |machine| annotate(machine, SKIP_REMEDIATION),
+                "its annotation cluster.x-k8s.io/skip-remediation excludes it from remediation",
+            ),
+            (
+                "paused",
+                |machine| annotate(machine, "cluster.x-k8s.io/paused"),
+                "the Machine is paused: no controller would remediate it",
+            ),
+            (
+                "Cluster paused",
+                |machine| machine.context.observed.cluster.paused = true,
+                "the Cluster is paused: no controller would remediate it",
+            ),
+            (
+                "deleted",
+                |machine| machine.context.observed.control_plane.deleting_since = Some(minutes_ago(1)),
+                "the control plane is being deleted",
+            ),
+        ];
+        for (name, change, why) in cases {
+            let mut machine = healthy("m2");
+            change(&mut machine);
+            for force in [false, true] {
+                assert_eq!(
+                    decision(&machine, force),
+                    refused(&machine, RefusedBy::Command, &[why]),
+                    "{name} {force}"
+                );
+            }
+        }
+        // The Machine is counted as unhealthy already.
+        let machine = checked_by("m2", 2, &at_most_one());
+        assert!(matches!(decision(&machine, false), Decision::Write(_)));
+    }
+
+    #[test]
+    fn force_overrides_what_the_controller_waits_for() {
+        type Case = (
+            &'static str,
+            fn(&mut MachineSnapshot),
+            RefusedBy,
+            &'static [&'static str],
+        );
+        let cases: &[Case] = &[
+            (
+                "quorum",
+                |machine| dead(machine, &["m3"]),
+                RefusedBy::Command,
+                &[
+                    "without it etcd loses quorum: 1 of 2 voting members healthy, 2 needed",
+                    "etcd member node-m3 of Machine m3 is not healthy: no answer within 2s",
+                ],
+            ),
+            (
+                "etcd elsewhere",
+                |machine| machine.context.observed.etcd = Etcd::External,
+                RefusedBy::Command,
+                &["the controller does not know the etcd members"],
+            ),
+            (
+                "another is being deleted",
+                |machine| machine.context.observed.machines[2].machine.deleting_since = Some(minutes_ago(1)),
+                RefusedBy::Preflight,
+                &["Machine m3 is being deleted"],
+            ),
+            (
+                "another comes up",
+                |machine| machine.context.observed.machines[2].machine.node = None,
+                RefusedBy::Preflight,
+                &["Machine m3 is starting"],
+            ),
+            (
+                "tried just now",
+                |machine| {
+                    machine.context.observed.spec.remediation.retry_period =
+                        jiff::SignedDuration::from_mins(10);
+                    machine.context.observed.machines[1].remediation_for = Some(Remediation {
+                        machine: "m0".to_owned(),
+                        time: Some(minutes_ago(5)),
+                        retries: 1,
+                    });
+                },
+                RefusedBy::Preflight,
+                &["the last attempt was too recent: the controller tries again at 2026-08-21T12:05:00Z"],
+            ),
+        ];
+        for (name, change, by, why) in cases {
+            let mut machine = healthy("m2");
+            change(&mut machine);
+            assert_eq!(decision(&machine, false), refused(&machine, *by, why), "{name}");
+            match (by, decision(&machine, true)) {
+                (RefusedBy::Preflight, Decision::Write(proposal)) => {
+                    assert_eq!(proposal.warnings, *why, "{name}, forced");
+                }
+                (RefusedBy::Command, forced) => {
+                    assert_eq!(forced, refused(&machine, *by, why), "{name}, forced")
+                }
+                (_, forced) => panic!("{name}, forced: {forced:?}"),
+            }
+        }
+        let mut machine = healthy("m3");
+        dead(&mut machine, &["m3"]);
+        assert!(
+            matches!(decision(&machine, false), Decision::Write(_)),
+            "the dead one"
+        );
+    }
+
+    #[test]
+    fn no_change_is_left() {
+        for (change, why) in [
+            (
+                (|machine| machine.object.is_deleting = true) as fn(&mut MachineSnapshot),
+                "it is being deleted already",
+            ),
+            (
+                |machine| annotate(machine, super::REMEDIATE_MACHINE),
+                "it is marked for remediation already",
+            ),
+        ] {
+            let mut machine = snapshot("m2");
+            change(&mut machine);
+            assert_eq!(decision(&machine, false), Decision::Unchanged(why.to_owned()));
+        }
+    }
+}

@@ -1,0 +1,374 @@
+//! `machine replace`: deletes a Machine so that its control plane creates another.
+
+use jiff::Timestamp;
+
+use crate::{
+    blocker::Blocker,
+    change::{
+        decision::{Decision, ObjectWrite, Objections, Proposal},
+        event::ChangeEvent,
+        guard::Guard,
+    },
+    plan::{
+        observed::Observed,
+        outlook::{Asked, Plan, plan},
+        step::{Action, NoPlan},
+        wording,
+    },
+    verbs::machine::{
+        danger::{danger, leader_warning},
+        snapshot::MachineSnapshot,
+    },
+};
+
+/// What `--force` does.
+pub const FORCED: &str =
+    "use --force to delete it now; the controller creates another once its preflight passes";
+
+pub fn decide(machine: &MachineSnapshot, force: bool, now: Timestamp) -> Decision {
+    let name = &machine.object.name;
+    if machine.object.is_deleting {
+        return Decision::Unchanged("it is being deleted already".to_owned());
+    }
+    let pauses = machine.pauses().into_iter();
+    let mut lasting: Vec<String> = pauses
+        .map(|pause| format!("{pause}: no Machine would replace it"))
+        .collect();
+    let danger = danger(machine.observed(), name);
+    lasting.extend(danger.into_iter().flat_map(|danger| danger.why()));
+    let plan = plan_without(machine.observed(), name, now);
+    let mut warnings = machine.context.warnings();
+    let mut temporary = Vec::new();
+    match Guard::of(&plan) {
+        Guard::Clear => {}
+        // The reasons above say more.
+        Guard::NoWay(_) if !lasting.is_empty() => {}
+        Guard::NoWay(no_plan) if prevents_creation(&no_plan) => lasting.push(wording::no_plan(&no_plan)),
+        Guard::NoWay(no_plan) => warnings.push(wording::no_plan(&no_plan)),
+        // `danger` covers the quorum after the deletion.
+        Guard::Blocked(blockers) | Guard::AtRisk { blockers, .. } => temporary = blocking(&blockers, name),
+    }
+    temporary.retain(|line| !lasting.contains(line));
+    match (Objections { lasting, temporary }).warnings(force) {
+        Ok(more) => warnings.extend(more),
+        Err(refusal) => return Decision::Refused(refusal),
+    }
+    warnings.extend(leader_warning(machine.observed(), name));
+    Decision::Write(Proposal {
+        write: ObjectWrite::Delete,
+        done: "deleted: its control plane replaces it".to_owned(),
+        warnings,
+        consequences: consequences(&plan),
+        event: ChangeEvent {
+            reason: "MachineReplaced",
+            action: "ReplaceMachine",
+            done: "replacement requested",
+            detail: format!("for Machine {name}"),
+        },
+    })
+}
+
+/// Whether `machine replace --force` would delete it.
+pub fn is_allowed(machine: &MachineSnapshot, now: Timestamp) -> bool {
+    matches!(decide(machine, true, now), Decision::Write(_))
+}
+
+/// What the controller does once the Machine is being deleted.
+fn plan_without(observed: &Observed, name: &str, now: Timestamp) -> Plan {
+    let mut observed = observed.clone();
+    for machine in &mut observed.machines {
+        if machine.machine.name == name {
+            machine.machine.deleting_since = Some(now);
+        }
+    }
+    let asked = Asked {
+        spec: observed.spec.clone(),
+        changes: Vec::new(),
+        denials: Vec::new(),
+    };
+    plan(&observed, &asked, now)
+}
+
+/// What keeps the controller from creating another once the Machine is deleted.
+fn blocking(blockers: &[Blocker], name: &str) -> Vec<String> {
+    let is_own =
+        |blocker: &&Blocker| matches!(blocker, Blocker::BeingDeleted { machine, .. } if machine == name);
+    let others = blockers.iter().filter(|blocker| !is_own(blocker));
+    others.map(Blocker::message).collect()
+}
+
+/// Whether the controller creates no other Machine, or should not. Other obstacles to a plan do not concern a replacement.
+const fn prevents_creation(no_plan: &NoPlan) -> bool {
+    match no_plan {
+        NoPlan::QuorumLost { .. }
+        | NoPlan::Stuck { .. }
+        | NoPlan::LastMachine { .. }
+        | NoPlan::BeingDeleted => true,
+        NoPlan::Endless { .. } | NoPlan::NoReplicas | NoPlan::Refused { .. } => false,
+    }
+}
+
+fn consequences(plan: &Plan) -> Vec<String> {
+    // The controller replaces Machines forever.
+    if matches!(plan.steps, Err(NoPlan::Endless { .. })) {
+        return Vec::new();
+    }
+    let steps = plan.steps();
+    let created = steps.iter().position(|step| step.action == Action::Create);
+    let Some(created) = created else {
+        return vec![format!(
+            "no Machine replaces it: replicas is {}",
+            plan.asked.spec.replicas
+        )];
+    };
+    let mut lines = Vec::new();
+    let domains = steps
+        .get(created)
+        .map(wording::failure_domains)
+        .unwrap_or_default();
+    if !domains.is_empty() {
+        lines.push(format!("its replacement is created in failure domain {domains}"));
+    }
+    let until_created = steps.iter().take(created + 1);
+    let may_fail = until_created.filter_map(|step| Some(step.votes?.may_fail_meanwhile()));
+    if may_fail.min() == Some(0) {
+        lines.push("etcd cannot lose a member until its replacement has joined".to_owned());
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Decision, ObjectWrite, decide, is_allowed};
+    use crate::{
+        change::decision::{Refusal, RefusedBy},
+        control_plane::example::{minutes_ago, now},
+        plan::observed::{Etcd, EtcdMember},
+        verbs::machine::{
+            example::{dead, fail, snapshot},
+            snapshot::MachineSnapshot,
+        },
+    };
+
+    fn refused(by: RefusedBy, why: &[&str]) -> Decision {
+        let why = why.iter().map(ToString::to_string).collect();
+        Decision::Refused(Refusal::new(by, why))
+    }
+
+    const FRAGILE: &str = "etcd cannot lose a member until its replacement has joined";
+
+    /// Warnings and consequences.
+    fn written(machine: &MachineSnapshot, force: bool) -> (Vec<String>, Vec<String>) {
+        match decide(machine, force, now()) {
+            Decision::Write(proposal) => {
+                assert_eq!(proposal.write, ObjectWrite::Delete);
+                assert_eq!(
+                    proposal.event.note("alice"),
+                    format!(
+                        "replacement requested by alice for Machine {}",
+                        machine.object.name
+                    )
+                );
+                (proposal.warnings, proposal.consequences)
+            }
+            other => panic!("not written: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_dead_machine_is_replaced_and_a_live_one_beside_it_is_not() {
+        let lines = |lines: &[&str]| lines.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(written(&snapshot("m1"), false), (lines(&[]), lines(&[FRAGILE])));
+        let mut machine = snapshot("m3");
+        dead(&mut machine, &["m3"]);
+        assert_eq!(written(&machine, false), (lines(&[]), lines(&[FRAGILE])));
+        let mut machine = snapshot("m1");
+        dead(&mut machine, &["m3"]);
+        let expected = refused(
+            RefusedBy::Command,
+            &[
+                "without it etcd loses quorum: 1 of 2 voting members healthy, 2 needed",
+                "etcd member node-m3 of Machine m3 is not healthy: no answer within 2s",
+            ],
+        );
+        for force in [false, true] {
+            assert_eq!(decide(&machine, force, now()), expected, "{force}");
+        }
+    }
+
+    #[test]
+    fn refuses_when_no_machine_would_replace_it() {
+        type Case = (&'static str, fn(&mut MachineSnapshot), &'static str);
+        let cases: &[Case] = &[
+            (
+                "control plane",
+                |machine| machine.context.observed.control_plane.paused = true,
+                "the control plane is paused: no Machine would replace it",
+            ),
+            (
+                "Cluster",
+                |machine| machine.context.observed.cluster.paused = true,
+                "the Cluster is paused: no Machine would replace it",
+            ),
+            (
+                "Machine",
+                |machine| {
+                    let paused = "cluster.x-k8s.io/paused".to_owned();
+                    machine.object.annotations.insert(paused, String::new());
+                },
+                "the Machine is paused: no Machine would replace it",
+            ),
+            (
+                "deleted",
+                |machine| machine.context.observed.control_plane.deleting_since = Some(minutes_ago(1)),
+                "the control plane is being deleted",
+            ),
+        ];
+        for (name, change, why) in cases {
+            let mut machine = snapshot("m1");
+            change(&mut machine);
+            for force in [false, true] {
+                assert_eq!(
+                    decide(&machine, force, now()),
+                    refused(RefusedBy::Command, &[why]),
+                    "{name}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn unrelated_obstacles_are_warnings() {
+        let mut machine = snapshot("m3");
+        dead(&mut machine, &["m3"]);
+        machine.context.observed.spec.certificates_expiry_days = Some(400);
+        let endless = "the rollout would never end: Machines are replaced 400 days before their certificates expire, and \
+                       new certificates last 365 days";
+        assert_eq!(written(&machine, false), (vec![endless.to_owned()], Vec::new()));
+        let mut machine = snapshot("m3");
+        dead(&mut machine, &["m3"]);
+        machine.context.observed.spec.replicas = 0;
+        let none = "no Machine replaces it: replicas is 0".to_owned();
+        let asked = "the desired number of Machines is 0".to_owned();
+        assert_eq!(written(&machine, false), (vec![asked], vec![none]));
+    }
+
+    #[test]
+    fn force_allows_it_unless_nothing_overrides_the_refusal() {
+        type Case = (&'static str, fn(&mut MachineSnapshot), bool);
+        let cases: &[Case] = &[
+            ("healthy", |_| {}, true),
+            (
+                "another crashed",
+                |machine| fail(machine, 2, "SchedulerPodHealthy", ""),
+                true,
+            ),
+            ("danger", |machine| dead(machine, &["m3"]), false),
+            (
+                "paused",
+                |machine| machine.context.observed.cluster.paused = true,
+                false,
+            ),
+            (
+                "the control plane is being deleted",
+                |machine| machine.context.observed.control_plane.deleting_since = Some(minutes_ago(1)),
+                false,
+            ),
+            (
+                "it is being deleted",
+                |machine| machine.object.is_deleting = true,
+                false,
+            ),
+        ];
+        for (name, change, expected) in cases {
+            let mut machine = snapshot("m1");
+            change(&mut machine);
+            assert_eq!(is_allowed(&machine, now()), *expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_blocks_the_replacement_is_the_preflight() {
+        type Case = (&'static str, fn(&mut MachineSnapshot), &'static [&'static str]);
+        let cases: &[Case] = &[
+            (
+                "another is unhealthy",
+                |machine| fail(machine, 2, "SchedulerPodHealthy", "crashed"),
+                &["SchedulerPodHealthy of Machine m2 is False: crashed"],
+            ),
+            (
+                "another is being deleted",
+                |machine| machine.context.observed.machines[1].machine.deleting_since = Some(minutes_ago(1)),
+                &["Machine m2 is being deleted"],
+            ),
+            (
+                "the topology moves",
+                |machine| machine.context.observed.cluster.topology_version = Some("v9.9.9".to_owned()),
+                &["the Cluster's topology upgrades to v9.9.9 first"],
+            ),
+            (
+                "certificates",
+                |machine| machine.context.observed.control_plane.conditions.clear(),
+                &["condition CertificatesAvailable is not True: no Machine can join"],
+            ),
+        ];
+        for (name, change, why) in cases {
+            let mut machine = snapshot("m1");
+            change(&mut machine);
+            assert_eq!(
+                decide(&machine, false, now()),
+                refused(RefusedBy::Preflight, why),
+                "{name}"
+            );
+            assert_eq!(written(&machine, true).0, *why, "{name}, forced");
+        }
+        // The health of the deleted Machine does not matter.
+        let mut machine = snapshot("m2");
+        fail(&mut machine, 2, "SchedulerPodHealthy", "crashed");
+        assert_eq!(written(&machine, false).0, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_machine_that_is_being_deleted_is_left_alone() {
+        let mut machine = snapshot("m1");
+        machine.object.is_deleting = true;
+        machine.context.observed.control_plane.paused = true;
+        assert_eq!(
+            decide(&machine, false, now()),
+            Decision::Unchanged("it is being deleted already".to_owned())
+        );
+    }
+
+    #[test]
+    fn warns_about_the_leader_and_names_the_consequences() {
+        let mut machine = snapshot("m1");
+        let member = |machine: &str| EtcdMember {
+            name: format!("node-{machine}"),
+            is_leader: machine == "m1",
+            ..EtcdMember::default()
+        };
+        machine.context.observed.etcd = Etcd::Members(["m1", "m2", "m3"].map(member).to_vec());
+        machine.context.observed.cluster.failure_domains = vec!["a".to_owned(), "b".to_owned()];
+        for (machine, domain) in machine.context.observed.machines.iter_mut().zip(["b", "a", "a"]) {
+            machine.machine.failure_domain = Some(domain.to_owned());
+        }
+        let (warnings, consequences) = written(&machine, false);
+        assert_eq!(
+            warnings,
+            [
+                "etcd member node-m1 of Machine m1 is the leader: Cluster API moves the leadership before it removes the \
+                 member, and writes wait for that moment"
+            ]
+        );
+        assert_eq!(
+            consequences,
+            ["its replacement is created in failure domain b", FRAGILE]
+        );
+        // One too many.
+        machine.context.observed.spec.replicas = 2;
+        assert_eq!(
+            written(&machine, false).1,
+            ["no Machine replaces it: replicas is 2"]
+        );
+    }
+}

@@ -1,0 +1,383 @@
+//! `rollout cancel`: withdraws a rollout that is planned, or in progress.
+//!
+//! A rollout that is complete keeps its time in the spec: removing it would not change which Machines are outdated.
+
+use jiff::Timestamp;
+use kcp_rules::api::{DecodeError, control_plane::Shape, decode};
+use serde_json::{Value, json};
+
+use crate::{
+    change::{
+        decision::{Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
+        event::ChangeEvent,
+        preflight::{ChangeRequest, preflight, preflight_without_plan, review},
+        snapshot::ChangeSnapshot,
+    },
+    control_plane::Machine,
+    plan::wording,
+    review::ReviewContext,
+};
+
+/// The rollout that the spec asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum RequestedRollout {
+    None,
+    Complete {
+        after: Timestamp,
+    },
+    InProgress {
+        after: Timestamp,
+        /// Machines created since.
+        replacements: Vec<String>,
+        /// Machines still to be replaced.
+        left: Vec<String>,
+    },
+    Planned {
+        after: Timestamp,
+    },
+}
+
+impl RequestedRollout {
+    fn of(snapshot: &ChangeSnapshot, now: Timestamp) -> Self {
+        let Some(after) = snapshot.observed.control_plane.rollout_after else {
+            return Self::None;
+        };
+        // Machines are not read before the rollout's time. It may have come since, but nothing is replaced that soon.
+        if after > now || !snapshot.machines_read {
+            return Self::Planned { after };
+        }
+        let machines = snapshot.observed.machines.iter().map(|machine| &machine.machine);
+        let staying = machines.filter(|machine| machine.deleting_since.is_none());
+        let (left, replacements): (Vec<_>, Vec<_>) =
+            staying.partition(|machine| machine.created.is_some_and(|created| created < after));
+        if left.is_empty() {
+            return Self::Complete { after };
+        }
+        let names = |machines: Vec<&Machine>| machines.iter().map(|machine| machine.name.clone()).collect();
+        Self::InProgress {
+            after,
+            replacements: names(replacements),
+            left: names(left),
+        }
+    }
+}
+
+/// Decides on a control plane in the version of `api_version`. `running` allows to cancel a rollout in progress.
+///
+/// # Errors
+/// When the control plane does not have its kind's types.
+pub fn decide(
+    snapshot: &ChangeSnapshot,
+    running: bool,
+    api_version: &str,
+    context: ReviewContext<'_>,
+) -> Result<Decision, DecodeError> {
+    let (after, in_progress) = match RequestedRollout::of(snapshot, context.now) {
+        RequestedRollout::None => return Ok(Decision::Unchanged("no rollout is planned".to_owned())),
+        RequestedRollout::Complete { after } => {
+            return Ok(Decision::Unchanged(format!(
+                "no rollout is planned; the rollout of {after} is complete, and its time stays in the spec"
+            )));
+        }
+        RequestedRollout::Planned { after } => (after, None),
+        RequestedRollout::InProgress {
+            after,
+            replacements,
+            left,
+        } => (after, Some((replacements, left))),
+    };
+    let patch = removal(&decode(&snapshot.object)?, api_version);
+    let mut warnings = match preflight_without_plan(snapshot, &patch, context)? {
+        Ok(warnings) => warnings,
+        Err(refusal) => return Ok(Decision::Refused(refusal)),
+    };
+    let mut consequences = Vec::new();
+    let mut detail = format!("that was planned for {after}");
+    if let Some((replacements, left)) = in_progress {
+        let outcome = outcome(snapshot, &patch, context, &replacements, &left)?;
+        if !running {
+            return Ok(Decision::Refused(unconfirmed(
+                snapshot,
+                after,
+                outcome.consequences,
+            )));
+        }
+        (warnings, consequences) = (outcome.warnings, outcome.consequences);
+        detail = format!("that had run since {after}");
+    }
+    Ok(Decision::Write(Proposal {
+        write: ObjectWrite::patch(patch),
+        done: format!("rollout of {after} cancelled"),
+        warnings,
+        consequences,
+        event: ChangeEvent {
+            reason: "RolloutCancelled",
+            action: "CancelRollout",
+            done: "rollout cancelled",
+            detail,
+        },
+    }))
+}
+
+/// What cancelling a rollout in progress leaves behind.
+struct Outcome {
+    warnings: Vec<String>,
+    consequences: Vec<String>,
+}
+
+fn outcome(
+    snapshot: &ChangeSnapshot,
+    patch: &Value,
+    context: ReviewContext<'_>,
+    replacements: &[String],
+    left: &[String],
+) -> Result<Outcome, DecodeError> {
+    let review = review(snapshot, patch, context)?;
+    let request = ChangeRequest {
+        patch,
+        review: &review,
+        force: true,
+    };
+    // Removing a time needs no quorum: what the controller does afterwards is no reason to refuse.
+    let preflight = preflight(snapshot, request, context)?;
+    let replaced = if replacements.is_empty() {
+        "no Machine is replaced yet".to_owned()
+    } else {
+        format!("new Machines stay: {}", wording::listed(replacements, "and"))
+    };
+    let plan = match &preflight.plan.steps {
+        Ok(_) => format!("the plan after that: {}", wording::summary(&preflight.plan)),
+        Err(no_plan) => format!("there is no plan after that: {}", wording::no_plan(no_plan)),
+    };
+    let outdated = format!("old Machines stay too: {}; {plan}", wording::listed(left, "and"));
+    Ok(Outcome {
+        warnings: preflight.warnings,
+        consequences: vec![replaced, outdated],
+    })
+}
+
+/// The refusal to cancel a rollout in progress without `--running`.
+fn unconfirmed(snapshot: &ChangeSnapshot, after: Timestamp, consequences: Vec<String>) -> Refusal {
+    let control_plane = snapshot.control_plane();
+    let (name, namespace) = (&control_plane.name, &control_plane.namespace);
+    let mut why = vec![format!(
+        "the rollout of {after} is in progress already; if you cancel it:"
+    )];
+    why.extend(consequences);
+    Refusal {
+        remedies: vec![format!(
+            "cancel it with --running, or halt it with: kubectl kcp rollout pause {name} -n {namespace}"
+        )],
+        ..Refusal::new(RefusedBy::Command, why)
+    }
+}
+
+/// The merge patch that removes the time. v1beta2 does not allow an empty `rollout`: a `rollout` with nothing else is
+/// removed as well.
+fn removal(object: &Value, api_version: &str) -> Value {
+    if Shape::of(api_version) == Shape::V1Beta1 {
+        return json!({"spec": {"rolloutAfter": null}});
+    }
+    let rollout = object.pointer("/spec/rollout").and_then(Value::as_object);
+    if rollout.is_some_and(|rollout| rollout.keys().all(|key| key == "after")) {
+        json!({"spec": {"rollout": null}})
+    } else {
+        json!({"spec": {"rollout": {"after": null}}})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kcp_rules::view::View;
+    use serde_json::{Value, json};
+
+    use super::{ObjectWrite, RequestedRollout, decide, removal};
+    use crate::{
+        change::{
+            decision::{Decision, Proposal, Refusal, RefusedBy},
+            example::{fail, snapshot},
+            snapshot::ChangeSnapshot,
+        },
+        control_plane::example::{minutes_ago, now},
+        plan::observed::{Etcd, EtcdMember},
+        review::ReviewContext,
+    };
+
+    /// The example's Machines are five, four and three hours old; the rollout's time is so many minutes ago.
+    fn rollout_at(minutes: i64) -> ChangeSnapshot {
+        let mut snapshot = snapshot();
+        let after = Some(minutes_ago(minutes));
+        snapshot.observed.control_plane.rollout_after = after;
+        snapshot.observed.spec.rollout_after = after;
+        let mut object: Value = serde_json::from_str(&snapshot.object).expect("JSON");
+        object["spec"]["rollout"]["after"] = json!(minutes_ago(minutes).to_string());
+        snapshot.object = object.to_string();
+        snapshot
+    }
+
+    fn decided(snapshot: &ChangeSnapshot, running: bool) -> Decision {
+        let context = ReviewContext {
+            now: now(),
+            field_manager: "kubectl-kcp",
+            view: &View::default(),
+            configuration: None,
+        };
+        decide(snapshot, running, "g/v1beta2", context).expect("decodes")
+    }
+
+    fn proposal(decision: Decision) -> Proposal {
+        match decision {
+            Decision::Write(proposal) => proposal,
+            other => panic!("not written: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn finds_the_requested_rollout() {
+        let running = |left: &[&str], replacements: &[&str], minutes| RequestedRollout::InProgress {
+            after: minutes_ago(minutes),
+            left: left.iter().map(|name| (*name).to_owned()).collect(),
+            replacements: replacements.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        let of = |snapshot: &ChangeSnapshot| RequestedRollout::of(snapshot, now());
+        assert_eq!(of(&snapshot()), RequestedRollout::None);
+        for (minutes, expected) in [
+            (
+                -60,
+                RequestedRollout::Planned {
+                    after: minutes_ago(-60),
+                },
+            ),
+            (0, running(&["m1", "m2", "m3"], &[], 0)),
+            (210, running(&["m1", "m2"], &["m3"], 210)),
+            (
+                600,
+                RequestedRollout::Complete {
+                    after: minutes_ago(600),
+                },
+            ),
+        ] {
+            assert_eq!(of(&rollout_at(minutes)), expected, "{minutes}");
+        }
+        // Its time came between reading and deciding.
+        let mut unread = rollout_at(0);
+        unread.machines_read = false;
+        unread.observed.machines.clear();
+        assert_eq!(of(&unread), RequestedRollout::Planned { after: now() });
+        // A rollout is complete once its last old Machine is being deleted.
+        let mut ending = rollout_at(270);
+        assert_eq!(of(&ending), running(&["m1"], &["m2", "m3"], 270));
+        ending.observed.machines[0].machine.deleting_since = Some(minutes_ago(1));
+        assert_eq!(
+            of(&ending),
+            RequestedRollout::Complete {
+                after: minutes_ago(270)
+            }
+        );
+    }
+
+    #[test]
+    fn a_planned_rollout_is_cancelled() {
+        for running in [false, true] {
+            for nothing in [snapshot(), rollout_at(600)] {
+                let unchanged = decided(&nothing, running);
+                assert!(matches!(unchanged, Decision::Unchanged(_)), "{unchanged:?}");
+            }
+            let mut planned = rollout_at(-60);
+            // That the controller could not take a step now is no reason to refuse.
+            fail(&mut planned, 2, "EtcdPodHealthy", "crashed");
+            let Proposal {
+                write,
+                warnings,
+                consequences,
+                event,
+                ..
+            } = proposal(decided(&planned, running));
+            assert_eq!(
+                write,
+                ObjectWrite::patch(json!({"spec": {"rollout": {"after": null}}}))
+            );
+            assert_eq!((warnings, consequences), (Vec::<String>::new(), vec![]));
+            assert_eq!(
+                event.note("alice"),
+                "rollout cancelled by alice that was planned for 2026-08-21T13:00:00Z"
+            );
+        }
+    }
+
+    #[test]
+    fn a_rollout_in_progress_is_cancelled_with_running_only() {
+        let mut snapshot = rollout_at(210);
+        let stay = "new Machines stay: m3";
+        let rest = "old Machines stay too: m1 and m2; the plan after that: nothing to do";
+        assert_eq!(
+            decided(&snapshot, false),
+            Decision::Refused(Refusal {
+                remedies: vec![
+                    "cancel it with --running, or halt it with: kubectl kcp rollout pause c1-cp -n d"
+                        .to_owned(),
+                ],
+                ..Refusal::new(
+                    RefusedBy::Command,
+                    [
+                        "the rollout of 2026-08-21T08:30:00Z is in progress already; if you cancel it:",
+                        stay,
+                        rest,
+                    ]
+                    .map(str::to_owned)
+                    .to_vec()
+                )
+            })
+        );
+        let cancelled = proposal(decided(&snapshot, true));
+        assert_eq!(cancelled.consequences, [stay, rest]);
+
+        // Between a creation and a deletion there is one Machine more than the spec asks for.
+        let mut surplus = snapshot.observed.machines[2].clone();
+        surplus.machine.name = "m4".to_owned();
+        surplus.machine.node = Some("node-m4".to_owned());
+        snapshot.observed.machines.push(surplus);
+        let rest = "old Machines stay too: m1 and m2; the plan after that: 1 step: 0 to create, 1 to delete";
+        assert_eq!(
+            proposal(decided(&snapshot, true)).consequences,
+            ["new Machines stay: m3 and m4", rest]
+        );
+    }
+
+    #[test]
+    fn a_rollout_in_progress_is_cancelled_without_quorum_too() {
+        let mut lost = rollout_at(210);
+        let dead = |node: &str| EtcdMember {
+            name: node.to_owned(),
+            silence: Some("gone".to_owned()),
+            ..EtcdMember::default()
+        };
+        lost.observed.etcd = Etcd::Members(["node-m1", "node-m2", "node-m3"].map(dead).to_vec());
+        let Proposal {
+            write, consequences, ..
+        } = proposal(decided(&lost, true));
+        assert_eq!(
+            write,
+            ObjectWrite::patch(json!({"spec": {"rollout": {"after": null}}}))
+        );
+        assert_eq!(
+            consequences,
+            [
+                "new Machines stay: m3",
+                "old Machines stay too: m1 and m2; there is no plan after that: etcd has lost quorum: 0 of 3 \
+                 voting members healthy, 2 needed"
+            ]
+        );
+    }
+
+    #[test]
+    fn an_empty_rollout_is_removed() {
+        let of = |rollout: Value| removal(&json!({"spec": {"rollout": rollout}}), "g/v1beta2");
+        let after = "2026-08-21T13:00:00Z";
+        let only_the_time = json!({"spec": {"rollout": {"after": null}}});
+        assert_eq!(of(json!({"after": after, "strategy": {}})), only_the_time);
+        assert_eq!(of(json!({"after": after})), json!({"spec": {"rollout": null}}));
+        let v1beta1 = removal(&json!({"spec": {"rolloutAfter": after}}), "g/v1beta1");
+        assert_eq!(v1beta1, json!({"spec": {"rolloutAfter": null}}));
+    }
+}

@@ -1,0 +1,228 @@
+//! `rollout pause` and `rollout resume`: keep all controllers from working on a control plane.
+//!
+//! As `clusterctl alpha rollout pause` and `resume` do, by the presence of the annotation `cluster.x-k8s.io/paused`. A
+//! paused Cluster pauses its control plane as well.
+
+use kcp_rules::api::DecodeError;
+use serde_json::{Value, json};
+
+use crate::{
+    change::{
+        decision::{Decision, ObjectWrite, Proposal},
+        event::ChangeEvent,
+        preflight::preflight_without_plan,
+        snapshot::ChangeSnapshot,
+    },
+    control_plane::{ControlPlane, PAUSED_ANNOTATION},
+    review::ReviewContext,
+    verbs::rollout::progress,
+};
+
+const CLUSTER_IS_PAUSED: &str =
+    "its Cluster is paused as well: no controller reconciles it until the Cluster's spec.paused is false";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PauseAction {
+    Pause,
+    Resume,
+}
+
+/// Decides on a control plane.
+///
+/// # Errors
+/// When it does not have its kind's types.
+pub fn decide(
+    snapshot: &ChangeSnapshot,
+    action: PauseAction,
+    context: ReviewContext<'_>,
+) -> Result<Decision, DecodeError> {
+    let control_plane = snapshot.control_plane();
+    let cluster_is_paused = action == PauseAction::Resume && snapshot.observed.cluster.paused;
+    if control_plane.paused == (action == PauseAction::Pause) {
+        return Ok(Decision::Unchanged(match action {
+            PauseAction::Pause => "it is paused already".to_owned(),
+            PauseAction::Resume if cluster_is_paused => {
+                format!("it does not have the annotation {PAUSED_ANNOTATION}; {CLUSTER_IS_PAUSED}")
+            }
+            PauseAction::Resume => format!("it does not have the annotation {PAUSED_ANNOTATION}"),
+        }));
+    }
+    let (value, reason, verb, done) = match action {
+        PauseAction::Pause => (json!("true"), "Paused", "Pause", "paused"),
+        PauseAction::Resume => (Value::Null, "Resumed", "Resume", "resumed"),
+    };
+    let patch = json!({"metadata": {"annotations": {PAUSED_ANNOTATION: value}}});
+    let mut warnings = match preflight_without_plan(snapshot, &patch, context)? {
+        Ok(warnings) => warnings,
+        Err(refusal) => return Ok(Decision::Refused(refusal)),
+    };
+    if cluster_is_paused {
+        warnings.push(CLUSTER_IS_PAUSED.to_owned());
+    }
+    Ok(Decision::Write(Proposal {
+        write: ObjectWrite::patch(patch),
+        done: done.to_owned(),
+        warnings,
+        consequences: consequences(control_plane, action),
+        event: ChangeEvent {
+            reason,
+            action: verb,
+            done,
+            detail: String::new(),
+        },
+    }))
+}
+
+fn consequences(control_plane: &ControlPlane, action: PauseAction) -> Vec<String> {
+    let mut consequences = Vec::new();
+    if let Some(progress) = progress(control_plane) {
+        consequences.push(match action {
+            PauseAction::Pause => format!("{progress}; it continues when the control plane is resumed"),
+            PauseAction::Resume => format!("{progress}; it continues"),
+        });
+    }
+    if control_plane.deleting_since.is_some() && action == PauseAction::Pause {
+        consequences.push("the control plane is being deleted; this continues when it is resumed".to_owned());
+    }
+    consequences
+}
+
+#[cfg(test)]
+mod tests {
+    use kcp_rules::view::View;
+    use serde_json::{Value, json};
+
+    use super::{ObjectWrite, PauseAction, decide};
+    use crate::{
+        change::{
+            decision::{Decision, Proposal, Refusal, RefusedBy},
+            example::snapshot,
+            snapshot::ChangeSnapshot,
+        },
+        control_plane::{
+            ControlPlane,
+            example::{minutes_ago, now},
+        },
+        review::ReviewContext,
+    };
+
+    fn decided(snapshot: &ChangeSnapshot, action: PauseAction) -> Decision {
+        let context = ReviewContext {
+            now: now(),
+            field_manager: "kubectl-kcp",
+            view: &View::default(),
+            configuration: None,
+        };
+        decide(snapshot, action, context).expect("decodes")
+    }
+
+    fn changed(change: fn(&mut ControlPlane)) -> ChangeSnapshot {
+        let mut snapshot = snapshot();
+        change(&mut snapshot.observed.control_plane);
+        snapshot
+    }
+
+    fn proposal(decision: Decision) -> Proposal {
+        match decision {
+            Decision::Write(proposal) => proposal,
+            other => panic!("not written: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn sets_and_removes_the_annotation() {
+        let paused = changed(|control_plane| control_plane.paused = true);
+        for (name, snapshot, action, expected) in [
+            (
+                "pause",
+                snapshot(),
+                PauseAction::Pause,
+                Some((json!("true"), "paused by alice")),
+            ),
+            ("pause_again", paused, PauseAction::Pause, None),
+            (
+                "resume",
+                changed(|c| c.paused = true),
+                PauseAction::Resume,
+                Some((Value::Null, "resumed by alice")),
+            ),
+            ("resume_again", self::snapshot(), PauseAction::Resume, None),
+        ] {
+            let decision = decided(&snapshot, action);
+            let Some((value, note)) = expected else {
+                assert!(matches!(decision, Decision::Unchanged(_)), "{name}");
+                continue;
+            };
+            let proposal = proposal(decision);
+            let patch = json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": value}}});
+            assert_eq!(proposal.write, ObjectWrite::patch(patch), "{name}");
+            assert_eq!(proposal.event.note("alice"), note, "{name}");
+            assert_eq!(proposal.consequences, Vec::<String>::new(), "{name}");
+        }
+    }
+
+    #[test]
+    fn says_what_stops_and_what_continues() {
+        type Case = (&'static str, fn(&mut ControlPlane), PauseAction, &'static str);
+        let cases: &[Case] = &[
+            (
+                "pause_in_a_rollout",
+                |c| c.up_to_date_replicas = 1,
+                PauseAction::Pause,
+                "a rollout is in progress: 1 of 3 Machines are up to date; it continues when the control plane is resumed",
+            ),
+            (
+                "resume_in_a_rollout",
+                |c| {
+                    c.paused = true;
+                    c.up_to_date_replicas = 1;
+                },
+                PauseAction::Resume,
+                "a rollout is in progress: 1 of 3 Machines are up to date; it continues",
+            ),
+            (
+                "pause_a_deletion",
+                |c| c.deleting_since = Some(minutes_ago(1)),
+                PauseAction::Pause,
+                "the control plane is being deleted; this continues when it is resumed",
+            ),
+        ];
+        for (name, change, action, expected) in cases {
+            let proposal = proposal(decided(&changed(*change), *action));
+            assert_eq!(proposal.consequences, [*expected], "{name}");
+        }
+    }
+
+    #[test]
+    fn a_managed_topology_is_paused_by_its_cluster() {
+        let mut owned = snapshot();
+        let mut object: Value = serde_json::from_str(&owned.object).expect("JSON");
+        object["metadata"]["labels"]["topology.cluster.x-k8s.io/owned"] = json!("");
+        owned.object = object.to_string();
+        let why = "metadata.annotations[cluster.x-k8s.io/paused] is managed by the topology of Cluster c1: set spec.paused \
+                   of Cluster c1 instead";
+        assert_eq!(
+            decided(&owned, PauseAction::Pause),
+            Decision::Refused(Refusal::new(RefusedBy::Command, vec![why.to_owned()]))
+        );
+        // A pause set by another client can be resumed.
+        owned.observed.control_plane.paused = true;
+        assert!(matches!(decided(&owned, PauseAction::Resume), Decision::Write(_)));
+    }
+
+    #[test]
+    fn a_paused_cluster_keeps_a_resumed_control_plane_paused() {
+        let mut snapshot = changed(|control_plane| control_plane.paused = true);
+        snapshot.observed.cluster.paused = true;
+        let resumed = proposal(decided(&snapshot, PauseAction::Resume));
+        assert_eq!(resumed.warnings, [super::CLUSTER_IS_PAUSED]);
+        snapshot.observed.control_plane.paused = false;
+        assert_eq!(
+            decided(&snapshot, PauseAction::Resume),
+            Decision::Unchanged(format!(
+                "it does not have the annotation cluster.x-k8s.io/paused; {}",
+                super::CLUSTER_IS_PAUSED
+            ))
+        );
+    }
+}

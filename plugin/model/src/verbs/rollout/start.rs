@@ -1,0 +1,461 @@
+//! `rollout start`: has every Machine replaced, at once or from a time on.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use kcp_rules::api::{DecodeError, control_plane::Shape};
+use serde_json::{Value, json};
+
+use crate::{
+    change::{
+        decision::{Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
+        event::ChangeEvent,
+        preflight::{ChangeRequest, preflight, review},
+        snapshot::ChangeSnapshot,
+    },
+    control_plane::ControlPlane,
+    review::ReviewContext,
+    verbs::rollout::progress,
+};
+
+/// How long after its time a planned rollout starts at the latest: the controller sees every object again after its
+/// `--sync-period`, ten minutes by default, and nothing wakes it earlier.
+const LATEST_START: &str = "ten minutes";
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StartOptions {
+    pub start: Start,
+    pub force: bool,
+}
+
+/// When a rollout starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Start {
+    #[default]
+    Now,
+    At(Timestamp),
+    In(Duration),
+}
+
+/// A time that no rollout can be planned for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidTime {
+    #[error("{at} is in the past, and the rollout would start at once: to start one now, leave out --at")]
+    Past { at: Timestamp },
+    #[error("the time is too far in the future")]
+    TooFar,
+}
+
+impl Start {
+    /// The time to write. The API's times have whole seconds: a planned time is rounded up, now is rounded down.
+    ///
+    /// # Errors
+    /// When it is in the past, or cannot be written.
+    pub fn time(self, now: Timestamp) -> Result<Timestamp, InvalidTime> {
+        match self {
+            Self::Now | Self::In(Duration::ZERO) => {
+                Timestamp::from_second(now.as_second()).map_err(|_| InvalidTime::TooFar)
+            }
+            Self::At(at) if at <= now => Err(InvalidTime::Past { at }),
+            Self::At(at) => whole_second_from(at),
+            Self::In(duration) => SignedDuration::try_from(duration)
+                .ok()
+                .and_then(|duration| now.checked_add(duration).ok())
+                .ok_or(InvalidTime::TooFar)
+                .and_then(whole_second_from),
+        }
+    }
+
+    pub fn is_planned(self) -> bool {
+        match self {
+            Self::Now => false,
+            Self::At(_) => true,
+            Self::In(duration) => !duration.is_zero(),
+        }
+    }
+}
+
+fn whole_second_from(time: Timestamp) -> Result<Timestamp, InvalidTime> {
+    let has_fraction = time.subsec_nanosecond() > 0;
+    Timestamp::from_second(time.as_second() + i64::from(has_fraction)).map_err(|_| InvalidTime::TooFar)
+}
+
+/// Decides on a control plane in the version of `api_version`.
+///
+/// # Errors
+/// When the control plane does not have its kind's types.
+pub fn decide(
+    snapshot: &ChangeSnapshot,
+    options: StartOptions,
+    api_version: &str,
+    context: ReviewContext<'_>,
+) -> Result<Decision, DecodeError> {
+    let control_plane = snapshot.control_plane();
+    let mut refusal = obstacles(control_plane, context.cluster_is_paused(), context.now);
+    let after = match options.start.time(context.now) {
+        Ok(after) => after,
+        Err(invalid) => {
+            refusal.why.push(invalid.to_string());
+            return Ok(Decision::Refused(refusal));
+        }
+    };
+    if control_plane.rollout_after == Some(after) {
+        return Ok(Decision::Unchanged(format!(
+            "spec asks for a rollout at {after} already"
+        )));
+    }
+    if !refusal.why.is_empty() {
+        return Ok(Decision::Refused(refusal));
+    }
+    let patch = json!({ "spec": rollout_after(api_version, after) });
+    let review = review(snapshot, &patch, context)?;
+    let request = ChangeRequest {
+        patch: &patch,
+        review: &review,
+        force: options.force,
+    };
+    let preflight = preflight(snapshot, request, context)?;
+    let mut consequences = preflight.consequences();
+    if let Some(refusal) = preflight.refusal {
+        return Ok(Decision::Refused(refusal));
+    }
+    let (reason, done, detail) = if options.start.is_planned() {
+        consequences.push(format!(
+            "every Machine created before {after} is replaced; this starts then or at most {LATEST_START} later"
+        ));
+        ("RolloutPlanned", "rollout planned", format!("for {after}"))
+    } else {
+        ("RolloutStarted", "rollout started", String::new())
+    };
+    Ok(Decision::Write(Proposal {
+        write: ObjectWrite::patch(patch),
+        done: done.to_owned(),
+        warnings: preflight.warnings,
+        consequences,
+        event: ChangeEvent {
+            reason,
+            action: "StartRollout",
+            done,
+            detail,
+        },
+    }))
+}
+
+/// The fields of a spec that have every Machine replaced that exists now.
+pub fn restart(api_version: &str, now: Timestamp) -> Value {
+    // Every Timestamp is a valid time of the API.
+    rollout_after(api_version, Start::Now.time(now).unwrap_or(now))
+}
+
+/// The fields of a spec that have every Machine replaced that was created before a time, from that time on.
+fn rollout_after(api_version: &str, after: Timestamp) -> Value {
+    match Shape::of(api_version) {
+        Shape::V1Beta1 => json!({"rolloutAfter": after.to_string()}),
+        Shape::V1Beta2 => json!({"rollout": {"after": after.to_string()}}),
+    }
+}
+
+/// Why no rollout can start; no reasons if one can.
+fn obstacles(control_plane: &ControlPlane, cluster_is_paused: bool, now: Timestamp) -> Refusal {
+    let ControlPlane { name, namespace, .. } = control_plane;
+    let mut refusal = Refusal::new(RefusedBy::Command, Vec::new());
+    let Refusal { why, remedies, .. } = &mut refusal;
+    if control_plane.deleting_since.is_some() {
+        why.push("the control plane is being deleted".to_owned());
+    }
+    if control_plane.paused {
+        why.push("the control plane is paused by its annotation cluster.x-k8s.io/paused".to_owned());
+        remedies.push(format!(
+            "resume it with: kubectl kcp rollout resume {name} -n {namespace}"
+        ));
+    }
+    if cluster_is_paused {
+        why.push("the control plane's Cluster is paused: spec.paused is true".to_owned());
+        remedies.push("set spec.paused of the Cluster to false".to_owned());
+    }
+    if !control_plane.initialized {
+        why.push("the control plane is not initialized yet: it has no Machine to replace".to_owned());
+    } else if !control_plane.is_observed() {
+        why.push("the controller has not seen the latest change of the spec yet".to_owned());
+    } else if let Some(progress) = progress(control_plane) {
+        why.push(progress);
+        remedies.push(format!(
+            "watch it with: kubectl kcp rollout status {name} -n {namespace} -w"
+        ));
+    }
+    if let Some(planned) = control_plane.rollout_after.filter(|after| *after > now) {
+        why.push(format!("a rollout is planned for {planned} already"));
+        remedies.push(format!(
+            "cancel it with: kubectl kcp rollout cancel {name} -n {namespace}"
+        ));
+    }
+    refusal
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use kcp_rules::{
+        case::{Base, V1BETA1},
+        view::{Cluster, View},
+    };
+    use serde_json::json;
+
+    use super::{Decision, ObjectWrite, Refusal, RefusedBy, ReviewContext, StartOptions, decide, restart};
+    use crate::{
+        change::{
+            decision::Proposal,
+            example::{fail, snapshot},
+            snapshot::ChangeSnapshot,
+        },
+        control_plane::{
+            ConditionStatus::True,
+            ControlPlane,
+            example::{condition, minutes_ago, now, set},
+        },
+        verbs::rollout::start::{InvalidTime, Start},
+    };
+
+    fn decided(
+        snapshot: &ChangeSnapshot,
+        options: StartOptions,
+        version: &str,
+        cluster_is_paused: bool,
+    ) -> Decision {
+        let cluster = Cluster {
+            paused: cluster_is_paused,
+            ..Cluster::default()
+        };
+        let view = View {
+            cluster: Some(cluster).into(),
+            ..View::default()
+        };
+        let context = ReviewContext {
+            now: now() + jiff::SignedDuration::from_millis(700),
+            field_manager: "kubectl-kcp",
+            view: &view,
+            configuration: None,
+        };
+        let api_version = format!("controlplane.cluster.x-k8s.io/{version}");
+        decide(snapshot, options, &api_version, context).expect("decodes")
+    }
+
+    fn proposal(decision: Decision) -> Proposal {
+        match decision {
+            Decision::Write(proposal) => proposal,
+            other => panic!("not written: {other:?}"),
+        }
+    }
+
+    fn refusal(decision: Decision) -> Refusal {
+        match decision {
+            Decision::Refused(refusal) => refusal,
+            other => panic!("not refused: {other:?}"),
+        }
+    }
+
+    fn startning(start: Start) -> StartOptions {
+        StartOptions { start, force: false }
+    }
+
+    #[test]
+    fn each_version_has_its_own_field() {
+        let time = "2026-08-21T12:00:00Z";
+        for (version, spec) in [
+            ("v1beta1", json!({"rolloutAfter": time})),
+            ("v1beta2", json!({"rollout": {"after": time}})),
+            ("v1beta3", json!({"rollout": {"after": time}})),
+        ] {
+            let mut snapshot = snapshot();
+            if version == "v1beta1" {
+                snapshot.object = Base::ControlPlane(V1BETA1).object().to_string();
+            }
+            let proposal = proposal(decided(&snapshot, StartOptions::default(), version, false));
+            assert_eq!(
+                proposal.write,
+                ObjectWrite::patch(json!({ "spec": spec })),
+                "{version}"
+            );
+            assert_eq!(restart(version, now()), spec);
+            assert_eq!(proposal.event.note("alice"), "rollout started by alice");
+        }
+    }
+
+    #[test]
+    fn says_when_etcd_cannot_lose_a_member() {
+        let started = proposal(decided(&snapshot(), StartOptions::default(), "v1beta2", false));
+        assert_eq!(
+            started.consequences,
+            ["etcd cannot lose a member during steps 1, 3 and 5"]
+        );
+    }
+
+    #[test]
+    fn a_later_rollout_is_planned() {
+        let options = startning(Start::In(Duration::from_secs(3600)));
+        let planned = proposal(decided(&snapshot(), options, "v1beta2", false));
+        let time = "2026-08-21T13:00:01Z";
+        assert_eq!(
+            planned.write,
+            ObjectWrite::patch(json!({"spec": {"rollout": {"after": time}}}))
+        );
+        assert_eq!(
+            planned.event.note("alice"),
+            format!("rollout planned by alice for {time}")
+        );
+        assert_eq!(
+            planned.consequences,
+            [format!(
+                "every Machine created before {time} is replaced; this starts then or at most ten minutes later"
+            )]
+        );
+        let over = startning(Start::At(minutes_ago(1)));
+        let why = "2026-08-21T11:59:00Z is in the past, and the rollout would start at once: to start one now, leave out --at";
+        assert_eq!(
+            refusal(decided(&snapshot(), over, "v1beta2", false)),
+            Refusal::new(RefusedBy::Command, vec![why.to_owned()])
+        );
+    }
+
+    #[test]
+    fn obstacles_come_with_remedies() {
+        let resume = "resume it with: kubectl kcp rollout resume c1-cp -n d";
+        let unpause = "set spec.paused of the Cluster to false";
+        let watch = "watch it with: kubectl kcp rollout status c1-cp -n d -w";
+        let mut all = snapshot();
+        all.observed.control_plane.paused = true;
+        all.observed.control_plane.up_to_date_replicas = 1;
+        let refused = refusal(decided(&all, StartOptions::default(), "v1beta2", true));
+        assert_eq!(refused.remedies, [resume, unpause, watch]);
+        let mut deleted = snapshot();
+        deleted.observed.control_plane.deleting_since = Some(minutes_ago(1));
+        let refused = refusal(decided(&deleted, StartOptions::default(), "v1beta2", false));
+        assert_eq!(refused.remedies, Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_same_time_is_not_written_again() {
+        let mut snapshot = snapshot();
+        let planned = minutes_ago(-5);
+        snapshot.observed.control_plane.rollout_after = Some(planned);
+        let again = decided(&snapshot, startning(Start::At(planned)), "v1beta2", false);
+        assert_eq!(
+            again,
+            Decision::Unchanged(format!("spec asks for a rollout at {planned} already"))
+        );
+        let other = decided(&snapshot, startning(Start::At(minutes_ago(-6))), "v1beta2", false);
+        assert!(matches!(other, Decision::Refused(_)), "{other:?}");
+    }
+
+    #[test]
+    fn refuses_while_no_rollout_can_start() {
+        type Case = (&'static str, bool, fn(&mut ControlPlane), &'static str);
+        let cases: &[Case] = &[
+            ("paused", false, |c| c.paused = true, "paused by its annotation"),
+            ("cluster_paused", true, |_| {}, "Cluster is paused"),
+            (
+                "deleting",
+                false,
+                |c| c.deleting_since = Some(minutes_ago(1)),
+                "being deleted",
+            ),
+            (
+                "not_initialized",
+                false,
+                |c| c.initialized = false,
+                "is not initialized yet",
+            ),
+            (
+                "not_observed",
+                false,
+                |c| c.generation += 1,
+                "has not seen the latest change",
+            ),
+            (
+                "outdated_machines",
+                false,
+                |c| c.up_to_date_replicas = 1,
+                "in progress: 1 of 3",
+            ),
+            (
+                "rolling_out",
+                false,
+                |c| set(&mut c.conditions, condition("RollingOut", True, "")),
+                "in progress",
+            ),
+            (
+                "planned",
+                false,
+                |c| c.rollout_after = Some(minutes_ago(-5)),
+                "planned for 2026-08-21T12:05:00Z already",
+            ),
+        ];
+        for (name, cluster_is_paused, change, reason) in cases {
+            for start in [Start::Now, Start::In(Duration::from_secs(60))] {
+                let mut snapshot = snapshot();
+                change(&mut snapshot.observed.control_plane);
+                let options = StartOptions { start, force: true };
+                let Refusal { why, by, .. } =
+                    refusal(decided(&snapshot, options, "v1beta2", *cluster_is_paused));
+                assert_eq!(by, RefusedBy::Command, "{name}");
+                assert!(
+                    matches!(&why[..], [only] if only.contains(reason)),
+                    "{name}: {why:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn an_unhealthy_machine_blocks_a_rollout_that_starts_now() {
+        let mut unhealthy = snapshot();
+        fail(&mut unhealthy, 2, "EtcdPodHealthy", "crashed");
+        let why = vec!["EtcdPodHealthy of Machine m2 is False: crashed".to_owned()];
+        assert_eq!(
+            refusal(decided(&unhealthy, StartOptions::default(), "v1beta2", false)),
+            Refusal::new(RefusedBy::Preflight, why.clone())
+        );
+        let forced = StartOptions {
+            force: true,
+            ..StartOptions::default()
+        };
+        assert_eq!(
+            proposal(decided(&unhealthy, forced, "v1beta2", false)).warnings,
+            why
+        );
+        // The Machine may be healthy by then.
+        let planned = startning(Start::In(Duration::from_secs(3600)));
+        let planned = proposal(decided(&unhealthy, planned, "v1beta2", false));
+        assert_eq!(planned.warnings, Vec::<String>::new());
+    }
+
+    #[test]
+    fn rounds_the_time_to_whole_seconds() {
+        let now = "2026-08-21T12:00:00.7Z".parse().expect("a time");
+        let at = |text: &str| Start::At(text.parse().expect("a time"));
+        let past = |text: &str| {
+            Err(InvalidTime::Past {
+                at: text.parse().expect("a time"),
+            })
+        };
+        for (start, expected, is_planned) in [
+            (Start::Now, Ok("2026-08-21T12:00:00Z"), false),
+            (Start::In(Duration::ZERO), Ok("2026-08-21T12:00:00Z"), false),
+            (
+                Start::In(Duration::from_secs(3600)),
+                Ok("2026-08-21T13:00:01Z"),
+                true,
+            ),
+            (Start::In(Duration::MAX), Err(InvalidTime::TooFar), true),
+            (at("2026-08-22T02:00:00+02:00"), Ok("2026-08-22T00:00:00Z"), true),
+            (at("2026-08-21T12:00:00.8Z"), Ok("2026-08-21T12:00:01Z"), true),
+            (at("2026-08-21T12:00:00.7Z"), past("2026-08-21T12:00:00.7Z"), true),
+            (at("2020-01-01T00:00:00Z"), past("2020-01-01T00:00:00Z"), true),
+        ] {
+            let after = start.time(now).map(|after| after.to_string());
+            assert_eq!(after, expected.map(str::to_owned), "{start:?}");
+            assert_eq!(start.is_planned(), is_planned, "{start:?}");
+        }
+    }
+}

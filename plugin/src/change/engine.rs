@@ -1,0 +1,314 @@
+//! Changes one object as a verb decides.
+
+use jiff::Timestamp;
+use kcp_rules::{Configuration, view::View};
+use kube::core::ApiResource;
+
+use crate::{change::arguments::WriteArguments, terminal::Terminal};
+use kcp_client::{
+    Error, KUBEADM_CONTROL_PLANE, Kind, MACHINE,
+    events::Events,
+    reader::Reader,
+    reads::{
+        change::{LIMIT, read_control_plane_alone, read_everything},
+        machine::{FoundMachine, ReadMachineError, concurrent_deletions, read_machine},
+    },
+    update::{Change, ReadObject, Target, Updated, WriteMode, WriteResult, update},
+};
+use kcp_control_plane::{
+    change::{
+        decision::{Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
+        event::{ChangeEvent, ObjectReference},
+        snapshot::{ChangeSnapshot, ReadScope},
+    },
+    control_plane::ControlPlane,
+    review::ReviewContext,
+    verbs::machine::snapshot::MachineSnapshot,
+};
+
+/// What `--force` does to a change of a control plane.
+pub const FORCED: &str = "use --force to write it anyway; the controller starts once its preflight passes";
+
+/// A verb that is applied to one object.
+#[derive(Clone, Copy, Debug)]
+pub struct Verb<'v> {
+    /// The object's name.
+    pub name: &'v str,
+    /// For errors, before the name: `scale`.
+    pub infinitive: &'static str,
+    /// After the name if nothing was written: `not scaled to 5`.
+    pub not_done: &'v str,
+    /// What `--force` does; none if the verb has no such flag.
+    pub forced: Option<&'static str>,
+}
+
+/// What every change of one command shares.
+#[derive(Clone, Copy)]
+pub struct Engine<'e> {
+    pub reader: &'e Reader<'e>,
+    pub terminal: &'e Terminal,
+    pub arguments: &'e WriteArguments,
+    /// Of the admission rules; none if the server's is unknown.
+    pub configuration: Option<&'e Configuration>,
+}
+
+/// An object after a verb was applied to it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Changed {
+    pub kind: &'static Kind,
+    /// The object's JSON when the verb decided.
+    pub object: String,
+    /// The control plane; none for a Machine without one.
+    pub control_plane: Option<String>,
+    pub warnings: Vec<String>,
+    pub consequences: Vec<String>,
+    pub outcome: ChangeOutcome,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum ChangeOutcome {
+    /// The object is as requested already, and how.
+    Unchanged(String),
+    /// Not sent.
+    Refused(Refusal),
+    /// Refused by the server or a webhook, a line each.
+    Rejected(Vec<String>),
+    /// Another client changed the same fields, a line each.
+    Conflict(Vec<String>),
+    /// Written, unless this is a dry run.
+    Done { done: String, write: ObjectWrite },
+}
+
+/// The objects that an Event names: the control plane, and a Machine that was changed.
+struct References {
+    regarding: ObjectReference,
+    related: Option<ObjectReference>,
+}
+
+impl Engine<'_> {
+    /// Applies a verb to a control plane.
+    ///
+    /// # Errors
+    /// When nothing could be decided, or it is unknown whether the change was written.
+    pub async fn change_control_plane(
+        &self,
+        verb: &Verb<'_>,
+        scope: ReadScope,
+        decide: impl Fn(&ChangeSnapshot, ReviewContext<'_>) -> anyhow::Result<Decision>,
+    ) -> anyhow::Result<Changed> {
+        let read = async || {
+            let snapshot: anyhow::Result<_> = Ok(Box::pin(self.read(verb.name, scope)).await?);
+            snapshot
+        };
+        let decide = |snapshot: &ChangeSnapshot| {
+            let view = snapshot.view()?;
+            decide(snapshot, self.context(&view))
+        };
+        let references = |snapshot: &ChangeSnapshot| References {
+            regarding: self.control_plane_reference(snapshot.control_plane()),
+            related: None,
+        };
+        let resource = &self.reader.control_planes;
+        let updated = self.apply(verb, resource, read, decide, references).await?;
+        let control_plane = Some(updated.snapshot.control_plane().name.clone());
+        Ok(Changed::of(&KUBEADM_CONTROL_PLANE, control_plane, updated))
+    }
+
+    /// Applies a verb to a Machine of a control plane.
+    ///
+    /// # Errors
+    /// When nothing could be decided, or it is unknown whether the change was written.
+    pub async fn change_machine(
+        &self,
+        verb: &Verb<'_>,
+        with_health_checks: bool,
+        decide: impl Fn(&MachineSnapshot, Timestamp) -> Decision,
+    ) -> anyhow::Result<Changed> {
+        let read = async || {
+            let read = Box::pin(read_machine(self.reader, verb.name, with_health_checks));
+            // Unwrapped, so that the hint of either error is found.
+            read.await.map_err(|error| match error {
+                ReadMachineError::NoSuchMachine(error) => anyhow::Error::from(error),
+                ReadMachineError::Other(error) => error.into(),
+            })
+        };
+        let decide = |found: &FoundMachine| {
+            Ok(match found {
+                FoundMachine::OfControlPlane(machine) => decide(machine, Timestamp::now()),
+                FoundMachine::Other { why, .. } => {
+                    Decision::Refused(Refusal::new(RefusedBy::Command, vec![why.clone()]))
+                }
+            })
+        };
+        let references = |found: &FoundMachine| match found {
+            FoundMachine::OfControlPlane(machine) => References {
+                regarding: self.control_plane_reference(machine.context.control_plane()),
+                related: Some(machine.object.reference(&self.reader.machines.api_version)),
+            },
+            FoundMachine::Other { .. } => References {
+                regarding: ObjectReference::default(),
+                related: None,
+            },
+        };
+        let resource = &self.reader.machines;
+        let updated = self.apply(verb, resource, read, decide, references).await?;
+        let is_deleted = matches!(&updated.decision, Decision::Write(proposal) if proposal.write == ObjectWrite::Delete)
+            && updated.result == WriteResult::Stored
+            && self.arguments.mode() == WriteMode::Store;
+        let (mut control_plane, mut warnings) = (None, Vec::new());
+        if let FoundMachine::OfControlPlane(machine) = &updated.snapshot {
+            control_plane = Some(machine.context.control_plane().name.clone());
+            if is_deleted {
+                warnings = concurrent_deletions(machine, self.reader).await;
+            }
+        }
+        let mut changed = Changed::of(&MACHINE, control_plane, updated);
+        changed.warnings.extend(warnings);
+        Ok(changed)
+    }
+
+    /// Reads, decides and writes, and records an Event of a change that was written.
+    async fn apply<S: ReadObject>(
+        &self,
+        verb: &Verb<'_>,
+        resource: &ApiResource,
+        read: impl AsyncFnMut() -> anyhow::Result<S>,
+        decide: impl Fn(&S) -> anyhow::Result<Decision>,
+        references: impl Fn(&S) -> References,
+    ) -> anyhow::Result<Updated<S, Decision>> {
+        let namespace = &self.reader.connection.namespace;
+        let mode = self.arguments.mode();
+        let target = Target {
+            connection: self.reader.connection,
+            resource,
+            namespace,
+            name: verb.name,
+            field_manager: &self.arguments.field_manager,
+            verb: verb.infinitive,
+            mode,
+        };
+        let decide = |snapshot: &S| {
+            let decision = decide(snapshot)?;
+            let write = match &decision {
+                Decision::Write(Proposal { write, .. }) => Some(write.clone()),
+                Decision::Unchanged(_) | Decision::Refused(_) => None,
+            };
+            if write.is_some() && mode == WriteMode::Store {
+                let control_plane = references(snapshot).regarding.name;
+                self.terminal.on_interrupt(format!(
+                    "the change may be stored already; check with: kubectl kcp status {control_plane} -n {namespace}"
+                ));
+            }
+            Ok(Change { write, decision })
+        };
+        let updated: Updated<S, Decision> = update(&target, read, decide).await?;
+        if let (Decision::Write(proposal), WriteResult::Stored, WriteMode::Store) =
+            (&updated.decision, &updated.result, mode)
+        {
+            self.record(&proposal.event, &references(&updated.snapshot)).await;
+        }
+        Ok(updated)
+    }
+
+    /// What the admission rules know about a write that is decided now.
+    pub(crate) fn context<'v>(&'v self, view: &'v View) -> ReviewContext<'v> {
+        ReviewContext {
+            now: Timestamp::now(),
+            field_manager: &self.arguments.field_manager,
+            view,
+            configuration: self.configuration,
+        }
+    }
+
+    /// Reads as much of a control plane as a change of this scope needs.
+    pub(crate) async fn read(&self, name: &str, scope: ReadScope) -> Result<ChangeSnapshot, Error> {
+        let namespace = &self.reader.connection.namespace;
+        if scope != ReadScope::All {
+            let snapshot = read_control_plane_alone(self.reader, namespace, name, LIMIT).await?;
+            if scope.suffices(snapshot.control_plane(), Timestamp::now()) {
+                return Ok(snapshot);
+            }
+        }
+        read_everything(self.reader, namespace, name, LIMIT).await
+    }
+
+    /// Writes an Event. The change is stored even if this fails.
+    async fn record(&self, event: &ChangeEvent, References { regarding, related }: &References) {
+        let events = Events {
+            connection: self.reader.connection,
+            field_manager: &self.arguments.field_manager,
+        };
+        if let Err(error) = events.write(event, regarding, related.as_ref()).await {
+            self.terminal
+                .warning(&format!("could not record an Event of the change: {error}"));
+        }
+    }
+
+    fn control_plane_reference(&self, control_plane: &ControlPlane) -> ObjectReference {
+        ObjectReference {
+            api_version: self.reader.control_planes.api_version.clone(),
+            kind: KUBEADM_CONTROL_PLANE.kind.to_owned(),
+            namespace: control_plane.namespace.clone(),
+            name: control_plane.name.clone(),
+            uid: control_plane.uid.clone(),
+            resource_version: control_plane.resource_version.clone(),
+        }
+    }
+}
+
+impl Changed {
+    /// A control plane that a verb leaves as it is.
+    pub(crate) fn without_write(snapshot: &ChangeSnapshot, outcome: ChangeOutcome) -> Self {
+        Self {
+            kind: &KUBEADM_CONTROL_PLANE,
+            object: snapshot.object.clone(),
+            control_plane: Some(snapshot.control_plane().name.clone()),
+            warnings: Vec::new(),
+            consequences: Vec::new(),
+            outcome,
+        }
+    }
+
+    fn of<S: ReadObject>(
+        kind: &'static Kind,
+        control_plane: Option<String>,
+        updated: Updated<S, Decision>,
+    ) -> Self {
+        let Updated {
+            snapshot,
+            decision,
+            result,
+            other_changes,
+        } = updated;
+        let (mut warnings, mut consequences) = (Vec::new(), Vec::new());
+        let outcome = match (decision, result) {
+            (Decision::Unchanged(why), _) => ChangeOutcome::Unchanged(why),
+            (Decision::Refused(mut refusal), _) => {
+                // They may be the reason.
+                refusal.why.extend(other_changes);
+                ChangeOutcome::Refused(refusal)
+            }
+            (Decision::Write(_), WriteResult::Conflict(fields)) => ChangeOutcome::Conflict(fields),
+            (Decision::Write(proposal), result) => {
+                warnings = other_changes;
+                warnings.extend(proposal.warnings);
+                consequences = proposal.consequences;
+                match result {
+                    WriteResult::Rejected(why) => ChangeOutcome::Rejected(why),
+                    _ => ChangeOutcome::Done {
+                        done: proposal.done,
+                        write: proposal.write,
+                    },
+                }
+            }
+        };
+        Self {
+            kind,
+            object: snapshot.object().to_owned(),
+            control_plane,
+            warnings,
+            consequences,
+            outcome,
+        }
+    }
+}

@@ -1,0 +1,410 @@
+//! Reports a change: as text for people, or as a document for scripts with the text on stderr. The document is the
+//! object, or why it was not written; `plugin/schema` has the schema of the latter.
+
+use anyhow::Context as _;
+use clap::ValueEnum;
+use owo_colors::OwoColorize as _;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{
+    arguments::DryRun,
+    change::engine::{ChangeOutcome, Changed, Engine, Verb},
+    document::{self, API_VERSION, ObjectName},
+    terminal::{escape, style::BAD, with_lines},
+    verdict::Verdict,
+};
+use kcp_client::{Error, KUBEADM_CONTROL_PLANE};
+use kcp_control_plane::{change::decision::ObjectWrite, merge_patch};
+
+/// Output formats of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ChangeOutput {
+    /// The object as it was written, or why it was not, as JSON
+    Json,
+    /// The same as YAML
+    Yaml,
+    /// The object's name; nothing if it was not written
+    Name,
+}
+
+/// Why a change was not written.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ChangeRefused<'c> {
+    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
+    api_version: &'static str,
+    #[cfg_attr(test, schemars(extend("const" = "ChangeRefused")))]
+    kind: &'static str,
+    /// The object that is as it was.
+    metadata: ObjectName,
+    refused_by: &'c str,
+    /// A sentence each.
+    reasons: &'c [String],
+    /// What to do about it; absent where nothing is known, or waiting is all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+}
+
+/// Why a change was not written, for text and document.
+struct Reason<'c> {
+    by: &'c str,
+    lines: &'c [String],
+    hints: Vec<&'c str>,
+}
+
+impl Changed {
+    /// None if the object is as requested.
+    fn reason<'c>(&'c self, verb: &Verb<'c>, is_configured: bool) -> Option<Reason<'c>> {
+        let (by, lines, hints) = match &self.outcome {
+            ChangeOutcome::Unchanged(_) | ChangeOutcome::Done { .. } => return None,
+            ChangeOutcome::Refused(refusal) => (
+                refusal.by(is_configured),
+                &refusal.why,
+                refusal.hints(is_configured, verb.forced),
+            ),
+            ChangeOutcome::Rejected(why) => ("the server", why, Vec::new()),
+            ChangeOutcome::Conflict(fields) => ("another client", fields, Vec::new()),
+        };
+        Some(Reason { by, lines, hints })
+    }
+
+    pub const fn verdict(&self) -> Verdict {
+        match self.outcome {
+            ChangeOutcome::Unchanged(_) | ChangeOutcome::Done { .. } => Verdict::Met,
+            ChangeOutcome::Refused(_) | ChangeOutcome::Rejected(_) | ChangeOutcome::Conflict(_) => {
+                Verdict::Negative
+            }
+        }
+    }
+
+    /// The text for people.
+    pub(crate) fn text(&self, verb: &Verb<'_>, dry_run: Option<DryRun>, is_configured: bool) -> String {
+        let object = format!("{}/{}", self.kind.kind.to_lowercase(), escape(verb.name));
+        if let Some(Reason { by, lines, .. }) = self.reason(verb, is_configured) {
+            let cause = match self.outcome {
+                ChangeOutcome::Conflict(_) => "conflict: changed by another client".to_owned(),
+                _ => format!("refused by {by}"),
+            };
+            let not_done = escape(verb.not_done);
+            return with_lines(format!("{object} {}: {cause}\n", not_done.style(BAD)), lines);
+        }
+        match &self.outcome {
+            ChangeOutcome::Done { done, .. } => {
+                let heading = format!("{object} {}{}\n", escape(done), DryRun::mark(dry_run));
+                with_lines(heading, &self.consequences)
+            }
+            ChangeOutcome::Unchanged(why) => format!("{object} unchanged: {}\n", escape(why)),
+            _ => String::new(),
+        }
+    }
+
+    /// The document for scripts. `now` is the object after the write, if it was read.
+    fn document(
+        &self,
+        format: ChangeOutput,
+        verb: &Verb<'_>,
+        namespace: &str,
+        now: Option<&str>,
+        is_configured: bool,
+    ) -> anyhow::Result<String> {
+        if let Some(Reason { by, lines, hints }) = self.reason(verb, is_configured) {
+            return format.document(&ChangeRefused {
+                api_version: API_VERSION,
+                kind: "ChangeRefused",
+                metadata: ObjectName {
+                    name: verb.name.to_owned(),
+                    namespace: namespace.to_owned(),
+                },
+                refused_by: by,
+                reasons: lines,
+                hint: Some(hints.join("; ")).filter(|hint| !hint.is_empty()),
+            });
+        }
+        if format == ChangeOutput::Name {
+            let kind = self.kind.kind.to_lowercase();
+            return Ok(format!("{kind}.{}/{}\n", self.kind.group, verb.name));
+        }
+        let mut object: Value = serde_json::from_str(now.unwrap_or(&self.object))?;
+        if let (None, ChangeOutcome::Done { write, .. }) = (now, &self.outcome)
+            && *write != ObjectWrite::Delete
+        {
+            merge_patch::apply(&mut object, write.fields());
+        }
+        format.document(&object)
+    }
+}
+
+impl ChangeOutput {
+    fn document(self, document: &impl Serialize) -> anyhow::Result<String> {
+        Ok(match self {
+            Self::Json => document::text(document).context("cannot write JSON")?,
+            Self::Yaml => serde_saphyr::to_string(document).context("cannot write YAML")?,
+            Self::Name => String::new(),
+        })
+    }
+}
+
+impl Engine<'_> {
+    /// Reports a change, and its verdict.
+    ///
+    /// # Errors
+    /// When stdout cannot be written to.
+    pub async fn report(&self, verb: &Verb<'_>, changed: &Changed) -> anyhow::Result<Verdict> {
+        let is_configured = self.configuration.is_some();
+        for warning in &changed.warnings {
+            self.terminal.warning(warning);
+        }
+        self.print_text(&changed.text(verb, self.arguments.dry_run, is_configured))?;
+        if let Some(format) = self.arguments.output {
+            let now = match (&changed.outcome, self.arguments.dry_run) {
+                (ChangeOutcome::Done { .. }, None) => self.read_back(verb.name, changed).await,
+                _ => None,
+            };
+            let namespace = &self.reader.connection.namespace;
+            let document = changed.document(format, verb, namespace, now.as_deref(), is_configured)?;
+            self.terminal.print(&document).context("cannot write to stdout")?;
+        }
+        let reason = changed.reason(verb, is_configured);
+        for hint in reason.into_iter().flat_map(|reason| reason.hints) {
+            self.terminal.hint(hint);
+        }
+        Ok(changed.verdict())
+    }
+
+    /// The object after the write; none if it is gone, or cannot be read.
+    async fn read_back(&self, name: &str, changed: &Changed) -> Option<String> {
+        let connection = self.reader.connection;
+        let resource = if changed.kind == &KUBEADM_CONTROL_PLANE {
+            &self.reader.control_planes
+        } else {
+            &self.reader.machines
+        };
+        match connection.get_text(resource, &connection.namespace, name).await {
+            Ok(now) => is_same(&changed.object, &now).then_some(now),
+            Err(Error::NotFound { .. }) => None,
+            Err(error) => {
+                self.terminal.warning(&format!(
+                    "the output is not the stored object, which cannot be read: {error}"
+                ));
+                None
+            }
+        }
+    }
+
+    /// Prints text for people: on stdout, or on stderr if a document goes to stdout.
+    ///
+    /// # Errors
+    /// When stdout cannot be written to.
+    pub fn print_text(&self, text: &str) -> anyhow::Result<()> {
+        if self.arguments.output.is_none() {
+            return self.terminal.print(text).context("cannot write to stdout");
+        }
+        // `note` escapes the text again, and would escape colours.
+        for line in anstream::adapter::strip_str(text).to_string().lines() {
+            self.terminal.note(line);
+        }
+        Ok(())
+    }
+}
+
+/// Whether two reads are of the same object, not of a later one with its name.
+fn is_same(before: &str, now: &str) -> bool {
+    let uid = |text: &str| {
+        let object: Value = serde_json::from_str(text).ok()?;
+        Some(object.pointer("/metadata/uid")?.as_str()?.to_owned())
+    };
+    uid(before) == uid(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{
+        ChangeOutcome, ChangeOutput,
+        ChangeOutput::{Json, Name, Yaml},
+        ChangeRefused, Changed, is_same,
+    };
+    use crate::{
+        arguments::DryRun,
+        change::engine::Verb,
+        commands::status::schema,
+        terminal::plain,
+        verdict::Verdict::{Met, Negative},
+    };
+    use kcp_client::{KUBEADM_CONTROL_PLANE, MACHINE};
+    use kcp_control_plane::change::decision::{ObjectWrite, Refusal, RefusedBy};
+
+    const VERB: Verb<'_> = Verb {
+        name: "c1-cp",
+        infinitive: "scale",
+        not_done: "not scaled to 5",
+        forced: Some("use --force to write it"),
+    };
+
+    fn changed(outcome: ChangeOutcome) -> Changed {
+        Changed {
+            kind: &KUBEADM_CONTROL_PLANE,
+            object: json!({"metadata": {"name": "c1-cp", "x": 1}, "spec": {"replicas": 3}}).to_string(),
+            control_plane: Some("c1-cp".to_owned()),
+            warnings: Vec::new(),
+            consequences: Vec::new(),
+            outcome,
+        }
+    }
+
+    fn scaled() -> ChangeOutcome {
+        ChangeOutcome::Done {
+            done: "scaled from 3 to 5".to_owned(),
+            write: ObjectWrite::patch(json!({"spec": {"replicas": 5}})),
+        }
+    }
+
+    fn output(changed: &Changed, format: ChangeOutput, now: Option<&str>) -> String {
+        changed.document(format, &VERB, "d", now, false).expect("written")
+    }
+
+    fn parsed(text: &str) -> Value {
+        serde_saphyr::from_str(text).expect("YAML, which includes JSON")
+    }
+
+    #[test]
+    fn the_document_is_the_object_as_it_was_written() {
+        let written = json!({"metadata": {"name": "c1-cp", "x": 1}, "spec": {"replicas": 5}});
+        let done = changed(scaled());
+        for format in [Json, Yaml] {
+            assert_eq!(parsed(&output(&done, format, None)), written, "a dry run");
+            let now = output(&done, format, Some(r#"{"metadata": {"name": "now"}}"#));
+            assert_eq!(parsed(&now), json!({"metadata": {"name": "now"}}));
+        }
+        assert_eq!(
+            output(&done, Name, None),
+            "kubeadmcontrolplane.controlplane.cluster.x-k8s.io/c1-cp\n"
+        );
+        // A deleted object is shown as it was, until it can be read again.
+        let machine = Changed {
+            kind: &MACHINE,
+            ..changed(ChangeOutcome::Done {
+                done: "deleted".to_owned(),
+                write: ObjectWrite::Delete,
+            })
+        };
+        assert_eq!(parsed(&output(&machine, Json, None)), parsed(&machine.object));
+        assert_eq!(output(&machine, Name, None), "machine.cluster.x-k8s.io/c1-cp\n");
+        let unchanged = changed(ChangeOutcome::Unchanged("replicas is 3 already".to_owned()));
+        assert_eq!(parsed(&output(&unchanged, Json, None)), parsed(&unchanged.object));
+    }
+
+    #[test]
+    fn the_document_says_why_nothing_was_written() {
+        let why = vec!["Machine m2 has no node yet".to_owned()];
+        let refused = |by: &str, hint: Option<&str>| {
+            let mut document = json!({
+                "apiVersion": "kubectl-kcp.dev/v1alpha1",
+                "kind": "ChangeRefused",
+                "metadata": {"name": "c1-cp", "namespace": "d"},
+                "refusedBy": by,
+                "reasons": why,
+            });
+            if let Some(hint) = hint {
+                document["hint"] = json!(hint);
+            }
+            document
+        };
+        let refusal = Refusal::new(RefusedBy::Preflight, why.clone());
+        let with_remedy = Refusal {
+            remedies: vec!["resume it".to_owned()],
+            ..refusal.clone()
+        };
+        let force = "use --force to write it";
+        let schema = serde_json::to_value(schema::of::<ChangeRefused<'_>>()).expect("serializes");
+        for (outcome, expected) in [
+            (
+                ChangeOutcome::Refused(refusal),
+                refused("the preflight", Some(force)),
+            ),
+            (
+                ChangeOutcome::Refused(with_remedy),
+                refused("the preflight", Some(&format!("resume it; {force}"))),
+            ),
+            (
+                ChangeOutcome::Refused(Refusal::new(RefusedBy::Command, why.clone())),
+                refused("kubectl kcp", None),
+            ),
+            (ChangeOutcome::Rejected(why.clone()), refused("the server", None)),
+            (
+                ChangeOutcome::Conflict(why.clone()),
+                refused("another client", None),
+            ),
+        ] {
+            let changed = changed(outcome);
+            for format in [Json, Yaml] {
+                let document = parsed(&output(&changed, format, None));
+                assert_eq!(document, expected);
+                assert_eq!(schema::faults(&schema, &document), Vec::<String>::new());
+            }
+            assert_eq!(output(&changed, Name, None), "");
+            assert_eq!(changed.verdict(), Negative);
+        }
+        for outcome in [scaled(), ChangeOutcome::Unchanged(String::new())] {
+            assert_eq!(changed(outcome).verdict(), Met);
+        }
+    }
+
+    #[test]
+    fn the_text_says_what_was_done_and_why_not() {
+        let text = |changed: &Changed, dry_run| plain(&changed.text(&VERB, dry_run, true));
+        let mut done = changed(scaled());
+        done.consequences = vec!["etcd cannot lose a member until step 2 is done".to_owned()];
+        insta::assert_snapshot!(text(&done, None), @r"
+        kubeadmcontrolplane/c1-cp scaled from 3 to 5
+          etcd cannot lose a member until step 2 is done
+        ");
+        done.consequences.clear();
+        insta::assert_snapshot!(
+            text(&done, Some(DryRun::Server)),
+            @"kubeadmcontrolplane/c1-cp scaled from 3 to 5 (server dry run)"
+        );
+        let unchanged = changed(ChangeOutcome::Unchanged("replicas is 5 already".to_owned()));
+        insta::assert_snapshot!(
+            text(&unchanged, None),
+            @"kubeadmcontrolplane/c1-cp unchanged: replicas is 5 already"
+        );
+        let why = vec!["spec.replicas: Forbidden: 4: even".to_owned(), "more".to_owned()];
+        let refused = changed(ChangeOutcome::Refused(Refusal::new(
+            RefusedBy::Rules,
+            why.clone(),
+        )));
+        insta::assert_snapshot!(text(&refused, None), @r"
+        kubeadmcontrolplane/c1-cp not scaled to 5: refused by the admission rules
+          spec.replicas: Forbidden: 4: even
+          more
+        ");
+        insta::assert_snapshot!(text(&changed(ChangeOutcome::Rejected(why)), None), @r"
+        kubeadmcontrolplane/c1-cp not scaled to 5: refused by the server
+          spec.replicas: Forbidden: 4: even
+          more
+        ");
+        let fields = vec!["spec.replicas was 3 when checked and is 7 now, set by kubectl-scale".to_owned()];
+        insta::assert_snapshot!(text(&changed(ChangeOutcome::Conflict(fields)), None), @r"
+        kubeadmcontrolplane/c1-cp not scaled to 5: conflict: changed by another client
+          spec.replicas was 3 when checked and is 7 now, set by kubectl-scale
+        ");
+    }
+
+    #[test]
+    fn a_later_object_with_the_name_is_another() {
+        let machine = |uid: &str, version: &str| {
+            format!(r#"{{"metadata":{{"name":"m1","uid":"{uid}","resourceVersion":"{version}"}}}}"#)
+        };
+        assert!(is_same(&machine("u", "1"), &machine("u", "2")));
+        assert!(!is_same(&machine("u", "1"), &machine("v", "1")));
+    }
+
+    #[test]
+    fn the_schema_is_checked_in() {
+        schema::checked_in::<ChangeRefused<'_>>("changerefused.json");
+    }
+}

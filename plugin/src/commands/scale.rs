@@ -1,0 +1,144 @@
+//! `kubectl kcp scale`: changes the number of Machines.
+
+use std::time::Duration;
+
+use clap::Args;
+use kcp_client::reader::Reader;
+use kcp_control_plane::{
+    change::snapshot::ReadScope,
+    duration::parse_duration,
+    verbs::scale::{ScaleOptions, decide},
+    wait::WaitCondition,
+};
+
+use crate::{
+    arguments::parse_control_plane,
+    change::{
+        arguments::{ReviewArguments, WriteArguments},
+        engine::{Engine, FORCED, Verb},
+    },
+    session::Session,
+    terminal::escape,
+    verdict::Verdict,
+    wait::Wait,
+};
+
+/// Change the number of Machines of a control plane.
+#[derive(Debug, Args)]
+pub struct ScaleArguments {
+    /// Control plane to scale, as NAME or kcp/NAME
+    #[arg(value_parser = parse_control_plane)]
+    pub name: String,
+
+    /// Number of Machines to have
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_replicas)]
+    pub replicas: i64,
+
+    /// Scale only if the spec has this number now
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_replicas)]
+    pub current_replicas: Option<i64>,
+
+    /// Scale although the preflight blocks the first step; never against the rules or etcd's quorum
+    #[arg(long)]
+    pub force: bool,
+
+    /// Wait until it is done, at most this long [default without a value: 15m]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, num_args = 0..=1,
+          require_equals = true, default_missing_value = "15m", conflicts_with_all = ["dry_run", "output"])]
+    pub wait: Option<Duration>,
+
+    #[command(flatten)]
+    pub write: WriteArguments,
+
+    #[command(flatten)]
+    pub review: ReviewArguments,
+}
+
+/// Runs `scale`.
+///
+/// # Errors
+/// When nothing could be decided, or the result not be printed.
+pub async fn run(arguments: ScaleArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let ScaleArguments { name, replicas, .. } = &arguments;
+    let configuration = arguments.review.read()?;
+    let connection = session.connect().await?;
+    let namespace = &connection.namespace;
+    let reader = Reader::discover(&connection).await?;
+    let before = match arguments.wait {
+        Some(_) => Some(reader.snapshot(namespace, name).await?),
+        None => None,
+    };
+    let engine = Engine {
+        reader: &reader,
+        terminal: &session.terminal,
+        arguments: &arguments.write,
+        configuration: configuration.as_ref(),
+    };
+    let verb = Verb {
+        name,
+        infinitive: "scale",
+        not_done: &format!("not scaled to {replicas}"),
+        forced: Some(FORCED),
+    };
+    let options = ScaleOptions {
+        replicas: *replicas,
+        current: arguments.current_replicas,
+        force: arguments.force,
+    };
+    let changed = engine.change_control_plane(&verb, ReadScope::All, |snapshot, context| {
+        Ok(decide(snapshot, options, context)?)
+    });
+    let verdict = engine.report(&verb, &changed.await?).await?;
+    let (Verdict::Met, Some(timeout)) = (verdict, arguments.wait) else {
+        return Ok(verdict);
+    };
+    let machines = if *replicas == 1 { "Machine" } else { "Machines" };
+    let wait = Wait {
+        name,
+        condition: WaitCondition::Replicas(*replicas),
+        timeout,
+        before,
+        // Another client may have scaled it again by the time the user runs this.
+        on_interrupt: format!(
+            "scaling continues; wait for it with: kubectl kcp scale {name} -n {namespace} --replicas {replicas} \
+             --current-replicas {replicas} --wait"
+        ),
+        done: format!(
+            "kubeadmcontrolplane/{} has {replicas} {machines}, ready and up to date\n",
+            escape(name)
+        ),
+    };
+    wait.run(&reader, &session.terminal).await
+}
+
+/// The admission rules check whether the number makes sense.
+pub(crate) fn parse_replicas(text: &str) -> Result<i64, String> {
+    // The API's type has 32 bits.
+    match text.parse::<i32>() {
+        Ok(replicas) if replicas >= 0 => Ok(replicas.into()),
+        _ => Err(format!(
+            "expected a whole number of Machines, from 0 to {}",
+            i32::MAX
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_replicas;
+
+    #[test]
+    fn accepts_numbers_that_the_api_can_hold() {
+        for (text, replicas) in [("0", 0), ("3", 3), ("2147483647", 2_147_483_647)] {
+            assert_eq!(parse_replicas(text), Ok(replicas), "{text}");
+        }
+    }
+
+    #[test]
+    fn rejects_anything_else() {
+        let error = "expected a whole number of Machines, from 0 to 2147483647".to_owned();
+        for text in ["-1", "2147483648", "99999999999999999999", "1.5", "abc", ""] {
+            assert_eq!(parse_replicas(text), Err(error.clone()), "{text}");
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! `kubectl kcp upgrade`: shows what another Kubernetes version means, asks, and writes it.
+
+use std::{fmt::Write as _, time::Duration};
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use kcp_client::{
+    ReadLimit,
+    reader::Reader,
+    reads::{change::LIMIT, workers::read_workers},
+};
+use kcp_control_plane::{
+    change::{
+        decision::{Decision, Refusal},
+        snapshot::{ChangeSnapshot, ReadScope},
+    },
+    duration::parse_duration,
+    plan::spec::with_leading_v,
+    review::ReviewContext,
+    verbs::upgrade::{Upgrade, UpgradeOptions, decide, reviewed_machines, workers::Workers},
+    wait::WaitCondition,
+};
+use owo_colors::OwoColorize as _;
+
+use crate::{
+    arguments::parse_control_plane,
+    change::{
+        arguments::{ReviewArguments, WriteArguments},
+        engine::{ChangeOutcome, Changed, Engine, FORCED, Verb},
+    },
+    commands::plan::screen,
+    session::Session,
+    terminal::{
+        Terminal, escape,
+        style::{FAINT, HEADING},
+    },
+    verdict::Verdict,
+    wait::Wait,
+};
+
+/// Change the Kubernetes version of a control plane, after showing and confirming what that means.
+#[derive(Debug, Args)]
+pub struct UpgradeArguments {
+    /// Control plane to upgrade, as NAME or kcp/NAME
+    #[arg(value_parser = parse_control_plane)]
+    pub name: String,
+
+    /// New Kubernetes version, such as v1.34.2
+    #[arg(long, value_name = "VERSION")]
+    pub version: String,
+
+    /// Do not ask for confirmation
+    #[arg(short, long)]
+    pub yes: bool,
+
+    /// Upgrade although the preflight blocks the first step; never against the rules, quorum or workers
+    #[arg(long)]
+    pub force: bool,
+
+    /// Wait until it is done, at most this long [default without a value: 1h]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, num_args = 0..=1,
+          require_equals = true, default_missing_value = "1h", conflicts_with_all = ["dry_run", "output"])]
+    pub wait: Option<Duration>,
+
+    #[command(flatten)]
+    pub write: WriteArguments,
+
+    #[command(flatten)]
+    pub review: ReviewArguments,
+}
+
+/// Runs `upgrade`.
+///
+/// # Errors
+/// When nothing could be decided, or the result not be printed.
+pub async fn run(arguments: UpgradeArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let configuration = arguments.review.read()?;
+    let connection = session.connect().await?;
+    let (name, namespace) = (&arguments.name, &connection.namespace);
+    let reader = Reader::discover(&connection).await?;
+    let version = with_leading_v(&arguments.version);
+    let before = match arguments.wait {
+        Some(_) => Some(reader.snapshot(namespace, name).await?),
+        None => None,
+    };
+    let engine = Engine {
+        reader: &reader,
+        terminal: &session.terminal,
+        arguments: &arguments.write,
+        configuration: configuration.as_ref(),
+    };
+    let verdict = Box::pin(upgrade(&arguments, &version, &engine)).await?;
+    let (Verdict::Met, Some(timeout)) = (verdict, arguments.wait) else {
+        return Ok(verdict);
+    };
+    let done = format!(
+        "kubeadmcontrolplane/{} is at {}, every Machine ready and up to date\n",
+        escape(name),
+        escape(&version)
+    );
+    let wait = Wait {
+        name,
+        condition: WaitCondition::Version(version),
+        timeout,
+        before,
+        on_interrupt: format!(
+            "the upgrade continues; watch it with: kubectl kcp rollout status {name} -n {namespace} --watch"
+        ),
+        done,
+    };
+    wait.run(&reader, &session.terminal).await
+}
+
+/// Shows what the upgrade means, asks, and writes.
+async fn upgrade(
+    arguments: &UpgradeArguments,
+    version: &str,
+    engine: &Engine<'_>,
+) -> anyhow::Result<Verdict> {
+    let UpgradeArguments { name, write, .. } = arguments;
+    let verb = Verb {
+        name,
+        infinitive: "upgrade",
+        not_done: &format!("not upgraded to {version}"),
+        forced: Some(FORCED),
+    };
+    let snapshot = Box::pin(engine.read(name, ReadScope::All)).await?;
+    let cluster = snapshot.control_plane().cluster.as_deref();
+    let makers = read_workers(engine.reader, cluster, ReadLimit::each(LIMIT)).await;
+    let view = snapshot.view()?;
+    let shown = decided(&snapshot, engine.context(&view), arguments, &makers)?;
+    if !matches!(shown.decision, Decision::Unchanged(_)) {
+        engine.print_text(&preview(&shown))?;
+    }
+    let outcome = match &shown.decision {
+        Decision::Unchanged(why) => Some(ChangeOutcome::Unchanged(why.clone())),
+        Decision::Refused(refusal) => Some(ChangeOutcome::Refused(refusal.clone())),
+        Decision::Write(_) => None,
+    };
+    if let Some(outcome) = outcome {
+        let changed = Changed::without_write(&snapshot, outcome);
+        return engine.report(&verb, &changed).await;
+    }
+    let asks = write.dry_run.is_none() && !arguments.yes;
+    if asks {
+        if !Terminal::can_ask() {
+            let error = anyhow!("cannot upgrade {name}: there is no terminal to confirm it on");
+            let hint = "confirm the upgrade shown above with --yes";
+            engine.terminal.error(&error, Some(hint));
+            return Ok(Verdict::Undecided);
+        }
+        let question = format!(
+            "upgrade {name} from {} to {version}?",
+            snapshot.observed.spec.version
+        );
+        let answer = engine.terminal.confirm(&question).await;
+        if !answer.context("cannot read the answer")? {
+            let changed = Changed::without_write(&snapshot, ChangeOutcome::Refused(Refusal::unconfirmed()));
+            return engine.report(&verb, &changed).await;
+        }
+    }
+    let changed = engine.change_control_plane(&verb, ReadScope::All, |snapshot, context| {
+        let upgrade = decided(snapshot, context, arguments, &makers)?;
+        Ok(upgrade.confirmed_as(asks.then_some(&shown)))
+    });
+    let changed = Box::pin(changed).await?;
+    engine.report(&verb, &changed).await
+}
+
+fn decided(
+    snapshot: &ChangeSnapshot,
+    context: ReviewContext<'_>,
+    arguments: &UpgradeArguments,
+    makers: &Workers,
+) -> anyhow::Result<Upgrade> {
+    let mut view = snapshot.view()?;
+    view.machines = reviewed_machines(snapshot).into();
+    let context = ReviewContext {
+        view: &view,
+        ..context
+    };
+    let options = UpgradeOptions {
+        version: &arguments.version,
+        force: arguments.force,
+        makers,
+    };
+    Ok(decide(snapshot, options, context)?)
+}
+
+/// What the upgrade means: the plan, and what Kubernetes changes.
+fn preview(Upgrade { plan, assessment, .. }: &Upgrade) -> String {
+    let mut text = screen::screen(plan);
+    if !assessment.notices.is_empty() {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "\n{}", "Changes in the new version:".style(HEADING));
+    }
+    for notice in &assessment.notices {
+        let _ = writeln!(text, "  {}", escape(&notice.message));
+        if let Some(source) = notice.source {
+            let _ = writeln!(text, "    {} {source}", "see".style(FAINT));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{Upgrade, preview};
+    use crate::terminal::plain;
+    use kcp_control_plane::{
+        change::{decision::Decision, example::snapshot},
+        control_plane::example::now,
+        plan::{ask::asked, outlook::plan},
+        verbs::upgrade::{assess, workers::Workers},
+    };
+
+    #[test]
+    fn shows_what_an_upgrade_means() {
+        let snapshot = snapshot();
+        let patch = json!({"spec": {"version": "v1.35.0"}});
+        let asked = asked(&snapshot.object, &patch, &[]).expect("decodes");
+        let config = json!({
+            "clusterConfiguration": {"etcd": {"local": {"imageTag": "3.5.21-0"}}},
+            "joinConfiguration": {"nodeRegistration": {"kubeletExtraArgs": [
+                {"name": "pod-infra-container-image", "value": "pause:3.9"}]}}});
+        let workers = Workers {
+            known: Vec::new(),
+            unread: vec!["the nodes' kubelets were not read: no answer".to_owned()],
+        };
+        let upgrade = Upgrade {
+            plan: plan(&snapshot.observed, &asked, now()),
+            assessment: assess("v1.34.2", "v1.35.0", &config, &workers),
+            decision: Decision::Unchanged(String::new()),
+        };
+        insta::assert_snapshot!(plain(&preview(&upgrade)));
+    }
+}

@@ -10,6 +10,7 @@
 //! - [`change`]: how a verb changes a control plane or a Machine
 //! - [`wait`]: waiting until a change is complete; [`watch`]: polling for `-w`
 //! - [`commands`], [`pool`]: the commands
+//! - [`output`], [`printer`]: the output formats, and the one way from a report to stdout
 //! - [`document`]: what their JSON documents have in common
 //! - [`terminal`]: how results and errors are shown
 //! - [`verdict`]: what a command decided, and its exit code
@@ -30,7 +31,9 @@ pub mod commands;
 pub mod configuration;
 pub mod document;
 pub mod file;
+pub mod output;
 pub mod pool;
+pub mod printer;
 pub mod session;
 pub mod terminal;
 pub mod verdict;

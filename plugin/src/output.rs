@@ -1,0 +1,343 @@
+//! `-o`: the output formats of all commands, in kubectl's words.
+
+use std::ffi::OsStr;
+
+use clap::{
+    Arg, Args, Command,
+    builder::{PossibleValue, TypedValueParser},
+};
+
+use crate::printer::{custom_columns::CustomColumns, jsonpath::Template};
+
+/// How a result is printed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum OutputFormat {
+    /// Text for people: a table, or several with sentences between them.
+    #[default]
+    Table,
+    /// The same text with more columns, and nothing shortened to the width of the terminal.
+    Wide,
+    /// The document as JSON.
+    Json,
+    /// The document as YAML.
+    Yaml,
+    /// `RESOURCE.GROUP/NAME` of each object, a line each.
+    Name,
+    /// What a template selects of the document.
+    JsonPath(Template),
+    /// The same as JSON arrays.
+    JsonPathAsJson(Template),
+    /// A table of fields of the document, or of each item of a list.
+    CustomColumns(CustomColumns),
+    /// A format that a single command has.
+    Special(Special),
+}
+
+/// A format that a single command has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Special {
+    /// `lint`: GitHub Actions shows the findings beside the lines of a change.
+    Github,
+    /// `pool lease`: variables for a shell.
+    Env,
+    /// `pool lease`: the patched install-config.
+    InstallConfig,
+}
+
+/// What the user writes after `-o`: `jsonpath=TEMPLATE` where a value follows.
+#[derive(Clone, Copy, Debug)]
+struct Word {
+    text: &'static str,
+    help: &'static str,
+}
+
+impl Word {
+    const fn new(text: &'static str, help: &'static str) -> Self {
+        Self { text, help }
+    }
+
+    fn takes_value(self) -> bool {
+        self.text.contains('=')
+    }
+
+    fn name(self) -> &'static str {
+        self.text.split_once('=').map_or(self.text, |(name, _)| name)
+    }
+}
+
+const COMMON: [Word; 7] = [
+    Word::new("json", "The document as JSON"),
+    Word::new("yaml", "The document as YAML"),
+    Word::new("name", "RESOURCE/NAME of each object, a line each"),
+    Word::new("wide", "Text with all columns, nothing shortened"),
+    Word::new("jsonpath=TEMPLATE", "Fields of the document: '{.metadata.name}'"),
+    Word::new("jsonpath-as-json=TEMPLATE", "The same as JSON arrays"),
+    Word::new(
+        "custom-columns=SPEC",
+        "A table of fields: NAME:.metadata.name,READY:.status.ready",
+    ),
+];
+
+const TEXT: Word = Word::new("text", "Text for people: the default");
+const GITHUB: Word = Word::new(
+    "github",
+    "Annotations on the lines of a change, for GitHub Actions",
+);
+const ENV: Word = Word::new(
+    "env",
+    "Shell variables, a line each: KCP_NAMESPACE, KCP_POOL, KCP_CUSTOMIZATION, KCP_CLUSTER_DEPLOYMENT",
+);
+const INSTALL_CONFIG: Word = Word::new(
+    "install-config",
+    "The patched install-config; it may hold secrets",
+);
+
+/// The formats that a command accepts: those of all commands, and its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Formats {
+    own: &'static [Word],
+}
+
+impl Formats {
+    /// What every command accepts.
+    pub const COMMON: Self = Self { own: &[] };
+    /// What `rules` accepts.
+    pub const RULES: Self = Self { own: &[TEXT] };
+    /// What `lint` accepts.
+    pub const LINT: Self = Self { own: &[TEXT, GITHUB] };
+    /// What `pool lease` accepts.
+    pub const LEASE: Self = Self {
+        own: &[ENV, INSTALL_CONFIG],
+    };
+
+    fn words(self) -> impl Iterator<Item = Word> {
+        COMMON.iter().chain(self.own).copied()
+    }
+
+    /// Reads what the user has written after `-o`.
+    ///
+    /// # Errors
+    /// A sentence as kubectl has it.
+    pub fn parse(self, text: &str) -> Result<OutputFormat, String> {
+        let (name, value) = match text.split_once('=') {
+            Some((name, value)) => (name, value),
+            None => (text, ""),
+        };
+        let word = self.words().find(|word| word.name() == name);
+        let is_valid = word.is_some_and(|word| word.takes_value() || !text.contains('='));
+        if !is_valid {
+            return Err(self.unknown(text));
+        }
+        let template = || match value {
+            "" => Err("template format specified but no template given".to_owned()),
+            source => {
+                Template::parse(source).map_err(|why| format!("error parsing jsonpath {source}, {why}"))
+            }
+        };
+        Ok(match name {
+            "json" => OutputFormat::Json,
+            "yaml" => OutputFormat::Yaml,
+            "name" => OutputFormat::Name,
+            "wide" => OutputFormat::Wide,
+            "jsonpath" => OutputFormat::JsonPath(template()?),
+            "jsonpath-as-json" => OutputFormat::JsonPathAsJson(template()?),
+            "custom-columns" => OutputFormat::CustomColumns(CustomColumns::parse(value)?),
+            "github" => OutputFormat::Special(Special::Github),
+            "env" => OutputFormat::Special(Special::Env),
+            "install-config" => OutputFormat::Special(Special::InstallConfig),
+            _ => OutputFormat::Table,
+        })
+    }
+
+    fn unknown(self, text: &str) -> String {
+        let mut allowed: Vec<_> = self.words().map(Word::name).collect();
+        allowed.sort_unstable();
+        format!(
+            "unable to match a printer suitable for the output format \"{text}\", allowed formats are: {}",
+            allowed.join(",")
+        )
+    }
+}
+
+impl TypedValueParser for Formats {
+    type Value = OutputFormat;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        argument: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<OutputFormat, clap::Error> {
+        let formats = *self;
+        (move |text: &str| formats.parse(text)).parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let values = self
+            .words()
+            .map(|word| PossibleValue::new(word.text).help(word.help));
+        Some(Box::new(values))
+    }
+}
+
+/// The flags of every command that prints a result.
+#[derive(Clone, Debug, Default, Args)]
+pub struct OutputArguments {
+    /// Output format [default: text for people]
+    #[arg(short, long, value_name = "FORMAT", value_parser = Formats::COMMON)]
+    pub output: Option<OutputFormat>,
+
+    /// Print tables without their header lines
+    #[arg(long)]
+    pub no_headers: bool,
+}
+
+impl OutputArguments {
+    /// The format; text for people unless the user has chosen another.
+    pub fn format(&self) -> OutputFormat {
+        self.output.clone().unwrap_or_default()
+    }
+
+    /// Whether stdout is for people; if not, remarks belong on stderr.
+    pub fn is_text(&self) -> bool {
+        matches!(self.output, None | Some(OutputFormat::Table | OutputFormat::Wide))
+    }
+
+    /// Whether the text has all columns.
+    pub fn is_wide(&self) -> bool {
+        self.output == Some(OutputFormat::Wide)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args, Command, FromArgMatches as _, error::ErrorKind};
+
+    use super::{Formats, OutputArguments, OutputFormat, Special};
+
+    #[test]
+    fn accepts_the_words_of_kubectl() {
+        for (text, format) in [
+            ("json", OutputFormat::Json),
+            ("yaml", OutputFormat::Yaml),
+            ("name", OutputFormat::Name),
+            ("wide", OutputFormat::Wide),
+        ] {
+            for formats in [Formats::COMMON, Formats::RULES, Formats::LINT, Formats::LEASE] {
+                assert_eq!(formats.parse(text), Ok(format.clone()), "{text}");
+            }
+        }
+        for text in [
+            "jsonpath={.metadata.name}",
+            "jsonpath-as-json={.items[*]}",
+            "custom-columns=NAME:.metadata.name",
+            "jsonpath={.a}={.b}",
+        ] {
+            assert!(Formats::COMMON.parse(text).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_format_of_one_command_is_for_that_command_alone() {
+        for (text, format, formats) in [
+            ("text", OutputFormat::Table, &[Formats::RULES, Formats::LINT][..]),
+            ("github", OutputFormat::Special(Special::Github), &[Formats::LINT]),
+            ("env", OutputFormat::Special(Special::Env), &[Formats::LEASE]),
+            (
+                "install-config",
+                OutputFormat::Special(Special::InstallConfig),
+                &[Formats::LEASE],
+            ),
+        ] {
+            for formats in formats {
+                assert_eq!(formats.parse(text), Ok(format.clone()), "{text}");
+            }
+            assert!(Formats::COMMON.parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn rejects_in_the_words_of_kubectl() {
+        let unknown = |text: &str, own: &str| {
+            format!(
+                "unable to match a printer suitable for the output format \"{text}\", allowed formats are: \
+                 custom-columns,{own}json,jsonpath,jsonpath-as-json,name,"
+            )
+        };
+        for (formats, text, error) in [
+            (Formats::COMMON, "xml", unknown("xml", "") + "wide,yaml"),
+            (Formats::COMMON, "", unknown("", "") + "wide,yaml"),
+            (Formats::COMMON, "github", unknown("github", "") + "wide,yaml"),
+            (Formats::COMMON, "json=x", unknown("json=x", "") + "wide,yaml"),
+            (Formats::LINT, "env", unknown("env", "github,") + "text,wide,yaml"),
+            (
+                Formats::LEASE,
+                "text",
+                "unable to match a printer suitable for the output format \"text\", allowed formats are: \
+                 custom-columns,env,install-config,json,jsonpath,jsonpath-as-json,name,wide,yaml"
+                    .to_owned(),
+            ),
+            (
+                Formats::COMMON,
+                "jsonpath",
+                "template format specified but no template given".to_owned(),
+            ),
+            (
+                Formats::COMMON,
+                "jsonpath-as-json=",
+                "template format specified but no template given".to_owned(),
+            ),
+            (
+                Formats::COMMON,
+                "jsonpath={.a",
+                "error parsing jsonpath {.a, unclosed action".to_owned(),
+            ),
+            (
+                Formats::COMMON,
+                "custom-columns",
+                "custom-columns format specified but no custom columns given".to_owned(),
+            ),
+            (
+                Formats::COMMON,
+                "custom-columns=NAME",
+                "unexpected custom-columns spec: NAME, expected <header>:<json-path-expr>".to_owned(),
+            ),
+        ] {
+            assert_eq!(formats.parse(text), Err(error), "{text}");
+        }
+    }
+
+    fn parse(words: &[&str]) -> Result<OutputArguments, clap::Error> {
+        let command = OutputArguments::augment_args(Command::new("status"));
+        let words = std::iter::once("status").chain(words.iter().copied());
+        OutputArguments::from_arg_matches(&command.try_get_matches_from(words)?)
+    }
+
+    #[test]
+    fn the_default_is_text_for_people() {
+        let arguments = parse(&[]).unwrap();
+        assert_eq!(arguments.format(), OutputFormat::Table);
+        assert!(arguments.is_text() && !arguments.is_wide() && !arguments.no_headers);
+        let arguments = parse(&["-owide", "--no-headers"]).unwrap();
+        assert!(arguments.is_text() && arguments.is_wide() && arguments.no_headers);
+        assert!(!parse(&["-o", "json"]).unwrap().is_text());
+    }
+
+    #[test]
+    fn an_unknown_format_is_an_error_of_usage() {
+        let error = parse(&["-o", "xml"]).unwrap_err();
+        assert_eq!((error.kind(), error.exit_code()), (ErrorKind::ValueValidation, 2));
+        let text = error.to_string();
+        let expected = "error: invalid value 'xml' for '--output <FORMAT>': unable to match a printer";
+        assert!(text.starts_with(expected), "{text}");
+    }
+
+    #[test]
+    fn the_help_lists_the_formats() {
+        let mut command = OutputArguments::augment_args(Command::new("status"));
+        let help = command.render_long_help().to_string();
+        for word in ["json:", "custom-columns=SPEC:", "jsonpath=TEMPLATE:"] {
+            assert!(help.contains(&format!("- {word}")), "{help}");
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! `JSONPath` templates as kubectl's `-o jsonpath=` has them: `{range .items[*]}{.metadata.name}{"\n"}{end}`.
+//!
+//! - [`parser`]: a template from its text
+//! - [`evaluate`]: what it selects of a document
+//!
+//! Weighed (2026-11): jsonpath-rust, which kube links, and `serde_json_path` are of RFC 9535. kubectl's dialect is older
+//! and another: paths without `$`, names with `-`, `\.` in a name, comparisons of one pair only, errors for an index out
+//! of bounds, no `null` for a filter, and text and loops around the paths. Translating would take more code than the
+//! evaluation does. `kubectl_answers/jsonpath.json` holds kubectl's own answers.
+
+mod evaluate;
+mod parser;
+
+use serde_json::Value;
+
+use super::value;
+
+/// A parsed template.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Template {
+    source: String,
+    parts: Vec<Part>,
+}
+
+/// A template does not fit a document.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("error executing jsonpath {template:?}: {reason}")]
+pub struct TemplateError {
+    template: String,
+    reason: String,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Part {
+    /// Text outside braces, or what is in braces.
+    Path(Path),
+    /// `{range PATH}…{end}`
+    Range {
+        over: Path,
+        body: Vec<Part>,
+        /// Without `{end}` kubectl runs the rest of the template for each element, and then once more.
+        is_closed: bool,
+    },
+}
+
+type Path = Vec<Step>;
+
+#[derive(Clone, Debug, PartialEq)]
+enum Step {
+    /// `.name`, `['name']`
+    Field(String),
+    /// `.*`
+    Wildcard,
+    /// `..`
+    Descend,
+    /// `[0]`, `[-1]`
+    Index(i64),
+    /// `[start:end:step]`, `[*]`
+    Slice {
+        start: Option<i64>,
+        end: Option<i64>,
+        step: Option<i64>,
+    },
+    /// `[0,2]`, `['a','b']`
+    Union(Vec<Path>),
+    /// `[?(@.a)]`
+    Exists(Path),
+    /// `[?(@.a=="b")]`
+    Compare {
+        left: Path,
+        operator: Operator,
+        right: Path,
+    },
+    /// Text, a number or a boolean.
+    Literal(Value),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operator {
+    Less,
+    LessOrEqual,
+    Equal,
+    NotEqual,
+    GreaterOrEqual,
+    Greater,
+}
+
+impl Template {
+    /// Reads a template.
+    ///
+    /// # Errors
+    /// What is wrong with it, in kubectl's words.
+    pub fn parse(source: &str) -> Result<Self, String> {
+        Ok(Self {
+            source: source.to_owned(),
+            parts: parser::parse(source)?,
+        })
+    }
+
+    /// What each part selects of a document. A field that is missing selects nothing.
+    ///
+    /// # Errors
+    /// When an index is out of bounds, or a value is not of the kind that the template takes it for.
+    pub fn find<'v>(&'v self, document: &'v Value) -> Result<Vec<Vec<&'v Value>>, TemplateError> {
+        evaluate::find(&self.parts, document).map_err(|reason| TemplateError {
+            template: self.source.clone(),
+            reason,
+        })
+    }
+
+    /// What the template selects, as `-o jsonpath=` prints it: without a line break at the end.
+    ///
+    /// # Errors
+    /// As [`Template::find`].
+    pub fn text(&self, document: &Value) -> Result<String, TemplateError> {
+        let parts = self.find(document)?;
+        let texts = parts.into_iter().map(|values| {
+            let values: Vec<_> = values.into_iter().map(value::text).collect();
+            values.join(" ")
+        });
+        Ok(texts.collect())
+    }
+
+    /// What the template selects, as `-o jsonpath-as-json=` prints it: an array for each part.
+    ///
+    /// # Errors
+    /// As [`Template::find`].
+    pub fn json(&self, document: &Value) -> anyhow::Result<String> {
+        let mut text = String::new();
+        for values in self.find(document)? {
+            text.push_str(&value::json_array(&values)?);
+        }
+        Ok(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+    use serde_json::Value;
+
+    use super::Template;
+
+    #[derive(Deserialize)]
+    struct Answers {
+        document: Value,
+        answers: Vec<Answer>,
+    }
+
+    /// `kubectl patch --local -f DOCUMENT -p '{}' --type=merge -o FORMAT`
+    #[derive(Deserialize)]
+    struct Answer {
+        format: String,
+        #[serde(flatten)]
+        outcome: Outcome,
+    }
+
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    enum Outcome {
+        Stdout(String),
+        /// The last part of the message: the words before it differ.
+        Error(String),
+    }
+
+    fn printed(format: &str, document: &Value) -> Result<String, String> {
+        let (name, source) = format.split_once('=').unwrap();
+        let template = Template::parse(source)?;
+        match name {
+            "jsonpath" => template.text(document).map_err(|why| why.to_string()),
+            _ => template.json(document).map_err(|why| why.to_string()),
+        }
+    }
+
+    #[test]
+    fn the_answers_of_kubectl() {
+        let answers: Answers =
+            serde_json::from_str(include_str!("../kubectl_answers/jsonpath.json")).unwrap();
+        for Answer { format, outcome } in answers.answers {
+            match (printed(&format, &answers.document), outcome) {
+                (Ok(ours), Outcome::Stdout(theirs)) => assert_eq!(ours, theirs, "{format}"),
+                // Theirs names types of Go.
+                (Err(ours), Outcome::Error(theirs)) if theirs.contains("is not array or slice") => {
+                    assert!(ours.contains("is not an array"), "{format}: {ours}");
+                }
+                (Err(ours), Outcome::Error(theirs)) => {
+                    assert!(ours.ends_with(&theirs), "{format}: {ours}, and not: {theirs}");
+                }
+                (ours, _) => panic!("{format}: {ours:?}"),
+            }
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn never_panics(template in "[{}\\[\\].,:?()@$\"'\\\\*=<!0-9a-c \\-]{0,24}") {
+            let document = serde_json::json!({"a": [{"b": 1}, {"b": [2, null]}], "c": {"a": "b"}});
+            if let Ok(template) = Template::parse(&template) {
+                let _ = template.text(&document);
+            }
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! A template from its text, read as kubectl's parser reads it.
+
+use serde_json::Value;
+
+use super::{Operator, Part, Path, Step};
+
+/// Parses a template.
+///
+/// # Errors
+/// What is wrong with it, in kubectl's words.
+pub(super) fn parse(source: &str) -> Result<Vec<Part>, String> {
+    let (parts, is_ended) = Parser { rest: source }.parts()?;
+    if is_ended {
+        return Err("not in range, nothing to end".to_owned());
+    }
+    Ok(parts)
+}
+
+struct Parser<'t> {
+    rest: &'t str,
+}
+
+/// A path from its own text, such as the left side of a comparison.
+fn fragment(text: &str) -> Result<Path, String> {
+    Parser { rest: text }.path(false)
+}
+
+impl<'t> Parser<'t> {
+    fn peek(&self) -> Option<char> {
+        self.rest.chars().next()
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let mut characters = self.rest.chars();
+        let next = characters.next();
+        self.rest = characters.as_str();
+        next
+    }
+
+    fn eat(&mut self, prefix: &str) -> bool {
+        let rest = self.rest.strip_prefix(prefix);
+        self.rest = rest.unwrap_or(self.rest);
+        rest.is_some()
+    }
+
+    /// The text up to a position; all that is left for none.
+    fn take(&mut self, end: Option<usize>) -> &'t str {
+        let end = end.unwrap_or(self.rest.len());
+        let (taken, rest) = self.rest.split_at_checked(end).unwrap_or((self.rest, ""));
+        self.rest = rest;
+        taken
+    }
+
+    /// Parts up to the end of a range, and whether there was one.
+    fn parts(&mut self) -> Result<(Vec<Part>, bool), String> {
+        let mut parts = Vec::new();
+        while !self.rest.is_empty() {
+            let text = self.take(self.rest.find('{'));
+            if !text.is_empty() {
+                parts.push(Part::Path(vec![Step::Literal(text.into())]));
+            }
+            if !self.eat("{") {
+                break;
+            }
+            let action = self.rest.trim_start_matches(' ');
+            let word = action.split(is_terminator).next();
+            if word == Some("range") || word == Some("end") {
+                self.rest = action.trim_start_matches(char::is_alphabetic);
+            }
+            let path = self.path(true)?;
+            parts.push(match word {
+                Some("end") => return Ok((parts, true)),
+                Some("range") => {
+                    let (body, is_closed) = self.parts()?;
+                    Part::Range {
+                        over: path,
+                        body,
+                        is_closed,
+                    }
+                }
+                _ => Part::Path(path),
+            });
+        }
+        Ok((parts, false))
+    }
+
+    /// The steps up to a closing brace; the end of the text closes too unless `is_braced`.
+    fn path(&mut self, is_braced: bool) -> Result<Path, String> {
+        let mut path = Vec::new();
+        loop {
+            if self.eat("}") || (self.rest.is_empty() && !is_braced) {
+                return Ok(path);
+            }
+            if self.eat("[?(") {
+                path.push(self.filter()?);
+            } else if self.eat("..") {
+                if path.last() == Some(&Step::Descend) {
+                    return Err("invalid multiple recursive descent".to_owned());
+                }
+                path.push(Step::Descend);
+                if self.peek().is_some_and(is_alphanumeric) {
+                    path.push(self.field());
+                }
+            } else if self
+                .peek()
+                .is_some_and(|c| c.is_numeric() || c == '+' || c == '-')
+            {
+                path.push(self.number()?);
+            } else if self.peek().is_some_and(is_alphanumeric) {
+                path.push(match self.take(self.rest.find(is_terminator)) {
+                    "true" => Step::Literal(true.into()),
+                    "false" => Step::Literal(false.into()),
+                    word => return Err(format!("unrecognized identifier {word}")),
+                });
+            } else {
+                match self.next() {
+                    None | Some('\r' | '\n') => return Err("unclosed action".to_owned()),
+                    // Every path starts at the document or element that it is applied to.
+                    Some(' ' | '@' | '$') => {}
+                    Some('.') => path.push(self.field()),
+                    Some('[') => path.extend(self.subscript()?),
+                    Some(quote @ ('"' | '\'')) => path.push(self.quoted(quote)?),
+                    Some(c) => return Err(unrecognized(c)),
+                }
+            }
+        }
+    }
+
+    fn field(&mut self) -> Step {
+        let mut is_escaped = false;
+        let end = self.rest.find(|c| {
+            let is_end = !is_escaped && is_terminator(c);
+            is_escaped = !is_escaped && c == '\\';
+            is_end
+        });
+        match self.take(end) {
+            "*" => Step::Wildcard,
+            name => Step::Field(name.replace('\\', "")),
+        }
+    }
+
+    fn number(&mut self) -> Result<Step, String> {
+        let sign = usize::from(self.rest.starts_with(['+', '-']));
+        let mut characters = self.rest.char_indices().skip(sign);
+        let end = characters.find(|(_, c)| *c != '.' && !c.is_numeric());
+        let text = self.take(end.map(|(at, _)| at));
+        let integer = text.parse::<i64>().ok().map(Value::from);
+        let number = integer.or_else(|| text.parse::<f64>().ok().map(Value::from));
+        let literal = number.map(Step::Literal);
+        literal.ok_or_else(|| format!("cannot parse number {text}"))
+    }
+
+    fn quoted(&mut self, quote: char) -> Result<Step, String> {
+        let mut before = quote;
+        let end = self.rest.find(|c| {
+            let is_end = c == '\n' || (c == quote && before != '\\');
+            before = c;
+            is_end
+        });
+        let text = self.take(end);
+        if self.next() != Some(quote) {
+            return Err("unterminated quoted string".to_owned());
+        }
+        let unquoted = unquote(text, quote).map(|text| Step::Literal(text.into()));
+        unquoted.ok_or_else(|| format!("unquote string {quote}{text}{quote} error invalid syntax"))
+    }
+
+    /// What is between brackets, the first of which has been read.
+    fn subscript(&mut self) -> Result<Path, String> {
+        let text = self.take(self.rest.find([']', '\n']));
+        if self.next() != Some(']') {
+            return Err("unterminated array".to_owned());
+        }
+        if text.contains(',') {
+            let parts = text.split(',').map(|part| part.trim_matches(' '));
+            let union: Result<_, _> = parts.map(|part| fragment(&format!("[{part}]"))).collect();
+            return Ok(vec![Step::Union(union?)]);
+        }
+        let quoted = text.strip_prefix('\'').and_then(|text| text.strip_suffix('\''));
+        match quoted.filter(|name| !name.contains('\'')) {
+            // As if after a dot: `['a.b']` are two fields.
+            Some(name) => fragment(&format!(".{name}")),
+            None => Ok(vec![index_or_slice(text)?]),
+        }
+    }
+
+    fn filter(&mut self) -> Result<Step, String> {
+        let text = self.take(Some(closing_parenthesis(self.rest)?));
+        self.next();
+        if self.next() != Some(']') {
+            return Err("unclosed array expect ]".to_owned());
+        }
+        let is_operator = |c: char| matches!(c, '!' | '<' | '>' | '=');
+        let compared = text.find(is_operator).and_then(|at| text.split_at_checked(at));
+        let Some((left, right)) = compared.filter(|(left, right)| !left.is_empty() && right.len() > 1) else {
+            return fragment(text).map(Step::Exists);
+        };
+        // Something is left to compare with, be it an operator.
+        let end = right.find(|c| !is_operator(c)).unwrap_or(right.len() - 1);
+        let (operator, right) = right.split_at_checked(end).unwrap_or_default();
+        let (left, right) = (fragment(left)?, fragment(right)?);
+        let operator = match operator {
+            "<" => Operator::Less,
+            "<=" => Operator::LessOrEqual,
+            "==" => Operator::Equal,
+            "!=" => Operator::NotEqual,
+            ">=" => Operator::GreaterOrEqual,
+            ">" => Operator::Greater,
+            other => return Err(format!("unrecognized filter operator {other}")),
+        };
+        Ok(Step::Compare {
+            left,
+            operator,
+            right,
+        })
+    }
+}
+
+/// The position of the parenthesis that closes a filter; one in quotes does not.
+fn closing_parenthesis(text: &str) -> Result<usize, String> {
+    let mut quote = None;
+    let mut is_quoted = false;
+    let mut before = '(';
+    let end = text.find(|c| {
+        match quote {
+            None if c == '"' || c == '\'' => {
+                quote = Some(c);
+                is_quoted = true;
+            }
+            Some(quote) if c == quote && before != '\\' => is_quoted = false,
+            _ => {}
+        }
+        before = c;
+        c == '\n' || (c == ')' && !is_quoted)
+    });
+    end.filter(|end| text.get(*end..).is_some_and(|rest| rest.starts_with(')')))
+        .ok_or_else(|| "unterminated filter".to_owned())
+}
+
+fn index_or_slice(text: &str) -> Result<Step, String> {
+    let text = if text == "*" { ":" } else { text };
+    let invalid = || format!("invalid array index {text}");
+    let numbers = text.split(':').map(|number| {
+        let digits = number.strip_prefix('-').unwrap_or(number);
+        if !digits.chars().all(|c| c.is_ascii_digit()) {
+            return Err(invalid());
+        }
+        let number = (!number.is_empty()).then(|| number.parse()).transpose();
+        number.map_err(|_| format!("array index {text} is not a number"))
+    });
+    let numbers: Vec<_> = numbers.collect::<Result<_, _>>()?;
+    match *numbers.as_slice() {
+        [index] => Ok(Step::Index(index.unwrap_or(0))),
+        [start, end] => Ok(Step::Slice {
+            start,
+            end,
+            step: None,
+        }),
+        [start, end, step] => Ok(Step::Slice { start, end, step }),
+        _ => Err(invalid()),
+    }
+}
+
+/// Go's escapes resolved, but for those that name a character by its number; none for any other.
+fn unquote(text: &str, quote: char) -> Option<String> {
+    let mut unquoted = String::new();
+    let mut characters = text.chars();
+    while let Some(c) = characters.next() {
+        unquoted.push(match c {
+            '\\' => match characters.next()? {
+                'n' => '\n',
+                'r' => '\r',
+                't' => '\t',
+                '\\' => '\\',
+                c if c == quote => c,
+                _ => return None,
+            },
+            c => c,
+        });
+    }
+    Some(unquoted)
+}
+
+fn unrecognized(c: char) -> String {
+    let shown = if c.is_control() {
+        String::new()
+    } else {
+        format!(" '{c}'")
+    };
+    format!("unrecognized character in action: U+{:04X}{shown}", u32::from(c))
+}
+
+fn is_terminator(c: char) -> bool {
+    " \t\r\n.,[]$@{}".contains(c)
+}
+
+fn is_alphanumeric(c: char) -> bool {
+    c == '_' || c.is_alphanumeric()
+}

@@ -1,0 +1,100 @@
+//! Values as text, as kubectl writes them.
+
+use serde::Serialize as _;
+use serde_json::{Serializer, Value, ser::PrettyFormatter};
+
+/// A value as a jsonpath template prints it: objects and arrays as JSON.
+pub(super) fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number_text(number),
+        Value::Null | Value::Bool(_) => value.to_string(),
+        Value::Array(_) | Value::Object(_) => escape_html(&value.to_string()),
+    }
+}
+
+/// A value as a custom column shows it: as Go prints it.
+pub(super) fn go_text(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::Array(items) => {
+            let items: Vec<_> = items.iter().map(go_text).collect();
+            format!("[{}]", items.join(" "))
+        }
+        Value::Object(members) => {
+            let members = members
+                .iter()
+                .map(|(name, value)| format!("{name}:{}", go_text(value)));
+            format!("map[{}]", members.collect::<Vec<_>>().join(" "))
+        }
+        other => text(other),
+    }
+}
+
+/// Values as an indented JSON array.
+pub(super) fn json_array(values: &[&Value]) -> serde_json::Result<String> {
+    let mut bytes = Vec::new();
+    let mut serializer = Serializer::with_formatter(&mut bytes, PrettyFormatter::with_indent(b"    "));
+    values.serialize(&mut serializer)?;
+    let text = String::from_utf8_lossy(&bytes);
+    Ok(escape_html(&text) + "\n")
+}
+
+/// Go has one float for all: without a fraction it prints none.
+fn number_text(number: &serde_json::Number) -> String {
+    match number.as_f64() {
+        Some(float) if number.is_f64() => float.to_string(),
+        _ => number.to_string(),
+    }
+}
+
+/// Go's JSON encoder escapes these in strings, and they occur nowhere else in JSON.
+fn escape_html(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c {
+            '<' => text.push_str("\\u003c"),
+            '>' => text.push_str("\\u003e"),
+            '&' => text.push_str("\\u0026"),
+            c => text.push(c),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{go_text, json_array, text};
+
+    #[test]
+    fn a_value_as_text() {
+        for (value, in_template, in_column) in [
+            (json!("a\nb"), "a\nb", "a\nb"),
+            (json!(null), "null", "<nil>"),
+            (json!(true), "true", "true"),
+            (json!(-3), "-3", "-3"),
+            (json!(2.0), "2", "2"),
+            (json!(2.5), "2.5", "2.5"),
+            (json!([]), "[]", "[]"),
+            (json!(["a", 1, null]), "[\"a\",1,null]", "[a 1 <nil>]"),
+            (
+                json!({"b": {"c": "<&>"}, "a": 1}),
+                "{\"a\":1,\"b\":{\"c\":\"\\u003c\\u0026\\u003e\"}}",
+                "map[a:1 b:map[c:<&>]]",
+            ),
+        ] {
+            assert_eq!(text(&value), in_template);
+            assert_eq!(go_text(&value), in_column);
+        }
+    }
+
+    #[test]
+    fn values_as_an_array() {
+        let (first, second) = (json!("a"), json!({"b": []}));
+        let array = json_array(&[&first, &second]).unwrap();
+        assert_eq!(array, "[\n    \"a\",\n    {\n        \"b\": []\n    }\n]\n");
+        assert_eq!(json_array(&[]).unwrap(), "[]\n");
+    }
+}

@@ -22,6 +22,7 @@ mod load;
 mod machine_verbs;
 mod management_cluster;
 mod objects;
+mod output;
 mod plugin;
 mod policy_types;
 mod pool;

@@ -1,5 +1,6 @@
 //! What all JSON documents have in common that commands print.
 
+use kcp_client::Kind;
 use serde::Serialize;
 
 use kcp_control_plane::control_plane::ControlPlane;
@@ -20,6 +21,15 @@ impl From<&ControlPlane> for ObjectName {
             name: control_plane.name.clone(),
             namespace: control_plane.namespace.clone(),
         }
+    }
+}
+
+/// An object as `kubectl get -o name` names it: `RESOURCE.GROUP/NAME`, without the group for the core one.
+pub(crate) fn resource_name(kind: &Kind, name: &str) -> String {
+    let resource = kind.kind.to_lowercase();
+    match kind.group {
+        "" => format!("{resource}/{name}"),
+        group => format!("{resource}.{group}/{name}"),
     }
 }
 

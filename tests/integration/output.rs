@@ -46,7 +46,17 @@ fn an_object_is_printed_as_kubectl_prints_it() {
         let conditions = r#"{"status":{"conditions":[
             {"type":"Available","status":"True","reason":"R","message":"a <b> & c","lastTransitionTime":"2026-11-22T00:00:00Z"},
             {"type":"Paused","status":"False","reason":"R","message":"","lastTransitionTime":"2026-11-22T00:00:00Z"}]}}"#;
-        let patch = ["patch", "kcp", "printed", "-n", NAMESPACE, "--subresource=status", "--type=merge", "-p", conditions];
+        let patch = [
+            "patch",
+            "kcp",
+            "printed",
+            "-n",
+            NAMESPACE,
+            "--subresource=status",
+            "--type=merge",
+            "-p",
+            conditions,
+        ];
         kubectl.succeed(patch).await.unwrap();
         for format in FORMATS {
             for more in [&[][..], &["--no-headers"]] {
@@ -104,7 +114,17 @@ async fn recorded(kubectl: &Kubectl) -> Result<()> {
         error,
     } in answers
     {
-        let patch = ["patch", "--local", "-f", &file, "-p", "{}", "--type=merge", "-o", &format];
+        let patch = [
+            "patch",
+            "--local",
+            "-f",
+            &file,
+            "-p",
+            "{}",
+            "--type=merge",
+            "-o",
+            &format,
+        ];
         let ended = kubectl.run(patch).await?;
         let is_same = match (&stdout, &error) {
             (Some(stdout), _) => ended.code == 0 && ended.stdout == *stdout,

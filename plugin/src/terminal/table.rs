@@ -21,6 +21,33 @@ const HANG: usize = 2;
 /// Cells that the rest of a line has at least.
 const SHORTEST_REST: usize = 20;
 
+/// Room and detail of tables and the text around them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// Cells in a line of the terminal; none when stdout is something else.
+    pub width: Option<usize>,
+    /// Whether tables have all their columns, and lines are as long as they are.
+    pub is_wide: bool,
+    /// Whether tables go without their header lines.
+    pub no_headers: bool,
+}
+
+impl Layout {
+    /// Cells that a line may take; none for no limit.
+    pub const fn limit(self) -> Option<usize> {
+        if self.is_wide { None } else { self.width }
+    }
+
+    /// A text from a cluster in lines that fit beside so many cells.
+    pub fn lines(self, text: &str, beside: usize) -> Vec<String> {
+        let text = escape(text);
+        match self.limit() {
+            Some(limit) => wrap(&text, limit.saturating_sub(beside)),
+            None => vec![text.into_owned()],
+        }
+    }
+}
+
 /// A column.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
@@ -157,20 +184,26 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// The table as text, a line break after every row.
-    pub fn render(&self) -> String {
-        self.render_within(None, false)
+    /// For `pool`, until it has a layout.
+    pub fn render_within(&self, width: Option<usize>, is_wide: bool) -> String {
+        self.render(Layout {
+            width: if is_wide { None } else { width },
+            is_wide,
+            no_headers: false,
+        })
     }
 
-    /// The table within a number of cells; none for no limit. `wide` is whether columns for wide tables are wanted.
-    pub fn render_within(&self, limit: Option<usize>, wide: bool) -> String {
-        let mut shown = self.shown(wide);
+    /// The table as text, a line break after every row.
+    pub fn render(&self, layout: Layout) -> String {
+        let limit = layout.limit();
+        let mut shown = self.shown(layout);
         let room = limit.map(|limit| limit.saturating_sub(self.indent));
         let gap = room.map_or(GAP, |room| fit(&mut shown, room));
         let titles = self.columns.iter();
         let header: Vec<Cell> = titles.map(|column| Cell::styled(column.title, HEADING)).collect();
         let mut text = String::new();
-        for row in [&header].into_iter().chain(&self.rows) {
+        let header = (!layout.no_headers).then_some(&header);
+        for row in header.into_iter().chain(&self.rows) {
             let line = line(row, &shown, gap, room);
             for line in line {
                 if !line.is_empty() {
@@ -183,9 +216,12 @@ impl Table {
         text
     }
 
-    fn shown(&self, wide: bool) -> Vec<Shown> {
+    fn shown(&self, layout: Layout) -> Vec<Shown> {
+        let title = |column: &Column| {
+            if layout.no_headers { 0 } else { width(column.title) }
+        };
         let columns = self.columns.iter().enumerate();
-        let wanted = columns.filter(|(_, column)| wide || !column.is_wide);
+        let wanted = columns.filter(|(_, column)| layout.is_wide || !column.is_wide);
         let shown = wanted.filter_map(|(index, column)| {
             let mut cells = self.rows.iter().filter_map(|row| row.get(index));
             let is_blank = !column.stays_blank && cells.clone().all(|cell| cell.text.is_empty());
@@ -198,7 +234,7 @@ impl Table {
             let widest = widths.max();
             (!is_blank).then(|| Shown {
                 index,
-                width: width(column.title).max(widest.unwrap_or(0)),
+                width: title(column).max(widest.unwrap_or(0)),
                 expendable: column.expendable,
                 is_name: column.is_name,
             })
@@ -274,7 +310,7 @@ fn line(row: &[Cell], shown: &[Shown], gap: usize, room: Option<usize>) -> Vec<S
 
 #[cfg(test)]
 mod tests {
-    use super::{Cell, Column, Table};
+    use super::{Cell, Column, Layout, Table};
     use crate::terminal::{plain, style};
 
     #[test]
@@ -293,14 +329,24 @@ a-long-name   True    n1
 b                     n2
 c             True
 ";
-        assert_eq!(plain(&table.render()), expected);
+        assert_eq!(plain(&table.render(Layout::default())), expected);
     }
 
     #[test]
     fn escapes_its_cells() {
         let mut table = Table::new(&["NAME"]).indented(2);
         table.row([Cell::from("a\u{1b}[2Jb")]);
-        assert_eq!(plain(&table.render()), "  NAME\n  a\\u{1b}[2Jb\n");
+        assert_eq!(
+            plain(&table.render(Layout::default())),
+            "  NAME\n  a\\u{1b}[2Jb\n"
+        );
+    }
+
+    fn within(width: Option<usize>) -> Layout {
+        Layout {
+            width,
+            ..Layout::default()
+        }
     }
 
     fn machines() -> Table {
@@ -351,22 +397,33 @@ edge-b             not since the node
 ",
             ),
         ] {
-            assert_eq!(
-                plain(&machines().render_within(limit, false)),
-                expected,
-                "{limit:?}"
-            );
+            assert_eq!(plain(&machines().render(within(limit))), expected, "{limit:?}");
         }
     }
 
     #[test]
+    fn without_a_header_its_titles_take_no_room() {
+        let mut table = Table::new(&["NAMESPACE", "NAME"]);
+        table.row(["d", "c1-cp"].map(Cell::from));
+        let layout = Layout {
+            no_headers: true,
+            ..Layout::default()
+        };
+        assert_eq!(plain(&table.render(layout)), "d   c1-cp\n");
+    }
+
+    #[test]
     fn a_wide_table_has_every_column() {
+        let wide = Layout {
+            is_wide: true,
+            ..Layout::default()
+        };
         let expected = "\
 MACHINE                    READY   AGE   PHASE     IMAGE
 edge-control-plane-x7k2p   yes     12d   Running   i1
 edge-b                     not since the node went away
 ";
-        assert_eq!(plain(&machines().render_within(None, true)), expected);
+        assert_eq!(plain(&machines().render(wide)), expected);
     }
 
     #[test]
@@ -375,7 +432,7 @@ edge-b                     not since the node went away
         let what = "etcd has no quorum, and more besides";
         table.row([Cell::from("a"), Cell::from(what).rest_of_line()]);
         assert_eq!(
-            plain(&table.render_within(Some(30), false)),
+            plain(&table.render(within(Some(30)))),
             "NAME   WHAT\na      etcd has no quorum, an…\n"
         );
     }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// The consequence of a finding, mildest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
     /// The rule is not applied.

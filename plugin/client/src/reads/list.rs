@@ -75,13 +75,15 @@ impl TryFrom<Box<RawValue>> for ListedCluster {
     }
 }
 
-/// Reads all control planes of a namespace, or of all, by namespace and name.
+/// Reads the control planes of a namespace, or of all, by namespace and name: those with the labels of a selector, or
+/// all of them.
 ///
 /// # Errors
 /// When the control planes themselves cannot be read.
 pub async fn list(
     reader: &Reader<'_>,
     namespace: Option<&str>,
+    selector: Option<&str>,
     limit: ReadLimit,
 ) -> Result<Vec<Management>, Error> {
     let lists = Lists {
@@ -91,7 +93,7 @@ pub async fn list(
     };
     let health_checks = reader.served.resource(&MACHINE_HEALTH_CHECK);
     let (control_planes, machines, clusters, health_checks) = tokio::join!(
-        Box::pin(lists.all(Ok(reader.control_planes.clone()), None)),
+        Box::pin(lists.all(Ok(reader.control_planes.clone()), selector)),
         Box::pin(lists.all(Ok(reader.machines.clone()), Some(label::CONTROL_PLANE))),
         Box::pin(lists.all(Ok(reader.clusters.clone()), None)),
         Box::pin(lists.all(health_checks, None))

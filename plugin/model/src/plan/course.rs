@@ -39,6 +39,7 @@ pub struct Step {
 
 /// How the Machine of a step is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Choice {
     /// The step is about every name.

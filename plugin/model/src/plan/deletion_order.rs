@@ -12,6 +12,7 @@ use crate::plan::{
 
 /// Machines of one group are deleted before those of the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Group {
     /// Marked: annotated with `cluster.x-k8s.io/delete-machine`.

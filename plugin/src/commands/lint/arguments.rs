@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+
+use crate::output::{Formats, OutputArguments};
 
 /// Check manifests against the admission rules, or with `--cluster` the objects of a cluster.
 #[derive(Debug, Default, Args)]
-#[command(after_help = CLUSTER)]
+#[command(after_help = CLUSTER, mut_arg("output", |output| output.value_parser(Formats::LINT)))]
 pub struct LintArguments {
     /// Manifests to check: files, folders, or - for stdin
     #[arg(short, long = "filename", value_name = "FILE", num_args = 1..,
@@ -29,9 +31,9 @@ pub struct LintArguments {
     #[arg(long, value_name = "FILE")]
     pub configuration: Option<PathBuf>,
 
-    /// Output format
-    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t)]
-    pub output: LintOutput,
+    /// How it is printed.
+    #[command(flatten)]
+    pub output: OutputArguments,
 }
 
 /// kubectl's flag takes a name; this command also takes it without one.
@@ -41,18 +43,6 @@ would fail once the webhook is installed. --cluster=NAME selects the cluster, as
 
 Files need no cluster: rules read the other documents that you pass. An object without a namespace is in the namespace \
 of -n, or in default.";
-
-/// Output formats of `lint`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum LintOutput {
-    /// One line for each finding
-    #[default]
-    Text,
-    /// A JSON document
-    Json,
-    /// Annotations on the lines of a change, for GitHub Actions
-    Github,
-}
 
 #[cfg(test)]
 mod tests {

@@ -13,7 +13,7 @@ use crate::commands::lint::{
     judge::{Linter, Write},
     neighbours::Neighbours,
     object::{Identity, Object},
-    report::{ObjectResult, Place, Report, Unread},
+    report::{LintReport, ObjectResult, Place, Unread},
     source::{self, SourceError},
     subject::{Role, Subject},
 };
@@ -28,7 +28,7 @@ pub(super) struct Input {
     neighbours: Neighbours,
     /// The namespace of objects that name none.
     namespace: String,
-    report: Report,
+    report: LintReport,
 }
 
 impl Input {
@@ -38,7 +38,7 @@ impl Input {
             old: HashMap::new(),
             neighbours: Neighbours::default(),
             namespace: namespace.to_owned(),
-            report: Report::new(place),
+            report: LintReport::new(place),
         }
     }
 
@@ -132,7 +132,7 @@ impl Input {
     }
 
     /// Judges everything.
-    pub(super) fn judge(self, configuration: &Configuration, now: Timestamp) -> Report {
+    pub(super) fn judge(self, configuration: &Configuration, now: Timestamp) -> LintReport {
         let Self {
             objects,
             old,

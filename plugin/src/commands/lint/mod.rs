@@ -34,10 +34,9 @@ use tokio::sync::oneshot;
 
 pub use arguments::LintArguments;
 
-use crate::{configuration, session::Session, verdict::Verdict};
-use arguments::LintOutput;
+use crate::{configuration, output::print, printer::json, session::Session, verdict::Verdict};
 use input::Input;
-use report::{Place, Report};
+use report::{LintReport, Place};
 
 /// The namespace of objects that name none.
 const NAMESPACE: &str = "default";
@@ -53,7 +52,7 @@ pub async fn run(arguments: LintArguments, session: &Session) -> anyhow::Result<
         .map(configuration::read)
         .transpose()?
         .unwrap_or_default();
-    let output = arguments.output;
+    let output = arguments.output.clone();
     let report = if arguments.files.is_empty() {
         let connection = fleet::connect(session).await?;
         let namespace = (!arguments.all_namespaces).then_some(connection.namespace.as_str());
@@ -88,11 +87,7 @@ pub async fn run(arguments: LintArguments, session: &Session) -> anyhow::Result<
         let error = anyhow!("no object to judge in {}", report.files());
         session.terminal.error(&error, None);
     }
-    session.terminal.print(&match output {
-        LintOutput::Text => report.text(),
-        LintOutput::Json => report.json()?,
-        LintOutput::Github => report.github(),
-    })?;
+    print(&report, &output, &session.terminal)?;
     Ok(report.verdict())
 }
 
@@ -105,7 +100,7 @@ pub fn document(
     old: &[(&str, &[u8])],
     configuration: &Configuration,
     now: Timestamp,
-) -> serde_json::Result<String> {
+) -> anyhow::Result<String> {
     let mut input = Input::new(NAMESPACE, Place::Files);
     for (name, content) in old {
         input.parse_old(name, content);
@@ -113,10 +108,10 @@ pub fn document(
     for (name, content) in files {
         input.parse(name, content);
     }
-    input.judge(configuration, now).json()
+    json(&input.judge(configuration, now))
 }
 
-fn manifests(arguments: &LintArguments, namespace: &str, configuration: &Configuration) -> Report {
+fn manifests(arguments: &LintArguments, namespace: &str, configuration: &Configuration) -> LintReport {
     let mut input = Input::new(namespace, Place::Files);
     input.read_old(&arguments.old, arguments.recursive);
     input.read(&arguments.files, arguments.recursive);

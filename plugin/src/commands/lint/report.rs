@@ -9,7 +9,8 @@ use serde::Serialize;
 use crate::commands::lint::finding::Finding;
 use crate::{
     document::API_VERSION,
-    terminal::{escape, style},
+    output::{Report, Special},
+    terminal::{escape, style, table::Layout},
     verdict::Verdict,
 };
 
@@ -26,9 +27,12 @@ pub(super) enum ObjectResult {
 
 /// The result of one run. `-o json` serializes this.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Report {
+pub(super) struct LintReport {
+    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
     api_version: &'static str,
+    #[cfg_attr(test, schemars(extend("const" = "LintReport")))]
     kind: &'static str,
     /// In the order of the files.
     findings: Vec<Finding>,
@@ -57,6 +61,7 @@ pub(super) enum Place {
 
 /// A file, or the rest of one, that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Unread {
     pub(super) file: String,
     /// Counted from one.
@@ -74,7 +79,7 @@ impl Unread {
     }
 }
 
-impl Report {
+impl LintReport {
     pub(super) fn new(place: Place) -> Self {
         Self {
             api_version: API_VERSION,
@@ -214,11 +219,6 @@ impl Report {
         text
     }
 
-    /// A JSON document.
-    pub(super) fn json(&self) -> serde_json::Result<String> {
-        Ok(format!("{}\n", serde_json::to_string_pretty(self)?))
-    }
-
     fn summary(&self) -> String {
         let place = match self.place {
             Place::Cluster => "the cluster".to_owned(),
@@ -259,6 +259,30 @@ impl Report {
             let _ = write!(text, "; {} only partly read", count(self.errors.len(), "file"));
         }
         text
+    }
+}
+
+impl Report for LintReport {
+    fn table(&self, _: Layout) -> String {
+        self.text()
+    }
+
+    fn document(&self) -> impl Serialize {
+        self
+    }
+
+    /// The objects with findings.
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for Finding { object, .. } in &self.findings {
+            let name = object.resource_name();
+            names.extend(name.filter(|name| !names.contains(name)));
+        }
+        names
+    }
+
+    fn special(&self, format: Special) -> Option<anyhow::Result<String>> {
+        (format == Special::Github).then(|| Ok(self.github()))
     }
 }
 

@@ -59,7 +59,7 @@ pub(super) enum Subject {
 }
 
 impl Subject {
-    const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 6] = [
         Self::ControlPlane,
         Self::Template,
         Self::Cluster,
@@ -77,6 +77,10 @@ impl Subject {
             Self::Customization => "ClusterDeploymentCustomization",
             Self::ClusterDeployment => "ClusterDeployment",
         }
+    }
+
+    pub(super) fn group(self) -> &'static str {
+        group(self.api_version()).unwrap_or_default()
     }
 
     /// What to write for `apiVersion`.

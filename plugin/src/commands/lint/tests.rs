@@ -14,16 +14,20 @@ use kcp_rules::{
 };
 use serde_json::{Value, json};
 
-use crate::commands::lint::{Input, LintArguments, NAMESPACE, Place, Report, manifests, subject::Subject};
-use crate::{terminal::plain, verdict::Verdict};
+use crate::commands::lint::{
+    Input, LintArguments, LintReport, NAMESPACE, Place, manifests, subject::Subject,
+};
+use crate::commands::status::schema;
+use crate::output::Report as _;
+use crate::{printer, terminal::plain, verdict::Verdict};
 
-fn lint_yaml(text: &str) -> Report {
+fn lint_yaml(text: &str) -> LintReport {
     let mut input = Input::new(NAMESPACE, Place::Files);
     input.parse("manifest.yaml", text.as_bytes());
     input.judge(&Configuration::default(), NOW.parse().unwrap())
 }
 
-fn lint(files: Vec<PathBuf>) -> Report {
+fn lint(files: Vec<PathBuf>) -> LintReport {
     let arguments = LintArguments {
         files,
         ..LintArguments::default()
@@ -47,6 +51,30 @@ fn screen(name: &str) -> (String, Verdict) {
     text.push_str(&plain(&report.text()));
     let folder = document("").display().to_string();
     (text.replace(&folder, ""), report.verdict())
+}
+
+#[test]
+fn every_document_is_as_its_schema_says() {
+    for report in [
+        lint_yaml(FAULTY),
+        lint_yaml("a: [\n"),
+        lint_yaml(""),
+        living_fleet(),
+    ] {
+        schema::conforms(&report);
+    }
+    schema::checked_in::<LintReport>("lintreport.json");
+}
+
+#[test]
+fn names_are_of_the_objects_with_findings() {
+    let names = lint_yaml(FAULTY).names();
+    let expected = [
+        "kubeadmcontrolplane.controlplane.cluster.x-k8s.io/even",
+        "clusterpool.hive.openshift.io/pool",
+        "clusterpool.hive.openshift.io/red \u{1b}[31m",
+    ];
+    assert_eq!(names, expected);
 }
 
 #[test]
@@ -131,7 +159,7 @@ fn text_of_faulty_objects() {
 
 #[test]
 fn json_of_faulty_objects() {
-    insta::assert_snapshot!(lint_yaml(FAULTY).json().unwrap());
+    insta::assert_snapshot!(printer::json(&lint_yaml(FAULTY)).unwrap());
 }
 
 #[test]
@@ -219,7 +247,7 @@ fn says_what_admission_says() {
     assert!(judged > 100, "{judged}");
 }
 
-fn lint_update(old: Option<&Value>, new: &Value) -> Report {
+fn lint_update(old: Option<&Value>, new: &Value) -> LintReport {
     let mut input = Input::new(NAMESPACE, Place::Files);
     if let Some(old) = old {
         input.parse_old("old.json", old.to_string().as_bytes());
@@ -229,8 +257,8 @@ fn lint_update(old: Option<&Value>, new: &Value) -> Report {
 }
 
 /// Rules and fields, in the report's order.
-fn found(report: &Report) -> Vec<(String, String)> {
-    let json: Value = serde_json::from_str(&report.json().unwrap()).unwrap();
+fn found(report: &LintReport) -> Vec<(String, String)> {
+    let json: Value = serde_json::from_str(&printer::json(report).unwrap()).unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let findings = json["findings"].as_array().unwrap();
     findings
@@ -387,7 +415,7 @@ spec:
     insta::assert_snapshot!(plain(&report.text()));
 }
 
-fn fleet(objects: impl IntoIterator<Item = (Subject, Value)>) -> Report {
+fn fleet(objects: impl IntoIterator<Item = (Subject, Value)>) -> LintReport {
     let mut input = Input::new(NAMESPACE, Place::Cluster);
     for (subject, object) in objects {
         input.list(subject, [object.to_string()]);
@@ -397,7 +425,7 @@ fn fleet(objects: impl IntoIterator<Item = (Subject, Value)>) -> Report {
 }
 
 /// What an object is now, not what a write of it would set off, and not what cannot be changed any more.
-fn living_fleet() -> Report {
+fn living_fleet() -> LintReport {
     let mut even = control_plane(4);
     even["metadata"]["namespace"] = json!("prod");
     even["spec"]["rollout"]["after"] = json!("2026-05-01T00:00:00Z");
@@ -433,7 +461,7 @@ fn text_of_a_living_fleet() {
 
 #[test]
 fn json_of_a_living_fleet() {
-    insta::assert_snapshot!(living_fleet().json().unwrap());
+    insta::assert_snapshot!(printer::json(&living_fleet()).unwrap());
 }
 
 #[test]

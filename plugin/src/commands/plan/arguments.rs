@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
-use crate::{arguments::parse_control_plane, commands::scale::parse_replicas};
+use crate::{arguments::parse_control_plane, commands::scale::parse_replicas, output::OutputArguments};
 use kcp_control_plane::plan::ask::Change;
 
 /// Show the steps that the controller will take, and what blocks the first one.
@@ -34,9 +34,9 @@ pub struct PlanArguments {
     #[arg(long, value_name = "FILE")]
     pub configuration: Option<PathBuf>,
 
-    /// Output format [default: text for people]
-    #[arg(short, long, value_name = "FORMAT", value_enum)]
-    pub output: Option<PlanOutput>,
+    /// How it is printed.
+    #[command(flatten)]
+    pub output: OutputArguments,
 }
 
 impl PlanArguments {
@@ -48,11 +48,4 @@ impl PlanArguments {
             restart: self.restart,
         }
     }
-}
-
-/// Output formats of `plan`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PlanOutput {
-    /// A JSON document
-    Json,
 }

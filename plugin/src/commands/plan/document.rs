@@ -23,9 +23,12 @@ use kcp_control_plane::{
 
 /// A plan.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "Plan"))]
 #[serde(rename_all = "camelCase")]
 pub struct PlanDocument {
+    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
     api_version: &'static str,
+    #[cfg_attr(test, schemars(extend("const" = "Plan")))]
     kind: &'static str,
     metadata: ObjectName,
     verdict: PlanVerdict,
@@ -48,6 +51,7 @@ pub struct PlanDocument {
 
 /// What a plan comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum PlanVerdict {
     /// All is as asked.
     NothingToDo,
@@ -61,6 +65,7 @@ pub enum PlanVerdict {
 
 /// Where the members of etcd are from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 enum EtcdSource {
     /// etcd is external, or there is no step to count for.
@@ -72,6 +77,7 @@ enum EtcdSource {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct SpecSummary {
     replicas: usize,
@@ -91,6 +97,7 @@ pub(crate) struct Told<T> {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct MachineVerdict {
     name: String,
@@ -102,6 +109,7 @@ struct MachineVerdict {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct StepDocument {
     number: usize,
@@ -124,6 +132,7 @@ struct StepDocument {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct EtcdAround {
     before: EtcdVotes,
@@ -271,7 +280,10 @@ impl EtcdAround {
 #[cfg(test)]
 mod tests {
     use super::PlanDocument;
-    use crate::commands::plan::screen::tests::{blocked, no_plan, version_change};
+    use crate::commands::{
+        plan::screen::tests::{blocked, no_plan, version_change},
+        status::schema,
+    };
     use kcp_control_plane::plan::outlook::Plan;
 
     fn document(plan: &Plan) -> String {
@@ -286,6 +298,14 @@ mod tests {
     #[test]
     fn a_control_plane_without_quorum() {
         insta::assert_snapshot!(document(&no_plan()));
+    }
+
+    #[test]
+    fn every_document_is_as_its_schema_says() {
+        for plan in [blocked(), no_plan(), version_change()] {
+            schema::conforms(&PlanDocument::of(&plan));
+        }
+        schema::checked_in::<PlanDocument>("plan.json");
     }
 
     #[test]

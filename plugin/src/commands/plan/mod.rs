@@ -16,16 +16,24 @@ mod arguments;
 
 use std::path::Path;
 
-use anyhow::Context as _;
 pub use arguments::PlanArguments;
-use arguments::PlanOutput;
 use document::{PlanDocument, PlanVerdict};
 use jiff::Timestamp;
-use kcp_control_plane::plan::ask::ask;
+use kcp_control_plane::plan::{ask::ask, outlook::Plan};
 use manifest::Manifest;
+use serde::Serialize;
 
-use crate::{configuration, document::text, file, session::Session, verdict::Verdict};
+use crate::{
+    configuration,
+    document::resource_name,
+    file,
+    output::{Report, print},
+    session::Session,
+    terminal::table::Layout,
+    verdict::Verdict,
+};
 use kcp_client::{
+    KUBEADM_CONTROL_PLANE,
     reader::Reader,
     reads::change::{LIMIT, read_everything_or_fail},
 };
@@ -76,15 +84,25 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
         session.terminal.warning(warning);
     }
     let plan = kcp_control_plane::plan::outlook::plan(&snapshot.observed, &asked, now);
-    let shown = match arguments.output {
-        Some(PlanOutput::Json) => text(&PlanDocument::of(&plan))?,
-        None => screen::screen(&plan),
-    };
-    session.terminal.print(&shown).context("cannot write to stdout")?;
+    print(&plan, &arguments.output, &session.terminal)?;
     Ok(match PlanVerdict::of(&plan) {
         PlanVerdict::NothingToDo | PlanVerdict::Clear => Verdict::Met,
         PlanVerdict::Blocked | PlanVerdict::NoPlan => Verdict::Negative,
     })
+}
+
+impl Report for Plan {
+    fn table(&self, layout: Layout) -> String {
+        screen::screen(self, layout)
+    }
+
+    fn document(&self) -> impl Serialize {
+        PlanDocument::of(self)
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec![resource_name(&KUBEADM_CONTROL_PLANE, &self.name)]
+    }
 }
 
 /// As a message names it.

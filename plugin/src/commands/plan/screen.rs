@@ -7,13 +7,13 @@ use owo_colors::{OwoColorize as _, Style};
 use crate::terminal::{
     escape,
     style::{BAD, FAINT, GOOD, HEADING, WARN},
-    table::{Cell, Table},
+    table::{Cell, Layout, Table},
 };
 use kcp_control_plane::plan::{
     course::Step, effect::Effect, outlook::Plan, rollout_reason::Verdict, spec::Spec, step::Action, wording,
 };
 
-pub fn screen(plan: &Plan) -> String {
+pub fn screen(plan: &Plan, layout: Layout) -> String {
     let mut text = String::new();
     let mut line = |label: &str, value: &str, style: Style| {
         // Writing to a String cannot fail.
@@ -32,7 +32,7 @@ pub fn screen(plan: &Plan) -> String {
     );
     line("Plan", &wording::summary(plan), summary_style(plan));
     let parts = [
-        steps(plan.steps()),
+        steps(plan.steps(), layout),
         blockers(plan),
         replaced(plan),
         changes(plan),
@@ -77,7 +77,7 @@ fn from_to(from: &str, to: &str) -> String {
     }
 }
 
-fn steps(steps: &[Step]) -> String {
+fn steps(steps: &[Step], layout: Layout) -> String {
     if steps.is_empty() {
         return String::new();
     }
@@ -110,7 +110,11 @@ fn steps(steps: &[Step]) -> String {
         row.push(Cell::from(wording::why(step)));
         table.row(row);
     }
-    table.render()
+    // Its lines are as long as they are on every terminal.
+    table.render(Layout {
+        width: None,
+        ..layout
+    })
 }
 
 fn action(action: Action) -> Cell {

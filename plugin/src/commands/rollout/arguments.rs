@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use jiff::Timestamp;
 
 use crate::{
     arguments::parse_control_plane,
     change::arguments::{ReviewArguments, WriteArguments},
+    output::OutputArguments,
 };
 use kcp_control_plane::duration::parse_duration;
 use kcp_control_plane::verbs::rollout::start::Start;
@@ -109,9 +110,9 @@ pub struct RolloutStatusArguments {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "1h", requires = "watch")]
     pub timeout: Duration,
 
-    /// Output format [default: text for people]; with --watch, of the result
-    #[arg(short, long, value_name = "FORMAT", value_enum)]
-    pub output: Option<DocumentFormat>,
+    /// How it is printed; with --watch, how the result is.
+    #[command(flatten)]
+    pub output: OutputArguments,
 }
 
 /// Arguments of `rollout history`.
@@ -121,18 +122,9 @@ pub struct HistoryArguments {
     #[arg(value_parser = parse_control_plane)]
     pub name: String,
 
-    /// Output format [default: text for people]
-    #[arg(short, long, value_name = "FORMAT", value_enum)]
-    pub output: Option<DocumentFormat>,
-}
-
-/// Formats of a document.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DocumentFormat {
-    /// A JSON document
-    Json,
-    /// The same document as YAML
-    Yaml,
+    /// How it is printed.
+    #[command(flatten)]
+    pub output: OutputArguments,
 }
 
 impl StartArguments {

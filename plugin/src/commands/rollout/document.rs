@@ -9,9 +9,12 @@ use kcp_control_plane::staleness::Stuck;
 
 /// How far a rollout is.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutStatus<'r> {
+    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
     api_version: &'static str,
+    #[cfg_attr(test, schemars(extend("const" = "RolloutStatus")))]
     kind: &'static str,
     metadata: ObjectName,
     progress: RolloutProgress,
@@ -30,6 +33,7 @@ pub struct RolloutStatus<'r> {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct StuckDocument<'r> {
     #[serde(flatten)]
     stuck: &'r Stuck,
@@ -38,8 +42,8 @@ struct StuckDocument<'r> {
 }
 
 impl<'r> RolloutStatus<'r> {
-    /// The document of a report as of `now`.
-    pub fn of(report: &'r RolloutReport, now: Timestamp) -> Self {
+    /// The document of a report.
+    pub fn of(report: &'r RolloutReport) -> Self {
         let control_plane = &report.snapshot.control_plane;
         let (name, namespace) = (control_plane.name.as_str(), control_plane.namespace.as_str());
         Self {
@@ -58,7 +62,7 @@ impl<'r> RolloutStatus<'r> {
                 .iter()
                 .map(|stuck| StuckDocument {
                     stuck,
-                    text: stuck.message(now),
+                    text: stuck.message(report.at),
                     hint: stuck.hint(namespace, name),
                 })
                 .collect(),
@@ -70,8 +74,16 @@ impl<'r> RolloutStatus<'r> {
 #[cfg(test)]
 mod tests {
     use super::RolloutStatus;
-    use crate::{commands::rollout::report::RolloutReport, document::text};
+    use crate::{
+        commands::{rollout::report::RolloutReport, status::schema},
+        printer::json,
+    };
     use kcp_control_plane::control_plane::example::{healthy, minutes_ago, now};
+
+    #[test]
+    fn the_schema_is_checked_in() {
+        schema::checked_in::<RolloutStatus<'_>>("rolloutstatus.json");
+    }
 
     #[test]
     fn a_rollout_that_is_stuck() {
@@ -83,6 +95,7 @@ mod tests {
         }
         snapshot.machines[0].deleting_since = Some(minutes_ago(41));
         let report = RolloutReport::of(snapshot, now());
-        insta::assert_snapshot!(text(&RolloutStatus::of(&report, now())).expect("serializes"));
+        schema::conforms(&RolloutStatus::of(&report));
+        insta::assert_snapshot!(json(&RolloutStatus::of(&report)).expect("serializes"));
     }
 }

@@ -14,14 +14,14 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 pub use arguments::{
-    CancelArguments, DocumentFormat, HistoryArguments, PauseArguments, RolloutArguments, RolloutCommand,
+    CancelArguments, HistoryArguments, PauseArguments, RolloutArguments, RolloutCommand,
     RolloutStatusArguments, StartArguments,
 };
 use document::RolloutStatus;
-use history::{document::RolloutHistory, history};
+use history::{History, document::RolloutHistory, history};
 use jiff::Timestamp;
 use kcp_client::{
-    ReadLimit,
+    KUBEADM_CONTROL_PLANE, ReadLimit,
     reader::Reader,
     reads::planned::{Unread, fetch},
 };
@@ -46,9 +46,10 @@ use crate::{
         arguments::{ReviewArguments, WriteArguments},
         engine::{Engine, FORCED, Verb},
     },
-    document::text,
+    document::resource_name,
+    output::{Report, print},
     session::Session,
-    terminal::Terminal,
+    terminal::table::Layout,
     verdict::Verdict,
     wait::{EndingKind, Shown, poll_until},
 };
@@ -173,46 +174,29 @@ async fn status(arguments: &RolloutStatusArguments, session: &Session) -> anyhow
     let namespace = &connection.namespace;
     if !arguments.watch {
         let snapshot = reader.snapshot(namespace, name).await?;
-        let now = Timestamp::now();
-        let report = RolloutReport::of(snapshot, now);
-        return print_report(&report, *output, now, &session.terminal);
+        let report = RolloutReport::of(snapshot, Timestamp::now());
+        print(&report, output, &session.terminal)?;
+        return Ok(report.verdict());
     }
     session.terminal.on_interrupt(format!(
         "the rollout continues; watch it with: kubectl kcp rollout status {name} -n {namespace} --watch"
     ));
     let limit = (!arguments.timeout.is_zero()).then_some(arguments.timeout);
-    let shown = match output {
-        None => Shown::Lines,
-        Some(_) => Shown::Nothing,
+    let shown = if output.is_text() {
+        Shown::Lines
+    } else {
+        Shown::Nothing
     };
     let condition = WaitCondition::RolledOut;
     let ending = poll_until(&reader, name, &condition, limit, None, shown, &session.terminal).await?;
     let now = Timestamp::now();
-    if output.is_none() && ending.kind != EndingKind::Met {
+    if output.is_text() && ending.kind != EndingKind::Met {
         let text = ending.text(&condition, now);
         session.terminal.print(&text).context("cannot write to stdout")?;
         return Ok(ending.verdict());
     }
-    print_report(
-        &RolloutReport::at_the_end(ending, now),
-        *output,
-        now,
-        &session.terminal,
-    )
-}
-
-/// Prints a report in the format that is asked for.
-fn print_report(
-    report: &RolloutReport,
-    output: Option<DocumentFormat>,
-    now: Timestamp,
-    terminal: &Terminal,
-) -> anyhow::Result<Verdict> {
-    let shown = match output {
-        None => screen::status(report, now),
-        Some(format) => format.of(&RolloutStatus::of(report, now))?,
-    };
-    terminal.print(&shown).context("cannot write to stdout")?;
+    let report = RolloutReport::at_the_end(ending, now);
+    print(&report, output, &session.terminal)?;
     Ok(report.verdict())
 }
 
@@ -229,21 +213,38 @@ async fn show_history(arguments: &HistoryArguments, session: &Session) -> anyhow
     for Unread { kind, error, .. } in &fetched.unread {
         session.terminal.warning(&format!("{kind} was not read: {error}"));
     }
-    let now = Timestamp::now();
-    let history = history(&fetched.observed, now);
-    let shown = match arguments.output {
-        None => history::screen::screen(&history, Terminal::size().map(|size| size.width), now),
-        Some(format) => format.of(&RolloutHistory::of(&history))?,
-    };
-    session.terminal.print(&shown).context("cannot write to stdout")?;
+    let history = history(&fetched.observed, Timestamp::now());
+    print(&history, &arguments.output, &session.terminal)?;
     Ok(Verdict::Met)
 }
 
-impl DocumentFormat {
-    fn of(self, document: &impl Serialize) -> anyhow::Result<String> {
-        Ok(match self {
-            Self::Json => text(document).context("cannot write JSON")?,
-            Self::Yaml => serde_saphyr::to_string(document).context("cannot write YAML")?,
-        })
+impl Report for RolloutReport {
+    fn table(&self, _: Layout) -> String {
+        screen::status(self)
+    }
+
+    fn document(&self) -> impl Serialize {
+        RolloutStatus::of(self)
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec![resource_name(
+            &KUBEADM_CONTROL_PLANE,
+            &self.snapshot.control_plane.name,
+        )]
+    }
+}
+
+impl Report for History {
+    fn table(&self, layout: Layout) -> String {
+        history::screen::screen(self, layout)
+    }
+
+    fn document(&self) -> impl Serialize {
+        RolloutHistory::of(self)
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec![resource_name(&KUBEADM_CONTROL_PLANE, &self.name)]
     }
 }

@@ -25,9 +25,12 @@ pub struct RolloutReport {
     pub remarks: Vec<String>,
     /// The time of a rollout that has not started.
     pub planned: Option<Timestamp>,
+    /// When it was read.
+    pub at: Timestamp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum RolloutProgress {
     /// Every Machine is up to date.
     Complete,
@@ -81,6 +84,7 @@ impl RolloutReport {
             waiting_for,
             obstacles,
             remarks,
+            at: now,
         }
     }
 

@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use jiff::Timestamp;
 use owo_colors::OwoColorize as _;
 
 use crate::commands::rollout::report::{RolloutProgress, RolloutReport};
@@ -15,7 +14,7 @@ use crate::{
     wait::ending::push_obstacles,
 };
 
-pub fn status(report: &RolloutReport, now: Timestamp) -> String {
+pub fn status(report: &RolloutReport) -> String {
     let control_plane = &report.snapshot.control_plane;
     let counts = format!(
         "{} of {} Machines up to date",
@@ -47,7 +46,7 @@ pub fn status(report: &RolloutReport, now: Timestamp) -> String {
             text = with_lines(text, &report.remarks);
         }
         RolloutProgress::Stuck => {
-            push_obstacles(&mut text, &report.obstacles, control_plane, now);
+            push_obstacles(&mut text, &report.obstacles, control_plane, report.at);
             text.push_str("still waiting for:\n");
             text = with_lines(text, &report.waiting_for);
             text = with_lines(text, &report.remarks);
@@ -74,7 +73,7 @@ mod tests {
     };
 
     fn show(snapshot: &Snapshot) -> String {
-        plain(&status(&RolloutReport::of(snapshot.clone(), now()), now()))
+        plain(&status(&RolloutReport::of(snapshot.clone(), now())))
     }
 
     #[test]

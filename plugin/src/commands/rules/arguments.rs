@@ -4,17 +4,20 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use crate::output::{Formats, OutputArguments};
+
 /// List the admission rules, or explain one.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
+#[command(mut_arg("output", |output| output.value_parser(Formats::RULES)))]
 pub struct RulesArguments {
     /// What to do instead of listing them
     #[command(subcommand)]
     pub command: Option<RulesCommand>,
 
-    /// Output format
-    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t)]
-    pub output: RulesOutput,
+    /// How they are printed.
+    #[command(flatten)]
+    pub output: OutputArguments,
 }
 
 /// Commands below `rules`.
@@ -36,6 +39,10 @@ pub struct ExplainArguments {
     /// Explain every rule
     #[arg(long, conflicts_with = "id")]
     pub all: bool,
+
+    /// How it is printed.
+    #[command(flatten)]
+    pub output: OutputArguments,
 }
 
 /// Arguments of `rules export`.
@@ -62,14 +69,4 @@ for valid whenever it ends. It does not warn of what was at fault before.";
 pub enum ExportFormat {
     /// Validating admission policies and their bindings, as YAML
     Vap,
-}
-
-/// Output formats of `rules`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum RulesOutput {
-    /// A line per rule
-    #[default]
-    Text,
-    /// A JSON document
-    Json,
 }

@@ -1,6 +1,6 @@
 //! One rule, with its own test rows as examples.
 
-use std::{cmp::Reverse, collections::BTreeSet, fmt::Write as _, mem::discriminant};
+use std::{cmp::Reverse, collections::BTreeSet, fmt::Write as _, mem::discriminant, slice};
 
 use kcp_rules::{
     Action, Finding, Rule, Scope,
@@ -10,50 +10,183 @@ use kcp_rules::{
     topics::TOPICS,
 };
 use owo_colors::OwoColorize as _;
+use serde::Serialize;
 use serde_json::Value;
 
-use crate::commands::rules::list::operations;
-use crate::terminal::escape;
+use crate::{
+    commands::rules::list::{RuleItem, operations},
+    document::API_VERSION,
+    output::Report,
+    terminal::{escape, table::Layout},
+};
 
 /// Some rows hold a quarter of a megabyte; an example is read.
 const LONGEST_EXAMPLE: usize = 400;
 
+/// One rule, or all of them.
+pub(super) enum Explanations {
+    One(Explanation),
+    All(Vec<Explanation>),
+}
+
 /// What there is to say about a rule.
-pub(super) fn text(rule: &Rule) -> String {
-    let mut text = format!("{}: {}\n", rule.id.bold(), rule.summary);
-    let mut fact = |name: &str, value: &str| {
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "  {name:<10} {}", escape(value));
-    };
-    let on = operations(rule).join(", ").to_lowercase();
-    fact("judges", &format!("{} on {on}", rule.check.kinds().join(", ")));
-    fact("looks at", looks_at(rule.scope));
-    fact("finding", follows(rule.action));
-    fact("source", rule.source);
-    fact("override", &override_of(rule));
-    fact("natively", &natively(rule));
-    fact(
-        "configure",
-        &format!(
-            "{KIND} of the server and of lint: rules: {{{}: deny|warn|audit|off}}",
-            rule.id
-        ),
-    );
-    let Some(rejected) = rejected(rule) else {
-        return text;
-    };
-    if let Some(accepted) = accepted(rule, &rejected) {
-        fact("accepted", &shown(accepted.case));
+pub(super) struct Explanation {
+    rule: &'static Rule,
+    /// A row of the rule's own cases that it accepts, as [`shown`] writes it.
+    accepted: Option<String>,
+    rejected: Option<String>,
+    /// What it says of the rejected row.
+    findings: Vec<Finding>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum ExplanationDocument {
+    One(RuleExplanation),
+    All(RuleExplanationList),
+}
+
+/// Several rules with examples.
+#[derive(Serialize)]
+#[cfg_attr(
+    test,
+    derive(schemars::JsonSchema),
+    schemars(title = "AdmissionRuleExplanationList")
+)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RuleExplanationList {
+    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
+    api_version: &'static str,
+    #[cfg_attr(test, schemars(extend("const" = "AdmissionRuleExplanationList")))]
+    kind: &'static str,
+    items: Vec<RuleExplanation>,
+}
+
+/// A rule with examples.
+#[derive(Serialize)]
+#[cfg_attr(
+    test,
+    derive(schemars::JsonSchema),
+    schemars(title = "AdmissionRuleExplanation")
+)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RuleExplanation {
+    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
+    api_version: &'static str,
+    #[cfg_attr(test, schemars(extend("const" = "AdmissionRuleExplanation")))]
+    kind: &'static str,
+    #[serde(flatten)]
+    rule: RuleItem,
+    /// A write that the rule accepts, as merge patches on a valid object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    accepted: Option<String>,
+    /// A similar write that it rejects, or warns of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rejected: Option<String>,
+    /// What it says of that write.
+    messages: Vec<String>,
+}
+
+impl Explanations {
+    fn each(&self) -> &[Explanation] {
+        match self {
+            Self::One(explanation) => slice::from_ref(explanation),
+            Self::All(explanations) => explanations,
+        }
     }
-    let denied = rejected
-        .findings
-        .iter()
-        .any(|finding| finding.action == Action::Deny);
-    fact(if denied { "rejected" } else { "warned" }, &shown(rejected.case));
-    for finding in &rejected.findings {
-        fact("says", &format!("{}: {}", finding.fault.field, finding.message()));
+
+    fn list(&self) -> RuleExplanationList {
+        RuleExplanationList {
+            api_version: API_VERSION,
+            kind: "AdmissionRuleExplanationList",
+            items: self.each().iter().map(Explanation::document).collect(),
+        }
     }
-    text
+}
+
+impl Report for Explanations {
+    fn table(&self, _: Layout) -> String {
+        let texts: Vec<_> = self.each().iter().map(Explanation::text).collect();
+        texts.join("\n")
+    }
+
+    fn document(&self) -> impl Serialize {
+        match self {
+            Self::One(explanation) => ExplanationDocument::One(explanation.document()),
+            Self::All(_) => ExplanationDocument::All(self.list()),
+        }
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.each()
+            .iter()
+            .map(|explanation| explanation.rule.id.to_owned())
+            .collect()
+    }
+}
+
+impl Explanation {
+    pub(super) fn of(rule: &'static Rule) -> Self {
+        let rejected = rejected(rule);
+        let accepted = rejected.as_ref().and_then(|rejected| accepted(rule, rejected));
+        Self {
+            rule,
+            accepted: accepted.map(|example| shown(example.case)),
+            rejected: rejected.as_ref().map(|example| shown(example.case)),
+            findings: rejected.map_or_else(Vec::new, |example| example.findings),
+        }
+    }
+
+    fn messages(&self) -> impl Iterator<Item = String> {
+        let findings = self.findings.iter();
+        findings.map(|finding| format!("{}: {}", finding.fault.field, finding.message()))
+    }
+
+    fn document(&self) -> RuleExplanation {
+        RuleExplanation {
+            api_version: API_VERSION,
+            kind: "AdmissionRuleExplanation",
+            rule: RuleItem::of(self.rule),
+            accepted: self.accepted.clone(),
+            rejected: self.rejected.clone(),
+            messages: self.messages().collect(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let rule = self.rule;
+        let mut text = format!("{}: {}\n", rule.id.bold(), rule.summary);
+        let mut fact = |name: &str, value: &str| {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "  {name:<10} {}", escape(value));
+        };
+        let on = operations(rule).join(", ").to_lowercase();
+        fact("judges", &format!("{} on {on}", rule.check.kinds().join(", ")));
+        fact("looks at", looks_at(rule.scope));
+        fact("finding", follows(rule.action));
+        fact("source", rule.source);
+        fact("override", &override_of(rule));
+        fact("natively", &natively(rule));
+        fact(
+            "configure",
+            &format!(
+                "{KIND} of the server and of lint: rules: {{{}: deny|warn|audit|off}}",
+                rule.id
+            ),
+        );
+        if let Some(accepted) = &self.accepted {
+            fact("accepted", accepted);
+        }
+        if let Some(rejected) = &self.rejected {
+            let mut actions = self.findings.iter().map(|finding| finding.action);
+            let is_denied = actions.any(|action| action == Action::Deny);
+            fact(if is_denied { "rejected" } else { "warned" }, rejected);
+        }
+        for message in self.messages() {
+            fact("says", &message);
+        }
+        text
+    }
 }
 
 const fn looks_at(scope: Scope) -> &'static str {
@@ -203,8 +336,8 @@ fn short(patch: &str) -> String {
 mod tests {
     use kcp_rules::topics::rules;
 
-    use super::{accepted, rejected, short, text};
-    use crate::terminal::plain;
+    use super::{Explanation, Explanations, RuleExplanation, RuleExplanationList, accepted, rejected, short};
+    use crate::{commands::status::schema, terminal::plain};
 
     #[test]
     fn the_accepted_example_is_near_the_rejected_one() {
@@ -231,15 +364,26 @@ mod tests {
     }
 
     #[test]
+    fn every_document_is_as_its_schema_says() {
+        let list = Explanations::All(rules().map(Explanation::of).collect());
+        for explanation in list.each() {
+            schema::conforms(&explanation.document());
+        }
+        schema::conforms(&list.list());
+        schema::checked_in::<RuleExplanation>("admissionruleexplanation.json");
+        schema::checked_in::<RuleExplanationList>("admissionruleexplanationlist.json");
+    }
+
+    #[test]
     fn an_explanation() {
         let rule = rules().find(|rule| rule.id == "replicas-with-upgrade").unwrap();
-        insta::assert_snapshot!(plain(&text(rule)));
+        insta::assert_snapshot!(plain(&Explanation::of(rule).text()));
     }
 
     #[test]
     fn every_rule_has_an_accepted_and_a_rejected_example() {
         for rule in rules() {
-            let text = plain(&text(rule));
+            let text = plain(&Explanation::of(rule).text());
             for fact in [
                 "  judges ",
                 "  looks at ",

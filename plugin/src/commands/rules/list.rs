@@ -3,13 +3,34 @@
 use kcp_rules::{Action, Rule, Scope, cel::NoCel, topics::rules};
 use serde::Serialize;
 
-use crate::terminal::{
-    style,
-    table::{Cell, Table},
+use crate::{
+    document::API_VERSION,
+    output::Report,
+    terminal::{
+        style,
+        table::{Cell, Layout, Table},
+    },
 };
 
-/// The list as a table.
-pub(super) fn text() -> String {
+/// All rules.
+pub(super) struct Rules;
+
+impl Report for Rules {
+    fn table(&self, layout: Layout) -> String {
+        table(layout)
+    }
+
+    fn document(&self) -> impl Serialize {
+        RuleList::of_all()
+    }
+
+    /// Ids, as `rules explain` takes them: a rule is no resource.
+    fn names(&self) -> Vec<String> {
+        rules().map(|rule| rule.id.to_owned()).collect()
+    }
+}
+
+fn table(layout: Layout) -> String {
     let mut table = Table::new(&["ID", "KINDS", "ON", "ACTION", "SCOPE", "CEL", "SUMMARY"]);
     for rule in rules() {
         table.row([
@@ -22,54 +43,70 @@ pub(super) fn text() -> String {
             rule.summary.into(),
         ]);
     }
-    table.render()
+    // Its lines are as long as they are on every terminal.
+    table.render(Layout {
+        width: None,
+        ..layout
+    })
 }
 
+/// All rules.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "AdmissionRuleList"))]
 #[serde(rename_all = "camelCase")]
 struct RuleList {
+    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
     api_version: &'static str,
+    #[cfg_attr(test, schemars(extend("const" = "AdmissionRuleList")))]
     kind: &'static str,
     items: Vec<RuleItem>,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-struct RuleItem {
+pub(super) struct RuleItem {
     id: &'static str,
     kinds: &'static [&'static str],
     operations: Vec<&'static str>,
     action: Action,
     scope: Scope,
+    /// Whether an annotation can suspend it.
     overridable: bool,
     /// Whether an API server can apply it itself.
     cel: bool,
+    /// Why it cannot.
     #[serde(skip_serializing_if = "Option::is_none")]
     without_cel: Option<&'static str>,
     summary: &'static str,
     source: &'static str,
 }
 
-/// The list as a document.
-pub(super) fn json() -> serde_json::Result<String> {
-    let item = |rule: &'static Rule| RuleItem {
-        id: rule.id,
-        kinds: rule.check.kinds(),
-        operations: operations(rule),
-        action: rule.action,
-        scope: rule.scope,
-        overridable: rule.overridable,
-        cel: rule.cel.no_cel().is_none(),
-        without_cel: rule.cel.no_cel().map(NoCel::as_str),
-        summary: rule.summary,
-        source: rule.source,
-    };
-    let list = RuleList {
-        api_version: "kubectl-kcp.dev/v1alpha1",
-        kind: "AdmissionRuleList",
-        items: rules().map(item).collect(),
-    };
-    serde_json::to_string_pretty(&list).map(|text| text + "\n")
+impl RuleList {
+    fn of_all() -> Self {
+        Self {
+            api_version: API_VERSION,
+            kind: "AdmissionRuleList",
+            items: rules().map(RuleItem::of).collect(),
+        }
+    }
+}
+
+impl RuleItem {
+    pub(super) fn of(rule: &'static Rule) -> Self {
+        Self {
+            id: rule.id,
+            kinds: rule.check.kinds(),
+            operations: operations(rule),
+            action: rule.action,
+            scope: rule.scope,
+            overridable: rule.overridable,
+            cel: rule.cel.no_cel().is_none(),
+            without_cel: rule.cel.no_cel().map(NoCel::as_str),
+            summary: rule.summary,
+            source: rule.source,
+        }
+    }
 }
 
 pub(super) fn operations(rule: &Rule) -> Vec<&'static str> {
@@ -104,14 +141,20 @@ pub(super) fn scope(scope: Scope) -> &'static str {
 mod tests {
     use serde_json::Value;
 
-    use super::{json, text};
-    use crate::terminal::plain;
+    use super::{Layout, Report as _, RuleList, Rules};
+    use crate::{commands::status::schema, terminal::plain};
+
+    #[test]
+    fn the_document_is_as_its_schema_says() {
+        schema::conforms(&RuleList::of_all());
+        schema::checked_in::<RuleList>("admissionrulelist.json");
+    }
 
     #[test]
     fn every_rule_has_a_line_and_an_item() {
         let rules = kcp_rules::topics::rules().count();
-        assert_eq!(plain(&text()).lines().count(), rules + 1);
-        let document: Value = serde_json::from_str(&json().unwrap()).unwrap();
+        assert_eq!(plain(&Rules.table(Layout::default())).lines().count(), rules + 1);
+        let document: Value = serde_json::to_value(Rules.document()).unwrap();
         assert_eq!(document["kind"], "AdmissionRuleList");
         let items = document["items"].as_array().unwrap();
         assert_eq!(items.len(), rules);

@@ -14,30 +14,32 @@ use kcp_rules::topics::{rules, similar};
 
 pub use arguments::RulesArguments;
 
-use crate::{configuration, session::Session, verdict::Verdict};
-use arguments::{ExplainArguments, ExportArguments, ExportFormat, RulesCommand, RulesOutput};
+use crate::{configuration, output::print, session::Session, verdict::Verdict};
+use arguments::{ExplainArguments, ExportArguments, ExportFormat, RulesCommand};
+use explain::{Explanation, Explanations};
+use list::Rules;
 
 /// Runs `rules`.
 ///
 /// # Errors
 /// When no rule has the id, the configuration cannot be read, or the result cannot be shown.
 pub fn run(arguments: &RulesArguments, session: &Session) -> anyhow::Result<Verdict> {
-    let text = match (&arguments.command, arguments.output) {
-        (None, RulesOutput::Text) => list::text(),
-        (None, RulesOutput::Json) => list::json()?,
-        (Some(RulesCommand::Explain(explain)), _) => explained(explain)?,
-        (Some(RulesCommand::Export(export)), _) => exported(export)?,
-    };
-    session.terminal.print(&text)?;
+    match &arguments.command {
+        None => print(&Rules, &arguments.output, &session.terminal)?,
+        Some(RulesCommand::Explain(explain)) => {
+            print(&explained(explain)?, &explain.output, &session.terminal)?;
+        }
+        Some(RulesCommand::Export(export)) => session.terminal.print(&exported(export)?)?,
+    }
     Ok(Verdict::Met)
 }
 
-fn explained(arguments: &ExplainArguments) -> anyhow::Result<String> {
+fn explained(arguments: &ExplainArguments) -> anyhow::Result<Explanations> {
     let Some(id) = &arguments.id else {
-        return Ok(rules().map(explain::text).collect::<Vec<_>>().join("\n"));
+        return Ok(Explanations::All(rules().map(Explanation::of).collect()));
     };
     match rules().find(|rule| rule.id == id) {
-        Some(rule) => Ok(explain::text(rule)),
+        Some(rule) => Ok(Explanations::One(Explanation::of(rule))),
         None => match similar(id).as_slice() {
             [] => bail!("no rule is called {id:?}; list them with: kubectl kcp rules"),
             similar => bail!("no rule is called {id:?}; did you mean {}?", similar.join(", ")),

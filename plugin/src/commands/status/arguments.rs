@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
-use crate::arguments::{ControlPlaneName, parse_control_plane_of_cluster};
+use crate::{
+    arguments::{ControlPlaneName, parse_control_plane_of_cluster},
+    output::OutputArguments,
+};
 use kcp_control_plane::duration::parse_duration;
 
 /// Show control planes, their Machines and etcd members, and their problems.
@@ -23,9 +26,13 @@ pub struct StatusArguments {
     #[arg(short, long)]
     pub watch: bool,
 
-    /// Output format [default: text for people]
-    #[arg(short, long, value_name = "FORMAT", value_enum)]
-    pub output: Option<StatusOutput>,
+    /// Show the control planes with these labels: team=edge,tier!=test
+    #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "name")]
+    pub selector: Option<String>,
+
+    /// How it is printed.
+    #[command(flatten)]
+    pub output: OutputArguments,
 
     /// Do not query etcd: the verdict is then judged from conditions
     #[arg(long)]
@@ -44,28 +51,11 @@ pub struct StatusArguments {
     pub timeout: Duration,
 }
 
-/// Output formats of `status`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum StatusOutput {
-    /// Text with all columns, never wrapped
-    Wide,
-    /// A JSON document: one control plane with NAME, a list without
-    Json,
-    /// The same document as YAML
-    Yaml,
-    /// Each control plane as RESOURCE/NAME
-    Name,
-}
-
 impl StatusArguments {
     /// What is asked for and cannot be had together, for people.
     pub fn contradiction(&self) -> Option<&'static str> {
-        match self.output {
-            Some(StatusOutput::Json | StatusOutput::Yaml | StatusOutput::Name) if self.watch => {
-                Some("--watch shows text: leave out --output, or set it to wide")
-            }
-            _ => None,
-        }
+        let is_contradiction = self.watch && !self.output.is_text();
+        is_contradiction.then_some("--watch shows text: leave out --output, or set it to wide")
     }
 }
 
@@ -75,8 +65,8 @@ mod tests {
 
     use clap::{Command, FromArgMatches as _};
 
-    use super::{StatusArguments, StatusOutput};
-    use crate::arguments::ControlPlaneName;
+    use super::StatusArguments;
+    use crate::{arguments::ControlPlaneName, output::OutputFormat};
 
     fn parse(words: &str) -> Result<StatusArguments, clap::Error> {
         let command = <StatusArguments as clap::Args>::augment_args(Command::new("status"));
@@ -99,7 +89,7 @@ mod tests {
             );
         }
         let arguments = parse("-A --deep -o yaml --no-etcd --timeout 3s").expect("parses");
-        assert_eq!(arguments.output, Some(StatusOutput::Yaml));
+        assert_eq!(arguments.output.format(), OutputFormat::Yaml);
         assert_eq!(arguments.timeout, Duration::from_secs(3));
     }
 
@@ -111,6 +101,7 @@ mod tests {
             "-A --deep --no-workload",
             "pod/edge",
             "-o xml",
+            "edge -l team=a",
         ] {
             assert!(parse(words).is_err(), "{words}");
         }
@@ -120,6 +111,7 @@ mod tests {
             ("-w -o json", true),
             ("-w -o yaml", true),
             ("-w -o name", true),
+            ("-w -o jsonpath={.items}", true),
             ("-o json", false),
         ] {
             assert_eq!(

@@ -38,7 +38,9 @@ pub(super) async fn look(
         return Ok(Subject::One(Box::new(inspected(observed))));
     }
     let namespace = (!arguments.all_namespaces).then_some(connection.namespace.as_str());
-    let listed = reads::list(&reader, namespace, reads::limit_of_list(left(end))).await?;
+    let selector = arguments.selector.as_deref();
+    let limit = reads::limit_of_list(left(end));
+    let listed = reads::list(&reader, namespace, selector, limit).await?;
     let observed = if arguments.deep {
         each(terminal, &listed, async |listed| {
             deep(&reader, listed, excluded, arguments.timeout).await
@@ -107,7 +109,10 @@ mod tests {
     use tokio::time::sleep;
 
     use super::{Subject, look};
-    use crate::{arguments::global::ColorWhen, commands::status::StatusArguments, terminal::Terminal};
+    use crate::{
+        arguments::global::ColorWhen, commands::status::StatusArguments, output::OutputArguments,
+        terminal::Terminal,
+    };
     use kcp_client::{
         Connection,
         reads::example::{answer, groups},
@@ -158,7 +163,8 @@ mod tests {
             name: None,
             all_namespaces: false,
             watch: false,
-            output: None,
+            selector: None,
+            output: OutputArguments::default(),
             no_etcd: false,
             no_workload: false,
             deep: true,

@@ -17,14 +17,14 @@ mod arguments;
 
 use std::time::Instant;
 
-use anyhow::{Context as _, bail};
-pub use arguments::{StatusArguments, StatusOutput};
+use anyhow::bail;
+pub use arguments::StatusArguments;
 use jiff::Timestamp;
 pub use kcp_control_plane::inspection::inspect;
 
-use crate::{session::Session, terminal::Terminal, verdict::Verdict};
+use crate::{output::print, session::Session, terminal::Size, verdict::Verdict};
 use look::look;
-use report::Subject;
+use report::{StatusReport, Subject};
 
 /// Runs `status`.
 ///
@@ -37,17 +37,21 @@ pub async fn run(arguments: StatusArguments, session: &Session) -> anyhow::Resul
     let end = Instant::now() + arguments.timeout;
     let connection = session.connect_within(arguments.timeout).await?;
     if arguments.watch {
-        let is_wide = arguments.output == Some(StatusOutput::Wide);
         let look = async || {
             let end = Instant::now() + arguments.timeout;
             Ok(look(&connection, &arguments, end, &session.terminal).await?)
         };
-        let screen = |subject: &Subject, now, size| watch::screen(subject, now, size, is_wide);
+        let screen = |subject: &Subject, now, size: Size| {
+            let layout = arguments.output.layout(Some(size.width));
+            watch::screen(subject, now, size, layout)
+        };
         return Box::pin(crate::watch::watch(&session.terminal, look, screen)).await;
     }
     let subject = look(&connection, &arguments, end, &session.terminal).await?;
-    let width = Terminal::size().map(|size| size.width);
-    let text = subject.report(arguments.output, Timestamp::now(), width)?;
-    session.terminal.print(&text).context("cannot write to stdout")?;
+    let report = StatusReport {
+        subject: &subject,
+        now: Timestamp::now(),
+    };
+    print(&report, &arguments.output, &session.terminal)?;
     Ok(subject.verdict())
 }

@@ -1,13 +1,14 @@
-//! What `status` prints, in the format that was asked for.
+//! What `status` prints.
 
 use jiff::Timestamp;
+use serde::Serialize;
 
 use crate::commands::status::{
-    arguments::StatusOutput,
     document::{ControlPlaneStatus, ControlPlaneStatusList},
     screen::{Layout, Screen, list, one},
 };
-use crate::{document, terminal::escape, verdict::Verdict};
+use crate::{document::resource_name, output::Report, verdict::Verdict};
+use kcp_client::KUBEADM_CONTROL_PLANE;
 use kcp_control_plane::{inspection::Inspection, snapshot::Observed};
 
 /// A control plane as it was read and judged.
@@ -29,53 +30,12 @@ pub enum Subject {
     },
 }
 
-/// It could not be written in that format.
-#[derive(Debug, thiserror::Error)]
-pub enum ReportError {
-    /// As JSON.
-    #[error("cannot write JSON")]
-    Json(#[from] serde_json::Error),
-    /// As YAML.
-    #[error("cannot write YAML")]
-    Yaml(#[from] serde_saphyr::ser::Error),
-}
-
 impl Subject {
     pub fn inspected(&self) -> &[Inspected] {
         match self {
             Self::One(inspected) => std::slice::from_ref(inspected),
             Self::Several { inspected, .. } => inspected,
         }
-    }
-
-    /// What is printed.
-    ///
-    /// # Errors
-    /// When a document cannot be written: never, as far as is known.
-    pub fn report(
-        &self,
-        output: Option<StatusOutput>,
-        now: Timestamp,
-        width: Option<usize>,
-    ) -> Result<String, ReportError> {
-        let layout = Layout {
-            width,
-            is_wide: output == Some(StatusOutput::Wide),
-        };
-        Ok(match output {
-            None | Some(StatusOutput::Wide) => self.screen(now, layout).text(),
-            Some(StatusOutput::Name) => self.names(),
-            Some(StatusOutput::Json) => match self {
-                Self::One(one) => document::text(&ControlPlaneStatus::of(&one.observed, &one.inspection))?,
-                Self::Several { .. } => document::text(&ControlPlaneStatusList::of(self.pairs()))?,
-            },
-            Some(StatusOutput::Yaml) => match self {
-                Self::One(one) => {
-                    serde_saphyr::to_string(&ControlPlaneStatus::of(&one.observed, &one.inspection))?
-                }
-                Self::Several { .. } => serde_saphyr::to_string(&ControlPlaneStatusList::of(self.pairs()))?,
-            },
-        })
     }
 
     /// The screen of one control plane, or the list of several.
@@ -95,25 +55,55 @@ impl Subject {
         let verdicts = self.inspected().iter();
         Verdict::worst(verdicts.map(|inspected| Verdict::from(inspected.inspection.health)))
     }
+}
 
-    /// As `kubectl get -o name` writes them.
-    fn names(&self) -> String {
-        let names = self.inspected().iter().map(|inspected| {
-            let name = &inspected.observed.management.control_plane.control_plane.name;
-            format!(
-                "kubeadmcontrolplane.controlplane.cluster.x-k8s.io/{}\n",
-                escape(name)
-            )
-        });
-        names.collect()
+/// What was asked for, as it is printed at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct StatusReport<'s> {
+    /// What was asked for.
+    pub subject: &'s Subject,
+    /// Ages are as of this time.
+    pub now: Timestamp,
+}
+
+/// One document or the other.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Document {
+    One(Box<ControlPlaneStatus>),
+    List(ControlPlaneStatusList),
+}
+
+impl Report for StatusReport<'_> {
+    fn table(&self, layout: Layout) -> String {
+        self.subject.screen(self.now, layout).text()
+    }
+
+    fn document(&self) -> impl Serialize {
+        match self.subject {
+            Subject::One(one) => {
+                Document::One(Box::new(ControlPlaneStatus::of(&one.observed, &one.inspection)))
+            }
+            Subject::Several { .. } => Document::List(ControlPlaneStatusList::of(self.subject.pairs())),
+        }
+    }
+
+    fn names(&self) -> Vec<String> {
+        let inspected = self.subject.inspected().iter();
+        let control_planes =
+            inspected.map(|inspected| &inspected.observed.management.control_plane.control_plane);
+        control_planes
+            .map(|control_plane| resource_name(&KUBEADM_CONTROL_PLANE, &control_plane.name))
+            .collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Inspected, StatusOutput, Subject};
+    use super::{Inspected, Layout, StatusReport, Subject};
     use crate::{
         commands::status::screen::example::{healthy, member_dead},
+        output::{OutputFormat, text},
         terminal::plain,
     };
     use kcp_control_plane::control_plane::example::now;
@@ -137,50 +127,44 @@ mod tests {
         }
     }
 
-    fn first_line(subject: &Subject, output: Option<StatusOutput>) -> String {
-        let text = subject.report(output, now(), None).expect("reports");
+    fn first_line(subject: &Subject, format: &OutputFormat) -> String {
+        let layout = Layout {
+            is_wide: *format == OutputFormat::Wide,
+            ..Layout::default()
+        };
+        let report = StatusReport { subject, now: now() };
+        let text = text(&report, format, layout).expect("reports");
         plain(&text).lines().next().unwrap_or_default().to_owned()
     }
 
     #[test]
     fn each_format_is_its_own() {
-        for (output, of_one, of_several) in [
+        for (format, of_one, of_several) in [
             (
-                None,
+                OutputFormat::Table,
                 "Control plane: d/c1-cp",
                 "NAMESPACE   NAME    CLUSTER   VERSION",
             ),
             (
-                Some(StatusOutput::Wide),
+                OutputFormat::Wide,
                 "Control plane: d/c1-cp",
                 "NAMESPACE   NAME    CLUSTER   VERSION   THERE",
             ),
-            (Some(StatusOutput::Json), "{", "{"),
+            (OutputFormat::Json, "{", "{"),
             (
-                Some(StatusOutput::Yaml),
+                OutputFormat::Yaml,
                 "apiVersion: kubectl-kcp.dev/v1alpha1",
                 "apiVersion: kubectl-kcp.dev/v1alpha1",
             ),
             (
-                Some(StatusOutput::Name),
+                OutputFormat::Name,
                 "kubeadmcontrolplane.controlplane.cluster.x-k8s.io/c1-cp",
                 "kubeadmcontrolplane.controlplane.cluster.x-k8s.io/c1-cp",
             ),
         ] {
-            assert_eq!(first_line(&one(), output), of_one);
-            let line = first_line(&several(), output);
+            assert_eq!(first_line(&one(), &format), of_one);
+            let line = first_line(&several(), &format);
             assert!(line.starts_with(of_several), "{line}");
-        }
-    }
-
-    #[test]
-    fn json_and_yaml_are_the_same_document() {
-        for subject in [one(), several()] {
-            let report = |output| subject.report(Some(output), now(), None).expect("reports");
-            let json: serde_json::Value = serde_json::from_str(&report(StatusOutput::Json)).expect("is JSON");
-            let yaml: serde_json::Value =
-                serde_saphyr::from_str(&report(StatusOutput::Yaml)).expect("is YAML");
-            assert_eq!(json, yaml);
         }
     }
 }

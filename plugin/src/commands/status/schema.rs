@@ -5,6 +5,7 @@ mod validator;
 use std::{env, fs, path::Path};
 
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
+use serde::Serialize;
 
 pub(crate) use validator::faults;
 
@@ -12,6 +13,13 @@ pub(crate) use validator::faults;
 pub(crate) fn of<T: JsonSchema>() -> Schema {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     settings.into_generator().into_root_schema_for::<T>()
+}
+
+/// Holds a document against the schema of its type.
+pub(crate) fn conforms<T: JsonSchema + Serialize>(document: &T) {
+    let schema = serde_json::to_value(of::<T>()).unwrap();
+    let document = serde_json::to_value(document).unwrap();
+    assert_eq!(faults(&schema, &document), Vec::<String>::new(), "{document}");
 }
 
 /// Holds a schema against its file in `plugin/schema`.
@@ -44,6 +52,7 @@ mod tests {
                 "count": {"type": ["integer", "null"], "minimum": 0},
                 "level": {"$ref": "#/$defs/Level"},
                 "names": {"type": "array", "items": {"type": "string"}},
+                "counts": {"type": "object", "additionalProperties": {"type": "integer"}},
                 "state": {"oneOf": [
                     read,
                     {"type": "object", "properties": {"is": {"type": "string", "const": "failed"},
@@ -60,6 +69,11 @@ mod tests {
                 none,
             ),
             (json!({"kind": "K", "count": null}), none),
+            (json!({"kind": "K", "counts": {"a": 1}}), none),
+            (
+                json!({"kind": "K", "counts": {"a": "b"}}),
+                &["/counts/a: \"b\", type \"integer\""],
+            ),
             (json!({}), &["/kind: missing"]),
             (json!({"kind": "L"}), &["/kind: \"L\", const \"K\""]),
             (json!({"kind": "K", "count": -1}), &["/count: -1, minimum 0"]),

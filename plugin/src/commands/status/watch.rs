@@ -19,11 +19,7 @@ impl Observation for Subject {
 }
 
 /// As much as a terminal has room for below a heading.
-pub(super) fn screen(subject: &Subject, now: Timestamp, size: Size, is_wide: bool) -> String {
-    let layout = Layout {
-        width: Some(size.width),
-        is_wide,
-    };
+pub(super) fn screen(subject: &Subject, now: Timestamp, size: Size, layout: Layout) -> String {
     let screen = subject.screen(now, layout);
     screen.within(size.lines().saturating_sub(1))
 }
@@ -61,7 +57,7 @@ fn name(inspected: &Inspected) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Subject, lines, screen};
+    use super::{Layout, Subject, lines, screen};
     use crate::{
         commands::status::{
             report::Inspected,
@@ -133,7 +129,11 @@ mod tests {
         let subject = Subject::One(Box::new(inspected(member_dead())));
         for height in 3..60 {
             let size = Size { width: 80, height };
-            let screen = screen(&subject, now(), size, false);
+            let layout = Layout {
+                width: Some(size.width),
+                ..Layout::default()
+            };
+            let screen = screen(&subject, now(), size, layout);
             let text = plain(&below_heading(now(), Some("no\u{1b} connection"), &screen));
             assert!(text.lines().count() < height, "{height}:\n{text}");
             let heading = text.lines().next().unwrap_or_default();

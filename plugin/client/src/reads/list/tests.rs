@@ -86,7 +86,7 @@ fn read(namespace: Option<&str>, forbidden: &'static str) -> Result<Vec<Manageme
             }
         });
         let reader = Reader::discover(&connection).await?;
-        list(&reader, namespace, ReadLimit::each(Duration::from_secs(10))).await
+        list(&reader, namespace, None, ReadLimit::each(Duration::from_secs(10))).await
     })
 }
 

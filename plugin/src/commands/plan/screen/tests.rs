@@ -1,7 +1,7 @@
 use serde_json::json;
 
-use crate::commands::plan::screen::screen;
-use crate::terminal::plain;
+use crate::commands::plan::screen;
+use crate::terminal::{plain, table::Layout};
 use kcp_control_plane::{
     control_plane::{
         ConditionStatus::False,
@@ -15,6 +15,10 @@ use kcp_control_plane::{
         spec::Spec,
     },
 };
+
+fn screen(plan: &Plan) -> String {
+    screen::screen(plan, Layout::default())
+}
 
 fn of(observed: &Observed, spec: Spec, changes: &[(&str, Effect)]) -> Plan {
     let changes = changes.iter().map(|(field, effect)| Change {

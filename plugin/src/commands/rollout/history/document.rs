@@ -15,9 +15,12 @@ use kcp_control_plane::plan::rollout_reason::{Gap, Reason};
 
 /// The generations of Machines that are there.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutHistory<'h> {
+    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
     api_version: &'static str,
+    #[cfg_attr(test, schemars(extend("const" = "RolloutHistory")))]
     kind: &'static str,
     metadata: ObjectName,
     /// When a rollout of every Machine was asked for last, or is to begin.
@@ -28,6 +31,7 @@ pub struct RolloutHistory<'h> {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct GenerationDocument<'h> {
     current: bool,
@@ -45,6 +49,7 @@ struct GenerationDocument<'h> {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct TemplateName<'h> {
     /// `Kind.group`.
@@ -53,6 +58,7 @@ struct TemplateName<'h> {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct MachineDocument<'h> {
     name: &'h str,
@@ -118,13 +124,20 @@ mod tests {
     use super::RolloutHistory;
     use crate::{
         commands::rollout::history::{generation::tests::in_the_middle, history},
-        document::text,
+        commands::status::schema,
+        printer::json,
     };
     use kcp_control_plane::control_plane::example::now;
 
     #[test]
+    fn the_schema_is_checked_in() {
+        schema::checked_in::<RolloutHistory<'_>>("rollouthistory.json");
+    }
+
+    #[test]
     fn a_rollout_in_the_middle() {
         let history = history(&in_the_middle(), now());
-        insta::assert_snapshot!(text(&RolloutHistory::of(&history)).expect("serializes"));
+        schema::conforms(&RolloutHistory::of(&history));
+        insta::assert_snapshot!(json(&RolloutHistory::of(&history)).expect("serializes"));
     }
 }

@@ -19,6 +19,8 @@ pub struct History {
     pub generations: Vec<Generation>,
     /// When a rollout of every Machine was asked for last, or is to begin.
     pub rollout_after: Option<Timestamp>,
+    /// When it was read.
+    pub at: Timestamp,
 }
 
 /// Machines of one version, made from one template, that are as asked, or not so for the same reasons.
@@ -112,6 +114,7 @@ pub fn history(observed: &Observed, now: Timestamp) -> History {
         name: control_plane.name.clone(),
         generations,
         rollout_after: control_plane.rollout_after,
+        at: now,
     }
 }
 

@@ -9,23 +9,23 @@ use crate::commands::rollout::history::{History, generation::Generation};
 use crate::terminal::{
     escape,
     style::{FAINT, GOOD, WARN},
-    table::{Cell, Column, Table},
+    table::{Cell, Column, Layout, Table},
 };
 use kcp_control_plane::plan::rollout_reason::{Gap, Reason};
 
-/// The generations of Machines, oldest first, within a number of cells; none for no limit.
-pub fn screen(history: &History, width: Option<usize>, now: Timestamp) -> String {
+/// The generations of Machines, oldest first.
+pub fn screen(history: &History, layout: Layout) -> String {
     let mut text = if history.generations.is_empty() {
         format!("kubeadmcontrolplane/{} has no Machines\n", escape(&history.name))
     } else {
-        table(history).render_within(width, false)
+        table(history).render(layout)
     };
     let mut remark = |line: &str| {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "{}", line.style(FAINT));
     };
     if let Some(after) = history.rollout_after {
-        remark(&if after > now {
+        remark(&if after > history.at {
             format!("a rollout of every Machine created before {after} begins at that time")
         } else {
             format!("a rollout was asked for last at {after}")
@@ -104,7 +104,7 @@ fn created(generation: &Generation) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::screen;
+    use super::{Layout, screen};
     use crate::{
         commands::rollout::history::{generation::tests::in_the_middle, history},
         terminal::plain,
@@ -117,8 +117,12 @@ mod tests {
     #[test]
     fn a_rollout_in_the_middle() {
         let history = history(&in_the_middle(), now());
-        insta::assert_snapshot!(plain(&screen(&history, None, now())));
-        insta::assert_snapshot!("narrow", plain(&screen(&history, Some(80), now())));
+        insta::assert_snapshot!(plain(&screen(&history, Layout::default())));
+        let narrow = Layout {
+            width: Some(80),
+            ..Layout::default()
+        };
+        insta::assert_snapshot!("narrow", plain(&screen(&history, narrow)));
     }
 
     #[test]
@@ -127,7 +131,7 @@ mod tests {
         observed.machines[0].infrastructure = Infrastructure::Missing;
         observed.control_plane.rollout_after = Some(minutes_ago(60 * 24));
         let history = history(&observed, now());
-        insta::assert_snapshot!(plain(&screen(&history, None, now())));
+        insta::assert_snapshot!(plain(&screen(&history, Layout::default())));
     }
 
     #[test]
@@ -136,6 +140,6 @@ mod tests {
         observed.machines.clear();
         observed.control_plane.rollout_after = Some(minutes_ago(-60));
         let history = history(&observed, now());
-        insta::assert_snapshot!(plain(&screen(&history, None, now())));
+        insta::assert_snapshot!(plain(&screen(&history, Layout::default())));
     }
 }

@@ -82,6 +82,12 @@ impl Validator<'_> {
                     self.value(&format!("{path}/{index}"), schema, item, true, faults);
                 }
             }
+            // Of a map: an object with declared properties has none besides.
+            ("additionalProperties", schema) => {
+                for (name, value) in value.as_object().into_iter().flatten() {
+                    self.value(&format!("{path}/{name}"), schema, value, true, faults);
+                }
+            }
             ("type" | "const" | "enum" | "minimum", _) => {
                 faults.push(format!("{path}: {value}, {keyword} {expected}"));
             }

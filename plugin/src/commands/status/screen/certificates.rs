@@ -58,7 +58,7 @@ pub(super) fn certificates(observed: &Observed, now: Timestamp, layout: Layout) 
             table.row(row(kind, first.expires, whose(&certificates), now));
         }
     }
-    table.render_within(layout.limit(), layout.is_wide)
+    table.render(layout)
 }
 
 /// `Certificates:  all 7 valid until 2027-11-20 (in 363d)`

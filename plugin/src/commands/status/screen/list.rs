@@ -42,7 +42,7 @@ pub fn list<'i>(
         table.row(row(observed, inspection, namespace.is_none(), now));
     }
     let text = match namespace {
-        _ if !is_empty => table.render_within(layout.limit(), layout.is_wide),
+        _ if !is_empty => table.render(layout),
         Some(namespace) => format!("No control planes found in {} namespace.\n", escape(namespace)),
         None => "No control planes found.\n".to_owned(),
     };

@@ -59,7 +59,7 @@ pub(super) fn machines(
         before = Some(domain);
         table.row(row(observed, inspection, machine, shown, now));
     }
-    table.render_within(layout.limit(), layout.is_wide)
+    table.render(layout)
 }
 
 fn row(

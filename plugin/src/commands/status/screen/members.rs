@@ -70,7 +70,7 @@ fn table(survey: &EtcdSurvey, layout: Layout) -> String {
         };
         table.row([Cell::from(name), Cell::styled(what, WARN).rest()]);
     }
-    table.render_within(layout.limit(), layout.is_wide)
+    table.render(layout)
 }
 
 fn lines(text: &str, style: Style, layout: Layout) -> String {

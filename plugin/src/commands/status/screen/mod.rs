@@ -21,42 +21,16 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 pub use list::list;
 
+pub use crate::terminal::table::Layout;
+
 use owo_colors::Style;
 
-use crate::terminal::{
-    escape,
-    style::{BAD, WARN},
-    width::wrap,
-};
+use crate::terminal::style::{BAD, WARN};
 use kcp_control_plane::{duration::format_duration, plan::wording::listed};
 use kcp_control_plane::{
     inspection::{Health, Inspection},
     snapshot::Observed,
 };
-
-/// How much room there is, and how much is wanted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Layout {
-    /// Columns of the terminal; none when stdout is something else.
-    pub width: Option<usize>,
-    /// All there is to know, however long the lines.
-    pub is_wide: bool,
-}
-
-impl Layout {
-    const fn limit(self) -> Option<usize> {
-        if self.is_wide { None } else { self.width }
-    }
-
-    /// A text from a cluster in lines that fit beside so many cells.
-    fn lines(self, text: &str, beside: usize) -> Vec<String> {
-        let text = escape(text);
-        match self.limit() {
-            Some(limit) => wrap(&text, limit.saturating_sub(beside)),
-            None => vec![text.into_owned()],
-        }
-    }
-}
 
 /// The screen of one control plane, in parts with a blank line between them.
 #[derive(Clone, Debug, PartialEq, Eq)]

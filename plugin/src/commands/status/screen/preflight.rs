@@ -76,7 +76,7 @@ pub(super) fn preflight(inspection: &Inspection, layout: Layout) -> String {
             table.row(first);
         }
     }
-    table.render_within(layout.limit(), layout.is_wide)
+    table.render(layout)
 }
 
 /// Neighbours of which the same is told share a row.

@@ -16,7 +16,11 @@ fn screen(example: &Example, width: Option<usize>, is_wide: bool) -> Screen {
         &example.observed,
         &example.inspection,
         now(),
-        Layout { width, is_wide },
+        Layout {
+            width,
+            is_wide,
+            no_headers: false,
+        },
     )
 }
 
@@ -160,7 +164,7 @@ fn several_control_planes() {
     for columns in [80, 120] {
         let layout = Layout {
             width: Some(columns),
-            is_wide: false,
+            ..Layout::default()
         };
         let text = list(pairs(&examples), None, now(), layout).text();
         assert!(plain(&text).lines().all(|line| width(line) <= columns), "{text}");
@@ -171,6 +175,7 @@ fn several_control_planes() {
     let layout = Layout {
         width: Some(80),
         is_wide: true,
+        no_headers: false,
     };
     insta::assert_snapshot!(
         "list_wide",

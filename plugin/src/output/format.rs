@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 
 use clap::{
-    Arg, Args, Command,
+    Arg, Command,
     builder::{PossibleValue, TypedValueParser},
 };
 
@@ -180,40 +180,9 @@ impl TypedValueParser for Formats {
     }
 }
 
-/// The flags of every command that prints a result.
-#[derive(Clone, Debug, Default, Args)]
-pub struct OutputArguments {
-    /// Output format [default: text for people]
-    #[arg(short, long, value_name = "FORMAT", value_parser = Formats::COMMON)]
-    pub output: Option<OutputFormat>,
-
-    /// Print tables without their header lines
-    #[arg(long)]
-    pub no_headers: bool,
-}
-
-impl OutputArguments {
-    /// The format; text for people unless the user has chosen another.
-    pub fn format(&self) -> OutputFormat {
-        self.output.clone().unwrap_or_default()
-    }
-
-    /// Whether stdout is for people; if not, remarks belong on stderr.
-    pub fn is_text(&self) -> bool {
-        matches!(self.output, None | Some(OutputFormat::Table | OutputFormat::Wide))
-    }
-
-    /// Whether the text has all columns.
-    pub fn is_wide(&self) -> bool {
-        self.output == Some(OutputFormat::Wide)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use clap::{Args, Command, FromArgMatches as _, error::ErrorKind};
-
-    use super::{Formats, OutputArguments, OutputFormat, Special};
+    use super::{Formats, OutputFormat, Special};
 
     #[test]
     fn accepts_the_words_of_kubectl() {
@@ -304,40 +273,6 @@ mod tests {
             ),
         ] {
             assert_eq!(formats.parse(text), Err(error), "{text}");
-        }
-    }
-
-    fn parse(words: &[&str]) -> Result<OutputArguments, clap::Error> {
-        let command = OutputArguments::augment_args(Command::new("status"));
-        let words = std::iter::once("status").chain(words.iter().copied());
-        OutputArguments::from_arg_matches(&command.try_get_matches_from(words)?)
-    }
-
-    #[test]
-    fn the_default_is_text_for_people() {
-        let arguments = parse(&[]).unwrap();
-        assert_eq!(arguments.format(), OutputFormat::Table);
-        assert!(arguments.is_text() && !arguments.is_wide() && !arguments.no_headers);
-        let arguments = parse(&["-owide", "--no-headers"]).unwrap();
-        assert!(arguments.is_text() && arguments.is_wide() && arguments.no_headers);
-        assert!(!parse(&["-o", "json"]).unwrap().is_text());
-    }
-
-    #[test]
-    fn an_unknown_format_is_an_error_of_usage() {
-        let error = parse(&["-o", "xml"]).unwrap_err();
-        assert_eq!((error.kind(), error.exit_code()), (ErrorKind::ValueValidation, 2));
-        let text = error.to_string();
-        let expected = "error: invalid value 'xml' for '--output <FORMAT>': unable to match a printer";
-        assert!(text.starts_with(expected), "{text}");
-    }
-
-    #[test]
-    fn the_help_lists_the_formats() {
-        let mut command = OutputArguments::augment_args(Command::new("status"));
-        let help = command.render_long_help().to_string();
-        for word in ["json:", "custom-columns=SPEC:", "jsonpath=TEMPLATE:"] {
-            assert!(help.contains(&format!("- {word}")), "{help}");
         }
     }
 }

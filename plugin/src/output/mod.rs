@@ -1,0 +1,224 @@
+//! The one way from a result to stdout: a report, printed in the format that the user has chosen.
+//!
+//! - [`format`]: the formats, in kubectl's words
+
+pub mod format;
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+pub use format::{Formats, OutputFormat, Special};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{
+    printer::{json, yaml},
+    terminal::{Terminal, escape, table::Layout},
+};
+
+/// The flags of every command that prints a result.
+#[derive(Clone, Debug, Default, Args)]
+pub struct OutputArguments {
+    /// Output format [default: text for people]
+    #[arg(short, long, value_name = "FORMAT", value_parser = Formats::COMMON)]
+    pub output: Option<OutputFormat>,
+
+    /// Print tables without their header lines
+    #[arg(long)]
+    pub no_headers: bool,
+}
+
+impl OutputArguments {
+    /// The format; text for people unless the user has chosen another.
+    pub fn format(&self) -> OutputFormat {
+        self.output.clone().unwrap_or_default()
+    }
+
+    /// Whether stdout is for people; if not, remarks belong on stderr.
+    pub fn is_text(&self) -> bool {
+        matches!(self.output, None | Some(OutputFormat::Table | OutputFormat::Wide))
+    }
+
+    /// How tables are laid out on a terminal of this width; none for no terminal.
+    pub fn layout(&self, width: Option<usize>) -> Layout {
+        Layout {
+            width,
+            is_wide: self.output == Some(OutputFormat::Wide),
+            no_headers: self.no_headers,
+        }
+    }
+}
+
+/// The result of a command.
+pub trait Report {
+    /// Text for people.
+    fn table(&self, layout: Layout) -> String;
+
+    /// What `-o json` prints, with `apiVersion` and `kind`.
+    fn document(&self) -> impl Serialize;
+
+    /// `RESOURCE.GROUP/NAME` of each object, as `kubectl get -o name` has it.
+    fn names(&self) -> Vec<String>;
+
+    /// The text of a format that a single command has; none for any other.
+    ///
+    /// # Errors
+    /// When the text cannot be written.
+    fn special(&self, _format: Special) -> Option<anyhow::Result<String>> {
+        None
+    }
+}
+
+/// Prints a report to stdout.
+///
+/// # Errors
+/// When a template does not fit the document, or stdout cannot be written to.
+pub fn print(report: &impl Report, arguments: &OutputArguments, terminal: &Terminal) -> anyhow::Result<()> {
+    let width = Terminal::size().map(|size| size.width);
+    let text = text(report, &arguments.format(), arguments.layout(width))?;
+    terminal.print(&text).context("cannot write to stdout")
+}
+
+/// A report as it is printed.
+///
+/// # Errors
+/// When a template does not fit the document.
+pub fn text(report: &impl Report, format: &OutputFormat, layout: Layout) -> anyhow::Result<String> {
+    Ok(match format {
+        OutputFormat::Table | OutputFormat::Wide => report.table(layout),
+        OutputFormat::Name => lines(&report.names()),
+        OutputFormat::Json => json(&report.document())?,
+        OutputFormat::Yaml => yaml(&report.document())?,
+        OutputFormat::JsonPath(template) => template.text(&value(report)?)?,
+        OutputFormat::JsonPathAsJson(template) => template.json(&value(report)?)?,
+        OutputFormat::CustomColumns(columns) => columns.text(&value(report)?, !layout.no_headers)?,
+        OutputFormat::Special(format) => report
+            .special(*format)
+            .ok_or_else(|| anyhow!("this result has no such output format"))??,
+    })
+}
+
+fn value(report: &impl Report) -> anyhow::Result<Value> {
+    serde_json::to_value(report.document()).context("cannot write JSON")
+}
+
+fn lines(names: &[String]) -> String {
+    names
+        .iter()
+        .fold(String::new(), |text, name| text + &escape(name) + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args, Command, FromArgMatches as _, error::ErrorKind};
+    use serde::Serialize;
+    use serde_json::json;
+
+    use super::{Formats, Layout, OutputArguments, OutputFormat, Report, Special, text};
+
+    struct Pools;
+
+    impl Report for Pools {
+        fn table(&self, layout: Layout) -> String {
+            format!("{layout:?}\n")
+        }
+
+        fn document(&self) -> impl Serialize {
+            json!({
+                "apiVersion": "kubectl-kcp.dev/v1alpha1",
+                "kind": "PoolStatusList",
+                "items": [{"metadata": {"name": "a"}, "free": 2}, {"metadata": {"name": "bee"}}],
+            })
+        }
+
+        fn names(&self) -> Vec<String> {
+            vec!["pool/a".to_owned(), "pool/bee".to_owned()]
+        }
+
+        fn special(&self, format: Special) -> Option<anyhow::Result<String>> {
+            (format == Special::Env).then(|| Ok("A=1\n".to_owned()))
+        }
+    }
+
+    fn printed(format: &str) -> String {
+        let format = Formats::LEASE.parse(format).unwrap();
+        text(&Pools, &format, Layout::default()).unwrap()
+    }
+
+    #[test]
+    fn each_format_is_its_own() {
+        for (format, expected) in [
+            ("name", "pool/a\npool/bee\n"),
+            ("jsonpath={.items[*].metadata.name}", "a bee"),
+            ("jsonpath-as-json={.items[0].free}", "[\n    2\n]\n"),
+            (
+                "custom-columns=NAME:.metadata.name,FREE:.free",
+                "NAME   FREE\na      2\nbee    <none>\n",
+            ),
+            ("env", "A=1\n"),
+        ] {
+            assert_eq!(printed(format), expected, "{format}");
+        }
+        let of_yaml: serde_json::Value = serde_saphyr::from_str(&printed("yaml")).unwrap();
+        let of_json: serde_json::Value = serde_json::from_str(&printed("json")).unwrap();
+        assert_eq!(of_json, of_yaml);
+        assert!(printed("json").ends_with("}\n"));
+    }
+
+    #[test]
+    fn text_for_people_is_laid_out() {
+        let layout = Layout {
+            width: Some(80),
+            is_wide: true,
+            no_headers: true,
+        };
+        let shown = text(&Pools, &OutputFormat::Wide, layout).unwrap();
+        assert_eq!(shown, format!("{layout:?}\n"));
+    }
+
+    #[test]
+    fn a_format_that_a_report_has_not_is_an_error() {
+        let format = OutputFormat::Special(Special::Github);
+        assert!(text(&Pools, &format, Layout::default()).is_err());
+    }
+
+    fn parse(words: &[&str]) -> Result<OutputArguments, clap::Error> {
+        let command = OutputArguments::augment_args(Command::new("status"));
+        let words = std::iter::once("status").chain(words.iter().copied());
+        OutputArguments::from_arg_matches(&command.try_get_matches_from(words)?)
+    }
+
+    #[test]
+    fn the_default_is_text_for_people() {
+        let arguments = parse(&[]).unwrap();
+        assert_eq!(arguments.format(), OutputFormat::Table);
+        assert!(arguments.is_text());
+        assert_eq!(arguments.layout(None), Layout::default());
+        let arguments = parse(&["-owide", "--no-headers"]).unwrap();
+        assert!(arguments.is_text());
+        let layout = Layout {
+            width: Some(80),
+            is_wide: true,
+            no_headers: true,
+        };
+        assert_eq!(arguments.layout(Some(80)), layout);
+        assert!(!parse(&["-o", "json"]).unwrap().is_text());
+    }
+
+    #[test]
+    fn an_unknown_format_is_an_error_of_usage() {
+        let error = parse(&["-o", "xml"]).unwrap_err();
+        assert_eq!((error.kind(), error.exit_code()), (ErrorKind::ValueValidation, 2));
+        let text = error.to_string();
+        let expected = "error: invalid value 'xml' for '--output <FORMAT>': unable to match a printer";
+        assert!(text.starts_with(expected), "{text}");
+    }
+
+    #[test]
+    fn the_help_lists_the_formats() {
+        let mut command = OutputArguments::augment_args(Command::new("status"));
+        let help = command.render_long_help().to_string();
+        for word in ["json:", "custom-columns=SPEC:", "jsonpath=TEMPLATE:"] {
+            assert!(help.contains(&format!("- {word}")), "{help}");
+        }
+    }
+}

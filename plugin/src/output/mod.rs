@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{
     printer::{json, yaml},
-    terminal::{Terminal, escape, table::Layout},
+    terminal::{Terminal, escape, escape_text, table::Layout},
 };
 
 /// The flags of every command that prints a result.
@@ -74,7 +74,12 @@ pub trait Report {
 /// When a template does not fit the document, or stdout cannot be written to.
 pub fn print(report: &impl Report, arguments: &OutputArguments, terminal: &Terminal) -> anyhow::Result<()> {
     let width = Terminal::size().map(|size| size.width);
-    let text = text(report, &arguments.format(), arguments.layout(width))?;
+    let format = arguments.format();
+    let mut text = text(report, &format, arguments.layout(width))?;
+    // A template prints strings as they are: a script needs that, and a terminal must not obey them.
+    if width.is_some() && matches!(format, OutputFormat::JsonPath(_)) {
+        text = escape_text(&text).into_owned();
+    }
     terminal.print(&text).context("cannot write to stdout")
 }
 

@@ -4,7 +4,16 @@ use std::{borrow::Cow, fmt::Write as _};
 
 /// Replaces every control character, line breaks included, by its escape.
 pub fn escape(text: &str) -> Cow<'_, str> {
-    if text.chars().any(is_unsafe) {
+    escape_each(text, is_unsafe)
+}
+
+/// Replaces every control character but line breaks and tabs.
+pub fn escape_text(text: &str) -> Cow<'_, str> {
+    escape_each(text, |c| is_unsafe(c) && c != '\n' && c != '\t')
+}
+
+fn escape_each(text: &str, is_unsafe: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if text.chars().any(&is_unsafe) {
         let escaped = text.chars().flat_map(|c| {
             let (escape, plain) = if is_unsafe(c) {
                 (Some(c.escape_default()), None)
@@ -43,7 +52,7 @@ fn is_unsafe(c: char) -> bool {
 mod tests {
     use proptest::prelude::{any, proptest};
 
-    use super::{escape, escape_lines, with_lines};
+    use super::{escape, escape_lines, escape_text, with_lines};
 
     #[test]
     fn escapes_control_characters_only() {
@@ -57,6 +66,11 @@ mod tests {
         ] {
             assert_eq!(escape(text), shown);
         }
+    }
+
+    #[test]
+    fn a_text_has_lines_and_tabs() {
+        assert_eq!(escape_text("a\tb\n\u{1b}[2Jc\r"), "a\tb\n\\u{1b}[2Jc\\r");
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub mod style;
 pub mod table;
 pub mod width;
 
-pub use escape::{escape, escape_lines, with_lines};
+pub use escape::{escape, escape_lines, escape_text, with_lines};
 pub use frame::Size;
 use indicatif::{ProgressBar, ProgressFinish};
 use jiff::{Timestamp, tz::TimeZone};

@@ -9,7 +9,7 @@
 //! - [`file`], [`configuration`]: files that the user names, and the server's configuration in one
 //! - [`change`], [`edit`]: how a change of a control plane is written and reported
 //! - [`wait`]: waiting until a change is complete; [`watch`]: polling for `-w`
-//! - [`commands`], [`pool`]: the commands
+//! - [`commands`]: the commands
 //! - [`document`]: what their JSON documents have in common
 //! - [`terminal`]: how results and errors are shown
 //! - [`verdict`]: what a command decided, and its exit code
@@ -31,7 +31,6 @@ pub mod configuration;
 pub mod document;
 pub mod edit;
 pub mod file;
-pub mod pool;
 pub mod session;
 pub mod terminal;
 pub mod verdict;
@@ -42,7 +41,7 @@ pub(crate) use kcp_client as cluster;
 
 use arguments::invocation;
 use command::{Arguments, Command};
-use commands::{lint, machine, plan, rollout, rules, scale, status, upgrade};
+use commands::{lint, machine, plan, pool, rollout, rules, scale, status, upgrade};
 use session::Session;
 use terminal::Terminal;
 use verdict::Verdict;

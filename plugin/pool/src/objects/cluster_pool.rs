@@ -1,0 +1,135 @@
+//! A `ClusterPool` as leases see it.
+
+use kcp_rules::api::hive::{ClusterPoolSpec, Inventory};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::objects::{conditions::Conditions, metadata::Metadata};
+
+/// Hive's finalizer on each pool that it runs.
+const HIVE_FINALIZER: &str = "hive.openshift.io/clusters";
+
+/// A `ClusterPool`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "WirePool")]
+pub struct Pool {
+    pub metadata: Metadata,
+    /// As far as we know its fields.
+    pub spec: ClusterPoolSpec,
+    /// All of its fields: what is made for the pool keeps what we do not know.
+    pub whole_spec: Value,
+    pub status: Status,
+}
+
+/// A pool's name, and its namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolName {
+    pub namespace: String,
+    pub name: String,
+}
+
+impl PoolName {
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+}
+
+/// `status.size` and `status.ready` are required by the definition, and absent before anybody has written one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Status {
+    pub size: Option<i32>,
+    pub ready: Option<i32>,
+    pub conditions: Conditions,
+}
+
+#[derive(Deserialize)]
+struct WirePool {
+    metadata: Metadata,
+    spec: Value,
+    #[serde(default)]
+    status: Status,
+}
+
+impl TryFrom<WirePool> for Pool {
+    type Error = serde_json::Error;
+
+    fn try_from(pool: WirePool) -> Result<Self, Self::Error> {
+        Ok(Self {
+            metadata: pool.metadata,
+            spec: ClusterPoolSpec::deserialize(&pool.spec)?,
+            whole_spec: pool.spec,
+            status: pool.status,
+        })
+    }
+}
+
+impl Pool {
+    pub fn name(&self) -> &str {
+        &self.metadata.name
+    }
+
+    /// Whether Hive's controller looks after the pool.
+    pub fn is_run_by_hive(&self) -> bool {
+        self.metadata.has_finalizer(HIVE_FINALIZER)
+    }
+
+    pub fn is_deleting(&self) -> bool {
+        self.metadata.is_deleting()
+    }
+
+    /// The customizations named, each once, in the pool's order.
+    pub fn inventory(&self) -> Vec<&str> {
+        let mut names = Vec::new();
+        for name in self.spec.inventory.iter().flat_map(Inventory::names) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::Pool;
+    use crate::testing::objects::{pool, pool_object};
+
+    #[test]
+    fn an_inventory_names_each_customization_once() {
+        let pool = pool(&json!({"inventory": [{"name": "b"}, {"name": ""}, {"name": "a"}, {"name": "b"}]}));
+        assert_eq!(pool.inventory(), ["b", "a"]);
+    }
+
+    #[test]
+    fn no_inventory_and_an_empty_one_name_nothing() {
+        for spec in [json!({}), json!({"inventory": null}), json!({"inventory": []})] {
+            assert!(pool(&spec).inventory().is_empty(), "{spec}");
+        }
+    }
+
+    #[test]
+    fn hive_marks_the_pools_that_it_runs() {
+        for (finalizers, expected) in [
+            (json!([]), false),
+            (json!(["kubectl-kcp.dev/other"]), false),
+            (json!(["hive.openshift.io/clusters"]), true),
+        ] {
+            let mut object = pool_object("pool", &json!({}));
+            object["metadata"]["finalizers"] = finalizers;
+            let pool: Pool = serde_json::from_value(object).unwrap();
+            assert_eq!(pool.is_run_by_hive(), expected);
+        }
+    }
+
+    #[test]
+    fn fields_that_we_do_not_know_stay() {
+        let pool = pool(&json!({"hibernateAfter": "8h"}));
+        assert_eq!(pool.whole_spec["hibernateAfter"], "8h");
+    }
+}

@@ -1,0 +1,110 @@
+//! What there is of the pools of one namespace, read at one time.
+
+use std::collections::BTreeMap;
+
+use kcp_client::Error;
+
+use crate::{
+    objects::{
+        cluster_pool::Pool,
+        copies::Copy,
+        deployments::Deployments,
+        entry::Entry,
+        record::{LABEL, Record},
+    },
+    store::{CUSTOMIZATION, Customizations as _, Records as _, Store},
+};
+
+/// The pools of one namespace, what they hold and who has it.
+#[derive(Clone, Debug, Default)]
+pub struct Survey {
+    pub namespace: String,
+    pub pools: Vec<Pool>,
+    /// The customizations of the namespace, named by a pool or not.
+    pub entries: Vec<Entry>,
+    /// Who is recorded to hold them.
+    pub records: Vec<Record>,
+    /// The clusters of all namespaces.
+    pub deployments: Deployments,
+    /// The customizations that were copied into the namespaces of clusters of these pools.
+    pub copies: Vec<Copy>,
+}
+
+impl Survey {
+    pub fn pool(&self, name: &str) -> Option<&Pool> {
+        self.pools.iter().find(|pool| pool.name() == name)
+    }
+
+    pub fn entry(&self, name: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.name() == name)
+    }
+
+    /// The record of a customization.
+    pub fn record(&self, customization: &str) -> Option<&Record> {
+        self.records
+            .iter()
+            .find(|record| record.customization() == Some(customization))
+    }
+
+    /// The pools that name a customization.
+    pub fn pools_naming<'s>(&'s self, customization: &'s str) -> impl Iterator<Item = &'s Pool> {
+        self.pools
+            .iter()
+            .filter(move |pool| pool.inventory().contains(&customization))
+    }
+}
+
+impl Store<'_> {
+    /// Everything, as it is now.
+    pub async fn survey(&self) -> Result<Survey, Error> {
+        // Clusters last: one that is made meanwhile is seen, and its customization, read before, has changed then.
+        // Records after entries: a lease is recorded, then its entry written, then it is told. Read the other way, the
+        // new entry could be judged by the old record. And before them: a lease that is given back meanwhile takes its
+        // record with it, and the old entry would have none.
+        let before = self.records().await?;
+        let entries = self.list().await?;
+        let records = newest(before, self.records().await?);
+        let pools = self.pools(Some(self.namespace())).await?;
+        let labelled = format!("{LABEL}=true");
+        let copies: Vec<Copy> = self
+            .connection()
+            .list_metadata(&CUSTOMIZATION.at("v1"), None, Some(&labelled))
+            .await?;
+        Ok(Survey {
+            namespace: self.namespace().to_owned(),
+            pools,
+            entries,
+            records,
+            deployments: self.deployments().await?,
+            copies,
+        })
+    }
+}
+
+/// All records of two lists, each as the later list has it.
+fn newest(before: Vec<Record>, after: Vec<Record>) -> Vec<Record> {
+    let by_name = |record: Record| (record.metadata.name.clone(), record);
+    let all: BTreeMap<String, Record> = before.into_iter().chain(after).map(by_name).collect();
+    all.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::newest;
+    use crate::objects::record::Record;
+
+    #[test]
+    fn a_record_is_read_as_it_was_last() {
+        let record = |name: &str, version: &str| -> Record {
+            serde_json::from_value(json!({"metadata": {"name": name, "resourceVersion": version}})).unwrap()
+        };
+        let before = vec![record("a", "1"), record("b", "2")];
+        let after = vec![record("c", "5"), record("a", "4")];
+        assert_eq!(
+            newest(before, after),
+            [record("a", "4"), record("b", "2"), record("c", "5")]
+        );
+    }
+}

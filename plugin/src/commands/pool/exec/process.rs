@@ -1,0 +1,165 @@
+//! The process of a command.
+
+use std::{io, os::unix::process::ExitStatusExt as _, process::ExitStatus, time::Duration};
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
+use tokio::process::{Child, Command};
+
+/// A command that cannot be run, as in shells.
+const CANNOT_RUN: u8 = 126;
+/// A command that is not there, as in shells.
+const NOT_FOUND: u8 = 127;
+/// A command that a signal ended has this and the signal's number, as in shells.
+const BY_SIGNAL: i32 = 128;
+
+/// Between two looks at whether a process group has ended.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The command's process.
+pub(crate) struct Process {
+    child: Child,
+    pid: Pid,
+    /// Whether it has a process group of its own.
+    has_group: bool,
+}
+
+impl Process {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// When it cannot be run.
+    pub(crate) fn start(mut command: Command, has_terminal: bool) -> Result<Self, CannotRun> {
+        // A terminal signals all of its foreground: a group of its own would not be that.
+        let has_group = !has_terminal;
+        if has_group {
+            command.process_group(0);
+        }
+        let child = command.spawn();
+        let cannot_run = |error| CannotRun {
+            program: command.as_std().get_program().to_string_lossy().into_owned(),
+            error,
+        };
+        let child = child.map_err(cannot_run)?;
+        let id = child.id().and_then(|id| i32::try_from(id).ok());
+        // Only a process that has been waited for has no id.
+        let pid = id
+            .and_then(Pid::from_raw)
+            .ok_or_else(|| cannot_run(io::ErrorKind::Other.into()))?;
+        Ok(Self {
+            child,
+            pid,
+            has_group,
+        })
+    }
+
+    /// Its exit code, once it has ended.
+    pub(crate) async fn ended(&mut self) -> io::Result<u8> {
+        self.child.wait().await.map(code)
+    }
+
+    /// Hands a signal on. On a terminal those of its keys have reached the command already.
+    pub(crate) fn forward(&self, signal: Signal) {
+        if self.has_group || !matches!(signal, Signal::INT | Signal::QUIT) {
+            self.signal(signal);
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        // The only failure is a process that is gone.
+        let _ = if self.has_group {
+            kill_process_group(self.pid, signal)
+        } else {
+            kill_process(self.pid, signal)
+        };
+    }
+
+    /// Ends it, and what it has started in its process group: TERM, and after the time of grace KILL.
+    pub(crate) async fn end(&mut self, grace: Duration) -> io::Result<()> {
+        self.signal(Signal::TERM);
+        let ended = async {
+            let status = self.child.wait().await;
+            while self.has_group && test_kill_process_group(self.pid).is_ok() {
+                tokio::time::sleep(LOOK).await;
+            }
+            status
+        };
+        if let Ok(status) = tokio::time::timeout(grace, ended).await {
+            return status.map(drop);
+        }
+        self.signal(Signal::KILL);
+        self.child.wait().await.map(drop)
+    }
+}
+
+/// A command that cannot be run.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot run {program}: {}", self.why())]
+pub(crate) struct CannotRun {
+    program: String,
+    error: io::Error,
+}
+
+impl CannotRun {
+    fn why(&self) -> String {
+        match self.error.kind() {
+            io::ErrorKind::NotFound => "there is no such program".to_owned(),
+            io::ErrorKind::PermissionDenied => "it may not be executed".to_owned(),
+            _ => self.error.to_string(),
+        }
+    }
+
+    /// As shells have it.
+    pub(crate) fn code(&self) -> u8 {
+        if self.error.kind() == io::ErrorKind::NotFound {
+            NOT_FOUND
+        } else {
+            CANNOT_RUN
+        }
+    }
+}
+
+/// The code of one whom this signal ended, as shells have it.
+pub(crate) fn code_of(signal: Signal) -> u8 {
+    u8::try_from(BY_SIGNAL + signal.as_raw()).unwrap_or(u8::MAX)
+}
+
+/// The command's code, as shells have it.
+fn code(status: ExitStatus) -> u8 {
+    let code = status
+        .code()
+        .or_else(|| Some(BY_SIGNAL + status.signal()?))
+        .unwrap_or(BY_SIGNAL);
+    u8::try_from(code).unwrap_or(u8::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{os::unix::process::ExitStatusExt as _, process::ExitStatus, time::Duration};
+
+    use tokio::{io::AsyncReadExt as _, process::Command};
+
+    use super::{Process, code};
+
+    /// As `waitpid` has them: the code in the second byte, a signal in the first.
+    #[test]
+    fn codes_are_those_of_a_shell() {
+        for (raw, expected) in [(0, 0), (7 << 8, 7), (255 << 8, 255), (9, 137), (15, 143)] {
+            assert_eq!(code(ExitStatus::from_raw(raw)), expected, "{raw}");
+        }
+    }
+
+    /// The pipe ends when nobody has it any more.
+    #[tokio::test]
+    async fn what_a_command_has_started_ends_with_it() {
+        let mut command = Command::new("sh");
+        let script = "(trap '' TERM; echo up; while :; do sleep 0.1; done) & wait";
+        command.args(["-c", script]).stdout(std::process::Stdio::piped());
+        let mut process = Process::start(command, false).unwrap();
+        let mut pipe = process.child.stdout.take().unwrap();
+        let mut up = [0; 3];
+        pipe.read_exact(&mut up).await.unwrap();
+        process.end(Duration::from_millis(200)).await.unwrap();
+        let ended = tokio::time::timeout(Duration::from_secs(60), pipe.read_to_end(&mut Vec::new())).await;
+        assert_eq!(ended.unwrap().unwrap(), 0);
+    }
+}

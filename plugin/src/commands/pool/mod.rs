@@ -1,0 +1,238 @@
+//! `kubectl kcp pool`: a file for each verb, with its arguments and what it prints.
+//!
+//! What the verbs share is here: how an install-config is named, how a wait is shown, and how errors reach the terminal.
+//! Reads, decisions and writes are those of the crate `kcp-pool`.
+
+mod exec;
+mod lease;
+mod plan;
+mod release;
+mod repair;
+mod status;
+
+use std::{convert::Infallible, path::PathBuf, str::FromStr};
+
+use clap::{Args, Subcommand};
+use kcp_client::{Connection, Error};
+use kcp_pool::{
+    acquire::wait::{Progress, WaitLimit},
+    install_config::InstallConfig,
+    lease::LeaseError,
+    objects::cluster_pool::PoolName,
+};
+use serde::Serialize;
+
+use crate::{arguments::parse_duration, file, session::Session, terminal::Terminal, verdict::Verdict};
+use exec::ExecArguments;
+pub use exec::NO_LEASE;
+use lease::LeaseArguments;
+use plan::PoolPlanArguments;
+use release::ReleaseArguments;
+use repair::RepairArguments;
+use status::PoolStatusArguments;
+
+/// Lease and release the customizations of a cluster pool.
+#[derive(Debug, Args)]
+pub struct PoolArguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: PoolCommand,
+}
+
+/// What to do with a pool.
+#[derive(Debug, Subcommand)]
+pub enum PoolCommand {
+    /// Lease a free customization of the pool's inventory for a cluster
+    ///
+    /// Leasing again for the same cluster gives the same customization. Exits with 1 when none is free: the reason is
+    /// on stderr, and in -o json.
+    Lease(LeaseArguments),
+    /// Give back what a cluster has leased
+    ///
+    /// Exits with 0 when it has nothing, and with 1 while its cluster deployment needs what it was made with. What
+    /// others have is not touched.
+    Release(ReleaseArguments),
+    /// Find what has leaked, and mend it with --yes
+    ///
+    /// A customization is never freed while a cluster deployment of its holder's name exists. It is freed when its lease
+    /// has ended, or when its holder's cluster deployment was seen once and is gone; with --recreate that one is made anew
+    /// instead. Exits with 1 while anything is wrong.
+    Repair(RepairArguments),
+    /// Show what pools have, who has it, and what is wrong with it
+    ///
+    /// Exits with 1 when an entry is missing, broken, shared or leaked, or the inventory is smaller than the pool's size.
+    Status(PoolStatusArguments),
+    /// Say what a change of a pool would make stale or delete; changes nothing
+    ///
+    /// The file is taken for all of the pool, as `kubectl replace` takes it. Exits with 1 when a cluster becomes stale or is
+    /// deleted.
+    Plan(PoolPlanArguments),
+    /// Run a command while a lease is held
+    ///
+    /// The lease is renewed as long as the command runs, and given back when it ends. The command finds
+    /// `KCP_NAMESPACE`, `KCP_POOL`, `KCP_CUSTOMIZATION` and `KCP_CLUSTER_DEPLOYMENT` in its environment, and with
+    /// --install-config `KCP_INSTALL_CONFIG`, a file. Exits with the command's own code; with 125 when there is no lease, or it is lost,
+    /// which ends the command; with 126 or 127 when the command cannot be run or is not there.
+    Exec(ExecArguments),
+}
+
+/// Runs `pool`.
+///
+/// # Errors
+/// When nothing could be decided.
+pub async fn run(arguments: PoolArguments, session: &Session) -> anyhow::Result<Verdict> {
+    match arguments.command {
+        PoolCommand::Repair(arguments) => Box::pin(repair::run(arguments, session)).await,
+        PoolCommand::Status(arguments) => Box::pin(status::run(arguments, session)).await,
+        PoolCommand::Plan(arguments) => Box::pin(plan::run(arguments, session)).await,
+        PoolCommand::Lease(arguments) => Box::pin(lease::run(arguments, session)).await,
+        PoolCommand::Exec(arguments) => Box::pin(exec::run(arguments, session)).await,
+        PoolCommand::Release(arguments) => Box::pin(release::run(arguments, session)).await,
+    }
+}
+
+/// Where an install-config is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InstallConfigSource {
+    /// In a file; `-` is stdin.
+    File(PathBuf),
+    /// In a Secret of the pool's namespace.
+    Secret(String),
+}
+
+impl FromStr for InstallConfigSource {
+    type Err = Infallible;
+
+    /// `secret/NAME`, else a file. A file of that name is `./secret/NAME`.
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(match text.strip_prefix("secret/") {
+            Some(name) => Self::Secret(name.to_owned()),
+            None => Self::File(text.into()),
+        })
+    }
+}
+
+impl InstallConfigSource {
+    async fn read(&self, connection: &Connection) -> anyhow::Result<InstallConfig> {
+        Ok(match self {
+            Self::File(path) => InstallConfig::parse(&file::read(path)?, &path.display().to_string())?,
+            Self::Secret(name) => InstallConfig::of_secret(connection, name).await?,
+        })
+    }
+}
+
+/// The value of `--wait`, which may be left out.
+fn parse_wait(text: &str) -> Result<WaitLimit, String> {
+    if text.is_empty() {
+        Ok(WaitLimit::Unlimited)
+    } else {
+        parse_duration(text).map(WaitLimit::AtMost)
+    }
+}
+
+/// Shows a wait on stderr.
+struct Waiting<'t>(&'t Terminal);
+
+impl Progress for Waiting<'_> {
+    fn waiting(&self, why: &str) {
+        self.0.note(&format!("waiting: {why}"));
+    }
+
+    fn pausing(&self, is_pausing: bool) {
+        if is_pausing {
+            self.0.spin("waiting for a free customization");
+        } else {
+            self.0.stop_spinning();
+        }
+    }
+}
+
+/// The API server's error stays the last of the chain: its hint is read from there.
+fn reported(error: LeaseError) -> anyhow::Error {
+    let message = error.to_string();
+    match error {
+        LeaseError::Api(cause) => cause.into(),
+        LeaseError::InDoubt { source, .. } | LeaseError::Unfinished { source, .. } => {
+            anyhow::Error::new(*source).context(message)
+        }
+    }
+}
+
+/// What was not looked at for this reason.
+fn not_looked_at(question: &str, why: &Error) -> String {
+    let hint = why.hint().map_or(String::new(), |hint| format!("; {hint}"));
+    format!("{why}: {question} was not looked at{hint}")
+}
+
+/// A reference by name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Name {
+    pub(crate) name: String,
+}
+
+/// A pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "PoolName"))]
+pub(crate) struct PoolDocumentName {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+impl From<&str> for Name {
+    fn from(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+        }
+    }
+}
+
+impl From<&PoolName> for PoolDocumentName {
+    fn from(PoolName { namespace, name }: &PoolName) -> Self {
+        Self {
+            namespace: namespace.clone(),
+            name: name.clone(),
+        }
+    }
+}
+
+/// Why there is no lease, or why one is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Reason {
+    /// No entry is free.
+    Exhausted,
+    /// No entry became free in the time that was given.
+    Timeout,
+    /// Another has it.
+    NotHolder,
+    /// The pool has no inventory.
+    NoSuchEntry,
+    /// A lease would not last, or would not be the one that the cluster needs; or a cluster still needs it.
+    Blocked,
+}
+
+impl Reason {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Exhausted => "exhausted",
+            Self::Timeout => "timeout",
+            Self::NotHolder => "not-holder",
+            Self::NoSuchEntry => "no-such-entry",
+            Self::Blocked => "blocked",
+        }
+    }
+}
+
+fn refusal(reason: Option<Reason>, message: Option<&str>) -> Option<String> {
+    Some(format!("{}: {}", reason?.as_str(), message?))
+}
+
+fn resource_name(Name { name }: &Name) -> String {
+    format!("clusterdeploymentcustomization.hive.openshift.io/{name}")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+//! The JSON and YAML of `pool repair`. `plugin/schema` says the same as a JSON schema.
+
+use kcp_pool::repair::report::{Failure, Found, RepairRefusal, RepairReport};
+use serde::Serialize;
+
+use crate::document::API_VERSION;
+
+/// What a repair has found.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PoolRepair {
+    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
+    api_version: &'static str,
+    #[cfg_attr(test, schemars(extend("const" = "PoolRepair")))]
+    kind: &'static str,
+    /// Absent for all namespaces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<String>,
+    /// Absent for all pools of the namespace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pool: Option<String>,
+    /// Whether it was to be mended (--yes).
+    applied: bool,
+    findings: Vec<FindingDocument>,
+    /// Namespaces that could not be repaired, or not to the end; absent where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<NamespaceError>,
+    /// Why nothing was done: no-such-entry. Absent otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    /// The same in a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+}
+
+/// Why a namespace could not be repaired to the end.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct NamespaceError {
+    namespace: String,
+    message: String,
+}
+
+/// One thing that is wrong.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+struct FindingDocument {
+    /// The pool's namespace.
+    namespace: String,
+    object: ObjectName,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pool: Option<String>,
+    /// Whose it is, or was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cluster_deployment: Option<String>,
+    /// In one word: lease-expired, lease-revoked, cluster-gone, cluster-taken-down, unverifiable, holder-unknown,
+    /// marked-available, references-missing, used-by-another, contested, finalizer-left, record-left, copy-left; with
+    /// --recreate also creation-broken-off, and of what was named with --force in-use.
+    cause: &'static str,
+    /// In a sentence.
+    message: String,
+    /// free, reserve, remove-finalizer, delete; force where it is freed by name alone (--force); keep where it is not
+    /// freed all the same; none; with --recreate also recreate, and blocked where something is in the way of that.
+    remedy: &'static str,
+    /// done, settled (no longer so), waits (for its customization), contended (others are faster), blocked, failed; absent
+    /// where nothing was tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<&'static str>,
+    /// Why it failed, or what is in the way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+/// The object that is wrong.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct ObjectName {
+    kind: &'static str,
+    namespace: String,
+    name: String,
+}
+
+impl PoolRepair {
+    pub(crate) fn of(report: &RepairReport) -> Self {
+        Self {
+            api_version: API_VERSION,
+            kind: "PoolRepair",
+            namespace: report.namespace.clone(),
+            pool: report.pool.clone(),
+            applied: report.is_applied,
+            findings: report.found.iter().map(FindingDocument::of).collect(),
+            errors: report.failures.iter().map(NamespaceError::of).collect(),
+            reason: report.refusal.as_ref().map(RepairRefusal::reason),
+            message: report.refusal.as_ref().map(ToString::to_string),
+        }
+    }
+}
+
+impl NamespaceError {
+    fn of(failure: &Failure) -> Self {
+        Self {
+            namespace: failure.namespace.clone(),
+            message: failure.error.to_string(),
+        }
+    }
+}
+
+impl FindingDocument {
+    fn of(found: &Found) -> Self {
+        let Found {
+            namespace, finding, ..
+        } = found;
+        let subject = &finding.subject;
+        Self {
+            namespace: namespace.clone(),
+            object: ObjectName {
+                kind: subject.kind(),
+                namespace: subject.namespace().unwrap_or(namespace).to_owned(),
+                name: subject.name().into_owned(),
+            },
+            pool: finding.pool.clone(),
+            cluster_deployment: finding.cluster_deployment.clone(),
+            cause: finding.cause.as_str(),
+            message: finding.sentence(),
+            remedy: finding.remedy.as_str(),
+            result: found.result(),
+            error: (found.error().map(ToString::to_string))
+                .or_else(|| found.obstacle().map(ToString::to_string)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kcp_pool::testing::reports::reports;
+
+    use super::PoolRepair;
+    use crate::commands::status::schema::{checked_in, faults, of};
+
+    #[test]
+    fn documents() {
+        let schema = serde_json::to_value(of::<PoolRepair>()).unwrap();
+        for (name, report) in reports() {
+            let document = serde_json::to_value(PoolRepair::of(&report)).unwrap();
+            assert_eq!(faults(&schema, &document), Vec::<String>::new(), "{name}");
+            insta::assert_snapshot!(name, serde_json::to_string_pretty(&document).unwrap());
+        }
+    }
+
+    #[test]
+    fn the_schema_is_checked_in() {
+        checked_in::<PoolRepair>("poolrepair.json");
+    }
+}

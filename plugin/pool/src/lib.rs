@@ -5,7 +5,7 @@
 //!
 //! - [`objects`]: what Hive, Kubernetes and we store, and the patches that change it
 //! - [`install_config`]: the install-config, and a customization's patches on it
-//! - [`survey`]: the objects of one namespace, read at one time; [`store`]: reads and writes on the API server
+//! - [`snapshot`]: the objects of one namespace, read at one time; [`store`]: reads and writes on the API server
 //! - [`inventory`]: which entry a holder gets, how much room a pool has, which clusters are stale
 //! - [`lease`]: takes, renews and records one entry
 //! - [`creation`]: the objects of a cluster that is made with a lease, and their writes
@@ -27,8 +27,8 @@ pub mod objects;
 pub mod plan;
 pub mod release;
 pub mod repair;
+pub mod snapshot;
 pub mod status;
 pub mod store;
-pub mod survey;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

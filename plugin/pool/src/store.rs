@@ -12,9 +12,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::objects::{
-    claims::Claim,
-    cluster_pool::Pool,
-    deployments::{ClusterDeployment, Deployments},
+    cluster_deployment::{ClusterDeployment, Deployments},
+    cluster_pool::{Claim, Pool},
     entry::{Entry, Holder},
     metadata::Metadata,
     record::{self, Record},

@@ -8,9 +8,9 @@ use std::{
 use kcp_client::Error;
 
 use crate::{
-    creation::making::Obstacle,
-    install_config::patching::{Unfit, shortened},
-    inventory::model::Standing,
+    creation::make::Obstacle,
+    install_config::patches::{Unfit, shortened},
+    inventory::choice::Standing,
     lease::{Leased, unfinished},
     objects::{cluster_pool::PoolName, entry::Holder},
 };
@@ -391,7 +391,7 @@ fn none_free(pool: &PoolName, entries: &[(String, Standing)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::{LeaseRefusal, PoolName, Standing, Unfit, none_free};
-    use crate::objects::deployments::Deployment;
+    use crate::objects::cluster_deployment::Deployment;
 
     #[test]
     fn one_entry_in_a_sentence() {

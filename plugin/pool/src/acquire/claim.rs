@@ -13,7 +13,7 @@ use crate::{
         answer::{ClaimAfterTimeout, LeaseAnswer, LeaseOutcome, LeaseRefusal},
         wait::{Progress, Timeout},
     },
-    objects::{claims::Claim, entry::Holder},
+    objects::{cluster_pool::Claim, entry::Holder},
     store::{Customizations as _, Store},
 };
 

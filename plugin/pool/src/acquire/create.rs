@@ -9,11 +9,11 @@ use crate::{
     },
     creation::{
         Parts,
-        making::{Obstacle, make, unusable, while_creating},
+        make::{Obstacle, make, unusable, while_creating},
     },
     install_config::InstallConfig,
     inventory::capacity::Capacity,
-    lease::{LeaseError, hold::hold},
+    lease::{LeaseError, renewal::hold},
     objects::{
         entry::Holder,
         record::{LeaseClaim, Record},

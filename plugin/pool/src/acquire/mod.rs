@@ -17,14 +17,11 @@ use kcp_client::Error;
 use crate::{
     acquire::answer::{Lease, LeaseAnswer, LeaseOutcome, LeaseRefusal},
     install_config::InstallConfig,
-    inventory::{
-        capacity::Capacity,
-        inventory_conditions::{self, Findings},
-    },
-    lease::{Attempt, AttemptOutcome, AttemptRequest, LeaseError, attempt},
+    inventory::capacity::{Capacity, Findings, inventory_patch},
+    lease::{Attempt, AttemptOutcome, AttemptRequest, LeaseError, attempt::attempt},
     objects::{
+        cluster_deployment::Deployments,
         cluster_pool::{Pool, PoolName},
-        deployments::Deployments,
         entry::Holder,
         record::LeaseClaim,
     },
@@ -78,7 +75,7 @@ pub async fn acquire(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<Lea
             entries: &entries,
             broken: &outcome.broken(),
         };
-        if let Some(patch) = inventory_conditions::patch(&pool, findings, &capacity, Timestamp::now()) {
+        if let Some(patch) = inventory_patch(&pool, findings, &capacity, Timestamp::now()) {
             // A lessee may have no right to it, and others write the same: it neither fails a lease nor delays it.
             let written = store.write_pool_status(holder.pool, &patch);
             drop(tokio::time::timeout(FOR_THE_POOL, written).await);

@@ -3,8 +3,7 @@
 //! - [`made_before`]: what stands already where they are to be
 //! - [`making`]: the writes, of `pool lease --create` and of `pool repair --recreate`
 
-pub mod made_before;
-pub mod making;
+pub mod make;
 
 use k8s_openapi::ByteString;
 use kcp_rules::pool_version::{ANNOTATION, pool_version};
@@ -13,8 +12,8 @@ use serde_json::{Map, Value, json};
 use crate::{
     install_config::{self, InstallConfig},
     objects::{
+        cluster_deployment::LEASE_FINALIZER,
         cluster_pool::Pool,
-        deployments::LEASE_FINALIZER,
         entry::{Entry, Holder},
         record::LABEL,
     },
@@ -195,6 +194,8 @@ mod tests {
             objects.customization,
             objects.deployment,
         ];
-        insta::assert_snapshot!(serde_json::to_string_pretty(&all).unwrap());
+        insta::with_settings!({snapshot_path => "../testing/snapshots"}, {
+            insta::assert_snapshot!(serde_json::to_string_pretty(&all).unwrap());
+        });
     }
 }

@@ -2,11 +2,11 @@
 //! platforms: shown nowhere but where it is asked for.
 //!
 //! - [`scalars`]: numbers and words as Hive reads them
-//! - [`patching`]: the patches of a customization, by the RFC and by Hive's library
+//! - [`patches`]: the patches of a customization, by the RFC and by Hive's library
 
 mod scalars;
 
-pub mod patching;
+pub mod patches;
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
-//! What is decided about a pool's inventory: what is free and in what order, what room there is, what is stale. Pure.
+//! Decisions about a pool's inventory. Pure.
 //!
-//! - [`model`]: the choice; [`capacity`]: the room; [`staleness`]: clusters that a pool has left behind
+//! - [`choice`]: which entry a holder gets; [`capacity`]: how many clusters a pool may have, and what its conditions say of
+//!   the inventory; [`staleness`]: clusters made from an older version of the pool
 
 pub mod capacity;
-pub mod inventory_conditions;
-pub mod model;
+pub mod choice;
 pub mod staleness;

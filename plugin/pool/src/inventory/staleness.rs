@@ -2,7 +2,7 @@
 
 use kcp_rules::pool_version::{ANNOTATION, pool_version};
 
-use crate::objects::{cluster_pool::Pool, deployments::ClusterDeployment};
+use crate::objects::{cluster_deployment::ClusterDeployment, cluster_pool::Pool};
 
 /// Why an unclaimed cluster is stale.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! A `ClusterPool` as leases see it.
 
-use kcp_rules::api::hive::{ClusterPoolSpec, Inventory};
+use kcp_rules::api::hive::{ClusterClaimSpec, ClusterPoolSpec, Inventory};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::objects::{conditions::Conditions, metadata::Metadata};
+use crate::objects::metadata::{Conditions, Metadata};
 
 /// Hive's finalizer on each pool that it runs.
 const HIVE_FINALIZER: &str = "hive.openshift.io/clusters";
@@ -18,7 +18,7 @@ pub struct Pool {
     pub spec: ClusterPoolSpec,
     /// All of its fields: what is made for the pool keeps what we do not know.
     pub whole_spec: Value,
-    pub status: Status,
+    pub status: PoolStatus,
 }
 
 /// A pool's name, and its namespace.
@@ -40,7 +40,7 @@ impl PoolName {
 /// `status.size` and `status.ready` are required by the definition, and absent before anybody has written one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct Status {
+pub struct PoolStatus {
     pub size: Option<i32>,
     pub ready: Option<i32>,
     pub conditions: Conditions,
@@ -51,7 +51,7 @@ struct WirePool {
     metadata: Metadata,
     spec: Value,
     #[serde(default)]
-    status: Status,
+    status: PoolStatus,
 }
 
 impl TryFrom<WirePool> for Pool {
@@ -93,11 +93,45 @@ impl Pool {
     }
 }
 
+/// The condition that says why a claim waits.
+const PENDING: &str = "Pending";
+
+/// A `ClusterClaim`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Claim {
+    pub metadata: Metadata,
+    pub spec: ClusterClaimSpec,
+    #[serde(default)]
+    pub status: ClaimStatus,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct ClaimStatus {
+    pub conditions: Conditions,
+}
+
+impl Claim {
+    /// Why it waits, in Hive's words.
+    pub fn pending(&self) -> &str {
+        let conditions = &self.status.conditions;
+        let message = conditions.message(PENDING).filter(|message| !message.is_empty());
+        message
+            .or_else(|| conditions.reason(PENDING))
+            .unwrap_or("Hive has not looked at it")
+    }
+
+    /// The namespace, and the name, of the `ClusterDeployment` that it got; none while it waits.
+    pub fn cluster(&self) -> Option<&str> {
+        self.spec.namespace.as_deref().filter(|name| !name.is_empty())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::Pool;
+    use super::{Claim, Pool};
     use crate::testing::objects::{pool, pool_object};
 
     #[test]
@@ -131,5 +165,26 @@ mod tests {
     fn fields_that_we_do_not_know_stay() {
         let pool = pool(&json!({"hibernateAfter": "8h"}));
         assert_eq!(pool.whole_spec["hibernateAfter"], "8h");
+    }
+
+    #[test]
+    fn what_a_claim_says() {
+        let pending = |reason: &str, message: &str| json!({"conditions": [{"type": "Pending", "status": "True", "reason": reason, "message": message}]});
+        for (namespace, status, cluster, why) in [
+            ("", json!({}), None, "Hive has not looked at it"),
+            ("", pending("NoClusters", ""), None, "NoClusters"),
+            (
+                "",
+                pending("NoClusters", "No clusters in pool"),
+                None,
+                "No clusters in pool",
+            ),
+            ("hosts-x", json!({}), Some("hosts-x"), "Hive has not looked at it"),
+        ] {
+            let spec = json!({"clusterPoolName": "hosts", "namespace": namespace});
+            let claim = json!({"metadata": {"name": "a"}, "spec": spec, "status": status});
+            let claim: Claim = serde_json::from_value(claim).unwrap();
+            assert_eq!((claim.cluster(), claim.pending()), (cluster, why));
+        }
     }
 }

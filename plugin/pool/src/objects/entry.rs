@@ -5,10 +5,7 @@ use kcp_rules::api::hive::LocalReference;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::objects::{
-    conditions::{Condition, Conditions},
-    metadata::Metadata,
-};
+use crate::objects::metadata::{Condition, Conditions, Metadata};
 
 /// The condition that says whether a customization is free.
 pub const AVAILABLE: &str = "Available";

@@ -2,8 +2,7 @@
 //! replaces unclaimed clusters of another version or of a dropped entry, one at a time, and deletes unclaimed ones above
 //! the size; claimed ones stay as they are.
 
-pub mod effect;
-pub mod file;
+use std::fmt;
 
 use kcp_rules::pool_version::hashes_the_same;
 
@@ -12,10 +11,11 @@ use crate::{
         capacity::Capacity,
         staleness::{Freshness, Stale, is_replaceable},
     },
-    objects::{cluster_pool::Pool, deployments::ClusterDeployment, entry::Entry},
-    plan::effect::Effect,
-    survey::Survey,
+    objects::{cluster_deployment::ClusterDeployment, cluster_pool::Pool, entry::Entry},
+    snapshot::Snapshot,
 };
+
+pub mod manifest;
 
 /// What a change of a pool comes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,12 +94,12 @@ impl PoolPlan {
 }
 
 /// What comes of it when `after` takes the place of the pool of its name.
-pub fn plan(survey: &Survey, after: &Pool) -> PoolPlan {
-    let before = survey.pool(after.name());
-    let clusters: Vec<&ClusterDeployment> = survey.deployments.of_pool(after.name()).collect();
+pub fn plan(snapshot: &Snapshot, after: &Pool) -> PoolPlan {
+    let before = snapshot.pool(after.name());
+    let clusters: Vec<&ClusterDeployment> = snapshot.deployments.of_pool(after.name()).collect();
     let versions = Versions::of(before, after);
     PoolPlan {
-        namespace: survey.namespace.clone(),
+        namespace: snapshot.namespace.clone(),
         name: after.name().to_owned(),
         is_new: before.is_none(),
         is_run_by_hive: before.is_some_and(Pool::is_run_by_hive),
@@ -109,8 +109,8 @@ pub fn plan(survey: &Survey, after: &Pool) -> PoolPlan {
             .filter_map(|cluster| versions.newly_stale(cluster))
             .collect(),
         excess: excess(after, &clusters).saturating_sub(before.map_or(0, |before| excess(before, &clusters))),
-        entries: entries(survey, before, after, &clusters),
-        problems: problems(survey, before, after, &clusters),
+        entries: entries(snapshot, before, after, &clusters),
+        problems: problems(snapshot, before, after, &clusters),
     }
 }
 
@@ -178,7 +178,7 @@ impl<'p> Versions<'p> {
 }
 
 fn entries(
-    survey: &Survey,
+    snapshot: &Snapshot,
     before: Option<&Pool>,
     after: &Pool,
     clusters: &[&ClusterDeployment],
@@ -190,29 +190,29 @@ fn entries(
     let added = added.map(|name| EntryChange {
         name: (*name).to_owned(),
         change: Change::Added,
-        effect: of_added(survey, after, name),
+        effect: of_added(snapshot, after, name),
     });
     let dropped = dropped.map(|name| EntryChange {
         name: (*name).to_owned(),
         change: Change::Dropped,
-        effect: of_dropped(survey, after, name, clusters),
+        effect: of_dropped(snapshot, after, name, clusters),
     });
     added.chain(dropped).collect()
 }
 
-fn of_added(survey: &Survey, pool: &Pool, name: &str) -> Effect {
-    let others = survey
+fn of_added(snapshot: &Snapshot, pool: &Pool, name: &str) -> Effect {
+    let others = snapshot
         .pools_naming(name)
         .filter(|other| other.name() != pool.name());
     let with: Vec<_> = others.map(|other| other.name().to_owned()).collect();
-    match survey.entry(name) {
+    match snapshot.entry(name) {
         None => Effect::Missing,
         Some(_) if !with.is_empty() => Effect::Shared { with },
         Some(entry) => held(entry).unwrap_or(Effect::Free),
     }
 }
 
-fn of_dropped(survey: &Survey, pool: &Pool, name: &str, clusters: &[&ClusterDeployment]) -> Effect {
+fn of_dropped(snapshot: &Snapshot, pool: &Pool, name: &str, clusters: &[&ClusterDeployment]) -> Effect {
     let user = clusters
         .iter()
         .find(|cluster| cluster.customization() == Some(name) && !cluster.metadata.is_deleting());
@@ -226,7 +226,7 @@ fn of_dropped(survey: &Survey, pool: &Pool, name: &str, clusters: &[&ClusterDepl
             None => Effect::ClusterStale { cluster },
         };
     }
-    let entry = survey.entry(name);
+    let entry = snapshot.entry(name);
     let of_pool = entry.filter(|entry| entry.pool() == Some(pool.name()));
     of_pool.and_then(held).unwrap_or(Effect::Unused)
 }
@@ -237,7 +237,7 @@ fn held(entry: &Entry) -> Option<Effect> {
 }
 
 fn problems(
-    survey: &Survey,
+    snapshot: &Snapshot,
     before: Option<&Pool>,
     after: &Pool,
     clusters: &[&ClusterDeployment],
@@ -265,9 +265,65 @@ fn problems(
     let missing = after
         .inventory()
         .into_iter()
-        .filter(|name| survey.entry(name).is_none());
+        .filter(|name| snapshot.entry(name).is_none());
     problems.extend(missing.map(|name| format!("there is no customization {name}")));
     problems
+}
+
+/// What comes of an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It can be leased.
+    Free,
+    /// It has no customization yet.
+    Missing,
+    /// Another pool names it too.
+    Shared { with: Vec<String> },
+    /// Nobody has it.
+    Unused,
+    /// Its unclaimed cluster is stale then, if it is not already.
+    ClusterStale { cluster: String },
+    /// Its claimed cluster stays as it is.
+    ClusterClaimed { cluster: String, claim: String },
+    /// It stays reserved until this one gives it back.
+    Held { by: String },
+}
+
+impl Effect {
+    /// In JSON.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Free => "free",
+            Self::Missing => "missing",
+            Self::Shared { .. } => "shared",
+            Self::Unused => "unused",
+            Self::ClusterStale { .. } => "cluster-stale",
+            Self::ClusterClaimed { .. } => "cluster-claimed",
+            Self::Held { .. } => "held",
+        }
+    }
+}
+
+impl fmt::Display for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Free => f.write_str("can be leased"),
+            Self::Missing => f.write_str("there is no such customization yet"),
+            Self::Shared { with } => write!(
+                f,
+                "{} names it too, and they would take it from each other",
+                with.join(", ")
+            ),
+            Self::Unused => f.write_str("nobody has it"),
+            Self::ClusterStale { cluster } => {
+                write!(f, "unclaimed ClusterDeployment {cluster} is stale then")
+            }
+            Self::ClusterClaimed { cluster, claim } => {
+                write!(f, "ClusterDeployment {cluster} stays, claim {claim} has it")
+            }
+            Self::Held { by } => write!(f, "stays reserved for {by} until that is over"),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -130,7 +130,7 @@ fn unmarked_clusters_become_stale_when_what_their_version_is_made_of_changes() {
     assert_eq!((moved.version.changes, moved.stale), (true, both));
     // Of a pool that is new nothing is known to be left behind.
     objects.pools.clear();
-    assert_eq!(plan(&objects.survey(), &pool(&vsphere("b"))).stale, []);
+    assert_eq!(plan(&objects.snapshot(), &pool(&vsphere("b"))).stale, []);
 }
 
 #[test]

@@ -7,15 +7,14 @@ use kcp_client::{Error, Written};
 use crate::{
     acquire::claim,
     objects::{
-        claims::Claim,
-        cluster_pool::PoolName,
-        deployments::{ClusterDeployment, Deployments, LEASE_FINALIZER, Life},
+        cluster_deployment::{ClusterDeployment, Deployments, LEASE_FINALIZER, Life},
+        cluster_pool::{Claim, PoolName},
         entry::{Entry, Holder},
         record::Record,
     },
     release::{
         self,
-        needs::{Cluster, Needs, needs},
+        in_use::{Cluster, Needs, needs},
     },
     store::{Customizations as _, Records as _, Store},
 };

@@ -3,7 +3,7 @@
 //! - [`needs`]: what keeps it; [`give_back`]: all that is read and written
 
 pub mod give_back;
-pub mod needs;
+pub mod in_use;
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use kcp_client::{Error, Written};
 use crate::{
     lease::record_keeping::withdraw,
     objects::entry::Holder,
-    release::needs::Needs,
+    release::in_use::Needs,
     store::{Customizations, Records},
 };
 

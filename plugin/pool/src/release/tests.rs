@@ -10,7 +10,7 @@ use crate::{
     },
     release::{
         Released,
-        needs::{Cluster, Needs},
+        in_use::{Cluster, Needs},
         release,
     },
     store::Customizations as _,

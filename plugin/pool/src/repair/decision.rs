@@ -2,104 +2,61 @@
 
 use std::collections::BTreeSet;
 
-use jiff::SignedDuration;
-
 use crate::{
     objects::{
-        cluster_pool::Pool,
-        copies::Copy,
-        deployments::{ClusterDeployment, LEASE_FINALIZER, Life},
+        cluster_deployment::{ClusterDeployment, Life},
         entry::Entry,
         record::Record,
     },
     repair::{
-        finding::{Cause, Finding, Mark, Remedy, Subject, about_entry},
-        kept::kept,
+        finding::{Cause, Finding, Mark, Remedy, Use, about_entry},
+        holder::{HolderState, holder_state, recorded},
+        leftovers::{copy_left, finalizer_left, record_left},
         missing_cluster::{missing_cluster, within_capacity},
-        proof::{Clock, HolderState, holder_state, recorded},
-        wanted::Wanted,
+        options::{Clock, Options},
     },
-    survey::Survey,
+    snapshot::Snapshot,
 };
 
-/// A record that was written less than this ago may be that of a lessee whose status write is under way: it has the
-/// time of a request, and clocks may differ by as much.
-const STATUS_WRITE: SignedDuration = SignedDuration::from_secs(60);
-
-/// A living cluster whose UID its record does not have: once there, it proves that the cluster was seen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sighting {
-    pub customization: String,
-    pub pool: String,
-    pub cluster_deployment: String,
-    pub uid: String,
-}
-
 /// Everything that is wrong: entries first, then what is let go after them.
-pub fn findings(survey: &Survey, wanted: &Wanted<'_>) -> Vec<Finding> {
-    let entries = survey.entries.iter();
+pub fn findings(snapshot: &Snapshot, options: &Options<'_>) -> Vec<Finding> {
+    let entries = snapshot.entries.iter();
     let entries: Vec<_> = entries
-        .filter_map(|entry| of_entry(survey, entry, wanted).or_else(|| kept(survey, entry, wanted)))
+        .filter_map(|entry| of_entry(snapshot, entry, options).or_else(|| kept(snapshot, entry, options)))
         .collect();
-    let entries = within_capacity(survey, entries);
-    let clusters = survey.deployments.of_namespace();
-    let clusters = clusters.filter_map(|cluster| finalizer_left(cluster, wanted));
-    let records = survey.records.iter();
-    let records = records.filter_map(|record| record_left(survey, record, wanted));
-    let copies = survey.copies.iter();
-    let copies = copies.filter_map(|copy| copy_left(survey, &entries, copy, wanted));
+    let entries = within_capacity(snapshot, entries);
+    let clusters = snapshot.deployments.of_namespace();
+    let clusters = clusters.filter_map(|cluster| finalizer_left(cluster, options));
+    let records = snapshot.records.iter();
+    let records = records.filter_map(|record| record_left(snapshot, record, options));
+    let copies = snapshot.copies.iter();
+    let copies = copies.filter_map(|copy| copy_left(snapshot, &entries, copy, options));
     let after: Vec<_> = clusters.chain(records).chain(copies).collect();
     entries.into_iter().chain(after).collect()
 }
 
-/// The living clusters that the records do not know yet. Hive's own need none: it frees what they leave.
-pub fn sightings(survey: &Survey, wanted: &Wanted<'_>) -> Vec<Sighting> {
-    let sighting = |entry: &Entry| {
-        let (pool, name) = (entry.pool()?, entry.cluster_deployment()?);
-        let is_run_by_hive = survey.pool(pool).is_some_and(Pool::is_run_by_hive);
-        if !wanted.is_about(Some(pool)) || is_run_by_hive {
-            return None;
-        }
-        let Some(HolderState::Alive(cluster)) = holder_state(survey, entry, wanted.clock) else {
-            return None;
-        };
-        let record = survey.record(entry.name());
-        let of_holder = recorded(survey, entry);
-        let is_known =
-            of_holder.and_then(Record::cluster_deployment_uid) == Some(cluster.metadata.uid.as_str());
-        let is_anothers = record.is_some() && of_holder.is_none();
-        (!is_known && !is_anothers).then(|| Sighting {
-            customization: entry.name().to_owned(),
-            pool: pool.to_owned(),
-            cluster_deployment: name.to_owned(),
-            uid: cluster.metadata.uid.clone(),
-        })
-    };
-    survey.entries.iter().filter_map(sighting).collect()
-}
-
 /// What is wrong with an entry.
-fn of_entry(survey: &Survey, entry: &Entry, wanted: &Wanted<'_>) -> Option<Finding> {
-    let mut users: Vec<&ClusterDeployment> = survey
+fn of_entry(snapshot: &Snapshot, entry: &Entry, options: &Options<'_>) -> Option<Finding> {
+    let mut users: Vec<&ClusterDeployment> = snapshot
         .deployments
         .of_namespace()
         .filter(|cluster| cluster.customization() == Some(entry.name()) && cluster.life() != Life::Over)
         .collect();
-    if !is_wanted(survey, entry, &users, wanted) {
+    if !is_wanted(snapshot, entry, &users, options) {
         return None;
     }
-    let state = holder_state(survey, entry, wanted.clock);
+    let state = holder_state(snapshot, entry, options.clock);
     if matches!(
         state,
         Some(HolderState::Alive(_) | HolderState::Leasing | HolderState::Recent)
     ) {
-        users.retain(|user| !is_handed_over(entry, user, wanted.clock));
+        users.retain(|user| !is_handed_over(entry, user, options.clock));
     }
     match (users.as_slice(), state) {
-        ([], None) => holder_unknown(entry, wanted),
-        ([], Some(state)) => without_user(survey, entry, state, wanted),
+        ([], None) => holder_unknown(entry, options),
+        ([], Some(state)) => without_user(snapshot, entry, state, options),
         ([user], _) if is_named(entry, user) => {
-            let is_wrong = !entry.is_reserved() && is_settled(entry, user, wanted.clock);
+            let is_wrong = !entry.is_reserved() && is_settled(entry, user, options.clock);
             is_wrong.then(|| reserved_again(entry, user, Cause::MarkedAvailable))
         }
         ([user], None) => {
@@ -108,7 +65,7 @@ fn of_entry(survey: &Survey, entry: &Entry, wanted: &Wanted<'_>) -> Option<Findi
             } else {
                 Cause::MarkedAvailable
             };
-            is_settled(entry, user, wanted.clock).then(|| reserved_again(entry, user, cause))
+            is_settled(entry, user, options.clock).then(|| reserved_again(entry, user, cause))
         }
         ([user], Some(HolderState::Gone(_))) => {
             let gone = entry.cluster_deployment()?.to_owned();
@@ -118,17 +75,22 @@ fn of_entry(survey: &Survey, entry: &Entry, wanted: &Wanted<'_>) -> Option<Findi
     }
 }
 
-fn is_wanted(survey: &Survey, entry: &Entry, users: &[&ClusterDeployment], wanted: &Wanted<'_>) -> bool {
-    match (wanted.pool, entry.pool()) {
+fn is_wanted(
+    snapshot: &Snapshot,
+    entry: &Entry,
+    users: &[&ClusterDeployment],
+    options: &Options<'_>,
+) -> bool {
+    match (options.pool, entry.pool()) {
         (None, _) => true,
-        (wanted, Some(pool)) => wanted == Some(pool),
-        (wanted, None) => {
+        (options, Some(pool)) => options == Some(pool),
+        (options, None) => {
             let names_it = || {
-                survey
+                snapshot
                     .pools_naming(entry.name())
-                    .any(|pool| wanted == Some(pool.name()))
+                    .any(|pool| options == Some(pool.name()))
             };
-            users.iter().any(|user| wanted == pool_of(user)) || names_it()
+            users.iter().any(|user| options == user.pool()) || names_it()
         }
     }
 }
@@ -141,13 +103,8 @@ fn mark(entry: &Entry) -> Mark {
     }
 }
 
-fn pool_of(cluster: &ClusterDeployment) -> Option<&str> {
-    let reference = cluster.pool_reference.as_ref()?;
-    Some(&reference.pool_name)
-}
-
 fn is_named(entry: &Entry, cluster: &ClusterDeployment) -> bool {
-    let is_of_its_pool = entry.pool().is_none_or(|pool| Some(pool) == pool_of(cluster));
+    let is_of_its_pool = entry.pool().is_none_or(|pool| Some(pool) == cluster.pool());
     entry.cluster_deployment() == Some(cluster.name()) && is_of_its_pool
 }
 
@@ -163,24 +120,24 @@ fn is_handed_over(entry: &Entry, user: &ClusterDeployment, clock: Clock) -> bool
 
 /// An entry that names a holder, and no living cluster was made with it.
 fn without_user(
-    survey: &Survey,
+    snapshot: &Snapshot,
     entry: &Entry,
     state: HolderState<'_>,
-    wanted: &Wanted<'_>,
+    options: &Options<'_>,
 ) -> Option<Finding> {
-    if let Some(missing) = missing_cluster(survey, entry, &state, wanted) {
+    if let Some(missing) = missing_cluster(snapshot, entry, &state, options) {
         return Some(missing);
     }
     let mark = mark(entry);
     let is_in_inventory = entry.pool().is_none_or(|pool| {
-        survey
+        snapshot
             .pools_naming(entry.name())
             .any(|naming| naming.name() == pool)
     });
     match state {
         HolderState::Leasing | HolderState::Recent => None,
         HolderState::Alive(cluster) => {
-            let pool = entry.pool().or_else(|| pool_of(cluster))?;
+            let pool = entry.pool().or_else(|| cluster.pool())?;
             (mark == Mark::Available).then(|| Finding {
                 remedy: Remedy::Reserve {
                     pool: pool.to_owned(),
@@ -202,21 +159,21 @@ fn without_user(
                 mark,
                 is_in_inventory,
             };
-            Some(about_entry(entry, cause, wanted.freeing(entry)))
+            Some(about_entry(entry, cause, freeing(entry, options)))
         }
     }
 }
 
 /// An entry that names nobody. Hive reserves one in two writes, the mark first.
-fn holder_unknown(entry: &Entry, wanted: &Wanted<'_>) -> Option<Finding> {
+fn holder_unknown(entry: &Entry, options: &Options<'_>) -> Option<Finding> {
     let is_taken = entry.is_reserved() || entry.pool().is_some();
-    let is_wrong = is_taken && wanted.clock.is_past_grace(entry.since());
+    let is_wrong = is_taken && options.clock.is_past_grace(entry.since());
     let cause = Cause::HolderUnknown { mark: mark(entry) };
-    is_wrong.then(|| about_entry(entry, cause, wanted.freeing(entry)))
+    is_wrong.then(|| about_entry(entry, cause, freeing(entry, options)))
 }
 
 fn reserved_again(entry: &Entry, user: &ClusterDeployment, cause: Cause) -> Finding {
-    let pool = pool_of(user).unwrap_or_default().to_owned();
+    let pool = user.pool().unwrap_or_default().to_owned();
     let cluster_deployment = user.name().to_owned();
     Finding {
         pool: Some(pool.clone()),
@@ -239,76 +196,32 @@ fn contested(entry: &Entry, users: &[&ClusterDeployment]) -> Finding {
     about_entry(entry, Cause::Contested { by }, Remedy::Unknown)
 }
 
-/// A cluster that could go.
-fn finalizer_left(cluster: &ClusterDeployment, wanted: &Wanted<'_>) -> Option<Finding> {
-    let pool = pool_of(cluster)?;
-    let is_left = cluster.metadata.waits_only_for(LEASE_FINALIZER);
-    (is_left && wanted.is_about(Some(pool))).then(|| Finding {
-        subject: Subject::Cluster {
-            namespace: cluster.metadata.namespace.clone(),
-            name: cluster.name().to_owned(),
-        },
-        pool: Some(pool.to_owned()),
-        cluster_deployment: Some(cluster.name().to_owned()),
-        cause: Cause::FinalizerLeft,
-        remedy: Remedy::RemoveFinalizer,
-    })
+/// The remedy of an entry whose holder may be gone.
+fn freeing(entry: &Entry, options: &Options<'_>) -> Remedy {
+    if options.names(entry) {
+        Remedy::Free
+    } else {
+        Remedy::FreeByName
+    }
 }
 
-/// A record whose customization is gone, or names another or nobody.
-fn record_left(survey: &Survey, record: &Record, wanted: &Wanted<'_>) -> Option<Finding> {
-    let customization = record.customization()?;
-    let is_of_entry = survey
-        .entry(customization)
-        .is_some_and(|entry| recorded(survey, entry).is_some());
-    let clock = Clock {
-        grace: wanted.clock.grace.max(STATUS_WRITE),
-        ..wanted.clock
-    };
-    let is_left = !is_of_entry && clock.is_past_grace(record.renewed());
-    (is_left && wanted.is_about(record.pool())).then(|| Finding {
-        subject: Subject::Record {
-            customization: customization.to_owned(),
-        },
-        pool: record.pool().map(str::to_owned),
-        cluster_deployment: record.cluster_deployment().map(str::to_owned),
-        cause: Cause::RecordLeft,
-        remedy: Remedy::Delete,
-    })
-}
-
-/// A copy without the cluster that it was made for, and that is not about to be made. Of a customization that is freed
-/// first nobody is about to make one.
-fn copy_left(survey: &Survey, of_entries: &[Finding], copy: &Copy, wanted: &Wanted<'_>) -> Option<Finding> {
-    if copy.pool_namespace() != Some(survey.namespace.as_str()) || copy.metadata.is_deleting() {
+/// What is told of an entry that is to be mended by its name, and of which nothing is wrong. A free one is as it was to be.
+pub fn kept(snapshot: &Snapshot, entry: &Entry, options: &Options<'_>) -> Option<Finding> {
+    let is_taken = entry.is_reserved() || entry.cluster_deployment().is_some();
+    if !options.names(entry) || !is_taken {
         return None;
     }
-    let name = copy.cluster_deployment();
-    let is_used = survey
-        .deployments
-        .iter()
-        .any(|cluster| cluster.metadata.namespace == copy.metadata.namespace && cluster.life() != Life::Over);
-    let is_freed = |entry: &Entry| {
-        of_entries
-            .iter()
-            .any(|finding| finding.remedy == Remedy::Free && finding.is_about(entry.name()))
-    };
-    let is_held = survey.entries.iter().any(|entry| {
-        entry.cluster_deployment() == Some(name)
-            && (entry.pool() == copy.pool() || entry.name() == copy.metadata.name)
-            && !is_freed(entry)
-    });
-    let is_left = !is_used && !is_held && wanted.clock.is_past_grace(copy.metadata.creation_timestamp);
-    (is_left && wanted.is_about(copy.pool())).then(|| Finding {
-        subject: Subject::Copy {
-            namespace: copy.metadata.namespace.clone(),
-            name: copy.metadata.name.clone(),
+    let used = match holder_state(snapshot, entry, options.clock) {
+        Some(HolderState::Alive(cluster)) => Use::Cluster {
+            namespace: cluster.metadata.namespace.clone(),
         },
-        pool: copy.pool().map(str::to_owned),
-        cluster_deployment: Some(name.to_owned()),
-        cause: Cause::CopyLeft,
-        remedy: Remedy::Delete,
-    })
+        Some(HolderState::Leasing) => Use::Lease {
+            until: recorded(snapshot, entry).and_then(Record::expires),
+        },
+        _ if !options.is_about(entry.pool()) => Use::OtherPool,
+        _ => Use::Recent,
+    };
+    Some(about_entry(entry, Cause::InUse(used), Remedy::Keep))
 }
 
 #[cfg(test)]

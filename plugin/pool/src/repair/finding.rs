@@ -5,12 +5,12 @@ use std::{borrow::Cow, fmt};
 use jiff::Timestamp;
 
 use crate::{
-    creation::making::Obstacle,
+    creation::make::Obstacle,
     objects::{
         entry::{Entry, Holder},
         record::name_of,
     },
-    repair::proof::Proof,
+    repair::holder::Proof,
 };
 
 /// One thing that is wrong.

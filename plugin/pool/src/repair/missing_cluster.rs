@@ -8,32 +8,32 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    creation::making::{Obstacle, unusable},
-    install_config::patching::patched,
+    creation::make::{Obstacle, unusable},
+    install_config::patches::patched,
     inventory::capacity::Capacity,
     objects::entry::{Entry, Holder},
     repair::{
         finding::{Cause, Finding, Mark, Remedy, about_entry},
-        proof::{HolderState, Proof, recorded},
-        wanted::Wanted,
+        holder::{HolderState, Proof, recorded},
+        options::Options,
     },
-    survey::Survey,
+    snapshot::Snapshot,
 };
 
 /// An entry whose holder's cluster is made anew, or would be; none where it is not, whatever else is done.
-pub fn missing_cluster(
-    survey: &Survey,
+pub(super) fn missing_cluster(
+    snapshot: &Snapshot,
     entry: &Entry,
     state: &HolderState<'_>,
-    wanted: &Wanted<'_>,
+    options: &Options<'_>,
 ) -> Option<Finding> {
-    let install_config = wanted.install_config?;
-    let pool = survey.pool(entry.pool()?)?;
+    let install_config = options.install_config?;
+    let pool = snapshot.pool(entry.pool()?)?;
     let is_kept = entry.is_reserved() && !entry.is_deleting() && pool.inventory().contains(&entry.name());
     if !is_kept || pool.is_run_by_hive() || pool.is_deleting() {
         return None;
     }
-    let cause = cause(survey, entry, state, wanted)?;
+    let cause = cause(snapshot, entry, state, options)?;
     let holder = Holder {
         pool: pool.name(),
         cluster_deployment: entry.cluster_deployment()?,
@@ -46,10 +46,15 @@ pub fn missing_cluster(
     Some(about_entry(entry, cause, remedy))
 }
 
-fn cause(survey: &Survey, entry: &Entry, state: &HolderState<'_>, wanted: &Wanted<'_>) -> Option<Cause> {
+fn cause(
+    snapshot: &Snapshot,
+    entry: &Entry,
+    state: &HolderState<'_>,
+    options: &Options<'_>,
+) -> Option<Cause> {
     let is_broken_off = |is_over: bool| {
-        recorded(survey, entry).is_some_and(|record| {
-            record.is_creating() && (is_over || wanted.clock.is_past_grace(record.renewed()))
+        recorded(snapshot, entry).is_some_and(|record| {
+            record.is_creating() && (is_over || options.clock.is_past_grace(record.renewed()))
         })
     };
     let (mark, is_in_inventory) = (Mark::Reserved, true);
@@ -64,7 +69,7 @@ fn cause(survey: &Survey, entry: &Entry, state: &HolderState<'_>, wanted: &Wante
         HolderState::Leasing => is_broken_off(false).then_some(Cause::CreationBrokenOff),
         // Its lease had no end before its cluster was to be made.
         HolderState::Unverifiable if is_broken_off(false) => Some(Cause::CreationBrokenOff),
-        HolderState::Unverifiable => wanted.names(entry).then_some(Cause::Unverifiable {
+        HolderState::Unverifiable => options.names(entry).then_some(Cause::Unverifiable {
             mark,
             is_in_inventory,
         }),
@@ -75,18 +80,18 @@ fn cause(survey: &Survey, entry: &Entry, state: &HolderState<'_>, wanted: &Wante
 }
 
 /// Of the clusters to be made, those for which their pools have room, in this order; the others are blocked.
-pub fn within_capacity(survey: &Survey, mut found: Vec<Finding>) -> Vec<Finding> {
+pub(super) fn within_capacity(snapshot: &Snapshot, mut found: Vec<Finding>) -> Vec<Finding> {
     let mut left: BTreeMap<String, Capacity> = BTreeMap::new();
     for finding in found
         .iter_mut()
         .filter(|finding| finding.remedy == Remedy::Recreate)
     {
-        let Some(pool) = finding.pool.as_deref().and_then(|name| survey.pool(name)) else {
+        let Some(pool) = finding.pool.as_deref().and_then(|name| snapshot.pool(name)) else {
             continue;
         };
         let capacity = left
             .entry(pool.name().to_owned())
-            .or_insert_with(|| Capacity::of(pool, survey.deployments.of_pool(pool.name())));
+            .or_insert_with(|| Capacity::of(pool, snapshot.deployments.of_pool(pool.name())));
         match capacity.room() {
             Ok(_) => *capacity = capacity.with_one_more(),
             Err(full) => {

@@ -8,58 +8,39 @@
 //! - [`mend`], [`recreation`], [`reads`]: the writes, each after reading and deciding anew
 //! - [`report`]: what was found, and what came of it
 
+pub mod apply;
 pub mod decision;
 pub mod finding;
-pub mod installed;
-pub mod kept;
-pub mod mend;
-pub mod missing_cluster;
-pub mod namespaces;
-pub mod proof;
-mod reads;
-mod recreation;
+pub mod holder;
+mod leftovers;
+mod missing_cluster;
+pub mod options;
+mod recreate;
 pub mod report;
-pub mod wanted;
+mod sightings;
 
 use std::collections::BTreeSet;
 
-use jiff::SignedDuration;
 use kcp_client::{Connection, Error};
 
 use crate::{
-    install_config::InstallConfig,
-    inventory::{
-        capacity::Capacity,
-        inventory_conditions::{self, Findings},
+    inventory::capacity::{Capacity, Findings, inventory_patch},
+    objects::{
+        cluster_deployment::{ClusterDeployment, Copy, LEASE_FINALIZER},
+        cluster_pool::Pool,
+        entry::Entry,
+        record::{LABEL, Record},
     },
-    objects::{cluster_pool::Pool, record::LABEL},
     repair::{
-        decision::{findings, sightings},
-        installed::installed,
-        mend::{mend, record_sighting},
-        namespaces::Traces,
-        proof::Clock,
+        apply::{mend, record_sighting},
+        decision::findings,
+        options::{Options, RepairRequest},
         report::{Found, RepairRefusal},
-        wanted::Wanted,
+        sightings::{installed, sightings},
     },
+    snapshot::Snapshot,
     store::{CUSTOMIZATION, Customizations as _, LEASE, Store},
-    survey::Survey,
 };
-
-/// What is asked of a repair, whatever the namespace.
-#[derive(Clone, Copy, Debug)]
-pub struct RepairRequest<'r> {
-    /// None for all pools of the namespace.
-    pub pool: Option<&'r str>,
-    /// How long a holder's cluster may be missing.
-    pub grace: SignedDuration,
-    /// Customizations to repair although nothing proves that their holders are gone.
-    pub forced: &'r [String],
-    /// What missing clusters are made from; none where their customizations are freed.
-    pub install_config: Option<&'r InstallConfig>,
-    /// Whether to write, or only to report.
-    pub is_applied: bool,
-}
 
 /// The namespaces that a repair of all namespaces has to read.
 ///
@@ -86,29 +67,21 @@ pub async fn repair(
     request: RepairRequest<'_>,
     found: &mut Vec<Found>,
 ) -> Result<Option<RepairRefusal>, Error> {
-    let wanted = Wanted {
-        pool: request.pool,
-        clock: Clock {
-            now: store.now(),
-            grace: request.grace,
-        },
-        forced: request.forced,
-        install_config: request.install_config,
-    };
-    let survey = store.survey().await?;
-    if let Some(pool) = wanted.pool
-        && survey.pool(pool).is_none()
+    let options = request.at(store.now());
+    let snapshot = store.snapshot().await?;
+    if let Some(pool) = options.pool
+        && snapshot.pool(pool).is_none()
     {
         // The server's own answer says that there is none.
         store.pool(pool).await?;
     }
-    let missing = request.forced.iter().find(|name| survey.entry(name).is_none());
+    let missing = request.forced.iter().find(|name| snapshot.entry(name).is_none());
     if let Some(name) = missing {
         return Ok(Some(RepairRefusal::NoSuchEntry { name: name.clone() }));
     }
-    for finding in findings(&survey, &wanted) {
+    for finding in findings(&snapshot, &options) {
         let result = if request.is_applied && finding.remedy.is_safe() {
-            Some(mend(store, &wanted, &finding).await)
+            Some(mend(store, &options, &finding).await)
         } else {
             None
         };
@@ -119,35 +92,166 @@ pub async fn repair(
         });
     }
     if request.is_applied {
-        for sighting in sightings(&survey, &wanted) {
+        for sighting in sightings(&snapshot, &options) {
             record_sighting(store, &sighting).await?;
         }
-        for entry in installed(&survey, &wanted) {
+        for entry in installed(&snapshot, &options) {
             // Of one that has changed the next repair says it.
             store
                 .write_status(entry.name(), &entry.succeeded(store.now()))
                 .await?;
         }
-        write_pool_conditions(store, &survey, &wanted).await;
+        write_pool_conditions(store, &snapshot, &options).await;
     }
     Ok(None)
 }
 
 /// What the pools say of their inventories, where no Hive says it. No repair of a finding changes it, and who may not write
 /// it repairs all the same.
-async fn write_pool_conditions(store: &Store<'_>, survey: &Survey, wanted: &Wanted<'_>) {
+async fn write_pool_conditions(store: &Store<'_>, snapshot: &Snapshot, options: &Options<'_>) {
     let is_ours = |pool: &&Pool| {
-        let is_asked = wanted.pool.is_none_or(|asked| asked == pool.name());
+        let is_asked = options.pool.is_none_or(|asked| asked == pool.name());
         is_asked && pool.spec.inventory.is_some() && !pool.is_run_by_hive() && !pool.is_deleting()
     };
-    for pool in survey.pools.iter().filter(is_ours) {
-        let capacity = Capacity::of(pool, survey.deployments.of_pool(pool.name()));
+    for pool in snapshot.pools.iter().filter(is_ours) {
+        let capacity = Capacity::of(pool, snapshot.deployments.of_pool(pool.name()));
         let findings = Findings {
-            entries: &survey.entries,
+            entries: &snapshot.entries,
             broken: &BTreeSet::new(),
         };
-        if let Some(patch) = inventory_conditions::patch(pool, findings, &capacity, store.now()) {
+        if let Some(patch) = inventory_patch(pool, findings, &capacity, store.now()) {
             drop(store.write_pool_status(pool.name(), &patch).await);
+        }
+    }
+}
+
+/// What there is in all namespaces that may be of a lease.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Traces {
+    pub pools: Vec<Pool>,
+    /// Copies too, in the namespaces of clusters.
+    pub entries: Vec<Entry>,
+    pub records: Vec<Record>,
+    pub clusters: Vec<ClusterDeployment>,
+}
+
+impl Traces {
+    /// Where there are pools, or where leases were taken whose pool may be gone by now.
+    pub(super) fn namespaces(self) -> BTreeSet<String> {
+        let pools = self.pools.into_iter().map(|pool| pool.metadata.namespace);
+        let records = self.records.into_iter().map(|record| record.metadata.namespace);
+        let entries = self.entries.into_iter().flat_map(|entry| {
+            let is_taken = entry.is_reserved() || entry.pool().is_some();
+            let copy = Copy {
+                metadata: entry.metadata,
+            };
+            let original = copy.pool_namespace().map(str::to_owned);
+            original
+                .into_iter()
+                .chain(is_taken.then_some(copy.metadata.namespace))
+        });
+        let clusters = self.clusters.into_iter().filter_map(|cluster| {
+            let is_ours = cluster.metadata.has_finalizer(LEASE_FINALIZER);
+            let reference = cluster.pool_reference.filter(|_| is_ours)?;
+            Some(reference.namespace)
+        });
+        pools
+            .chain(records)
+            .chain(entries)
+            .chain(clusters)
+            .filter(|namespace| !namespace.is_empty())
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::Traces;
+    use crate::testing::objects::{LONG_AGO, cluster, entry, pool_object, record};
+
+    fn read<T: serde::de::DeserializeOwned>(object: Value) -> Vec<T> {
+        vec![serde_json::from_value(object).unwrap()]
+    }
+
+    #[test]
+    fn each_trace_of_a_lease_leads_to_its_namespace() {
+        let none = Traces::default;
+        let mut copy = entry("True", None, LONG_AGO);
+        copy["metadata"]["namespace"] = "us".into();
+        copy["metadata"]["labels"] = json!({"hive.openshift.io/clusterpool-namespace": "d"});
+        let mut kept = cluster("us", "gone", Some("a"));
+        kept["metadata"]["finalizers"] = json!(["kubectl-kcp.dev/pool-lease"]);
+        for (case, traces, expected) in [
+            ("nothing", none(), None),
+            (
+                "a pool",
+                Traces {
+                    pools: read(pool_object("pool", &json!({}))),
+                    ..none()
+                },
+                Some("d"),
+            ),
+            (
+                "a record",
+                Traces {
+                    records: read(record("us", LONG_AGO, None)),
+                    ..none()
+                },
+                Some("d"),
+            ),
+            (
+                "an entry of a pool",
+                Traces {
+                    entries: read(entry("True", Some("us"), LONG_AGO)),
+                    ..none()
+                },
+                Some("d"),
+            ),
+            (
+                "an entry that is reserved for nobody",
+                Traces {
+                    entries: read(entry("False", None, LONG_AGO)),
+                    ..none()
+                },
+                Some("d"),
+            ),
+            (
+                "a free entry",
+                Traces {
+                    entries: read(entry("True", None, LONG_AGO)),
+                    ..none()
+                },
+                None,
+            ),
+            (
+                "a copy",
+                Traces {
+                    entries: read(copy),
+                    ..none()
+                },
+                Some("d"),
+            ),
+            (
+                "a cluster with our finalizer",
+                Traces {
+                    clusters: read(kept),
+                    ..none()
+                },
+                Some("d"),
+            ),
+            (
+                "a cluster without it",
+                Traces {
+                    clusters: read(cluster("us", "gone", Some("a"))),
+                    ..none()
+                },
+                None,
+            ),
+        ] {
+            let namespaces: Vec<_> = traces.namespaces().into_iter().collect();
+            assert_eq!(namespaces, Vec::from_iter(expected), "{case}");
         }
     }
 }

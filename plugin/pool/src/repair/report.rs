@@ -5,10 +5,10 @@ use std::fmt;
 use kcp_client::Error;
 
 use crate::{
-    creation::making::Obstacle,
+    creation::make::Obstacle,
     repair::{
+        apply::RepairOutcome,
         finding::{Finding, Remedy},
-        mend::RepairOutcome,
     },
 };
 

@@ -11,20 +11,18 @@ use crate::{
         staleness::{Freshness, Stale},
     },
     objects::{
-        claims::Claim,
-        cluster_pool::Pool,
-        deployments::{ClusterDeployment, Life},
+        cluster_deployment::{ClusterDeployment, Life},
+        cluster_pool::{Claim, Pool},
         entry::{APPLY_SUCCEEDED, Entry},
         record::Record,
     },
     repair::{
         decision::findings,
         finding::{Finding, Subject},
-        proof::{Clock, GRACE},
-        wanted::Wanted,
+        options::{Clock, GRACE, Options},
     },
+    snapshot::Snapshot,
     store::Store,
-    survey::Survey,
 };
 
 /// A field manager under which nothing is written.
@@ -176,38 +174,38 @@ pub async fn pool_states(
         let mut connection = connection.clone();
         connection.namespace = namespace;
         let store = Store::new(&connection, READER);
-        let survey = store.survey().await?;
+        let snapshot = store.snapshot().await?;
         let claims = store.claims().await?;
         let clock = Clock {
             now: Timestamp::now(),
             grace: GRACE,
         };
         if let Some(pool) = only
-            && survey.pool(pool).is_none()
+            && snapshot.pool(pool).is_none()
         {
             // The server's own answer says that there is none.
             store.pool(pool).await?;
         }
         let is_asked = |name: &str| only.is_none_or(|pool| pool == name);
-        let pools = survey.pools.iter().filter(|pool| is_asked(pool.name()));
-        states.extend(pools.map(|pool| pool_state(&survey, &claims, pool, clock)));
+        let pools = snapshot.pools.iter().filter(|pool| is_asked(pool.name()));
+        states.extend(pools.map(|pool| pool_state(&snapshot, &claims, pool, clock)));
     }
     Ok(states)
 }
 
 /// How things stand with a pool of a namespace.
-pub fn pool_state(survey: &Survey, claims: &[Claim], pool: &Pool, clock: Clock) -> PoolState {
-    let wanted = Wanted {
+pub fn pool_state(snapshot: &Snapshot, claims: &[Claim], pool: &Pool, clock: Clock) -> PoolState {
+    let options = Options {
         pool: Some(pool.name()),
         clock,
         forced: &[],
         install_config: None,
     };
-    let found = findings(survey, &wanted);
+    let found = findings(snapshot, &options);
     let freshness = Freshness::of(pool);
-    let clusters = || survey.deployments.of_pool(pool.name());
+    let clusters = || snapshot.deployments.of_pool(pool.name());
     let inventory = pool.inventory();
-    let held = survey.entries.iter().filter(|entry| {
+    let held = snapshot.entries.iter().filter(|entry| {
         let is_of_pool = entry.pool() == Some(pool.name());
         is_of_pool && !inventory.contains(&entry.name())
     });
@@ -223,13 +221,15 @@ pub fn pool_state(survey: &Survey, claims: &[Claim], pool: &Pool, clock: Clock) 
         .collect();
     waiting.sort_by(|a, b| (a.since, &a.name).cmp(&(b.since, &b.name)));
     PoolState {
-        namespace: survey.namespace.clone(),
+        namespace: snapshot.namespace.clone(),
         name: pool.name().to_owned(),
         is_run_by_hive: pool.is_run_by_hive(),
         is_deleting: pool.is_deleting(),
         version: freshness.version().map(str::to_owned),
         capacity: Capacity::of(pool, clusters()),
-        entries: names.map(|name| entry_use(survey, pool, name, &found)).collect(),
+        entries: names
+            .map(|name| entry_use(snapshot, pool, name, &found))
+            .collect(),
         clusters: clusters()
             .map(|cluster| cluster_use(cluster, &freshness))
             .collect(),
@@ -242,15 +242,15 @@ pub fn pool_state(survey: &Survey, claims: &[Claim], pool: &Pool, clock: Clock) 
     }
 }
 
-fn entry_use(survey: &Survey, pool: &Pool, name: &str, found: &[Finding]) -> EntryUse {
-    let entry = survey.entry(name);
-    let user = survey
+fn entry_use(snapshot: &Snapshot, pool: &Pool, name: &str, found: &[Finding]) -> EntryUse {
+    let entry = snapshot.entry(name);
+    let user = snapshot
         .deployments
         .of_namespace()
         .find(|cluster| cluster.customization() == Some(name) && cluster.life() != Life::Over);
     let of_user = || user.map(ClusterDeployment::name);
     let is_it = |finding: &&Finding| matches!(&finding.subject, Subject::Entry { name: of } if of == name);
-    let others = survey
+    let others = snapshot
         .pools_naming(name)
         .filter(|other| other.name() != pool.name());
     EntryUse {
@@ -263,7 +263,7 @@ fn entry_use(survey: &Survey, pool: &Pool, name: &str, found: &[Finding]) -> Ent
             .map(str::to_owned),
         taken_for: entry.and_then(Entry::pool).map(str::to_owned),
         since: entry.and_then(Entry::since),
-        expires: entry.and_then(|entry| lease(survey, entry)?.expires()),
+        expires: entry.and_then(|entry| lease(snapshot, entry)?.expires()),
         last_result: entry.and_then(last_use),
         shared_with: others.map(|other| other.name().to_owned()).collect(),
         leak: found.iter().find(is_it).cloned(),
@@ -286,8 +286,8 @@ fn state(entry: Option<&Entry>, user: Option<&ClusterDeployment>) -> EntryUseSta
 }
 
 /// The record of the holder that the entry names.
-fn lease<'s>(survey: &'s Survey, entry: &Entry) -> Option<&'s Record> {
-    let record = survey.record(entry.name())?;
+fn lease<'s>(snapshot: &'s Snapshot, entry: &Entry) -> Option<&'s Record> {
+    let record = snapshot.record(entry.name())?;
     (record.cluster_deployment() == entry.cluster_deployment() && record.pool() == entry.pool())
         .then_some(record)
 }

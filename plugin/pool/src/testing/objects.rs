@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::{
-    objects::{cluster_pool::Pool, deployments::Deployments, record::name_of},
-    survey::Survey,
+    objects::{cluster_deployment::Deployments, cluster_pool::Pool, record::name_of},
+    snapshot::Snapshot,
 };
 
 /// When the tests are.
@@ -44,12 +44,12 @@ impl Objects {
         self
     }
 
-    pub fn survey(&self) -> Survey {
+    pub fn snapshot(&self) -> Snapshot {
         fn read<T: serde::de::DeserializeOwned>(objects: &[Value]) -> Vec<T> {
             let read = |object: &Value| serde_json::from_value(object.clone()).unwrap();
             objects.iter().map(read).collect()
         }
-        Survey {
+        Snapshot {
             namespace: "d".to_owned(),
             pools: read(&self.pools),
             entries: read(&self.entries),

@@ -55,7 +55,7 @@ pub fn objects() -> Objects {
 }
 
 pub fn planned(objects: &Objects, spec: &Value) -> PoolPlan {
-    plan(&objects.survey(), &pool(spec))
+    plan(&objects.snapshot(), &pool(spec))
 }
 
 fn with(mut spec: Value, field: &str, value: Value) -> Value {

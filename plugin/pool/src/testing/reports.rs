@@ -5,14 +5,13 @@ use kcp_client::{Action, Error};
 use serde_json::json;
 
 use crate::{
-    creation::making::Obstacle,
+    creation::make::Obstacle,
     install_config::InstallConfig,
     repair::{
+        apply::RepairOutcome,
         decision::findings,
-        mend::RepairOutcome,
-        proof::Clock,
+        options::{Clock, Options},
         report::{Failure, Found, RepairRefusal, RepairReport},
-        wanted::Wanted,
     },
     store::CUSTOMIZATION,
     testing::objects::{
@@ -101,15 +100,15 @@ fn missing_clusters() -> Objects {
 /// Named with --force, and in use.
 fn named_and_kept() -> RepairReport {
     let leased = Objects::entry(entry("False", Some("us"), LONG_AGO)).record(record("us", NOW, Some(600)));
-    let wanted = Wanted {
+    let options = Options {
         forced: &["a".to_owned()],
-        ..wanted(None)
+        ..options(None)
     };
-    report_of(&leased, true, &wanted)
+    report_of(&leased, true, &options)
 }
 
-fn wanted(install_config: Option<&InstallConfig>) -> Wanted<'_> {
-    Wanted {
+fn options(install_config: Option<&InstallConfig>) -> Options<'_> {
+    Options {
         pool: None,
         clock: Clock {
             now: NOW.parse().unwrap(),
@@ -121,11 +120,11 @@ fn wanted(install_config: Option<&InstallConfig>) -> Wanted<'_> {
 }
 
 fn report(objects: &Objects, is_applied: bool, install_config: Option<&InstallConfig>) -> RepairReport {
-    report_of(objects, is_applied, &wanted(install_config))
+    report_of(objects, is_applied, &options(install_config))
 }
 
-fn report_of(objects: &Objects, is_applied: bool, wanted: &Wanted<'_>) -> RepairReport {
-    let found = findings(&objects.survey(), wanted)
+fn report_of(objects: &Objects, is_applied: bool, options: &Options<'_>) -> RepairReport {
+    let found = findings(&objects.snapshot(), options)
         .into_iter()
         .map(|finding| Found {
             namespace: "d".to_owned(),

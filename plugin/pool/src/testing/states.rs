@@ -4,8 +4,8 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use crate::{
-    objects::claims::Claim,
-    repair::proof::Clock,
+    objects::cluster_pool::Claim,
+    repair::options::Clock,
     status::{PoolState, pool_state},
     testing::objects::{JUST_NOW, LONG_AGO, NOW, Objects, cluster, entry, named, pool_object, record},
 };
@@ -86,7 +86,7 @@ pub fn busy() -> Objects {
 
 /// How things stand with the first pool.
 pub fn state(objects: &Objects, claims: &[Value]) -> PoolState {
-    let survey = objects.survey();
+    let snapshot = objects.snapshot();
     let claims: Vec<Claim> = claims
         .iter()
         .map(|claim| serde_json::from_value(claim.clone()).unwrap())
@@ -95,7 +95,7 @@ pub fn state(objects: &Objects, claims: &[Value]) -> PoolState {
         now: NOW.parse().unwrap(),
         ..CLOCK
     };
-    pool_state(&survey, &claims, survey.pools.first().unwrap(), clock)
+    pool_state(&snapshot, &claims, snapshot.pools.first().unwrap(), clock)
 }
 
 pub fn claims() -> Vec<Value> {

@@ -1,7 +1,6 @@
 //! `pool exec`: a command that runs while a lease is held.
 
 mod process;
-mod signals;
 
 use std::{
     ffi::OsString,
@@ -21,8 +20,7 @@ use kcp_pool::{
     },
     lease::{
         generated_name,
-        heartbeat::Heartbeat,
-        renewal::{Lost, RenewedLease},
+        renewal::{Heartbeat, Lost, RenewedLease},
     },
     objects::{entry::Holder, record::LeaseClaim},
     release::give_back::{Target, give_back},
@@ -48,8 +46,7 @@ use crate::{
     terminal::Terminal,
     verdict::Verdict,
 };
-use process::{Process, code_of};
-use signals::Signals;
+use process::{Process, Signals, code_of};
 
 /// Arguments of `pool exec`.
 #[derive(Debug, Args)]

@@ -1,7 +1,6 @@
 //! `pool repair`.
 
-mod document;
-mod screen;
+mod printer;
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -10,8 +9,8 @@ use clap::{Args, ValueEnum};
 use jiff::SignedDuration;
 use kcp_pool::{
     repair::{
-        RepairRequest, namespaces,
-        proof::GRACE,
+        namespaces,
+        options::{GRACE, RepairRequest},
         repair,
         report::{Failure, Found, RepairReport},
     },
@@ -26,7 +25,7 @@ use crate::{
     terminal::Terminal,
     verdict::Verdict,
 };
-use document::PoolRepair;
+use printer::{PoolRepair, names, screen};
 
 /// Arguments of `pool repair`.
 #[derive(Debug, Args)]
@@ -166,10 +165,10 @@ fn verdict(report: &RepairReport) -> Verdict {
 fn show(report: &RepairReport, output: Option<RepairOutput>, terminal: &Terminal) -> anyhow::Result<()> {
     let width = Terminal::size().map(|size| size.width);
     let text = match output {
-        None => screen::screen(report, width),
+        None => screen(report, width),
         Some(RepairOutput::Json) => text(&PoolRepair::of(report))?,
         Some(RepairOutput::Yaml) => yaml(&PoolRepair::of(report))?,
-        Some(RepairOutput::Name) => screen::names(report),
+        Some(RepairOutput::Name) => names(report),
     };
     terminal.print(&text).context("cannot write to stdout")?;
     for found in &report.found {

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use crate::{
     repair::{
-        decision::{Sighting, findings, sightings},
-        proof::Clock,
-        wanted::Wanted,
+        decision::findings,
+        options::{Clock, Options},
+        sightings::{Sighting, sightings},
     },
     testing::objects::{
         JUST_NOW, LONG_AGO, NOW, Objects, cluster, deleted, entry, pool_object, record, seen,
@@ -16,8 +16,8 @@ use crate::{
 
 const OURS: &str = "kubectl-kcp.dev/pool-lease";
 
-fn wanted<'w>(pool: Option<&'w str>, forced: &'w [String]) -> Wanted<'w> {
-    Wanted {
+fn options<'w>(pool: Option<&'w str>, forced: &'w [String]) -> Options<'w> {
+    Options {
         pool,
         clock: Clock {
             now: NOW.parse().unwrap(),
@@ -29,7 +29,7 @@ fn wanted<'w>(pool: Option<&'w str>, forced: &'w [String]) -> Wanted<'w> {
 }
 
 /// `resource: cause: remedy` of each finding.
-fn found(objects: &Objects, wanted: &Wanted<'_>) -> Vec<String> {
+fn found(objects: &Objects, options: &Options<'_>) -> Vec<String> {
     let line = |finding: &super::Finding| {
         let subject = finding.subject.resource_name();
         let kind = subject.split('.').next().unwrap_or_default().to_owned();
@@ -40,7 +40,7 @@ fn found(objects: &Objects, wanted: &Wanted<'_>) -> Vec<String> {
             finding.remedy.as_str()
         )
     };
-    findings(&objects.survey(), wanted).iter().map(line).collect()
+    findings(&objects.snapshot(), options).iter().map(line).collect()
 }
 
 fn held() -> Value {
@@ -75,7 +75,7 @@ fn assert_found<const N: usize>(cases: [(&str, Objects, Option<&str>); N]) {
             .iter()
             .map(|expected| format!("{ENTRY}: {expected}"))
             .collect();
-        let mut found = found(&objects, &wanted(None, &[]));
+        let mut found = found(&objects, &options(None, &[]));
         found.retain(|line| line.starts_with(ENTRY));
         assert_eq!(found, expected, "{case}");
     }
@@ -396,18 +396,18 @@ fn what_the_inventory_no_longer_has_is_freed_by_the_same_proof() {
     without_pool.pools.clear();
     let sentence = "not in the inventory of pool; reserved for us, whose lease ended at 2026-11-21T04:01:00Z";
     for objects in [expired, without_pool] {
-        let found = findings(&objects.survey(), &wanted(None, &[]));
+        let found = findings(&objects.snapshot(), &options(None, &[]));
         assert_eq!(
             found.iter().map(super::Finding::sentence).collect::<Vec<_>>(),
             [sentence]
         );
     }
     assert_eq!(
-        found(&dropped.clone().cluster(user("us")), &wanted(None, &[])),
+        found(&dropped.clone().cluster(user("us")), &options(None, &[])),
         Vec::<String>::new()
     );
     assert_eq!(
-        found(&dropped, &wanted(None, &[])),
+        found(&dropped, &options(None, &[])),
         ["clusterdeploymentcustomization/a: unverifiable: force"]
     );
 }
@@ -420,7 +420,7 @@ fn what_nothing_proves_is_freed_by_name_alone() {
         (Objects::entry(entry("False", None, LONG_AGO)), "a", "free"),
     ] {
         let forced = [name.to_owned()];
-        let found = findings(&objects.survey(), &wanted(None, &forced));
+        let found = findings(&objects.snapshot(), &options(None, &forced));
         let [finding] = found.as_slice() else {
             panic!("{found:?}");
         };
@@ -441,26 +441,26 @@ fn what_nothing_proves_is_freed_by_name_alone() {
             "which has it for less than the grace time",
         ),
     ] {
-        let told = findings(&kept.survey(), &wanted(None, &forced));
+        let told = findings(&kept.snapshot(), &options(None, &forced));
         let told: Vec<_> = told.iter().map(super::Finding::sentence).collect();
         assert_eq!(told, [format!("not freed: held by us, {why}")]);
         assert_eq!(
-            found(&kept, &wanted(None, &forced)),
+            found(&kept, &options(None, &forced)),
             [format!("{ENTRY}: in-use: keep")]
         );
         assert_eq!(
-            found(&kept, &wanted(None, &["b".to_owned()])),
+            found(&kept, &options(None, &["b".to_owned()])),
             Vec::<String>::new()
         );
     }
     let unverifiable = Objects::entry(held());
     assert_eq!(
-        found(&unverifiable, &wanted(Some("other"), &forced)),
+        found(&unverifiable, &options(Some("other"), &forced)),
         [format!("{ENTRY}: in-use: keep")]
     );
     // It is as it was to be.
     let free = Objects::entry(entry("True", None, LONG_AGO));
-    assert_eq!(found(&free, &wanted(None, &forced)), Vec::<String>::new());
+    assert_eq!(found(&free, &options(None, &forced)), Vec::<String>::new());
 }
 
 #[test]
@@ -513,7 +513,7 @@ fn what_follows_an_entry() {
             vec!["lease/kcp-pool-a: record-left: delete"],
         ),
     ] {
-        assert_eq!(found(&objects, &wanted(None, &[])), expected, "{case}");
+        assert_eq!(found(&objects, &options(None, &[])), expected, "{case}");
     }
 }
 
@@ -597,7 +597,7 @@ fn when_a_copy_is_left() {
             vec![],
         ),
     ] {
-        assert_eq!(found(&objects, &wanted(None, &[])), expected, "{case}");
+        assert_eq!(found(&objects, &options(None, &[])), expected, "{case}");
     }
 }
 
@@ -605,15 +605,15 @@ fn when_a_copy_is_left() {
 fn a_grace_of_nothing_leaves_the_time_of_a_status_write() {
     let clock = Clock {
         grace: SignedDuration::ZERO,
-        ..wanted(None, &[]).clock
+        ..options(None, &[]).clock
     };
     for (renewed, count) in [("2026-11-21T04:59:01Z", 0), ("2026-11-21T04:59:00Z", 1)] {
         let objects = Objects::entry(entry("True", None, NOW)).record(record("us", renewed, None));
-        let wanted = Wanted {
+        let options = Options {
             clock,
-            ..wanted(None, &[])
+            ..options(None, &[])
         };
-        assert_eq!(findings(&objects.survey(), &wanted).len(), count, "{renewed}");
+        assert_eq!(findings(&objects.snapshot(), &options).len(), count, "{renewed}");
     }
 }
 
@@ -629,12 +629,18 @@ fn one_pool_is_asked_for() {
         ("other", Some("pool"), 0),
         ("other", None, 2),
     ] {
-        let found = findings(&of_pool(pool).survey(), &wanted(asked, &[]));
+        let found = findings(&of_pool(pool).snapshot(), &options(asked, &[]));
         assert_eq!(found.len(), count, "{pool} {asked:?}");
     }
     let nobodys = Objects::entry(entry("False", None, LONG_AGO));
-    assert_eq!(findings(&nobodys.survey(), &wanted(Some("pool"), &[])).len(), 1);
-    assert_eq!(findings(&nobodys.survey(), &wanted(Some("other"), &[])).len(), 0);
+    assert_eq!(
+        findings(&nobodys.snapshot(), &options(Some("pool"), &[])).len(),
+        1
+    );
+    assert_eq!(
+        findings(&nobodys.snapshot(), &options(Some("other"), &[])).len(),
+        0
+    );
 }
 
 #[test]
@@ -667,7 +673,7 @@ fn a_cluster_is_recorded_once_it_is_seen() {
         ("Hive's", run_by_hive(of(None)), None),
         ("no cluster", Objects::entry(held()), None),
     ] {
-        let found = sightings(&objects.survey(), &wanted(None, &[]));
+        let found = sightings(&objects.snapshot(), &options(None, &[]));
         assert_eq!(found, Vec::from_iter(expected), "{case}");
     }
 }

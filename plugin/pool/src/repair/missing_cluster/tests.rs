@@ -5,7 +5,10 @@ use serde_json::{Value, json};
 
 use crate::{
     install_config::InstallConfig,
-    repair::{decision::findings, proof::Clock, wanted::Wanted},
+    repair::{
+        decision::findings,
+        options::{Clock, Options},
+    },
     testing::objects::{
         JUST_NOW, LONG_AGO, NOW, Objects, cluster, creating, deleted, entry, pool_object, record, seen,
     },
@@ -15,7 +18,7 @@ use crate::{
 fn found(objects: &Objects, forced: &[String]) -> [Vec<String>; 2] {
     let install_config = InstallConfig::parse(b"metadata: {name: x}", "f").unwrap();
     [Some(&install_config), None].map(|install_config| {
-        let wanted = Wanted {
+        let options = Options {
             pool: Some("pool"),
             clock: Clock {
                 now: NOW.parse().unwrap(),
@@ -24,7 +27,7 @@ fn found(objects: &Objects, forced: &[String]) -> [Vec<String>; 2] {
             forced,
             install_config,
         };
-        let found = findings(&objects.survey(), &wanted);
+        let found = findings(&objects.snapshot(), &options);
         let line =
             |finding: &super::Finding| format!("{}: {}", finding.cause.as_str(), finding.remedy.as_str());
         found.iter().map(line).collect()
@@ -199,7 +202,7 @@ fn three_gone(limits: &Value, clusters: Vec<Value>) -> Vec<String> {
         objects.records.push(record);
     }
     let install_config = InstallConfig::parse(b"{}", "f").unwrap();
-    let wanted = Wanted {
+    let options = Options {
         pool: None,
         clock: Clock {
             now: NOW.parse().unwrap(),
@@ -215,7 +218,7 @@ fn three_gone(limits: &Value, clusters: Vec<Value>) -> Vec<String> {
             .map(|(_, why)| format!(": {why}"));
         format!("{}{}", finding.remedy.as_str(), why.unwrap_or_default())
     };
-    findings(&objects.survey(), &wanted)
+    findings(&objects.snapshot(), &options)
         .iter()
         .map(sentence)
         .collect()

@@ -2,8 +2,8 @@
 
 use kcp_pool::{
     acquire::answer::{LeaseAnswer, LeaseOutcome, LeaseRefusal},
-    install_config::{InstallConfig, patching::Unfit},
-    inventory::model::Standing,
+    install_config::{InstallConfig, patches::Unfit},
+    inventory::choice::Standing,
     objects::record::whole_seconds,
 };
 use serde::Serialize;
@@ -284,11 +284,11 @@ mod tests {
         acquire::answer::{Lease, LeaseAnswer, LeaseOutcome, LeaseRefusal},
         install_config::{
             InstallConfig,
-            patching::{Unfit, patched as with_patches},
+            patches::{Unfit, patched as with_patches},
         },
-        inventory::model::Standing,
+        inventory::choice::Standing,
         lease::{Leased, Unfits},
-        objects::{cluster_pool::PoolName, deployments::Deployment, entry::Holder},
+        objects::{cluster_deployment::Deployment, cluster_pool::PoolName, entry::Holder},
         release::give_back::{Release, ReleaseRefusal},
     };
     use serde_json::json;
@@ -441,23 +441,31 @@ mod tests {
     #[test]
     fn json_of_a_lease() {
         let lease = document(granted(leased(false)));
-        insta::assert_snapshot!(serde_json::to_string_pretty(&lease).unwrap());
+        insta::with_settings!({snapshot_path => "../snapshots"}, {
+            insta::assert_snapshot!(serde_json::to_string_pretty(&lease).unwrap());
+        });
     }
 
     #[test]
     fn json_of_a_lease_with_an_install_config() {
-        insta::assert_snapshot!(serde_json::to_string_pretty(&patched()).unwrap());
+        insta::with_settings!({snapshot_path => "../snapshots"}, {
+            insta::assert_snapshot!(serde_json::to_string_pretty(&patched()).unwrap());
+        });
     }
 
     #[test]
     fn json_of_an_exhausted_pool() {
-        insta::assert_snapshot!(serde_json::to_string_pretty(&refused(exhausted())).unwrap());
+        insta::with_settings!({snapshot_path => "../snapshots"}, {
+            insta::assert_snapshot!(serde_json::to_string_pretty(&refused(exhausted())).unwrap());
+        });
     }
 
     #[test]
     fn json_of_a_release() {
         let release = released(Some(pool()), &["foo"]);
-        insta::assert_snapshot!(serde_json::to_string_pretty(&release).unwrap());
+        insta::with_settings!({snapshot_path => "../snapshots"}, {
+            insta::assert_snapshot!(serde_json::to_string_pretty(&release).unwrap());
+        });
     }
 
     #[test]
@@ -530,6 +538,8 @@ mod tests {
             released(Some(pool()), &[]).sentences(),
             released(None, &[]).sentences(),
         ];
-        insta::assert_snapshot!(screens.join("\n"));
+        insta::with_settings!({snapshot_path => "../snapshots"}, {
+            insta::assert_snapshot!(screens.join("\n"));
+        });
     }
 }

@@ -268,7 +268,9 @@ mod tests {
         for (name, state) in states() {
             let document = serde_json::to_value(PoolStatus::of(&state)).unwrap();
             assert_eq!(faults(&schema, &document), Vec::<String>::new(), "{name}");
-            insta::assert_snapshot!(name, serde_json::to_string_pretty(&document).unwrap());
+            insta::with_settings!({snapshot_path => "../snapshots"}, {
+                insta::assert_snapshot!(name, serde_json::to_string_pretty(&document).unwrap());
+            });
         }
         let states: Vec<_> = states().into_iter().map(|(_, state)| state).collect();
         let list = serde_json::to_value(PoolStatusList::of(&states)).unwrap();

@@ -312,7 +312,9 @@ mod tests {
             is_wide: false,
         };
         for (name, state) in states() {
-            insta::assert_snapshot!(name, plain(&one(&state, NOW.parse().unwrap(), layout)));
+            insta::with_settings!({snapshot_path => "../snapshots"}, {
+                insta::assert_snapshot!(name, plain(&one(&state, NOW.parse().unwrap(), layout)));
+            });
         }
         let all: Vec<_> = states().into_iter().map(|(_, state)| state).collect();
         let lists = [
@@ -321,6 +323,8 @@ mod tests {
             list(&[], Some("d"), layout),
             list(&[], None, layout),
         ];
-        insta::assert_snapshot!("lists", plain(&lists.join("\n")));
+        insta::with_settings!({snapshot_path => "../snapshots"}, {
+            insta::assert_snapshot!("lists", plain(&lists.join("\n")));
+        });
     }
 }

@@ -2,19 +2,17 @@
 
 use std::fmt;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::{
     objects::{
-        deployments::{ClusterDeployment, Life},
+        cluster_deployment::{ClusterDeployment, Life},
         entry::{Entry, Holder},
         record::Record,
     },
-    survey::Survey,
+    repair::options::Clock,
+    snapshot::Snapshot,
 };
-
-/// How long a holder's cluster may be missing where nobody says otherwise.
-pub const GRACE: SignedDuration = SignedDuration::from_mins(10);
 
 /// What is known of the holder of a customization.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,39 +53,24 @@ impl fmt::Display for Proof {
     }
 }
 
-/// The clock by which a holder is judged.
-#[derive(Clone, Copy, Debug)]
-pub struct Clock {
-    pub now: Timestamp,
-    /// How long a state has to last before it is taken for more than a moment between two writes.
-    pub grace: SignedDuration,
-}
-
-impl Clock {
-    /// Whether the grace time has passed since then. What has no time is old.
-    pub fn is_past_grace(self, since: Option<Timestamp>) -> bool {
-        since.is_none_or(|since| self.now.duration_since(since) >= self.grace)
-    }
-}
-
 /// The state of the holder that the entry's references name; none where they name no `ClusterDeployment`.
-pub fn holder_state<'s>(survey: &'s Survey, entry: &Entry, clock: Clock) -> Option<HolderState<'s>> {
+pub fn holder_state<'s>(snapshot: &'s Snapshot, entry: &Entry, clock: Clock) -> Option<HolderState<'s>> {
     let name = entry.cluster_deployment()?;
-    let record = recorded(survey, entry);
+    let record = recorded(snapshot, entry);
     let was_seen = |cluster: &ClusterDeployment| {
         let uid = record.and_then(Record::cluster_deployment_uid);
         uid == Some(cluster.metadata.uid.as_str())
     };
     let mut taken_down = None;
-    for cluster in survey.deployments.iter() {
-        if !is_of_name(survey, cluster, name, entry.pool()) && !was_seen(cluster) {
+    for cluster in snapshot.deployments.iter() {
+        if !is_of_name(snapshot, cluster, name, entry.pool()) && !was_seen(cluster) {
             continue;
         }
         if cluster.life() != Life::Over {
             return Some(HolderState::Alive(cluster));
         }
         // That another cluster of its name goes says nothing of this holder.
-        if was_seen(cluster) || is_made_with(survey, cluster, entry) {
+        if was_seen(cluster) || is_made_with(snapshot, cluster, entry) {
             taken_down = Some(&cluster.metadata.namespace);
         }
     }
@@ -103,29 +86,31 @@ pub fn holder_state<'s>(survey: &'s Survey, entry: &Entry, clock: Clock) -> Opti
 }
 
 /// The entry's record, where it is about the holder that the entry names.
-pub fn recorded<'s>(survey: &'s Survey, entry: &Entry) -> Option<&'s Record> {
+pub fn recorded<'s>(snapshot: &'s Snapshot, entry: &Entry) -> Option<&'s Record> {
     let holder = Holder {
         pool: entry.pool()?,
         cluster_deployment: entry.cluster_deployment()?,
     };
-    survey.record(entry.name()).filter(|record| record.names(holder))
+    snapshot
+        .record(entry.name())
+        .filter(|record| record.names(holder))
 }
 
 /// Made for the entry's pool, with the entry.
-fn is_made_with(survey: &Survey, cluster: &ClusterDeployment, entry: &Entry) -> bool {
-    cluster.customization() == Some(entry.name()) && is_of_pool(survey, cluster, entry.pool())
+fn is_made_with(snapshot: &Snapshot, cluster: &ClusterDeployment, entry: &Entry) -> bool {
+    cluster.customization() == Some(entry.name()) && is_of_pool(snapshot, cluster, entry.pool())
 }
 
 /// Where the pool is not known, any of the namespace.
-fn is_of_pool(survey: &Survey, cluster: &ClusterDeployment, pool: Option<&str>) -> bool {
+fn is_of_pool(snapshot: &Snapshot, cluster: &ClusterDeployment, pool: Option<&str>) -> bool {
     cluster.pool_reference.as_ref().is_some_and(|reference| {
-        reference.namespace == survey.namespace && pool.is_none_or(|pool| reference.pool_name == pool)
+        reference.namespace == snapshot.namespace && pool.is_none_or(|pool| reference.pool_name == pool)
     })
 }
 
 /// In the namespace of that name, where Hive and we put a cluster, or made for the pool, anywhere.
-fn is_of_name(survey: &Survey, cluster: &ClusterDeployment, name: &str, pool: Option<&str>) -> bool {
-    cluster.name() == name && (cluster.metadata.namespace == name || is_of_pool(survey, cluster, pool))
+fn is_of_name(snapshot: &Snapshot, cluster: &ClusterDeployment, name: &str, pool: Option<&str>) -> bool {
+    cluster.name() == name && (cluster.metadata.namespace == name || is_of_pool(snapshot, cluster, pool))
 }
 
 fn without_cluster(entry: &Entry, record: Option<&Record>, clock: Clock) -> HolderState<'static> {

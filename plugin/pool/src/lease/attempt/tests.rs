@@ -10,15 +10,15 @@ use serde_json::{Value, json};
 use tokio::task::LocalSet;
 
 use crate::{
-    install_config::{InstallConfig, patching::Unfit},
-    inventory::model::{Candidate, Standing},
-    lease::{AttemptOutcome, AttemptRequest, LeaseError, Leased, Unfits, attempt},
+    install_config::{InstallConfig, patches::Unfit},
+    inventory::choice::{Candidate, Standing},
+    lease::{AttemptOutcome, AttemptRequest, LeaseError, Leased, Unfits, attempt::attempt},
     objects::{
-        deployments::{Deployment, References},
+        cluster_deployment::{Deployment, References},
         entry::Holder,
         record::{LeaseClaim, first},
     },
-    release::{needs::Needs, release},
+    release::{in_use::Needs, release},
     store::Customizations as _,
     testing::fake::{Fake, Fault, reserved},
 };

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::install_config::{
     InstallConfig,
-    patching::{Unfit, patched},
+    patches::{Unfit, patched},
 };
 
 const INSTALL_CONFIG: &str = "

@@ -5,9 +5,9 @@ use std::cmp::Ordering;
 use jiff::Timestamp;
 
 use crate::{
-    install_config::patching::Unfit,
+    install_config::patches::Unfit,
     objects::{
-        deployments::{Deployment, References},
+        cluster_deployment::{Deployment, References},
         entry::{Entry, Holder},
         record::Record,
     },

@@ -6,7 +6,10 @@ use kcp_rules::api::hive::ClusterPoolReference;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::objects::{conditions::Conditions, entry::Holder, metadata::Metadata};
+use crate::objects::{
+    entry::Holder,
+    metadata::{Conditions, Metadata},
+};
 
 /// Ours, on each cluster that was made with a lease: it keeps the object until the lease is given back.
 pub const LEASE_FINALIZER: &str = "kubectl-kcp.dev/pool-lease";
@@ -97,6 +100,11 @@ impl ClusterDeployment {
             "resourceVersion": self.metadata.resource_version,
             "finalizers": self.finalizers_of_others(),
         }})
+    }
+
+    /// The name of the pool that it was made for.
+    pub fn pool(&self) -> Option<&str> {
+        Some(&self.pool_reference.as_ref()?.pool_name)
     }
 
     /// The claim that has it.
@@ -209,6 +217,36 @@ pub struct Deployment {
 impl Deployment {
     pub fn is(&self, holder: Holder<'_>) -> bool {
         self.name == holder.cluster_deployment && self.pool == holder.pool
+    }
+}
+
+/// Hive's labels of what was made for a pool.
+const POOL_NAMESPACE: &str = "hive.openshift.io/clusterpool-namespace";
+const POOL: &str = "hive.openshift.io/clusterpool-name";
+
+/// A copy that bears our label. Hive's own bear none, and go with their namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Copy {
+    pub metadata: Metadata,
+}
+
+impl Copy {
+    /// The namespace of the pool whose customization it is.
+    pub fn pool_namespace(&self) -> Option<&str> {
+        self.label(POOL_NAMESPACE)
+    }
+
+    pub fn pool(&self) -> Option<&str> {
+        self.label(POOL)
+    }
+
+    /// The cluster that it was made for has the name of its namespace.
+    pub fn cluster_deployment(&self) -> &str {
+        &self.metadata.namespace
+    }
+
+    fn label(&self, name: &str) -> Option<&str> {
+        self.metadata.labels.get(name).map(String::as_str)
     }
 }
 

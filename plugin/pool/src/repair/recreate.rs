@@ -6,20 +6,20 @@ use kcp_client::Error;
 use crate::{
     creation::{
         Parts,
-        making::{Obstacle, while_creating},
+        make::{Obstacle, while_creating},
     },
-    install_config::{InstallConfig, patching::patched},
+    install_config::{InstallConfig, patches::patched},
     lease::{
-        hold::hold,
         record_keeping::{withdraw, write_unchanged},
+        renewal::hold,
     },
     objects::record::LeaseClaim,
     repair::{
+        apply::{Mending, RepairOutcome},
         finding::{Finding, Subject},
-        mend::{Mending, RepairOutcome},
-        proof::recorded,
+        holder::recorded,
     },
-    survey::Survey,
+    snapshot::Snapshot,
 };
 
 /// Makes the cluster of a finding; none when everything has to be read anew, because others have changed it.
@@ -28,14 +28,14 @@ use crate::{
 /// When the API server cannot be asked, or refuses.
 pub(super) async fn recreate(
     store: &impl Mending,
-    survey: &Survey,
+    snapshot: &Snapshot,
     finding: &Finding,
     install_config: &InstallConfig,
 ) -> Result<Option<RepairOutcome>, Error> {
     let (Some(holder), Subject::Entry { name }) = (finding.holder(), &finding.subject) else {
         return Ok(None);
     };
-    let (Some(pool), Some(entry)) = (survey.pool(holder.pool), survey.entry(name)) else {
+    let (Some(pool), Some(entry)) = (snapshot.pool(holder.pool), snapshot.entry(name)) else {
         return Ok(None);
     };
     let patched = match patched(install_config, &entry.spec) {
@@ -49,11 +49,11 @@ pub(super) async fn recreate(
         is_creating: false,
     };
     let passing = LeaseClaim {
-        duration: while_creating(recorded(survey, entry), false),
+        duration: while_creating(recorded(snapshot, entry), false),
         is_creating: true,
         ..without_end
     };
-    if !write_unchanged(store, name, survey.record(name), passing).await? {
+    if !write_unchanged(store, name, snapshot.record(name), passing).await? {
         return Ok(None);
     }
     let current = store.get(name).await?;

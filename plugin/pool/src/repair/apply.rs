@@ -8,24 +8,27 @@ use kcp_client::{Created, Error, Written};
 use serde_json::Value;
 
 use crate::{
-    creation::{Parts, making::Obstacle},
+    creation::{
+        Parts,
+        make::{Obstacle, make},
+    },
     lease::record_keeping::{renew, withdraw_revoked},
     objects::{
+        cluster_deployment::{ClusterDeployment, Copy},
         cluster_pool::Pool,
-        copies::Copy,
-        deployments::ClusterDeployment,
         entry::Holder,
         record::{LeaseClaim, Record, first},
     },
     repair::{
-        decision::{Sighting, findings},
+        decision::findings,
         finding::{Finding, Remedy, Subject},
-        proof::recorded,
-        recreation::recreate,
-        wanted::Wanted,
+        holder::recorded,
+        options::Options,
+        recreate::recreate,
+        sightings::Sighting,
     },
-    store::{Customizations, Records},
-    survey::Survey,
+    snapshot::Snapshot,
+    store::{Customizations, Records, Store},
 };
 
 /// How often something is read and decided anew that others change meanwhile.
@@ -38,7 +41,7 @@ const REST: Duration = Duration::from_millis(200);
 #[allow(async_fn_in_trait, reason = "used in this crate, on one thread")]
 pub trait Mending: Customizations + Records {
     /// Everything, as it is now.
-    async fn survey(&self) -> Result<Survey, Error>;
+    async fn snapshot(&self) -> Result<Snapshot, Error>;
 
     /// Changes a cluster, once, by a merge patch with a resourceVersion. One that is gone has changed.
     async fn patch_cluster(&self, cluster: &ClusterDeployment, patch: &Value) -> Result<Written, Error>;
@@ -75,13 +78,13 @@ pub enum RepairOutcome {
 /// When the API server cannot be asked, or refuses.
 pub async fn mend(
     store: &impl Mending,
-    wanted: &Wanted<'_>,
+    options: &Options<'_>,
     planned: &Finding,
 ) -> Result<RepairOutcome, Error> {
     let mut may_be_written = false;
     for _ in 0..MAX_ATTEMPTS {
-        let survey = store.survey().await?;
-        let found = findings(&survey, wanted);
+        let snapshot = store.snapshot().await?;
+        let found = findings(&snapshot, options);
         // By a name that was forced, only the holder whom the plan has shown.
         let is_it = |finding: &&Finding| {
             finding.subject == planned.subject
@@ -93,7 +96,7 @@ pub async fn mend(
                 return Ok(RepairOutcome::Blocked(why.clone()));
             }
             if may_be_written {
-                after(store, &survey, planned).await?;
+                after(store, &snapshot, planned).await?;
                 return Ok(RepairOutcome::Mended);
             }
             return Ok(RepairOutcome::Settled);
@@ -101,15 +104,15 @@ pub async fn mend(
         if finding.goes_after_its_entry() && holds_yet(&found, finding) {
             return Ok(RepairOutcome::Waits);
         }
-        if let (Remedy::Recreate, Some(install_config)) = (&finding.remedy, wanted.install_config) {
-            match recreate(store, &survey, finding, install_config).await? {
+        if let (Remedy::Recreate, Some(install_config)) = (&finding.remedy, options.install_config) {
+            match recreate(store, &snapshot, finding, install_config).await? {
                 Some(outcome) => return Ok(outcome),
                 None => continue,
             }
         }
-        match step(store, &survey, finding, store.now()).await? {
+        match step(store, &snapshot, finding, store.now()).await? {
             Written::Stored => {
-                after(store, &survey, finding).await?;
+                after(store, &snapshot, finding).await?;
                 return Ok(RepairOutcome::Mended);
             }
             Written::Changed => {}
@@ -140,19 +143,19 @@ fn holds_yet(found: &[Finding], after: &Finding) -> bool {
 
 async fn step(
     store: &impl Mending,
-    survey: &Survey,
+    snapshot: &Snapshot,
     finding: &Finding,
     now: Timestamp,
 ) -> Result<Written, Error> {
     match (&finding.subject, &finding.remedy) {
-        (Subject::Entry { name }, Remedy::Free) => free(store, survey, name, now).await,
+        (Subject::Entry { name }, Remedy::Free) => free(store, snapshot, name, now).await,
         (
             Subject::Entry { name },
             Remedy::Reserve {
                 pool,
                 cluster_deployment,
             },
-        ) => match survey.entry(name) {
+        ) => match snapshot.entry(name) {
             Some(entry) => {
                 let holder = Holder {
                     pool,
@@ -163,7 +166,7 @@ async fn step(
             None => Ok(Written::Changed),
         },
         (Subject::Cluster { namespace, name }, Remedy::RemoveFinalizer) => {
-            let mut clusters = survey.deployments.iter();
+            let mut clusters = snapshot.deployments.iter();
             match clusters.find(|cluster| cluster.name() == name && cluster.metadata.namespace == *namespace)
             {
                 Some(cluster) => {
@@ -174,12 +177,12 @@ async fn step(
                 None => Ok(Written::Changed),
             }
         }
-        (Subject::Record { customization }, Remedy::Delete) => match survey.record(customization) {
+        (Subject::Record { customization }, Remedy::Delete) => match snapshot.record(customization) {
             Some(record) => store.delete_record(record).await,
             None => Ok(Written::Changed),
         },
         (Subject::Copy { namespace, name }, Remedy::Delete) => {
-            let mut copies = survey.copies.iter();
+            let mut copies = snapshot.copies.iter();
             let is_it = |copy: &&Copy| copy.metadata.name == *name && copy.metadata.namespace == *namespace;
             match copies.find(is_it) {
                 Some(copy) => store.delete_copy(copy).await,
@@ -191,11 +194,16 @@ async fn step(
 }
 
 /// The record is taken away first, so that a holder who is not gone after all renews no more.
-async fn free(store: &impl Mending, survey: &Survey, name: &str, now: Timestamp) -> Result<Written, Error> {
-    let Some(entry) = survey.entry(name) else {
+async fn free(
+    store: &impl Mending,
+    snapshot: &Snapshot,
+    name: &str,
+    now: Timestamp,
+) -> Result<Written, Error> {
+    let Some(entry) = snapshot.entry(name) else {
         return Ok(Written::Changed);
     };
-    if let Some(record) = recorded(survey, entry).filter(|record| !record.is_revoked()) {
+    if let Some(record) = recorded(snapshot, entry).filter(|record| !record.is_revoked()) {
         match store.write_record(name, &record.revoked(now)).await? {
             Written::Stored => {}
             other => return Ok(other),
@@ -205,29 +213,29 @@ async fn free(store: &impl Mending, survey: &Survey, name: &str, now: Timestamp)
 }
 
 /// What follows a write: the record says the same as the status.
-async fn after(store: &impl Mending, survey: &Survey, finding: &Finding) -> Result<(), Error> {
+async fn after(store: &impl Mending, snapshot: &Snapshot, finding: &Finding) -> Result<(), Error> {
     let Subject::Entry { name } = &finding.subject else {
         return Ok(());
     };
     match (&finding.remedy, finding.holder()) {
         (Remedy::Free, Some(holder)) => withdraw_revoked(store, name, holder).await,
-        (Remedy::Reserve { .. }, Some(holder)) => record_holder(store, survey, name, holder).await,
+        (Remedy::Reserve { .. }, Some(holder)) => record_holder(store, snapshot, name, holder).await,
         _ => Ok(()),
     }
 }
 
 async fn record_holder(
     store: &impl Mending,
-    survey: &Survey,
+    snapshot: &Snapshot,
     name: &str,
     holder: Holder<'_>,
 ) -> Result<(), Error> {
-    let record = survey.record(name);
-    let is_run_by_hive = survey.pool(holder.pool).is_some_and(Pool::is_run_by_hive);
+    let record = snapshot.record(name);
+    let is_run_by_hive = snapshot.pool(holder.pool).is_some_and(Pool::is_run_by_hive);
     if record.is_none() && is_run_by_hive {
         return Ok(());
     }
-    let cluster = survey.deployments.proof_of_life(holder);
+    let cluster = snapshot.deployments.proof_of_life(holder);
     let claim = LeaseClaim {
         holder,
         duration: record
@@ -271,6 +279,29 @@ pub async fn record_sighting(store: &impl Mending, sighting: &Sighting) -> Resul
         }
     }
     Ok(())
+}
+
+impl Mending for Store<'_> {
+    async fn snapshot(&self) -> Result<Snapshot, Error> {
+        self.snapshot().await
+    }
+
+    async fn patch_cluster(&self, cluster: &ClusterDeployment, patch: &Value) -> Result<Written, Error> {
+        self.write_cluster(&cluster.metadata.namespace, cluster.name(), patch)
+            .await
+    }
+
+    async fn make_cluster(
+        &self,
+        parts: Parts<'_>,
+        claim: LeaseClaim<'_>,
+    ) -> Result<Result<ClusterDeployment, Obstacle>, Error> {
+        make(self, parts, claim).await
+    }
+
+    async fn delete_copy(&self, copy: &Copy) -> Result<Written, Error> {
+        self.delete_customization(&copy.metadata).await
+    }
 }
 
 #[cfg(test)]

@@ -6,9 +6,8 @@ use kcp_client::Error;
 
 use crate::{
     objects::{
+        cluster_deployment::{Copy, Deployments},
         cluster_pool::Pool,
-        copies::Copy,
-        deployments::Deployments,
         entry::Entry,
         record::{LABEL, Record},
     },
@@ -17,7 +16,7 @@ use crate::{
 
 /// The pools of one namespace, what they hold and who has it.
 #[derive(Clone, Debug, Default)]
-pub struct Survey {
+pub struct Snapshot {
     pub namespace: String,
     pub pools: Vec<Pool>,
     /// The customizations of the namespace, named by a pool or not.
@@ -30,7 +29,7 @@ pub struct Survey {
     pub copies: Vec<Copy>,
 }
 
-impl Survey {
+impl Snapshot {
     pub fn pool(&self, name: &str) -> Option<&Pool> {
         self.pools.iter().find(|pool| pool.name() == name)
     }
@@ -56,7 +55,7 @@ impl Survey {
 
 impl Store<'_> {
     /// Everything, as it is now.
-    pub async fn survey(&self) -> Result<Survey, Error> {
+    pub async fn snapshot(&self) -> Result<Snapshot, Error> {
         // Clusters last: one that is made meanwhile is seen, and its customization, read before, has changed then.
         // Records after entries: a lease is recorded, then its entry written, then it is told. Read the other way, the
         // new entry could be judged by the old record. And before them: a lease that is given back meanwhile takes its
@@ -70,7 +69,7 @@ impl Store<'_> {
             .connection()
             .list_metadata(&CUSTOMIZATION.at("v1"), None, Some(&labelled))
             .await?;
-        Ok(Survey {
+        Ok(Snapshot {
             namespace: self.namespace().to_owned(),
             pools,
             entries,

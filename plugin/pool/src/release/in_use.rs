@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::objects::{
-    deployments::{Deployments, LEASE_FINALIZER, Life},
+    cluster_deployment::{Deployments, LEASE_FINALIZER, Life},
     entry::Holder,
 };
 
@@ -89,7 +89,7 @@ pub fn needs(deployments: &Deployments, holder: Holder<'_>) -> Needs {
 mod tests {
     use super::needs;
     use crate::{
-        objects::{deployments::Deployments, entry::Holder},
+        objects::{cluster_deployment::Deployments, entry::Holder},
         testing::objects::cluster,
     };
 

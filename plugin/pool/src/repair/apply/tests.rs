@@ -7,25 +7,24 @@ use kcp_client::{Created, Error, Written};
 use serde_json::{Value, json};
 
 use crate::{
-    creation::{Parts, making::Obstacle},
+    creation::{Parts, make::Obstacle},
     install_config::InstallConfig,
     inventory::capacity::Full,
     objects::{
-        copies::Copy,
-        deployments::ClusterDeployment,
+        cluster_deployment::{ClusterDeployment, Copy},
         entry::Entry,
         metadata::Metadata,
         record::{LeaseClaim, Record},
     },
     repair::{
-        decision::{findings, sightings},
+        apply::{Mending, RepairOutcome, mend, record_sighting, recreate},
+        decision::findings,
         finding::Finding,
-        mend::{Mending, RepairOutcome, mend, record_sighting, recreate},
-        proof::Clock,
-        wanted::Wanted,
+        options::{Clock, Options},
+        sightings::sightings,
     },
+    snapshot::Snapshot,
     store::{Customizations, Records},
-    survey::Survey,
     testing::{
         fake::{Fake, Fault},
         objects::{LONG_AGO, NOW, Objects, cluster, creating, deleted, entry, pool_object, record, seen},
@@ -135,10 +134,10 @@ impl Records for Scene {
 }
 
 impl Mending for Scene {
-    async fn survey(&self) -> Result<Survey, Error> {
+    async fn snapshot(&self) -> Result<Snapshot, Error> {
         let (entries, records) = (self.list().await?, self.records().await?);
-        let rest = self.rest.borrow().survey();
-        Ok(Survey {
+        let rest = self.rest.borrow().snapshot();
+        Ok(Snapshot {
             entries,
             records,
             ..rest
@@ -209,7 +208,7 @@ fn expired() -> Value {
     record("us", LONG_AGO, Some(60))
 }
 
-const WANTED: Wanted<'static> = Wanted {
+const WANTED: Options<'static> = Options {
     pool: None,
     clock: Clock {
         now: Timestamp::UNIX_EPOCH,
@@ -219,8 +218,8 @@ const WANTED: Wanted<'static> = Wanted {
     install_config: None,
 };
 
-fn wanted() -> Wanted<'static> {
-    Wanted {
+fn options() -> Options<'static> {
+    Options {
         clock: Clock {
             now: NOW.parse().unwrap(),
             ..WANTED.clock
@@ -236,7 +235,7 @@ fn run<T>(work: impl AsyncFnOnce() -> T) -> T {
 
 /// Finds, then mends.
 fn repaired(scene: &Scene) -> Vec<RepairOutcome> {
-    let planned = run(async || findings(&scene.survey().await.unwrap(), &wanted()));
+    let planned = run(async || findings(&scene.snapshot().await.unwrap(), &options()));
     mended(scene, &planned)
 }
 
@@ -245,7 +244,7 @@ fn mended(scene: &Scene, planned: &[Finding]) -> Vec<RepairOutcome> {
     run(async || {
         let mut outcomes = Vec::new();
         for finding in planned {
-            outcomes.push(mend(scene, &wanted(), finding).await.unwrap());
+            outcomes.push(mend(scene, &options(), finding).await.unwrap());
         }
         outcomes
     })
@@ -281,7 +280,7 @@ fn settles_a_write_without_an_answer() {
 #[test]
 fn decides_anew_before_it_writes() {
     let scene = Scene::held().record(expired());
-    let planned = run(async || findings(&scene.survey().await.unwrap(), &wanted()));
+    let planned = run(async || findings(&scene.snapshot().await.unwrap(), &options()));
     let scene = scene.cluster(cluster("us", "pool", Some("a")));
     assert_eq!(mended(&scene, &planned), [RepairOutcome::Settled]);
     assert_eq!(scene.fake.holder("a").as_deref(), Some("us"));
@@ -291,22 +290,22 @@ fn decides_anew_before_it_writes() {
 #[test]
 fn a_name_that_is_forced_is_that_of_the_holder_who_was_shown() {
     let forced = ["a".to_owned()];
-    let wanted = Wanted {
+    let options = Options {
         forced: &forced,
         clock: Clock {
             grace: SignedDuration::ZERO,
-            ..wanted().clock
+            ..options().clock
         },
-        ..wanted()
+        ..options()
     };
     for (holder, outcome, left) in [
         ("us", RepairOutcome::Mended, None),
         ("them", RepairOutcome::Settled, Some("them")),
     ] {
         let scene = Scene::held();
-        let planned = run(async || findings(&scene.survey().await.unwrap(), &wanted));
+        let planned = run(async || findings(&scene.snapshot().await.unwrap(), &options));
         scene.fake.put("a", &entry("False", Some(holder), NOW)["status"]);
-        let mended = run(async || mend(&scene, &wanted, &planned[0]).await.unwrap());
+        let mended = run(async || mend(&scene, &options, &planned[0]).await.unwrap());
         assert_eq!(mended, outcome, "{holder}");
         assert_eq!(scene.fake.holder("a").as_deref(), left, "{holder}");
     }
@@ -315,7 +314,7 @@ fn a_name_that_is_forced_is_that_of_the_holder_who_was_shown() {
 #[test]
 fn one_who_renews_meanwhile_keeps_it() {
     let scene = Scene::held().record(expired());
-    let planned = run(async || findings(&scene.survey().await.unwrap(), &wanted()));
+    let planned = run(async || findings(&scene.snapshot().await.unwrap(), &options()));
     let scene = scene.record(record("us", NOW, Some(60)));
     assert_eq!(mended(&scene, &planned), [RepairOutcome::Settled]);
     assert_eq!(scene.fake.record_holder("a").as_deref(), Some("us"));
@@ -360,7 +359,7 @@ fn a_cluster_goes_after_its_customization() {
     assert_eq!(scene.state(), (json!("True"), None, None, vec![json!([])]));
 
     let scene = Scene::held().cluster(over());
-    let planned = run(async || findings(&scene.survey().await.unwrap(), &wanted()));
+    let planned = run(async || findings(&scene.snapshot().await.unwrap(), &options()));
     let finalizer: Vec<_> = planned.into_iter().skip(1).collect();
     assert_eq!(mended(&scene, &finalizer), [RepairOutcome::Waits]);
     assert_eq!(scene.state().3, [json!([OURS])]);
@@ -378,7 +377,7 @@ fn reserves_again_and_records_the_cluster() {
         ),
     ] {
         let scene = scene.cluster(cluster());
-        let planned = run(async || findings(&scene.survey().await.unwrap(), &wanted()));
+        let planned = run(async || findings(&scene.snapshot().await.unwrap(), &options()));
         assert_eq!(mended(&scene, &planned[..1]), [RepairOutcome::Mended], "{case}");
         let us = Some("us".to_owned());
         assert_eq!(
@@ -415,7 +414,7 @@ fn a_cluster_that_is_seen_is_recorded() {
             .and_then(|known| known["spec"]["leaseDurationSeconds"].as_u64());
         let scene = known.into_iter().fold(scene, Scene::record);
         run(async || {
-            let sightings = sightings(&scene.survey().await.unwrap(), &wanted());
+            let sightings = sightings(&scene.snapshot().await.unwrap(), &options());
             for sighting in &sightings {
                 record_sighting(&scene, sighting).await.unwrap();
             }
@@ -456,7 +455,7 @@ fn a_copy_goes_after_its_customization() {
     assert_eq!(at_once.rest.borrow().copies, [copy_that_stays()]);
 
     let scene = scene();
-    let planned = run(async || findings(&scene.survey().await.unwrap(), &wanted()));
+    let planned = run(async || findings(&scene.snapshot().await.unwrap(), &options()));
     let of_copy: Vec<_> = planned.into_iter().skip(1).collect();
     assert_eq!(mended(&scene, &of_copy), [RepairOutcome::Waits]);
     assert_eq!(scene.rest.borrow().copies.len(), 2);
@@ -480,14 +479,14 @@ fn gone() -> Value {
 fn recreated(scene: &Scene) -> Vec<RepairOutcome> {
     run(async || {
         let install_config = InstallConfig::parse(b"metadata: {name: x}", "f").unwrap();
-        let wanted = Wanted {
+        let options = Options {
             install_config: Some(&install_config),
-            ..wanted()
+            ..options()
         };
-        let planned = findings(&scene.survey().await.unwrap(), &wanted);
+        let planned = findings(&scene.snapshot().await.unwrap(), &options);
         let mut outcomes = Vec::new();
         for finding in planned.iter().filter(|finding| finding.remedy.is_safe()) {
-            outcomes.push(mend(scene, &wanted, finding).await.unwrap());
+            outcomes.push(mend(scene, &options, finding).await.unwrap());
         }
         outcomes
     })
@@ -558,13 +557,13 @@ fn what_is_in_the_way_is_told_and_the_record_says_what_it_said() {
 #[test]
 fn what_is_no_longer_so_when_it_is_made_is_not_made() {
     let install_config = InstallConfig::parse(b"{}", "f").unwrap();
-    let wanted = Wanted {
+    let options = Options {
         install_config: Some(&install_config),
-        ..wanted()
+        ..options()
     };
-    let planned = |scene: &Scene| run(async || findings(&scene.survey().await.unwrap(), &wanted));
+    let planned = |scene: &Scene| run(async || findings(&scene.snapshot().await.unwrap(), &options));
     let mended =
-        |scene: &Scene, planned: &[Finding]| run(async || mend(scene, &wanted, &planned[0]).await.unwrap());
+        |scene: &Scene, planned: &[Finding]| run(async || mend(scene, &options, &planned[0]).await.unwrap());
     // Another cluster has the pool's last place meanwhile.
     let scene = Scene::held().record(gone());
     scene.rest.borrow_mut().pools[0]["spec"]["maxSize"] = 1.into();
@@ -591,13 +590,13 @@ fn what_is_no_longer_so_when_it_is_made_is_not_made() {
     // The holder gives it back.
     let scene = Scene::held().record(gone());
     let found = planned(&scene);
-    let survey = run(async || scene.survey().await.unwrap());
+    let snapshot = run(async || scene.snapshot().await.unwrap());
     scene.fake.put(
         "a",
         &json!({"conditions": [{"type": "Available", "status": "True"}]}),
     );
     let outcome = run(async || {
-        recreate(&scene, &survey, &found[0], &install_config)
+        recreate(&scene, &snapshot, &found[0], &install_config)
             .await
             .unwrap()
     });
@@ -607,12 +606,12 @@ fn what_is_no_longer_so_when_it_is_made_is_not_made() {
     // Another repair takes it away.
     let scene = Scene::held().record(gone());
     let found = planned(&scene);
-    let survey = run(async || scene.survey().await.unwrap());
+    let snapshot = run(async || scene.snapshot().await.unwrap());
     let mut revoked = gone();
     revoked["metadata"]["annotations"]["kubectl-kcp.dev/revoked"] = NOW.into();
     let scene = scene.record(revoked);
     let outcome = run(async || {
-        recreate(&scene, &survey, &found[0], &install_config)
+        recreate(&scene, &snapshot, &found[0], &install_config)
             .await
             .unwrap()
     });

@@ -1,30 +1,65 @@
 //! Customizations whose cluster is installed, and that do not say so yet. Where Hive runs, it says it. Pure.
 
 use crate::{
-    objects::{cluster_pool::Pool, deployments::Life, entry::Entry},
+    objects::{cluster_deployment::Life, cluster_pool::Pool, entry::Entry, record::Record},
     repair::{
-        proof::{HolderState, holder_state},
-        wanted::Wanted,
+        holder::{HolderState, holder_state, recorded},
+        options::Options,
     },
-    survey::Survey,
+    snapshot::Snapshot,
 };
 
+/// A living cluster whose UID its record does not have: once there, it proves that the cluster was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sighting {
+    pub customization: String,
+    pub pool: String,
+    pub cluster_deployment: String,
+    pub uid: String,
+}
+
+/// The living clusters that the records do not know yet. Hive's own need none: it frees what they leave.
+pub(super) fn sightings(snapshot: &Snapshot, options: &Options<'_>) -> Vec<Sighting> {
+    let sighting = |entry: &Entry| {
+        let (pool, name) = (entry.pool()?, entry.cluster_deployment()?);
+        let is_run_by_hive = snapshot.pool(pool).is_some_and(Pool::is_run_by_hive);
+        if !options.is_about(Some(pool)) || is_run_by_hive {
+            return None;
+        }
+        let Some(HolderState::Alive(cluster)) = holder_state(snapshot, entry, options.clock) else {
+            return None;
+        };
+        let record = snapshot.record(entry.name());
+        let of_holder = recorded(snapshot, entry);
+        let is_known =
+            of_holder.and_then(Record::cluster_deployment_uid) == Some(cluster.metadata.uid.as_str());
+        let is_anothers = record.is_some() && of_holder.is_none();
+        (!is_known && !is_anothers).then(|| Sighting {
+            customization: entry.name().to_owned(),
+            pool: pool.to_owned(),
+            cluster_deployment: name.to_owned(),
+            uid: cluster.metadata.uid.clone(),
+        })
+    };
+    snapshot.entries.iter().filter_map(sighting).collect()
+}
+
 /// Those whose holder's living cluster was made with them and is installed.
-pub fn installed<'s>(survey: &'s Survey, wanted: &Wanted<'_>) -> Vec<&'s Entry> {
+pub(super) fn installed<'s>(snapshot: &'s Snapshot, options: &Options<'_>) -> Vec<&'s Entry> {
     let is_installed = |entry: &&Entry| {
         let pool = entry.pool();
         let is_ours = !pool
-            .and_then(|name| survey.pool(name))
+            .and_then(|name| snapshot.pool(name))
             .is_none_or(Pool::is_run_by_hive);
-        if !is_ours || !wanted.is_about(pool) || !entry.is_reserved() || entry.says_succeeded() {
+        if !is_ours || !options.is_about(pool) || !entry.is_reserved() || entry.says_succeeded() {
             return false;
         }
-        let Some(HolderState::Alive(cluster)) = holder_state(survey, entry, wanted.clock) else {
+        let Some(HolderState::Alive(cluster)) = holder_state(snapshot, entry, options.clock) else {
             return false;
         };
         cluster.is_installed && cluster.life() == Life::Alive && cluster.customization() == Some(entry.name())
     };
-    survey.entries.iter().filter(is_installed).collect()
+    snapshot.entries.iter().filter(is_installed).collect()
 }
 
 #[cfg(test)]
@@ -34,7 +69,7 @@ mod tests {
 
     use super::installed;
     use crate::{
-        repair::{proof::Clock, wanted::Wanted},
+        repair::options::{Clock, Options},
         testing::objects::{LONG_AGO, NOW, Objects, cluster, deleted, entry},
     };
 
@@ -76,7 +111,7 @@ mod tests {
             ),
             ("Hive says it", run_by_hive, false),
         ] {
-            let wanted = |pool| Wanted {
+            let options = |pool| Options {
                 pool,
                 clock: Clock {
                     now: NOW.parse().unwrap(),
@@ -85,15 +120,19 @@ mod tests {
                 forced: &[],
                 install_config: None,
             };
-            let survey = objects.survey();
-            assert_eq!(!installed(&survey, &wanted(None)).is_empty(), expected, "{case}");
-            assert!(installed(&survey, &wanted(Some("other"))).is_empty(), "{case}");
-            let patch = survey.entries[0].succeeded(NOW.parse().unwrap());
+            let snapshot = objects.snapshot();
+            assert_eq!(
+                !installed(&snapshot, &options(None)).is_empty(),
+                expected,
+                "{case}"
+            );
+            assert!(installed(&snapshot, &options(Some("other"))).is_empty(), "{case}");
+            let patch = snapshot.entries[0].succeeded(NOW.parse().unwrap());
             let mut told = serde_json::to_value(&objects.entries[0]).unwrap();
             json_patch::merge(&mut told, &patch);
             let told: crate::objects::entry::Entry = serde_json::from_value(told).unwrap();
             assert!(told.says_succeeded(), "{case}");
-            assert_eq!(told.is_reserved(), survey.entries[0].is_reserved(), "{case}");
+            assert_eq!(told.is_reserved(), snapshot.entries[0].is_reserved(), "{case}");
         }
     }
 }

@@ -3,9 +3,9 @@
 //! Hive hands the patches to a Go library that is laxer than the RFC. Where only that library would apply a patch, and
 //! do something else than what it says, the patch is told from one that nobody can apply.
 //!
-//! - [`laxity`]: what that library makes of a patch
+//! - [`hive_jsonpatch`]: what that library makes of a patch
 
-mod laxity;
+mod hive_jsonpatch;
 
 use std::{borrow::Cow, fmt};
 
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 use crate::install_config::{
     InstallConfig,
-    patching::laxity::{Refused, apply_laxly},
+    patches::hive_jsonpatch::{Refused, apply_laxly},
 };
 
 /// How much of a path a message shows, in characters: a patch may have one that fills many screens.

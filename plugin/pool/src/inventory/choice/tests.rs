@@ -7,10 +7,10 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::{
-    install_config::patching::Unfit,
-    inventory::model::{Choice, Inventory, Slot, Standing},
+    install_config::patches::Unfit,
+    inventory::choice::{Choice, Inventory, Slot, Standing},
     objects::{
-        deployments::{Deployment, References},
+        cluster_deployment::{Deployment, References},
         entry::{Entry, Holder},
         record::{LeaseClaim, Record, first},
     },

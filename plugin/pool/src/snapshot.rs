@@ -1,4 +1,4 @@
-//! What there is of the pools of one namespace, read at one time.
+//! The pools of one namespace, their entries, records and clusters, read at one time.
 
 use std::collections::BTreeMap;
 
@@ -14,18 +14,16 @@ use crate::{
     store::{CUSTOMIZATION, Customizations as _, Records as _, Store},
 };
 
-/// The pools of one namespace, what they hold and who has it.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     pub namespace: String,
     pub pools: Vec<Pool>,
-    /// The customizations of the namespace, named by a pool or not.
+    /// All customizations of the namespace.
     pub entries: Vec<Entry>,
-    /// Who is recorded to hold them.
     pub records: Vec<Record>,
-    /// The clusters of all namespaces.
+    /// The ClusterDeployments of all namespaces.
     pub deployments: Deployments,
-    /// The customizations that were copied into the namespaces of clusters of these pools.
+    /// The copies of customizations in the namespaces of clusters.
     pub copies: Vec<Copy>,
 }
 
@@ -38,14 +36,13 @@ impl Snapshot {
         self.entries.iter().find(|entry| entry.name() == name)
     }
 
-    /// The record of a customization.
     pub fn record(&self, customization: &str) -> Option<&Record> {
         self.records
             .iter()
             .find(|record| record.customization() == Some(customization))
     }
 
-    /// The pools that name a customization.
+    /// The pools that list a customization.
     pub fn pools_naming<'s>(&'s self, customization: &'s str) -> impl Iterator<Item = &'s Pool> {
         self.pools
             .iter()
@@ -54,12 +51,12 @@ impl Snapshot {
 }
 
 impl Store<'_> {
-    /// Everything, as it is now.
+    /// Reads everything.
     pub async fn snapshot(&self) -> Result<Snapshot, Error> {
-        // Clusters last: one that is made meanwhile is seen, and its customization, read before, has changed then.
-        // Records after entries: a lease is recorded, then its entry written, then it is told. Read the other way, the
-        // new entry could be judged by the old record. And before them: a lease that is given back meanwhile takes its
-        // record with it, and the old entry would have none.
+        // Clusters last: the snapshot then has a cluster that is created during the reads, whose entry has changed
+        // since and which a conditional write therefore leaves alone. Records after entries: a lease writes its
+        // record, then its entry, then reports it, so a new entry is never judged by an old record. Records before
+        // entries too: a release deletes the record last, and the old entry would otherwise have none.
         let before = self.records().await?;
         let entries = self.list().await?;
         let records = newest(before, self.records().await?);
@@ -80,7 +77,7 @@ impl Store<'_> {
     }
 }
 
-/// All records of two lists, each as the later list has it.
+/// All records of two lists, each as in the later list.
 fn newest(before: Vec<Record>, after: Vec<Record>) -> Vec<Record> {
     let by_name = |record: Record| (record.metadata.name.clone(), record);
     let all: BTreeMap<String, Record> = before.into_iter().chain(after).map(by_name).collect();

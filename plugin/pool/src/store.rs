@@ -1,4 +1,4 @@
-//! Pools, their customizations, the records of who holds them, and the clusters made with them, on the API server.
+//! Pools, entries, records and clusters on the API server.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::objects::{
     record::{self, Record},
 };
 
-const HIVE: &str = "Hive (or its kinds alone, manifests/dev/crds)";
+const HIVE: &str = "Hive (or only its CRDs, manifests/dev/crds)";
 
 pub const CLUSTER_POOL: Kind = hive("ClusterPool", "clusterpools");
 pub const CUSTOMIZATION: Kind = hive(
@@ -55,49 +55,46 @@ const NAMESPACE: Kind = Kind {
     product: "Kubernetes",
 };
 
-/// The customizations of one namespace, as a lease reads and writes them.
+/// The entries of one namespace, as leases read and write them.
 #[allow(async_fn_in_trait, reason = "used in this crate, on one thread")]
 pub trait Customizations {
-    /// All of them, as they are now.
     async fn list(&self) -> Result<Vec<Entry>, Error>;
 
-    /// One of them, as it is now; none when there is no such.
+    /// None if there is no such entry.
     async fn get(&self, name: &str) -> Result<Option<Entry>, Error>;
 
-    /// Writes a status, once. One that is gone has changed. An error is one that no other entry would escape.
+    /// Writes a status once. `Changed` if the entry is gone. Every other entry would fail with the same error.
     async fn write_status(&self, name: &str, patch: &Value) -> Result<Written, Error>;
 
-    /// Gives the server time before it is asked again.
+    /// Waits before the server is asked again.
     async fn rest(&self, delay: Duration) {
         tokio::time::sleep(delay).await;
     }
 
-    /// The time.
     fn now(&self) -> Timestamp {
         Timestamp::now()
     }
 }
 
-/// The records of who holds the customizations of one namespace.
+/// The records of the entries of one namespace.
 #[allow(async_fn_in_trait, reason = "used in this crate, on one thread")]
 pub trait Records {
-    /// All of them, as they are now.
     async fn records(&self) -> Result<Vec<Record>, Error>;
 
-    /// That of one customization, as it is now; none when there is no such.
+    /// None if the customization has no record.
     async fn record(&self, customization: &str) -> Result<Option<Record>, Error>;
 
-    /// Makes one, once.
+    /// Creates one, once.
     async fn create_record(&self, record: &Value) -> Result<Created, Error>;
 
-    /// Changes one, once, by a merge patch with a resourceVersion. One that is gone has changed.
+    /// Changes one, once, by a merge patch with a resourceVersion. `Changed` if it is gone.
     async fn write_record(&self, customization: &str, patch: &Value) -> Result<Written, Error>;
 
-    /// Does away with this version of a record, once.
+    /// Deletes this version of a record, once.
     async fn delete_record(&self, record: &Record) -> Result<Written, Error>;
 }
 
-/// An object that is made, and the namespace that it is made in.
+/// The kind of an object that is created, and its namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Made<'m> {
     Namespace,
@@ -109,7 +106,6 @@ pub enum Made<'m> {
 }
 
 impl<'m> Made<'m> {
-    /// For messages.
     pub const fn kind(self) -> &'static str {
         self.place().0.kind
     }
@@ -126,13 +122,12 @@ impl<'m> Made<'m> {
     }
 }
 
-/// The real ones.
+/// The API server itself.
 pub struct Store<'c> {
     connection: &'c Connection,
     field_manager: &'c str,
 }
 
-/// Where an object is.
 #[derive(Clone, Copy)]
 struct Place<'p> {
     kind: &'p Kind,
@@ -148,7 +143,7 @@ impl<'c> Store<'c> {
         }
     }
 
-    /// For requests that there is no method for here.
+    /// For requests without a method here.
     pub fn connection(&self) -> &'c Connection {
         self.connection
     }
@@ -158,23 +153,22 @@ impl<'c> Store<'c> {
         &self.connection.namespace
     }
 
-    /// The pool.
     pub async fn pool(&self, name: &str) -> Result<Pool, Error> {
         self.get_at(self.here(&CLUSTER_POOL, name)).await
     }
 
-    /// The pools of this namespace, or of all of them.
+    /// The pools of a namespace, or of all namespaces.
     pub async fn pools(&self, namespace: Option<&str>) -> Result<Vec<Pool>, Error> {
         self.list_of(&CLUSTER_POOL, namespace, None).await
     }
 
-    /// Writes a pool's status, once, by a merge patch with a resourceVersion. One that is gone has changed.
+    /// Writes a pool's status once, by a merge patch with a resourceVersion. `Changed` if the pool is gone.
     pub async fn write_pool_status(&self, name: &str, patch: &Value) -> Result<Written, Error> {
         self.patch_at(self.here(&CLUSTER_POOL, name), Some("status"), patch)
             .await
     }
 
-    /// Makes an object, once.
+    /// Creates an object, once.
     pub async fn make(&self, made: Made<'_>, object: &Value) -> Result<Created, Error> {
         let (kind, namespace) = made.place();
         let create = Create {
@@ -187,8 +181,8 @@ impl<'c> Store<'c> {
         created.map_err(|error| of_product(kind, error))
     }
 
-    /// What is there in the place of an object that is made; none when nothing is.
-    pub async fn made_before(&self, made: Made<'_>, name: &str) -> Result<Option<Value>, Error> {
+    /// The object that already exists under this name.
+    pub async fn existing(&self, made: Made<'_>, name: &str) -> Result<Option<Value>, Error> {
         let (kind, namespace) = made.place();
         let namespace = namespace.unwrap_or_default();
         self.find_at(Place {
@@ -199,7 +193,7 @@ impl<'c> Store<'c> {
         .await
     }
 
-    /// Changes it, once, by a merge patch with a resourceVersion. One that is gone has changed.
+    /// Changes an object once, by a merge patch with a resourceVersion. `Changed` if it is gone.
     pub async fn rewrite(&self, made: Made<'_>, name: &str, patch: &Value) -> Result<Written, Error> {
         let (kind, namespace) = made.place();
         let namespace = namespace.unwrap_or_default();
@@ -215,7 +209,7 @@ impl<'c> Store<'c> {
         .await
     }
 
-    /// Whether a namespace has a label, with whatever value.
+    /// Whether a namespace has a label, with any value.
     pub async fn has_label(&self, namespace: &str, label: &str) -> Result<bool, Error> {
         let action = Action::new("get", &NAMESPACE.at("v1")).named(namespace);
         let namespaces: Api<Namespace> = Api::all(self.connection.client.clone());
@@ -229,17 +223,16 @@ impl<'c> Store<'c> {
             .is_some_and(|labels| labels.contains_key(label)))
     }
 
-    /// The claims of this namespace.
     pub async fn claims(&self) -> Result<Vec<Claim>, Error> {
         self.list_of(&CLUSTER_CLAIM, Some(self.namespace()), None).await
     }
 
-    /// One claim; none when there is no such.
+    /// None if there is no such claim.
     pub async fn claim(&self, name: &str) -> Result<Option<Claim>, Error> {
         self.find_at(self.here(&CLUSTER_CLAIM, name)).await
     }
 
-    /// Asks Hive for a cluster, once, by a claim of the holder's name.
+    /// Asks Hive for a cluster, once, by a claim with the holder's name.
     pub async fn create_claim(&self, holder: Holder<'_>) -> Result<Created, Error> {
         let claim = json!({
             "apiVersion": "hive.openshift.io/v1",
@@ -250,13 +243,13 @@ impl<'c> Store<'c> {
         self.make(Made::Claim(self.namespace()), &claim).await
     }
 
-    /// Does away with a claim, whatever its version, once, and not with another of its name.
+    /// Deletes a claim, whatever its version, once, but no other claim of the same name.
     pub async fn delete_claim(&self, claim: &Claim) -> Result<Written, Error> {
         let place = self.here(&CLUSTER_CLAIM, &claim.metadata.name);
         self.delete_at(place, &claim.metadata.uid, None).await
     }
 
-    /// Does away with this version of a customization, in whatever namespace, once.
+    /// Deletes this version of a customization, in any namespace, once.
     pub async fn delete_customization(&self, customization: &Metadata) -> Result<Written, Error> {
         let place = Place {
             kind: &CUSTOMIZATION,
@@ -267,7 +260,7 @@ impl<'c> Store<'c> {
             .await
     }
 
-    /// The clusters of all namespaces. Where there is no such kind, there are none.
+    /// The ClusterDeployments of all namespaces; none where the kind is not served.
     pub async fn deployments(&self) -> Result<Deployments, Error> {
         let deployments = match self.list_of(&CLUSTER_DEPLOYMENT, None, None).await {
             Err(Error::NotServed { .. }) => Vec::new(),
@@ -276,19 +269,18 @@ impl<'c> Store<'c> {
         Ok(Deployments::of(self.namespace(), deployments))
     }
 
-    /// The cluster of this name, if it is there and was made for a pool of this namespace. By Hive's custom its
-    /// namespace has its name.
+    /// The ClusterDeployment in the namespace of its name, as Hive creates it.
     pub async fn deployment(&self, name: &str) -> Result<Deployments, Error> {
         let cluster = self.cluster(name, name).await?;
         Ok(Deployments::of(self.namespace(), cluster.into_iter().collect()))
     }
 
-    /// One cluster, as it is now; none when there is no such.
+    /// None if there is no such ClusterDeployment.
     pub async fn cluster(&self, namespace: &str, name: &str) -> Result<Option<ClusterDeployment>, Error> {
         self.find_at(cluster_at(namespace, name)).await
     }
 
-    /// Changes a cluster, once, by a merge patch with a resourceVersion. One that is gone has changed.
+    /// Changes a ClusterDeployment once, by a merge patch with a resourceVersion. `Changed` if it is gone.
     pub async fn write_cluster(&self, namespace: &str, name: &str, patch: &Value) -> Result<Written, Error> {
         self.patch_at(cluster_at(namespace, name), None, patch).await
     }
@@ -336,7 +328,7 @@ impl Store<'_> {
         found.map_err(|error| of_product(kind, error))
     }
 
-    /// One that is gone has changed.
+    /// `Changed` if it is gone.
     async fn patch_at(
         &self,
         place: Place<'_>,
@@ -358,7 +350,7 @@ impl Store<'_> {
         }
     }
 
-    /// One that is gone is as it was to be.
+    /// `Stored` if it is gone.
     async fn delete_at(
         &self,
         place: Place<'_>,
@@ -424,7 +416,7 @@ impl Records for Store<'_> {
     }
 }
 
-/// Says what would have to be installed for a kind that is not served.
+/// Names the product to install for a kind that is not served.
 fn of_product(kind: &Kind, error: Error) -> Error {
     match error {
         Error::NotServed { resource, server, .. } => Error::NotServed {
@@ -448,7 +440,7 @@ mod tests {
 
     use super::{Customizations as _, Store};
 
-    /// A status write that is turned away so often, and how often it was sent.
+    /// A status write that is refused this many times, and how often it was sent.
     async fn sent(code: u16, turned_away: u32) -> (Result<Written, Error>, u32) {
         let sent = Arc::new(AtomicU32::new(0));
         let count = Arc::clone(&sent);

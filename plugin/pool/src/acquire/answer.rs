@@ -1,4 +1,4 @@
-//! What comes of a request for a lease.
+//! The answer to a request for a lease.
 
 use std::{
     fmt::{self, Write as _},
@@ -15,35 +15,34 @@ use crate::{
     objects::{cluster_pool::PoolName, entry::Holder},
 };
 
-/// How many entries a sentence names before it only counts.
+/// A message names this many entries, and counts the others.
 const NAMED: usize = 10;
 
-/// Of how many entries a sentence says what is wrong with them.
+/// A message says of this many entries why they are broken.
 const EXPLAINED: usize = 3;
 
-/// How much of that it says, in characters.
+/// The length of such an explanation, in characters.
 const EXPLANATION: usize = 400;
 
-/// The answer to a request for a lease.
 #[derive(Debug)]
 pub struct LeaseAnswer {
     pub pool: PoolName,
-    /// The lessee; of a claim the cluster that Hive gave it.
+    /// The holder; of a claim the ClusterDeployment that it got.
     pub cluster_deployment: String,
     pub outcome: LeaseOutcome,
-    /// How long a wait was that ended without a lease.
+    /// How long the wait was, if it ended without a lease.
     pub waited: Option<Duration>,
-    /// Why it is not known which customizations clusters use.
+    /// Why it is unknown which customizations clusters use.
     pub clusters_unread: Option<Error>,
 }
 
 #[derive(Debug)]
 pub enum LeaseOutcome {
     Leased(Lease),
-    /// A cluster that Hive gave to a claim.
+    /// A cluster that Hive assigned to a claim.
     Claimed {
         name: String,
-        /// None where the pool has no inventory.
+        /// None if the pool has no inventory.
         customization: Option<String>,
     },
     Refused(LeaseRefusal),
@@ -52,16 +51,16 @@ pub enum LeaseOutcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     pub leased: Leased,
-    /// How long it lasts from each renewal; none where it has no end.
+    /// How long it lasts from each renewal; none if it has no end.
     pub duration: Option<Duration>,
-    /// Whether its `ClusterDeployment` was made, or was there.
+    /// Whether its ClusterDeployment was created, or existed.
     pub has_cluster: bool,
 }
 
 /// Why there is no lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseRefusal {
-    /// No entry is free: how things stand with each.
+    /// No entry is free. The state of each.
     Exhausted {
         pool: PoolName,
         entries: Vec<(String, Standing)>,
@@ -72,28 +71,28 @@ pub enum LeaseRefusal {
     PoolDeleting {
         pool: String,
     },
-    /// The holder's cluster is being deleted.
+    /// The holder's ClusterDeployment is being deleted.
     ClusterDeleting {
         cluster_deployment: String,
         pool: String,
     },
-    /// Hive frees an entry whose holder has no cluster of its own.
+    /// Hive frees an entry whose holder has no ClusterDeployment in the pool.
     RunByHive {
         cluster_deployment: String,
         pool: String,
     },
-    /// Hive deletes a cluster that it has not made.
+    /// Hive deletes a cluster that it did not create.
     CreationInHivePool {
         pool: String,
     },
-    /// The holder's cluster was made with an entry that it cannot have.
+    /// The holder is bound to an entry that it cannot have.
     Bound {
         cluster_deployment: String,
         pool: String,
         customization: String,
         standing: Standing,
     },
-    /// The holder has this entry, and is not the one who asks.
+    /// The holder already has this entry, and the request is for a new lease.
     HeldBefore {
         cluster_deployment: String,
         customization: String,
@@ -104,9 +103,9 @@ pub enum LeaseRefusal {
         customization: String,
         why: Unfit,
     },
-    /// The lease's cluster cannot be made.
+    /// The lease's cluster cannot be created.
     Creation(Obstacle),
-    /// The same after the lease was taken.
+    /// The same after the entry was leased.
     Unfinished {
         customization: String,
         cluster_deployment: String,
@@ -140,12 +139,12 @@ pub enum LeaseRefusal {
     },
 }
 
-/// What becomes of a claim that got no cluster in time.
+/// What happens to a claim that got no cluster in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimAfterTimeout {
     Kept,
     Deleted,
-    /// It was not made by this command.
+    /// Another process created it, so it stays.
     Foreign,
 }
 
@@ -160,7 +159,7 @@ impl LeaseAnswer {
         }
     }
 
-    /// The same, after a wait that was in vain.
+    /// The same, after a wait.
     pub fn timed_out(self, waited: Duration) -> Self {
         Self {
             waited: Some(waited),
@@ -182,7 +181,6 @@ impl LeaseAnswer {
         )
     }
 
-    /// The leased customization.
     pub fn customization(&self) -> Option<&str> {
         match &self.outcome {
             LeaseOutcome::Leased(lease) => Some(&lease.leased.customization),
@@ -213,36 +211,29 @@ impl fmt::Display for LeaseRefusal {
                 pool,
             } => write!(
                 f,
-                "Hive runs pool {pool} and would revoke the lease at once: there is no ClusterDeployment \
-                 {cluster_deployment} of that pool; to get a cluster from Hive, lease with --claim"
+                "Hive runs pool {pool} and would revoke the lease at once: the pool has no ClusterDeployment \
+                 {cluster_deployment}; to get a cluster from Hive, lease with --claim"
             ),
             Self::CreationInHivePool { pool } => write!(
                 f,
-                "Hive runs pool {pool} and would delete a cluster that it has not made; lease with --claim"
+                "Hive runs pool {pool} and would delete a cluster that it did not create; lease with --claim"
             ),
             Self::Bound {
                 cluster_deployment,
                 pool,
                 customization,
                 standing,
-            } => {
-                // Of one that is not in the inventory also the references alone may say so.
-                let has = match standing {
-                    Standing::Unnamed => "belongs with",
-                    _ => "was made with",
-                };
-                write!(
-                    f,
-                    "ClusterDeployment {cluster_deployment} {has} {}, and gets no other",
-                    standing.described(customization, pool)
-                )
-            }
+            } => write!(
+                f,
+                "ClusterDeployment {cluster_deployment} is bound to {}, and cannot get another entry",
+                standing.described(customization, pool)
+            ),
             Self::HeldBefore {
                 cluster_deployment,
                 customization,
             } => write!(
                 f,
-                "{cluster_deployment} holds {customization} already, for somebody who may still use it; release it, or \
+                "{cluster_deployment} already holds {customization}, and another process may still use it; release it, or \
                  choose another name"
             ),
             Self::HeldUnfit {
@@ -251,7 +242,7 @@ impl fmt::Display for LeaseRefusal {
                 why,
             } => write!(
                 f,
-                "{cluster_deployment} holds {customization}, and gets no other: {why}"
+                "{cluster_deployment} already holds {customization} and cannot get another entry: {why}"
             ),
             Self::Creation(why) => why.fmt(f),
             Self::Unfinished {
@@ -264,25 +255,25 @@ impl fmt::Display for LeaseRefusal {
                 cluster_deployment,
             } => write!(
                 f,
-                "{customization} was taken away while cluster {cluster_deployment} was made with it: delete \
+                "{customization} was leased to another holder while cluster {cluster_deployment} was created with it: delete \
                  ClusterDeployment {cluster_deployment}"
             ),
             Self::NotRunByHive { pool } => {
-                write!(f, "Hive does not run pool {pool}: nobody would answer a claim")
+                write!(f, "Hive does not run pool {pool}, so it would not answer a claim")
             }
             Self::ClaimOfOtherPool { claim, pool } => {
-                write!(f, "there is a ClusterClaim {claim} on pool {pool}")
+                write!(f, "ClusterClaim {claim} already exists, for pool {pool}")
             }
             Self::ClaimPending { why, claim } => {
                 let what_then = match claim {
-                    ClaimAfterTimeout::Kept => "it is kept",
-                    ClaimAfterTimeout::Deleted => "it was deleted",
-                    ClaimAfterTimeout::Foreign => "it was there before, and is kept",
+                    ClaimAfterTimeout::Kept => "the claim is kept",
+                    ClaimAfterTimeout::Deleted => "the claim was deleted",
+                    ClaimAfterTimeout::Foreign => "the claim existed before and is kept",
                 };
                 write!(f, "{why}; {what_then}")
             }
             Self::ClaimDeleting { claim } => write!(f, "ClusterClaim {claim} is being deleted"),
-            Self::ClaimDeleted { claim } => write!(f, "ClusterClaim {claim} was deleted meanwhile"),
+            Self::ClaimDeleted { claim } => write!(f, "ClusterClaim {claim} was deleted"),
             Self::ClaimedClusterDeleting {
                 claim,
                 cluster_deployment,
@@ -295,7 +286,7 @@ impl fmt::Display for LeaseRefusal {
 }
 
 impl Standing {
-    /// After `which is`, of one entry.
+    /// After `which is`.
     const fn participle(&self) -> &'static str {
         match self {
             Self::Ours | Self::OursUnmarked | Self::Free => "free",
@@ -308,7 +299,7 @@ impl Standing {
         }
     }
 
-    /// ` by x`, with the pool where that is another than the one asked.
+    /// ` by x`, with the pool if it is not the requested one.
     fn by(&self, asked: &str) -> String {
         let (cluster_deployment, pool) = self.user();
         let mut text = String::new();
@@ -332,7 +323,7 @@ impl Standing {
         format!("{name}{}", self.by(asked))
     }
 
-    /// `a by x`, or `a (what is wrong with it)`.
+    /// `a by x`, or `a (why it is broken)`.
     fn explained(&self, name: &str, asked: &str) -> String {
         match self {
             Self::Unfit(why) => format!("{name} ({})", shortened(&why.to_string(), EXPLANATION)),
@@ -341,7 +332,7 @@ impl Standing {
     }
 }
 
-/// `pool d/p has no free entry of 3: held: a by x, b by y; missing: c`.
+/// `pool d/p has no free entry of 3: 2 held: a by x, b by y; 1 missing: c`.
 fn none_free(pool: &PoolName, entries: &[(String, Standing)]) -> String {
     type Is = fn(&Standing) -> bool;
     let mut text = format!(

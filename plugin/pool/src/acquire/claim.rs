@@ -1,4 +1,4 @@
-//! A cluster from Hive, where it runs: asked for by a claim. Its customization is the one that Hive gave it.
+//! A cluster from Hive, requested by a ClusterClaim. Its customization is the one that Hive gave it.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -17,17 +17,17 @@ use crate::{
     store::{Customizations as _, Store},
 };
 
-/// How often a claim is made, or read back, whose answers get lost.
+/// How often a claim is created, or read back, whose answers get lost.
 const MAX_ATTEMPTS: usize = 5;
 
 /// Before it is read back.
 const REST: Duration = Duration::from_millis(200);
 
-/// Asks Hive for a cluster of the pool, and waits until it has one. When the time is over the claim is deleted, unless
-/// it is to be kept.
+/// Asks Hive for a cluster of the pool, and waits for it. If none arrives in time, the claim is deleted, unless the
+/// caller keeps it or did not create it.
 ///
 /// # Errors
-/// When the API server cannot be asked.
+/// If the API server cannot be asked.
 pub async fn claim(
     store: &Store<'_>,
     holder: Holder<'_>,
@@ -99,25 +99,25 @@ pub async fn claim(
                     claim: name.to_owned(),
                 });
             }
-            // The next poll says it.
+            // The next poll reports it.
             Err(error) if error.may_pass() => {}
             Err(error) => return Err(error),
         }
     }
 }
 
-/// How a claim stands.
+/// The state of a claim.
 enum Observation {
     Given {
         customization: Option<String>,
         cluster: String,
     },
     Pending(String),
-    /// It will not be given a cluster, or not for long.
+    /// It will not get a cluster, or not keep it.
     Over(LeaseRefusal),
 }
 
-/// Anybody who may write claims may write any cluster's name into one: what counts is the claim that the cluster names.
+/// Everyone who may write claims can write any cluster's name into one, so the claim that the cluster names decides.
 async fn poll(store: &Store<'_>, claim: &Claim, holder: Holder<'_>) -> Result<Observation, Error> {
     let name = &claim.metadata.name;
     if claim.metadata.is_deleting() {
@@ -135,7 +135,7 @@ async fn poll(store: &Store<'_>, claim: &Claim, holder: Holder<'_>) -> Result<Ob
     };
     if !deployment.is_of(store.namespace(), holder.pool) || deployment.claim() != Some(name) {
         return Ok(Observation::Pending(format!(
-            "ClusterClaim {name} names ClusterDeployment {cluster}, which does not name it"
+            "ClusterClaim {name} names ClusterDeployment {cluster}, which does not name the claim"
         )));
     }
     if deployment.metadata.is_deleting() {
@@ -150,7 +150,7 @@ async fn poll(store: &Store<'_>, claim: &Claim, holder: Holder<'_>) -> Result<Ob
     })
 }
 
-/// The claim of this name, and whether it was made here: if there was none.
+/// The claim of this name, and whether this command created it.
 async fn made(store: &Store<'_>, holder: Holder<'_>) -> Result<(Claim, bool), Error> {
     let mut unanswered = None;
     for attempt in 0..MAX_ATTEMPTS {
@@ -163,20 +163,20 @@ async fn made(store: &Store<'_>, holder: Holder<'_>) -> Result<(Claim, bool), Er
         }
     }
     Err(unanswered.unwrap_or_else(|| Error::Contended {
-        goal: format!("make ClusterClaim {}", holder.cluster_deployment),
+        goal: format!("create ClusterClaim {}", holder.cluster_deployment),
         attempts: MAX_ATTEMPTS,
     }))
 }
 
-/// Gives a claim up: Hive takes its cluster down, if it has one.
+/// Deletes a claim. Hive deprovisions its cluster.
 ///
 /// # Errors
-/// When the API server cannot be asked.
+/// If the API server cannot be asked.
 pub async fn delete(store: &Store<'_>, claim: &Claim) -> Result<(), Error> {
     let mut unanswered = None;
     for _ in 0..MAX_ATTEMPTS {
         match store.delete_claim(claim).await? {
-            // Another of the same name is not ours.
+            // `Changed`: another claim has the name now.
             Written::Stored | Written::Changed => return Ok(()),
             Written::Unknown(error) => {
                 unanswered = Some(error);

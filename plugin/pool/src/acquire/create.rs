@@ -1,4 +1,4 @@
-//! The cluster of a lease, where no Hive runs: made as Hive would make it.
+//! A lease and its cluster, in pools that Hive does not run: created as Hive would create it.
 
 use kcp_client::Error;
 
@@ -21,10 +21,10 @@ use crate::{
     store::{Customizations as _, Records as _, Store},
 };
 
-/// Acquires a lease and makes its cluster. The same again goes on where it was broken off.
+/// Acquires a lease and creates its cluster. A second call continues where the first was interrupted.
 ///
 /// # Errors
-/// When nothing could be decided. What was made stays: the same command again goes on with it.
+/// If nothing could be decided. Objects that were created stay, and the next call continues with them.
 pub async fn create(
     store: &Store<'_>,
     request: LeaseRequest<'_>,
@@ -49,7 +49,7 @@ pub async fn create(
         });
     }
     let deployments = store.deployments().await?;
-    let has_cluster = deployments.made_for(holder).next().is_some();
+    let has_cluster = deployments.of_holder(holder).next().is_some();
     if !has_cluster && let Err(full) = Capacity::of(&pool, deployments.of_pool(holder.pool)).room() {
         let pool = holder.pool.to_owned();
         return refused(LeaseRefusal::Creation(Obstacle::PoolFull { pool, full }));
@@ -57,7 +57,7 @@ pub async fn create(
     let held = record_of_lease(store, holder).await?;
     let passing = LeaseClaim {
         duration: while_creating(held.as_ref(), has_cluster),
-        // Who said until when it wants the lease gets no cluster after that.
+        // A lease with an end of its own gets no cluster after that end.
         is_creating: request.claim.duration.is_none(),
         ..request.claim
     };
@@ -124,7 +124,7 @@ pub async fn create(
     })
 }
 
-/// The record of a lease that the holder has already.
+/// The record of a lease that the holder already has.
 async fn record_of_lease(store: &Store<'_>, holder: Holder<'_>) -> Result<Option<Record>, Error> {
     let records = store.records().await?;
     for record in records

@@ -1,8 +1,8 @@
-//! Acquires a lease from a pool: what is read, what is written, and what comes of it.
+//! Acquires a lease, or a cluster, from a pool.
 //!
-//! - [`answer`]: what comes of it
+//! - [`answer`]: the result
 //! - [`wait`]: tries again until an entry is free
-//! - [`create`]: the lease's cluster too, where no Hive makes it; [`claim`]: a cluster that Hive makes
+//! - [`create`]: a lease and its cluster, without Hive; [`claim`]: a cluster from Hive
 
 pub mod answer;
 pub mod claim;
@@ -28,16 +28,15 @@ use crate::{
     store::Store,
 };
 
-/// How long a lease is kept waiting for the write of its pool's conditions.
+/// How long a lease waits for the write of its pool's conditions.
 const FOR_THE_POOL: Duration = Duration::from_secs(2);
 
-/// Who asks for which lease.
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseRequest<'w> {
-    /// Holder and duration; whether its `ClusterDeployment` is there is found out.
+    /// The holder and the duration. [`acquire`] finds out whether the ClusterDeployment exists.
     pub claim: LeaseClaim<'w>,
     pub install_config: Option<&'w InstallConfig>,
-    /// Whether a lease that the holder has already is somebody else's.
+    /// Whether a lease under this name that exists already belongs to another process.
     pub is_new: bool,
 }
 
@@ -46,7 +45,7 @@ pub async fn acquire(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<Lea
     let holder = request.claim.holder;
     let pool = store.pool(holder.pool).await?;
     let deployments = match store.deployments().await {
-        // Clusters are in namespaces of their own, and a lessee may have rights in the pool's alone.
+        // Clusters are in their own namespaces, and a client may have rights in the pool's namespace only.
         Err(error @ Error::Forbidden { .. }) => Err(error),
         deployments => Ok(deployments?),
     };
@@ -56,7 +55,7 @@ pub async fn acquire(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<Lea
         return Ok(answer(LeaseOutcome::Refused(refusal)));
     }
     let references = seen.map(Deployments::by_customization);
-    let cluster = seen.and_then(|deployments| deployments.proof_of_life(holder));
+    let cluster = seen.and_then(|deployments| deployments.proof_of_existence(holder));
     let attempted = AttemptRequest {
         names: &pool.inventory(),
         references: references.as_ref(),
@@ -76,7 +75,8 @@ pub async fn acquire(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<Lea
             broken: &outcome.broken(),
         };
         if let Some(patch) = inventory_patch(&pool, findings, &capacity, Timestamp::now()) {
-            // A lessee may have no right to it, and others write the same: it neither fails a lease nor delays it.
+            // The client may not have the right, and other clients write the same: this neither fails a lease nor
+            // delays it.
             let written = store.write_pool_status(holder.pool, &patch);
             drop(tokio::time::timeout(FOR_THE_POOL, written).await);
         }
@@ -124,7 +124,7 @@ fn outcome_of(outcome: AttemptOutcome, namespace: &str, claim: LeaseClaim<'_>) -
     }
 }
 
-/// Why no lease can be acquired at all.
+/// Why no entry of the pool can be leased at all.
 async fn refusal(
     store: &Store<'_>,
     pool: &Pool,
@@ -139,7 +139,7 @@ async fn refusal(
     if pool.is_deleting() {
         return Ok(Some(LeaseRefusal::PoolDeleting { pool: name }));
     }
-    let own = deployments.and_then(|deployments| deployments.made_for(holder).next());
+    let own = deployments.and_then(|deployments| deployments.of_holder(holder).next());
     if own.is_some_and(|own| own.metadata.is_deleting()) {
         return Ok(Some(LeaseRefusal::ClusterDeleting {
             cluster_deployment,

@@ -9,13 +9,11 @@ use jiff::Timestamp;
 
 use crate::{acquire::answer::LeaseAnswer, lease::LeaseError};
 
-/// The least and the most between two attempts: many who wait for the same pool do not all try at once.
+/// The least and the most time between two attempts. Random, so that many clients of one pool do not all try at once.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3));
 
-/// How long to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitLimit {
-    /// As long as it takes.
     Unlimited,
     AtMost(Duration),
 }
@@ -37,12 +35,12 @@ pub struct Timeout {
 }
 
 impl Timeout {
-    /// How long it has been. A clock that is set back has not begun.
+    /// How long it has lasted. Zero if the clock was set back.
     pub fn waited(&self, now: Timestamp) -> Duration {
         Duration::try_from(now.duration_since(self.since)).unwrap_or_default()
     }
 
-    /// How long until the next attempt; none when the time is over. `random` is any number.
+    /// How long until the next attempt; none if the time is over. `random` is any number.
     pub fn until_next(&self, now: Timestamp, random: u64) -> Option<Duration> {
         let (least, most) = PAUSE;
         let span = u64::try_from(most.saturating_sub(least).as_millis()).unwrap_or(u64::MAX);
@@ -58,17 +56,17 @@ impl Timeout {
     }
 }
 
-/// Hears from a wait while it lasts.
+/// Reports a wait while it lasts.
 pub trait Progress {
-    /// Why it waits, whenever that changes.
+    /// The reason to wait, whenever it changes.
     fn waiting(&self, why: &str);
 
-    /// It waits for the next attempt, from now on or no longer.
+    /// Whether it pauses before the next attempt.
     fn pausing(&self, is_pausing: bool);
 }
 
-/// Makes an attempt after the other until one is answered otherwise than that no entry is free. Returns the answer, or
-/// with what `stop` ended the wait: between two attempts alone, since one may have taken a lease.
+/// Tries again until the answer is anything but that no entry is free. Returns that answer, or the value of `stop`.
+/// `stop` ends the wait between two attempts only, since an attempt may acquire a lease.
 ///
 /// # Errors
 /// Of an attempt, if waiting does not help.
@@ -171,7 +169,7 @@ mod tests {
     async fn it_is_given_up_between_two_attempts_alone() {
         let mut attempts = 0;
         let attempt = async || {
-            // Whoever waits has given up long before the answer comes.
+            // `stop` is ready long before the answer comes.
             tokio::task::yield_now().await;
             attempts += 1;
             Ok(answer(exhausted()))

@@ -1,5 +1,5 @@
-//! Making the cluster of a lease, where no Hive makes it: whoever was broken off goes on where it was, and what an earlier
-//! lease has left is made as wanted.
+//! Creates the cluster of a lease, in pools that Hive does not run. It continues an interrupted creation, and updates
+//! what an earlier lease has left.
 
 use std::{fmt, time::Duration};
 
@@ -20,19 +20,19 @@ use crate::{
     store::{Customizations as _, Made, Store},
 };
 
-/// Characters of a label's value, at most.
+/// The most characters of a label's value.
 const MAX_LABEL: usize = 63;
 
-/// How often an object is made whose answers get lost.
+/// How often an object is created whose answers get lost.
 const MAX_ATTEMPTS: usize = 5;
 
-/// Before it is made once more.
+/// Before it is created again.
 const REST: Duration = Duration::from_millis(200);
 
-/// How long a lease lasts until its cluster is there: who is killed before leaves one that ends by itself.
+/// How long a lease lasts while its cluster is being created: if the client is killed, the lease expires.
 const WHILE_CREATING: Duration = Duration::from_secs(600);
 
-/// Why a cluster is not made.
+/// Why a cluster is not created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
     PoolFull {
@@ -41,33 +41,31 @@ pub enum Obstacle {
     },
     /// The customization's patches cannot be applied to the install-config.
     Unfit(Unfit),
-    /// The patched install-config cannot be written as YAML.
     NotYaml,
-    /// A namespace of that name is somebody else's.
+    /// The namespace exists and is not ours.
     ForeignNamespace {
         name: String,
     },
-    /// A cluster of that name is somebody else's.
+    /// The ClusterDeployment exists and is not this lease's.
     ForeignCluster {
         name: String,
     },
     ClusterDeleted {
         name: String,
     },
-    /// An object of that name is somebody else's.
+    /// The object exists and is not ours.
     ForeignObject {
         kind: &'static str,
         name: String,
     },
-    /// No namespace can have the cluster's name.
+    /// The cluster's name is not a valid name of a namespace.
     NoNamespace {
         name: String,
     },
-    /// No label can have the pool's name.
+    /// The pool's name is not a valid value of a label.
     NoLabel {
         pool: String,
     },
-    /// Somebody took the customization away.
     LeaseLost {
         customization: String,
     },
@@ -80,33 +78,36 @@ impl fmt::Display for Obstacle {
             Self::Unfit(why) => why.fmt(f),
             Self::NotYaml => f.write_str("the patched install-config cannot be written as YAML"),
             Self::ForeignNamespace { name } => {
-                write!(f, "namespace {name} is there, and was not made for a lease")
+                write!(f, "namespace {name} exists, and was not created for a lease")
             }
             Self::ForeignCluster { name } => {
-                write!(f, "there is a ClusterDeployment {name} that was not made with it")
+                write!(
+                    f,
+                    "ClusterDeployment {name} exists, and was not created with this lease"
+                )
             }
             Self::ClusterDeleted { name } => write!(f, "ClusterDeployment {name} was deleted"),
             Self::ForeignObject { kind, name } => {
-                write!(f, "{kind} {name} is there, and was not made for a lease")
+                write!(f, "{kind} {name} exists, and was not created for a lease")
             }
             Self::NoNamespace { name } => write!(
                 f,
-                "the cluster's namespace has its name, and none can be called {name}: give it at most 63 lower case \
-                 letters, digits and '-'"
+                "the cluster's namespace has the cluster's name, and {name} is not a valid one: use at most 63 lower \
+                 case letters, digits and '-'"
             ),
             Self::NoLabel { pool } => {
                 write!(
                     f,
-                    "labels name the pool, and {pool} is longer than the {MAX_LABEL} characters of a label"
+                    "labels contain the pool's name, and {pool} is longer than the {MAX_LABEL} characters of a label"
                 )
             }
-            Self::LeaseLost { customization } => write!(f, "{customization} was taken away meanwhile"),
+            Self::LeaseLost { customization } => write!(f, "the lease on {customization} was lost"),
         }
     }
 }
 
-/// How long the lease of this record lasts while its cluster is made: never shorter than it says. One without an end keeps
-/// that, unless its cluster is gone already, which frees it anyway.
+/// How long this record's lease lasts while its cluster is being created: at least as long as the record says. A
+/// lease without an end stays so, unless its cluster is gone: then a repair frees it anyway.
 pub fn while_creating(record: Option<&Record>, has_cluster: bool) -> Option<Duration> {
     let Some(record) = record else {
         return Some(WHILE_CREATING);
@@ -117,7 +118,7 @@ pub fn while_creating(record: Option<&Record>, has_cluster: bool) -> Option<Dura
     }
 }
 
-/// What is wrong with the names for a cluster that is made: its namespace has its name, and labels name its pool.
+/// Why the names do not allow a cluster: its namespace has its name, and labels contain the pool's name.
 pub fn unusable(holder: Holder<'_>) -> Option<Obstacle> {
     let (pool, name) = (holder.pool, holder.cluster_deployment);
     if !is_dns1123_label(name.as_bytes()) {
@@ -130,11 +131,11 @@ pub fn unusable(holder: Holder<'_>) -> Option<Obstacle> {
     })
 }
 
-/// Makes what is not there yet, and returns the cluster; or why it is not made. Right before the cluster the lease is
-/// renewed as claimed. What an earlier lease has left is made as wanted, unless there is a cluster that was made with it.
+/// Creates what is missing and returns the cluster, or why it is not created. Renews the lease as claimed right
+/// before the ClusterDeployment. Updates what an earlier lease has left, unless a cluster uses it.
 ///
 /// # Errors
-/// When the API server cannot be asked, or refuses.
+/// If the API server cannot be asked, or refuses.
 pub async fn make(
     store: &Store<'_>,
     parts: Parts<'_>,
@@ -157,7 +158,7 @@ pub async fn make(
         (Made::Secret(name), &objects.install_config, "data"),
         (Made::Customization(name), &objects.customization, "spec"),
     ] {
-        if let Err(why) = bring_about(store, made, object, field).await? {
+        if let Err(why) = create_or_update(store, made, object, field).await? {
             return Ok(Err(why));
         }
     }
@@ -176,7 +177,7 @@ pub async fn make(
     })
 }
 
-/// The cluster, if it is the one that is made of these parts.
+/// The cluster, if it is this lease's.
 fn own(
     store: &Store<'_>,
     parts: Parts<'_>,
@@ -194,7 +195,7 @@ fn own(
     Ok(cluster)
 }
 
-/// Makes an object, unless it is there.
+/// Creates an object, unless it exists.
 async fn ensure(store: &Store<'_>, made: Made<'_>, object: &Value) -> Result<(), Error> {
     let mut attempt = 1;
     loop {
@@ -209,8 +210,8 @@ async fn ensure(store: &Store<'_>, made: Made<'_>, object: &Value) -> Result<(),
     }
 }
 
-/// Makes an object, or makes that of an earlier lease as wanted: its field of this name.
-async fn bring_about(
+/// Creates an object, or updates the named field of an earlier lease's object.
+async fn create_or_update(
     store: &Store<'_>,
     made: Made<'_>,
     object: &Value,
@@ -220,18 +221,18 @@ async fn bring_about(
     let name = name.unwrap_or_default();
     for _ in 0..MAX_ATTEMPTS {
         ensure(store, made, object).await?;
-        let Some(found) = store.made_before(made, name).await? else {
+        let Some(found) = store.existing(made, name).await? else {
             continue;
         };
         match compare(&found, object, field) {
-            Before::AsWanted => return Ok(Ok(())),
+            Before::UpToDate => return Ok(Ok(())),
             Before::Foreign => {
                 return Ok(Err(Obstacle::ForeignObject {
                     kind: made.kind(),
                     name: name.to_owned(),
                 }));
             }
-            // It is read again, whatever came of it.
+            // It is read again, whatever the result.
             Before::Outdated(patch) => match store.rewrite(made, name, &patch).await? {
                 Written::Stored | Written::Changed => {}
                 Written::Unknown(_) => store.rest(REST).await,
@@ -239,19 +240,19 @@ async fn bring_about(
         }
     }
     Err(Error::Contended {
-        goal: format!("make {} {name}", made.kind()),
+        goal: format!("create {} {name}", made.kind()),
         attempts: MAX_ATTEMPTS,
     })
 }
 
-/// What an object that is there is to the one that is to be made. It may have a pull secret: there is no `Debug`.
+/// How an existing object differs from the desired one. No `Debug`: it may contain a pull secret.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Before {
-    AsWanted,
-    /// Ours, from an earlier lease or another install-config. The merge patch makes it as wanted, and the server refuses
-    /// it once the object has changed.
+    UpToDate,
+    /// Ours, from an earlier lease or another install-config. The merge patch updates it; the server refuses the
+    /// patch if the object has changed.
     Outdated(Value),
-    /// Somebody else's.
+    /// Not ours.
     Foreign,
 }
 
@@ -260,7 +261,7 @@ pub fn compare(found: &Value, wanted: &Value, field: &str) -> Before {
     let of = |object: &Value| object.get(field).cloned().unwrap_or_else(|| json!({}));
     let (has, wants) = (of(found), of(wanted));
     if has == wants {
-        return Before::AsWanted;
+        return Before::UpToDate;
     }
     let labels = found.pointer("/metadata/labels");
     if labels.and_then(|labels| labels.get(LABEL)).is_none() {
@@ -307,8 +308,8 @@ mod tests {
         testing::objects::{NOW, entry, pool, record, seen},
     };
 
-    /// Why no cluster is made for `us` on a server with this record of `a` and this Secret in its namespace, and the kinds
-    /// that were made or changed.
+    /// Why no cluster is created for `us` on a server with this record of `a` and this Secret in its namespace, and
+    /// the kinds that were created or changed.
     fn not_made(record: &Value, secret: &Value) -> (Option<Obstacle>, Vec<String>) {
         let pool = pool(&json!({}));
         let held = serde_json::from_value(entry("False", Some("us"), NOW)).unwrap();
@@ -464,7 +465,7 @@ mod tests {
             ("another's without labels", found(Value::Null, other), Some(true)),
         ] {
             match compare(&found, &wanted, "spec") {
-                Before::AsWanted => assert_eq!(is_foreign, None, "{case}"),
+                Before::UpToDate => assert_eq!(is_foreign, None, "{case}"),
                 Before::Foreign => assert_eq!(is_foreign, Some(true), "{case}"),
                 Before::Outdated(patch) => {
                     assert_eq!(is_foreign, Some(false), "{case}");

@@ -1,7 +1,5 @@
-//! The objects of a cluster that is made with a lease, where no Hive makes it. Pure.
-//!
-//! - [`made_before`]: what stands already where they are to be
-//! - [`making`]: the writes, of `pool lease --create` and of `pool repair --recreate`
+//! The objects of a cluster that is created with a lease, in pools that Hive does not run. Pure, except for [`make`],
+//! which writes them for `pool lease --create` and `pool repair --recreate`.
 
 pub mod make;
 
@@ -19,7 +17,7 @@ use crate::{
     },
 };
 
-/// Fields of a pool's spec that its clusters have too.
+/// Fields that a pool's spec and its clusters' have in common.
 const OF_THE_POOL: [&str; 5] = [
     "baseDomain",
     "hibernateAfter",
@@ -28,8 +26,8 @@ const OF_THE_POOL: [&str; 5] = [
     "pullSecretRef",
 ];
 
-/// What is made, in this order: the cluster comes last, when all that it refers to is there. It has a pull secret: there
-/// is no `Debug`.
+/// The objects in the order of their creation: the ClusterDeployment comes last, when everything that it refers to
+/// exists. No `Debug`: they contain a pull secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Creation {
     /// Has the cluster's name.
@@ -39,7 +37,6 @@ pub struct Creation {
     pub deployment: Value,
 }
 
-/// What a cluster is made of.
 #[derive(Clone, Copy)]
 pub struct Parts<'p> {
     pub pool: &'p Pool,
@@ -53,7 +50,7 @@ impl Parts<'_> {
     /// The objects.
     ///
     /// # Errors
-    /// When the install-config cannot be written as YAML.
+    /// If the install-config cannot be written as YAML.
     pub fn objects(&self) -> Result<Creation, serde_saphyr::ser::Error> {
         let name = self.holder.cluster_deployment;
         let secret = format!("{name}-install-config");
@@ -105,7 +102,7 @@ impl Parts<'_> {
         .collect()
     }
 
-    /// The version that the cluster is made from, where it can be told.
+    /// The pool's version, if it is known.
     fn annotations(&self) -> Map<String, Value> {
         let version = pool_version(&self.pool.spec);
         version
@@ -114,7 +111,7 @@ impl Parts<'_> {
             .collect()
     }
 
-    /// Those that the pool wants on its clusters, and ours over them.
+    /// The pool's labels or annotations for its clusters, and ours over them.
     fn with_pools(&self, field: &str, ours: Map<String, Value>) -> Map<String, Value> {
         let mut all = match self.pool.whole_spec.get(field) {
             Some(Value::Object(pools)) => pools.clone(),
@@ -132,7 +129,7 @@ impl Parts<'_> {
                 spec.insert(field.to_owned(), value.clone());
             }
         }
-        // The name that the patches give it is what DNS was prepared for.
+        // DNS was prepared for the name that the patches set.
         let patched_name = self.install_config.value().pointer("/metadata/name");
         let name = self.holder.cluster_deployment;
         let cluster_name = patched_name.and_then(Value::as_str).unwrap_or(name);

@@ -1,8 +1,8 @@
-//! The install-config that a customization's patches are applied to. It holds a pull secret, and passwords on some
-//! platforms: shown nowhere but where it is asked for.
+//! The install-config, to which a customization's patches are applied. It contains a pull secret, and passwords on
+//! some platforms: it is shown only where the user asks for it.
 //!
 //! - [`scalars`]: numbers and words as Hive reads them
-//! - [`patches`]: the patches of a customization, by the RFC and by Hive's library
+//! - [`patches`]: a customization's patches, by RFC 6902 and by Hive's library
 
 mod scalars;
 
@@ -13,7 +13,7 @@ use std::fmt;
 use kcp_client::{Connection, Error, workload::Secret};
 use serde_json::Value;
 
-/// The key of a Secret that holds one, as Hive has it.
+/// The key of a Secret with an install-config, as for Hive.
 pub const KEY: &str = "install-config.yaml";
 
 /// The deepest nesting that is read.
@@ -21,21 +21,16 @@ const MAX_DEPTH: usize = 128;
 /// How much of a document its aliases may repeat, in parser events.
 const MAX_REPEATED: usize = 100_000;
 
-/// An install-config that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallConfigError {
-    /// A Secret that cannot be read.
     #[error("cannot read the install-config")]
     Secret(#[source] Error),
-    /// A Secret without one.
     #[error("secret/{name} in namespace {namespace} has no key {KEY}")]
     NoKey { namespace: String, name: String },
-    /// Something else.
-    #[error("{place} is no install-config: {why}")]
+    #[error("{place} is not an install-config: {why}")]
     Malformed { place: String, why: String },
 }
 
-/// An install-config.
 #[derive(Clone, PartialEq, Eq)]
 pub struct InstallConfig(Value);
 
@@ -49,7 +44,7 @@ impl InstallConfig {
     /// Reads one from a Secret of the connection's namespace.
     ///
     /// # Errors
-    /// When it is not there, cannot be read, or is no YAML object.
+    /// If the Secret cannot be read, or does not contain a YAML object.
     pub async fn of_secret(connection: &Connection, name: &str) -> Result<Self, InstallConfigError> {
         let secret = Secret::read(connection, &connection.namespace, name)
             .await
@@ -61,10 +56,10 @@ impl InstallConfig {
         Self::parse(content, &format!("secret/{name}"))
     }
 
-    /// Reads YAML. `place` is where it is from, for messages: they say where a fault is, never what stands there.
+    /// Reads YAML. Error messages name `place` and the position of a fault, never the content.
     ///
     /// # Errors
-    /// When it is no YAML object.
+    /// If it is not a YAML object.
     pub fn parse(yaml: &[u8], place: &str) -> Result<Self, InstallConfigError> {
         let malformed = |why: String| InstallConfigError::Malformed {
             place: place.to_owned(),
@@ -83,8 +78,8 @@ impl InstallConfig {
         match scalars::first_misread(text, |scalar| parse_yaml(scalar).ok()) {
             None => Ok(Self(value)),
             Some((line, column)) => Err(malformed(format!(
-                "Hive would read the plain scalar at line {line}, column {column} otherwise; put it between quotes, or \
-                 write what is meant"
+                "Hive would read the unquoted value at line {line}, column {column} differently; quote it, or write \
+                 what Hive should read"
             ))),
         }
     }
@@ -100,7 +95,7 @@ impl InstallConfig {
     /// As YAML, fields sorted by name.
     ///
     /// # Errors
-    /// When it cannot be written as YAML.
+    /// If it cannot be written as YAML.
     pub fn to_yaml(&self) -> Result<String, serde_saphyr::ser::Error> {
         let mut text = serde_saphyr::to_string(&self.0)?;
         if !text.ends_with('\n') {
@@ -131,10 +126,10 @@ mod tests {
         for (text, expected) in [
             (
                 "a: [sesame",
-                "f is no install-config: not valid YAML at line 1, column 4",
+                "f is not an install-config: not valid YAML at line 1, column 4",
             ),
-            ("- sesame", "f is no install-config: not a YAML object"),
-            ("", "f is no install-config: not a YAML object"),
+            ("- sesame", "f is not an install-config: not a YAML object"),
+            ("", "f is not an install-config: not a YAML object"),
         ] {
             let error = InstallConfig::parse(text.as_bytes(), "f").unwrap_err();
             assert_eq!(error.to_string(), expected, "{text}");

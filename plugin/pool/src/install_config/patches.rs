@@ -1,9 +1,9 @@
 //! A customization's patches on an install-config: RFC 6902, with values as Hive reads them. Pure.
 //!
-//! Hive hands the patches to a Go library that is laxer than the RFC. Where only that library would apply a patch, and
-//! do something else than what it says, the patch is told from one that nobody can apply.
+//! Hive applies the patches with a Go library that accepts more than the RFC. A patch that only this library applies,
+//! with another result than the RFC describes, is reported separately from a patch that fails everywhere.
 //!
-//! - [`hive_jsonpatch`]: what that library makes of a patch
+//! - [`hive_jsonpatch`]: what that library does with a patch
 
 mod hive_jsonpatch;
 
@@ -23,30 +23,30 @@ use serde_json::{Value, json};
 
 use crate::install_config::{
     InstallConfig,
-    patches::hive_jsonpatch::{Refused, apply_laxly},
+    patches::hive_jsonpatch::{Refused, apply_as_hive},
 };
 
 /// How much of a path a message shows, in characters: a patch may have one that fills many screens.
 const SHOWN: usize = 120;
 
-/// What a customization makes of an install-config.
+/// The result of a customization's patches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Patched {
     pub install_config: InstallConfig,
-    /// For the manifests that the installer writes from it; as they stand.
+    /// For the manifests that the installer writes; unchanged.
     pub manifest_patches: Vec<Value>,
-    /// What the patches leave open, a sentence each.
+    /// One sentence each.
     pub warnings: Vec<String>,
 }
 
-/// Why an entry is not taken. Without values: they may be secrets of the install-config.
+/// Why an entry cannot be leased. Without values, which may be secrets of the install-config.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unfit {
-    /// A patch that nobody can apply.
+    /// A patch that neither the RFC nor Hive's library can apply.
     Broken(String),
-    /// A patch that Hive's library would apply, and do something else than it says.
+    /// A patch that only Hive's library applies, with another result than it describes.
     StrictlyBroken(String),
-    /// Its name leaves no room for that of a record.
+    /// Its name is too long for a record.
     Unrecordable,
 }
 
@@ -55,7 +55,7 @@ impl fmt::Display for Unfit {
         match self {
             Self::Broken(why) | Self::StrictlyBroken(why) => f.write_str(why),
             Self::Unrecordable => {
-                f.write_str("its name leaves no room for that of its lease: 244 characters fit")
+                f.write_str("its name is too long for its Lease: at most 244 characters fit")
             }
         }
     }
@@ -64,7 +64,7 @@ impl fmt::Display for Unfit {
 /// Applies a customization's patches, given its spec.
 ///
 /// # Errors
-/// The first patch that nobody can apply; where there is none, the first that only Hive's library would.
+/// The first patch that cannot be applied at all, or else the first that only Hive's library applies.
 pub fn patched(install_config: &InstallConfig, spec: &Value) -> Result<Patched, Unfit> {
     let read = match spec {
         Value::Null => ClusterDeploymentCustomizationSpec::default(),
@@ -95,32 +95,33 @@ fn patched_document(
         let value = place.value()?;
         let strictly = match &strictly_broken {
             None => place.applied(&document, &value, warnings),
-            // What comes after it is applied to what only Hive's library makes.
+            // Later patches apply to a document that only Hive's library produces.
             Some(_) => Err("it cannot be applied"),
         };
         document = match strictly {
             Ok(document) => document,
             Err(why) => {
-                let (document, laxity) =
-                    apply_laxly(document, patch, value).map_err(|Refused| place.broken(why))?;
-                let why = laxity.map_or_else(|| why.to_owned(), |laxity| laxity.to_string());
+                let (document, deviation) =
+                    apply_as_hive(document, patch, value).map_err(|Refused| place.broken(why))?;
+                let why = deviation.map_or_else(|| why.to_owned(), |deviation| deviation.to_string());
                 strictly_broken.get_or_insert_with(|| Unfit::StrictlyBroken(format!("{place}: {why}")));
                 document
             }
         };
-        // As Go: not even between two patches.
+        // As in Go: not even between two patches.
         if !document.is_object() && !document.is_array() {
-            return Err(place.broken("it leaves no mapping, which an install-config is"));
+            return Err(place.broken("the result is not a mapping, as an install-config is"));
         }
     }
     if !document.is_object() {
-        let why = "spec.installConfigPatches: they leave no mapping, which an install-config is";
+        let why = "spec.installConfigPatches: the result is not a mapping, as an install-config is";
         return Err(Unfit::Broken(why.to_owned()));
     }
     strictly_broken.map_or(Ok(document), Err)
 }
 
-/// What the admission rules say of the patches for manifests, which nobody has here: the installer writes them.
+/// The admission rules' findings on the patches of manifests. The installer writes the manifests, so nothing can be
+/// applied here.
 fn manifest_patches_can_be_read(spec: &ClusterDeploymentCustomizationSpec) -> Result<(), Unfit> {
     let customization = ClusterDeploymentCustomization {
         metadata: Metadata::default(),
@@ -131,7 +132,7 @@ fn manifest_patches_can_be_read(spec: &ClusterDeploymentCustomizationSpec) -> Re
         status: None,
     };
     let judgement = judge(&Change::create(&customization), &Configuration::default());
-    // Rules about names and neighbours have no say: nothing is written.
+    // Rules about names and other objects do not count: nothing is written.
     let of_patches = |field: &str| field.starts_with("spec.installerManifestPatches");
     let found = judgement
         .denials()
@@ -146,7 +147,7 @@ fn manifest_patches_can_be_read(spec: &ClusterDeploymentCustomizationSpec) -> Re
     }
 }
 
-/// One patch and where it stands.
+/// A patch and its position.
 #[derive(Clone, Copy)]
 struct Place<'p> {
     index: usize,
@@ -162,7 +163,7 @@ impl fmt::Display for Place<'_> {
 }
 
 impl Place<'_> {
-    /// What the RFC makes of a document with it, or why it cannot.
+    /// The document that the RFC produces, or why the patch fails.
     fn applied(
         &self,
         document: &Value,
@@ -170,21 +171,21 @@ impl Place<'_> {
         warnings: &mut Vec<String>,
     ) -> Result<Value, &'static str> {
         let operation = self.operation(value, warnings)?;
-        // The library does not undo half of an operation.
+        // The library does not undo a failed operation.
         let mut document = document.clone();
         match json_patch::patch(&mut document, &Patch(vec![operation])) {
             Ok(()) => Ok(document),
             Err(error) => Err(match error.kind {
-                PatchErrorKind::TestFailed => "another value is there",
-                PatchErrorKind::InvalidFromPointer => "its from leads nowhere",
-                PatchErrorKind::InvalidPointer => "its path leads nowhere",
-                PatchErrorKind::CannotMoveInsideItself => "nothing moves into itself",
+                PatchErrorKind::TestFailed => "the value differs",
+                PatchErrorKind::InvalidFromPointer => "its from does not exist",
+                PatchErrorKind::InvalidPointer => "its path does not exist",
+                PatchErrorKind::CannotMoveInsideItself => "a value cannot move into itself",
                 _ => "it cannot be applied",
             }),
         }
     }
 
-    /// The operation as the RFC has it.
+    /// The operation by the RFC.
     fn operation(&self, value: &Value, warnings: &mut Vec<String>) -> Result<PatchOperation, &'static str> {
         let patch = self.patch;
         let pointer = self.pointer("path", &patch.path, warnings);
@@ -201,10 +202,10 @@ impl Place<'_> {
                 }
             }
         }
-        PatchOperation::deserialize(operation).map_err(|_| "it is no operation of RFC 6902")
+        PatchOperation::deserialize(operation).map_err(|_| "it is not an operation of RFC 6902")
     }
 
-    /// The RFC lets every operation name the whole document, Hive's library two.
+    /// In the RFC every operation may name the whole document, in Hive's library only two.
     fn leaves_the_document(&self) -> Result<(), Unfit> {
         let patch = self.patch;
         let names_it = match patch.op.as_str() {
@@ -213,25 +214,25 @@ impl Place<'_> {
             _ => false,
         };
         if names_it {
-            return Err(self.broken("Hive takes the whole document in replace and test alone"));
+            return Err(self.broken("Hive accepts the whole document only in replace and test"));
         }
         Ok(())
     }
 
-    /// The design document writes `metadata/name` for `/metadata/name`, and this is what such a path is read as.
+    /// The design document writes `metadata/name` for `/metadata/name`; such a path is read so.
     fn pointer(&self, field: &str, text: &str, warnings: &mut Vec<String>) -> String {
         if text.is_empty() || text.starts_with('/') {
             return text.to_owned();
         }
         warnings.push(format!(
-            "{self}: the {field} {:?} begins with no / and is read as {:?}; Hive would drop its first part",
+            "{self}: the {field} {:?} does not begin with / and is read as {:?}; Hive would drop its first part",
             shortened(text, SHOWN),
             shortened(&format!("/{text}"), SHOWN)
         ));
         format!("/{text}")
     }
 
-    /// `valueJSON` where it is set, else `value` between quotes; no value is the empty string.
+    /// `valueJSON` if it is set, otherwise `value` as a string; no value is the empty string.
     fn value(&self) -> Result<Value, Unfit> {
         if !matches!(self.patch.op.as_str(), "add" | "replace" | "test") {
             return Ok(Value::Null);
@@ -253,7 +254,7 @@ impl Place<'_> {
     }
 }
 
-/// So many characters of a text at most, and dots for the rest.
+/// The first characters of a text, followed by dots if there are more.
 pub fn shortened(text: &str, limit: usize) -> Cow<'_, str> {
     match text.char_indices().nth(limit) {
         None => text.into(),
@@ -261,12 +262,12 @@ pub fn shortened(text: &str, limit: usize) -> Cow<'_, str> {
     }
 }
 
-/// Hive writes a value with Go's `%q`, and reads that as JSON, which does not know all of its escapes: `\a`, `\v`,
-/// `\x00` and `\U000e0001`.
+/// Hive writes a value with Go's `%q` and reads the result as JSON, which does not know all of its escapes: `\a`,
+/// `\v`, `\x00` and `\U000e0001`.
 fn is_not_json_between_gos_quotes(c: char) -> bool {
     match c {
         '\u{8}' | '\t' | '\n' | '\u{c}' | '\r' => false,
-        // The last two are tags and private use: what Go does not print, beyond what four digits can say.
+        // The last two are tags and private use, which Go escapes with more than four digits.
         '\0'..='\u{1f}' | '\u{7f}' | '\u{e0000}'..='\u{e00ff}' | '\u{f0000}'.. => true,
         _ => false,
     }

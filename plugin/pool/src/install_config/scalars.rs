@@ -1,16 +1,16 @@
-//! Scalars as Hive reads them: with sigs.k8s.io/yaml (v1.6.0), whose plain scalars are those of YAML 1.1 for the most
-//! part. One that we would read otherwise is found, and not used: an install-config means what it says, or is refused.
+//! Scalars as Hive reads them: with sigs.k8s.io/yaml (v1.6.0), whose plain scalars are mostly those of YAML 1.1. A
+//! scalar that this crate would read differently is an error.
 
 use serde_json::Value;
 use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle};
 
-/// The greatest number up to which a float holds every whole one: 2^53.
+/// Up to 2^53, a float holds every whole number.
 const WHOLE: f64 = 9_007_199_254_740_992.0;
 
-/// Line and column, both from one, of the first plain scalar that `read` takes for another than Hive would.
+/// Line and column, both from 1, of the first plain scalar that `read` takes for another value than Hive.
 pub(super) fn first_misread(text: &str, read: impl Fn(&str) -> Option<Value>) -> Option<(usize, usize)> {
     let mut levels: Vec<Level> = Vec::new();
-    // What cannot be parsed is told by whoever reads the document.
+    // Reading the document reports a syntax error.
     for (event, place) in Parser::new_from_str(text).map_while(Result::ok) {
         match event {
             Event::Scalar(text, style, _, tag) => {
@@ -54,14 +54,14 @@ fn next_node(levels: &mut [Level]) -> bool {
 }
 
 fn is_misread(text: &str, is_key: bool, read: &impl Fn(&str) -> Option<Value>) -> bool {
-    // Text to everybody, and `<<` a mapping's merge.
+    // Text in both, and `<<` merges a mapping.
     if text.contains(char::is_whitespace) || text == "<<" {
         return false;
     }
     let meant = resolved(text);
     match (is_key, meant) {
         (true, Value::String(_)) => false,
-        // Keys are text in JSON: Hive writes them as JSON has the scalar, and we as they stand.
+        // Keys are text in JSON: Hive writes a key as JSON writes the scalar, this crate as it is.
         (true, meant) => {
             let json = meant.to_string();
             meant.is_null() || json != text
@@ -74,7 +74,7 @@ fn is_misread(text: &str, is_key: bool, read: &impl Fn(&str) -> Option<Value>) -
     }
 }
 
-/// A plain scalar as go.yaml.in/yaml/v2 (v2.4.2, `resolve.go`) has it.
+/// A plain scalar as go.yaml.in/yaml/v2 (v2.4.2, `resolve.go`) reads it.
 fn resolved(text: &str) -> Value {
     match text {
         "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => true.into(),
@@ -95,7 +95,7 @@ fn number(text: &str) -> Option<Value> {
     integer(&plain).or_else(|| float(&plain))
 }
 
-/// Octal with a leading zero, as YAML 1.1 has it, and with `0o`, as 1.2 has it.
+/// Octal with a leading zero as in YAML 1.1, and with `0o` as in 1.2.
 fn integer(text: &str) -> Option<Value> {
     let (is_negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
@@ -114,7 +114,7 @@ fn integer(text: &str) -> Option<Value> {
             _ => (10, digits),
         }
     };
-    // A second sign is none.
+    // A second sign makes it text.
     if !digits.starts_with(|c: char| c.is_ascii_alphanumeric()) {
         return None;
     }
@@ -126,7 +126,7 @@ fn integer(text: &str) -> Option<Value> {
 }
 
 fn float(text: &str) -> Option<Value> {
-    // Rust reads words too.
+    // Rust also parses words such as `inf`.
     if text.contains(|c: char| c.is_ascii_alphabetic() && !matches!(c, 'e' | 'E')) {
         return None;
     }
@@ -135,7 +135,7 @@ fn float(text: &str) -> Option<Value> {
     Some(value)
 }
 
-/// Writes `1.0` as 1, which Go's JSON does.
+/// Writes `1.0` as 1, as Go's JSON does.
 pub(super) fn with_whole_numbers(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(with_whole_numbers),
@@ -170,12 +170,12 @@ mod tests {
 
     fn refused(column: usize) -> String {
         format!(
-            "f is no install-config: Hive would read the plain scalar at line 1, column {column} otherwise; put it between \
-             quotes, or write what is meant"
+            "f is not an install-config: Hive would read the unquoted value at line 1, column {column} differently; \
+             quote it, or write what Hive should read"
         )
     }
 
-    /// Each was put to sigs.k8s.io/yaml v1.6.0.
+    /// Each was read with sigs.k8s.io/yaml v1.6.0.
     #[test]
     fn what_hive_reads() {
         for (scalar, expected) in [

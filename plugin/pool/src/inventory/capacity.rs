@@ -1,4 +1,4 @@
-//! How many clusters a pool may still be given. Pure.
+//! How many clusters a pool may have, and what its conditions say of its inventory. Pure.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -15,17 +15,17 @@ use crate::objects::{
 /// A pool's limits, and the clusters that count against them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capacity {
-    /// Unclaimed clusters that are wanted.
+    /// The desired number of unclaimed clusters.
     pub size: usize,
-    /// Of all clusters; none where there is no limit. What is below zero allows none, as for Hive.
+    /// For all clusters; none means no limit. A negative limit allows none, as for Hive.
     pub max_size: Option<usize>,
-    /// Of those that are made or taken down at the same time.
+    /// For clusters that are being created or deleted at the same time.
     pub max_concurrent: Option<usize>,
-    /// Customizations that the pool names.
+    /// The number of customizations in the inventory.
     pub inventory: Option<usize>,
     pub clusters: usize,
     pub unclaimed: usize,
-    /// Unclaimed, installed and not being taken down.
+    /// Unclaimed, installed and not being deleted.
     pub ready: usize,
     pub installing: usize,
     pub deleting: usize,
@@ -38,7 +38,7 @@ pub enum Full {
     MaxConcurrent { changing: usize, limit: usize },
 }
 
-/// An inventory that is smaller than the pool's size.
+/// An inventory with fewer entries than the pool's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shortage {
     size: usize,
@@ -46,7 +46,7 @@ pub struct Shortage {
 }
 
 impl Capacity {
-    /// Of a pool with these clusters: those that were made for it.
+    /// Counts the clusters of a pool.
     pub fn of<'d>(pool: &Pool, clusters: impl Iterator<Item = &'d ClusterDeployment>) -> Self {
         let limit = |given: Option<i32>| given.map(|limit| usize::try_from(limit).unwrap_or(0));
         let mut capacity = Self {
@@ -59,7 +59,7 @@ impl Capacity {
         for cluster in clusters {
             capacity.clusters += 1;
             capacity.unclaimed += usize::from(cluster.claim().is_none());
-            // As Hive counts: one that is deleted while it is installed is being taken down.
+            // As Hive counts: a cluster that is deleted during its installation is being deleted.
             if cluster.metadata.is_deleting() {
                 capacity.deleting += 1;
             } else if !cluster.is_installed {
@@ -71,7 +71,7 @@ impl Capacity {
         capacity
     }
 
-    /// How many clusters may be added at once; none where nothing limits them.
+    /// How many clusters may be created now; none means no limit.
     ///
     /// # Errors
     /// The limit that is reached.
@@ -89,7 +89,7 @@ impl Capacity {
         }
     }
 
-    /// The same with a cluster that is about to be made.
+    /// The same with one more cluster that is being created.
     pub fn with_one_more(self) -> Self {
         Self {
             clusters: self.clusters + 1,
@@ -99,8 +99,7 @@ impl Capacity {
         }
     }
 
-    /// That more unclaimed clusters are wanted than the inventory has customizations: the document asks for a condition
-    /// that says so.
+    /// The design document asks for a condition that reports it.
     pub fn shortage(&self) -> Option<Shortage> {
         let entries = self.inventory.filter(|entries| self.size > *entries)?;
         Some(Shortage {
@@ -114,7 +113,7 @@ impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { size, entries } = self;
         let noun = if *entries == 1 { "entry" } else { "entries" };
-        write!(f, "size is {size}, and the inventory has {entries} {noun}")
+        write!(f, "size is {size}, but the inventory has {entries} {noun}")
     }
 }
 
@@ -122,33 +121,34 @@ impl fmt::Display for Full {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::MaxSize { clusters, limit } => {
-                write!(f, "it has {clusters} clusters, and maxSize is {limit}")
+                let noun = if *clusters == 1 { "cluster" } else { "clusters" };
+                write!(f, "maxSize is {limit}, and it has {clusters} {noun}")
             }
             Self::MaxConcurrent { changing, limit } => write!(
                 f,
-                "{changing} of its clusters are being made or taken down, and maxConcurrent is {limit}"
+                "maxConcurrent is {limit}, and {changing} of its clusters are being created or deleted"
             ),
         }
     }
 }
 
-/// Hive's.
+/// Hive's condition.
 const VALID: &str = "InventoryValid";
-/// The design document asks for it, and Hive has none: its name is ours.
+/// The design document asks for it. Hive has no such condition, so the name is ours.
 const SUFFICIENT: &str = "InventorySufficient";
-/// Hive's reason for a cluster that could not be made.
+/// Hive's reason for a cluster that could not be created.
 const BROKEN_BY_CLOUD: &str = "BrokenByCloud";
 
 /// What is known of the entries.
 #[derive(Clone, Copy, Debug)]
 pub struct Findings<'f> {
     pub entries: &'f [Entry],
-    /// Names of those that were found broken by syntax since they were read.
+    /// Names of entries that were found broken by syntax since they were read.
     pub broken: &'f BTreeSet<&'f str>,
 }
 
-/// The patch of the pool's status that says how its inventory is; none where it says so already. The server refuses it
-/// once the pool has changed.
+/// The patch of the pool's status that reports its inventory; none if the status is up to date. The server refuses it
+/// if the pool has changed.
 pub fn inventory_patch(
     pool: &Pool,
     findings: Findings<'_>,
@@ -192,7 +192,7 @@ pub fn inventory_patch(
     }))
 }
 
-/// What is wrong with the inventory's entries, in Hive's words; none where nothing is.
+/// What is wrong with the inventory, in Hive's format; none if nothing is.
 fn faults(pool: &Pool, Findings { entries, broken }: Findings<'_>) -> Option<String> {
     let inventory = pool.inventory();
     let find = |name: &str| entries.iter().find(|entry| entry.name() == name);
@@ -232,7 +232,7 @@ mod tests {
         testing::objects::{cluster, pool, pool_object},
     };
 
-    /// Installed and claimed, installing, claimed and being taken down, ready.
+    /// Installed and claimed, installing, claimed and being deleted, ready.
     fn clusters() -> Vec<Value> {
         let mut installed = cluster("a", "pool", None);
         installed["spec"]["installed"] = true.into();
@@ -269,11 +269,11 @@ mod tests {
         };
         assert_eq!(capacity(&spec), expected);
         for (spec, shortage) in [
-            (spec, Some("size is 4, and the inventory has 1 entry")),
+            (spec, Some("size is 4, but the inventory has 1 entry")),
             (json!({"size": 1, "inventory": [{"name": "a"}]}), None),
             (
                 json!({"size": 1, "inventory": []}),
-                Some("size is 1, and the inventory has 0 entries"),
+                Some("size is 1, but the inventory has 0 entries"),
             ),
             (json!({"size": 4}), None),
         ] {
@@ -344,8 +344,8 @@ mod tests {
         assert_eq!(
             sentences,
             [
-                "it has 3 clusters, and maxSize is 3",
-                "2 of its clusters are being made or taken down, and maxConcurrent is 2",
+                "maxSize is 3, and it has 3 clusters",
+                "maxConcurrent is 2, and 2 of its clusters are being created or deleted",
             ]
         );
     }
@@ -369,7 +369,7 @@ mod tests {
         said_after(pool, entries, &[])
     }
 
-    /// After a lease that found these broken.
+    /// After a lease that found these entries broken.
     fn said_after(pool: &Pool, entries: &[Entry], broken: &[&str]) -> Option<Value> {
         let capacity = Capacity::of(pool, std::iter::empty());
         let findings = Findings {
@@ -396,7 +396,7 @@ mod tests {
                          "message": r#"{"BrokenByCloud":["b"],"BrokenBySyntax":["a"],"Missing":["d"]}"#,
                          "lastTransitionTime": "2026-11-21T05:00:00Z"},
                         {"type": "InventorySufficient", "status": "False", "reason": "SizeAboveInventory",
-                         "message": "size is 5, and the inventory has 4 entries",
+                         "message": "size is 5, but the inventory has 4 entries",
                          "lastTransitionTime": "2026-11-21T05:00:00Z"},
                     ],
                     "size": 0, "ready": 0,

@@ -1,4 +1,4 @@
-//! Which entry of an inventory a holder gets: what is free, and in which order free entries are tried. Pure.
+//! Which entry of an inventory a holder gets, and in which order free entries are tried. Pure.
 
 use std::cmp::Ordering;
 
@@ -13,30 +13,30 @@ use crate::{
     },
 };
 
-/// The customizations that a pool names, those that a holder has beside them, and what else is known about them.
+/// The entries of a pool, the entries that a holder has besides, and what else is known of them.
 #[derive(Clone, Debug, Default)]
 pub struct Inventory<'l> {
-    /// In the pool's order, each name once; then what it does not name.
+    /// In the pool's order, each name once; then the entries that the pool does not list.
     pub slots: Vec<Slot<'l>>,
-    /// Which `ClusterDeployment`s were made with each customization; none when they could not be read.
+    /// Which ClusterDeployments use each customization; none if they could not be read.
     pub references: Option<&'l References>,
 }
 
-/// One customization, or the name of one.
+/// One name of an inventory.
 #[derive(Clone, Debug)]
 pub struct Slot<'l> {
     pub name: &'l str,
-    /// Whether the pool names it. One that it does not, or no more, is never taken.
+    /// Whether the pool lists it. An entry that it does not list is never leased.
     pub is_named: bool,
-    /// None when there is no such customization.
+    /// None if there is no such customization.
     pub entry: Option<&'l Entry>,
-    /// Who says to hold it, or to be about to.
+    /// Who holds it, or is about to.
     pub record: Option<&'l Record>,
-    /// Why it cannot be taken: its name, or what came of its patches; none where nobody has tried those.
+    /// Why it cannot be leased; none if that is not known.
     pub unfit: Option<Unfit>,
 }
 
-/// An entry of an inventory, and its record as it was listed with it.
+/// An entry, and its record as it was listed with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate<'l> {
     pub entry: &'l Entry,
@@ -49,32 +49,27 @@ impl<'l> Candidate<'l> {
     }
 }
 
-/// How things stand with one slot, for one holder.
+/// The state of one entry, for one holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// The holder has it.
     Ours,
-    /// Its references name the holder, but it is marked available: the lease wants completing.
+    /// Its references name the holder, but it is marked available: the lease is incomplete.
     OursUnmarked,
-    /// It can be taken.
     Free,
-    /// Another has it.
+    /// Another holder has it.
     Held {
-        /// The `ClusterDeployment`; none while Hive writes the lease in two steps.
+        /// None while Hive reserves the entry in two steps.
         cluster_deployment: Option<String>,
-        /// The pool that it was taken for.
         pool: Option<String>,
     },
-    /// Nobody has it, but a cluster was made with it.
+    /// No holder has it, but a cluster uses it.
     Referenced {
-        /// That cluster.
         by: Deployment,
     },
-    /// Nobody has it, but it cannot be taken.
+    /// Free, but it cannot be leased.
     Unfit(Unfit),
-    /// It is being deleted.
     Deleting,
-    /// The pool does not name it, and the holder does not have it.
+    /// The pool does not list it, and the holder does not have it.
     Unnamed,
     /// There is no such customization.
     Missing,
@@ -83,20 +78,21 @@ pub enum Standing {
 /// What a holder gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice<'l> {
-    /// What it has already.
+    /// What it already has.
     Held(Candidate<'l>),
     /// One of these, tried in this order. Never empty.
     Free(Vec<Candidate<'l>>),
-    /// Nothing yet: others are about to take what is free, and a moment tells.
-    Sought,
-    /// Nothing: an entry is its own, by its `ClusterDeployment` or by the entry's references, and it cannot have it.
+    /// Nothing yet: other clients are about to reserve the free entries. Try again in a moment.
+    BeingReserved,
+    /// Nothing: the holder is bound to an entry, by its ClusterDeployment or by the entry's references, and cannot
+    /// have it.
     Bound { name: &'l str, standing: Standing },
-    /// Nothing: no entry is free. How things stand with each that the pool names.
+    /// Nothing: no entry of the pool is free. The state of each.
     Exhausted(Vec<(&'l str, Standing)>),
 }
 
 impl Standing {
-    /// The `ClusterDeployment` and the pool that have it.
+    /// The ClusterDeployment and the pool that have it.
     pub fn user(&self) -> (Option<&str>, Option<&str>) {
         match self {
             Self::Held {
@@ -116,8 +112,8 @@ impl Standing {
 }
 
 impl<'l> Slot<'l> {
-    /// How things stand. A lease outlives the marks for deletion and the pool's naming it; only a free entry must have
-    /// the one and not the other.
+    /// The state of the entry. A lease stays although the entry is being deleted, or left the inventory; only a free
+    /// entry must be in the inventory and not be deleted.
     fn standing(&self, holder: Holder<'_>, references: Option<&References>) -> Standing {
         let Some(entry) = self.entry else {
             return Standing::Missing;
@@ -151,10 +147,9 @@ impl<'l> Slot<'l> {
         }
     }
 
-    /// Whether another may be about to take it.
-    fn is_sought(&self, holder: Holder<'_>, now: Timestamp) -> bool {
+    fn is_being_reserved(&self, holder: Holder<'_>, now: Timestamp) -> bool {
         self.record
-            .is_some_and(|record| record.is_sought_by_another(holder, now))
+            .is_some_and(|record| record.is_being_reserved_by_another(holder, now))
     }
 
     fn candidate(&self) -> Option<Candidate<'l>> {
@@ -166,7 +161,7 @@ impl<'l> Slot<'l> {
 }
 
 impl<'l> Inventory<'l> {
-    /// What the holder gets. Whatever it has already comes first, so that leasing twice is leasing once.
+    /// What the holder gets. What it already has comes first, so that leasing twice leases one entry.
     pub fn choose(&self, holder: Holder<'_>, now: Timestamp) -> Choice<'l> {
         let standings: Vec<_> = self
             .slots
@@ -178,7 +173,7 @@ impl<'l> Inventory<'l> {
         if let Some((slot, standing)) = standings.iter().find(|(slot, _)| is_bound(slot)) {
             return match (standing, slot.candidate()) {
                 (Standing::Ours, Some(entry)) => Choice::Held(entry),
-                (Standing::Free, Some(_)) if slot.is_sought(holder, now) => Choice::Sought,
+                (Standing::Free, Some(_)) if slot.is_being_reserved(holder, now) => Choice::BeingReserved,
                 (Standing::OursUnmarked | Standing::Free, Some(entry)) => Choice::Free(vec![entry]),
                 _ => bound(slot, standing),
             };
@@ -200,12 +195,12 @@ impl<'l> Inventory<'l> {
             return bound(slot, standing);
         }
         let (sought, unsought): (Vec<_>, Vec<_>) =
-            with(Standing::Free).partition(|slot| slot.is_sought(holder, now));
+            with(Standing::Free).partition(|slot| slot.is_being_reserved(holder, now));
         let mut free: Vec<_> = unsought.into_iter().filter_map(Slot::candidate).collect();
         free.sort_by(|a, b| order(a.entry, b.entry, holder, now));
         match (free.is_empty(), sought.is_empty()) {
             (false, _) => Choice::Free(free),
-            (true, false) => Choice::Sought,
+            (true, false) => Choice::BeingReserved,
             (true, true) => {
                 let named = standings.into_iter().filter(|(slot, _)| slot.is_named);
                 Choice::Exhausted(named.map(|(slot, standing)| (slot.name, standing)).collect())
@@ -221,7 +216,7 @@ fn bound<'l>(slot: &Slot<'l>, standing: &Standing) -> Choice<'l> {
     }
 }
 
-/// Those that were made with a customization.
+/// The ClusterDeployments that use a customization.
 fn deployments<'r>(
     references: Option<&'r References>,
     customization: &str,
@@ -232,16 +227,16 @@ fn deployments<'r>(
         .flatten()
 }
 
-/// Succeeded or never used before failed; of those the one that has rested longest; and a different one for each
-/// holder where that leaves a choice, so that many at once do not all try the same. Total, unlike Hive's own order,
-/// which runs in a circle with three failed entries.
+/// Entries whose last use succeeded, or that were never used, before those whose last use failed; then the one that
+/// was unused for longest; then an order of its own for each holder, so that many holders do not all try the same
+/// entry. A total order, unlike Hive's, which has cycles with three failed entries.
 fn order(a: &Entry, b: &Entry, holder: Holder<'_>, now: Timestamp) -> Ordering {
     let key = |entry: &Entry| (entry.last_result(now), scatter(holder, entry.name()));
     key(a).cmp(&key(b)).then_with(|| a.name().cmp(b.name()))
 }
 
-/// A number that looks random and is always the same for a holder and an entry: FNV-1a over both, then the finalizer
-/// of `SplitMix64`, because FNV alone leaves names that differ in their last letter in almost the same order.
+/// A hash of a holder and an entry: FNV-1a over both, then the finalizer of `SplitMix64`, because FNV alone keeps
+/// names that differ in their last letter almost in order.
 fn scatter(holder: Holder<'_>, entry: &str) -> u64 {
     let bytes = [holder.pool, "\0", holder.cluster_deployment, "\0", entry]
         .into_iter()

@@ -1,25 +1,24 @@
-//! Which unclaimed clusters a pool's spec has left behind: Hive replaces them one at a time. Pure.
+//! Which unclaimed clusters are stale, that is, older than the pool's spec: Hive replaces them one at a time. Pure.
 
 use kcp_rules::pool_version::{ANNOTATION, pool_version};
 
 use crate::objects::{cluster_deployment::ClusterDeployment, cluster_pool::Pool};
 
-/// Why an unclaimed cluster is stale.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stale {
-    /// It was made from another version of the pool.
+    /// Created from another version of the pool.
     Version {
-        /// None where its mark is missing, which Hive takes for another version.
+        /// None if it has no version, which Hive treats as another version.
         made_from: Option<String>,
     },
-    /// The pool no longer names its customization.
+    /// The pool no longer lists its customization.
     DroppedFromInventory { customization: String },
 }
 
 /// What makes the pool's clusters stale.
 #[derive(Clone, Debug)]
 pub struct Freshness<'p> {
-    /// None where it cannot be told: of some platforms we do not know how Hive hashes them.
+    /// None if it is unknown: how Hive hashes some platforms is not known.
     version: Option<String>,
     inventory: Vec<&'p str>,
     is_run_by_hive: bool,
@@ -38,8 +37,8 @@ impl<'p> Freshness<'p> {
         self.version.as_deref()
     }
 
-    /// Why the cluster, one that was made for the pool, is stale; none for one that is claimed or being deleted, which
-    /// Hive leaves as it is.
+    /// Why a cluster of the pool is stale; none for a cluster that is claimed or being deleted, which Hive does not
+    /// replace.
     pub fn stale(&self, cluster: &ClusterDeployment) -> Option<Stale> {
         if !is_replaceable(cluster) {
             return None;
@@ -47,7 +46,8 @@ impl<'p> Freshness<'p> {
         let made_from = cluster.metadata.annotations.get(ANNOTATION);
         let is_of_another = match (&self.version, made_from) {
             (Some(now), made_from) => made_from != Some(now),
-            // Hive marks its clusters, whatever the platform. Without it nobody could have marked this one.
+            // Hive writes a version on its clusters on every platform. Without Hive, only we could have, and we do
+            // not know this platform's.
             (None, None) => self.is_run_by_hive,
             (None, Some(_)) => false,
         };
@@ -63,13 +63,13 @@ impl<'p> Freshness<'p> {
         })
     }
 
-    /// Whether it cannot be told if the cluster was made from the pool's version.
+    /// Whether it is unknown if the cluster was created from the pool's current version.
     pub fn is_unknown(&self, cluster: &ClusterDeployment) -> bool {
         self.version.is_none() && is_replaceable(cluster) && self.stale(cluster).is_none()
     }
 }
 
-/// Whether Hive replaces it once it is stale: not one that is claimed or being deleted.
+/// Whether Hive replaces it once it is stale: not if it is claimed or being deleted.
 pub fn is_replaceable(cluster: &ClusterDeployment) -> bool {
     cluster.claim().is_none() && !cluster.metadata.is_deleting()
 }
@@ -81,7 +81,7 @@ mod tests {
     use super::{Freshness, Stale};
     use crate::testing::objects::{cluster, pool};
 
-    /// Of the pool below: Hive's own tests hold this very value.
+    /// Of the pool below; Hive's own tests contain the same value.
     const VERSION: &str = "a6dcbd6776a3c92b";
 
     fn spec() -> Value {
@@ -140,7 +140,7 @@ mod tests {
         }
     }
 
-    /// Hive bears the mark of every version; nobody else can write one that cannot be told.
+    /// Hive writes every version; other clients cannot write one that is unknown to them.
     #[test]
     fn where_the_version_cannot_be_told_hive_alone_makes_unmarked_clusters_stale() {
         let by_hand = pool(&json!({"platform": {"vsphere": {}}, "inventory": [{"name": "one"}]}));

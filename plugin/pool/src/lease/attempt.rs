@@ -1,4 +1,4 @@
-//! One attempt to give a holder an entry of an inventory.
+//! One attempt to reserve an entry of an inventory for a holder.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +13,7 @@ use crate::{
     inventory::choice::{Candidate, Choice, Inventory, Slot, Standing},
     lease::{
         Attempt, AttemptOutcome, AttemptRequest, LeaseError, Leased, Unfits,
-        entry_write::{Owner, Sent, Taken, owner, record_and_take, send, step_back},
+        entry_write::{Owner, Sent, Taken, owner, record_and_take, send, undo_record},
         record_keeping::write_unchanged,
     },
     objects::{
@@ -23,22 +23,22 @@ use crate::{
     store::{Customizations, Records},
 };
 
-/// How often the customizations are listed anew when all that were free have been taken meanwhile. Each time at least
-/// one other lessee got one, so that only an inventory that is given back as fast as it is taken reaches this.
+/// How often the entries are listed again after all free ones were reserved by other clients. Each time at least one
+/// client got an entry, so only an inventory whose entries are released as fast as they are leased reaches this.
 const MAX_ROUNDS: usize = 32;
 
-/// How often the customizations are listed anew while others are about to take all that are free: until their records
-/// no longer keep us from them, and as long again.
+/// How often the entries are listed again while other clients are about to reserve all free ones: until their records
+/// are too old to block us, and as long again.
 const MAX_WAITS: usize = 80;
 
-/// Between two of those. They need two requests.
+/// Between two of those. A reservation takes two requests.
 const WAIT: Duration = Duration::from_millis(250);
 
-/// Takes a lease.
+/// Reserves an entry, or writes again the lease that the holder already has.
 ///
 /// # Errors
-/// When the API server cannot be asked, or others change the entries faster than one can be taken. Where it is open
-/// whether a lease has been taken the message says so: the same command again finds it.
+/// If the API server cannot be asked, or other clients change the entries faster than one can be reserved. If it is
+/// unknown whether an entry was reserved, the message says so; the same command finds it.
 pub async fn attempt<S: Customizations + Records>(
     store: &S,
     request: AttemptRequest<'_>,
@@ -56,22 +56,22 @@ pub async fn attempt<S: Customizations + Records>(
             Choice::Held(held) if request.is_new => Some(AttemptOutcome::HeldBefore {
                 customization: held.name().to_owned(),
             }),
-            // Whoever is about to take it has seen it freed since it was listed.
-            Choice::Held(held) if is_sought(held, holder, store.now()) => {
+            // The entry was freed since it was listed, and another client has seen that.
+            Choice::Held(held) if is_being_reserved(held, holder, store.now()) => {
                 waits += 1;
                 store.rest(WAIT).await;
                 None
             }
             Choice::Held(held) => {
                 rounds += 1;
-                take_anew(store, held, request).await?
+                lease_again(store, held, request).await?
             }
             Choice::Bound { name, standing } => Some(AttemptOutcome::Bound {
                 customization: name.to_owned(),
                 standing,
             }),
             Choice::Exhausted(standings) => Some(exhausted(standings)),
-            Choice::Sought => {
+            Choice::BeingReserved => {
                 waits += 1;
                 store.rest(WAIT).await;
                 None
@@ -100,19 +100,19 @@ pub async fn attempt<S: Customizations + Records>(
     .into())
 }
 
-fn is_sought(held: Candidate<'_>, holder: Holder<'_>, now: Timestamp) -> bool {
+fn is_being_reserved(held: Candidate<'_>, holder: Holder<'_>, now: Timestamp) -> bool {
     let mut record = held.record.into_iter();
-    record.any(|record| record.is_sought_by_another(holder, now))
+    record.any(|record| record.is_being_reserved_by_another(holder, now))
 }
 
-/// Takes what the holder has. None when it has to be listed anew: others have changed it since.
-async fn take_anew<S: Customizations + Records>(
+/// Writes again the lease that the holder has. None if other clients have changed it and it has to be listed again.
+async fn lease_again<S: Customizations + Records>(
     store: &S,
     held: Candidate<'_>,
     request: AttemptRequest<'_>,
 ) -> Result<Option<AttemptOutcome>, LeaseError> {
     let (name, claim) = (held.name(), request.claim);
-    // Whoever has written the record since may have the customization by now.
+    // The client that has written the record since may have the entry now.
     if !write_unchanged(store, name, held.record, claim).await? {
         return Ok(None);
     }
@@ -123,7 +123,7 @@ async fn take_anew<S: Customizations + Records>(
         Ok(patched) => patched,
         Err(why) => return Ok(Some(AttemptOutcome::HeldUnfit { customization, why })),
     };
-    let patch = held.entry.reserve_anew(claim.holder, store.now());
+    let patch = held.entry.reserve_again(claim.holder, store.now());
     match send(store, held.entry, &patch).await? {
         Sent::Stored => Ok(Some(AttemptOutcome::Leased(Leased {
             customization,
@@ -133,7 +133,7 @@ async fn take_anew<S: Customizations + Records>(
         }))),
         Sent::Passed { current, .. } => {
             if owner(current.as_deref(), claim.holder) == Owner::Another {
-                step_back(store, name, claim.holder, replaced, current.as_deref()).await;
+                undo_record(store, name, claim.holder, replaced, current.as_deref()).await;
             }
             Ok(None)
         }
@@ -141,8 +141,8 @@ async fn take_anew<S: Customizations + Records>(
     }
 }
 
-/// What the entry makes of the install-config, if there is one. That it cannot be applied is written down, where nobody
-/// could apply it.
+/// Applies the entry's patches to the install-config, if there is one. A patch that cannot be applied at all is
+/// reported in the entry's status.
 async fn fit(
     store: &impl Customizations,
     entry: &Entry,
@@ -155,7 +155,8 @@ async fn fit(
     if let Err(Unfit::Broken(why)) = &outcome
         && !entry.says_broken(why)
     {
-        // Whoever has changed the entry meanwhile may have mended it; and who comes next finds the same.
+        // The entry may have been corrected since, and the next client finds the same: the result of this write does
+        // not matter.
         store
             .write_status(entry.name(), &entry.broken(why, store.now()))
             .await?;
@@ -163,8 +164,8 @@ async fn fit(
     Ok(outcome.map(Some))
 }
 
-/// Tries to take one of the entries. None when they have to be listed anew: others have changed them since, or they do
-/// not fit.
+/// Tries to reserve one of the entries. None if they have to be listed again: other clients have changed them, or
+/// their patches do not apply.
 async fn try_each<'e, S: Customizations + Records>(
     store: &S,
     free: &[Candidate<'e>],
@@ -177,7 +178,7 @@ async fn try_each<'e, S: Customizations + Records>(
         let current = if index == 0 {
             Some(listed.clone())
         } else {
-            // After a refusal the list is known to be old: reading is cheaper than another refused write.
+            // After a conflict the list is outdated: reading is cheaper than another conflict.
             store.get(name).await?
         };
         let mut made = None;
@@ -198,7 +199,7 @@ async fn try_each<'e, S: Customizations + Records>(
                 };
                 record_and_take(store, taken, request).await?
             }
-            // Another run for the same holder: the list says it now.
+            // Another process for the same holder reserved it: the next list has it.
             (Owner::Holder, _) => return Ok(None),
             (owner, _) => owner,
         };
@@ -211,7 +212,7 @@ async fn try_each<'e, S: Customizations + Records>(
     Ok(None)
 }
 
-/// What made it free when it was listed has not changed: only its resourceVersion may have.
+/// Whether what made the entry free when it was listed is unchanged. Its resourceVersion may differ.
 fn is_still_free(current: &Entry, listed: &Entry) -> bool {
     fn lease(entry: &Entry) -> (bool, bool, Option<&str>, Option<&str>) {
         let names = (entry.cluster_deployment(), entry.pool());
@@ -220,7 +221,7 @@ fn is_still_free(current: &Entry, listed: &Entry) -> bool {
     lease(current) == lease(listed)
 }
 
-/// What the pool names, and then what it does not name, or no more, while the holder or its cluster has it.
+/// The entries of the inventory, followed by entries that the holder or its cluster has and the pool does not list.
 fn slots<'l>(
     request: AttemptRequest<'l>,
     entries: &'l [Entry],
@@ -255,7 +256,7 @@ fn slots<'l>(
         .collect()
 }
 
-/// Those of whom nobody could say who holds them.
+/// Entries that cannot have a record.
 fn unrecordable(names: &[&str]) -> Unfits {
     let names = names.iter().filter(|name| !record::can_be_made(name));
     names

@@ -1,4 +1,5 @@
-//! The writes that give an entry to a holder: its record first, then its status, each until it is certain what came of it.
+//! The writes that reserve an entry: its record first, then its status. Each write ends only when its result is
+//! certain.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use serde_json::Value;
 use crate::{
     lease::{
         AttemptRequest, LeaseError,
-        record_keeping::{Recorded, announce, put_back, renew, withdraw, write_unchanged},
+        record_keeping::{Recorded, announce, delete_ours, renew, restore, write_unchanged},
     },
     objects::{
         entry::{Entry, Holder},
@@ -18,37 +19,36 @@ use crate::{
     store::{Customizations, Records},
 };
 
-/// A status that was written so long after its record is followed by the record once more: another may have taken us
-/// for gone.
+/// If the status write takes longer than this, the record is written again: another client may have assumed that we
+/// were killed.
 const SLOW: SignedDuration = SignedDuration::from_secs(5);
 
 /// How often a write is sent whose answers get lost.
 const MAX_SENDS: u32 = 5;
 
-/// Before a write is sent the second time; doubled before each further one, 3 s in all.
+/// Before a write is sent the second time; doubled each time, 3 s in all.
 const FIRST_REST: Duration = Duration::from_millis(200);
 
-/// Whose an entry is.
+/// Who has an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// The holder has it.
     Holder,
-    /// It names the holder, but the lease is not complete: no other entry may be taken.
+    /// It names the holder, but the lease is incomplete: no other entry may be reserved.
     HolderUnmarked,
-    /// It is not the holder's, and no write of ours can make it so any more.
+    /// Not the holder, and no write of ours can still change that.
     Another,
 }
 
-/// An entry that is to be taken.
+/// An entry to reserve.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Taken<'t> {
     pub(super) entry: &'t Entry,
     pub(super) record: Option<&'t Record>,
-    /// Whether it says so that its patches can be applied.
+    /// Whether to report that its patches apply.
     pub(super) is_patched: bool,
 }
 
-/// Takes one entry, its record first.
+/// Reserves one entry, its record first.
 pub(super) async fn record_and_take<S: Customizations + Records>(
     store: &S,
     taken: Taken<'_>,
@@ -76,11 +76,11 @@ pub(super) async fn record_and_take<S: Customizations + Records>(
         Sent::Stored => (None, false),
         Sent::Passed { current, is_anothers } => (Some(current), is_anothers),
         Sent::Refused(error) => {
-            // Others, whose writes are not refused, would be kept from the entry for a moment.
+            // The record would keep other clients, whose writes are not refused, from the entry for a moment.
             if is_announced {
                 drop(match replaced {
-                    Some(replaced) => put_back(store, name, holder, &replaced).await,
-                    None => withdraw(store, name, holder).await,
+                    Some(replaced) => restore(store, name, holder, &replaced).await,
+                    None => delete_ours(store, name, holder).await,
                 });
             }
             return Err(error.into());
@@ -90,25 +90,25 @@ pub(super) async fn record_and_take<S: Customizations + Records>(
         .as_ref()
         .map_or(Owner::Holder, |current| owner(current.as_deref(), holder));
     match owner {
-        // Another run under the same name was faster: the list says it now.
+        // Another process under the same name was faster: the next list has it.
         Owner::Holder if request.is_new && is_anothers => return Ok(Owner::HolderUnmarked),
         Owner::Holder if store.now().duration_since(started) >= SLOW => {
-            if !is_recorded_anew(store, name, claim).await? {
+            if !is_recorded_again(store, name, claim).await? {
                 return Ok(Owner::HolderUnmarked);
             }
         }
         Owner::Another => {
             let current = current.flatten();
-            step_back(store, name, holder, replaced, current.as_deref()).await;
+            undo_record(store, name, holder, replaced, current.as_deref()).await;
         }
         Owner::Holder | Owner::HolderUnmarked => {}
     }
     Ok(owner)
 }
 
-/// Writes the record of a lease once more that took long, if the holder has it still: by now it may have ended and be
-/// another's. False when somebody else has written the record at the same time.
-async fn is_recorded_anew<S: Customizations + Records>(
+/// Writes the record again after a slow status write, if the holder still has the entry: the lease may have expired
+/// and be another's by now. False if another client wrote the record at the same time.
+async fn is_recorded_again<S: Customizations + Records>(
     store: &S,
     name: &str,
     claim: LeaseClaim<'_>,
@@ -121,9 +121,9 @@ async fn is_recorded_anew<S: Customizations + Records>(
     Ok(is_held && write_unchanged(store, name, record.as_ref(), claim).await?)
 }
 
-/// Takes back the record of a lease that there is not, or puts back the one that it replaced. Where that fails it keeps
-/// others from the entry for a moment alone.
-pub(super) async fn step_back<S: Customizations + Records>(
+/// Deletes the record of a lease that failed, or restores the record that it replaced. If that fails too, the record
+/// keeps other clients from the entry for a moment only.
+pub(super) async fn undo_record<S: Customizations + Records>(
     store: &S,
     name: &str,
     holder: Holder<'_>,
@@ -132,12 +132,12 @@ pub(super) async fn step_back<S: Customizations + Records>(
 ) {
     let of_its_holder = replaced.filter(|record| is_of_holder_of(record, current));
     drop(match of_its_holder {
-        Some(replaced) => put_back(store, name, holder, &replaced).await,
-        None => withdraw(store, name, holder).await,
+        Some(replaced) => restore(store, name, holder, &replaced).await,
+        None => delete_ours(store, name, holder).await,
     });
 }
 
-/// Whether the record is about the holder that the entry names.
+/// Whether the record names the entry's holder.
 fn is_of_holder_of(record: &Record, entry: Option<&Entry>) -> bool {
     entry.is_some_and(|entry| {
         entry.pool().is_some_and(|pool| {
@@ -151,23 +151,23 @@ fn is_of_holder_of(record: &Record, entry: Option<&Entry>) -> bool {
     })
 }
 
-/// What came of a write that was sent until it was certain.
+/// The result of a write that was sent until it was certain.
 pub(super) enum Sent {
     Stored,
-    /// Nothing is stored any more: the entry is another version by now, this one; or it is gone. Whether the write is
-    /// in it, the entry tells.
+    /// None of our writes can be stored any more: the entry has another version, or is gone. The entry shows whether
+    /// one of them was stored.
     Passed {
         current: Option<Box<Entry>>,
-        /// Whether what the entry says was certainly written by another: no answer was lost.
+        /// Whether another client certainly wrote what the entry has now: no answer was lost.
         is_anothers: bool,
     },
-    /// Nothing is stored, and the same would be said of any other entry.
+    /// Nothing is stored, and every other entry would fail the same way.
     Refused(Error),
 }
 
-/// Writes an entry's status, and returns when it is certain what came of it. A write whose answer was lost may be stored
-/// as long as the entry has the resourceVersion that it asks for: taking another entry meanwhile could take two. So the
-/// same write is sent again. Of them all the server stores one at most.
+/// Writes an entry's status until the result is certain. A write whose answer was lost can be stored as long as the
+/// entry has the resourceVersion that it asks for, and reserving another entry in the meantime could reserve two. So
+/// the same write is sent again; the server stores at most one of them.
 pub(super) async fn send(
     customizations: &impl Customizations,
     entry: &Entry,

@@ -1,20 +1,20 @@
-//! Names that are made up, with the letters that Kubernetes makes up names of.
+//! Random names, with the letters that Kubernetes uses for generated names.
 
 use std::hash::{BuildHasher as _, RandomState};
 
 use kcp_rules::syntax::is_dns1123_label;
 
-/// Without vowels, and digits that look like letters.
+/// Without vowels, and without digits that look like letters.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// 27^8: of a thousand lessees at once two have the same name in one of half a million cases. Two with one name would
-/// be one holder.
+/// 27^8: among a thousand holders, two have the same name in one of half a million cases. Two with one name would be
+/// one holder.
 const LENGTH: usize = 8;
 
-/// Parses what a name begins with. A cluster's namespace has its name, so that this is a namespace's name in the end.
+/// Parses a prefix. A cluster's namespace has the cluster's name, so the name has to be valid for a namespace.
 ///
 /// # Errors
-/// One sentence on what is wrong.
+/// What is wrong, in one sentence.
 pub fn parse_prefix(text: &str) -> Result<String, String> {
     if !text.is_empty() && is_dns1123_label(name(text, 0).as_bytes()) {
         return Ok(text.to_owned());
@@ -25,9 +25,9 @@ pub fn parse_prefix(text: &str) -> Result<String, String> {
     ))
 }
 
-/// A name that begins so, another one each time.
+/// A name with this prefix, different each time.
 pub fn generate(prefix: &str) -> String {
-    // The standard library's keys for hashing are random.
+    // The standard library's hash keys are random.
     name(prefix, RandomState::new().hash_one(prefix))
 }
 

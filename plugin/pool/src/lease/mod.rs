@@ -1,13 +1,14 @@
-//! Taking a lease: first the record, which keeps others from the entry for a moment, then the status, one write at a
-//! time, each refused by the server once the entry has changed. The status decides.
+//! Reserves an entry for a holder: first the record, which keeps other clients from the entry for a moment, then the
+//! status. Each is one conditional write, which the server refuses if the object has changed. The status decides.
 //!
-//! A lease is told only after the entry has changed since the command listed it, also that of a holder who has it
-//! already. Otherwise a release or a repair that was decided before could be stored after it: its write asks for the
-//! version that the entry had, and may be late by any time. One that is decided on the version that the lease has made
-//! reads the record after that (repair lists entries before records), and the record was written before.
+//! A lease is reported only after its entry has changed since the command listed it, even if the holder already had
+//! it. Otherwise a release or a repair that was decided earlier could still be stored: it asks for the version that
+//! the entry had, and can arrive late. One that is decided on the new version reads the record after that (repair
+//! lists entries before records), and the record was written before.
 //!
+//! - [`attempt`]: one attempt over an inventory
 //! - [`record_keeping`]: the record
-//! - [`hold`], [`renewal`], [`heartbeat`]: renews a lease, once or until it is lost
+//! - [`renewal`]: renews a lease, once or until it is lost
 //! - [`generated_name`]: a name for a holder that has none
 
 pub mod attempt;
@@ -29,69 +30,69 @@ use crate::{
     objects::{cluster_deployment::References, entry::Entry, record::LeaseClaim},
 };
 
-/// What is asked for.
+/// One attempt's input.
 #[derive(Clone, Copy, Debug)]
 pub struct AttemptRequest<'r> {
     /// The inventory.
     pub names: &'r [&'r str],
-    /// None where the clusters could not be read.
+    /// None if the clusters could not be read.
     pub references: Option<&'r References>,
     pub claim: LeaseClaim<'r>,
-    /// What the patches have to apply to; none where nobody wants to know.
+    /// The install-config that the entry's patches have to apply to; none if the caller has none.
     pub install_config: Option<&'r InstallConfig>,
-    /// Whether a lease that the holder has already is somebody else's.
+    /// Whether a lease under this name that exists already belongs to another process.
     pub is_new: bool,
-    /// Whether Hive says what becomes of the patches.
+    /// Whether Hive reports the result of the patches.
     pub is_run_by_hive: bool,
 }
 
-/// What came of it, and what there was.
 #[derive(Clone, Debug)]
 pub struct Attempt {
     pub outcome: AttemptOutcome,
-    /// All customizations, as they were last listed.
+    /// All entries, as they were last listed.
     pub entries: Vec<Entry>,
 }
 
-/// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttemptOutcome {
-    /// The holder has this entry.
     Leased(Leased),
-    /// No entry is free: how things stand with each.
+    /// No entry is free. The state of each.
     Exhausted(Vec<(String, Standing)>),
-    /// The holder's cluster was made with an entry that it cannot have.
+    /// The holder is bound to an entry that it cannot have.
     Bound {
         customization: String,
         standing: Standing,
     },
-    /// The holder has this entry, and is not the one who asks.
-    HeldBefore { customization: String },
+    /// The holder already has this entry, and the request is for a new lease.
+    HeldBefore {
+        customization: String,
+    },
     /// The holder has this entry, but its patches cannot be applied.
-    HeldUnfit { customization: String, why: Unfit },
+    HeldUnfit {
+        customization: String,
+        why: Unfit,
+    },
 }
 
-/// A lease that the holder has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leased {
     pub customization: String,
-    /// It had it before we came.
+    /// Whether the holder had it before the request.
     pub already: bool,
-    /// What it makes of the install-config.
+    /// The patched install-config.
     pub patched: Option<Patched>,
-    /// Entries that were passed over, and why.
+    /// Entries that were skipped, and why.
     pub unfit: Unfits,
 }
 
-/// Entries that cannot be taken.
 pub type Unfits = BTreeMap<String, Unfit>;
 
-/// A lease could not be asked for, or it is open what came of it.
+/// No lease could be requested, or its result is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
     #[error(transparent)]
     Api(#[from] Error),
-    #[error("cannot tell whether {customization} is leased; ask again to find out")]
+    #[error("unknown whether {customization} is leased; run the same command again to find out")]
     InDoubt {
         customization: String,
         source: Box<Error>,
@@ -105,7 +106,6 @@ pub enum LeaseError {
 }
 
 impl LeaseError {
-    /// The API server's part in it.
     pub fn cause(&self) -> &Error {
         match self {
             Self::Api(cause) => cause,
@@ -113,7 +113,7 @@ impl LeaseError {
         }
     }
 
-    /// With its cause, in one line.
+    /// The message and its cause, in one line.
     pub fn in_full(&self) -> String {
         match self {
             Self::Api(cause) => cause.to_string(),
@@ -122,15 +122,15 @@ impl LeaseError {
     }
 }
 
-/// Of a lease that was taken for a cluster that is not made.
+/// Of a lease whose cluster is not created.
 pub fn unfinished(customization: &str, cluster_deployment: &str) -> String {
     format!(
-        "{customization} is leased, and the cluster {cluster_deployment} is not made; the same command again goes on"
+        "{customization} is leased, but cluster {cluster_deployment} is not created; run the same command again to continue"
     )
 }
 
 impl AttemptOutcome {
-    /// The entries whose patches Hive cannot apply either, as far as this attempt has found any.
+    /// The entries that this attempt found to have patches that Hive cannot apply either.
     pub fn broken(&self) -> BTreeSet<&str> {
         let is_broken = |why: &Unfit| matches!(why, Unfit::Broken(_));
         match self {

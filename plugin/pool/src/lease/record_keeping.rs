@@ -1,12 +1,12 @@
-//! Keeping the record of a lease.
+//! Writes the records of leases.
 //!
-//! It is written before the customization's status, so that a lessee who is killed between the two leaves a record and
-//! no lease, and one who is killed later leaves a lease that can be told from one that is in use. While it is fresh it
-//! keeps other lessees from the same customization. It is taken back after the status.
+//! A record is written before the entry's status, so that a client that is killed between the two writes leaves a
+//! record without a lease, and a client that is killed later leaves a lease that a repair can tell from one in use.
+//! While the record is new, it keeps other clients from the entry. It is deleted after the status is written.
 //!
-//! By clocks that differ a fresh record may look old, and be replaced by that of a lessee who then finds the
-//! customization taken. It puts back what it has replaced: without it a lease that nobody gives back could not be told
-//! from one that is in use.
+//! If clocks differ, a new record can look old, and another client replaces it and then finds the entry reserved.
+//! That client restores the record that it replaced: without it, a repair could not tell an abandoned lease from one
+//! in use.
 
 use std::time::Duration;
 
@@ -20,30 +20,30 @@ use crate::{
     store::{Customizations, Records},
 };
 
-/// How often a record is written whose answers get lost, or that others change.
+/// How often a record is written whose answers get lost, or that other clients change.
 const MAX_ATTEMPTS: usize = 5;
 
-/// Before a record is read back whose write was not answered.
+/// Before a record is read back after a write without an answer.
 const REST: Duration = Duration::from_millis(200);
 
-/// Whose a record is after it was tried to write it.
+/// The result of writing a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recorded {
     /// It names the holder.
     Ours {
-        /// What stood there and named another.
+        /// The record of another holder that it replaced.
         replaced: Option<Box<Record>>,
     },
-    /// Another is about to take the customization.
+    /// Another client is about to reserve the entry.
     Another,
 }
 
-/// Says that the holder is about to take an entry that nobody holds. `known` is its record as it was listed. Another's
-/// record is old then, and of one who was killed, or of one whose status write has stood still: where the entry has
-/// changed since it was read, it is that one's evidence.
+/// Records that the holder is about to reserve a free entry. `known` is the entry's record as it was listed. If that
+/// names another holder, it is old: its client was killed, or its status write is delayed. If the entry has changed
+/// since it was read, the record belongs to that change and stays.
 ///
 /// # Errors
-/// When the API server cannot be asked, or the record changes faster than it can be written.
+/// If the API server cannot be asked, or the record changes faster than it can be written.
 pub async fn announce<S: Customizations + Records>(
     store: &S,
     entry: &Entry,
@@ -54,7 +54,7 @@ pub async fn announce<S: Customizations + Records>(
         if record.names(claim.holder) {
             return Ok(false);
         }
-        if record.is_sought_by_another(claim.holder, store.now()) {
+        if record.is_being_reserved_by_another(claim.holder, store.now()) {
             return Ok(true);
         }
         let current = store.get(entry.name()).await?;
@@ -63,11 +63,11 @@ pub async fn announce<S: Customizations + Records>(
     write_unless(store, entry.name(), known, claim, gives_way_to).await
 }
 
-/// Says that the holder has a customization that names it, whatever its record says; returns what stood there and named
-/// another.
+/// Records the holder of an entry that names it, whatever its record says. Returns the record of another holder that
+/// it replaced.
 ///
 /// # Errors
-/// When the API server cannot be asked, or the record changes faster than it can be written.
+/// If the API server cannot be asked, or the record changes faster than it can be written.
 pub async fn renew<S: Customizations + Records>(
     store: &S,
     customization: &str,
@@ -115,11 +115,11 @@ async fn write_unless<S: Customizations + Records>(
     Err(unanswered.unwrap_or_else(|| contended(customization)))
 }
 
-/// Says of a holder who has a customization what is claimed, unless anybody has written the record since it was read:
-/// then it is `false`.
+/// Writes the record of an entry that the holder has. False if another client has written the record since it was
+/// read.
 ///
 /// # Errors
-/// When the API server cannot be asked, or does not tell what became of the write.
+/// If the API server cannot be asked, or the result of the write is unknown.
 pub async fn write_unchanged<S: Customizations + Records>(
     store: &S,
     customization: &str,
@@ -154,10 +154,10 @@ pub async fn write_unchanged<S: Customizations + Records>(
     Err(unanswered.unwrap_or_else(|| contended(customization)))
 }
 
-/// Writes or makes a record, once.
+/// Changes or creates a record, once.
 ///
 /// # Errors
-/// When the API server cannot be asked, or refuses.
+/// If the API server cannot be asked, or refuses.
 pub async fn write_once<S: Customizations + Records>(
     store: &S,
     customization: &str,
@@ -179,12 +179,12 @@ pub async fn write_once<S: Customizations + Records>(
     )
 }
 
-/// Takes back the record of a lease that there is not, or is no more; another's is left as it is. A record that stays
-/// keeps others from the customization for a moment alone.
+/// Deletes our lease record after a failed or ended lease. The record of another holder stays. A record that cannot
+/// be deleted keeps other clients from the entry for a moment only.
 ///
 /// # Errors
-/// When the API server cannot be asked.
-pub async fn withdraw(
+/// If the API server cannot be asked.
+pub async fn delete_ours(
     store: &(impl Customizations + Records),
     customization: &str,
     holder: Holder<'_>,
@@ -192,11 +192,11 @@ pub async fn withdraw(
     undo(store, customization, |record| record.names(holder), None).await
 }
 
-/// The same of one that was taken away from its holder, who has not taken the customization anew.
+/// Deletes a record that was revoked, unless its holder has leased the entry again.
 ///
 /// # Errors
-/// When the API server cannot be asked.
-pub async fn withdraw_revoked(
+/// If the API server cannot be asked.
+pub async fn delete_revoked(
     store: &(impl Customizations + Records),
     customization: &str,
     holder: Holder<'_>,
@@ -205,11 +205,11 @@ pub async fn withdraw_revoked(
     undo(store, customization, is_revoked, None).await
 }
 
-/// Puts back what an announcement of the holder has replaced: the record of who has the customization after all.
+/// Restores the record that an announcement of the holder replaced: its holder has the entry after all.
 ///
 /// # Errors
-/// When the API server cannot be asked.
-pub async fn put_back(
+/// If the API server cannot be asked.
+pub async fn restore(
     store: &(impl Customizations + Records),
     customization: &str,
     holder: Holder<'_>,

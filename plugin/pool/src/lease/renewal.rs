@@ -1,4 +1,4 @@
-//! Renews the lease under which a command runs.
+//! Renews leases: once, or while a command runs.
 
 use std::{
     fmt,
@@ -8,12 +8,12 @@ use std::{
 use kcp_client::{Error, Written};
 
 use crate::{
-    lease::record_keeping::{withdraw, write_once, write_unchanged},
+    lease::record_keeping::{delete_ours, write_once, write_unchanged},
     objects::record::{LeaseClaim, Record},
     store::{Customizations, Records, Store},
 };
 
-/// A lease that is renewed.
+/// A lease that is renewed while a command runs.
 #[derive(Clone, Copy)]
 pub struct RenewedLease<'k> {
     pub store: &'k Store<'k>,
@@ -25,10 +25,9 @@ pub struct RenewedLease<'k> {
 /// Why a lease is lost.
 #[derive(Debug)]
 pub enum Lost {
-    /// The customization no longer names the holder.
     NotNamed,
     Revoked,
-    /// Somebody else wrote the record.
+    /// Another client wrote the record.
     Overwritten,
     NotRenewed {
         since: Duration,
@@ -39,28 +38,27 @@ pub enum Lost {
 impl fmt::Display for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotNamed => f.write_str("the customization no longer names us"),
-            Self::Revoked => f.write_str("it was taken away"),
-            Self::Overwritten => f.write_str("somebody else wrote its record"),
-            Self::NotRenewed { since } => write!(f, "it was not renewed for {} s", since.as_secs()),
+            Self::NotNamed => f.write_str("the customization no longer names this holder"),
+            Self::Revoked => f.write_str("it was revoked"),
+            Self::Overwritten => f.write_str("conflict: another client changed its Lease"),
+            Self::NotRenewed { since } => write!(f, "it could not be renewed for {} s", since.as_secs()),
             Self::Unreachable(error) => error.fmt(f),
         }
     }
 }
 
-/// What came of a renewal.
 enum Renewal {
     Renewed,
-    /// Somebody else wrote the record at the same time.
+    /// Another client wrote the record at the same time.
     Changed,
     Lost(Lost),
 }
 
 impl RenewedLease<'_> {
-    /// Renews a lease that took long to be taken, before anything relies on it. Returns since when it lasts.
+    /// Renews a lease that took long to acquire, before a command depends on it. Returns when the current term began.
     ///
     /// # Errors
-    /// Why it is lost.
+    /// Why the lease is lost.
     pub async fn begin(self, taken: Instant) -> Result<Instant, Lost> {
         let started = Instant::now();
         if !self.heartbeat.until_renewal(taken.elapsed(), false).is_zero() {
@@ -74,8 +72,8 @@ impl RenewedLease<'_> {
         }
     }
 
-    /// Renews the lease, which was taken after this moment, until it is lost; returns why. `failed_renewal` hears of each renewal
-    /// that fails.
+    /// Renews the lease, acquired at `taken` or later, until it is lost; returns why. Calls `failed_renewal` after
+    /// each renewal that fails.
     pub async fn renew_until_lost(self, taken: Instant, failed_renewal: impl Fn(&Error)) -> Lost {
         let mut last = taken;
         let mut failed = false;
@@ -103,7 +101,7 @@ impl RenewedLease<'_> {
         }
     }
 
-    /// Renews the lease once, if it is still ours.
+    /// Renews the lease once, if the holder still has it.
     async fn renew(&self) -> Result<Renewal, Error> {
         let customization = self.customization;
         let entry = self.store.get(customization).await?;
@@ -123,13 +121,13 @@ impl RenewedLease<'_> {
     }
 }
 
-/// How often a record is read anew that others change.
+/// How often a record is read again that other clients change.
 const MAX_ATTEMPTS: usize = 5;
 
-/// Renews a lease; `false` when the holder has it no more. Another's record is left as it is.
+/// Renews a lease once; false if the holder has lost it. A record of another holder stays.
 ///
 /// # Errors
-/// When the API server cannot be asked, or the record changes faster than it can be written.
+/// If the API server cannot be asked, or the record changes faster than it can be written.
 pub async fn hold<S: Customizations + Records>(
     store: &S,
     customization: &str,
@@ -145,7 +143,7 @@ pub async fn hold<S: Customizations + Records>(
             let entry = store.get(customization).await?;
             let is_held = entry.is_some_and(|entry| entry.is_held_by(holder));
             if !is_held {
-                withdraw(store, customization, holder).await?;
+                delete_ours(store, customization, holder).await?;
             }
             return Ok(is_held);
         }
@@ -156,20 +154,20 @@ pub async fn hold<S: Customizations + Records>(
     })
 }
 
-/// The longest that a command is given to end by itself.
+/// The longest time that a command gets to end by itself.
 const MAX_GRACE: Duration = Duration::from_secs(10);
 
-/// The longest between two renewals that fail.
+/// The longest time between two renewals that fail.
 const MAX_RETRY: Duration = Duration::from_secs(5);
 
-/// The rhythm of a lease that lasts so long from each renewal.
+/// When a lease with this ttl is renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heartbeat {
     pub ttl: Duration,
 }
 
 impl Heartbeat {
-    /// How long until the next renewal. Two may be lost before the lease is.
+    /// How long until the next renewal. Two renewals may fail before the lease is lost.
     pub fn until_renewal(&self, since_last: Duration, failed: bool) -> Duration {
         let third = self.ttl / 3;
         if failed {
@@ -179,12 +177,13 @@ impl Heartbeat {
         }
     }
 
-    /// How long until the lease counts as lost: early enough for the command to be gone before another may have it.
+    /// How long until the lease counts as lost: early enough for the command to end before another client can have
+    /// the entry.
     pub fn left(&self, since_last: Duration) -> Duration {
         self.ttl.saturating_sub(self.grace()).saturating_sub(since_last)
     }
 
-    /// How long a command has to end by itself once the lease is lost.
+    /// How long a command has to end by itself after the lease is lost.
     pub fn grace(&self) -> Duration {
         (self.ttl / 3).min(MAX_GRACE)
     }
@@ -218,7 +217,7 @@ mod tests {
         }
     }
 
-    /// Entry `a` of this holder, recorded for that one.
+    /// Entry `a` of this holder, with the record of that one.
     fn held(entry: Option<&str>, record: Option<&str>, faults: &[Option<Fault>]) -> Fake {
         let fake = Fake::free(&["a"]).with_record_faults(faults);
         if let Some(holder) = entry {
@@ -231,7 +230,7 @@ mod tests {
         fake
     }
 
-    /// Whether it is held, and the record afterwards.
+    /// Whether the lease is held, and the record afterwards.
     fn renewed(fake: &Fake) -> (bool, Option<(String, u64)>) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let is_held = runtime.block_on(hold(fake, "a", claim("us", 600))).unwrap();

@@ -1,4 +1,4 @@
-//! The `ClusterDeployment`s of a management cluster, and what those that were made for pools of one namespace hold.
+//! ClusterDeployments, and which customizations they use.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,15 +11,14 @@ use crate::objects::{
     metadata::{Conditions, Metadata},
 };
 
-/// Ours, on each cluster that was made with a lease: it keeps the object until the lease is given back.
+/// Our finalizer on each ClusterDeployment that was created with a lease: it stays until the lease is released.
 pub const LEASE_FINALIZER: &str = "kubectl-kcp.dev/pool-lease";
 
-/// A `ClusterDeployment`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(from = "WireDeployment")]
 pub struct ClusterDeployment {
     pub metadata: Metadata,
-    /// The pool that it was made for.
+    /// The pool that it was created for.
     pub pool_reference: Option<ClusterPoolReference>,
     pub is_installed: bool,
     pub conditions: Conditions,
@@ -58,13 +57,13 @@ impl From<WireDeployment> for ClusterDeployment {
     }
 }
 
-/// How far a cluster is. Deleted, it has its hosts until it has been taken down.
+/// How far the deletion of a cluster is. A deleted cluster uses its hosts until it is deprovisioned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
     Alive,
-    /// Deleted, and somebody else's finalizer is still there.
+    /// Deleted, and a finalizer of another controller remains.
     Deprovisioning,
-    /// Deleted, and nothing but our finalizer keeps it.
+    /// Deleted, and at most our finalizer remains.
     Over,
 }
 
@@ -94,7 +93,7 @@ impl ClusterDeployment {
         finalizers
     }
 
-    /// Lets it go: a merge patch that the server refuses once the cluster has changed.
+    /// A merge patch that removes our finalizer. The server refuses it if the cluster has changed.
     pub fn without_lease_finalizer(&self) -> Value {
         json!({"metadata": {
             "resourceVersion": self.metadata.resource_version,
@@ -102,22 +101,21 @@ impl ClusterDeployment {
         }})
     }
 
-    /// The name of the pool that it was made for.
+    /// The name of the pool that it was created for.
     pub fn pool(&self) -> Option<&str> {
         Some(&self.pool_reference.as_ref()?.pool_name)
     }
 
-    /// The claim that has it.
+    /// The claim that it was given to.
     pub fn claim(&self) -> Option<&str> {
         self.pool_reference.as_ref()?.claim()
     }
 
-    /// The customization that it was made with.
+    /// The customization that it uses.
     pub fn customization(&self) -> Option<&str> {
         self.pool_reference.as_ref()?.customization()
     }
 
-    /// Whether it was made for this pool.
     pub fn is_of(&self, namespace: &str, pool: &str) -> bool {
         self.pool_reference
             .as_ref()
@@ -125,10 +123,10 @@ impl ClusterDeployment {
     }
 }
 
-/// The clusters of all namespaces, seen from the namespace of a pool.
+/// The ClusterDeployments of all namespaces, as seen from a pool's namespace.
 #[derive(Clone, Debug, Default)]
 pub struct Deployments {
-    /// The pool's.
+    /// The pool's namespace.
     namespace: String,
     all: Vec<ClusterDeployment>,
 }
@@ -141,12 +139,12 @@ impl Deployments {
         }
     }
 
-    /// All of them, whatever pool they were made for.
+    /// All of them, whatever their pool.
     pub fn iter(&self) -> impl Iterator<Item = &ClusterDeployment> {
         self.all.iter()
     }
 
-    /// Those that were made for pools of the namespace.
+    /// Those of pools in the namespace.
     pub fn of_namespace(&self) -> impl Iterator<Item = &ClusterDeployment> {
         self.all.iter().filter(|cluster| {
             let reference = cluster.pool_reference.as_ref();
@@ -154,22 +152,22 @@ impl Deployments {
         })
     }
 
-    /// Those that were made for the pool.
+    /// Those of one pool of the namespace.
     pub fn of_pool<'d>(&'d self, pool: &str) -> impl Iterator<Item = &'d ClusterDeployment> {
         self.all
             .iter()
             .filter(move |cluster| cluster.is_of(&self.namespace, pool))
     }
 
-    /// The holder's: of its name, and made for its pool.
-    pub fn made_for<'d>(&'d self, holder: Holder<'_>) -> impl Iterator<Item = &'d ClusterDeployment> {
+    /// Those with the holder's name and pool.
+    pub fn of_holder<'d>(&'d self, holder: Holder<'_>) -> impl Iterator<Item = &'d ClusterDeployment> {
         self.of_pool(holder.pool)
             .filter(move |cluster| cluster.name() == holder.cluster_deployment)
     }
 
-    /// What proves that a holder is not gone: a cluster of its name in the namespace of that name, where Hive and we
-    /// put one, or of its name and its pool anywhere.
-    pub fn proof_of_life(&self, holder: Holder<'_>) -> Option<&ClusterDeployment> {
+    /// A ClusterDeployment that proves that a holder exists: it has the holder's name and is in the namespace of that
+    /// name, where Hive and this crate create it, or it has the holder's name and pool, in any namespace.
+    pub fn proof_of_existence(&self, holder: Holder<'_>) -> Option<&ClusterDeployment> {
         let name = holder.cluster_deployment;
         self.all.iter().find(|cluster| {
             cluster.name() == name
@@ -177,26 +175,25 @@ impl Deployments {
         })
     }
 
-    /// Whether there is a cluster of this name that was made for the pool.
+    /// Whether the pool has a ClusterDeployment of this name.
     pub fn contains(&self, name: &str, pool: &str) -> bool {
         self.of_pool(pool).any(|cluster| cluster.name() == name)
     }
 
-    /// By customization.
     pub fn by_customization(&self) -> References {
         let mut references = References::new();
         for cluster in &self.all {
-            let made_for = cluster.pool_reference.as_ref();
-            let (Some(made_for), Some(customization)) = (made_for, cluster.customization()) else {
+            let of_holder = cluster.pool_reference.as_ref();
+            let (Some(of_holder), Some(customization)) = (of_holder, cluster.customization()) else {
                 continue;
             };
-            if made_for.namespace == self.namespace {
+            if of_holder.namespace == self.namespace {
                 references
                     .entry(customization.to_owned())
                     .or_default()
                     .insert(Deployment {
                         name: cluster.name().to_owned(),
-                        pool: made_for.pool_name.clone(),
+                        pool: of_holder.pool_name.clone(),
                     });
             }
         }
@@ -204,10 +201,10 @@ impl Deployments {
     }
 }
 
-/// `ClusterDeployment`s by the customization that they reference.
+/// ClusterDeployments by the customization that they use.
 pub type References = BTreeMap<String, BTreeSet<Deployment>>;
 
-/// A `ClusterDeployment` that references a customization.
+/// The name and the pool of a ClusterDeployment that uses a customization.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Deployment {
     pub name: String,
@@ -220,18 +217,19 @@ impl Deployment {
     }
 }
 
-/// Hive's labels of what was made for a pool.
+/// Hive's labels on the objects of a pool's clusters.
 const POOL_NAMESPACE: &str = "hive.openshift.io/clusterpool-namespace";
 const POOL: &str = "hive.openshift.io/clusterpool-name";
 
-/// A copy that bears our label. Hive's own bear none, and go with their namespace.
+/// The copy of a customization in its cluster's namespace, with our label. Hive's own copies have no such label and
+/// are deleted with their namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Copy {
     pub metadata: Metadata,
 }
 
 impl Copy {
-    /// The namespace of the pool whose customization it is.
+    /// The namespace of the original's pool.
     pub fn pool_namespace(&self) -> Option<&str> {
         self.label(POOL_NAMESPACE)
     }
@@ -240,7 +238,7 @@ impl Copy {
         self.label(POOL)
     }
 
-    /// The cluster that it was made for has the name of its namespace.
+    /// The ClusterDeployment has the name of its namespace.
     pub fn cluster_deployment(&self) -> &str {
         &self.metadata.namespace
     }
@@ -307,7 +305,11 @@ mod tests {
                 pool: "p",
                 cluster_deployment: "us",
             };
-            assert_eq!(deployments.proof_of_life(holder).is_some(), expected, "{case}");
+            assert_eq!(
+                deployments.proof_of_existence(holder).is_some(),
+                expected,
+                "{case}"
+            );
         }
     }
 

@@ -1,4 +1,4 @@
-//! A `ClusterPool` as leases see it.
+//! ClusterPools and ClusterClaims.
 
 use kcp_rules::api::hive::{ClusterClaimSpec, ClusterPoolSpec, Inventory};
 use serde::Deserialize;
@@ -9,19 +9,17 @@ use crate::objects::metadata::{Conditions, Metadata};
 /// Hive's finalizer on each pool that it runs.
 const HIVE_FINALIZER: &str = "hive.openshift.io/clusters";
 
-/// A `ClusterPool`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "WirePool")]
 pub struct Pool {
     pub metadata: Metadata,
-    /// As far as we know its fields.
+    /// The known fields.
     pub spec: ClusterPoolSpec,
-    /// All of its fields: what is made for the pool keeps what we do not know.
+    /// All fields: the objects of a new cluster keep fields that this crate does not know.
     pub whole_spec: Value,
     pub status: PoolStatus,
 }
 
-/// A pool's name, and its namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolName {
     pub namespace: String,
@@ -37,7 +35,7 @@ impl PoolName {
     }
 }
 
-/// `status.size` and `status.ready` are required by the definition, and absent before anybody has written one.
+/// The CRD requires `status.size` and `status.ready`; both are absent before the first status write.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct PoolStatus {
@@ -72,7 +70,6 @@ impl Pool {
         &self.metadata.name
     }
 
-    /// Whether Hive's controller looks after the pool.
     pub fn is_run_by_hive(&self) -> bool {
         self.metadata.has_finalizer(HIVE_FINALIZER)
     }
@@ -81,7 +78,7 @@ impl Pool {
         self.metadata.is_deleting()
     }
 
-    /// The customizations named, each once, in the pool's order.
+    /// The customizations of the inventory, each once, in the pool's order.
     pub fn inventory(&self) -> Vec<&str> {
         let mut names = Vec::new();
         for name in self.spec.inventory.iter().flat_map(Inventory::names) {
@@ -96,7 +93,6 @@ impl Pool {
 /// The condition that says why a claim waits.
 const PENDING: &str = "Pending";
 
-/// A `ClusterClaim`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Claim {
     pub metadata: Metadata,
@@ -112,16 +108,16 @@ pub struct ClaimStatus {
 }
 
 impl Claim {
-    /// Why it waits, in Hive's words.
+    /// Why it waits, as Hive says.
     pub fn pending(&self) -> &str {
         let conditions = &self.status.conditions;
         let message = conditions.message(PENDING).filter(|message| !message.is_empty());
         message
             .or_else(|| conditions.reason(PENDING))
-            .unwrap_or("Hive has not looked at it")
+            .unwrap_or("Hive has not processed it yet")
     }
 
-    /// The namespace, and the name, of the `ClusterDeployment` that it got; none while it waits.
+    /// The namespace, and the name, of the ClusterDeployment that it got; none while it waits.
     pub fn cluster(&self) -> Option<&str> {
         self.spec.namespace.as_deref().filter(|name| !name.is_empty())
     }
@@ -171,7 +167,7 @@ mod tests {
     fn what_a_claim_says() {
         let pending = |reason: &str, message: &str| json!({"conditions": [{"type": "Pending", "status": "True", "reason": reason, "message": message}]});
         for (namespace, status, cluster, why) in [
-            ("", json!({}), None, "Hive has not looked at it"),
+            ("", json!({}), None, "Hive has not processed it yet"),
             ("", pending("NoClusters", ""), None, "NoClusters"),
             (
                 "",
@@ -179,7 +175,12 @@ mod tests {
                 None,
                 "No clusters in pool",
             ),
-            ("hosts-x", json!({}), Some("hosts-x"), "Hive has not looked at it"),
+            (
+                "hosts-x",
+                json!({}),
+                Some("hosts-x"),
+                "Hive has not processed it yet",
+            ),
         ] {
             let spec = json!({"clusterPoolName": "hosts", "namespace": namespace});
             let claim = json!({"metadata": {"name": "a"}, "spec": spec, "status": status});

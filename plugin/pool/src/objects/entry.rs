@@ -1,4 +1,4 @@
-//! A customization as a lease sees it, and the patches that take and give it back.
+//! An entry of an inventory: a ClusterDeploymentCustomization, and the patches that reserve and release it.
 
 use jiff::{SignedDuration, Timestamp};
 use kcp_rules::api::hive::LocalReference;
@@ -7,33 +7,32 @@ use serde_json::{Value, json};
 
 use crate::objects::metadata::{Condition, Conditions, Metadata};
 
-/// The condition that says whether a customization is free.
+/// The condition that says whether an entry is free.
 pub const AVAILABLE: &str = "Available";
-/// The condition that says how its last use went.
+/// The condition that says how the last use of an entry went.
 pub const APPLY_SUCCEEDED: &str = "ApplySucceeded";
 
 /// The reason for patches that cannot be applied.
 pub const BROKEN_BY_SYNTAX: &str = "BrokenBySyntax";
 
-/// Hive's words for patches that are applied, while the cluster is installed with them.
+/// Hive's reason and message while a cluster is being installed with the patches.
 const INSTALLATION_PENDING: (&str, &str) = ("InstallationPending", "Patches applied; cluster is installing");
-/// The longest message of a condition, in bytes, as the server's refusal says; its schema counts characters.
+/// The longest message of a condition, in bytes: the server's error counts bytes, although the schema counts
+/// characters.
 const MAX_MESSAGE: usize = 32_768;
 
-/// Who takes a lease. Two lessees with the same name are the same holder.
+/// Who holds a lease. Two callers with the same name are the same holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder<'h> {
     /// The pool's name. A customization serves only pools of its own namespace.
     pub pool: &'h str,
-    /// The `ClusterDeployment`'s name.
     pub cluster_deployment: &'h str,
 }
 
-/// A `ClusterDeploymentCustomization`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Entry {
     pub metadata: Metadata,
-    /// As it stands: a copy of it keeps what we do not know.
+    /// As the server has it: a copy keeps unknown fields.
     #[serde(default)]
     pub spec: Value,
     #[serde(default)]
@@ -48,12 +47,12 @@ struct Status {
     conditions: Conditions,
 }
 
-/// How the last use of a customization went.
+/// How the last use of an entry went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LastResult {
-    /// The cluster was made, at this time. Never used counts as made now.
+    /// The time when the cluster was created. An entry that was never used counts as used successfully now.
     Succeeded(Timestamp),
-    /// It was not, or not to the end.
+    /// The cluster was not created, or not completely.
     Failed(Timestamp),
 }
 
@@ -62,12 +61,10 @@ impl Entry {
         &self.metadata.name
     }
 
-    /// The recorded `ClusterDeployment`.
     pub fn cluster_deployment(&self) -> Option<&str> {
         name(self.status.cluster_deployment_ref.as_ref())
     }
 
-    /// The recorded pool.
     pub fn pool(&self) -> Option<&str> {
         name(self.status.cluster_pool_ref.as_ref())
     }
@@ -76,12 +73,12 @@ impl Entry {
         self.metadata.is_deleting()
     }
 
-    /// Absent and `Unknown` count as available: Hive judges so too.
+    /// Absent and `Unknown` count as available, as for Hive.
     pub fn is_reserved(&self) -> bool {
         self.status.conditions.status(AVAILABLE) == Some("False")
     }
 
-    /// Since when it is reserved, or free.
+    /// Since when it is reserved, or available.
     pub fn since(&self) -> Option<Timestamp> {
         self.status.conditions.since(AVAILABLE)
     }
@@ -90,13 +87,12 @@ impl Entry {
         &self.status.conditions
     }
 
-    /// Whether both references name the holder. The condition may be missing: Hive writes it apart from them.
+    /// Whether both references name the holder. The condition may be missing: Hive writes it separately.
     pub fn names(&self, holder: Holder<'_>) -> bool {
         self.cluster_deployment() == Some(holder.cluster_deployment) && self.pool() == Some(holder.pool)
     }
 
-    /// Whether nothing has been written to the entry between two reads. A write under its resourceVersion may then
-    /// still be stored.
+    /// Whether nothing has changed between two reads. A write with this resourceVersion may still be stored.
     pub fn is_unchanged_since(&self, earlier: &Self) -> bool {
         self.metadata.resource_version == earlier.metadata.resource_version
     }
@@ -119,15 +115,15 @@ impl Entry {
         }
     }
 
-    /// Takes the lease: condition and both references in one write, which the server refuses once the entry has
-    /// changed. Exactly Hive's words: it overwrites a lease that is told otherwise.
+    /// Reserves the entry: the condition and both references in one write, which the server refuses if the entry has
+    /// changed. The texts are Hive's: Hive overwrites others.
     pub fn reserve(&self, holder: Holder<'_>, now: Timestamp) -> Value {
         self.reserved(holder, self.with_available("False", "Reserved", "reserved", now))
     }
 
-    /// The same by one whose install-config its patches apply to: that they cannot be applied is no longer so. Of one that
-    /// does not say that nothing else is said: nobody here would tell how its cluster fares, and a cluster that is being
-    /// installed is one that failed in the order of choice.
+    /// Reserves an entry whose patches apply to the holder's install-config, and removes the condition that they do
+    /// not. An entry without that condition keeps its ApplySucceeded: this crate does not follow the installation,
+    /// and a cluster that is being installed would count as failed in the order of choice.
     pub fn reserve_patched(&self, holder: Holder<'_>, now: Timestamp) -> Value {
         let reserved = self.with_available("False", "Reserved", "reserved", now);
         if self.conditions().reason(APPLY_SUCCEEDED) != Some(BROKEN_BY_SYNTAX) {
@@ -154,9 +150,9 @@ impl Entry {
         })
     }
 
-    /// Takes a lease anew that the holder has. The server stores nothing, and the entry keeps its resourceVersion, where
-    /// a patch changes nothing; so the lease gets a time that it does not have: now, or a second before.
-    pub fn reserve_anew(&self, holder: Holder<'_>, now: Timestamp) -> Value {
+    /// Writes a lease again that the holder has. The server ignores a patch that changes nothing and keeps the
+    /// resourceVersion, so the condition gets a new time: now, or one second earlier.
+    pub fn reserve_again(&self, holder: Holder<'_>, now: Timestamp) -> Value {
         let has_it = self.since().map(Timestamp::as_second) == Some(now.as_second());
         let second = SignedDuration::from_secs(i64::from(has_it));
         let mut undated = self.clone();
@@ -164,7 +160,7 @@ impl Entry {
         undated.reserve(holder, now.checked_sub(second).unwrap_or(now))
     }
 
-    /// Gives the lease back. In a merge patch null removes a field.
+    /// Releases the entry. In a merge patch, null removes a field.
     pub fn release(&self, now: Timestamp) -> Value {
         json!({
             "metadata": { "resourceVersion": self.metadata.resource_version },
@@ -176,7 +172,7 @@ impl Entry {
         })
     }
 
-    /// Says that the patches cannot be applied: a write that the server refuses once the entry has changed.
+    /// A patch that says that the entry's patches cannot be applied. The server refuses it if the entry has changed.
     pub fn broken(&self, why: &str, now: Timestamp) -> Value {
         let condition = Condition {
             kind: APPLY_SUCCEEDED,
@@ -190,8 +186,8 @@ impl Entry {
         })
     }
 
-    /// Says that the holder's cluster was installed with the patches: a write that the server refuses once the entry has
-    /// changed.
+    /// A patch that says that the holder's cluster was installed with the patches. The server refuses it if the entry
+    /// has changed.
     pub fn succeeded(&self, now: Timestamp) -> Value {
         let condition = Condition {
             kind: APPLY_SUCCEEDED,
@@ -209,7 +205,7 @@ impl Entry {
         self.conditions().status(APPLY_SUCCEEDED) == Some("True")
     }
 
-    /// Whether it says so already.
+    /// Whether the condition already has this message.
     pub fn says_broken(&self, why: &str) -> bool {
         let conditions = self.conditions();
         conditions.reason(APPLY_SUCCEEDED) == Some(BROKEN_BY_SYNTAX)
@@ -227,7 +223,7 @@ impl Entry {
     }
 }
 
-/// As much of a message as a condition takes.
+/// Shortens a message to what a condition may hold.
 fn within_limit(message: &str) -> &str {
     if message.len() <= MAX_MESSAGE {
         return message;
@@ -365,7 +361,7 @@ mod tests {
                 ],
                 "clusterDeploymentRef": {"name": "a"}, "clusterPoolRef": {"name": "p"},
             });
-            let patch = entry(&status).reserve_anew(HOLDER, NOW.parse().unwrap());
+            let patch = entry(&status).reserve_again(HOLDER, NOW.parse().unwrap());
             let mut anew = status.clone();
             anew["conditions"][0]["lastTransitionTime"] = expected.into();
             assert_eq!(

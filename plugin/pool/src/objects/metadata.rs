@@ -1,4 +1,4 @@
-//! An object's metadata, as far as leases go by it.
+//! The metadata and the conditions of an object.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,6 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
-/// An object's metadata.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Metadata {
@@ -30,17 +29,16 @@ impl Metadata {
         self.finalizers.iter().any(|name| name == finalizer)
     }
 
-    /// Whether nothing but this finalizer keeps a deleted object.
+    /// Whether a deleted object waits for this finalizer alone.
     pub fn waits_only_for(&self, finalizer: &str) -> bool {
         self.is_deleting() && matches!(self.finalizers.as_slice(), [only] if only == finalizer)
     }
 }
 
-/// The conditions of one object.
+/// The conditions of an object as they are: a patch replaces the whole list and must keep unknown fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conditions(Vec<Value>);
 
-/// A condition as it is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Condition<'c> {
     pub kind: &'c str,
@@ -51,7 +49,7 @@ pub struct Condition<'c> {
 }
 
 impl<'de> Deserialize<'de> for Conditions {
-    /// Null is none.
+    /// Null means no conditions.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let conditions: Option<Vec<Value>> = Deserialize::deserialize(deserializer)?;
         Ok(Self(conditions.unwrap_or_default()))
@@ -59,7 +57,7 @@ impl<'de> Deserialize<'de> for Conditions {
 }
 
 impl Conditions {
-    /// `True`, `False` or `Unknown`; none where there is no such condition.
+    /// `True`, `False` or `Unknown`; none without such a condition.
     pub fn status(&self, kind: &str) -> Option<&str> {
         self.field(kind, "status")
     }
@@ -81,14 +79,14 @@ impl Conditions {
         self.find(kind).is_some()
     }
 
-    /// Whether it says the same already.
+    /// Whether the condition already has this status, reason and message.
     pub fn says(&self, condition: Condition<'_>) -> bool {
         self.status(condition.kind) == Some(condition.status)
             && self.reason(condition.kind) == Some(condition.reason)
             && self.message(condition.kind).unwrap_or_default() == condition.message
     }
 
-    /// All conditions, with this one as it is to be. Fields that we do not know stay.
+    /// All conditions, with this one added or changed. Unknown fields stay.
     pub fn with(&self, condition: Condition<'_>, now: Timestamp) -> Self {
         let mut conditions = self.0.clone();
         if !self.has(condition.kind) {
@@ -114,7 +112,7 @@ impl Conditions {
         Self(conditions)
     }
 
-    /// All conditions, this one without its time: to be given one anew.
+    /// All conditions, this one without a time, so that the next change sets it.
     pub fn undated(&self, kind: &str) -> Self {
         let mut conditions = self.0.clone();
         for condition in conditions.iter_mut().filter(|condition| is_kind(condition, kind)) {
@@ -125,7 +123,6 @@ impl Conditions {
         Self(conditions)
     }
 
-    /// As a patch has them.
     pub fn into_value(self) -> Value {
         Value::Array(self.0)
     }

@@ -1,5 +1,5 @@
-//! What Hive, Kubernetes and we store of pools, their customizations, who holds them, and the clusters made with them; and
-//! the patches that change it.
+//! Pools, their entries, their holders and their clusters as the API server stores them, and the patches that change
+//! them.
 
 pub mod cluster_deployment;
 pub mod cluster_pool;

@@ -1,5 +1,5 @@
-//! The record of who holds a customization and since when: a `coordination.k8s.io` Lease beside it. What the
-//! customization's status says decides; the record is the evidence by which a lease that nobody gives back is freed.
+//! The record of a lease: a `coordination.k8s.io` Lease beside the customization. The status of the customization
+//! decides who holds it; the record is the evidence that allows a repair to free it.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::objects::{entry::Holder, metadata::Metadata};
 
-/// Before the customization's name.
+/// Followed by the customization's name.
 const PREFIX: &str = "kcp-pool-";
 
 /// The longest name of a Lease, in bytes: a DNS subdomain.
@@ -17,24 +17,23 @@ const MAX_NAME: usize = 253;
 
 /// Marks our Leases, so that they can be listed.
 pub const LABEL: &str = "kubectl-kcp.dev/pool-lease";
-/// The pool, which a label could not always name: those have 63 characters at most.
+/// The pool. An annotation, because a label's value has at most 63 characters.
 const POOL_ANNOTATION: &str = "kubectl-kcp.dev/cluster-pool";
-/// The holder's `ClusterDeployment`, once it was seen.
+/// The UID of the holder's ClusterDeployment, once it was seen.
 const UID_ANNOTATION: &str = "kubectl-kcp.dev/cluster-deployment-uid";
-/// When the lease was taken away. Set before the customization is freed, so that its holder renews no more.
+/// When the lease was revoked. Written before the entry is freed, so that its holder stops renewing.
 const REVOKED_ANNOTATION: &str = "kubectl-kcp.dev/revoked";
-/// Set while the holder's `ClusterDeployment` is made: the end of the lease is not one that the holder has asked for.
+/// Set while the holder's ClusterDeployment is being created: until then the lease has an end that the holder did not
+/// ask for.
 const CREATING_ANNOTATION: &str = "kubectl-kcp.dev/creating";
 
-/// Says whose they are.
 const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "kubectl-kcp");
 
-/// How long after it was written a record whose customization does not name its holder may be that of a lessee who is
-/// about to write the status too. A write and its answer take less; a lessee who was killed between the two keeps
-/// others from the entry no longer than this.
+/// For how long a record may belong to a client that is about to write the entry's status too. A write takes less
+/// time; a client that was killed between the two writes blocks the entry for no longer than this.
 const BETWEEN_WRITES: SignedDuration = SignedDuration::from_secs(10);
 
-/// A `Lease` as leases on customizations use it.
+/// A Lease that records who holds a customization.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Record {
     pub metadata: Metadata,
@@ -46,36 +45,35 @@ pub struct Record {
 #[serde(default, rename_all = "camelCase")]
 struct Spec {
     holder_identity: Option<String>,
-    /// Seconds.
+    /// In seconds.
     lease_duration_seconds: Option<u32>,
     acquire_time: Option<Timestamp>,
     renew_time: Option<Timestamp>,
     lease_transitions: Option<i32>,
 }
 
-/// What a holder says of its lease.
+/// What a holder writes into its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseClaim<'c> {
     pub holder: Holder<'c>,
-    /// None: until it is given back.
+    /// None: until it is released.
     pub duration: Option<Duration>,
-    /// The UID of its `ClusterDeployment`, where that is there.
+    /// None if the holder's ClusterDeployment does not exist.
     pub cluster_deployment_uid: Option<&'c str>,
-    /// Whether its `ClusterDeployment` is being made, and the lease has no end once that is there.
+    /// Whether the ClusterDeployment is being created. Once it exists, the lease has no end.
     pub is_creating: bool,
 }
 
-/// The name of a customization's record.
 pub fn name_of(customization: &str) -> String {
     format!("{PREFIX}{customization}")
 }
 
-/// Whether a customization can have one: there are longer names than leave room for the prefix.
+/// Whether a record can be created: the prefix makes the longest customization names too long.
 pub fn can_be_made(customization: &str) -> bool {
     name_of(customization).len() <= MAX_NAME
 }
 
-/// The record of a customization that has none.
+/// The record of a customization that has none yet.
 pub fn first(customization: &str, claim: LeaseClaim<'_>, now: Timestamp) -> Value {
     let creating = claim.creating().map(|value| (CREATING_ANNOTATION, value));
     let uid = claim.cluster_deployment_uid.map(|uid| (UID_ANNOTATION, uid));
@@ -110,7 +108,7 @@ impl LeaseClaim<'_> {
     }
 }
 
-/// A part of a second would end the lease too early; the API takes whole ones, from one on, in 31 bits.
+/// The API takes whole seconds, at least one, in 31 bits. Rounded up: a lease must not end early.
 pub fn whole_seconds(duration: Duration) -> u32 {
     const MAX: u32 = i32::MAX.unsigned_abs();
     let whole = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
@@ -118,12 +116,10 @@ pub fn whole_seconds(duration: Duration) -> u32 {
 }
 
 impl Record {
-    /// The customization.
     pub fn customization(&self) -> Option<&str> {
         self.metadata.name.strip_prefix(PREFIX)
     }
 
-    /// The holder's `ClusterDeployment`.
     pub fn cluster_deployment(&self) -> Option<&str> {
         self.spec
             .holder_identity
@@ -131,7 +127,7 @@ impl Record {
             .filter(|name| !name.is_empty())
     }
 
-    /// The pool that it was taken for.
+    /// The pool that the lease is for.
     pub fn pool(&self) -> Option<&str> {
         self.metadata.annotations.get(POOL_ANNOTATION).map(String::as_str)
     }
@@ -140,7 +136,7 @@ impl Record {
         self.cluster_deployment() == Some(holder.cluster_deployment) && self.pool() == Some(holder.pool)
     }
 
-    /// The UID of the holder's `ClusterDeployment`, once it was seen.
+    /// None until the ClusterDeployment was seen.
     pub fn cluster_deployment_uid(&self) -> Option<&str> {
         self.metadata.annotations.get(UID_ANNOTATION).map(String::as_str)
     }
@@ -153,7 +149,7 @@ impl Record {
         self.spec.renew_time
     }
 
-    /// How long it lasts from each renewal; none when until it is given back.
+    /// How long it lasts from each renewal; none if it has no end.
     pub fn duration(&self) -> Option<Duration> {
         self.spec
             .lease_duration_seconds
@@ -165,24 +161,24 @@ impl Record {
         self.renewed()?.checked_add(self.duration()?).ok()
     }
 
-    /// Whether it was taken away from its holder.
     pub fn is_revoked(&self) -> bool {
         self.metadata.annotations.contains_key(REVOKED_ANNOTATION)
     }
 
-    /// Whether its holder's `ClusterDeployment` was being made when it was last written.
+    /// Whether the holder's ClusterDeployment was being created at the last write.
     pub fn is_creating(&self) -> bool {
         self.metadata.annotations.contains_key(CREATING_ANNOTATION)
     }
 
-    /// Whether another may be about to take the customization, which names nobody: its record was written just now.
-    /// A time ahead of ours by more than that is of a clock that is wrong.
-    pub fn is_sought_by_another(&self, holder: Holder<'_>, now: Timestamp) -> bool {
+    /// Whether another client may be about to reserve the entry: it has just written this record. A time further
+    /// ahead of ours comes from a wrong clock.
+    pub fn is_being_reserved_by_another(&self, holder: Holder<'_>, now: Timestamp) -> bool {
         let is_recent = |renewed: Timestamp| now.duration_since(renewed).abs() < BETWEEN_WRITES;
         !self.names(holder) && !self.is_revoked() && self.renewed().is_some_and(is_recent)
     }
 
-    /// Says it of this record: a merge patch that the server refuses once the record has changed. Null removes a field.
+    /// A merge patch that makes this record the claim's. The server refuses it if the record has changed. Null
+    /// removes a field.
     pub fn claimed(&self, claim: LeaseClaim<'_>, now: Timestamp) -> Value {
         let is_ours = self.names(claim.holder) && !self.is_revoked();
         let ours = Some(self).filter(|_| is_ours);
@@ -210,7 +206,7 @@ impl Record {
         })
     }
 
-    /// Takes it away from its holder, under its resourceVersion.
+    /// A merge patch that revokes the lease, under the record's resourceVersion.
     pub fn revoked(&self, now: Timestamp) -> Value {
         json!({"metadata": {
             "resourceVersion": self.metadata.resource_version,
@@ -218,7 +214,7 @@ impl Record {
         }})
     }
 
-    /// Puts this one back in the place of the one that replaced it, under that one's resourceVersion.
+    /// A merge patch that restores this record over the one that replaced it, under that one's resourceVersion.
     pub fn in_place_of(&self, other: &Self) -> Value {
         let transitions = other.spec.lease_transitions.unwrap_or(0).saturating_add(1);
         json!({
@@ -240,7 +236,7 @@ impl Record {
         })
     }
 
-    /// Says that the holder's `ClusterDeployment` was seen, under its resourceVersion.
+    /// A merge patch that records the holder's ClusterDeployment, under the record's resourceVersion.
     pub fn with_uid(&self, uid: &str) -> Value {
         json!({"metadata": {
             "resourceVersion": self.metadata.resource_version,

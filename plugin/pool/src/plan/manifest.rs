@@ -1,35 +1,34 @@
-//! The pool as it is to be, from a file.
+//! The desired pool, from a manifest.
 
 use kcp_rules::api::hive::Inventory;
 use serde_json::Value;
 
 use crate::objects::cluster_pool::Pool;
 
-/// No pool can be read from the file.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
     /// Neither JSON nor YAML.
-    #[error("{path} is no manifest: {cause}")]
+    #[error("{path} is not a manifest: {cause}")]
     Syntax {
         path: String,
         cause: Box<serde_saphyr::Error>,
     },
-    #[error("{path} has {number} cluster pools: plan one at a time")]
+    #[error("{path} has {number} cluster pools, and a plan is for one")]
     Number { path: String, number: usize },
     #[error("ClusterPool in {path}: {cause}")]
     Pool { path: String, cause: serde_json::Error },
-    #[error("ClusterPool in {path} has no metadata.name: which pool it changes cannot be told")]
+    #[error("ClusterPool in {path} has no metadata.name")]
     Nameless { path: String },
-    /// As the design document has it; the API server takes a list alone.
-    #[error("ClusterPool in {path}: spec.inventory is an object; write the list in it")]
+    /// As in the design document; the API server accepts a list only.
+    #[error("ClusterPool in {path}: spec.inventory is an object, but must be a list")]
     DocumentedInventory { path: String },
 }
 
-/// The only pool of a manifest; `path` is where it is from.
+/// The only pool of a manifest; `path` is for messages.
 pub fn pool(content: &[u8], path: &str) -> Result<Pool, ManifestError> {
     let path = || path.to_owned();
     let text = String::from_utf8_lossy(content);
-    // A manifest may have secrets beside the pool: of a malformed one the place is told alone.
+    // The manifest may contain secrets: an error names the position only.
     let options = serde_saphyr::options! { with_snippet: false };
     let objects: Vec<Value> =
         serde_saphyr::from_multiple_with_options(&text, options).map_err(|cause| ManifestError::Syntax {
@@ -67,7 +66,7 @@ mod tests {
     fn a_malformed_manifest_is_not_quoted() {
         let manifest = "kind: Secret\nstringData:\n  password: sesame\nbad: [\n";
         let message = pool(manifest.as_bytes(), "f.yaml").unwrap_err().to_string();
-        assert!(message.starts_with("f.yaml is no manifest: "), "{message}");
+        assert!(message.starts_with("f.yaml is not a manifest: "), "{message}");
         assert!(!message.contains("sesame"), "{message}");
     }
 
@@ -80,25 +79,25 @@ mod tests {
         assert_eq!(read(POOL), Ok("p".to_owned()));
         let others = format!("kind: Secret\n---\n{POOL}---\n");
         assert_eq!(read(&others), Ok("p".to_owned()));
-        let none = "f has 0 cluster pools: plan one at a time";
+        let none = "f has 0 cluster pools, and a plan is for one";
         assert_eq!(read("kind: Secret"), Err(none.to_owned()));
-        let two = "f has 2 cluster pools: plan one at a time";
+        let two = "f has 2 cluster pools, and a plan is for one";
         assert_eq!(read(&format!("{POOL}---\n{POOL}")), Err(two.to_owned()));
         let documented = POOL.replace(
             "size: 1",
             "size: 1, inventory: {ClusterDeploymentCustomizations: []}",
         );
-        let object = "ClusterPool in f: spec.inventory is an object; write the list in it";
+        let object = "ClusterPool in f: spec.inventory is an object, but must be a list";
         assert_eq!(read(&documented), Err(object.to_owned()));
         for nameless in ["{}", "{name: \"\"}", "{generateName: p-}"] {
             assert_eq!(
                 read(&POOL.replace("{name: p}", nameless)),
-                Err("ClusterPool in f has no metadata.name: which pool it changes cannot be told".to_owned()),
+                Err("ClusterPool in f has no metadata.name".to_owned()),
                 "{nameless}"
             );
         }
         let sizeless = read(&POOL.replace("size: 1", "sise: 1")).unwrap_err();
         assert_eq!(sizeless, "ClusterPool in f: missing field `size`");
-        assert!(read("a: [").unwrap_err().starts_with("f is no manifest: "));
+        assert!(read("a: [").unwrap_err().starts_with("f is not a manifest: "));
     }
 }

@@ -1,6 +1,6 @@
-//! What a change of a pool makes of its clusters and entries. Pure. What Hive does by itself follows its controller: it
-//! replaces unclaimed clusters of another version or of a dropped entry, one at a time, and deletes unclaimed ones above
-//! the size; claimed ones stay as they are.
+//! What a change of a pool does to its clusters and entries. Pure. Hive replaces unclaimed clusters of another
+//! version or of a dropped entry, one at a time, and deletes unclaimed clusters above the size. Claimed clusters
+//! stay.
 
 use std::fmt;
 
@@ -17,33 +17,32 @@ use crate::{
 
 pub mod manifest;
 
-/// What a change of a pool comes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolPlan {
     pub namespace: String,
     pub name: String,
-    /// Whether there is no such pool yet.
+    /// Whether the pool does not exist yet.
     pub is_new: bool,
-    /// Whether Hive does by itself what follows.
+    /// Whether Hive replaces and deletes the clusters.
     pub is_run_by_hive: bool,
     pub version: Version,
     /// Unclaimed clusters that the change makes stale.
     pub stale: Vec<StaleCluster>,
-    /// How many unclaimed clusters are deleted because the size is smaller: which ones is for Hive to choose.
+    /// How many unclaimed clusters are deleted because the size is smaller. Hive chooses which.
     pub excess: usize,
     pub entries: Vec<EntryChange>,
-    /// What the change leaves wrong.
+    /// What is wrong after the change.
     pub problems: Vec<String>,
 }
 
 /// The version before and after.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
-    /// None where it cannot be told, or there was no pool.
+    /// None if it is unknown, or there was no pool.
     pub before: Option<String>,
-    /// None where it cannot be told.
+    /// None if it is unknown.
     pub after: Option<String>,
-    /// Whether they differ: that can be told of every platform.
+    /// Whether they differ, which is known for every platform.
     pub changes: bool,
 }
 
@@ -66,7 +65,6 @@ pub enum WhyStale {
 pub struct EntryChange {
     pub name: String,
     pub change: Change,
-    /// What comes of it.
     pub effect: Effect,
 }
 
@@ -93,7 +91,7 @@ impl PoolPlan {
     }
 }
 
-/// What comes of it when `after` takes the place of the pool of its name.
+/// The plan of a change to `after`.
 pub fn plan(snapshot: &Snapshot, after: &Pool) -> PoolPlan {
     let before = snapshot.pool(after.name());
     let clusters: Vec<&ClusterDeployment> = snapshot.deployments.of_pool(after.name()).collect();
@@ -103,7 +101,7 @@ pub fn plan(snapshot: &Snapshot, after: &Pool) -> PoolPlan {
         name: after.name().to_owned(),
         is_new: before.is_none(),
         is_run_by_hive: before.is_some_and(Pool::is_run_by_hive),
-        version: versions.told(),
+        version: versions.version(),
         stale: clusters
             .iter()
             .filter_map(|cluster| versions.newly_stale(cluster))
@@ -114,7 +112,7 @@ pub fn plan(snapshot: &Snapshot, after: &Pool) -> PoolPlan {
     }
 }
 
-/// Unclaimed clusters above the size.
+/// The number of unclaimed clusters above the size.
 fn excess(pool: &Pool, clusters: &[&ClusterDeployment]) -> usize {
     let capacity = Capacity::of(pool, clusters.iter().copied());
     let going = clusters
@@ -126,7 +124,7 @@ fn excess(pool: &Pool, clusters: &[&ClusterDeployment]) -> usize {
         .saturating_sub(capacity.size)
 }
 
-/// The versions before and after, worked out once for all clusters.
+/// The versions before and after, computed once for all clusters.
 struct Versions<'p> {
     before: Option<Freshness<'p>>,
     after: Freshness<'p>,
@@ -147,11 +145,11 @@ impl<'p> Versions<'p> {
         }
     }
 
-    fn told(&self) -> Version {
-        let told = |freshness: &Freshness<'_>| freshness.version().map(str::to_owned);
+    fn version(&self) -> Version {
+        let of = |freshness: &Freshness<'_>| freshness.version().map(str::to_owned);
         Version {
-            before: self.before.as_ref().and_then(told),
-            after: told(&self.after),
+            before: self.before.as_ref().and_then(of),
+            after: of(&self.after),
             changes: self.is_another,
         }
     }
@@ -161,7 +159,7 @@ impl<'p> Versions<'p> {
             .before
             .as_ref()
             .is_some_and(|before| before.stale(cluster).is_some());
-        // Where the version cannot be told, what goes into it can be compared.
+        // If the version is unknown, the fields that it depends on can still be compared.
         let is_left_behind = self.is_another && self.after.version().is_none() && is_replaceable(cluster);
         let why = match self.after.stale(cluster) {
             Some(Stale::Version { .. }) => WhyStale::Version,
@@ -247,7 +245,7 @@ fn problems(
     let is_empty = after.spec.inventory.is_some() && after.inventory().is_empty();
     if is_empty {
         problems.push(
-            "an empty inventory is none to Hive's next update, which then makes clusters without customizations"
+            "Hive treats an empty inventory as none at its next update, and then creates clusters without customizations"
                 .to_owned(),
         );
     } else if let Some(shortage) = capacity.shortage() {
@@ -255,7 +253,7 @@ fn problems(
     }
     if let Some(limit) = capacity.max_size.filter(|limit| capacity.clusters > *limit) {
         problems.push(format!(
-            "maxSize is {limit}, and there are {} clusters: no cluster is made until some are gone",
+            "maxSize is {limit}, but there are {} clusters: none is created until some are deleted",
             capacity.clusters
         ));
     }
@@ -266,26 +264,26 @@ fn problems(
         .inventory()
         .into_iter()
         .filter(|name| snapshot.entry(name).is_none());
-    problems.extend(missing.map(|name| format!("there is no customization {name}")));
+    problems.extend(missing.map(|name| format!("customization {name} does not exist")));
     problems
 }
 
-/// What comes of an entry.
+/// What happens to an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// It can be leased.
     Free,
-    /// It has no customization yet.
+    /// Its customization does not exist yet.
     Missing,
-    /// Another pool names it too.
+    /// Other pools list it too.
     Shared { with: Vec<String> },
-    /// Nobody has it.
+    /// It is not in use.
     Unused,
-    /// Its unclaimed cluster is stale then, if it is not already.
+    /// Its unclaimed cluster becomes stale, if it is not stale already.
     ClusterStale { cluster: String },
-    /// Its claimed cluster stays as it is.
+    /// Its claimed cluster stays.
     ClusterClaimed { cluster: String, claim: String },
-    /// It stays reserved until this one gives it back.
+    /// It stays reserved until this ClusterDeployment releases it.
     Held { by: String },
 }
 
@@ -308,20 +306,20 @@ impl fmt::Display for Effect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Free => f.write_str("can be leased"),
-            Self::Missing => f.write_str("there is no such customization yet"),
+            Self::Missing => f.write_str("the customization does not exist yet"),
             Self::Shared { with } => write!(
                 f,
-                "{} names it too, and they would take it from each other",
+                "also in the inventory of {}: both pools would use it",
                 with.join(", ")
             ),
-            Self::Unused => f.write_str("nobody has it"),
+            Self::Unused => f.write_str("not in use"),
             Self::ClusterStale { cluster } => {
-                write!(f, "unclaimed ClusterDeployment {cluster} is stale then")
+                write!(f, "unclaimed ClusterDeployment {cluster} becomes stale")
             }
             Self::ClusterClaimed { cluster, claim } => {
-                write!(f, "ClusterDeployment {cluster} stays, claim {claim} has it")
+                write!(f, "ClusterDeployment {cluster} stays: claim {claim} uses it")
             }
-            Self::Held { by } => write!(f, "stays reserved for {by} until that is over"),
+            Self::Held { by } => write!(f, "stays reserved for {by} until it is released"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a change comes to.
+//! Plans of changes.
 
 use serde_json::json;
 
@@ -107,7 +107,7 @@ fn what_is_stale_already_is_no_effect() {
     assert_eq!(plan.stale, [stale("bern", WhyStale::Version)]);
 }
 
-/// Nobody can mark a cluster with a version that cannot be told.
+/// Without Hive, a cluster has no version if the platform's is unknown.
 #[test]
 fn unmarked_clusters_become_stale_when_what_their_version_is_made_of_changes() {
     let vsphere = |datacenter: &str| {
@@ -128,7 +128,7 @@ fn unmarked_clusters_become_stale_when_what_their_version_is_made_of_changes() {
         stale("bern", WhyStale::Version),
     ];
     assert_eq!((moved.version.changes, moved.stale), (true, both));
-    // Of a pool that is new nothing is known to be left behind.
+    // Of a new pool, nothing is known to be outdated.
     objects.pools.clear();
     assert_eq!(plan(&objects.snapshot(), &pool(&vsphere("b"))).stale, []);
 }

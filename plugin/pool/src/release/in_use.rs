@@ -1,4 +1,4 @@
-//! What clusters need: a customization that one was made with is not given back before that one is gone. Pure.
+//! Customizations that clusters use: they are not released before the cluster is gone. Pure.
 
 use std::collections::BTreeMap;
 
@@ -7,74 +7,72 @@ use crate::objects::{
     entry::Holder,
 };
 
-/// The clusters that were made with customizations and still need them, by customization.
-pub type Needs = BTreeMap<String, Cluster>;
+/// The clusters that use customizations, by customization.
+pub type Users = BTreeMap<String, Cluster>;
 
-/// A `ClusterDeployment` that needs a customization.
+/// A ClusterDeployment that uses a customization.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cluster {
     pub namespace: String,
     pub name: String,
-    /// Of others than us, where it is being taken down; none while it is alive.
+    /// The finalizers of other controllers while it is being deleted; none while it is alive.
     pub finalizers: Vec<String>,
-    /// Whether our finalizer keeps it too: it was made by us and not by Hive.
+    /// Whether it has our finalizer too: then this crate created it, not Hive.
     pub is_ours: bool,
 }
 
 impl Cluster {
-    /// Why the customization is kept, and what to do.
+    /// Why the customization is not released, and what to do.
     pub fn refusal(&self, customization: &str) -> String {
         let Self { namespace, name, .. } = self;
         if self.finalizers.is_empty() {
             return format!(
-                "ClusterDeployment {name} was made with {customization} and is there; delete it first: \
+                "ClusterDeployment {name} still uses {customization}; delete it first: \
                  kubectl delete clusterdeployments.hive.openshift.io {name} -n {namespace}"
             );
         }
         let finalizers = self.finalizers.join(", ");
         let what_then = if self.is_ours {
-            "release it again when they are gone".to_owned()
+            "release it again when they are removed".to_owned()
         } else {
             format!(
-                "Hive gives it back when that is done: kubectl wait --for=delete --timeout=1h \
+                "Hive releases it when that is done: kubectl wait --for=delete --timeout=1h \
                  clusterdeployments.hive.openshift.io/{name} -n {namespace}"
             )
         };
         format!(
-            "ClusterDeployment {name} was made with {customization} and is being taken down, with finalizers \
-             {finalizers}; {what_then}"
+            "ClusterDeployment {name} uses {customization} and is being deleted, with finalizers {finalizers}; {what_then}"
         )
     }
 
-    /// What is left to run when the customization is given back all the same.
+    /// What still runs after a forced release.
     pub fn left(&self, customization: &str) -> String {
         let Self { namespace, name, .. } = self;
         let state = if self.finalizers.is_empty() {
-            "still runs"
+            "still uses"
         } else {
-            "is still being taken down"
+            "is being deleted and still uses"
         };
         format!(
-            "ClusterDeployment {name} in namespace {namespace} {state} with {customization}, which another may get now"
+            "ClusterDeployment {name} in namespace {namespace} {state} {customization}, which others can lease now"
         )
     }
 }
 
-/// What clusters were made with and still need, whosever name they have. Of several with one customization the
-/// holder's own is told.
-pub fn needs(deployments: &Deployments, holder: Holder<'_>) -> Needs {
-    let mut needs = Needs::new();
+/// The clusters that use customizations, whatever their names. The holder's own comes first.
+pub fn users(deployments: &Deployments, holder: Holder<'_>) -> Users {
+    let mut users = Users::new();
     let of_others = deployments
         .of_namespace()
         .filter(|cluster| cluster.name() != holder.cluster_deployment);
-    for cluster in deployments.made_for(holder).chain(of_others) {
+    for cluster in deployments.of_holder(holder).chain(of_others) {
         let finalizers = match cluster.life() {
             Life::Alive => Vec::new(),
             Life::Deprovisioning => cluster.finalizers_of_others(),
             Life::Over => continue,
         };
         if let Some(customization) = cluster.customization() {
-            needs.entry(customization.to_owned()).or_insert_with(|| Cluster {
+            users.entry(customization.to_owned()).or_insert_with(|| Cluster {
                 namespace: cluster.metadata.namespace.clone(),
                 name: cluster.name().to_owned(),
                 finalizers,
@@ -82,12 +80,12 @@ pub fn needs(deployments: &Deployments, holder: Holder<'_>) -> Needs {
             });
         }
     }
-    needs
+    users
 }
 
 #[cfg(test)]
 mod tests {
-    use super::needs;
+    use super::users;
     use crate::{
         objects::{cluster_deployment::Deployments, entry::Holder},
         testing::objects::cluster,
@@ -107,17 +105,17 @@ mod tests {
             elsewhere,
         ];
         let all = all.map(|object| serde_json::from_value(object).unwrap());
-        let needs = needs(
+        let users = users(
             &Deployments::of("d", all.into()),
             Holder {
                 pool: "p",
                 cluster_deployment: "us",
             },
         );
-        let needs: Vec<_> = needs
+        let users: Vec<_> = users
             .iter()
             .map(|(customization, cluster)| (customization.as_str(), cluster.name.as_str()))
             .collect();
-        assert_eq!(needs, [("a", "us"), ("b", "another")]);
+        assert_eq!(users, [("a", "us"), ("b", "another")]);
     }
 }

@@ -1,44 +1,43 @@
-//! Giving back what a holder has.
+//! Releases what a holder has.
 //!
-//! - [`needs`]: what keeps it; [`give_back`]: all that is read and written
+//! - [`in_use`]: which customizations clusters still use; [`target`]: all reads and writes of a release
 
-pub mod give_back;
 pub mod in_use;
+pub mod target;
 
 use std::time::Duration;
 
 use kcp_client::{Error, Written};
 
 use crate::{
-    lease::record_keeping::withdraw,
+    lease::record_keeping::delete_ours,
     objects::entry::Holder,
-    release::in_use::Needs,
+    release::in_use::Users,
     store::{Customizations, Records},
 };
 
-/// How often the entries are read anew after others have changed them.
+/// How often the entries are read again after other clients have changed them.
 const MAX_ROUNDS: usize = 8;
 
-/// Before the entries are read anew after a write without an answer.
+/// Before the entries are read again after a write without an answer.
 const REST: Duration = Duration::from_millis(200);
 
-/// What came of it. Names, sorted.
+/// Names, sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Released {
-    /// Given back.
     pub released: Vec<String>,
-    /// Kept: a cluster needs it.
-    pub needed: Vec<String>,
+    /// Not released: a cluster uses it.
+    pub in_use: Vec<String>,
 }
 
-/// Gives back every entry that the holder has and no cluster needs, whether the pool still names it or not;
-/// or `only` this one. Another's are not touched. Their records go last.
+/// Releases the entries that the holder has and no cluster uses, in the inventory or not; with `only` that one.
+/// Entries of other holders are not changed. Records are deleted last.
 ///
 /// # Errors
-/// When the API server cannot be asked, or an entry changes faster than it can be written.
-pub async fn release<S: Customizations + Records>(
+/// If the API server cannot be asked, or an entry changes faster than it can be written.
+pub async fn release_entries<S: Customizations + Records>(
     customizations: &S,
-    needs: &Needs,
+    users: &Users,
     holder: Holder<'_>,
     only: Option<&str>,
 ) -> Result<Released, Error> {
@@ -49,15 +48,15 @@ pub async fn release<S: Customizations + Records>(
         let held = entries
             .iter()
             .filter(|entry| entry.names(holder) && is_meant(entry.name()));
-        let (needed, held): (Vec<_>, Vec<_>) = held.partition(|entry| needs.contains_key(entry.name()));
+        let (in_use, held): (Vec<_>, Vec<_>) = held.partition(|entry| users.contains_key(entry.name()));
         let mut settled = true;
         for entry in held {
             let patch = entry.release(customizations.now());
             match customizations.write_status(entry.name(), &patch).await? {
                 Written::Stored => released.push(entry.name().to_owned()),
                 Written::Changed => settled = false,
-                // Read again, it is either free, then it was this write, or still ours: then the next write settles it,
-                // because only one of the two can be stored.
+                // When it is read again, it is either free by this write, or still ours: then the next write decides,
+                // because the server stores only one of the two.
                 Written::Unknown(_) => {
                     released.push(entry.name().to_owned());
                     settled = false;
@@ -68,19 +67,19 @@ pub async fn release<S: Customizations + Records>(
         released.sort();
         released.dedup();
         if settled {
-            let mut needed: Vec<_> = needed.iter().map(|entry| entry.name().to_owned()).collect();
-            needed.sort();
-            // Also those of a release that was killed before it came to them.
+            let mut in_use: Vec<_> = in_use.iter().map(|entry| entry.name().to_owned()).collect();
+            in_use.sort();
+            // Also records that an interrupted release has left.
             for record in customizations.records().await? {
                 let leased = record.customization().filter(|_| record.names(holder));
                 let Some(name) = leased.filter(|name| is_meant(name)) else {
                     continue;
                 };
-                if !needed.iter().any(|needed| needed == name) {
-                    withdraw(customizations, name, holder).await?;
+                if !in_use.iter().any(|in_use| in_use == name) {
+                    delete_ours(customizations, name, holder).await?;
                 }
             }
-            return Ok(Released { released, needed });
+            return Ok(Released { released, in_use });
         }
     }
     Err(Error::Contended {

@@ -10,8 +10,8 @@ use crate::{
     },
     release::{
         Released,
-        in_use::{Cluster, Needs},
-        release,
+        in_use::{Cluster, Users},
+        release_entries,
     },
     store::Customizations as _,
     testing::fake::{Fake, Fault, reserved},
@@ -22,8 +22,8 @@ const HOLDER: Holder<'_> = Holder {
     cluster_deployment: "us",
 };
 
-fn release_but(fake: &Fake, needs: &Needs) -> Result<Released, Error> {
-    run(release(fake, needs, HOLDER, None))
+fn release_but(fake: &Fake, users: &Users) -> Result<Released, Error> {
+    run(release_entries(fake, users, HOLDER, None))
 }
 
 fn run<T>(work: impl Future<Output = T>) -> T {
@@ -32,7 +32,7 @@ fn run<T>(work: impl Future<Output = T>) -> T {
 }
 
 fn release_all(fake: &Fake) -> Result<Vec<String>, Error> {
-    release_but(fake, &Needs::new()).map(|outcome| outcome.released)
+    release_but(fake, &Users::new()).map(|outcome| outcome.released)
 }
 
 fn held(faults: &[Option<Fault>]) -> Fake {
@@ -71,7 +71,7 @@ fn gives_back_all_that_the_holder_has() {
 fn gives_back_the_one_that_is_meant() {
     let fake = held(&[]);
     fake.put("d", &reserved("us"));
-    let released = run(release(&fake, &Needs::new(), HOLDER, Some("d"))).unwrap();
+    let released = run(release_entries(&fake, &Users::new(), HOLDER, Some("d"))).unwrap();
     assert_eq!(released.released, ["d"]);
     assert_eq!(fake.held_by("us"), ["b"]);
 }
@@ -128,10 +128,10 @@ fn what_a_cluster_needs_is_kept() {
         is_ours: false,
     };
     // The holder has nothing of `a`, whatever its cluster says.
-    let needs = ["a", "b"].map(|name| (name.to_owned(), cluster.clone())).into();
-    let outcome = release_but(&fake, &needs).unwrap();
+    let users = ["a", "b"].map(|name| (name.to_owned(), cluster.clone())).into();
+    let outcome = release_but(&fake, &users).unwrap();
     assert_eq!(
-        (outcome.released, outcome.needed),
+        (outcome.released, outcome.in_use),
         (vec!["d".to_owned()], vec!["b".to_owned()])
     );
     assert_eq!(fake.held_by("us"), ["b"]);

@@ -1,5 +1,5 @@
-//! Mending what is wrong: each time everything is read and decided anew, and written under the resourceVersion that was
-//! read. Killed anywhere, it leaves what the next repair finds.
+//! Applies the remedy of a finding: everything is read and decided again, and written under the resourceVersion that
+//! was read. If the process is killed at any point, the next repair finds the rest.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{
         Parts,
         make::{Obstacle, make},
     },
-    lease::record_keeping::{renew, withdraw_revoked},
+    lease::record_keeping::{delete_revoked, renew},
     objects::{
         cluster_deployment::{ClusterDeployment, Copy},
         cluster_pool::Pool,
@@ -31,53 +31,52 @@ use crate::{
     store::{Customizations, Records, Store},
 };
 
-/// How often something is read and decided anew that others change meanwhile.
+/// How often an object is read and decided again that other clients change.
 const MAX_ATTEMPTS: usize = 5;
 
-/// Before it is read anew after a write without an answer.
+/// Before it is read again after a write without an answer.
 const REST: Duration = Duration::from_millis(200);
 
-/// What repair reads and writes.
+/// What a repair reads and writes.
 #[allow(async_fn_in_trait, reason = "used in this crate, on one thread")]
-pub trait Mending: Customizations + Records {
-    /// Everything, as it is now.
+pub trait RepairStore: Customizations + Records {
+    /// Reads everything.
     async fn snapshot(&self) -> Result<Snapshot, Error>;
 
-    /// Changes a cluster, once, by a merge patch with a resourceVersion. One that is gone has changed.
+    /// Changes a ClusterDeployment once, by a merge patch with a resourceVersion. `Changed` if it is gone.
     async fn patch_cluster(&self, cluster: &ClusterDeployment, patch: &Value) -> Result<Written, Error>;
 
-    /// Makes what a cluster needs and the cluster, as far as they are not there; or says why it is not made.
-    /// Right before the cluster the lease is renewed as claimed.
-    async fn make_cluster(
+    /// Creates a missing cluster and what it needs, or returns why it is not created. Renews the lease as claimed
+    /// right before the ClusterDeployment.
+    async fn create_cluster(
         &self,
         parts: Parts<'_>,
         claim: LeaseClaim<'_>,
     ) -> Result<Result<ClusterDeployment, Obstacle>, Error>;
 
-    /// Does away with this version of a copy, once.
+    /// Deletes this version of a copy, once.
     async fn delete_copy(&self, copy: &Copy) -> Result<Written, Error>;
 }
 
-/// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RepairOutcome {
-    Mended,
-    /// Read again, it was no longer so: somebody else was faster.
+    Repaired,
+    /// When it was read again, the fault was gone: another client was faster.
     Settled,
     /// Its customization is not free yet.
     Waits,
-    /// Something is in the way that was not known before.
+    /// Blocked by something that was not known before.
     Blocked(Obstacle),
-    /// Others change it faster than it can be written.
+    /// Other clients change it faster than it can be written.
     Contended,
 }
 
-/// Mends one finding, if it is still so.
+/// Repairs one finding, if it still exists.
 ///
 /// # Errors
-/// When the API server cannot be asked, or refuses.
-pub async fn mend(
-    store: &impl Mending,
+/// If the API server cannot be asked, or refuses.
+pub async fn apply(
+    store: &impl RepairStore,
     options: &Options<'_>,
     planned: &Finding,
 ) -> Result<RepairOutcome, Error> {
@@ -85,7 +84,7 @@ pub async fn mend(
     for _ in 0..MAX_ATTEMPTS {
         let snapshot = store.snapshot().await?;
         let found = findings(&snapshot, options);
-        // By a name that was forced, only the holder whom the plan has shown.
+        // An entry that was named with --force is freed only if it still has the holder that was shown.
         let is_it = |finding: &&Finding| {
             finding.subject == planned.subject
                 && finding.remedy == planned.remedy
@@ -97,11 +96,11 @@ pub async fn mend(
             }
             if may_be_written {
                 after(store, &snapshot, planned).await?;
-                return Ok(RepairOutcome::Mended);
+                return Ok(RepairOutcome::Repaired);
             }
             return Ok(RepairOutcome::Settled);
         };
-        if finding.goes_after_its_entry() && holds_yet(&found, finding) {
+        if finding.is_removed_after_its_entry() && still_holds(&found, finding) {
             return Ok(RepairOutcome::Waits);
         }
         if let (Remedy::Recreate, Some(install_config)) = (&finding.remedy, options.install_config) {
@@ -113,7 +112,7 @@ pub async fn mend(
         match step(store, &snapshot, finding, store.now()).await? {
             Written::Stored => {
                 after(store, &snapshot, finding).await?;
-                return Ok(RepairOutcome::Mended);
+                return Ok(RepairOutcome::Repaired);
             }
             Written::Changed => {}
             Written::Unknown(_) => {
@@ -125,7 +124,7 @@ pub async fn mend(
     Ok(RepairOutcome::Contended)
 }
 
-/// What is in the way of a finding's remedy by now.
+/// What blocks a finding's remedy now.
 fn obstacle<'f>(found: &'f [Finding], planned: &Finding) -> Option<&'f Obstacle> {
     let mut of_it = found.iter().filter(|finding| finding.subject == planned.subject);
     of_it.find_map(|finding| match &finding.remedy {
@@ -135,14 +134,14 @@ fn obstacle<'f>(found: &'f [Finding], planned: &Finding) -> Option<&'f Obstacle>
 }
 
 /// Whether the holder still has a customization that is to be freed.
-fn holds_yet(found: &[Finding], after: &Finding) -> bool {
+fn still_holds(found: &[Finding], after: &Finding) -> bool {
     found
         .iter()
         .any(|other| other.remedy == Remedy::Free && other.holder() == after.holder())
 }
 
 async fn step(
-    store: &impl Mending,
+    store: &impl RepairStore,
     snapshot: &Snapshot,
     finding: &Finding,
     now: Timestamp,
@@ -193,9 +192,9 @@ async fn step(
     }
 }
 
-/// The record is taken away first, so that a holder who is not gone after all renews no more.
+/// Revokes the record first, so that a holder that still exists stops renewing.
 async fn free(
-    store: &impl Mending,
+    store: &impl RepairStore,
     snapshot: &Snapshot,
     name: &str,
     now: Timestamp,
@@ -212,20 +211,20 @@ async fn free(
     store.write_status(name, &entry.release(now)).await
 }
 
-/// What follows a write: the record says the same as the status.
-async fn after(store: &impl Mending, snapshot: &Snapshot, finding: &Finding) -> Result<(), Error> {
+/// Makes the record match the status after a write.
+async fn after(store: &impl RepairStore, snapshot: &Snapshot, finding: &Finding) -> Result<(), Error> {
     let Subject::Entry { name } = &finding.subject else {
         return Ok(());
     };
     match (&finding.remedy, finding.holder()) {
-        (Remedy::Free, Some(holder)) => withdraw_revoked(store, name, holder).await,
+        (Remedy::Free, Some(holder)) => delete_revoked(store, name, holder).await,
         (Remedy::Reserve { .. }, Some(holder)) => record_holder(store, snapshot, name, holder).await,
         _ => Ok(()),
     }
 }
 
 async fn record_holder(
-    store: &impl Mending,
+    store: &impl RepairStore,
     snapshot: &Snapshot,
     name: &str,
     holder: Holder<'_>,
@@ -235,7 +234,7 @@ async fn record_holder(
     if record.is_none() && is_run_by_hive {
         return Ok(());
     }
-    let cluster = snapshot.deployments.proof_of_life(holder);
+    let cluster = snapshot.deployments.proof_of_existence(holder);
     let claim = LeaseClaim {
         holder,
         duration: record
@@ -247,11 +246,11 @@ async fn record_holder(
     renew(store, name, record, claim).await.map(drop)
 }
 
-/// Records that a cluster was seen. Once: what is not recorded now is seen again by the next repair.
+/// Records that a cluster was seen. Tried once: the next repair sees it again.
 ///
 /// # Errors
-/// When the API server cannot be asked, or refuses.
-pub async fn record_sighting(store: &impl Mending, sighting: &Sighting) -> Result<(), Error> {
+/// If the API server cannot be asked, or refuses.
+pub async fn record_sighting(store: &impl RepairStore, sighting: &Sighting) -> Result<(), Error> {
     let Sighting {
         customization,
         pool,
@@ -281,7 +280,7 @@ pub async fn record_sighting(store: &impl Mending, sighting: &Sighting) -> Resul
     Ok(())
 }
 
-impl Mending for Store<'_> {
+impl RepairStore for Store<'_> {
     async fn snapshot(&self) -> Result<Snapshot, Error> {
         self.snapshot().await
     }
@@ -291,7 +290,7 @@ impl Mending for Store<'_> {
             .await
     }
 
-    async fn make_cluster(
+    async fn create_cluster(
         &self,
         parts: Parts<'_>,
         claim: LeaseClaim<'_>,

@@ -1,4 +1,4 @@
-//! What is wrong with the leases of a namespace, and what mends it. Pure.
+//! What is wrong with the leases of a namespace, and what repairs it. Pure.
 
 use std::collections::BTreeSet;
 
@@ -18,11 +18,11 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// Everything that is wrong: entries first, then what is let go after them.
+/// Everything that is wrong: entries first, then what is removed after them.
 pub fn findings(snapshot: &Snapshot, options: &Options<'_>) -> Vec<Finding> {
     let entries = snapshot.entries.iter();
     let entries: Vec<_> = entries
-        .filter_map(|entry| of_entry(snapshot, entry, options).or_else(|| kept(snapshot, entry, options)))
+        .filter_map(|entry| of_entry(snapshot, entry, options).or_else(|| in_use(snapshot, entry, options)))
         .collect();
     let entries = within_capacity(snapshot, entries);
     let clusters = snapshot.deployments.of_namespace();
@@ -108,17 +108,17 @@ fn is_named(entry: &Entry, cluster: &ClusterDeployment) -> bool {
     entry.cluster_deployment() == Some(cluster.name()) && is_of_its_pool
 }
 
-/// Hive frees an entry shortly before its cluster goes, and that is no fault.
+/// Hive frees an entry shortly before its cluster is gone; this is not a fault.
 fn is_settled(entry: &Entry, user: &ClusterDeployment, clock: Clock) -> bool {
     user.life() == Life::Alive || clock.is_past_grace(entry.since())
 }
 
-/// Hive frees an entry, and reserves it for the next cluster, shortly before the last one goes.
+/// Hive frees an entry and reserves it for the next cluster shortly before the last one is gone.
 fn is_handed_over(entry: &Entry, user: &ClusterDeployment, clock: Clock) -> bool {
     user.life() == Life::Deprovisioning && !is_named(entry, user) && !clock.is_past_grace(entry.since())
 }
 
-/// An entry that names a holder, and no living cluster was made with it.
+/// An entry that names a holder and that no cluster uses.
 fn without_user(
     snapshot: &Snapshot,
     entry: &Entry,
@@ -164,7 +164,7 @@ fn without_user(
     }
 }
 
-/// An entry that names nobody. Hive reserves one in two writes, the mark first.
+/// An entry that names no holder. Hive reserves an entry in two writes, the condition first.
 fn holder_unknown(entry: &Entry, options: &Options<'_>) -> Option<Finding> {
     let is_taken = entry.is_reserved() || entry.pool().is_some();
     let is_wrong = is_taken && options.clock.is_past_grace(entry.since());
@@ -196,7 +196,7 @@ fn contested(entry: &Entry, users: &[&ClusterDeployment]) -> Finding {
     about_entry(entry, Cause::Contested { by }, Remedy::Unknown)
 }
 
-/// The remedy of an entry whose holder may be gone.
+/// The remedy of an entry whose holder cannot be verified.
 fn freeing(entry: &Entry, options: &Options<'_>) -> Remedy {
     if options.names(entry) {
         Remedy::Free
@@ -205,8 +205,8 @@ fn freeing(entry: &Entry, options: &Options<'_>) -> Remedy {
     }
 }
 
-/// What is told of an entry that is to be mended by its name, and of which nothing is wrong. A free one is as it was to be.
-pub fn kept(snapshot: &Snapshot, entry: &Entry, options: &Options<'_>) -> Option<Finding> {
+/// Why an entry that was named with --force and has no fault is not freed. A free entry needs no repair.
+pub fn in_use(snapshot: &Snapshot, entry: &Entry, options: &Options<'_>) -> Option<Finding> {
     let is_taken = entry.is_reserved() || entry.cluster_deployment().is_some();
     if !options.names(entry) || !is_taken {
         return None;

@@ -1,4 +1,4 @@
-//! What is wrong with the leases of a namespace, and what mends it.
+//! What is wrong with the leases of a namespace, and what repairs it.
 
 use std::{borrow::Cow, fmt};
 
@@ -13,26 +13,24 @@ use crate::{
     repair::holder::Proof,
 };
 
-/// One thing that is wrong.
+/// One fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub subject: Subject,
-    /// The pool that it is about, where it says so.
     pub pool: Option<String>,
-    /// The `ClusterDeployment` that it is about, where it says so.
     pub cluster_deployment: Option<String>,
     pub cause: Cause,
     pub remedy: Remedy,
 }
 
-/// What something is wrong with.
+/// The object with a fault.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
-    /// A customization of the pool's namespace.
+    /// A customization in the pool's namespace.
     Entry {
         name: String,
     },
-    /// The record of who holds that customization.
+    /// The record of that customization.
     Record {
         customization: String,
     },
@@ -40,48 +38,47 @@ pub enum Subject {
         namespace: String,
         name: String,
     },
-    /// The copy of a customization in the namespace of a cluster.
+    /// A copy of a customization in a cluster's namespace.
     Copy {
         namespace: String,
         name: String,
     },
 }
 
-/// Why something is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// Held by one who is gone.
+    /// The holder is gone.
     HolderGone {
         proof: Proof,
         mark: Mark,
-        /// Whether the pool still names it.
+        /// Whether the pool still lists it.
         is_in_inventory: bool,
     },
-    /// Held by one of whom nobody can tell whether it is gone.
+    /// It is unknown whether the holder still exists.
     Unverifiable { mark: Mark, is_in_inventory: bool },
-    /// Its holder's cluster was not made to the end.
+    /// The creation of the holder's cluster did not finish.
     CreationBrokenOff,
-    /// Reserved, or taken for a pool, and names nobody.
+    /// Reserved, or assigned to a pool, without a holder.
     HolderUnknown { mark: Mark },
-    /// Marked available, and the living cluster that has it was made with it or is its holder.
+    /// Marked available, but a living cluster uses it.
     MarkedAvailable,
-    /// Reserved, and does not say for whom; a living cluster was made with it.
+    /// Reserved without a holder, and a living cluster uses it.
     ReferencesMissing,
-    /// It names one who is gone; another's living cluster was made with it.
+    /// The holder is gone, and another living cluster uses it.
     UsedByAnother { gone: String },
-    /// More than one has it.
+    /// More than one cluster uses it.
     Contested { by: Vec<String> },
-    /// Nothing: it was to be mended by its name, and somebody may still use it.
+    /// No fault: it was named with --force, and may still be in use.
     InUse(Use),
-    /// Our finalizer alone keeps a cluster that is deleted.
+    /// A deleted ClusterDeployment waits for our finalizer alone.
     FinalizerLeft,
-    /// A record of one who does not have the customization.
+    /// The record's holder does not have the customization.
     RecordLeft,
-    /// A copy in a namespace whose cluster is gone.
+    /// A copy in a namespace without a cluster.
     CopyLeft,
 }
 
-/// How an entry is marked.
+/// An entry's Available condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     Reserved,
@@ -91,41 +88,40 @@ pub enum Mark {
 /// Who may still use a customization.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// Its holder's cluster is there.
+    /// The holder's ClusterDeployment exists.
     Cluster { namespace: String },
-    /// Its holder's lease has not ended.
+    /// The holder's lease has not expired.
     Lease { until: Option<Timestamp> },
-    /// It was taken within the grace time.
+    /// It was leased less than the grace period ago.
     Recent,
-    /// It is of a pool that is not asked about.
+    /// It belongs to another pool than the requested one.
     OtherPool,
 }
 
-/// What mends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// Nobody has it any more.
+    /// Free the entry: its holder is gone.
     Free,
-    /// The cluster has it that was made with it.
+    /// Reserve it for the cluster that uses it.
     Reserve {
         pool: String,
         cluster_deployment: String,
     },
-    /// Its holder gets the cluster that is missing.
+    /// Create the holder's missing cluster.
     Recreate,
-    /// The same, once this is no longer in the way.
+    /// The same, once nothing blocks it.
     Blocked(Obstacle),
     RemoveFinalizer,
     Delete,
-    /// Free it, should somebody who knows that its holder is gone name it.
+    /// Free it, if the user names it with --force.
     FreeByName,
-    /// None: it stays as it is, although it was named.
+    /// Leave it as it is, although it was named with --force.
     Keep,
-    /// None that could be right.
+    /// No remedy is certain to be right.
     Unknown,
 }
 
-/// Of an entry, and whom it names.
+/// A finding about an entry and its holder.
 pub fn about_entry(entry: &Entry, cause: Cause, remedy: Remedy) -> Finding {
     Finding {
         subject: Subject::Entry {
@@ -138,25 +134,25 @@ pub fn about_entry(entry: &Entry, cause: Cause, remedy: Remedy) -> Finding {
     }
 }
 
-/// After who holds it.
+/// Follows the holder's name.
 impl fmt::Display for Use {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cluster { namespace } => {
-                write!(f, "whose ClusterDeployment is there, in namespace {namespace}")
+                write!(f, "whose ClusterDeployment exists, in namespace {namespace}")
             }
             Self::Lease { until: Some(until) } => {
                 write!(f, "whose lease ends at {}", until.strftime("%Y-%m-%dT%H:%M:%SZ"))
             }
-            Self::Lease { until: None } => f.write_str("whose lease has not ended"),
-            Self::Recent => f.write_str("which has it for less than the grace time"),
-            Self::OtherPool => f.write_str("and not from this pool"),
+            Self::Lease { until: None } => f.write_str("whose lease has not expired"),
+            Self::Recent => f.write_str("which has held it for less than the grace period"),
+            Self::OtherPool => f.write_str("for another pool"),
         }
     }
 }
 
 impl Remedy {
-    /// Whether it is done without being asked for by name.
+    /// Whether it is applied without --force.
     pub const fn is_safe(&self) -> bool {
         !matches!(
             self,
@@ -206,16 +202,16 @@ impl Cause {
 }
 
 impl Finding {
-    /// The cause in a sentence, and what is in the way of the remedy.
+    /// The cause in a sentence, and what blocks the remedy.
     pub fn sentence(&self) -> String {
         match &self.remedy {
-            Remedy::Blocked(why) => format!("{}; not made anew: {why}", self.cause_sentence()),
+            Remedy::Blocked(why) => format!("{}; not created again: {why}", self.cause_sentence()),
             _ => self.cause_sentence(),
         }
     }
 
     fn cause_sentence(&self) -> String {
-        let holder = self.cluster_deployment.as_deref().unwrap_or("nobody");
+        let holder = self.cluster_deployment.as_deref().unwrap_or("an unknown holder");
         match &self.cause {
             Cause::HolderGone {
                 proof,
@@ -226,50 +222,51 @@ impl Finding {
                 mark,
                 is_in_inventory,
             } => format!(
-                "{}, and nothing tells whether that one is gone: its lease has no end, and no ClusterDeployment of it \
-                 was seen",
+                "{}, which cannot be verified: its lease has no end, and its ClusterDeployment was never seen",
                 self.held(*mark, *is_in_inventory)
             ),
             Cause::CreationBrokenOff => {
-                format!("reserved for {holder}, and whoever made its ClusterDeployment did not end")
+                format!("reserved for {holder}, and the creation of its ClusterDeployment did not finish")
             }
             Cause::HolderUnknown { mark } => match (mark, &self.pool) {
-                (Mark::Reserved, _) => "reserved, and names no ClusterDeployment".to_owned(),
+                (Mark::Reserved, _) => "reserved, but names no ClusterDeployment".to_owned(),
                 (Mark::Available, pool) => format!(
-                    "marked available, and names pool {} without a ClusterDeployment",
-                    pool.as_deref().unwrap_or("nobody")
+                    "marked available, but names pool {} without a ClusterDeployment",
+                    pool.as_deref().unwrap_or("an unknown holder")
                 ),
             },
             Cause::MarkedAvailable => {
-                format!("marked available, while ClusterDeployment {holder} has it")
+                format!("marked available, but ClusterDeployment {holder} uses it")
             }
             Cause::ReferencesMissing => {
-                format!("does not say whose it is, while ClusterDeployment {holder} was made with it")
+                format!("names no holder, but ClusterDeployment {holder} uses it")
             }
             Cause::UsedByAnother { gone } => {
-                format!("names {gone}, which is gone, while ClusterDeployment {holder} was made with it")
+                format!("names {gone}, which is gone, but ClusterDeployment {holder} uses it")
             }
             Cause::Contested { by } => {
                 let by: Vec<&str> = by.iter().map(String::as_str).collect();
-                format!("had by more than one: {}", listed(&by))
+                format!("used by more than one: {}", listed(&by))
             }
             Cause::InUse(used) => format!("not freed: held by {holder}, {used}"),
-            Cause::FinalizerLeft => "deleted, and kept by the finalizer of its lease alone".to_owned(),
-            Cause::RecordLeft => format!("says that {holder} holds a customization that does not name it"),
-            Cause::CopyLeft => format!("left in namespace {holder}, where no ClusterDeployment is"),
+            Cause::FinalizerLeft => "deleted, and waits only for the finalizer of its lease".to_owned(),
+            Cause::RecordLeft => {
+                format!("names {holder} as the holder of a customization that does not name it")
+            }
+            Cause::CopyLeft => format!("left in namespace {holder}, which has no ClusterDeployment"),
         }
     }
 
     /// `reserved for a`.
     fn held(&self, mark: Mark, is_in_inventory: bool) -> String {
-        let holder = self.cluster_deployment.as_deref().unwrap_or("nobody");
+        let holder = self.cluster_deployment.as_deref().unwrap_or("an unknown holder");
         let dropped = match (&self.pool, is_in_inventory) {
             (Some(pool), false) => format!("not in the inventory of {pool}; "),
             _ => String::new(),
         };
         match mark {
             Mark::Reserved => format!("{dropped}reserved for {holder}"),
-            Mark::Available => format!("{dropped}marked available, and names {holder}"),
+            Mark::Available => format!("{dropped}marked available, but names {holder}"),
         }
     }
 
@@ -278,12 +275,11 @@ impl Finding {
         matches!(&self.subject, Subject::Entry { name } if name == customization)
     }
 
-    /// Whether it is of a cluster, and goes when its holder has no customization any more.
-    pub const fn goes_after_its_entry(&self) -> bool {
+    /// Whether it can be removed only after its holder's customization is free.
+    pub const fn is_removed_after_its_entry(&self) -> bool {
         matches!(self.subject, Subject::Cluster { .. } | Subject::Copy { .. })
     }
 
-    /// Whose lease it is about.
     pub fn holder(&self) -> Option<Holder<'_>> {
         Some(Holder {
             pool: self.pool.as_deref()?,
@@ -308,7 +304,7 @@ impl Subject {
         }
     }
 
-    /// Its namespace, where that is not the pool's.
+    /// Its namespace, if it is not the pool's.
     pub fn namespace(&self) -> Option<&str> {
         match self {
             Self::Entry { .. } | Self::Record { .. } => None,

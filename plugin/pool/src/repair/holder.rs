@@ -14,46 +14,45 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// What is known of the holder of a customization.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HolderState<'s> {
-    /// A cluster of its name is there, and not yet taken down.
+    /// A ClusterDeployment of its name exists and is not deprovisioned.
     Alive(&'s ClusterDeployment),
-    /// Its lease has not ended yet.
+    /// Its lease has not expired.
     Leasing,
     Gone(Proof),
-    /// It has had the customization for less than the grace time.
+    /// It has held the customization for less than the grace period.
     Recent,
-    /// Nothing proves that it is gone, and nothing that it is not.
+    /// Neither is proven.
     Unverifiable,
 }
 
 /// Why a holder is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Proof {
-    /// Its lease ended, and it has not renewed it.
+    /// Its lease expired without a renewal.
     Expired { at: Timestamp },
-    /// Its lease was taken away, and the customization not yet freed.
+    /// Its lease was revoked, and the customization is not free yet.
     Revoked,
-    /// Its cluster was seen once, and is there no more.
+    /// Its ClusterDeployment was seen once, and is gone.
     ClusterGone { uid: String },
-    /// Its cluster was deleted, and nothing but our finalizer keeps it.
+    /// Its ClusterDeployment was deleted and waits for our finalizer alone.
     ClusterTakenDown { namespace: String },
 }
 
-/// After a comma, of a holder.
+/// Follows the holder's name and a comma.
 impl fmt::Display for Proof {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Expired { at } => write!(f, "whose lease ended at {}", at.strftime("%Y-%m-%dT%H:%M:%SZ")),
-            Self::Revoked => f.write_str("whose lease was taken away"),
-            Self::ClusterGone { .. } => f.write_str("whose ClusterDeployment was there and is gone"),
-            Self::ClusterTakenDown { .. } => f.write_str("whose ClusterDeployment is taken down"),
+            Self::Expired { at } => write!(f, "whose lease expired at {}", at.strftime("%Y-%m-%dT%H:%M:%SZ")),
+            Self::Revoked => f.write_str("whose lease was revoked"),
+            Self::ClusterGone { .. } => f.write_str("whose ClusterDeployment is gone"),
+            Self::ClusterTakenDown { .. } => f.write_str("whose ClusterDeployment is deprovisioned"),
         }
     }
 }
 
-/// The state of the holder that the entry's references name; none where they name no `ClusterDeployment`.
+/// The state of the holder that the entry names; none if it names no ClusterDeployment.
 pub fn holder_state<'s>(snapshot: &'s Snapshot, entry: &Entry, clock: Clock) -> Option<HolderState<'s>> {
     let name = entry.cluster_deployment()?;
     let record = recorded(snapshot, entry);
@@ -69,8 +68,8 @@ pub fn holder_state<'s>(snapshot: &'s Snapshot, entry: &Entry, clock: Clock) -> 
         if cluster.life() != Life::Over {
             return Some(HolderState::Alive(cluster));
         }
-        // That another cluster of its name goes says nothing of this holder.
-        if was_seen(cluster) || is_made_with(snapshot, cluster, entry) {
+        // Another cluster with the same name proves nothing about this holder.
+        if was_seen(cluster) || uses_entry(snapshot, cluster, entry) {
             taken_down = Some(&cluster.metadata.namespace);
         }
     }
@@ -85,7 +84,7 @@ pub fn holder_state<'s>(snapshot: &'s Snapshot, entry: &Entry, clock: Clock) -> 
     })
 }
 
-/// The entry's record, where it is about the holder that the entry names.
+/// The entry's record, if it names the entry's holder.
 pub fn recorded<'s>(snapshot: &'s Snapshot, entry: &Entry) -> Option<&'s Record> {
     let holder = Holder {
         pool: entry.pool()?,
@@ -96,19 +95,19 @@ pub fn recorded<'s>(snapshot: &'s Snapshot, entry: &Entry) -> Option<&'s Record>
         .filter(|record| record.names(holder))
 }
 
-/// Made for the entry's pool, with the entry.
-fn is_made_with(snapshot: &Snapshot, cluster: &ClusterDeployment, entry: &Entry) -> bool {
+/// Of the entry's pool, and using the entry.
+fn uses_entry(snapshot: &Snapshot, cluster: &ClusterDeployment, entry: &Entry) -> bool {
     cluster.customization() == Some(entry.name()) && is_of_pool(snapshot, cluster, entry.pool())
 }
 
-/// Where the pool is not known, any of the namespace.
+/// Of any pool of the namespace, if the pool is unknown.
 fn is_of_pool(snapshot: &Snapshot, cluster: &ClusterDeployment, pool: Option<&str>) -> bool {
     cluster.pool_reference.as_ref().is_some_and(|reference| {
         reference.namespace == snapshot.namespace && pool.is_none_or(|pool| reference.pool_name == pool)
     })
 }
 
-/// In the namespace of that name, where Hive and we put a cluster, or made for the pool, anywhere.
+/// In the namespace of that name, where Hive and this crate create a cluster, or of the pool, in any namespace.
 fn is_of_name(snapshot: &Snapshot, cluster: &ClusterDeployment, name: &str, pool: Option<&str>) -> bool {
     cluster.name() == name && (cluster.metadata.namespace == name || is_of_pool(snapshot, cluster, pool))
 }

@@ -1,4 +1,4 @@
-//! What is left of leases that have ended: finalizers, records, and copies of customizations. Pure.
+//! What ended leases have left: finalizers, records, and copies of customizations. Pure.
 
 use jiff::SignedDuration;
 
@@ -16,11 +16,11 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// A record that was written less than this ago may be that of a lessee whose status write is under way: it has the
-/// time of a request, and clocks may differ by as much.
+/// A record that was written less than this ago may belong to a client whose status write is in flight: longer than a
+/// request takes, and as much as clocks may differ.
 const STATUS_WRITE: SignedDuration = SignedDuration::from_secs(60);
 
-/// A cluster that could go.
+/// A deleted ClusterDeployment that only our finalizer keeps.
 pub(super) fn finalizer_left(cluster: &ClusterDeployment, options: &Options<'_>) -> Option<Finding> {
     let pool = cluster.pool()?;
     let is_left = cluster.metadata.waits_only_for(LEASE_FINALIZER);
@@ -36,7 +36,7 @@ pub(super) fn finalizer_left(cluster: &ClusterDeployment, options: &Options<'_>)
     })
 }
 
-/// A record whose customization is gone, or names another or nobody.
+/// A record whose customization is gone, or does not name the record's holder.
 pub(super) fn record_left(snapshot: &Snapshot, record: &Record, options: &Options<'_>) -> Option<Finding> {
     let customization = record.customization()?;
     let is_of_entry = snapshot
@@ -58,8 +58,8 @@ pub(super) fn record_left(snapshot: &Snapshot, record: &Record, options: &Option
     })
 }
 
-/// A copy without the cluster that it was made for, and that is not about to be made. Of a customization that is freed
-/// first nobody is about to make one.
+/// A copy without the cluster that it was created for, and for which none is about to be created. A customization
+/// that this repair frees gets no cluster.
 pub(super) fn copy_left(
     snapshot: &Snapshot,
     of_entries: &[Finding],

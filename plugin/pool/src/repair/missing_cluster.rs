@@ -1,9 +1,10 @@
-//! Which missing clusters are made anew when that is asked for, and what is in the way. Pure.
+//! Which missing clusters `--recreate` creates again, and what blocks it. Pure.
 //!
-//! The design document has a customization that is reserved, and whose cluster is not there, get that cluster. It knows
-//! controllers alone: a script may hold a customization without a `ClusterDeployment` while its cluster runs, and a
-//! second one on the same hosts would be its end. So a cluster is made only where one was: seen and gone, or broken off
-//! while it was made. One that was deleted and is taken down was meant to go, and a lease that has ended was meant to end.
+//! The design document creates a cluster for each reserved customization that has none. It assumes that only
+//! controllers lease; a script may hold a customization without a ClusterDeployment while its cluster runs, and a
+//! second cluster on the same hosts would destroy it. So a cluster is created only where one existed: seen and now
+//! gone, or not completely created. A cluster that was deleted and is being deprovisioned was meant to go, and a
+//! lease that expired was meant to end.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +21,7 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// An entry whose holder's cluster is made anew, or would be; none where it is not, whatever else is done.
+/// The finding about an entry whose cluster is to be created again; none if it is not.
 pub(super) fn missing_cluster(
     snapshot: &Snapshot,
     entry: &Entry,
@@ -65,9 +66,9 @@ fn cause(
             is_in_inventory,
         }),
         HolderState::Gone(Proof::Expired { .. }) => is_broken_off(true).then_some(Cause::CreationBrokenOff),
-        // Whoever makes it renews nothing meanwhile, and takes no longer than the grace time.
+        // The process that creates it does not renew the lease, and takes no longer than the grace period.
         HolderState::Leasing => is_broken_off(false).then_some(Cause::CreationBrokenOff),
-        // Its lease had no end before its cluster was to be made.
+        // Its lease had no end before the creation began.
         HolderState::Unverifiable if is_broken_off(false) => Some(Cause::CreationBrokenOff),
         HolderState::Unverifiable => options.names(entry).then_some(Cause::Unverifiable {
             mark,
@@ -79,7 +80,7 @@ fn cause(
     }
 }
 
-/// Of the clusters to be made, those for which their pools have room, in this order; the others are blocked.
+/// Blocks the clusters for which their pools have no room, in the order of the findings.
 pub(super) fn within_capacity(snapshot: &Snapshot, mut found: Vec<Finding>) -> Vec<Finding> {
     let mut left: BTreeMap<String, Capacity> = BTreeMap::new();
     for finding in found

@@ -1,12 +1,11 @@
-//! What has leaked, with the cause of each, and the writes that repair it.
+//! What has leaked, with the cause of each fault, and the writes that repair it.
 //!
-//! - [`namespaces`]: where to search
-//! - [`proof`]: whether a holder is gone
-//! - [`wanted`]: what is asked for; [`decision`] -> [`finding`]: what is wrong and what repairs it
-//! - [`missing_cluster`]: which clusters are made again; [`installed`]: which customizations have succeeded; [`kept`]: which
-//!   are not freed although they are named
-//! - [`mend`], [`recreation`], [`reads`]: the writes, each after reading and deciding anew
-//! - [`report`]: what was found, and what came of it
+//! - [`options`]: the request
+//! - [`holder`]: whether a holder is gone
+//! - [`decision`], [`missing_cluster`], [`leftovers`] -> [`finding`]: what is wrong, and what repairs it
+//! - [`apply`], [`recreate`]: the writes, each after reading and deciding again
+//! - [`sightings`]: what a repair records of living clusters
+//! - [`report`]: what was found, and the result
 
 pub mod apply;
 pub mod decision;
@@ -32,7 +31,7 @@ use crate::{
         record::{LABEL, Record},
     },
     repair::{
-        apply::{mend, record_sighting},
+        apply::{apply, record_sighting},
         decision::findings,
         options::{Options, RepairRequest},
         report::{Found, RepairRefusal},
@@ -45,7 +44,7 @@ use crate::{
 /// The namespaces that a repair of all namespaces has to read.
 ///
 /// # Errors
-/// When the API server cannot be asked.
+/// If the API server cannot be asked.
 pub async fn namespaces(connection: &Connection, field_manager: &str) -> Result<BTreeSet<String>, Error> {
     let store = Store::new(connection, field_manager);
     let labelled = format!("{LABEL}=true");
@@ -58,10 +57,10 @@ pub async fn namespaces(connection: &Connection, field_manager: &str) -> Result<
     Ok(traces.namespaces())
 }
 
-/// Repairs one namespace. What is found, and what comes of it, is kept also of a repair that fails later.
+/// Repairs one namespace. `found` keeps the findings and results even if a later step fails.
 ///
 /// # Errors
-/// When the API server cannot be asked, or refuses a write that is not of one finding.
+/// If the API server cannot be asked, or refuses a write that belongs to no finding.
 pub async fn repair(
     store: &Store<'_>,
     request: RepairRequest<'_>,
@@ -72,7 +71,7 @@ pub async fn repair(
     if let Some(pool) = options.pool
         && snapshot.pool(pool).is_none()
     {
-        // The server's own answer says that there is none.
+        // The server's own error says that there is none.
         store.pool(pool).await?;
     }
     let missing = request.forced.iter().find(|name| snapshot.entry(name).is_none());
@@ -81,7 +80,7 @@ pub async fn repair(
     }
     for finding in findings(&snapshot, &options) {
         let result = if request.is_applied && finding.remedy.is_safe() {
-            Some(mend(store, &options, &finding).await)
+            Some(apply(store, &options, &finding).await)
         } else {
             None
         };
@@ -96,7 +95,7 @@ pub async fn repair(
             record_sighting(store, &sighting).await?;
         }
         for entry in installed(&snapshot, &options) {
-            // Of one that has changed the next repair says it.
+            // If it has changed, the next repair writes it.
             store
                 .write_status(entry.name(), &entry.succeeded(store.now()))
                 .await?;
@@ -106,8 +105,8 @@ pub async fn repair(
     Ok(None)
 }
 
-/// What the pools say of their inventories, where no Hive says it. No repair of a finding changes it, and who may not write
-/// it repairs all the same.
+/// Writes the conditions of pools that Hive does not run. The repairs above do not change them, and an account that
+/// may not write them can still repair.
 async fn write_pool_conditions(store: &Store<'_>, snapshot: &Snapshot, options: &Options<'_>) {
     let is_ours = |pool: &&Pool| {
         let is_asked = options.pool.is_none_or(|asked| asked == pool.name());
@@ -125,18 +124,18 @@ async fn write_pool_conditions(store: &Store<'_>, snapshot: &Snapshot, options: 
     }
 }
 
-/// What there is in all namespaces that may be of a lease.
+/// The objects of all namespaces that may belong to a lease.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Traces {
     pub pools: Vec<Pool>,
-    /// Copies too, in the namespaces of clusters.
+    /// With copies in the namespaces of clusters.
     pub entries: Vec<Entry>,
     pub records: Vec<Record>,
     pub clusters: Vec<ClusterDeployment>,
 }
 
 impl Traces {
-    /// Where there are pools, or where leases were taken whose pool may be gone by now.
+    /// Namespaces with pools, or with leases whose pool may be gone.
     pub(super) fn namespaces(self) -> BTreeSet<String> {
         let pools = self.pools.into_iter().map(|pool| pool.metadata.namespace);
         let records = self.records.into_iter().map(|record| record.metadata.namespace);
@@ -210,7 +209,7 @@ mod tests {
                 Some("d"),
             ),
             (
-                "an entry that is reserved for nobody",
+                "an entry that is reserved without a holder",
                 Traces {
                     entries: read(entry("False", None, LONG_AGO)),
                     ..none()

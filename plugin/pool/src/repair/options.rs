@@ -1,36 +1,35 @@
-//! What is asked of a repair. Pure.
+//! The request for a repair. Pure.
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{install_config::InstallConfig, objects::entry::Entry};
 
-/// How long a holder's cluster may be missing where nobody says otherwise.
+/// The default of how long a holder's cluster may be missing.
 pub const GRACE: SignedDuration = SignedDuration::from_mins(10);
 
-/// The clock by which a holder is judged.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     pub now: Timestamp,
-    /// How long a state has to last before it is taken for more than a moment between two writes.
+    /// How long a state has to last to be more than the moment between two writes.
     pub grace: SignedDuration,
 }
 
 impl Clock {
-    /// Whether the grace time has passed since then. What has no time is old.
+    /// Whether the grace period has passed since then. A missing time counts as long ago.
     pub fn is_past_grace(self, since: Option<Timestamp>) -> bool {
         since.is_none_or(|since| self.now.duration_since(since) >= self.grace)
     }
 }
 
-/// What is asked for.
+/// What is asked of one namespace.
 #[derive(Clone, Debug)]
 pub struct Options<'w> {
     /// None for all pools of the namespace.
     pub pool: Option<&'w str>,
     pub clock: Clock,
-    /// Customizations that are to be mended although nothing proves that their holders are gone.
+    /// Customizations to repair although their holders cannot be verified.
     pub forced: &'w [String],
-    /// What missing clusters are made from; none where their customizations are freed.
+    /// What missing clusters are created from; none to free their customizations.
     pub install_config: Option<&'w InstallConfig>,
 }
 
@@ -44,16 +43,16 @@ impl Options<'_> {
     }
 }
 
-/// What is asked of a repair, whatever the namespace.
+/// What is asked of every namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct RepairRequest<'r> {
     /// None for all pools of the namespace.
     pub pool: Option<&'r str>,
     /// How long a holder's cluster may be missing.
     pub grace: SignedDuration,
-    /// Customizations to repair although nothing proves that their holders are gone.
+    /// Customizations to repair although their holders cannot be verified.
     pub forced: &'r [String],
-    /// What missing clusters are made from; none where their customizations are freed.
+    /// What missing clusters are created from; none to free their customizations.
     pub install_config: Option<&'r InstallConfig>,
     /// Whether to write, or only to report.
     pub is_applied: bool,

@@ -1,5 +1,5 @@
-//! Making the missing cluster of a lease anew. The record first: it says that the lease ends by itself, so that no other
-//! repair frees the customization while the cluster is made, and the next one does should this one be broken off.
+//! Creates the missing cluster of a lease again. The record is written first, with an end: no other repair frees the
+//! customization while the cluster is being created, and if this one is interrupted, the next repair does.
 
 use kcp_client::Error;
 
@@ -10,24 +10,25 @@ use crate::{
     },
     install_config::{InstallConfig, patches::patched},
     lease::{
-        record_keeping::{withdraw, write_unchanged},
+        record_keeping::{delete_ours, write_unchanged},
         renewal::hold,
     },
     objects::record::LeaseClaim,
     repair::{
-        apply::{Mending, RepairOutcome},
+        apply::{RepairOutcome, RepairStore},
         finding::{Finding, Subject},
         holder::recorded,
     },
     snapshot::Snapshot,
 };
 
-/// Makes the cluster of a finding; none when everything has to be read anew, because others have changed it.
+/// Creates the cluster of a finding. None if other clients have changed something and everything has to be read
+/// again.
 ///
 /// # Errors
-/// When the API server cannot be asked, or refuses.
+/// If the API server cannot be asked, or refuses.
 pub(super) async fn recreate(
-    store: &impl Mending,
+    store: &impl RepairStore,
     snapshot: &Snapshot,
     finding: &Finding,
     install_config: &InstallConfig,
@@ -58,11 +59,11 @@ pub(super) async fn recreate(
     }
     let current = store.get(name).await?;
     if !current.is_some_and(|current| current.is_held_by(holder)) {
-        withdraw(store, name, holder).await?;
+        delete_ours(store, name, holder).await?;
         return Ok(Some(RepairOutcome::Settled));
     }
     let made = store
-        .make_cluster(
+        .create_cluster(
             Parts {
                 pool,
                 entry,
@@ -83,7 +84,7 @@ pub(super) async fn recreate(
         })));
     }
     Ok(Some(match made {
-        Ok(_) => RepairOutcome::Mended,
+        Ok(_) => RepairOutcome::Repaired,
         Err(why) => RepairOutcome::Blocked(why),
     }))
 }

@@ -1,4 +1,4 @@
-//! What a repair has found, and what came of it.
+//! What a repair has found, and the results.
 
 use std::fmt;
 
@@ -12,38 +12,36 @@ use crate::{
     },
 };
 
-/// What a repair has found.
 #[derive(Debug)]
 pub struct RepairReport {
-    /// None for all.
+    /// None for all namespaces.
     pub namespace: Option<String>,
-    /// None for all of the namespace.
+    /// None for all pools of the namespace.
     pub pool: Option<String>,
-    /// Whether it was to be mended.
+    /// Whether it was asked to write.
     pub is_applied: bool,
     pub found: Vec<Found>,
-    /// Namespaces that could not be repaired, or not to the end.
+    /// Namespaces that were not repaired completely.
     pub failures: Vec<Failure>,
-    /// Why nothing was done at all.
+    /// Why nothing was done.
     pub refusal: Option<RepairRefusal>,
 }
 
-/// What has kept a namespace from being repaired to the end.
+/// Why a namespace was not repaired completely.
 #[derive(Debug)]
 pub struct Failure {
     pub namespace: String,
     pub error: Error,
 }
 
-/// Why nothing was done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RepairRefusal {
-    /// There is no customization of a name that was to be freed.
+    /// A customization named with --force does not exist.
     NoSuchEntry { name: String },
 }
 
 impl RepairRefusal {
-    /// In JSON, and before the sentence on stderr.
+    /// In JSON, and before the message on stderr.
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::NoSuchEntry { .. } => "no-such-entry",
@@ -54,48 +52,47 @@ impl RepairRefusal {
 impl fmt::Display for RepairRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoSuchEntry { name } => write!(f, "there is no customization {name} to free"),
+            Self::NoSuchEntry { name } => write!(f, "customization {name} does not exist"),
         }
     }
 }
 
-/// One finding.
 #[derive(Debug)]
 pub struct Found {
-    /// The pool's.
+    /// The pool's namespace.
     pub namespace: String,
     pub finding: Finding,
-    /// None where nothing was tried.
+    /// None if nothing was tried.
     pub result: Option<Result<RepairOutcome, Error>>,
 }
 
-/// How many findings are of one sort.
+/// The number of findings of each sort.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Mended, or no longer so.
-    pub mended: usize,
-    /// To be mended, or tried in vain.
+    /// Repaired, or no longer a fault.
+    pub repaired: usize,
+    /// To be repaired, or tried without success.
     pub open: usize,
-    /// To be mended once something is out of the way.
+    /// To be repaired once nothing blocks it.
     pub blocked: usize,
     pub by_name: usize,
     pub by_hand: usize,
-    /// Named, and kept: somebody may still use it.
-    pub kept: usize,
+    /// Named with --force, but may still be in use.
+    pub in_use: usize,
 }
 
 impl Found {
-    pub const fn is_mended(&self) -> bool {
+    pub const fn is_repaired(&self) -> bool {
         matches!(
             self.result,
-            Some(Ok(RepairOutcome::Mended | RepairOutcome::Settled))
+            Some(Ok(RepairOutcome::Repaired | RepairOutcome::Settled))
         )
     }
 
-    /// What came of it, in JSON and in a table.
+    /// The result, in JSON and in a table.
     pub fn result(&self) -> Option<&'static str> {
         Some(match self.result.as_ref()? {
-            Ok(RepairOutcome::Mended) => "done",
+            Ok(RepairOutcome::Repaired) => "done",
             Ok(RepairOutcome::Settled) => "settled",
             Ok(RepairOutcome::Waits) => "waits",
             Ok(RepairOutcome::Blocked(_)) => "blocked",
@@ -104,7 +101,7 @@ impl Found {
         })
     }
 
-    /// What was in the way when it was tried.
+    /// What blocked it when it was tried.
     pub fn obstacle(&self) -> Option<&Obstacle> {
         match self.result.as_ref()? {
             Ok(RepairOutcome::Blocked(why)) => Some(why),
@@ -122,12 +119,12 @@ impl RepairReport {
         let mut count = Count::default();
         for found in &self.found {
             let of_sort = match found.finding.remedy {
-                _ if found.is_mended() => &mut count.mended,
+                _ if found.is_repaired() => &mut count.repaired,
                 _ if found.obstacle().is_some() => &mut count.blocked,
                 Remedy::Blocked(_) => &mut count.blocked,
                 Remedy::FreeByName => &mut count.by_name,
                 Remedy::Unknown => &mut count.by_hand,
-                Remedy::Keep => &mut count.kept,
+                Remedy::Keep => &mut count.in_use,
                 Remedy::Free
                 | Remedy::Reserve { .. }
                 | Remedy::Recreate

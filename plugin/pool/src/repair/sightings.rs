@@ -1,4 +1,4 @@
-//! Customizations whose cluster is installed, and that do not say so yet. Where Hive runs, it says it. Pure.
+//! What a repair records of living clusters: that they were seen, and that they are installed. Pure.
 
 use crate::{
     objects::{cluster_deployment::Life, cluster_pool::Pool, entry::Entry, record::Record},
@@ -9,7 +9,7 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// A living cluster whose UID its record does not have: once there, it proves that the cluster was seen.
+/// A living cluster whose UID is not in its record yet. The UID proves later that the cluster existed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sighting {
     pub customization: String,
@@ -18,7 +18,7 @@ pub struct Sighting {
     pub uid: String,
 }
 
-/// The living clusters that the records do not know yet. Hive's own need none: it frees what they leave.
+/// The living clusters that are not recorded yet. Hive's own clusters need no record: Hive frees their entries.
 pub(super) fn sightings(snapshot: &Snapshot, options: &Options<'_>) -> Vec<Sighting> {
     let sighting = |entry: &Entry| {
         let (pool, name) = (entry.pool()?, entry.cluster_deployment()?);
@@ -44,7 +44,7 @@ pub(super) fn sightings(snapshot: &Snapshot, options: &Options<'_>) -> Vec<Sight
     snapshot.entries.iter().filter_map(sighting).collect()
 }
 
-/// Those whose holder's living cluster was made with them and is installed.
+/// Entries whose holder's cluster is installed with them, and that do not say so yet. Hive writes that itself.
 pub(super) fn installed<'s>(snapshot: &'s Snapshot, options: &Options<'_>) -> Vec<&'s Entry> {
     let is_installed = |entry: &&Entry| {
         let pool = entry.pool();

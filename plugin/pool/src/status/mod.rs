@@ -1,4 +1,4 @@
-//! How things stand with a pool: its entries, its clusters, what waits, and what is wrong. Pure.
+//! The state of a pool: its entries, its clusters, waiting claims, and what is wrong.
 
 use std::collections::BTreeSet;
 
@@ -25,45 +25,43 @@ use crate::{
     store::Store,
 };
 
-/// A field manager under which nothing is written.
+/// A field manager that writes nothing.
 const READER: &str = "kubectl-kcp";
 
-/// How things stand with a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolState {
     pub namespace: String,
     pub name: String,
     pub is_run_by_hive: bool,
     pub is_deleting: bool,
-    /// None where it cannot be told.
+    /// None if it is unknown.
     pub version: Option<String>,
     pub capacity: Capacity,
-    /// Those of the inventory in its order, then those that it no longer has and that are still held.
+    /// The entries of the inventory in its order, then those that left it and are still held.
     pub entries: Vec<EntryUse>,
     pub clusters: Vec<ClusterUse>,
     /// Claims without a cluster, the oldest first.
     pub waiting: Vec<Waiting>,
-    /// What repair would tell, apart from entries.
+    /// What repair would report about other objects than entries.
     pub left: Vec<Finding>,
 }
 
-/// How things stand with an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryUse {
     pub name: String,
     pub state: EntryUseState,
     pub is_in_inventory: bool,
-    /// The `ClusterDeployment` that has it.
+    /// The ClusterDeployment that has it.
     pub holder: Option<String>,
-    /// The pool that it was taken for.
+    /// The pool that it is leased for.
     pub taken_for: Option<String>,
     pub since: Option<Timestamp>,
     /// When its lease ends unless it is renewed.
     pub expires: Option<Timestamp>,
     pub last_result: Option<LastUse>,
-    /// Other pools that name it too.
+    /// Other pools that list it too.
     pub shared_with: Vec<String>,
-    /// What repair would tell of it.
+    /// What repair would report about it.
     pub leak: Option<Finding>,
 }
 
@@ -71,7 +69,7 @@ pub struct EntryUse {
 pub enum EntryUseState {
     Free,
     Reserved,
-    /// Marked available, and a cluster was made with it, or its references name one.
+    /// Marked available, but a cluster uses it, or its references name one.
     Used,
     Deleting,
     Missing,
@@ -87,7 +85,6 @@ pub struct LastUse {
     pub at: Option<Timestamp>,
 }
 
-/// A cluster of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterUse {
     pub namespace: String,
@@ -97,7 +94,7 @@ pub struct ClusterUse {
     pub state: ClusterUseState,
     pub created: Option<Timestamp>,
     pub stale: Option<Stale>,
-    /// Whether it cannot be told if it was made from the pool's version.
+    /// Whether it is unknown if it was created from the pool's current version.
     pub has_unknown_version: bool,
 }
 
@@ -115,7 +112,6 @@ pub struct Waiting {
     pub since: Option<Timestamp>,
 }
 
-/// What is wrong, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// In one word: missing, broken, shared, leaked, left, short.
@@ -148,16 +144,16 @@ impl ClusterUseState {
 }
 
 impl LastUse {
-    /// Hive's reasons for one that cannot be used as it is begin so.
+    /// Hive's reasons for an entry that cannot be used begin so.
     pub fn is_broken(&self) -> bool {
         self.status == "False" && self.reason.starts_with("Broken")
     }
 }
 
-/// How things stand with the pools of a namespace, or of all of them; or with `only` this one.
+/// The state of the pools of a namespace, or of all namespaces; with `only`, of this pool.
 ///
 /// # Errors
-/// When the API server cannot be asked, or there is no such pool.
+/// If the API server cannot be asked, or there is no such pool.
 pub async fn pool_states(
     connection: &Connection,
     is_of_all_namespaces: bool,
@@ -183,7 +179,7 @@ pub async fn pool_states(
         if let Some(pool) = only
             && snapshot.pool(pool).is_none()
         {
-            // The server's own answer says that there is none.
+            // The server's own error says that there is none.
             store.pool(pool).await?;
         }
         let is_asked = |name: &str| only.is_none_or(|pool| pool == name);
@@ -193,7 +189,7 @@ pub async fn pool_states(
     Ok(states)
 }
 
-/// How things stand with a pool of a namespace.
+/// The state of one pool.
 pub fn pool_state(snapshot: &Snapshot, claims: &[Claim], pool: &Pool, clock: Clock) -> PoolState {
     let options = Options {
         pool: Some(pool.name()),
@@ -285,7 +281,7 @@ fn state(entry: Option<&Entry>, user: Option<&ClusterDeployment>) -> EntryUseSta
     }
 }
 
-/// The record of the holder that the entry names.
+/// The entry's record, if it names the entry's holder.
 fn lease<'s>(snapshot: &'s Snapshot, entry: &Entry) -> Option<&'s Record> {
     let record = snapshot.record(entry.name())?;
     (record.cluster_deployment() == entry.cluster_deployment() && record.pool() == entry.pool())
@@ -361,7 +357,7 @@ impl EntryUse {
         if self.state == EntryUseState::Missing {
             problems.push(problem(
                 "missing",
-                "named by the inventory, and not there".to_owned(),
+                "in the inventory, but does not exist".to_owned(),
             ));
         }
         if let Some(last) = self.last_result.as_ref().filter(|last| last.is_broken()) {

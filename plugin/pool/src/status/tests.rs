@@ -1,4 +1,4 @@
-//! What is told of a pool.
+//! The state of a pool.
 
 use crate::{
     status::{ClusterUseState, EntryUseState},

@@ -1,4 +1,5 @@
-//! Customizations in memory, under resourceVersions, for the order of events that no test can force on a server.
+//! An API server in memory that checks resourceVersions, for orders of events that no test can force on a real
+//! server.
 
 use std::{
     cell::{Cell, RefCell},
@@ -18,24 +19,23 @@ use crate::{
     store::{CUSTOMIZATION, Customizations, Records},
 };
 
-/// What befalls a write.
+/// What happens to a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Stored, and the answer lost.
+    /// Stored, and the answer is lost.
     AnswerLost,
-    /// Lost on its way.
+    /// The request is lost.
     RequestLost,
-    /// Lost on its way, and then another is faster.
+    /// The request is lost, and then another client is faster.
     RequestLostThenOvertaken,
-    /// Arrives after its answer was given up, just before that many more requests.
+    /// Arrives after its answer was given up, just before this many further requests.
     ArrivesLate(usize),
-    /// Another was faster: the entry is reserved for `them` just before.
+    /// Another client is faster: the entry is reserved for `them` just before.
     Overtaken,
-    /// Somebody writes something else just before.
+    /// Another client writes something else just before.
     Touched,
     /// The entry is deleted just before.
     Deleted,
-    /// No permission.
     Forbidden,
 }
 
@@ -46,17 +46,17 @@ pub struct Fake {
     faults: RefCell<VecDeque<Option<Fault>>>,
     late: RefCell<Vec<Late>>,
     records: RefCell<BTreeMap<String, Value>>,
-    /// What befalls the next writes of records that are not refused: lost on its way, or its answer.
+    /// What happens to the next writes of records that are not refused: the request or the answer is lost.
     record_faults: RefCell<VecDeque<Option<Fault>>>,
-    /// The clock runs while one rests.
+    /// The clock advances while a client pauses.
     rested: Cell<Duration>,
-    /// Seeds the order of events among tasks.
+    /// The seed of the order of events among tasks.
     random: Cell<u64>,
     /// Names, in the order of the writes.
     pub writes: RefCell<Vec<String>>,
 }
 
-/// A write on its way.
+/// A delayed write.
 #[derive(Debug)]
 struct Late {
     name: String,
@@ -66,7 +66,7 @@ struct Late {
 }
 
 impl Fake {
-    /// Free entries of these names.
+    /// With free entries of these names.
     pub fn free(names: &[impl AsRef<str>]) -> Self {
         let fake = Self::default();
         for name in names {
@@ -75,14 +75,14 @@ impl Fake {
         fake
     }
 
-    /// The same, with tasks taking turns in an order of its own for each seed.
+    /// The same, with an order of tasks that depends on the seed.
     pub fn shuffled(names: &[impl AsRef<str>], seed: u64) -> Self {
         let fake = Self::free(names);
         fake.random.set(seed.wrapping_mul(2).wrapping_add(1));
         fake
     }
 
-    /// What befalls the next writes, in order.
+    /// What happens to the next writes, in order.
     pub fn with_faults(self, faults: &[Option<Fault>]) -> Self {
         self.faults.borrow_mut().extend(faults);
         self
@@ -112,7 +112,7 @@ impl Fake {
         self.store(name, patch)
     }
 
-    /// What befalls the next writes of records, in order.
+    /// What happens to the next writes of records, in order.
     pub fn with_record_faults(self, faults: &[Option<Fault>]) -> Self {
         self.record_faults.borrow_mut().extend(faults);
         self
@@ -126,39 +126,38 @@ impl Fake {
         self.records.borrow_mut().insert(name, record);
     }
 
-    /// The record of a customization.
     pub fn recorded(&self, customization: &str) -> Option<Record> {
         let record = self.records.borrow().get(&name_of(customization)).cloned();
         record.map(|record| serde_json::from_value(record).unwrap())
     }
 
-    /// Who is recorded to hold, or to be about to.
+    /// The recorded holder of a customization.
     pub fn record_holder(&self, customization: &str) -> Option<String> {
         Some(self.recorded(customization)?.cluster_deployment()?.to_owned())
     }
 
-    /// Who is recorded.
+    /// The holder that an entry's status names.
     pub fn holder(&self, name: &str) -> Option<String> {
         self.status(name)["clusterDeploymentRef"]["name"]
             .as_str()
             .map(str::to_owned)
     }
 
-    /// Whose names these entries have.
+    /// The entries that name this holder.
     pub fn held_by(&self, holder: &str) -> Vec<String> {
         let names: Vec<String> = self.entries.borrow().keys().cloned().collect();
         let held = |name: &String| self.holder(name).as_deref() == Some(holder);
         names.into_iter().filter(held).collect()
     }
 
-    /// All writes that are on their way arrive.
+    /// All delayed writes arrive.
     pub fn settle(&self) {
         for Late { name, patch, .. } in self.late.take() {
             self.store(&name, &patch);
         }
     }
 
-    /// What happens before a request is served: others get their turns, and late writes arrive.
+    /// Before a request is served, other tasks run, and delayed writes arrive.
     async fn before_request(&self) {
         self.let_others_go_first().await;
         let (due, waiting) = self.late.take().into_iter().partition(|late| late.before == 0);
@@ -203,7 +202,7 @@ impl Fake {
                 value => status[field] = value.clone(),
             }
         }
-        // A server does not store what changes nothing.
+        // A server does not store a patch that changes nothing.
         if status != current["status"] {
             self.put(name, &status);
         }

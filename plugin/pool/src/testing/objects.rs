@@ -1,4 +1,4 @@
-//! Namespaces in JSON, for tests.
+//! The objects of a namespace in JSON.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// When the tests are.
+/// The time of the tests.
 pub const NOW: &str = "2026-11-21T05:00:00Z";
 /// An hour before.
 pub const LONG_AGO: &str = "2026-11-21T04:00:00Z";
@@ -25,7 +25,7 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// Pool `pool`, which names `a`, and this entry `a`.
+    /// Pool `pool`, which lists `a`, and this entry `a`.
     pub fn entry(entry: Value) -> Self {
         Self {
             pools: vec![pool_object("pool", &json!({"inventory": [{"name": "a"}]}))],
@@ -60,7 +60,7 @@ impl Objects {
     }
 }
 
-/// Entry `a`, marked so, for this `ClusterDeployment` of pool `pool`.
+/// Entry `a` with this status of Available, reserved for this ClusterDeployment of pool `pool`.
 pub fn entry(available: &str, holder: Option<&str>, since: &str) -> Value {
     let pool = holder.map(|_| "pool");
     let mut status = json!({"conditions": [
@@ -74,7 +74,7 @@ pub fn entry(available: &str, holder: Option<&str>, since: &str) -> Value {
     json!({"metadata": {"name": "a", "namespace": "d", "resourceVersion": "1"}, "status": status})
 }
 
-/// The record that this `ClusterDeployment` of pool `pool` holds `a`, renewed then, for so many seconds.
+/// The record of `a`: held by this ClusterDeployment of pool `pool`, renewed at this time, for so many seconds.
 pub fn record(holder: &str, renewed: &str, seconds: Option<u32>) -> Value {
     json!({
         "metadata": {"name": "kcp-pool-a", "namespace": "d", "uid": "record", "resourceVersion": "1",
@@ -83,7 +83,7 @@ pub fn record(holder: &str, renewed: &str, seconds: Option<u32>) -> Value {
     })
 }
 
-/// The same entry of another name, or the same record of that entry.
+/// The same entry with another name, or the same record for that entry.
 pub fn named(name: &str, mut object: Value) -> Value {
     let is_record = object["spec"]["holderIdentity"].is_string();
     let name = if is_record { name_of(name) } else { name.to_owned() };
@@ -91,13 +91,13 @@ pub fn named(name: &str, mut object: Value) -> Value {
     object
 }
 
-/// The same record, which says that the cluster was seen.
+/// The same record, with the UID of a ClusterDeployment that was seen.
 pub fn seen(mut record: Value, uid: &str) -> Value {
     record["metadata"]["annotations"]["kubectl-kcp.dev/cluster-deployment-uid"] = uid.into();
     record
 }
 
-/// The same record, which says that the cluster is being made.
+/// The same record, while the ClusterDeployment is being created.
 pub fn creating(mut record: Value) -> Value {
     record["metadata"]["annotations"]["kubectl-kcp.dev/creating"] = "true".into();
     record
@@ -110,7 +110,7 @@ pub fn deleted(mut cluster: Value, finalizers: &[&str]) -> Value {
     cluster
 }
 
-/// A pool: what every pool has, and these fields of a spec.
+/// A pool with the required fields, and these fields of a spec.
 pub fn pool_object(name: &str, spec: &Value) -> Value {
     let mut whole = json!({
         "platform": {"none": {}}, "baseDomain": "example.com", "imageSetRef": {"name": "v4"}, "size": 1,
@@ -125,7 +125,7 @@ pub fn pool(spec: &Value) -> Pool {
     serde_json::from_value(pool_object("pool", spec)).unwrap()
 }
 
-/// A cluster that was made for a pool of namespace `d`.
+/// A ClusterDeployment of a pool of namespace `d`.
 pub fn cluster(name: &str, pool: &str, customization: Option<&str>) -> Value {
     let customization = customization.map(|name| json!({ "name": name }));
     let reference = json!({

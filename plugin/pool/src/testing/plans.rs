@@ -1,4 +1,4 @@
-//! Changes of a pool, for tests.
+//! Changes of a pool.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::{
     testing::objects::{LONG_AGO, Objects, cluster, entry, named, pool, pool_object},
 };
 
-/// Of the pool below: Hive's own tests hold this very value.
+/// Of the pool below; Hive's own tests contain the same value.
 pub const VERSION: &str = "a6dcbd6776a3c92b";
 
 /// The spec before.
@@ -20,7 +20,8 @@ pub fn spec(names: &[&str]) -> Value {
     })
 }
 
-/// Pool `pool` of `one` (an unclaimed cluster's), `two` (a claimed cluster's), `three` (a script's) and `four`.
+/// Pool `pool` with `one` (used by an unclaimed cluster), `two` (by a claimed cluster), `three` (leased by a script)
+/// and `four`.
 pub fn objects() -> Objects {
     let made = |name: &str, entry: Option<&str>, claim: Option<&str>| {
         let mut cluster = cluster(name, "pool", entry);
@@ -63,7 +64,7 @@ fn with(mut spec: Value, field: &str, value: Value) -> Value {
     spec
 }
 
-/// Of each sort one, by name.
+/// One of each sort, by name.
 pub fn plans() -> Vec<(&'static str, PoolPlan)> {
     let all = ["one", "two", "three", "four"];
     let by_hand = |mut objects: Objects| {

@@ -1,4 +1,4 @@
-//! Reports for tests.
+//! Reports of repairs.
 
 use jiff::SignedDuration;
 use kcp_client::{Action, Error};
@@ -68,7 +68,7 @@ pub fn all_causes() -> Objects {
     }
 }
 
-/// Clusters to make anew, of which the third is one too many, and the last has patches that cannot be applied.
+/// Missing clusters: the third exceeds maxSize, and the last has patches that cannot be applied.
 fn missing_clusters() -> Objects {
     let names = ["host-1", "host-2", "host-3", "host-4"];
     let inventory: Vec<_> = names.map(|name| json!({ "name": name })).into();
@@ -141,11 +141,11 @@ fn report_of(objects: &Objects, is_applied: bool, options: &Options<'_>) -> Repa
     }
 }
 
-/// Of each sort one, by name.
+/// One of each sort, by name.
 pub fn reports() -> Vec<(&'static str, RepairReport)> {
     let mut applied = report(&all_causes(), true, None);
     let mut results = [
-        Ok(RepairOutcome::Mended),
+        Ok(RepairOutcome::Repaired),
         Ok(RepairOutcome::Settled),
         Ok(RepairOutcome::Contended),
         Err(Error::Forbidden {
@@ -189,13 +189,13 @@ pub fn reports() -> Vec<(&'static str, RepairReport)> {
         name: "of-host-2".to_owned(),
     };
     for (found, outcome) in
-        (recreated.found.iter_mut()).zip([RepairOutcome::Mended, RepairOutcome::Blocked(foreign)])
+        (recreated.found.iter_mut()).zip([RepairOutcome::Repaired, RepairOutcome::Blocked(foreign)])
     {
         found.result = Some(Ok(outcome));
     }
     vec![
         ("missing clusters", of_missing(false)),
-        ("clusters made anew", recreated),
+        ("clusters created again", recreated),
         ("every cause", report(&all_causes(), false, None)),
         ("what came of it", applied),
         ("all namespaces", everywhere),

@@ -1,4 +1,4 @@
-//! Pools for tests.
+//! States of pools.
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use crate::{
     testing::objects::{JUST_NOW, LONG_AGO, NOW, Objects, cluster, entry, named, pool_object, record},
 };
 
-/// Of the busy pool below: Hive's own tests hold this very value.
+/// Of the busy pool below; Hive's own tests contain the same value.
 const VERSION: &str = "a6dcbd6776a3c92b";
 
 pub const CLOCK: Clock = Clock {
@@ -84,7 +84,7 @@ pub fn busy() -> Objects {
     }
 }
 
-/// How things stand with the first pool.
+/// The state of the first pool.
 pub fn state(objects: &Objects, claims: &[Value]) -> PoolState {
     let snapshot = objects.snapshot();
     let claims: Vec<Claim> = claims
@@ -111,7 +111,7 @@ pub fn claims() -> Vec<Value> {
     ]
 }
 
-/// Of each sort one, by name.
+/// One of each sort, by name.
 pub fn states() -> Vec<(&'static str, PoolState)> {
     let mut quiet = Objects::entry(entry("True", None, LONG_AGO));
     quiet.pools[0]["metadata"]["finalizers"] = json!(["hive.openshift.io/clusters"]);

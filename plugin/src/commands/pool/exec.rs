@@ -1,4 +1,4 @@
-//! `pool exec`: a command that runs while a lease is held.
+//! `pool exec`: runs a command while holding a lease.
 
 mod process;
 
@@ -23,7 +23,7 @@ use kcp_pool::{
         renewal::{Heartbeat, Lost, RenewedLease},
     },
     objects::{entry::Holder, record::LeaseClaim},
-    release::give_back::{Target, give_back},
+    release::target::{Target, release},
     store::Store,
 };
 use rustix::process::Signal;
@@ -55,20 +55,21 @@ pub struct ExecArguments {
     #[arg(value_parser = parse_cluster_pool)]
     pub pool: String,
 
-    /// Whose lease it is; by default a name of its own.
+    /// The holder; by default a generated name.
     #[command(flatten)]
     pub lessee: Lessee,
 
-    /// How long the lease lasts when it is not renewed: when this program is killed
+    /// How long the lease lasts if it is not renewed, as when this program is killed
     #[arg(long, value_name = "DURATION", value_parser = parse_ttl, default_value = "1m")]
     pub ttl: Duration,
 
-    /// Wait until a customization is free, for so long at most where a duration is given
+    /// Wait until a customization is free, at most for the given duration
     #[arg(long, value_name = "DURATION", value_parser = parse_wait)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub wait: Option<WaitLimit>,
 
-    /// Patch this install-config with the customization: a file, - for stdin, or secret/NAME, key install-config.yaml
+    /// Apply the customization's patches to this install-config: a file, - for stdin, or secret/NAME with the key
+    /// install-config.yaml
     #[arg(long, value_name = "FILE|secret/NAME")]
     pub install_config: Option<InstallConfigSource>,
 
@@ -88,20 +89,20 @@ fn parse_ttl(text: &str) -> Result<Duration, String> {
     let ttl = parse_duration(text)?;
     if ttl < MIN_TTL {
         return Err(format!(
-            "a lease that is renewed lasts {} s at least",
+            "a lease that has to be renewed lasts at least {} s",
             MIN_TTL.as_secs()
         ));
     }
     Ok(ttl)
 }
 
-/// No lease, or a lease that was lost: what `timeout` and `env` use for failures of their own.
+/// The exit code without a lease, or after its loss: `timeout` and `env` use it for their own failures.
 pub const NO_LEASE: u8 = 125;
 
 /// Runs `pool exec`.
 ///
 /// # Errors
-/// Never: what goes wrong is told here, because its exit code is one that the command would not use.
+/// Never: errors are printed here, because they need an exit code that the command would not use.
 pub(crate) async fn run(arguments: ExecArguments, session: &Session) -> anyhow::Result<Verdict> {
     let code = match hold(&arguments, session).await {
         Ok(code) => code,
@@ -113,7 +114,7 @@ pub(crate) async fn run(arguments: ExecArguments, session: &Session) -> anyhow::
     Ok(Verdict::Command(code))
 }
 
-/// Takes a lease, runs the command, and gives the lease back.
+/// Acquires a lease, runs the command, and releases the lease.
 async fn hold(arguments: &ExecArguments, session: &Session) -> anyhow::Result<u8> {
     let terminal = &session.terminal;
     let connection = session.connect().await?;
@@ -125,7 +126,7 @@ async fn hold(arguments: &ExecArguments, session: &Session) -> anyhow::Result<u8
         Some(source) => Some(source.read(&connection).await?),
         None => None,
     };
-    // Until here they end this process, which has taken nothing yet.
+    // Up to here a signal ends this process, which holds no lease yet.
     let has_terminal = io::stdin().is_terminal();
     let mut signals = Signals::listen(has_terminal)?;
     let request = LeaseRequest {
@@ -139,7 +140,7 @@ async fn hold(arguments: &ExecArguments, session: &Session) -> anyhow::Result<u8
             is_creating: false,
         },
         install_config: install_config.as_ref(),
-        // Nobody else has a name that was just made up.
+        // Other processes do not have a generated name.
         is_new: is_name_given,
     };
     let mut taken = Instant::now();
@@ -157,7 +158,7 @@ async fn hold(arguments: &ExecArguments, session: &Session) -> anyhow::Result<u8
             wait_for(attempt, timeout, signals.end(), &Waiting(terminal)).await
         }
     };
-    // Under a name that nobody else has, also what an attempt took whose end is not known.
+    // A generated name also releases what an attempt with an unknown result has leased.
     let of_name = || (!is_name_given).then(|| Target::Pool(arguments.pool.clone()));
     let (code, held) = match waited {
         Err(error) => (Err(reported(error)), of_name()),
@@ -185,14 +186,14 @@ async fn hold(arguments: &ExecArguments, session: &Session) -> anyhow::Result<u8
         }
     };
     if let Some(held) = held {
-        give_back_or_warn(&store, &held, &name, terminal).await;
+        release_or_warn(&store, &held, &name, terminal).await;
     }
     code
 }
 
-/// The command's own code counts, and the lease ends by itself.
-async fn give_back_or_warn(store: &Store<'_>, target: &Target, name: &str, terminal: &Terminal) {
-    match give_back(store, target, name, false).await {
+/// A failed release does not change the exit code: the lease expires.
+async fn release_or_warn(store: &Store<'_>, target: &Target, name: &str, terminal: &Terminal) {
+    match release(store, target, name, false).await {
         Ok(release) => {
             let result = PoolRelease::of(&release);
             for note in result.warnings().iter().cloned().chain(result.refusal()) {
@@ -201,17 +202,17 @@ async fn give_back_or_warn(store: &Store<'_>, target: &Target, name: &str, termi
         }
         Err(error) => {
             let error = anyhow::Error::new(error);
-            terminal.warning(&format!("the lease of {name} is not given back: {error:#}"));
+            terminal.warning(&format!("could not release the lease of {name}: {error:#}"));
         }
     }
 }
 
 fn interrupted(signal: Signal, terminal: &Terminal) -> u8 {
-    terminal.note("interrupted before the command was run");
+    terminal.note("interrupted before the command started");
     code_of(signal)
 }
 
-/// Runs the command to its end, or to that of the lease.
+/// Runs the command until it ends or the lease is lost.
 async fn run_under(
     answer: &LeaseAnswer,
     renewed: RenewedLease<'_>,
@@ -241,7 +242,7 @@ async fn run_under(
     };
     match &file {
         Some(file) => command.env("KCP_INSTALL_CONFIG", file.path()),
-        // Of a lease that this one runs under.
+        // The variable of an outer lease.
         None => command.env_remove("KCP_INSTALL_CONFIG"),
     };
     let mut process = match Process::start(command, io::stdin().is_terminal()) {
@@ -253,7 +254,7 @@ async fn run_under(
         }
     };
     let not_renewed = |error: &Error| {
-        terminal.warning(&format!("the lease on {customization} is not renewed: {error}"));
+        terminal.warning(&format!("could not renew the lease on {customization}: {error}"));
     };
     let mut lease_lost = std::pin::pin!(renewed.renew_until_lost(taken, not_renewed));
     loop {
@@ -269,7 +270,7 @@ async fn run_under(
     }
 }
 
-/// A file that only this user may read, and that goes with its value.
+/// A file that only this user may read, and that is deleted with its value.
 fn private_file(content: &str) -> anyhow::Result<NamedTempFile> {
     let write = || -> io::Result<NamedTempFile> {
         let mut file = NamedTempFile::with_prefix("kcp-install-config-")?;

@@ -38,32 +38,34 @@ pub struct LeaseArguments {
     #[arg(value_parser = parse_cluster_pool)]
     pub pool: String,
 
-    /// Whose lease it is.
+    /// The holder of the lease.
     #[command(flatten)]
     pub lessee: Lessee,
 
-    /// How long the lease lasts unless it is taken again [default: until it is released]
+    /// How long the lease lasts; leasing again renews it [default: until it is released]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub ttl: Option<Duration>,
 
-    /// Wait until a customization is free, for so long at most where a duration is given
+    /// Wait until a customization is free, at most for the given duration
     #[arg(long, value_name = "DURATION", value_parser = parse_wait)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub wait: Option<WaitLimit>,
 
-    /// Patch this install-config with the customization: a file, - for stdin, or secret/NAME, key install-config.yaml
+    /// Apply the customization's patches to this install-config: a file, - for stdin, or secret/NAME with the key
+    /// install-config.yaml
     #[arg(long, value_name = "FILE|secret/NAME")]
     pub install_config: Option<InstallConfigSource>,
 
-    /// Make the cluster as well, where no Hive does: its namespace, install-config, customization and `ClusterDeployment`
+    /// Also create the cluster, in pools that Hive does not run: its namespace, install-config, customization and
+    /// cluster deployment
     #[arg(long, requires = "install_config", conflicts_with = "wait")]
     pub create: bool,
 
-    /// Ask Hive for a cluster of the pool, by a `ClusterClaim` of that name, and wait until there is one
+    /// Ask Hive for a cluster of the pool, with a cluster claim of that name, and wait for it
     #[arg(long, conflicts_with_all = ["ttl", "install_config", "create"])]
     pub claim: bool,
 
-    /// Keep the claim that got no cluster in time
+    /// Keep the claim if it gets no cluster in time
     #[arg(long, requires = "claim")]
     pub keep: bool,
 
@@ -77,20 +79,20 @@ pub struct LeaseArguments {
     pub field_manager: String,
 }
 
-/// Whose lease it is.
+/// The holder of the lease.
 #[derive(Clone, Debug, Args)]
 pub struct Lessee {
     /// Name of the cluster deployment that holds the lease
     #[arg(long, value_name = "NAME", value_parser = parse_object_name, group = "lessee")]
     pub cluster_deployment: Option<String>,
 
-    /// The same, with a name of its own that begins with this
+    /// Generate that name, with this prefix
     #[arg(long, value_name = "PREFIX", value_parser = generated_name::parse_prefix, group = "lessee")]
     pub generate_name: Option<String>,
 }
 
 impl Lessee {
-    /// The name; none where neither was given.
+    /// The name; none if neither option was given.
     pub(crate) fn name(&self) -> Option<String> {
         let generated = || Some(generated_name::generate(self.generate_name.as_deref()?));
         self.cluster_deployment.clone().or_else(generated)
@@ -102,20 +104,20 @@ impl Lessee {
 pub enum LeaseOutput {
     /// A JSON document: `PoolLease`
     Json,
-    /// The same in YAML
+    /// The same document as YAML
     Yaml,
-    /// Shell variables, a line each: `KCP_NAMESPACE`, `KCP_POOL`, `KCP_CUSTOMIZATION`, `KCP_CLUSTER_DEPLOYMENT`
+    /// Shell variables, one per line: `KCP_NAMESPACE`, `KCP_POOL`, `KCP_CUSTOMIZATION`, `KCP_CLUSTER_DEPLOYMENT`
     Env,
     /// The leased customization as RESOURCE/NAME
     Name,
-    /// The patched install-config; it may hold secrets
+    /// The patched install-config; it may contain secrets
     InstallConfig,
 }
 
 /// Runs `pool lease`.
 ///
 /// # Errors
-/// When nothing could be decided.
+/// If nothing could be decided.
 pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
     let store = Store::new(&connection, &arguments.field_manager);
@@ -128,7 +130,7 @@ pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow:
         None => None,
     };
     session.terminal.on_interrupt(format!(
-        "interrupted: a lease may have been taken; give it back with: kubectl kcp pool release {} \
+        "interrupted: a lease may have been acquired; release it with: kubectl kcp pool release {} \
          --cluster-deployment {cluster_deployment} -n {}",
         arguments.pool, connection.namespace
     ));
@@ -166,7 +168,6 @@ pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow:
     show(&answer, arguments.output, &session.terminal)
 }
 
-/// Prints a result.
 fn show(answer: &LeaseAnswer, output: Option<LeaseOutput>, terminal: &Terminal) -> anyhow::Result<Verdict> {
     let result = &PoolLease::of(answer);
     for warning in result.warnings() {
@@ -179,7 +180,7 @@ fn show(answer: &LeaseAnswer, output: Option<LeaseOutput>, terminal: &Terminal) 
             .variables()
             .map(|variables| {
                 let lines = variables.iter().map(|(name, value)| {
-                    // For `eval`: what an object says of itself is not always a name.
+                    // For `eval`: a value from an object is not always a valid name.
                     let value = shlex::try_quote(value)?;
                     Ok(format!("{name}={value}\n"))
                 });

@@ -1,7 +1,7 @@
 //! `kubectl kcp pool`: a file for each verb, with its arguments and what it prints.
 //!
-//! What the verbs share is here: how an install-config is named, how a wait is shown, and how errors reach the terminal.
-//! Reads, decisions and writes are those of the crate `kcp-pool`.
+//! This file has what the verbs share: how an install-config is named, how a wait is shown, and how errors reach the
+//! terminal. The crate `kcp-pool` reads, decides and writes.
 
 mod exec;
 mod lease;
@@ -34,52 +34,53 @@ use status::PoolStatusArguments;
 /// Lease and release the customizations of a cluster pool.
 #[derive(Debug, Args)]
 pub struct PoolArguments {
-    /// What to do.
+    /// The verb.
     #[command(subcommand)]
     pub command: PoolCommand,
 }
 
-/// What to do with a pool.
+/// A verb of `pool`.
 #[derive(Debug, Subcommand)]
 pub enum PoolCommand {
     /// Lease a free customization of the pool's inventory for a cluster
     ///
-    /// Leasing again for the same cluster gives the same customization. Exits with 1 when none is free: the reason is
-    /// on stderr, and in -o json.
+    /// A second lease for the same cluster returns the same customization. Exits with 1 if none is free: stderr and
+    /// -o json say why.
     Lease(LeaseArguments),
-    /// Give back what a cluster has leased
+    /// Release what a cluster has leased
     ///
-    /// Exits with 0 when it has nothing, and with 1 while its cluster deployment needs what it was made with. What
-    /// others have is not touched.
+    /// Exits with 0 if the cluster holds nothing, and with 1 while a cluster deployment still uses the customization.
+    /// Leases of other clusters are not changed.
     Release(ReleaseArguments),
-    /// Find what has leaked, and mend it with --yes
+    /// List leaked leases with their causes; --yes repairs them
     ///
-    /// A customization is never freed while a cluster deployment of its holder's name exists. It is freed when its lease
-    /// has ended, or when its holder's cluster deployment was seen once and is gone; with --recreate that one is made anew
-    /// instead. Exits with 1 while anything is wrong.
+    /// A customization is never freed while a cluster deployment of its holder's name exists. It is freed if its
+    /// lease has expired, or if its holder's cluster deployment was seen once and is gone; with --recreate, that
+    /// cluster deployment is created again instead. Exits with 1 while anything is wrong.
     Repair(RepairArguments),
-    /// Show what pools have, who has it, and what is wrong with it
+    /// Show the entries of pools, who holds them, and what is wrong
     ///
-    /// Exits with 1 when an entry is missing, broken, shared or leaked, or the inventory is smaller than the pool's size.
+    /// Exits with 1 if an entry is missing, broken, shared or leaked, or if the inventory has fewer entries than the
+    /// pool's size.
     Status(PoolStatusArguments),
-    /// Say what a change of a pool would make stale or delete; changes nothing
+    /// Show what a change of a pool would make stale or delete; changes nothing
     ///
-    /// The file is taken for all of the pool, as `kubectl replace` takes it. Exits with 1 when a cluster becomes stale or is
-    /// deleted.
+    /// The file replaces the whole pool, as with `kubectl replace`. Exits with 1 if a cluster would become stale or
+    /// be deleted.
     Plan(PoolPlanArguments),
-    /// Run a command while a lease is held
+    /// Run a command while holding a lease
     ///
-    /// The lease is renewed as long as the command runs, and given back when it ends. The command finds
-    /// `KCP_NAMESPACE`, `KCP_POOL`, `KCP_CUSTOMIZATION` and `KCP_CLUSTER_DEPLOYMENT` in its environment, and with
-    /// --install-config `KCP_INSTALL_CONFIG`, a file. Exits with the command's own code; with 125 when there is no lease, or it is lost,
-    /// which ends the command; with 126 or 127 when the command cannot be run or is not there.
+    /// The lease is renewed while the command runs, and released when it ends. The command's environment has
+    /// `KCP_NAMESPACE`, `KCP_POOL`, `KCP_CUSTOMIZATION` and `KCP_CLUSTER_DEPLOYMENT`; with --install-config also
+    /// `KCP_INSTALL_CONFIG`, the path of a file. Exits with the command's own code; with 125 if there is no lease, or
+    /// if the lease is lost, which ends the command; with 126 or 127 if the command cannot be run or does not exist.
     Exec(ExecArguments),
 }
 
 /// Runs `pool`.
 ///
 /// # Errors
-/// When nothing could be decided.
+/// If nothing could be decided.
 pub async fn run(arguments: PoolArguments, session: &Session) -> anyhow::Result<Verdict> {
     match arguments.command {
         PoolCommand::Repair(arguments) => Box::pin(repair::run(arguments, session)).await,
@@ -91,19 +92,19 @@ pub async fn run(arguments: PoolArguments, session: &Session) -> anyhow::Result<
     }
 }
 
-/// Where an install-config is.
+/// The argument of `--install-config`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InstallConfigSource {
-    /// In a file; `-` is stdin.
+    /// `-` is stdin.
     File(PathBuf),
-    /// In a Secret of the pool's namespace.
+    /// In the pool's namespace.
     Secret(String),
 }
 
 impl FromStr for InstallConfigSource {
     type Err = Infallible;
 
-    /// `secret/NAME`, else a file. A file of that name is `./secret/NAME`.
+    /// `secret/NAME`, otherwise a file. A file of that name is `./secret/NAME`.
     fn from_str(text: &str) -> Result<Self, Infallible> {
         Ok(match text.strip_prefix("secret/") {
             Some(name) => Self::Secret(name.to_owned()),
@@ -121,7 +122,7 @@ impl InstallConfigSource {
     }
 }
 
-/// The value of `--wait`, which may be left out.
+/// The value of `--wait`, which is optional.
 fn parse_wait(text: &str) -> Result<WaitLimit, String> {
     if text.is_empty() {
         Ok(WaitLimit::Unlimited)
@@ -147,7 +148,7 @@ impl Progress for Waiting<'_> {
     }
 }
 
-/// The API server's error stays the last of the chain: its hint is read from there.
+/// Keeps the API server's error as the last of the chain, from which the hint is read.
 fn reported(error: LeaseError) -> anyhow::Error {
     let message = error.to_string();
     match error {
@@ -158,10 +159,10 @@ fn reported(error: LeaseError) -> anyhow::Error {
     }
 }
 
-/// What was not looked at for this reason.
-fn not_looked_at(question: &str, why: &Error) -> String {
+/// What could not be checked, and why.
+fn not_checked(question: &str, why: &Error) -> String {
     let hint = why.hint().map_or(String::new(), |hint| format!("; {hint}"));
-    format!("{why}: {question} was not looked at{hint}")
+    format!("{why}: could not check {question}{hint}")
 }
 
 /// A reference by name.

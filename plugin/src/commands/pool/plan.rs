@@ -27,7 +27,7 @@ use crate::{
 /// Arguments of `pool plan`.
 #[derive(Debug, Args)]
 pub struct PoolPlanArguments {
-    /// File with the cluster pool as it is to be, - for stdin
+    /// File with the desired cluster pool, - for stdin
     #[arg(short, long, value_name = "FILE")]
     pub filename: PathBuf,
 
@@ -48,7 +48,7 @@ pub enum PoolPlanOutput {
 /// Runs `pool plan`.
 ///
 /// # Errors
-/// When the file or the cluster cannot be read, or the result not be written.
+/// If the file or the cluster cannot be read, or the result cannot be written.
 pub(crate) async fn run(arguments: PoolPlanArguments, session: &Session) -> anyhow::Result<Verdict> {
     let filename = &arguments.filename;
     let pool = manifest::pool(&file::read(filename)?, &filename.display().to_string())?;
@@ -183,7 +183,7 @@ const ENTRIES: &[Column] = &[
 
 const STALE: &[Column] = &[Column::new("CLUSTER").name(), Column::new("STALE BECAUSE")];
 
-/// The screen within a number of columns; none for no limit.
+/// The text within a number of columns; none for no limit.
 fn screen(plan: &model::PoolPlan, width: Option<usize>) -> String {
     let mut parts = vec![summary(plan)];
     if !plan.entries.is_empty() {
@@ -201,7 +201,7 @@ fn screen(plan: &model::PoolPlan, width: Option<usize>) -> String {
         let mut table = Table::of(STALE.iter().copied());
         for cluster in &plan.stale {
             let why = match cluster.why {
-                WhyStale::Version => "it was made from another version",
+                WhyStale::Version => "created from another version",
                 WhyStale::DroppedFromInventory => "its entry is dropped",
             };
             table.row([Cell::from(&cluster.name), Cell::styled(why, WARN).rest()]);
@@ -209,7 +209,7 @@ fn screen(plan: &model::PoolPlan, width: Option<usize>) -> String {
         parts.push(table.render_within(width, false));
     }
     if !plan.problems.is_empty() {
-        let mut table = Table::of([Column::new("WRONG AFTERWARDS")]);
+        let mut table = Table::of([Column::new("PROBLEMS AFTER THE CHANGE")]);
         for problem in &plan.problems {
             table.row([Cell::styled(problem, BAD).rest()]);
         }
@@ -219,13 +219,11 @@ fn screen(plan: &model::PoolPlan, width: Option<usize>) -> String {
 }
 
 fn summary(plan: &model::PoolPlan) -> String {
-    let new = if plan.is_new { ", which is new" } else { "" };
+    let new = if plan.is_new { " (new)" } else { "" };
     let version = match (&plan.version.before, &plan.version.after) {
-        (_, None) if plan.version.changes => {
-            "changes; which it is cannot be told for this platform".to_owned()
-        }
-        (_, None) => "cannot be told for this platform".to_owned(),
-        (Some(_), Some(after)) if !plan.version.changes => format!("{after}, as before"),
+        (_, None) if plan.version.changes => "changes; unknown for this platform".to_owned(),
+        (_, None) => "unknown for this platform".to_owned(),
+        (Some(_), Some(after)) if !plan.version.changes => format!("{after}, unchanged"),
         (Some(before), Some(after)) => format!("{before} -> {after}"),
         (None, Some(after)) => after.clone(),
     };
@@ -242,7 +240,7 @@ fn summary(plan: &model::PoolPlan) -> String {
     let who = match (plan.is_destructive(), plan.is_run_by_hive) {
         (false, _) => "",
         (true, true) => "; Hive replaces stale ones one at a time",
-        (true, false) => "; where no Hive runs that is left to you",
+        (true, false) => "; without Hive, that is up to you",
     };
     format!(
         "Pool:      {}/{}{new}\nVersion:   {version}\nUnclaimed: {stale}{excess}{who}\n",

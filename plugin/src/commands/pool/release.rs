@@ -2,14 +2,14 @@
 
 use clap::{Args, ValueEnum};
 use kcp_pool::{
-    release::give_back::{InUse, Release, ReleaseRefusal, Target, give_back},
+    release::target::{InUse, Release, ReleaseRefusal, Target, release},
     store::Store,
 };
 use serde::Serialize;
 
 use crate::{
     arguments::{parse_cluster_pool, parse_object_name},
-    commands::pool::{Name, PoolDocumentName, Reason, not_looked_at, refusal, resource_name},
+    commands::pool::{Name, PoolDocumentName, Reason, not_checked, refusal, resource_name},
     document::{API_VERSION, text, yaml},
     session::Session,
     terminal::Terminal,
@@ -27,7 +27,7 @@ pub struct ReleaseArguments {
     #[arg(long, value_name = "NAME", value_parser = parse_object_name)]
     pub cluster_deployment: String,
 
-    /// Give it back although the cluster still needs what it was made with
+    /// Release it even if a cluster still uses it
     #[arg(long)]
     pub force: bool,
 
@@ -45,7 +45,7 @@ pub struct ReleaseArguments {
 pub enum ReleaseOutput {
     /// A JSON document: `PoolRelease`
     Json,
-    /// The same in YAML
+    /// The same document as YAML
     Yaml,
     /// The released customizations as RESOURCE/NAME
     Name,
@@ -53,16 +53,15 @@ pub enum ReleaseOutput {
 /// Runs `pool release`.
 ///
 /// # Errors
-/// When nothing could be decided.
+/// If nothing could be decided.
 pub(crate) async fn run(arguments: ReleaseArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
     let store = Store::new(&connection, &arguments.field_manager);
     let (target, holder) = (&arguments.target, &arguments.cluster_deployment);
-    let release = give_back(&store, target, holder, arguments.force).await?;
+    let release = release(&store, target, holder, arguments.force).await?;
     show(&PoolRelease::of(&release), arguments.output, &session.terminal)
 }
 
-/// Prints a result.
 fn show(result: &PoolRelease, output: Option<ReleaseOutput>, terminal: &Terminal) -> anyhow::Result<Verdict> {
     for warning in result.warnings() {
         terminal.warning(warning);
@@ -82,7 +81,7 @@ fn show(result: &PoolRelease, output: Option<ReleaseOutput>, terminal: &Terminal
     }
 }
 
-/// `NAME`, `clusterpool/NAME` and its other spellings; `cdc/NAME`, the group after a dot or not.
+/// `NAME`, `clusterpool/NAME` and its other spellings; or `cdc/NAME`, with or without the group after a dot.
 fn parse_target(text: &str) -> Result<Target, String> {
     let named = text.split_once('/').filter(|(kind, _)| is_customization(kind));
     match named {
@@ -96,7 +95,7 @@ fn parse_target(text: &str) -> Result<Target, String> {
     }
 }
 
-/// Hive gives it the short name `cdc`.
+/// Hive's short name is `cdc`.
 fn is_customization(kind: &str) -> bool {
     let kind = kind.to_ascii_lowercase();
     let plain = kind.strip_suffix(".hive.openshift.io").unwrap_or(&kind);
@@ -159,24 +158,23 @@ impl PoolRelease {
         }
     }
 
-    /// What to tell apart from the result.
     pub(crate) fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// One line on why something was kept.
+    /// Why something was not released, in one line.
     pub(crate) fn refusal(&self) -> Option<String> {
         refusal(self.reason, self.message.as_deref())
     }
 
-    /// `RESOURCE/NAME` of each, a line each.
+    /// One `RESOURCE/NAME` per line.
     pub(crate) fn resource_names(&self) -> String {
         self.customizations
             .iter()
             .fold(String::new(), |text, name| text + &resource_name(name) + "\n")
     }
 
-    /// A line for each entry that was given back, or one that nothing was held.
+    /// A line for each released entry, or one if nothing was held.
     pub(crate) fn sentences(&self) -> String {
         let Self {
             pool,
@@ -193,7 +191,7 @@ impl PoolRelease {
                 Some(PoolDocumentName { namespace, name }) => {
                     format!("{deployment} holds nothing from pool {namespace}/{name}\n")
                 }
-                None => format!("{deployment} does not hold it, and nobody else does\n"),
+                None => format!("{deployment} does not hold it; it is not leased\n"),
             };
         }
         customizations.iter().fold(String::new(), |text, name| {
@@ -212,7 +210,7 @@ fn warnings(release: &Release) -> Vec<String> {
             "whether the cluster still uses {}",
             release.customizations.join(", ")
         );
-        not_looked_at(&question, why)
+        not_checked(&question, why)
     });
     left.chain(unread).collect()
 }

@@ -30,7 +30,7 @@ use printer::{PoolRepair, names, screen};
 /// Arguments of `pool repair`.
 #[derive(Debug, Args)]
 pub struct RepairArguments {
-    /// Cluster pool to repair; all of the namespace when absent
+    /// Cluster pool to repair; all pools of the namespace if absent
     #[arg(value_parser = parse_cluster_pool, conflicts_with = "all_namespaces")]
     pub pool: Option<String>,
 
@@ -38,25 +38,25 @@ pub struct RepairArguments {
     #[arg(short = 'A', long)]
     pub all_namespaces: bool,
 
-    /// How long a holder's cluster may be missing, from when it got its customization [default: 10m]
+    /// How long a holder's cluster may be missing, counted from when it got its customization [default: 10m]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     grace: Option<Duration>,
 
-    /// Do what is printed without it
+    /// Repair the findings; without it they are only listed
     #[arg(long)]
     pub yes: bool,
 
-    /// Make the cluster deployment that is gone anew, with the customization that it had, where no Hive runs; within the
+    /// Create a missing cluster deployment again, with its customization, in pools that Hive does not run; within the
     /// pool's maxSize and maxConcurrent
     #[arg(long, requires_all = ["pool", "install_config"], conflicts_with = "all_namespaces")]
     pub recreate: bool,
 
-    /// What such a cluster is made from: a file, - for stdin, or secret/NAME, key install-config.yaml
+    /// What such a cluster is created from: a file, - for stdin, or secret/NAME with the key install-config.yaml
     #[arg(long, value_name = "FILE|secret/NAME", requires = "recreate")]
     pub install_config: Option<InstallConfigSource>,
 
-    /// Mend this customization too, although nothing proves that its holder is gone: free it, or with --recreate make its
-    /// cluster; may be given again
+    /// Also repair this customization, although its holder cannot be verified: free it, or with --recreate create its
+    /// cluster; may be repeated
     #[arg(
         long,
         value_name = "CUSTOMIZATION",
@@ -75,7 +75,6 @@ pub struct RepairArguments {
 }
 
 impl RepairArguments {
-    /// How long a holder's cluster may be missing.
     pub(crate) fn grace(&self) -> SignedDuration {
         self.grace.map_or(GRACE, |grace| {
             SignedDuration::try_from(grace).unwrap_or(SignedDuration::MAX)
@@ -88,13 +87,13 @@ impl RepairArguments {
 pub enum RepairOutput {
     /// A JSON document: `PoolRepair`
     Json,
-    /// The same in YAML
+    /// The same document as YAML
     Yaml,
     /// Each object as RESOURCE/NAME
     Name,
 }
 
-/// `NAME`, or `cdc/NAME` as the output has it.
+/// `NAME`, or `cdc/NAME` as in the output.
 fn parse_customization(text: &str) -> Result<String, String> {
     parse_object_name(text.strip_prefix("cdc/").unwrap_or(text))
 }
@@ -102,7 +101,7 @@ fn parse_customization(text: &str) -> Result<String, String> {
 /// Runs `pool repair`.
 ///
 /// # Errors
-/// When nothing could be decided.
+/// If nothing could be decided.
 pub(crate) async fn run(arguments: RepairArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
     let mut report = RepairReport {
@@ -114,7 +113,7 @@ pub(crate) async fn run(arguments: RepairArguments, session: &Session) -> anyhow
         refusal: None,
     };
     if arguments.yes {
-        let again = "interrupted: what is mended stays so; the same command goes on with the rest";
+        let again = "interrupted: finished repairs stay; run the same command to continue";
         session.terminal.on_interrupt(again);
     }
     let namespaces = match &report.namespace {
@@ -149,11 +148,11 @@ pub(crate) async fn run(arguments: RepairArguments, session: &Session) -> anyhow
     Ok(verdict(&report))
 }
 
-/// Nothing wrong, or nothing any more.
+/// Met if nothing is wrong, or nothing is wrong any more.
 fn verdict(report: &RepairReport) -> Verdict {
     let verdict = |found: &Found| match found {
         found if found.error().is_some() => Verdict::Undecided,
-        found if found.is_mended() => Verdict::Met,
+        found if found.is_repaired() => Verdict::Met,
         _ => Verdict::Negative,
     };
     let of_failures = report.failures.iter().map(|_| Verdict::Undecided);
@@ -183,7 +182,7 @@ fn show(report: &RepairReport, output: Option<RepairOutput>, terminal: &Terminal
     }
     for Failure { namespace, error } in &report.failures {
         let hint = error.hint();
-        let error = anyhow::anyhow!("namespace {namespace} is not repaired to the end: {error}");
+        let error = anyhow::anyhow!("could not finish the repair of namespace {namespace}: {error}");
         terminal.error(&error, hint.as_deref());
     }
     if let Some(refusal) = &report.refusal {
@@ -255,7 +254,7 @@ mod tests {
         for (name, report) in reports() {
             let expected = match name {
                 "nothing" => Verdict::Met,
-                // One of its writes is forbidden, or all of a namespace.
+                // One of its writes is forbidden, or a whole namespace is.
                 "what came of it" | "one namespace failed" => Verdict::Undecided,
                 _ => Verdict::Negative,
             };

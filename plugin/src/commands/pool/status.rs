@@ -1,7 +1,7 @@
 //! `pool status`.
 
 mod document;
-mod screen;
+mod printer;
 
 use std::fmt::Display;
 
@@ -19,12 +19,12 @@ use crate::{
     watch::{Observation, watch},
 };
 use document::{PoolStatus, PoolStatusList};
-use screen::Layout;
+use printer::Layout;
 
 /// Arguments of `pool status`.
 #[derive(Debug, Args)]
 pub struct PoolStatusArguments {
-    /// Cluster pool to show; all of the namespace when absent
+    /// Cluster pool to show; all pools of the namespace if absent
     #[arg(value_parser = parse_cluster_pool, conflicts_with = "all_namespaces")]
     pub pool: Option<String>,
 
@@ -32,7 +32,7 @@ pub struct PoolStatusArguments {
     #[arg(short = 'A', long)]
     pub all_namespaces: bool,
 
-    /// Stay, and show what changes: in place on a terminal, a line each elsewhere
+    /// Keep running and show changes: in place on a terminal, one line each elsewhere
     #[arg(short, long)]
     pub watch: bool,
 
@@ -44,7 +44,7 @@ pub struct PoolStatusArguments {
 /// Output formats of `pool status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PoolStatusOutput {
-    /// Text with all columns and lines as long as they are
+    /// Text with all columns, not cut to the terminal
     Wide,
     /// A JSON document: `PoolStatus` with POOL, `PoolStatusList` without
     Json,
@@ -55,7 +55,7 @@ pub enum PoolStatusOutput {
 }
 
 impl PoolStatusArguments {
-    /// What is asked for and cannot be had together, for people.
+    /// Arguments that cannot be combined.
     fn contradiction(&self) -> Option<&'static str> {
         match self.output {
             Some(PoolStatusOutput::Json | PoolStatusOutput::Yaml | PoolStatusOutput::Name) if self.watch => {
@@ -69,7 +69,7 @@ impl PoolStatusArguments {
 /// Runs `pool status`.
 ///
 /// # Errors
-/// When the cluster cannot be read or the result not be written.
+/// If the cluster cannot be read, or the result cannot be written.
 pub(crate) async fn run(arguments: PoolStatusArguments, session: &Session) -> anyhow::Result<Verdict> {
     if let Some(contradiction) = arguments.contradiction() {
         bail!(contradiction);
@@ -78,8 +78,8 @@ pub(crate) async fn run(arguments: PoolStatusArguments, session: &Session) -> an
     let namespace = (!arguments.all_namespaces).then_some(connection.namespace.as_str());
     let is_wide = arguments.output == Some(PoolStatusOutput::Wide);
     let screen = |pools: &[PoolState], now: Timestamp, layout: Layout| match (&arguments.pool, pools) {
-        (Some(_), [only]) => screen::one(only, now, layout),
-        _ => screen::list(pools, namespace, layout),
+        (Some(_), [only]) => printer::one(only, now, layout),
+        _ => printer::list(pools, namespace, layout),
     };
     let look = || pool_states(&connection, arguments.all_namespaces, arguments.pool.as_deref());
     if arguments.watch {
@@ -134,7 +134,7 @@ fn verdict(pool: &PoolState) -> Verdict {
     }
 }
 
-/// The lines, each of which names its pool; all there is where there was no look before.
+/// One line for each change, with the pool's name; without an earlier observation, one line for each pool.
 pub(crate) fn changes(before: Option<&[PoolState]>, after: &[PoolState]) -> Vec<String> {
     let Some(before) = before else {
         return after.iter().map(first).collect();
@@ -166,25 +166,25 @@ fn name(pool: &PoolState) -> String {
 }
 
 fn first(pool: &PoolState) -> String {
-    let problems = pool.problems().len();
-    let noun = if pool.entries.len() == 1 {
-        "entry"
-    } else {
-        "entries"
-    };
-    format!("{}: {} {noun}, {problems} wrong", name(pool), pool.entries.len())
+    let entries = counted(pool.entries.len(), "entry", "entries");
+    let problems = counted(pool.problems().len(), "problem", "problems");
+    format!("{}: {entries}, {problems}", name(pool))
+}
+
+fn counted(number: usize, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
 }
 
 fn of_pool(old: &PoolState, new: &PoolState) -> Vec<String> {
     let mut lines = Vec::new();
-    let mut tell = |what: String, before: Option<String>, after: Option<String>| {
+    let mut report = |what: String, before: Option<String>, after: Option<String>| {
         if before != after {
-            let text = |text: Option<String>| text.unwrap_or_else(|| "not there".to_owned());
+            let text = |text: Option<String>| text.unwrap_or_else(|| "absent".to_owned());
             lines.push(format!("{what}: {} -> {}", text(before), text(after)));
         }
     };
     for (what, before, after) in pairs(&old.entries, &new.entries, |entry| entry.name.clone()) {
-        tell(
+        report(
             format!("entry {what}"),
             before.map(described),
             after.map(described),
@@ -195,15 +195,15 @@ fn of_pool(old: &PoolState, new: &PoolState) -> Vec<String> {
             let stale = if cluster.stale.is_some() { ", stale" } else { "" };
             format!("{}{stale}", cluster.state.as_str())
         };
-        tell(format!("cluster {what}"), before.map(state), after.map(state));
+        report(format!("cluster {what}"), before.map(state), after.map(state));
     }
-    tell(
+    report(
         "claims waiting".to_owned(),
         Some(old.waiting.len().to_string()),
         Some(new.waiting.len().to_string()),
     );
-    tell(
-        "wrong".to_owned(),
+    report(
+        "problems".to_owned(),
         Some(old.problems().len().to_string()),
         Some(new.problems().len().to_string()),
     );
@@ -218,7 +218,7 @@ fn described(entry: &EntryUse) -> String {
     format!("{}{holder}", entry.state.as_str())
 }
 
-/// Each of both by its key: those of `new` first.
+/// The elements of both lists by their key, those of `new` first.
 fn pairs<'p, T, K: PartialEq + Display>(
     old: &'p [T],
     new: &'p [T],
@@ -266,12 +266,12 @@ mod tests {
             [
                 "d/pool: entry host-3: reserved for oslo -> free",
                 "d/pool: cluster kyiv: installing -> installed",
-                "d/pool: cluster bern: installed, stale -> not there",
+                "d/pool: cluster bern: installed, stale -> absent",
                 "d/pool: claims waiting: 2 -> 1",
-                "d/pool: wrong: 5 -> 4",
+                "d/pool: problems: 5 -> 4",
             ]
         );
         assert_eq!(changes(Some(&before), &[]), ["d/pool: gone"]);
-        assert_eq!(changes(None, &before), ["d/pool: 6 entries, 5 wrong"]);
+        assert_eq!(changes(None, &before), ["d/pool: 6 entries, 5 problems"]);
     }
 }

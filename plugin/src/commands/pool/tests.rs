@@ -1,4 +1,4 @@
-//! Leases and releases by what the server lets us see.
+//! Leases and releases with different rights on the API server.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use kcp_client::{Connection, canned::failure};
 use kcp_pool::{
     acquire::{LeaseRequest, acquire, wait::WaitLimit},
     objects::{entry::Holder, record::LeaseClaim},
-    release::give_back::{Target, give_back},
+    release::target::{self, Target},
     store::Store,
     testing::objects::pool_object,
 };
@@ -19,7 +19,7 @@ use crate::commands::pool::{
 
 const PATH: &str = "/apis/hive.openshift.io/v1";
 
-/// A pool `p` of one entry `a`, and what a list of all `ClusterDeployment`s is answered.
+/// A pool `p` with one entry `a`, and the answer to a list of all ClusterDeployments.
 fn connection(entry_status: &Value, deployments: &(u16, Value)) -> Connection {
     let entry = json!({"metadata": {"name": "a", "resourceVersion": "1"}, "status": entry_status});
     let deployments = deployments.clone();
@@ -64,7 +64,7 @@ fn forbidden() -> (u16, Value) {
     failure(403, "Forbidden", message)
 }
 
-/// `ClusterDeployment`s by name, made for pool `p` with `a`.
+/// ClusterDeployments of pool `p` that use `a`.
 fn made_with_a(metadata: &Value) -> (u16, Value) {
     let reference = json!({
         "namespace": "d", "poolName": "p", "clusterDeploymentCustomization": {"name": "a"},
@@ -108,8 +108,8 @@ fn a_lease_says_that_clusters_could_not_be_listed() {
     assert_eq!(
         lease["warnings"],
         json!([
-            "cannot list clusterdeployments in all namespaces: forbidden for user \"ci\": whether a cluster already \
-             uses a was not looked at; check with: kubectl auth can-i list clusterdeployments.hive.openshift.io -A"
+            "cannot list clusterdeployments in all namespaces: forbidden for user \"ci\": could not check whether a \
+             cluster already uses a; check with: kubectl auth can-i list clusterdeployments.hive.openshift.io -A"
         ])
     );
 }
@@ -128,7 +128,7 @@ fn a_lease_goes_by_the_clusters_there_are() {
     assert_eq!(used["entries"][0]["state"], "referenced");
 }
 
-/// What `us` gives back of `a`, which it holds, by what is known of clusters.
+/// The release of `a`, which `us` holds, with this answer to a list of ClusterDeployments.
 fn release(deployments: &(u16, Value)) -> Value {
     release_by(deployments, false)
 }
@@ -141,7 +141,7 @@ fn release_by(deployments: &(u16, Value), force: bool) -> Value {
         );
         let store = Store::new(&connection, "kubectl-kcp");
         let target = Target::Pool("p".to_owned());
-        let release = give_back(&store, &target, "us", force).await.unwrap();
+        let release = target::release(&store, &target, "us", force).await.unwrap();
         serde_json::to_value(PoolRelease::of(&release)).unwrap()
     })
 }
@@ -158,28 +158,27 @@ fn what_a_cluster_is_made_with_is_not_given_back() {
     for (metadata, message, left) in [
         (
             alive,
-            "ClusterDeployment us was made with a and is there; delete it first: \
+            "ClusterDeployment us still uses a; delete it first: \
              kubectl delete clusterdeployments.hive.openshift.io us -n n",
-            "ClusterDeployment us in namespace n still runs with a, which another may get now",
+            "ClusterDeployment us in namespace n still uses a, which others can lease now",
         ),
         (
             deprovisioning,
-            "ClusterDeployment us was made with a and is being taken down, with finalizers \
-             hive.openshift.io/deprovision; Hive gives it back when that is done: \
-             kubectl wait --for=delete --timeout=1h clusterdeployments.hive.openshift.io/us -n n",
-            "ClusterDeployment us in namespace n is still being taken down with a, which another may get now",
+            "ClusterDeployment us uses a and is being deleted, with finalizers hive.openshift.io/deprovision; \
+             Hive releases it when that is done: kubectl wait --for=delete --timeout=1h clusterdeployments.hive.openshift.io/us -n n",
+            "ClusterDeployment us in namespace n is being deleted and still uses a, which others can lease now",
         ),
         (
             json!({"name": "them", "namespace": "t"}),
-            "ClusterDeployment them was made with a and is there; delete it first: \
+            "ClusterDeployment them still uses a; delete it first: \
              kubectl delete clusterdeployments.hive.openshift.io them -n t",
-            "ClusterDeployment them in namespace t still runs with a, which another may get now",
+            "ClusterDeployment them in namespace t still uses a, which others can lease now",
         ),
         (
             ours,
-            "ClusterDeployment us was made with a and is being taken down, with finalizers example.com/dns; release it \
-             again when they are gone",
-            "ClusterDeployment us in namespace n is still being taken down with a, which another may get now",
+            "ClusterDeployment us uses a and is being deleted, with finalizers example.com/dns; release it again \
+             when they are removed",
+            "ClusterDeployment us in namespace n is being deleted and still uses a, which others can lease now",
         ),
     ] {
         let kept = release(&made_with_a(&metadata));
@@ -218,8 +217,8 @@ fn a_release_says_that_the_cluster_could_not_be_read() {
     assert_eq!(
         release["warnings"],
         json!([
-            "cannot list clusterdeployments in all namespaces: forbidden for user \"ci\": whether the cluster still uses \
-             a was not looked at; check with: kubectl auth can-i list clusterdeployments.hive.openshift.io -A"
+            "cannot list clusterdeployments in all namespaces: forbidden for user \"ci\": could not check whether the \
+             cluster still uses a; check with: kubectl auth can-i list clusterdeployments.hive.openshift.io -A"
         ])
     );
 }

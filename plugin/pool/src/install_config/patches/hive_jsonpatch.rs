@@ -1,19 +1,19 @@
-//! What Hive's library makes of a patch: Go's json-patch (gopkg.in/evanphx/json-patch.v4, v4.13.0), which applies more
-//! than RFC 6902. Pure.
+//! What Hive's library does with a patch: Go's json-patch (gopkg.in/evanphx/json-patch.v4, v4.13.0), which accepts
+//! more than RFC 6902. Pure.
 
 use std::fmt;
 
 use kcp_rules::api::hive::PatchEntity;
 use serde_json::{Map, Value};
 
-/// That library refuses it too.
+/// The library refuses the patch too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refused;
 
-/// What it does, and RFC 6902 does not.
+/// What the library does beyond RFC 6902.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Laxity {
-    /// Reads a pointer without its first part where it does not begin with `/`.
+pub(super) enum Deviation {
+    /// Ignores the first part of a pointer that does not begin with `/`.
     DropsFirstPart,
     /// Leaves a `~` that is neither `~0` nor `~1` in a name.
     LeavesTilde,
@@ -21,40 +21,40 @@ pub(super) enum Laxity {
     CountsFromEnd,
     /// Reads `01` and `+1` as 1.
     ReadsIndex,
-    /// Adds a field that there is not where it replaces one.
+    /// Adds the field if `replace` names a missing one.
     AddsAbsent,
-    /// Takes a field that there is not for null in a test.
+    /// Treats a missing field as null in `test`.
     TestsAbsent,
-    /// Copies a field that there is not as null.
+    /// Copies a missing field as null.
     CopiesAbsent,
 }
 
-impl fmt::Display for Laxity {
+impl fmt::Display for Deviation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::DropsFirstPart => "it begins with no /, and Hive would drop its first part",
-            Self::LeavesTilde => {
-                "a ~ in it is neither ~0 nor ~1, and Hive would leave it as it stands; write ~0 if that is meant"
+            Self::DropsFirstPart => "it does not begin with /, and Hive would drop its first part",
+            Self::LeavesTilde => "a ~ in it is neither ~0 nor ~1, and Hive would keep it; write ~0 for a ~",
+            Self::CountsFromEnd => "only Hive counts from the end; write the index from the start",
+            Self::ReadsIndex => {
+                "an index has no sign or leading zero, but Hive would accept it; write it without"
             }
-            Self::CountsFromEnd => "it counts from the end, as Hive alone does; write the index from the start",
-            Self::ReadsIndex => "an index has neither sign nor leading zero, and Hive would read it; write it without",
-            Self::AddsAbsent => "there is no such field, and Hive would add it; write op add if that is meant",
-            Self::TestsAbsent => "there is no such field, and Hive would take it for null",
-            Self::CopiesAbsent => "its from leads nowhere, and Hive would write null",
+            Self::AddsAbsent => "the field does not exist, and Hive would add it; use op add to add it",
+            Self::TestsAbsent => "the field does not exist, and Hive would treat it as null",
+            Self::CopiesAbsent => "its from does not exist, and Hive would write null",
         })
     }
 }
 
-/// What the library makes of a document, and the first thing that it does beyond the RFC. `value` is what the patch
-/// adds, puts in place of something, or tests for.
+/// The library's result, and the first thing that it does beyond the RFC. `value` is what the patch adds, replaces
+/// with, or tests for.
 ///
 /// # Errors
-/// When it refuses the patch.
-pub(super) fn apply_laxly(
+/// If the library refuses the patch.
+pub(super) fn apply_as_hive(
     mut document: Value,
     patch: &PatchEntity,
     value: Value,
-) -> Result<(Value, Option<Laxity>), Refused> {
+) -> Result<(Value, Option<Deviation>), Refused> {
     let mut library = Library::default();
     let to = patch.path.as_str();
     let from = || patch.from.as_deref().ok_or(Refused);
@@ -68,23 +68,21 @@ pub(super) fn apply_laxly(
         }
         "copy" => {
             let copied = library.get(&mut document, from()?)?.cloned();
-            let copied = copied.unwrap_or_else(|| library.null(Laxity::CopiesAbsent));
+            let copied = copied.unwrap_or_else(|| library.null(Deviation::CopiesAbsent));
             library.add(&mut document, to, copied)?;
         }
         "test" => library.test(&mut document, to, &value)?,
         _ => return Err(Refused),
     }
-    Ok((document, library.laxity))
+    Ok((document, library.deviation))
 }
 
-/// The library at work.
 #[derive(Default)]
 struct Library {
     /// The first one.
-    laxity: Option<Laxity>,
+    deviation: Option<Deviation>,
 }
 
-/// What a pointer leads into.
 enum Container<'d> {
     Fields(&'d mut Map<String, Value>),
     Items(&'d mut Vec<Value>),
@@ -101,12 +99,12 @@ impl<'d> Container<'d> {
 }
 
 impl Library {
-    fn note(&mut self, laxity: Laxity) {
-        self.laxity.get_or_insert(laxity);
+    fn note(&mut self, deviation: Deviation) {
+        self.deviation.get_or_insert(deviation);
     }
 
-    fn null(&mut self, laxity: Laxity) -> Value {
-        self.note(laxity);
+    fn null(&mut self, deviation: Deviation) -> Value {
+        self.note(deviation);
         Value::Null
     }
 
@@ -140,7 +138,7 @@ impl Library {
         match self.find(document, pointer)? {
             (Container::Fields(fields), key) => {
                 if fields.insert(key, value).is_none() {
-                    self.note(Laxity::AddsAbsent);
+                    self.note(Deviation::AddsAbsent);
                 }
             }
             (Container::Items(items), key) => {
@@ -157,19 +155,19 @@ impl Library {
         } else {
             match self.get(document, pointer)? {
                 Some(found) => found == value,
-                None => *value == self.null(Laxity::TestsAbsent),
+                None => *value == self.null(Deviation::TestsAbsent),
             }
         };
         is_equal.then_some(()).ok_or(Refused)
     }
 
-    /// None where a mapping has no such field.
+    /// None if a mapping has no such field.
     fn get<'d>(&mut self, document: &'d mut Value, pointer: &str) -> Result<Option<&'d mut Value>, Refused> {
         let (container, key) = self.find(document, pointer)?;
         self.child(container, &key)
     }
 
-    /// The container of what a pointer leads to, and the last part of the pointer.
+    /// The container that a pointer leads into, and the last part of the pointer.
     fn find<'d>(
         &mut self,
         document: &'d mut Value,
@@ -177,7 +175,7 @@ impl Library {
     ) -> Result<(Container<'d>, String), Refused> {
         let (first, rest) = pointer.split_once('/').ok_or(Refused)?;
         if !first.is_empty() {
-            self.note(Laxity::DropsFirstPart);
+            self.note(Deviation::DropsFirstPart);
         }
         let (parents, last) = rest
             .rsplit_once('/')
@@ -204,21 +202,21 @@ impl Library {
     fn key(&mut self, part: &str) -> String {
         let is_escape = |rest: &str| rest.starts_with(['0', '1']);
         if !part.split('~').skip(1).all(is_escape) {
-            self.note(Laxity::LeavesTilde);
+            self.note(Deviation::LeavesTilde);
         }
         part.replace("~1", "/").replace("~0", "~")
     }
 
-    /// An index below `end`; one below zero counts from there.
+    /// An index below `end`; a negative one counts from there.
     fn index(&mut self, key: &str, end: usize) -> Result<usize, Refused> {
         let number: i64 = key.parse().map_err(|_| Refused)?;
         let distance = usize::try_from(number.unsigned_abs()).map_err(|_| Refused)?;
         if number < 0 {
-            self.note(Laxity::CountsFromEnd);
+            self.note(Deviation::CountsFromEnd);
             return end.checked_sub(distance).ok_or(Refused);
         }
         if key != number.to_string() {
-            self.note(Laxity::ReadsIndex);
+            self.note(Deviation::ReadsIndex);
         }
         (distance < end).then_some(distance).ok_or(Refused)
     }

@@ -28,7 +28,7 @@ fn apply(patches: &Value) -> Result<Value, Unfit> {
         .map(|patched| patched.install_config.value().clone())
 }
 
-/// What stands there after the patches.
+/// The document after the patches.
 fn at(pointer: &str, patches: &Value) -> Option<Value> {
     apply(patches).unwrap().pointer(pointer).cloned()
 }
@@ -110,8 +110,8 @@ fn the_documents_example_names_the_cluster_foo() {
     assert_eq!(
         patched.warnings,
         [
-            "spec.installConfigPatches[0] (replace \"metadata/name\"): the path \"metadata/name\" begins with no / and is \
-          read as \"/metadata/name\"; Hive would drop its first part"
+            "spec.installConfigPatches[0] (replace \"metadata/name\"): the path \"metadata/name\" does not begin with / and \
+          is read as \"/metadata/name\"; Hive would drop its first part"
         ]
     );
 }
@@ -121,23 +121,23 @@ fn what_nobody_can_apply() {
     for (patch, why) in [
         (
             json!({"op": "remove", "path": "/metadata/nmae"}),
-            "(remove \"/metadata/nmae\"): its path leads nowhere",
+            "(remove \"/metadata/nmae\"): its path does not exist",
         ),
         (
             json!({"op": "add", "path": "/nowhere/name", "value": "foo"}),
-            "(add \"/nowhere/name\"): its path leads nowhere",
+            "(add \"/nowhere/name\"): its path does not exist",
         ),
         (
             json!({"op": "replace", "path": "/compute/1", "value": "foo"}),
-            "(replace \"/compute/1\"): its path leads nowhere",
+            "(replace \"/compute/1\"): its path does not exist",
         ),
         (
             json!({"op": "replace", "path": "/nowhere/name", "value": "foo"}),
-            "(replace \"/nowhere/name\"): its path leads nowhere",
+            "(replace \"/nowhere/name\"): its path does not exist",
         ),
         (
             json!({"op": "copy", "from": "/nowhere/name", "path": "/x"}),
-            "(copy \"/x\"): its from leads nowhere",
+            "(copy \"/x\"): its from does not exist",
         ),
         (
             json!({"op": "move", "path": "/x"}),
@@ -145,7 +145,7 @@ fn what_nobody_can_apply() {
         ),
         (
             json!({"op": "test", "path": "/pullSecret", "value": "swordfish"}),
-            "(test \"/pullSecret\"): another value is there",
+            "(test \"/pullSecret\"): the value differs",
         ),
         (
             json!({"op": "add", "path": "/x", "valueJSON": "swordfish"}),
@@ -157,7 +157,7 @@ fn what_nobody_can_apply() {
         ),
         (
             json!({"op": "paint", "path": "/x"}),
-            "(paint \"/x\"): it is no operation of RFC 6902",
+            "(paint \"/x\"): it is not an operation of RFC 6902",
         ),
     ] {
         let expected = Unfit::Broken(format!("spec.installConfigPatches[0] {why}"));
@@ -168,12 +168,10 @@ fn what_nobody_can_apply() {
 /// Each was put to gopkg.in/evanphx/json-patch.v4 v4.13.0, which applies it.
 #[test]
 fn what_hive_alone_would_apply() {
-    const ABSENT: &str = "there is no such field, and Hive would add it; write op add if that is meant";
-    const END: &str = "it counts from the end, as Hive alone does; write the index from the start";
-    const INDEX: &str =
-        "an index has neither sign nor leading zero, and Hive would read it; write it without";
-    const TILDE: &str =
-        "a ~ in it is neither ~0 nor ~1, and Hive would leave it as it stands; write ~0 if that is meant";
+    const ABSENT: &str = "the field does not exist, and Hive would add it; use op add to add it";
+    const END: &str = "only Hive counts from the end; write the index from the start";
+    const INDEX: &str = "an index has no sign or leading zero, but Hive would accept it; write it without";
+    const TILDE: &str = "a ~ in it is neither ~0 nor ~1, and Hive would keep it; write ~0 for a ~";
     for (patch, why) in [
         (
             json!({"op": "replace", "path": "/metadata/nmae", "value": "foo"}),
@@ -201,11 +199,11 @@ fn what_hive_alone_would_apply() {
         (json!({"op": "add", "path": "/compute/+1", "value": "foo"}), INDEX),
         (
             json!({"op": "test", "path": "/nmae", "valueJSON": "null"}),
-            "there is no such field, and Hive would take it for null",
+            "the field does not exist, and Hive would treat it as null",
         ),
         (
             json!({"op": "copy", "from": "/nmae", "path": "/x"}),
-            "its from leads nowhere, and Hive would write null",
+            "its from does not exist, and Hive would write null",
         ),
         (
             json!({"op": "add", "path": "/metadata/a~2b", "value": "foo"}),
@@ -214,7 +212,7 @@ fn what_hive_alone_would_apply() {
         (json!({"op": "add", "path": "/metadata~", "value": "foo"}), TILDE),
         (
             json!({"op": "remove", "path": "nowhere/metadata"}),
-            "it begins with no /, and Hive would drop its first part",
+            "it does not begin with /, and Hive would drop its first part",
         ),
     ] {
         let place = format!(
@@ -233,47 +231,47 @@ fn what_hive_refuses() {
     for (patch, why) in [
         (
             json!({"op": "replace", "path": "", "value": "foo"}),
-            "it leaves no mapping, which an install-config is",
+            "the result is not a mapping, as an install-config is",
         ),
         (
             json!({"op": "replace", "path": "", "valueJSON": "null"}),
-            "it leaves no mapping, which an install-config is",
+            "the result is not a mapping, as an install-config is",
         ),
         (
             json!({"op": "replace", "path": "//metadata/name", "value": "foo"}),
-            "its path leads nowhere",
+            "its path does not exist",
         ),
         (
             json!({"op": "add", "path": "", "valueJSON": "{}"}),
-            "Hive takes the whole document in replace and test alone",
+            "Hive accepts the whole document only in replace and test",
         ),
         (
             json!({"op": "copy", "from": "", "path": "/x"}),
-            "Hive takes the whole document in replace and test alone",
+            "Hive accepts the whole document only in replace and test",
         ),
         (
             json!({"op": "replace", "path": "/compute/-2", "value": "foo"}),
-            "its path leads nowhere",
+            "its path does not exist",
         ),
         (
             json!({"op": "add", "path": "/compute/02", "value": "foo"}),
-            "its path leads nowhere",
+            "its path does not exist",
         ),
         (
             json!({"op": "replace", "path": "/compute/-", "value": "foo"}),
-            "its path leads nowhere",
+            "its path does not exist",
         ),
         (
             json!({"op": "test", "path": "/nmae", "value": ""}),
-            "its path leads nowhere",
+            "its path does not exist",
         ),
         (
             json!({"op": "move", "from": "/nmae", "path": "/x"}),
-            "its from leads nowhere",
+            "its from does not exist",
         ),
         (
             json!({"op": "move", "from": "/metadata", "path": "/metadata/x"}),
-            "nothing moves into itself",
+            "a value cannot move into itself",
         ),
     ] {
         let place = format!(
@@ -289,7 +287,7 @@ fn what_hive_refuses() {
 #[test]
 fn what_is_left_is_a_mapping() {
     let whole = |json: &str| json!({"op": "replace", "path": "", "valueJSON": json});
-    let why = "spec.installConfigPatches: they leave no mapping, which an install-config is";
+    let why = "spec.installConfigPatches: the result is not a mapping, as an install-config is";
     assert_eq!(apply(&json!([whole("[1]")])), Err(Unfit::Broken(why.to_owned())));
     assert_eq!(
         apply(&json!([whole("[1]"), whole("{\"a\": 1}")])),
@@ -317,7 +315,7 @@ fn one_that_nobody_can_apply_counts_before_one_that_hive_alone_would() {
 fn a_message_shows_the_beginning_of_a_long_path() {
     let patches = json!([{"op": "remove", "path": format!("/{}", "ä".repeat(33_000))}]);
     let why = format!(
-        "spec.installConfigPatches[0] (remove \"/{}...\"): its path leads nowhere",
+        "spec.installConfigPatches[0] (remove \"/{}...\"): its path does not exist",
         "ä".repeat(119)
     );
     assert_eq!(apply(&patches), Err(Unfit::Broken(why)));

@@ -138,7 +138,7 @@ fn chosen(listed: &Listed, holder: Holder<'_>) -> Vec<String> {
         Choice::Held(entry) => vec![format!("={}", entry.name())],
         Choice::Free(entries) => entries.iter().map(|entry| entry.name().to_owned()).collect(),
         Choice::Bound { name, .. } => vec![format!("bound to {name}")],
-        Choice::Sought => vec!["sought".to_owned()],
+        Choice::BeingReserved => vec!["sought".to_owned()],
         Choice::Exhausted(_) => vec![],
     }
 }
@@ -219,7 +219,7 @@ fn order_of_choice() {
             vec!["b", "c", "d", "a"],
         ),
         (
-            "three failed ones stand in a line, not in a circle",
+            "three failed ones are in a line, not in a circle",
             vec![
                 used("a", "False", "2026-01-03T00:00:00Z"),
                 used("b", "False", "2026-01-01T00:00:00Z"),
@@ -236,7 +236,7 @@ fn order_of_choice() {
             vec!["b", "a"],
         ),
         (
-            "scattered by holder where nothing else tells",
+            "scattered by holder where nothing else decides",
             vec![free("a"), free("b"), free("c")],
             vec!["b", "c", "a"],
         ),
@@ -469,7 +469,7 @@ impl Raw {
             && !self.is_unfit
     }
 
-    fn is_sought(&self) -> bool {
+    fn is_being_reserved(&self) -> bool {
         self.record_age.is_some_and(|age| age < 10)
     }
 }
@@ -481,7 +481,7 @@ fn expected(slots: &[Raw]) -> Vec<String> {
         return vec![match bound {
             raw if raw.names_us() && raw.is_reserved() => format!("={}", raw.name),
             raw if raw.names_us() && raw.is_named => name(raw),
-            raw if raw.is_free() && raw.is_sought() => "sought".to_owned(),
+            raw if raw.is_free() && raw.is_being_reserved() => "sought".to_owned(),
             raw if raw.is_free() => name(raw),
             raw => format!("bound to {}", raw.name),
         }];
@@ -499,7 +499,7 @@ fn expected(slots: &[Raw]) -> Vec<String> {
     let free: Vec<_> = slots.iter().filter(|raw| raw.is_free()).collect();
     let mut unsought: Vec<_> = free
         .iter()
-        .filter(|raw| !raw.is_sought())
+        .filter(|raw| !raw.is_being_reserved())
         .map(|raw| name(raw))
         .collect();
     if unsought.is_empty() && !free.is_empty() {

@@ -18,7 +18,7 @@ use crate::{
         entry::Holder,
         record::{LeaseClaim, first},
     },
-    release::{in_use::Needs, release},
+    release::{in_use::Users, release_entries},
     store::Customizations as _,
     testing::fake::{Fake, Fault, reserved},
 };
@@ -117,7 +117,7 @@ fn leasing_twice_is_leasing_once() {
     assert_eq!(*fake.writes.borrow(), [ORDER[0]; 2]);
 }
 
-/// A release or a repair that was decided before a lease was told again is refused, whatever befalls the writes.
+/// A release or a repair that was decided before a lease was reported again is refused, whatever happens to the writes.
 #[test]
 fn no_lease_is_told_that_a_write_of_before_could_end() {
     for faults in [
@@ -148,7 +148,7 @@ fn no_lease_is_told_that_a_write_of_before_could_end() {
     }
 }
 
-/// Stored first, such a write ends the lease before: it is taken anew.
+/// If such a write is stored first, it ends the earlier lease, and the entry is leased again.
 #[test]
 fn what_was_freed_meanwhile_is_taken_anew() {
     let fake = Fake::free(&NAMES);
@@ -160,7 +160,7 @@ fn what_was_freed_meanwhile_is_taken_anew() {
             record: None,
         };
         fake.arrive(ORDER[0], &entry.release(fake.now()));
-        super::take_anew(&fake, held, request(&NAMES, claim("us"))).await
+        super::lease_again(&fake, held, request(&NAMES, claim("us"))).await
     });
     assert_eq!(taken.unwrap(), None);
     assert_eq!(lease_one(&fake, &NAMES).unwrap(), leased(ORDER[0]));
@@ -301,7 +301,7 @@ fn a_write_that_may_be_stored_yet_keeps_other_entries_from_being_taken() {
         let error = lease_one(&fake, &NAMES).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "cannot tell whether b is leased; ask again to find out",
+            "unknown whether b is leased; run the same command again to find out",
             "{name}"
         );
         let sent: BTreeSet<_> = fake.writes.take().into_iter().collect();
@@ -415,7 +415,7 @@ fn what_cannot_be_patched_is_passed_over() {
         fake.status("b"),
         json!({"conditions": [{
             "type": "ApplySucceeded", "status": "False", "reason": "BrokenBySyntax",
-            "message": "spec.installConfigPatches[0] (replace \"/nowhere/name\"): its path leads nowhere",
+            "message": "spec.installConfigPatches[0] (replace \"/nowhere/name\"): its path does not exist",
             "lastTransitionTime": "2026-11-21T05:00:00Z",
         }]})
     );
@@ -469,7 +469,7 @@ fn a_lease_is_recorded() {
     let fake = Fake::free(&NAMES);
     lease_one(&fake, &NAMES).unwrap();
     assert_eq!(fake.record_holder("b").as_deref(), Some("us"));
-    block_on(release(&fake, &Needs::new(), holder("us"), None)).unwrap();
+    block_on(release_entries(&fake, &Users::new(), holder("us"), None)).unwrap();
     assert_eq!(fake.record_holder("b"), None);
 }
 
@@ -497,7 +497,7 @@ fn a_record_of_one_who_is_about_to_take_what_we_had_is_left_alone() {
     assert_eq!(fake.record_holder("a").as_deref(), Some("us"));
 }
 
-/// A pool is not exhausted because somebody was killed between two writes.
+/// A pool is not exhausted because a client was killed between two writes.
 #[test]
 fn what_another_did_not_take_after_all_is_taken() {
     let fake = sought(&NAMES, 0);
@@ -558,7 +558,7 @@ fn race(
     (fake, outcomes)
 }
 
-/// Nothing befalls their writes; the seed gives the order of their turns.
+/// All their writes succeed; the seed decides the order of the tasks.
 fn race_without_faults(seed: u64, lessees: &[String], entries: usize) -> (Rc<Fake>, Vec<AttemptOutcome>) {
     let (fake, outcomes) = race(Fake::shuffled(&entry_names(entries), seed), lessees, entries);
     (fake, outcomes.into_iter().map(Result::unwrap).collect())
@@ -612,8 +612,8 @@ proptest! {
         prop_assert_eq!(entries.into_iter().collect::<BTreeSet<_>>().len(), 1);
     }
 
-    /// Whatever befalls the writes, and whenever the late ones arrive: a holder never gets two entries, a lease that was
-    /// told is stored, and all is free again after the releases.
+    /// Whatever happens to the writes, and whenever the late ones arrive: a holder never gets two entries, a reported
+    /// lease is stored, and all entries are free after the releases.
     #[test]
     fn a_lease_is_stored_once_and_given_back(faults in proptest::collection::vec(fault(), 0..12)) {
         let fake = Fake::free(&NAMES).with_faults(&faults);
@@ -625,7 +625,7 @@ proptest! {
             Ok(other) => prop_assert!(false, "{:?}", other),
             Err(_) => prop_assert!(held.len() <= 1, "{:?}", held),
         }
-        let released = block_on(release(&fake, &Needs::new(), holder("us"), None));
+        let released = block_on(release_entries(&fake, &Users::new(), holder("us"), None));
         fake.settle();
         if released.is_ok() {
             prop_assert_eq!(fake.held_by("us"), Vec::<String>::new());

@@ -4,7 +4,7 @@ use kcp_client::Error;
 use serde_json::Value;
 
 use crate::{
-    lease::record_keeping::{Recorded, announce, put_back, renew, withdraw, write_unchanged},
+    lease::record_keeping::{Recorded, announce, delete_ours, renew, restore, write_unchanged},
     objects::{
         entry::{Entry, Holder},
         record::{LeaseClaim, Record, first},
@@ -164,11 +164,11 @@ fn a_record_that_was_read_is_written_unless_another_was_faster() {
 #[test]
 fn only_ones_own_record_is_taken_back() {
     let (fake, _) = recorded(1);
-    run(withdraw(&fake, "a", claim("us").holder)).unwrap();
+    run(delete_ours(&fake, "a", claim("us").holder)).unwrap();
     assert_eq!(fake.record_holder("a").as_deref(), Some("them"));
-    run(withdraw(&fake, "a", claim("them").holder)).unwrap();
+    run(delete_ours(&fake, "a", claim("them").holder)).unwrap();
     assert_eq!(fake.record_holder("a"), None);
-    run(withdraw(&fake, "a", claim("them").holder)).unwrap();
+    run(delete_ours(&fake, "a", claim("them").holder)).unwrap();
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn what_was_replaced_is_put_back() {
         panic!();
     };
     let fake = fake.with_record_faults(&[Some(Fault::RequestLost)]);
-    run(put_back(&fake, "a", claim("us").holder, &replaced.unwrap())).unwrap();
+    run(restore(&fake, "a", claim("us").holder, &replaced.unwrap())).unwrap();
     let after = fake.recorded("a").unwrap();
     assert_eq!(after.cluster_deployment(), Some("them"));
     assert_eq!(
@@ -190,6 +190,6 @@ fn what_was_replaced_is_put_back() {
     );
     assert_eq!(after.duration(), before.duration());
     // Another has written since: it stays.
-    run(put_back(&fake, "a", claim("us").holder, &before)).unwrap();
+    run(restore(&fake, "a", claim("us").holder, &before)).unwrap();
     assert_eq!(fake.recorded("a").unwrap(), after);
 }

@@ -146,17 +146,21 @@ fn who_is_about_to_take_an_entry() {
         ("04:59:55", true),
         ("04:59:50", false),
     ] {
-        assert_eq!(record.is_sought_by_another(US, at(now)), expected, "{now}");
-        assert!(!record.is_sought_by_another(THEM, at(now)), "{now}");
+        assert_eq!(
+            record.is_being_reserved_by_another(US, at(now)),
+            expected,
+            "{now}"
+        );
+        assert!(!record.is_being_reserved_by_another(THEM, at(now)), "{now}");
     }
     let elsewhere = Holder {
         pool: "other",
         ..THEM
     };
-    assert!(record.is_sought_by_another(elsewhere, at("05:00:00")));
+    assert!(record.is_being_reserved_by_another(elsewhere, at("05:00:00")));
     let mut revoked = first("a", claim(THEM, None), at("05:00:00"));
     revoked["metadata"]["annotations"]["kubectl-kcp.dev/revoked"] = "2026-11-21T05:00:00.000000Z".into();
-    assert!(!stored(revoked).is_sought_by_another(US, at("05:00:01")));
+    assert!(!stored(revoked).is_being_reserved_by_another(US, at("05:00:01")));
 }
 
 #[test]

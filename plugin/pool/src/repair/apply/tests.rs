@@ -1,4 +1,4 @@
-//! Mending in memory: what is written, in which order, and what a cut leaves.
+//! RepairStore in memory: what is written, in which order, and what a cut leaves.
 
 use std::{cell::RefCell, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
         record::{LeaseClaim, Record},
     },
     repair::{
-        apply::{Mending, RepairOutcome, mend, record_sighting, recreate},
+        apply::{RepairOutcome, RepairStore, apply, record_sighting, recreate},
         decision::findings,
         finding::Finding,
         options::{Clock, Options},
@@ -133,7 +133,7 @@ impl Records for Scene {
     }
 }
 
-impl Mending for Scene {
+impl RepairStore for Scene {
     async fn snapshot(&self) -> Result<Snapshot, Error> {
         let (entries, records) = (self.list().await?, self.records().await?);
         let rest = self.rest.borrow().snapshot();
@@ -157,7 +157,7 @@ impl Mending for Scene {
         })
     }
 
-    async fn make_cluster(
+    async fn create_cluster(
         &self,
         parts: Parts<'_>,
         _: LeaseClaim<'_>,
@@ -233,18 +233,18 @@ fn run<T>(work: impl AsyncFnOnce() -> T) -> T {
     runtime.unwrap().block_on(work())
 }
 
-/// Finds, then mends.
+/// Finds, then repairs.
 fn repaired(scene: &Scene) -> Vec<RepairOutcome> {
     let planned = run(async || findings(&scene.snapshot().await.unwrap(), &options()));
-    mended(scene, &planned)
+    repair_planned(scene, &planned)
 }
 
 /// Mends what was found before.
-fn mended(scene: &Scene, planned: &[Finding]) -> Vec<RepairOutcome> {
+fn repair_planned(scene: &Scene, planned: &[Finding]) -> Vec<RepairOutcome> {
     run(async || {
         let mut outcomes = Vec::new();
         for finding in planned {
-            outcomes.push(mend(scene, &options(), finding).await.unwrap());
+            outcomes.push(apply(scene, &options(), finding).await.unwrap());
         }
         outcomes
     })
@@ -257,7 +257,7 @@ fn free() -> (Value, Option<String>, Option<String>, Vec<Value>) {
 #[test]
 fn frees_an_entry_and_its_record_after_it() {
     let scene = Scene::held().record(expired());
-    assert_eq!(repaired(&scene), [RepairOutcome::Mended]);
+    assert_eq!(repaired(&scene), [RepairOutcome::Repaired]);
     assert_eq!(scene.state(), free());
     assert_eq!(repaired(&scene), []);
 }
@@ -266,13 +266,13 @@ fn frees_an_entry_and_its_record_after_it() {
 fn settles_a_write_without_an_answer() {
     for fault in [Fault::AnswerLost, Fault::RequestLost, Fault::Touched] {
         let scene = Scene::new(Fake::default().with_faults(&[Some(fault)]), &held()).record(expired());
-        assert_eq!(repaired(&scene), [RepairOutcome::Mended], "{fault:?}");
+        assert_eq!(repaired(&scene), [RepairOutcome::Repaired], "{fault:?}");
         assert_eq!(scene.state(), free(), "{fault:?}");
     }
     for fault in [Fault::AnswerLost, Fault::RequestLost] {
         let fake = Fake::default().with_record_faults(&[Some(fault)]);
         let scene = Scene::new(fake, &held()).record(expired());
-        assert_eq!(repaired(&scene), [RepairOutcome::Mended], "{fault:?}");
+        assert_eq!(repaired(&scene), [RepairOutcome::Repaired], "{fault:?}");
         assert_eq!(scene.state(), free(), "{fault:?}");
     }
 }
@@ -282,7 +282,7 @@ fn decides_anew_before_it_writes() {
     let scene = Scene::held().record(expired());
     let planned = run(async || findings(&scene.snapshot().await.unwrap(), &options()));
     let scene = scene.cluster(cluster("us", "pool", Some("a")));
-    assert_eq!(mended(&scene, &planned), [RepairOutcome::Settled]);
+    assert_eq!(repair_planned(&scene, &planned), [RepairOutcome::Settled]);
     assert_eq!(scene.fake.holder("a").as_deref(), Some("us"));
     assert!(scene.fake.writes.borrow().is_empty());
 }
@@ -299,14 +299,14 @@ fn a_name_that_is_forced_is_that_of_the_holder_who_was_shown() {
         ..options()
     };
     for (holder, outcome, left) in [
-        ("us", RepairOutcome::Mended, None),
+        ("us", RepairOutcome::Repaired, None),
         ("them", RepairOutcome::Settled, Some("them")),
     ] {
         let scene = Scene::held();
         let planned = run(async || findings(&scene.snapshot().await.unwrap(), &options));
         scene.fake.put("a", &entry("False", Some(holder), NOW)["status"]);
-        let mended = run(async || mend(&scene, &options, &planned[0]).await.unwrap());
-        assert_eq!(mended, outcome, "{holder}");
+        let repaired = run(async || apply(&scene, &options, &planned[0]).await.unwrap());
+        assert_eq!(repaired, outcome, "{holder}");
         assert_eq!(scene.fake.holder("a").as_deref(), left, "{holder}");
     }
 }
@@ -316,7 +316,7 @@ fn one_who_renews_meanwhile_keeps_it() {
     let scene = Scene::held().record(expired());
     let planned = run(async || findings(&scene.snapshot().await.unwrap(), &options()));
     let scene = scene.record(record("us", NOW, Some(60)));
-    assert_eq!(mended(&scene, &planned), [RepairOutcome::Settled]);
+    assert_eq!(repair_planned(&scene, &planned), [RepairOutcome::Settled]);
     assert_eq!(scene.fake.record_holder("a").as_deref(), Some("us"));
     assert_eq!(scene.fake.holder("a").as_deref(), Some("us"));
 }
@@ -333,7 +333,7 @@ fn gives_up_on_what_others_always_change() {
     let scene =
         Scene::new(Fake::default().with_faults(&[Some(Fault::Touched); 5]), &held()).record(expired());
     assert_eq!(repaired(&scene), [RepairOutcome::Contended]);
-    assert_eq!(repaired(&scene), [RepairOutcome::Mended]);
+    assert_eq!(repaired(&scene), [RepairOutcome::Repaired]);
 }
 
 #[test]
@@ -343,11 +343,11 @@ fn a_cut_after_any_write_is_mended_by_the_next() {
     revoked["spec"]["leaseDurationSeconds"] = Value::Null;
     revoked["metadata"]["annotations"]["kubectl-kcp.dev/revoked"] = NOW.into();
     let scene = Scene::held().record(revoked.clone());
-    assert_eq!(repaired(&scene), [RepairOutcome::Mended]);
+    assert_eq!(repaired(&scene), [RepairOutcome::Repaired]);
     assert_eq!(scene.state(), free());
     // The entry is freed and the record left.
     let scene = Scene::new(Fake::default(), &entry("True", None, LONG_AGO)).record(revoked);
-    assert_eq!(repaired(&scene), [RepairOutcome::Mended]);
+    assert_eq!(repaired(&scene), [RepairOutcome::Repaired]);
     assert_eq!(scene.state(), free());
 }
 
@@ -355,13 +355,16 @@ fn a_cut_after_any_write_is_mended_by_the_next() {
 fn a_cluster_goes_after_its_customization() {
     let over = || deleted(cluster("us", "pool", Some("a")), &[OURS]);
     let scene = Scene::held().cluster(over());
-    assert_eq!(repaired(&scene), [RepairOutcome::Mended, RepairOutcome::Mended]);
+    assert_eq!(
+        repaired(&scene),
+        [RepairOutcome::Repaired, RepairOutcome::Repaired]
+    );
     assert_eq!(scene.state(), (json!("True"), None, None, vec![json!([])]));
 
     let scene = Scene::held().cluster(over());
     let planned = run(async || findings(&scene.snapshot().await.unwrap(), &options()));
     let finalizer: Vec<_> = planned.into_iter().skip(1).collect();
-    assert_eq!(mended(&scene, &finalizer), [RepairOutcome::Waits]);
+    assert_eq!(repair_planned(&scene, &finalizer), [RepairOutcome::Waits]);
     assert_eq!(scene.state().3, [json!([OURS])]);
 }
 
@@ -378,7 +381,11 @@ fn reserves_again_and_records_the_cluster() {
     ] {
         let scene = scene.cluster(cluster());
         let planned = run(async || findings(&scene.snapshot().await.unwrap(), &options()));
-        assert_eq!(mended(&scene, &planned[..1]), [RepairOutcome::Mended], "{case}");
+        assert_eq!(
+            repair_planned(&scene, &planned[..1]),
+            [RepairOutcome::Repaired],
+            "{case}"
+        );
         let us = Some("us".to_owned());
         assert_eq!(
             scene.state(),
@@ -397,7 +404,7 @@ fn where_hive_runs_no_record_is_made() {
     let scene =
         Scene::new(Fake::default(), &entry("True", None, LONG_AGO)).cluster(cluster("us", "pool", Some("a")));
     scene.rest.borrow_mut().pools[0]["metadata"]["finalizers"] = json!(["hive.openshift.io/clusters"]);
-    assert_eq!(repaired(&scene), [RepairOutcome::Mended]);
+    assert_eq!(repaired(&scene), [RepairOutcome::Repaired]);
     assert_eq!(scene.fake.record_holder("a"), None);
 }
 
@@ -426,7 +433,7 @@ fn a_cluster_that_is_seen_is_recorded() {
     }
 }
 
-/// Of somebody who may still be about to make a cluster with it.
+/// Of a client that may still be about to create a cluster with it.
 fn copy_that_stays() -> Value {
     let mut copy = copy();
     copy["metadata"]["namespace"] = "them".into();
@@ -450,14 +457,17 @@ fn a_copy_goes_after_its_customization() {
         scene
     };
     let at_once = scene();
-    assert_eq!(repaired(&at_once), [RepairOutcome::Mended, RepairOutcome::Mended]);
+    assert_eq!(
+        repaired(&at_once),
+        [RepairOutcome::Repaired, RepairOutcome::Repaired]
+    );
     assert_eq!(at_once.state(), free());
     assert_eq!(at_once.rest.borrow().copies, [copy_that_stays()]);
 
     let scene = scene();
     let planned = run(async || findings(&scene.snapshot().await.unwrap(), &options()));
     let of_copy: Vec<_> = planned.into_iter().skip(1).collect();
-    assert_eq!(mended(&scene, &of_copy), [RepairOutcome::Waits]);
+    assert_eq!(repair_planned(&scene, &of_copy), [RepairOutcome::Waits]);
     assert_eq!(scene.rest.borrow().copies.len(), 2);
 }
 
@@ -466,7 +476,10 @@ fn deletes_what_is_left() {
     let scene =
         Scene::new(Fake::default(), &entry("True", None, LONG_AGO)).record(record("us", LONG_AGO, None));
     scene.rest.borrow_mut().copies = vec![copy()];
-    assert_eq!(repaired(&scene), [RepairOutcome::Mended, RepairOutcome::Mended]);
+    assert_eq!(
+        repaired(&scene),
+        [RepairOutcome::Repaired, RepairOutcome::Repaired]
+    );
     assert_eq!(scene.fake.record_holder("a"), None);
     assert!(scene.rest.borrow().copies.is_empty());
 }
@@ -475,7 +488,7 @@ fn gone() -> Value {
     seen(record("us", LONG_AGO, None), "gone")
 }
 
-/// Finds, then mends, with clusters made anew.
+/// Finds, then repairs, with clusters created again.
 fn recreated(scene: &Scene) -> Vec<RepairOutcome> {
     run(async || {
         let install_config = InstallConfig::parse(b"metadata: {name: x}", "f").unwrap();
@@ -486,14 +499,14 @@ fn recreated(scene: &Scene) -> Vec<RepairOutcome> {
         let planned = findings(&scene.snapshot().await.unwrap(), &options);
         let mut outcomes = Vec::new();
         for finding in planned.iter().filter(|finding| finding.remedy.is_safe()) {
-            outcomes.push(mend(scene, &options, finding).await.unwrap());
+            outcomes.push(apply(scene, &options, finding).await.unwrap());
         }
         outcomes
     })
 }
 
 /// Whose the record is, how long it lasts, what was seen, whether the cluster is being made.
-fn told(record: &Record) -> (Option<&str>, Option<u64>, Option<&str>, bool) {
+fn recorded(record: &Record) -> (Option<&str>, Option<u64>, Option<&str>, bool) {
     (
         record.cluster_deployment(),
         record.duration().map(|duration| duration.as_secs()),
@@ -515,9 +528,9 @@ fn a_cluster_is_made_anew_under_a_lease_that_ends_by_itself() {
             "a",
             &json!({"installConfigPatches": [{"op": "replace", "path": "/metadata/name", "value": "foo"}]}),
         );
-        assert_eq!(recreated(&scene), [RepairOutcome::Mended], "{faults:?}");
+        assert_eq!(recreated(&scene), [RepairOutcome::Repaired], "{faults:?}");
         let while_made = scene.made_while.borrow();
-        let while_made: Vec<_> = while_made.iter().map(told).collect();
+        let while_made: Vec<_> = while_made.iter().map(recorded).collect();
         assert_eq!(
             while_made,
             [(Some("us"), Some(600), Some("gone"), true)],
@@ -525,7 +538,7 @@ fn a_cluster_is_made_anew_under_a_lease_that_ends_by_itself() {
         );
         let record = scene.fake.recorded("a").unwrap();
         assert_eq!(
-            told(&record),
+            recorded(&record),
             (Some("us"), None, Some("uid-of-us"), false),
             "{faults:?}"
         );
@@ -550,8 +563,8 @@ fn what_is_in_the_way_is_told_and_the_record_says_what_it_said() {
     *scene.obstacle.borrow_mut() = Some(why.clone());
     assert_eq!(recreated(&scene), [RepairOutcome::Blocked(why)]);
     let record = scene.fake.recorded("a").unwrap();
-    assert_eq!(told(&record), (Some("us"), None, Some("gone"), false));
-    assert_eq!(recreated(&scene), [RepairOutcome::Mended]);
+    assert_eq!(recorded(&record), (Some("us"), None, Some("gone"), false));
+    assert_eq!(recreated(&scene), [RepairOutcome::Repaired]);
 }
 
 #[test]
@@ -562,9 +575,9 @@ fn what_is_no_longer_so_when_it_is_made_is_not_made() {
         ..options()
     };
     let planned = |scene: &Scene| run(async || findings(&scene.snapshot().await.unwrap(), &options));
-    let mended =
-        |scene: &Scene, planned: &[Finding]| run(async || mend(scene, &options, &planned[0]).await.unwrap());
-    // Another cluster has the pool's last place meanwhile.
+    let repair_first =
+        |scene: &Scene, planned: &[Finding]| run(async || apply(scene, &options, &planned[0]).await.unwrap());
+    // Another cluster has taken the pool's last place.
     let scene = Scene::held().record(gone());
     scene.rest.borrow_mut().pools[0]["spec"]["maxSize"] = 1.into();
     let found = planned(&scene);
@@ -577,16 +590,16 @@ fn what_is_no_longer_so_when_it_is_made_is_not_made() {
         pool: "pool".to_owned(),
         full,
     };
-    assert_eq!(mended(&scene, &found), RepairOutcome::Blocked(why));
+    assert_eq!(repair_first(&scene, &found), RepairOutcome::Blocked(why));
     assert_eq!(
-        told(&scene.fake.recorded("a").unwrap()),
+        recorded(&scene.fake.recorded("a").unwrap()),
         (Some("us"), None, Some("gone"), false)
     );
     // The holder renews.
     let scene = Scene::held().record(gone());
     let found = planned(&scene);
     let scene = scene.record(record("us", NOW, Some(60)));
-    assert_eq!(mended(&scene, &found), RepairOutcome::Settled);
+    assert_eq!(repair_first(&scene, &found), RepairOutcome::Settled);
     // The holder gives it back.
     let scene = Scene::held().record(gone());
     let found = planned(&scene);
@@ -623,8 +636,8 @@ fn what_is_no_longer_so_when_it_is_made_is_not_made() {
 fn a_creation_that_was_broken_off_goes_on_or_is_cleaned_up() {
     let broken_off = || creating(record("us", LONG_AGO, Some(600)));
     let scene = Scene::held().record(broken_off());
-    assert_eq!(recreated(&scene), [RepairOutcome::Mended]);
+    assert_eq!(recreated(&scene), [RepairOutcome::Repaired]);
     let scene = Scene::held().record(broken_off());
-    assert_eq!(repaired(&scene), [RepairOutcome::Mended]);
+    assert_eq!(repaired(&scene), [RepairOutcome::Repaired]);
     assert_eq!(scene.state(), free());
 }

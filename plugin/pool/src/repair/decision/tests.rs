@@ -68,7 +68,7 @@ fn with(mut object: Value, pointer: &str, value: Value) -> Value {
 
 const ENTRY: &str = "clusterdeploymentcustomization/a";
 
-/// What is wrong with entry `a`, and what mends it.
+/// What is wrong with entry `a`, and what repairs it.
 fn assert_found<const N: usize>(cases: [(&str, Objects, Option<&str>); N]) {
     for (case, objects, expected) in cases {
         let expected: Vec<_> = expected
@@ -172,24 +172,24 @@ fn who_is_there_keeps_what_it_has() {
             None,
         ),
         (
-            "it renews its lease, and a cluster of its name and another pool goes",
+            "it renews its lease, and a cluster of its name and another pool is deleted",
             of(held())
                 .record(lasting())
                 .cluster(with(over(), "/spec/clusterPoolRef/namespace", json!("x"))),
             None,
         ),
         (
-            "it renews its lease, and its cluster goes",
+            "it renews its lease, and its cluster is deleted",
             of(held()).record(seen(lasting(), "uid-of-us")).cluster(over()),
             None,
         ),
         (
-            "leased for the next cluster, while the last one goes",
+            "leased for the next cluster, while the last one is deleted",
             of(recent()).cluster(deleted(user("them"), &["other"])),
             None,
         ),
         (
-            "reserved for the next cluster, while the last one goes",
+            "reserved for the next cluster, while the last one is deleted",
             of(recent())
                 .cluster(deleted(user("them"), &["other"]))
                 .cluster(user("us")),
@@ -277,12 +277,12 @@ fn who_is_gone_does_not() {
             Some("unverifiable: force"),
         ),
         (
-            "reserved for nobody",
+            "reserved without a holder",
             of(entry("False", None, LONG_AGO)),
             Some("holder-unknown: force"),
         ),
         (
-            "reserved for nobody a minute ago",
+            "reserved without a holder a minute ago",
             of(entry("False", None, JUST_NOW)),
             None,
         ),
@@ -340,7 +340,7 @@ fn what_a_cluster_was_made_with_is_reserved_for_it() {
             Some("marked-available: reserve"),
         ),
         (
-            "reserved for nobody, used",
+            "reserved without a holder, used",
             of(entry("False", None, JUST_NOW)).cluster(user("us")),
             Some("references-missing: reserve"),
         ),
@@ -361,7 +361,7 @@ fn what_two_have_is_told_alone() {
             Some("contested: none"),
         ),
         (
-            "for one of whom nothing is known, used by another",
+            "for an unverifiable holder, used by another",
             of(held()).cluster(user("them")),
             Some("contested: none"),
         ),
@@ -394,7 +394,8 @@ fn what_the_inventory_no_longer_has_is_freed_by_the_same_proof() {
     let expired = dropped.clone().record(record("us", LONG_AGO, Some(60)));
     let mut without_pool = expired.clone();
     without_pool.pools.clear();
-    let sentence = "not in the inventory of pool; reserved for us, whose lease ended at 2026-11-21T04:01:00Z";
+    let sentence =
+        "not in the inventory of pool; reserved for us, whose lease expired at 2026-11-21T04:01:00Z";
     for objects in [expired, without_pool] {
         let found = findings(&objects.snapshot(), &options(None, &[]));
         assert_eq!(
@@ -430,7 +431,7 @@ fn what_nothing_proves_is_freed_by_name_alone() {
     for (kept, why) in [
         (
             Objects::entry(held()).cluster(user("us")),
-            "whose ClusterDeployment is there, in namespace us",
+            "whose ClusterDeployment exists, in namespace us",
         ),
         (
             Objects::entry(held()).record(record("us", JUST_NOW, Some(600))),
@@ -438,7 +439,7 @@ fn what_nothing_proves_is_freed_by_name_alone() {
         ),
         (
             Objects::entry(entry("False", Some("us"), JUST_NOW)),
-            "which has it for less than the grace time",
+            "which has held it for less than the grace period",
         ),
     ] {
         let told = findings(&kept.snapshot(), &options(None, &forced));
@@ -491,7 +492,7 @@ fn what_follows_an_entry() {
             vec![],
         ),
         (
-            "a record of nobody's entry",
+            "a record of an entry without a holder",
             of(free()).record(record("us", LONG_AGO, None)),
             vec!["lease/kcp-pool-a: record-left: delete"],
         ),
@@ -664,7 +665,7 @@ fn a_cluster_is_recorded_once_it_is_seen() {
         ("without a record", of(None), Some(sighting("uid-of-us"))),
         ("not recorded", of(Some(ours())), Some(sighting("uid-of-us"))),
         (
-            "made anew",
+            "created again",
             of(Some(seen(ours(), "before"))),
             Some(sighting("uid-of-us")),
         ),

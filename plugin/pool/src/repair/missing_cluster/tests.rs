@@ -1,4 +1,4 @@
-//! Whose cluster is made anew, and when there is room for it.
+//! Which missing clusters are created again, and when there is room for them.
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// `cause: remedy` of each entry, when clusters are made anew and when entries are freed.
+/// `cause: remedy` of each entry, when clusters are created again and when entries are freed.
 fn found(objects: &Objects, forced: &[String]) -> [Vec<String>; 2] {
     let install_config = InstallConfig::parse(b"metadata: {name: x}", "f").unwrap();
     [Some(&install_config), None].map(|install_config| {
@@ -90,19 +90,15 @@ fn where_there_was_a_cluster_there_is_one_again() {
             of(seen(expired(), "gone")),
             ["lease-expired: free"; 2],
         ),
-        (
-            "its lease was taken away",
-            of(revoked),
-            ["lease-revoked: free"; 2],
-        ),
-        ("nobody knows", of(endless()), ["unverifiable: force"; 2]),
+        ("its lease was revoked", of(revoked), ["lease-revoked: free"; 2]),
+        ("unverifiable", of(endless()), ["unverifiable: force"; 2]),
         (
             "marked available",
             Objects::entry(entry("True", Some("us"), LONG_AGO)).record(seen(endless(), "gone")),
             ["cluster-gone: free"; 2],
         ),
         (
-            "reserved for nobody",
+            "reserved without a holder",
             Objects::entry(entry("False", None, LONG_AGO)),
             ["holder-unknown: force"; 2],
         ),
@@ -214,7 +210,7 @@ fn three_gone(limits: &Value, clusters: Vec<Value>) -> Vec<String> {
     let sentence = |finding: &super::Finding| {
         let sentence = finding.sentence();
         let why = sentence
-            .split_once("; not made anew: ")
+            .split_once("; not created again: ")
             .map(|(_, why)| format!(": {why}"));
         format!("{}{}", finding.remedy.as_str(), why.unwrap_or_default())
     };
@@ -228,12 +224,13 @@ fn three_gone(limits: &Value, clusters: Vec<Value>) -> Vec<String> {
 fn those_that_are_made_count_against_each_other() {
     let other = || vec![cluster("other", "pool", None)];
     let full = |clusters: usize, limit: usize| {
-        format!("blocked: pool pool is full: it has {clusters} clusters, and maxSize is {limit}")
+        let noun = if clusters == 1 { "cluster" } else { "clusters" };
+        format!("blocked: pool pool is full: maxSize is {limit}, and it has {clusters} {noun}")
     };
     let busy = |changing: usize, limit: usize| {
         format!(
-            "blocked: pool pool is full: {changing} of its clusters are being made or taken down, and maxConcurrent is \
-             {limit}"
+            "blocked: pool pool is full: maxConcurrent is {limit}, and {changing} of its clusters are being created or \
+             deleted"
         )
     };
     let made = || "recreate".to_owned();

@@ -1,4 +1,4 @@
-//! The process of a command.
+//! The process of a command, and the signals that are forwarded to it.
 
 use std::{
     fs, future::poll_fn, io, os::unix::process::ExitStatusExt as _, process::ExitStatus, task::Poll,
@@ -12,21 +12,20 @@ use tokio::{
     signal::unix::{Signal as SignalStream, SignalKind, signal},
 };
 
-/// A command that cannot be run, as in shells.
+/// The command cannot be run, as in shells.
 const CANNOT_RUN: u8 = 126;
-/// A command that is not there, as in shells.
+/// The command does not exist, as in shells.
 const NOT_FOUND: u8 = 127;
-/// A command that a signal ended has this and the signal's number, as in shells.
+/// A command that a signal ended has this code plus the signal's number, as in shells.
 const BY_SIGNAL: i32 = 128;
 
-/// Between two looks at whether a process group has ended.
+/// Between two checks whether a process group has ended.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The command's process.
 pub(crate) struct Process {
     child: Child,
     pid: Pid,
-    /// Whether it has a process group of its own.
+    /// Whether it has its own process group.
     has_group: bool,
 }
 
@@ -34,9 +33,9 @@ impl Process {
     /// Starts it.
     ///
     /// # Errors
-    /// When it cannot be run.
+    /// If it cannot be run.
     pub(crate) fn start(mut command: Command, has_terminal: bool) -> Result<Self, CannotRun> {
-        // A terminal signals all of its foreground: a group of its own would not be that.
+        // A terminal signals its foreground process group: a group of its own would not get the signals.
         let has_group = !has_terminal;
         if has_group {
             command.process_group(0);
@@ -64,7 +63,7 @@ impl Process {
         self.child.wait().await.map(code)
     }
 
-    /// Hands a signal on. On a terminal those of its keys have reached the command already.
+    /// Forwards a signal. The terminal has already sent the signals of its keys to the command.
     pub(crate) fn forward(&self, signal: Signal) {
         if self.has_group || !matches!(signal, Signal::INT | Signal::QUIT) {
             self.signal(signal);
@@ -72,7 +71,7 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) {
-        // The only failure is a process that is gone.
+        // The only failure: the process is gone.
         let _ = if self.has_group {
             kill_process_group(self.pid, signal)
         } else {
@@ -80,7 +79,7 @@ impl Process {
         };
     }
 
-    /// Ends it, and what it has started in its process group: TERM, and after the time of grace KILL.
+    /// Ends it and its process group: TERM, and KILL after the grace period.
     pub(crate) async fn end(&mut self, grace: Duration) -> io::Result<()> {
         self.signal(Signal::TERM);
         let ended = async {
@@ -109,13 +108,13 @@ pub(crate) struct CannotRun {
 impl CannotRun {
     fn why(&self) -> String {
         match self.error.kind() {
-            io::ErrorKind::NotFound => "there is no such program".to_owned(),
-            io::ErrorKind::PermissionDenied => "it may not be executed".to_owned(),
+            io::ErrorKind::NotFound => "no such program".to_owned(),
+            io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
             _ => self.error.to_string(),
         }
     }
 
-    /// As shells have it.
+    /// The exit code, as in shells.
     pub(crate) fn code(&self) -> u8 {
         if self.error.kind() == io::ErrorKind::NotFound {
             NOT_FOUND
@@ -125,12 +124,12 @@ impl CannotRun {
     }
 }
 
-/// The code of one whom this signal ended, as shells have it.
+/// The exit code of a process that this signal ended, as in shells.
 pub(crate) fn code_of(signal: Signal) -> u8 {
     u8::try_from(BY_SIGNAL + signal.as_raw()).unwrap_or(u8::MAX)
 }
 
-/// The command's code, as shells have it.
+/// The command's exit code, as in shells.
 fn code(status: ExitStatus) -> u8 {
     let code = status
         .code()
@@ -139,7 +138,6 @@ fn code(status: ExitStatus) -> u8 {
     u8::try_from(code).unwrap_or(u8::MAX)
 }
 
-/// Which are handed on.
 const FORWARDED: [Signal; 7] = [
     Signal::INT,
     Signal::TERM,
@@ -150,14 +148,15 @@ const FORWARDED: [Signal; 7] = [
     Signal::USR2,
 ];
 
-/// Those too where no terminal stops the command: this process goes on, since a lease that is not renewed ends.
+/// Forwarded too if no terminal stops the command. This process continues, since a lease that is not renewed expires.
 const JOB_CONTROL: [Signal; 2] = [Signal::TSTP, Signal::CONT];
 
-/// The signals that this process gets.
+/// The signals that this process receives.
 pub(crate) struct Signals(Vec<(Signal, SignalStream)>);
 
 impl Signals {
-    /// From here on they do not end this process. What it was started to ignore, as by `nohup`, it ignores.
+    /// From now on these signals do not end this process. A signal that it ignored from the start, as under `nohup`,
+    /// stays ignored.
     pub(crate) fn listen(has_terminal: bool) -> io::Result<Self> {
         let ignored = ignored();
         let listen = |which: Signal| Ok((which, signal(SignalKind::from_raw(which.as_raw()))?));
@@ -171,7 +170,6 @@ impl Signals {
             .map(Self)
     }
 
-    /// The next one.
     pub(crate) async fn next(&mut self) -> Signal {
         poll_fn(|context| {
             for (signal, stream) in &mut self.0 {
@@ -184,7 +182,7 @@ impl Signals {
         .await
     }
 
-    /// The next one that is to end this process.
+    /// The next one that is meant to end this process.
     pub(crate) async fn end(&mut self) -> Signal {
         loop {
             let signal = self.next().await;
@@ -194,13 +192,13 @@ impl Signals {
         }
     }
 
-    /// One that has come already, and is to end this process.
+    /// A signal that has already arrived and is meant to end this process.
     pub(crate) fn ended(&mut self) -> Option<Signal> {
         self.end().now_or_never()
     }
 }
 
-/// A bit for each signal that is ignored, the first for signal 1; none where the system does not say.
+/// One bit for each ignored signal, the first for signal 1; zero if the system does not say.
 fn ignored() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -224,7 +222,7 @@ mod tests {
 
     use super::{Process, code, ignored, is_in};
 
-    /// As `waitpid` has them: the code in the second byte, a signal in the first.
+    /// In the format of `waitpid`: the code in the second byte, a signal in the first.
     #[test]
     fn codes_are_those_of_a_shell() {
         for (raw, expected) in [(0, 0), (7 << 8, 7), (255 << 8, 255), (9, 137), (15, 143)] {
@@ -232,7 +230,7 @@ mod tests {
         }
     }
 
-    /// The pipe ends when nobody has it any more.
+    /// The pipe ends when no process has it open.
     #[tokio::test]
     async fn what_a_command_has_started_ends_with_it() {
         let mut command = Command::new("sh");
@@ -247,7 +245,7 @@ mod tests {
         assert_eq!(ended.unwrap().unwrap(), 0);
     }
 
-    /// As `proc_pid_status(5)` has the mask; SIGPIPE is ignored by Rust's own start.
+    /// The mask's format is that of `proc_pid_status(5)`; Rust ignores SIGPIPE at start.
     #[test]
     fn what_is_ignored() {
         assert!(is_in(0b1, Signal::HUP));

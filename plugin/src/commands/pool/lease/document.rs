@@ -1,4 +1,4 @@
-//! What `pool lease` prints: a JSON document, by `plugin/schema/poollease.json`, and sentences.
+//! What `pool lease` prints: a JSON document, by `plugin/schema/poollease.json`, and text.
 
 use kcp_pool::{
     acquire::answer::{LeaseAnswer, LeaseOutcome, LeaseRefusal},
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{
     arguments::format_duration,
-    commands::pool::{Name, PoolDocumentName, Reason, not_looked_at, refusal, resource_name},
+    commands::pool::{Name, PoolDocumentName, Reason, not_checked, refusal, resource_name},
     document::API_VERSION,
 };
 
@@ -152,7 +152,7 @@ impl PoolLease {
         self.customization.as_ref().map(resource_name)
     }
 
-    /// One line on a lease that was taken.
+    /// One line about the lease.
     pub(crate) fn sentence(&self) -> Option<String> {
         let verb = if self.already_held == Some(true) {
             "already leased"
@@ -165,7 +165,9 @@ impl PoolLease {
             ..
         } = self;
         if let Some(claim) = &self.claim {
-            let with = self.customization().map(|name| format!(" with {name}"));
+            let with = self
+                .customization()
+                .map(|name| format!(" with customization {name}"));
             return Some(format!(
                 "clusterclaim.hive.openshift.io/{} has ClusterDeployment {}{}",
                 claim.name,
@@ -174,7 +176,7 @@ impl PoolLease {
             ));
         }
         let with_cluster = if self.has_cluster == Some(true) {
-            ", which is made"
+            "; its ClusterDeployment exists"
         } else {
             ""
         };
@@ -187,8 +189,8 @@ impl PoolLease {
         ))
     }
 
-    /// What scripts and commands find in their environment; none where there is no lease. A cluster that has no
-    /// customization has an empty one: scripts may read it under `set -u`.
+    /// The environment variables of a lease. A cluster without a customization has an empty one, so that scripts can
+    /// read it under `set -u`.
     pub(crate) fn variables(&self) -> Option<Vec<(&'static str, &str)>> {
         if self.customization.is_none() && self.claim.is_none() {
             return None;
@@ -211,7 +213,7 @@ impl PoolLease {
         self.customization.as_ref().map(|name| name.name.as_str())
     }
 
-    /// One line on why there is none.
+    /// Why there is none, in one line.
     pub(crate) fn refusal(&self) -> Option<String> {
         refusal(self.reason, self.message.as_deref())
     }
@@ -254,16 +256,16 @@ fn warnings(answer: &LeaseAnswer) -> Vec<String> {
     let passed_over = leased
         .unfit
         .iter()
-        .map(|(name, why)| format!("{name} is passed over: {why}"));
+        .map(|(name, why)| format!("skipped {name}: {why}"));
     let of_patches = leased.patched.iter().flat_map(|patched| patched.warnings.clone());
     let unread = answer.clusters_unread.as_ref().map(|why| {
         let question = format!("whether a cluster already uses {}", leased.customization);
-        not_looked_at(&question, why)
+        not_checked(&question, why)
     });
     passed_over.chain(of_patches).chain(unread).collect()
 }
 
-/// The patched install-config. Its secrets are for who asks for it, and not for every log of a document.
+/// The patched install-config. It contains secrets, so it is printed only on request and never in a document.
 pub(crate) fn install_config(answer: &LeaseAnswer) -> Option<&InstallConfig> {
     match &answer.outcome {
         LeaseOutcome::Leased(lease) => lease
@@ -289,7 +291,7 @@ mod tests {
         inventory::choice::Standing,
         lease::{Leased, Unfits},
         objects::{cluster_deployment::Deployment, cluster_pool::PoolName, entry::Holder},
-        release::give_back::{Release, ReleaseRefusal},
+        release::target::{Release, ReleaseRefusal},
     };
     use serde_json::json;
 
@@ -385,7 +387,7 @@ mod tests {
         }
     }
 
-    /// One entry was passed over.
+    /// One entry was skipped.
     fn patched() -> PoolLease {
         let config = InstallConfig::parse(b"metadata: {name: generated}", "f").unwrap();
         let spec = json!({
@@ -407,7 +409,7 @@ mod tests {
     }
 
     fn broken() -> Unfit {
-        Unfit::Broken("spec.installConfigPatches[0] (remove \"/x\"): its path leads nowhere".to_owned())
+        Unfit::Broken("spec.installConfigPatches[0] (remove \"/x\"): its path does not exist".to_owned())
     }
 
     fn exhausted() -> LeaseRefusal {

@@ -1,4 +1,4 @@
-//! The JSON and YAML of `pool repair`. `plugin/schema` says the same as a JSON schema.
+//! What `pool repair` prints: a JSON document, by `plugin/schema/poolrepair.json`, and a table.
 
 use kcp_pool::repair::report::{Count, Failure, Found, RepairRefusal, RepairReport};
 use owo_colors::Style;
@@ -148,10 +148,10 @@ const COLUMNS: &[Column] = &[
     Column::new("CAUSE"),
 ];
 
-/// The screen within a number of columns; none for no limit.
+/// The text within a number of columns; none for no limit.
 pub(crate) fn screen(report: &RepairReport, width: Option<usize>) -> String {
     if report.found.is_empty() && (report.refusal.is_some() || !report.failures.is_empty()) {
-        // Stderr says why: that nothing is wrong would not be true.
+        // Stderr says why; "nothing to repair" would be wrong.
         return String::new();
     }
     if report.found.is_empty() {
@@ -168,7 +168,7 @@ pub(crate) fn screen(report: &RepairReport, width: Option<usize>) -> String {
     )
 }
 
-/// Names, a line each, as kubectl takes them.
+/// Names as kubectl takes them, one per line.
 pub(crate) fn names(report: &RepairReport) -> String {
     let names = report
         .found
@@ -188,7 +188,7 @@ fn place(report: &RepairReport) -> String {
 fn row(found: &Found, is_of_all: bool) -> Vec<Cell> {
     let finding = &found.finding;
     let result = found.result().unwrap_or_default();
-    let style = if found.is_mended() { GOOD } else { BAD };
+    let style = if found.is_repaired() { GOOD } else { BAD };
     let remedy = if finding.remedy.is_safe() {
         Style::new()
     } else {
@@ -203,23 +203,23 @@ fn row(found: &Found, is_of_all: bool) -> Vec<Cell> {
     ]
 }
 
-/// How many there are of each sort, a line each.
+/// The number of findings of each sort, one per line.
 fn summary(count: Count, is_applied: bool) -> String {
     let open = if is_applied {
-        "not repaired: the same command tries again"
+        "not repaired: run the same command again"
     } else {
         "to repair with --yes"
     };
     let of_sort = [
-        (count.mended, "repaired"),
+        (count.repaired, "repaired"),
         (count.open, open),
-        (count.blocked, "to make anew once nothing is in the way"),
+        (count.blocked, "blocked: not created again yet"),
         (
             count.by_name,
             "to free with --yes --force NAME, if you know that its holder is gone",
         ),
-        (count.by_hand, "to settle by hand"),
-        (count.kept, "not freed: whoever has it may still use it"),
+        (count.by_hand, "to resolve by hand"),
+        (count.in_use, "not freed: may still be in use"),
     ];
     let lines = of_sort.iter().filter(|(number, _)| *number > 0);
     lines.fold(String::new(), |text, (number, what)| {

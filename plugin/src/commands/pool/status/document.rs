@@ -1,4 +1,4 @@
-//! The JSON and YAML of `pool status`. `plugin/schema` says the same as JSON schemas.
+//! The JSON and YAML of `pool status`, by the schemas in `plugin/schema`.
 
 use jiff::Timestamp;
 use kcp_pool::{

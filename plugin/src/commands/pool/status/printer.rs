@@ -45,19 +45,19 @@ const POOLS: &[Column] = &[
     Column::new("FREE"),
     Column::new("WAITING"),
     Column::new("STALE"),
-    Column::new("WRONG"),
+    Column::new("PROBLEMS"),
 ];
 
 const WRONG: &[Column] = &[
     Column::new("OBJECT").name(),
-    Column::new("WRONG"),
-    Column::new("WHY"),
+    Column::new("PROBLEM"),
+    Column::new("DETAILS"),
 ];
 
-/// How much room there is, and how much is wanted.
+/// How much room there is, and how much to show.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Layout {
-    /// Columns of the terminal; none when stdout is something else.
+    /// Columns of the terminal; none if stdout is not a terminal.
     pub(crate) width: Option<usize>,
     pub(crate) is_wide: bool,
 }
@@ -69,7 +69,7 @@ impl Layout {
     }
 }
 
-/// The screen of one pool.
+/// The text for one pool.
 pub(crate) fn one(pool: &PoolState, now: Timestamp, layout: Layout) -> String {
     let mut parts = vec![summary(pool, now)];
     if !pool.entries.is_empty() {
@@ -103,14 +103,14 @@ pub(crate) fn one(pool: &PoolState, now: Timestamp, layout: Layout) -> String {
         .any(|problem| ["leaked", "left"].contains(&problem.kind))
     {
         parts.push(format!(
-            "what repair would do: kubectl kcp pool repair {} -n {}\n",
+            "to see what a repair would do: kubectl kcp pool repair {} -n {}\n",
             pool.name, pool.namespace
         ));
     }
     parts.join("\n")
 }
 
-/// Several pools, a line each. `namespace` is none for all of them.
+/// Several pools, one per line. `namespace` is none for all namespaces.
 pub(crate) fn list(pools: &[PoolState], namespace: Option<&str>, layout: Layout) -> String {
     if pools.is_empty() {
         return match namespace {
@@ -156,7 +156,7 @@ fn summary(pool: &PoolState, now: Timestamp) -> String {
     let by = if pool.is_run_by_hive {
         "Hive"
     } else {
-        "nobody: by hand and scripts"
+        "no controller: by hand and scripts"
     };
     let deleting = if pool.is_deleting { ", being deleted" } else { "" };
     let limit =
@@ -167,7 +167,7 @@ fn summary(pool: &PoolState, now: Timestamp) -> String {
         (
             "Clusters",
             format!(
-                "{} unclaimed of {} wanted, {} in all{}{}",
+                "{} unclaimed of {} desired, {} in all{}{}",
                 capacity.unclaimed,
                 capacity.size,
                 capacity.clusters,
@@ -188,7 +188,7 @@ fn summary(pool: &PoolState, now: Timestamp) -> String {
 
 fn inventory(pool: &PoolState) -> String {
     let Some(entries) = pool.capacity.inventory else {
-        return "none: clusters are all alike".to_owned();
+        return "none: all clusters are alike".to_owned();
     };
     let states = [
         EntryUseState::Free,
@@ -212,10 +212,7 @@ fn inventory(pool: &PoolState) -> String {
 }
 
 fn version(pool: &PoolState) -> String {
-    let version = pool
-        .version
-        .as_deref()
-        .unwrap_or("cannot be told for this platform");
+    let version = pool.version.as_deref().unwrap_or("unknown for this platform");
     match pool.stale() {
         0 => version.to_owned(),
         1 => format!("{version}, 1 cluster is stale"),
@@ -273,12 +270,12 @@ fn entry_row(entry: &EntryUse, pool: &str, now: Timestamp) -> Vec<Cell> {
 
 fn cluster_row(cluster: &ClusterUse, now: Timestamp) -> Vec<Cell> {
     let stale = match &cluster.stale {
-        None if cluster.has_unknown_version => "cannot be told".to_owned(),
+        None if cluster.has_unknown_version => "unknown".to_owned(),
         None => String::new(),
         Some(Stale::Version {
             made_from: Some(version),
-        }) => format!("made from {version}"),
-        Some(Stale::Version { made_from: None }) => "bears no version".to_owned(),
+        }) => format!("created from {version}"),
+        Some(Stale::Version { made_from: None }) => "has no version".to_owned(),
         Some(Stale::DroppedFromInventory { .. }) => "its entry was dropped".to_owned(),
     };
     vec![

@@ -1,4 +1,4 @@
-//! Gives a lease back: all that a holder has from a pool, or one customization.
+//! A release: of all that a holder has from a pool, or of one customization.
 
 use std::{fmt, time::Duration};
 
@@ -13,19 +13,20 @@ use crate::{
         record::Record,
     },
     release::{
-        self,
-        in_use::{Cluster, Needs, needs},
+        Released,
+        in_use::{Cluster, Users, users},
+        release_entries,
     },
     store::{Customizations as _, Records as _, Store},
 };
 
-/// How often a cluster is read anew that others change.
+/// How often a cluster is read again that other clients change.
 const MAX_ATTEMPTS: usize = 8;
 
-/// Before it is read anew after a write without an answer.
+/// Before it is read again after a write without an answer.
 const REST: Duration = Duration::from_millis(200);
 
-/// What is given back.
+/// What to release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// All that the holder has from a pool.
@@ -33,55 +34,54 @@ pub enum Target {
     Customization(String),
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug)]
 pub struct Release {
-    /// None where the customization was named, and is not held from a pool.
+    /// None if one customization was named, and the holder does not have it.
     pub pool: Option<PoolName>,
     pub cluster_deployment: String,
-    /// What was given back.
+    /// What was released.
     pub customizations: Vec<String>,
     /// The claim that was deleted, and with it the cluster.
     pub claim: Option<String>,
     pub refusal: Option<ReleaseRefusal>,
-    /// Clusters that still use what was given back.
+    /// Clusters that still use what was released.
     pub still_used: Vec<InUse>,
-    /// Why it is not known whether the holder's cluster uses it.
+    /// Why it is unknown whether the holder's cluster uses it.
     pub clusters_unread: Option<Error>,
 }
 
-/// A customization that a cluster needs.
+/// A customization that a cluster uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InUse {
     pub customization: String,
     pub by: Cluster,
 }
 
-/// Why something is not given back.
+/// Why something is not released.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReleaseRefusal {
     NoSuchEntry {
         customization: String,
     },
-    /// Another holds it.
     NotHolder {
         customization: String,
         holder: String,
         cluster_deployment: String,
     },
-    /// It is reserved, and says not for whom, or of which pool.
+    /// It is reserved, but does not name the holder and a pool.
     UnclearHolder {
         customization: String,
         cluster_deployment: String,
     },
-    /// Clusters need these.
+    /// Clusters use these.
     InUse(Vec<InUse>),
 }
 
 impl fmt::Display for ReleaseRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoSuchEntry { customization } => write!(f, "there is no customization {customization}"),
+            Self::NoSuchEntry { customization } => write!(f, "customization {customization} does not exist"),
             Self::NotHolder {
                 customization,
                 holder,
@@ -95,7 +95,7 @@ impl fmt::Display for ReleaseRefusal {
                 cluster_deployment,
             } => write!(
                 f,
-                "{customization} is reserved, and does not say for {cluster_deployment} of which pool"
+                "{customization} is reserved, but does not name {cluster_deployment} and a pool"
             ),
             Self::InUse(all) => {
                 for (index, InUse { customization, by }) in all.iter().enumerate() {
@@ -122,8 +122,8 @@ impl Release {
     }
 }
 
-/// Gives back what is meant, if the holder has it.
-pub async fn give_back(
+/// Releases the target, if the holder has it.
+pub async fn release(
     store: &Store<'_>,
     target: &Target,
     cluster_deployment: &str,
@@ -143,23 +143,23 @@ pub async fn give_back(
                     ..Release::new(Some(pool), cluster_deployment)
                 });
             }
-            Meant {
+            Request {
                 holder,
                 only: None,
                 force,
             }
-            .give_back(store)
+            .run(store)
             .await
         }
         Target::Customization(name) => {
             let entry = store.get(name).await?;
-            let pool = match whose(name, entry.as_ref(), cluster_deployment) {
-                Whose::Holders(pool) => pool,
-                Whose::Nobodys => match left_behind(store, name, cluster_deployment).await? {
+            let pool = match holding(name, entry.as_ref(), cluster_deployment) {
+                Holding::Ours(pool) => pool,
+                Holding::Free => match pool_of_leftovers(store, name, cluster_deployment).await? {
                     Some(pool) => &pool.clone(),
                     None => return Ok(Release::new(None, cluster_deployment)),
                 },
-                Whose::Another(refusal) => {
+                Holding::Another(refusal) => {
                     return Ok(Release {
                         refusal: Some(refusal),
                         ..Release::new(None, cluster_deployment)
@@ -170,20 +170,19 @@ pub async fn give_back(
                 pool,
                 cluster_deployment,
             };
-            Meant {
+            Request {
                 holder,
                 only: Some(name),
                 force,
             }
-            .give_back(store)
+            .run(store)
             .await
         }
     }
 }
 
-/// The pool of which a release that was broken off has left a record, or our finalizer, of a customization that nobody
-/// holds any more.
-async fn left_behind(
+/// The pool of a record or finalizer that an interrupted release has left on a free customization.
+async fn pool_of_leftovers(
     store: &Store<'_>,
     customization: &str,
     cluster_deployment: &str,
@@ -204,7 +203,8 @@ async fn left_behind(
     Ok(reference.map(|reference| reference.pool_name.clone()))
 }
 
-/// The claim of the holder's name on its pool, where Hive runs that; or that which has the cluster of this name.
+/// The claim with the holder's name in a pool that Hive runs, or else the claim of the ClusterDeployment with that
+/// name.
 async fn claim_of(store: &Store<'_>, holder: Holder<'_>) -> Result<Option<Claim>, Error> {
     match store.pool(holder.pool).await {
         Ok(pool) if pool.is_run_by_hive() => {}
@@ -214,7 +214,8 @@ async fn claim_of(store: &Store<'_>, holder: Holder<'_>) -> Result<Option<Claim>
     }
     let is_of_pool = |claim: &Claim| claim.spec.cluster_pool_name == holder.pool;
     let name = holder.cluster_deployment;
-    // Who may not read claims has made none; and who may not read clusters was told the claim's name.
+    // An account that may not read claims has created none; one that may not read clusters was given the claim's
+    // name.
     match store.claim(name).await {
         Err(Error::Forbidden { .. }) => return Ok(None),
         found => {
@@ -234,46 +235,46 @@ async fn claim_of(store: &Store<'_>, holder: Holder<'_>) -> Result<Option<Claim>
     Ok(store.claim(claim).await?.filter(is_of_pool))
 }
 
-/// Who has a customization that is to be given back by its name.
+/// Who has a customization that is released by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Whose<'e> {
-    /// The one who says so, from this pool.
-    Holders(&'e str),
-    Nobodys,
+enum Holding<'e> {
+    /// The caller, from this pool.
+    Ours(&'e str),
+    Free,
     Another(ReleaseRefusal),
 }
 
-fn whose<'e>(name: &str, entry: Option<&'e Entry>, cluster_deployment: &str) -> Whose<'e> {
+fn holding<'e>(name: &str, entry: Option<&'e Entry>, cluster_deployment: &str) -> Holding<'e> {
     let customization = name.to_owned();
     let Some(entry) = entry else {
-        return Whose::Another(ReleaseRefusal::NoSuchEntry { customization });
+        return Holding::Another(ReleaseRefusal::NoSuchEntry { customization });
     };
     match (entry.cluster_deployment(), entry.pool()) {
-        (Some(holder), Some(pool)) if holder == cluster_deployment => Whose::Holders(pool),
-        (None, None) if !entry.is_reserved() => Whose::Nobodys,
-        (Some(holder), _) if holder != cluster_deployment => Whose::Another(ReleaseRefusal::NotHolder {
+        (Some(holder), Some(pool)) if holder == cluster_deployment => Holding::Ours(pool),
+        (None, None) if !entry.is_reserved() => Holding::Free,
+        (Some(holder), _) if holder != cluster_deployment => Holding::Another(ReleaseRefusal::NotHolder {
             customization,
             holder: holder.to_owned(),
             cluster_deployment: cluster_deployment.to_owned(),
         }),
-        _ => Whose::Another(ReleaseRefusal::UnclearHolder {
+        _ => Holding::Another(ReleaseRefusal::UnclearHolder {
             customization,
             cluster_deployment: cluster_deployment.to_owned(),
         }),
     }
 }
 
-/// What is to be given back, and how.
+/// What to release, and how.
 #[derive(Clone, Copy)]
-struct Meant<'m> {
+struct Request<'m> {
     holder: Holder<'m>,
     only: Option<&'m str>,
-    /// Whether a cluster needs it or not.
+    /// Whether to release what a cluster uses.
     force: bool,
 }
 
-impl Meant<'_> {
-    async fn give_back(self, store: &Store<'_>) -> Result<Release, Error> {
+impl Request<'_> {
+    async fn run(self, store: &Store<'_>) -> Result<Release, Error> {
         let Holder {
             pool,
             cluster_deployment,
@@ -288,31 +289,33 @@ impl Meant<'_> {
             };
         }
         let deployments = deployments?;
-        let needs = needs(&deployments, self.holder);
-        let kept = if self.force { Needs::new() } else { needs.clone() };
-        let release::Released { released, needed } =
-            release::release(store, &kept, self.holder, self.only).await?;
-        if released.is_empty() && needed.is_empty() {
-            // A lease outlives its pool, and can still be given back; a name that was mistyped must not look like that.
+        let users = users(&deployments, self.holder);
+        let excluded = if self.force { Users::new() } else { users.clone() };
+        let Released {
+            released,
+            in_use: used,
+        } = release_entries(store, &excluded, self.holder, self.only).await?;
+        if released.is_empty() && used.is_empty() {
+            // A lease outlives its pool and can still be released; a mistyped name must not look like that.
             store.pool(pool).await?;
         }
-        for cluster in deployments.made_for(self.holder) {
+        for cluster in deployments.of_holder(self.holder) {
             let is_meant = self.only.is_none() || cluster.customization() == self.only;
             if is_meant && (self.force || cluster.life() == Life::Over) {
-                let_go(store, cluster).await?;
+                remove_finalizer(store, cluster).await?;
             }
         }
-        let in_use = |names: &[String]| -> Vec<InUse> {
+        let with_users = |names: &[String]| -> Vec<InUse> {
             let cluster = |name: &String| {
-                let by = needs.get(name)?.clone();
+                let by = users.get(name)?.clone();
                 let customization = name.clone();
                 Some(InUse { customization, by })
             };
             names.iter().filter_map(cluster).collect()
         };
-        let refused = in_use(&needed);
+        let refused = with_users(&used);
         Ok(Release {
-            still_used: in_use(&released),
+            still_used: with_users(&released),
             customizations: released,
             refusal: (!refused.is_empty()).then_some(ReleaseRefusal::InUse(refused)),
             clusters_unread: unseen,
@@ -322,7 +325,7 @@ impl Meant<'_> {
 }
 
 /// Removes our finalizer, if it is there.
-async fn let_go(store: &Store<'_>, cluster: &ClusterDeployment) -> Result<(), Error> {
+async fn remove_finalizer(store: &Store<'_>, cluster: &ClusterDeployment) -> Result<(), Error> {
     let (namespace, name) = (&cluster.metadata.namespace, cluster.name());
     let mut current = Some(cluster.clone());
     for _ in 0..MAX_ATTEMPTS {
@@ -353,7 +356,7 @@ async fn let_go(store: &Store<'_>, cluster: &ClusterDeployment) -> Result<(), Er
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{ReleaseRefusal, Whose, whose};
+    use super::{Holding, ReleaseRefusal, holding};
 
     #[test]
     fn who_has_a_customization() {
@@ -367,7 +370,7 @@ mod tests {
         let named = |name: &str| json!({ "name": name });
         let another = |refusal: ReleaseRefusal, why: &str| {
             assert_eq!(refusal.to_string(), why);
-            Whose::Another(refusal)
+            Holding::Another(refusal)
         };
         let (customization, cluster_deployment) = ("a".to_owned(), "us".to_owned());
         let unclear_holder = ReleaseRefusal::UnclearHolder {
@@ -379,11 +382,11 @@ mod tests {
             holder: "them".to_owned(),
             cluster_deployment,
         };
-        let unclear = "a is reserved, and does not say for us of which pool";
+        let unclear = "a is reserved, but does not name us and a pool";
         for (entry, expected) in [
-            (held(named("us"), named("p"), "False"), Whose::Holders("p")),
-            (held(named("us"), named("p"), "True"), Whose::Holders("p")),
-            (held(Value::Null, Value::Null, "True"), Whose::Nobodys),
+            (held(named("us"), named("p"), "False"), Holding::Ours("p")),
+            (held(named("us"), named("p"), "True"), Holding::Ours("p")),
+            (held(Value::Null, Value::Null, "True"), Holding::Free),
             (
                 held(named("them"), named("p"), "False"),
                 another(not_holder, "a is held by them, not by us"),
@@ -398,12 +401,12 @@ mod tests {
             ),
         ] {
             let entry = serde_json::from_value(entry).unwrap();
-            assert_eq!(whose("a", Some(&entry), "us"), expected);
+            assert_eq!(holding("a", Some(&entry), "us"), expected);
         }
         let missing = another(
             ReleaseRefusal::NoSuchEntry { customization },
-            "there is no customization a",
+            "customization a does not exist",
         );
-        assert_eq!(whose("a", None, "us"), missing);
+        assert_eq!(holding("a", None, "us"), missing);
     }
 }

@@ -198,20 +198,21 @@ impl From<&PoolName> for PoolDocumentName {
     }
 }
 
-/// Why there is no lease, or why one is kept.
+/// Why there is no lease, or why a lease was not released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Reason {
     /// No entry is free.
     Exhausted,
-    /// No entry became free in the time that was given.
+    /// No entry became free in time.
     Timeout,
-    /// Another has it.
+    /// Another `ClusterDeployment` holds it.
     NotHolder,
     /// The pool has no inventory.
     NoSuchEntry,
-    /// A lease would not last, or would not be the one that the cluster needs; or a cluster still needs it.
+    /// The lease would not last, or would be of another entry than the one that the cluster uses; or a cluster still
+    /// uses the entry.
     Blocked,
 }
 

@@ -74,7 +74,7 @@ pub(crate) async fn run(arguments: PoolPlanArguments, session: &Session) -> anyh
     })
 }
 
-/// What a change of a pool comes to.
+/// What a change of a pool does.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -84,27 +84,27 @@ pub(crate) struct PoolPlan {
     #[cfg_attr(test, schemars(extend("const" = "PoolPlan")))]
     kind: &'static str,
     metadata: PoolDocumentName,
-    /// Whether there is no such pool yet.
+    /// Whether the pool does not exist yet.
     new: bool,
-    /// Whether Hive does by itself what follows.
+    /// Whether Hive replaces and deletes the clusters.
     run_by_hive: bool,
     version: VersionDocument,
-    /// Unclaimed clusters that become stale: Hive replaces them.
+    /// Unclaimed clusters that become stale.
     stale: Vec<StaleDocument>,
     /// How many unclaimed clusters are deleted because the size is smaller.
     excess: usize,
     entries: Vec<EntryDocument>,
-    /// What the change leaves wrong, a sentence each.
+    /// What is wrong after the change, one sentence each.
     problems: Vec<String>,
 }
 
-/// Null where it cannot be told, for some platforms.
+/// Null if it is unknown, for some platforms.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct VersionDocument {
     before: Option<String>,
     after: Option<String>,
-    /// Whether they differ, which can be told of every platform.
+    /// Whether they differ, which is known for every platform.
     changes: bool,
 }
 
@@ -113,7 +113,7 @@ struct VersionDocument {
 struct StaleDocument {
     namespace: String,
     name: String,
-    /// version, dropped-from-inventory.
+    /// One of: version, dropped-from-inventory.
     reason: &'static str,
 }
 
@@ -121,11 +121,11 @@ struct StaleDocument {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct EntryDocument {
     name: String,
-    /// added, dropped.
+    /// One of: added, dropped.
     change: &'static str,
-    /// free, missing, shared, unused, cluster-stale, cluster-claimed, held.
+    /// One of: free, missing, shared, unused, cluster-stale, cluster-claimed, held.
     effect: &'static str,
-    /// In a sentence.
+    /// The effect in one sentence.
     message: String,
 }
 

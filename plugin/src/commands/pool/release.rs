@@ -114,22 +114,22 @@ pub(crate) struct PoolRelease {
     api_version: &'static str,
     #[cfg_attr(test, schemars(extend("const" = "PoolRelease")))]
     kind: &'static str,
-    /// Absent where it was given back by its own name.
+    /// Absent if one customization was named, and it is not held from a pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pool: Option<PoolDocumentName>,
     cluster_deployment: Name,
-    /// What was given back; empty when nothing was held.
+    /// What was released; empty if nothing was held.
     customizations: Vec<Name>,
     /// The claim that was deleted, and with it the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     claim: Option<Name>,
-    /// Why something was kept.
+    /// Why something was not released.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<Reason>,
-    /// The reason in a sentence.
+    /// The reason in one sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
-    /// What was not looked at, and what still runs, a sentence each.
+    /// What could not be checked, and what still runs, one sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
 }

@@ -26,42 +26,42 @@ pub(crate) struct PoolLease {
     kind: &'static str,
     pool: PoolDocumentName,
     cluster_deployment: Name,
-    /// The claim that Hive answered with this cluster; to be named when it is released.
+    /// The claim that got this cluster; name it to release the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     claim: Option<Name>,
-    /// The leased customization; absent when there is none.
+    /// The leased customization; absent without a lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     customization: Option<Name>,
-    /// Whether the lease was there before; absent when there is none.
+    /// Whether the lease existed before; absent without a lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     already_held: Option<bool>,
     /// Why there is no lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<Reason>,
-    /// The reason in a sentence.
+    /// The reason in one sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
-    /// Whether its `ClusterDeployment` was made, or was there; absent where nobody asked for one.
+    /// Whether its `ClusterDeployment` was created, or existed; absent unless requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     has_cluster: Option<bool>,
-    /// How long it lasts from each renewal, in seconds; absent where until it is released.
+    /// How long it lasts from each renewal, in seconds; absent if it has no end.
     #[serde(skip_serializing_if = "Option::is_none")]
     ttl_seconds: Option<u64>,
-    /// How things stand with each entry, when none is free.
+    /// The state of each entry, if none is free.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     entries: Vec<EntryDocument>,
-    /// Entries that were passed over: their patches cannot be applied, or their name is too long for a lease.
+    /// Entries that were skipped: their patches cannot be applied, or their name is too long for a lease.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     broken: Vec<EntryDocument>,
-    /// What the customization wants patched in the manifests that the installer writes.
+    /// The customization's patches of the manifests that the installer writes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     installer_manifest_patches: Vec<Value>,
-    /// What was not looked at or was passed over, and how patches were read, a sentence each.
+    /// What could not be checked, what was skipped, and how patches were read, one sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
 }
 
-/// An [`EntryState`] in JSON.
+/// The state of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "EntryState"))]
@@ -75,7 +75,7 @@ struct EntryDocument {
     /// The pool that holds it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pool: Option<Name>,
-    /// What is wrong with a broken one.
+    /// Why it is broken.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
 }

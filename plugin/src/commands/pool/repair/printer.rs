@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// What a repair has found.
+/// The findings of a repair.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -28,21 +28,21 @@ pub(crate) struct PoolRepair {
     /// Absent for all pools of the namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pool: Option<String>,
-    /// Whether it was to be mended (--yes).
+    /// Whether it was asked to repair (--yes).
     applied: bool,
     findings: Vec<FindingDocument>,
-    /// Namespaces that could not be repaired, or not to the end; absent where there are none.
+    /// Namespaces that were not repaired completely; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     errors: Vec<NamespaceError>,
     /// Why nothing was done: no-such-entry. Absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'static str>,
-    /// The same in a sentence.
+    /// The reason in one sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
 }
 
-/// Why a namespace could not be repaired to the end.
+/// Why a namespace was not repaired completely.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct NamespaceError {
@@ -50,7 +50,7 @@ struct NamespaceError {
     message: String,
 }
 
-/// One thing that is wrong.
+/// One fault.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -60,28 +60,28 @@ struct FindingDocument {
     object: ObjectName,
     #[serde(skip_serializing_if = "Option::is_none")]
     pool: Option<String>,
-    /// Whose it is, or was.
+    /// The holder that it is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     cluster_deployment: Option<String>,
-    /// In one word: lease-expired, lease-revoked, cluster-gone, cluster-taken-down, unverifiable, holder-unknown,
+    /// One of: lease-expired, lease-revoked, cluster-gone, cluster-taken-down, unverifiable, holder-unknown,
     /// marked-available, references-missing, used-by-another, contested, finalizer-left, record-left, copy-left; with
-    /// --recreate also creation-broken-off, and of what was named with --force in-use.
+    /// --recreate also creation-broken-off, and with --force also in-use.
     cause: &'static str,
-    /// In a sentence.
+    /// The cause in one sentence.
     message: String,
-    /// free, reserve, remove-finalizer, delete; force where it is freed by name alone (--force); keep where it is not
-    /// freed all the same; none; with --recreate also recreate, and blocked where something is in the way of that.
+    /// One of: free, reserve, remove-finalizer, delete; force if it is freed only with --force; keep if it is not
+    /// freed even then; none; with --recreate also recreate, and blocked if it cannot be recreated now.
     remedy: &'static str,
-    /// done, settled (no longer so), waits (for its customization), contended (others are faster), blocked, failed; absent
-    /// where nothing was tried.
+    /// One of: done, settled (the fault was gone), waits (for its customization), contended (conflicts with other
+    /// clients), blocked, failed; absent if nothing was tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<&'static str>,
-    /// Why it failed, or what is in the way.
+    /// Why it failed, or what blocks it.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
 
-/// The object that is wrong.
+/// The object with the fault.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ObjectName {

@@ -31,10 +31,10 @@ pub(crate) struct PoolStatus {
     #[cfg_attr(test, schemars(extend("const" = "PoolStatus")))]
     kind: &'static str,
     metadata: PoolDocumentName,
-    /// Whether Hive's controller looks after it.
+    /// Whether Hive's controller runs the pool.
     run_by_hive: bool,
     deleting: bool,
-    /// Null where it cannot be told, for some platforms.
+    /// Null if it is unknown, for some platforms.
     version: Option<String>,
     capacity: CapacityDocument,
     entries: Vec<EntryDocument>,
@@ -44,12 +44,12 @@ pub(crate) struct PoolStatus {
     problems: Vec<ProblemDocument>,
 }
 
-/// What the pool may have and has, in clusters.
+/// The pool's limits, and its clusters.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct CapacityDocument {
-    /// Unclaimed clusters that are wanted.
+    /// The desired number of unclaimed clusters.
     size: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_size: Option<usize>,
@@ -70,14 +70,14 @@ struct CapacityDocument {
 #[serde(rename_all = "camelCase")]
 struct EntryDocument {
     name: String,
-    /// free, reserved, used (by a cluster, while it is marked available), deleting, missing.
+    /// One of: free, reserved, used (by a cluster, while it is marked available), deleting, missing.
     state: &'static str,
-    /// False for one that the inventory no longer has, and that is still held.
+    /// False if the inventory no longer lists the entry, but it is still held.
     in_inventory: bool,
     /// The `ClusterDeployment` that has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     holder: Option<String>,
-    /// The pool that it was taken for.
+    /// The pool that it is leased for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pool: Option<String>,
     /// Since when it is reserved, or free.
@@ -90,10 +90,10 @@ struct EntryDocument {
     expires: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_result: Option<LastResultDocument>,
-    /// Other pools that name it too.
+    /// Other pools that list it too.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     shared_with: Vec<String>,
-    /// The cause that `pool repair` tells.
+    /// The cause that `pool repair` reports.
     #[serde(skip_serializing_if = "Option::is_none")]
     leak: Option<&'static str>,
 }
@@ -120,15 +120,15 @@ struct ClusterDocument {
     customization: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     claim: Option<String>,
-    /// installing, installed, deleting.
+    /// One of: installing, installed, deleting.
     state: &'static str,
-    /// Why Hive replaces it: other-version, no-version, dropped-from-inventory.
+    /// Why Hive replaces it. One of: other-version, no-version, dropped-from-inventory.
     #[serde(skip_serializing_if = "Option::is_none")]
     stale: Option<&'static str>,
-    /// True where it cannot be told whether it was made from the pool's version.
+    /// True if it is unknown whether it was created from the pool's current version.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     version_unknown: bool,
-    /// The version that a stale one was made from.
+    /// The version that a stale cluster was created from.
     #[serde(skip_serializing_if = "Option::is_none")]
     made_from: Option<String>,
 }
@@ -145,7 +145,7 @@ struct WaitingDocument {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ProblemDocument {
-    /// missing, broken, shared, leaked, left, short.
+    /// One of: missing, broken, shared, leaked, left, short.
     kind: &'static str,
     object: String,
     message: String,

@@ -1,4 +1,4 @@
-//! RepairStore in memory: what is written, in which order, and what a cut leaves.
+//! Repairs in memory: what is written, in which order, and what an interrupted repair leaves.
 
 use std::{cell::RefCell, time::Duration};
 

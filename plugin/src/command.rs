@@ -5,10 +5,16 @@ use clap::{Parser, Subcommand};
 use crate::{
     arguments::Global,
     commands::{
-        lint::LintArguments, machine::MachineArguments, plan::PlanArguments, rollout::RolloutArguments,
-        rules::RulesArguments, scale::ScaleArguments, status::StatusArguments, upgrade::UpgradeArguments,
+        lint::LintArguments,
+        machine::MachineArguments,
+        plan::PlanArguments,
+        pool::{PoolArguments, PoolCommand},
+        rollout::RolloutArguments,
+        rules::RulesArguments,
+        scale::ScaleArguments,
+        status::StatusArguments,
+        upgrade::UpgradeArguments,
     },
-    pool::{PoolArguments, PoolCommand},
 };
 
 /// Health, scale and rollout of Cluster API control planes, leases on cluster pools.

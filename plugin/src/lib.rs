@@ -9,7 +9,7 @@
 //! - [`file`], [`configuration`]: files that the user names, and the server's configuration in one
 //! - [`change`]: how a verb changes a control plane or a Machine
 //! - [`wait`]: waiting until a change is complete; [`watch`]: polling for `-w`
-//! - [`commands`], [`pool`]: the commands
+//! - [`commands`]: the commands
 //! - [`output`], [`printer`]: the output formats, and the one way from a report to stdout
 //! - [`document`]: what their JSON documents have in common
 //! - [`terminal`]: how results and errors are shown
@@ -32,7 +32,6 @@ pub mod configuration;
 pub mod document;
 pub mod file;
 pub mod output;
-pub mod pool;
 pub mod printer;
 pub mod session;
 pub mod terminal;
@@ -45,7 +44,7 @@ pub(crate) use kcp_client as cluster;
 use arguments::invocation;
 use cluster::reads::machine::NoSuchMachine;
 use command::{Arguments, Command};
-use commands::{lint, machine, plan, rollout, rules, scale, status, upgrade};
+use commands::{lint, machine, plan, pool, rollout, rules, scale, status, upgrade};
 use session::Session;
 use terminal::Terminal;
 use verdict::Verdict;

@@ -229,7 +229,7 @@ fn a_path_longer_than_a_message_does_not_keep_a_lease_from_others() {
         assert_eq!(refused.code, 1, "{refused}");
         let message = document(&refused)["message"].as_str().unwrap().to_owned();
         let why = format!(
-            "spec.installConfigPatches[0] (remove \"/{}...\"): its path leads nowhere",
+            "spec.installConfigPatches[0] (remove \"/{}...\"): its path does not exist",
             "a".repeat(119)
         );
         assert!(
@@ -414,7 +414,7 @@ fn a_cluster_is_made_with_its_lease_and_goes_with_it() {
             "{full}"
         );
         assert!(
-            full.stderr.contains("it has 1 clusters, and maxSize is 1"),
+            full.stderr.contains("maxSize is 1, and it has 1 cluster"),
             "{full}"
         );
 

@@ -81,18 +81,23 @@ fn a_plan_tells_what_a_change_makes_stale() {
         let mut other_hosts = before.clone();
         other_hosts["spec"]["inventory"] = json!([{"name": "host-9"}]);
         let entry = |name: &str, change: &str, effect: &str, message: &str| json!({"name": name, "change": change, "effect": effect, "message": message});
-        let becomes_stale = "unclaimed ClusterDeployment pool-plan-paris is stale then";
+        let becomes_stale = "unclaimed ClusterDeployment pool-plan-paris becomes stale";
         let entries = json!([
-            entry("host-9", "added", "missing", "there is no such customization yet"),
+            entry(
+                "host-9",
+                "added",
+                "missing",
+                "the customization does not exist yet"
+            ),
             entry("host-0", "dropped", "cluster-stale", becomes_stale),
             entry(
                 "host-1",
                 "dropped",
                 "held",
-                "stays reserved for rome until that is over"
+                "stays reserved for rome until it is released"
             ),
         ]);
-        let missing = json!(["there is no customization host-9"]);
+        let missing = json!(["customization host-9 does not exist"]);
         let moved = document(false, stale("dropped-from-inventory"), entries, missing);
         assert_eq!(hosts.planned(&other_hosts).await, (1, moved));
 
@@ -116,7 +121,7 @@ fn a_plan_that_cannot_be_made_says_why() {
         let two = hosts.plan(&[&pool, &pool], &[]).await;
         let file = hosts.file(&[&pool, &pool]);
         let expected = format!(
-            "error: {} has 2 cluster pools: plan one at a time\n",
+            "error: {} has 2 cluster pools, and a plan is for one\n",
             file.display()
         );
         assert_eq!((two.code, two.stderr), (2, expected));

@@ -232,7 +232,7 @@ fn clusters_are_made_anew_within_the_capacity_of_their_pool_alone() {
         let shown = hosts
             .run(&[&["repair", "--grace", "0s", "-o", "yaml"], &RECREATE[..]].concat())
             .await;
-        let why = "not made anew: pool hosts is full: it has 2 clusters, and maxSize is 2";
+        let why = "not created again: pool hosts is full: maxSize is 2, and it has 2 clusters";
         assert!(shown.stdout.contains(why), "{shown}");
 
         hosts.change(json!({"maxSize": null, "maxConcurrent": 2})).await;

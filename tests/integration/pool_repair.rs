@@ -154,7 +154,7 @@ fn a_lease_that_has_ended_is_freed() {
         let shown = hosts.run(&["repair", "hosts"]).await;
         assert_eq!(shown.code, 1, "{shown}");
         let dropped =
-            "not in the inventory of hosts; reserved for oslo, whose lease ended at 2026-01-01T00:01:00Z";
+            "not in the inventory of hosts; reserved for oslo, whose lease expired at 2026-01-01T00:01:00Z";
         assert!(shown.stdout.contains(dropped), "{shown}");
         hosts
             .mends(&[
@@ -267,7 +267,7 @@ fn what_nothing_proves_is_freed_by_its_name() {
         assert_eq!(missing.code, 1, "{missing}");
         assert_eq!(
             missing.stderr,
-            "no-such-entry: there is no customization host-9 to free\n"
+            "no-such-entry: customization host-9 does not exist\n"
         );
         let missing = hosts
             .run(&["repair", "--yes", "--force", "host-9", "-o", "json"])

@@ -79,7 +79,7 @@ fn a_status_that_is_not_well_exits_with_1() {
         let delete = delete.into_iter().chain([hosts.namespace]);
         hosts.kubectl.succeed(delete).await.unwrap();
         let (code, document) = hosts.status(&["hosts"], "poolstatus.json").await;
-        let message = "named by the inventory, and not there";
+        let message = "in the inventory, but does not exist";
         let missing = json!([{"kind": "missing", "object": "cdc/host-1", "message": message}]);
         assert_eq!((code, &document["problems"]), (1, &missing));
         let list = hosts.run(&["status"]).await;

@@ -3,6 +3,7 @@
 pub mod lint;
 pub mod machine;
 pub mod plan;
+pub mod pool;
 pub mod rollout;
 pub mod rules;
 pub mod scale;

@@ -1,0 +1,220 @@
+//! Waits until an entry is free.
+
+use std::{
+    hash::{BuildHasher as _, RandomState},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+
+use crate::{acquire::answer::LeaseAnswer, lease::LeaseError};
+
+/// The least and the most time between two attempts. Random, so that many clients of one pool do not all try at once.
+const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3));
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitLimit {
+    Unlimited,
+    AtMost(Duration),
+}
+
+impl WaitLimit {
+    const fn duration(self) -> Option<Duration> {
+        match self {
+            Self::Unlimited => None,
+            Self::AtMost(limit) => Some(limit),
+        }
+    }
+}
+
+/// A wait that has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeout {
+    pub since: Timestamp,
+    pub limit: WaitLimit,
+}
+
+impl Timeout {
+    /// How long it has lasted. Zero if the clock was set back.
+    pub fn waited(&self, now: Timestamp) -> Duration {
+        Duration::try_from(now.duration_since(self.since)).unwrap_or_default()
+    }
+
+    /// How long until the next attempt; none if the time is over. `random` is any number.
+    pub fn until_next(&self, now: Timestamp, random: u64) -> Option<Duration> {
+        let (least, most) = PAUSE;
+        let span = u64::try_from(most.saturating_sub(least).as_millis()).unwrap_or(u64::MAX);
+        let pause = least + Duration::from_millis(random % span.max(1));
+        match self.limit.duration() {
+            None => Some(pause),
+            Some(limit) => {
+                let left = limit.saturating_sub(self.waited(now));
+                // The last attempt is at the very end.
+                (!left.is_zero()).then_some(pause.min(left))
+            }
+        }
+    }
+}
+
+/// Reports a wait while it lasts.
+pub trait Progress {
+    /// The reason to wait, whenever it changes.
+    fn waiting(&self, why: &str);
+
+    /// Whether it pauses before the next attempt.
+    fn pausing(&self, is_pausing: bool);
+}
+
+/// Tries again until the answer is anything but that no entry is free. Returns that answer, or the value of `stop`.
+/// `stop` ends the wait between two attempts only, since an attempt may acquire a lease.
+///
+/// # Errors
+/// Of an attempt, if waiting does not help.
+pub async fn wait_for<S>(
+    mut attempt: impl AsyncFnMut() -> Result<LeaseAnswer, LeaseError>,
+    timeout: Timeout,
+    stop: impl Future<Output = S>,
+    progress: &impl Progress,
+) -> Result<Result<LeaseAnswer, S>, LeaseError> {
+    let random = RandomState::new();
+    let mut stop = std::pin::pin!(stop);
+    let mut reported = String::new();
+    let mut attempts = 0_u64;
+    loop {
+        let result = match attempt().await {
+            Ok(answer) if !answer.is_exhausted() => return Ok(Ok(answer)),
+            // Before the first answer it may be the user's mistake.
+            Err(error) if attempts == 0 || !error.cause().may_pass() => return Err(error),
+            result => result,
+        };
+        let now = Timestamp::now();
+        let Some(pause) = timeout.until_next(now, random.hash_one(attempts)) else {
+            return result.map(|answer| Ok(answer.timed_out(timeout.waited(now))));
+        };
+        let why = match &result {
+            Ok(answer) => answer.refusal().map(ToString::to_string).unwrap_or_default(),
+            Err(error) => error.in_full(),
+        };
+        if why != reported {
+            progress.waiting(&why);
+            reported = why;
+        }
+        progress.pausing(true);
+        attempts += 1;
+        let stopped = tokio::select! {
+            stopped = &mut stop => Some(stopped),
+            () = tokio::time::sleep(pause) => None,
+        };
+        progress.pausing(false);
+        if let Some(stopped) = stopped {
+            return Ok(Err(stopped));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::{pending, ready},
+        time::Duration,
+    };
+
+    use jiff::Timestamp;
+    use kcp_client::Error;
+
+    use super::{Progress, Timeout, WaitLimit, wait_for};
+    use crate::{
+        acquire::answer::{LeaseAnswer, LeaseOutcome, LeaseRefusal},
+        lease::LeaseError,
+        objects::{cluster_pool::PoolName, entry::Holder},
+    };
+
+    struct Silent;
+
+    impl Progress for Silent {
+        fn waiting(&self, _: &str) {}
+
+        fn pausing(&self, _: bool) {}
+    }
+
+    fn answer(refusal: LeaseRefusal) -> LeaseAnswer {
+        let holder = Holder {
+            pool: "hosts",
+            cluster_deployment: "paris",
+        };
+        LeaseAnswer::new("d", holder, LeaseOutcome::Refused(refusal))
+    }
+
+    fn exhausted() -> LeaseRefusal {
+        LeaseRefusal::Exhausted {
+            pool: PoolName::new("d", "hosts"),
+            entries: Vec::new(),
+        }
+    }
+
+    fn deleting() -> LeaseRefusal {
+        LeaseRefusal::PoolDeleting {
+            pool: "hosts".to_owned(),
+        }
+    }
+
+    fn timeout() -> Timeout {
+        Timeout {
+            since: Timestamp::now(),
+            limit: WaitLimit::Unlimited,
+        }
+    }
+
+    #[tokio::test]
+    async fn it_is_given_up_between_two_attempts_alone() {
+        let mut attempts = 0;
+        let attempt = async || {
+            // `stop` is ready long before the answer comes.
+            tokio::task::yield_now().await;
+            attempts += 1;
+            Ok(answer(exhausted()))
+        };
+        let waited = wait_for(attempt, timeout(), ready("stopped"), &Silent).await;
+        assert_eq!((waited.unwrap().unwrap_err(), attempts), ("stopped", 1));
+        let attempt = async || {
+            tokio::task::yield_now().await;
+            Ok(answer(deleting()))
+        };
+        let waited = wait_for(attempt, timeout(), ready("stopped"), &Silent).await;
+        assert_eq!(waited.unwrap().unwrap().refusal(), Some(&deleting()));
+        let attempt = async || {
+            Err(LeaseError::Api(Error::Configuration {
+                cause: "no such pool".to_owned(),
+            }))
+        };
+        let waited = wait_for(attempt, timeout(), pending::<()>(), &Silent).await;
+        assert!(waited.unwrap_err().to_string().ends_with("no such pool"));
+    }
+
+    #[test]
+    fn how_long_until_the_next_attempt() {
+        for (limit, now, random, expected) in [
+            (None, "06:00:00", 0, Some(1000)),
+            (None, "06:00:00", 1999, Some(2999)),
+            (None, "06:00:00", 2000, Some(1000)),
+            (Some(60), "05:00:00", 500, Some(1500)),
+            (Some(60), "05:00:59.5", 500, Some(500)),
+            (Some(60), "05:01:00", 0, None),
+            (Some(0), "05:00:00", 0, None),
+            (Some(60), "04:00:00", 0, Some(1000)),
+        ] {
+            let timeout = Timeout {
+                since: "2026-11-21T05:00:00Z".parse().unwrap(),
+                limit: limit.map_or(WaitLimit::Unlimited, |limit| {
+                    WaitLimit::AtMost(Duration::from_secs(limit))
+                }),
+            };
+            let now = format!("2026-11-21T{now}Z").parse().unwrap();
+            assert_eq!(
+                timeout.until_next(now, random),
+                expected.map(Duration::from_millis),
+                "{limit:?} {now} {random}"
+            );
+        }
+    }
+}

@@ -1,0 +1,480 @@
+//! Creates the cluster of a lease, in pools that Hive does not run. It continues an interrupted creation, and updates
+//! what an earlier lease has left.
+
+use std::{fmt, time::Duration};
+
+use kcp_client::{Created, Error, Written};
+use kcp_rules::syntax::is_dns1123_label;
+use serde_json::{Map, Value, json};
+
+use crate::{
+    creation::Parts,
+    install_config::patches::Unfit,
+    inventory::capacity::Full,
+    lease::renewal::hold,
+    objects::{
+        cluster_deployment::ClusterDeployment,
+        entry::Holder,
+        record::{LABEL, LeaseClaim, Record},
+    },
+    store::{Customizations as _, Made, Store},
+};
+
+/// The most characters of a label's value.
+const MAX_LABEL: usize = 63;
+
+/// How often an object is created whose answers get lost.
+const MAX_ATTEMPTS: usize = 5;
+
+/// Before it is created again.
+const REST: Duration = Duration::from_millis(200);
+
+/// How long a lease lasts while its cluster is being created: if the client is killed, the lease expires.
+const WHILE_CREATING: Duration = Duration::from_secs(600);
+
+/// Why a cluster is not created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    PoolFull {
+        pool: String,
+        full: Full,
+    },
+    /// The customization's patches cannot be applied to the install-config.
+    Unfit(Unfit),
+    NotYaml,
+    /// The namespace exists and is not ours.
+    ForeignNamespace {
+        name: String,
+    },
+    /// The ClusterDeployment exists and is not this lease's.
+    ForeignCluster {
+        name: String,
+    },
+    ClusterDeleted {
+        name: String,
+    },
+    /// The object exists and is not ours.
+    ForeignObject {
+        kind: &'static str,
+        name: String,
+    },
+    /// The cluster's name is not a valid name of a namespace.
+    NoNamespace {
+        name: String,
+    },
+    /// The pool's name is not a valid value of a label.
+    NoLabel {
+        pool: String,
+    },
+    LeaseLost {
+        customization: String,
+    },
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PoolFull { pool, full } => write!(f, "pool {pool} is full: {full}"),
+            Self::Unfit(why) => why.fmt(f),
+            Self::NotYaml => f.write_str("the patched install-config cannot be written as YAML"),
+            Self::ForeignNamespace { name } => {
+                write!(f, "namespace {name} exists, and was not created for a lease")
+            }
+            Self::ForeignCluster { name } => {
+                write!(
+                    f,
+                    "ClusterDeployment {name} exists, and was not created with this lease"
+                )
+            }
+            Self::ClusterDeleted { name } => write!(f, "ClusterDeployment {name} was deleted"),
+            Self::ForeignObject { kind, name } => {
+                write!(f, "{kind} {name} exists, and was not created for a lease")
+            }
+            Self::NoNamespace { name } => write!(
+                f,
+                "the cluster's namespace has the cluster's name, and {name} is not a valid one: use at most 63 lower \
+                 case letters, digits and '-'"
+            ),
+            Self::NoLabel { pool } => {
+                write!(
+                    f,
+                    "labels contain the pool's name, and {pool} is longer than the {MAX_LABEL} characters of a label"
+                )
+            }
+            Self::LeaseLost { customization } => write!(f, "the lease on {customization} was lost"),
+        }
+    }
+}
+
+/// How long this record's lease lasts while its cluster is being created: at least as long as the record says. A
+/// lease without an end stays so, unless its cluster is gone: then a repair frees it anyway.
+pub fn while_creating(record: Option<&Record>, has_cluster: bool) -> Option<Duration> {
+    let Some(record) = record else {
+        return Some(WHILE_CREATING);
+    };
+    match record.duration() {
+        None if has_cluster || record.cluster_deployment_uid().is_none() => None,
+        duration => Some(duration.unwrap_or_default().max(WHILE_CREATING)),
+    }
+}
+
+/// Why the names do not allow a cluster: its namespace has its name, and labels contain the pool's name.
+pub fn unusable(holder: Holder<'_>) -> Option<Obstacle> {
+    let (pool, name) = (holder.pool, holder.cluster_deployment);
+    if !is_dns1123_label(name.as_bytes()) {
+        return Some(Obstacle::NoNamespace {
+            name: name.to_owned(),
+        });
+    }
+    (pool.len() > MAX_LABEL).then(|| Obstacle::NoLabel {
+        pool: pool.to_owned(),
+    })
+}
+
+/// Creates what is missing and returns the cluster, or why it is not created. Renews the lease as claimed right
+/// before the ClusterDeployment. Updates what an earlier lease has left, unless a cluster uses it.
+///
+/// # Errors
+/// If the API server cannot be asked, or refuses.
+pub async fn make(
+    store: &Store<'_>,
+    parts: Parts<'_>,
+    claim: LeaseClaim<'_>,
+) -> Result<Result<ClusterDeployment, Obstacle>, Error> {
+    let Ok(objects) = parts.objects() else {
+        return Ok(Err(Obstacle::NotYaml));
+    };
+    let name = parts.holder.cluster_deployment;
+    if let Some(cluster) = store.cluster(name, name).await? {
+        return Ok(own(store, parts, cluster));
+    }
+    ensure(store, Made::Namespace, &objects.namespace).await?;
+    if !store.has_label(name, LABEL).await? {
+        return Ok(Err(Obstacle::ForeignNamespace {
+            name: name.to_owned(),
+        }));
+    }
+    for (made, object, field) in [
+        (Made::Secret(name), &objects.install_config, "data"),
+        (Made::Customization(name), &objects.customization, "spec"),
+    ] {
+        if let Err(why) = create_or_update(store, made, object, field).await? {
+            return Ok(Err(why));
+        }
+    }
+    let customization = parts.entry.name();
+    if !hold(store, customization, claim).await? {
+        return Ok(Err(Obstacle::LeaseLost {
+            customization: customization.to_owned(),
+        }));
+    }
+    ensure(store, Made::Deployment(name), &objects.deployment).await?;
+    Ok(match store.cluster(name, name).await? {
+        Some(cluster) => own(store, parts, cluster),
+        None => Err(Obstacle::ClusterDeleted {
+            name: name.to_owned(),
+        }),
+    })
+}
+
+/// The cluster, if it is this lease's.
+fn own(
+    store: &Store<'_>,
+    parts: Parts<'_>,
+    cluster: ClusterDeployment,
+) -> Result<ClusterDeployment, Obstacle> {
+    let is_own = cluster.customization() == Some(parts.entry.name())
+        && cluster.is_of(store.namespace(), parts.holder.pool);
+    let name = cluster.name().to_owned();
+    if !is_own {
+        return Err(Obstacle::ForeignCluster { name });
+    }
+    if cluster.metadata.is_deleting() {
+        return Err(Obstacle::ClusterDeleted { name });
+    }
+    Ok(cluster)
+}
+
+/// Creates an object, unless it exists.
+async fn ensure(store: &Store<'_>, made: Made<'_>, object: &Value) -> Result<(), Error> {
+    let mut attempt = 1;
+    loop {
+        match store.make(made, object).await? {
+            Created::Stored | Created::Exists => return Ok(()),
+            Created::Unknown(error) if attempt == MAX_ATTEMPTS => return Err(error),
+            Created::Unknown(_) => {
+                attempt += 1;
+                store.rest(REST).await;
+            }
+        }
+    }
+}
+
+/// Creates an object, or updates the named field of an earlier lease's object.
+async fn create_or_update(
+    store: &Store<'_>,
+    made: Made<'_>,
+    object: &Value,
+    field: &str,
+) -> Result<Result<(), Obstacle>, Error> {
+    let name = object.pointer("/metadata/name").and_then(Value::as_str);
+    let name = name.unwrap_or_default();
+    for _ in 0..MAX_ATTEMPTS {
+        ensure(store, made, object).await?;
+        let Some(found) = store.existing(made, name).await? else {
+            continue;
+        };
+        match compare(&found, object, field) {
+            Before::UpToDate => return Ok(Ok(())),
+            Before::Foreign => {
+                return Ok(Err(Obstacle::ForeignObject {
+                    kind: made.kind(),
+                    name: name.to_owned(),
+                }));
+            }
+            // It is read again, whatever the result.
+            Before::Outdated(patch) => match store.rewrite(made, name, &patch).await? {
+                Written::Stored | Written::Changed => {}
+                Written::Unknown(_) => store.rest(REST).await,
+            },
+        }
+    }
+    Err(Error::Contended {
+        goal: format!("create {} {name}", made.kind()),
+        attempts: MAX_ATTEMPTS,
+    })
+}
+
+/// How an existing object differs from the desired one. No `Debug`: it may contain a pull secret.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Before {
+    UpToDate,
+    /// Ours, from an earlier lease or another install-config. The merge patch updates it; the server refuses the
+    /// patch if the object has changed.
+    Outdated(Value),
+    /// Not ours.
+    Foreign,
+}
+
+/// Compares this field of the two.
+pub fn compare(found: &Value, wanted: &Value, field: &str) -> Before {
+    let of = |object: &Value| object.get(field).cloned().unwrap_or_else(|| json!({}));
+    let (has, wants) = (of(found), of(wanted));
+    if has == wants {
+        return Before::UpToDate;
+    }
+    let labels = found.pointer("/metadata/labels");
+    if labels.and_then(|labels| labels.get(LABEL)).is_none() {
+        return Before::Foreign;
+    }
+    Before::Outdated(json!({
+        "metadata": {"resourceVersion": found.pointer("/metadata/resourceVersion")},
+        field: replacing(&has, &wants),
+    }))
+}
+
+/// The merge patch that turns one value into the other: null removes a field.
+fn replacing(has: &Value, wants: &Value) -> Value {
+    let (Value::Object(has), Value::Object(wants)) = (has, wants) else {
+        return wants.clone();
+    };
+    let removed = has.keys().filter(|field| !wants.contains_key(*field));
+    let mut patch: Map<_, _> = removed.map(|field| (field.clone(), Value::Null)).collect();
+    for (field, wanted) in wants {
+        let value = has
+            .get(field)
+            .map_or_else(|| wanted.clone(), |has| replacing(has, wanted));
+        patch.insert(field.clone(), value);
+    }
+    Value::Object(patch)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::{Arc, Mutex},
+        time::Duration,
+    };
+
+    use kcp_client::{Connection, canned::failure};
+    use serde_json::{Value, json};
+
+    use super::{Before, Obstacle, compare, make, unusable, while_creating};
+    use crate::{
+        creation::Parts,
+        install_config::InstallConfig,
+        objects::{entry::Holder, record::LeaseClaim},
+        store::Store,
+        testing::objects::{NOW, entry, pool, record, seen},
+    };
+
+    /// Why no cluster is created for `us` on a server with this record of `a` and this Secret in its namespace, and
+    /// the kinds that were created or changed.
+    fn not_made(record: &Value, secret: &Value) -> (Option<Obstacle>, Vec<String>) {
+        let pool = pool(&json!({}));
+        let held = serde_json::from_value(entry("False", Some("us"), NOW)).unwrap();
+        let install_config = InstallConfig::parse(b"metadata: {name: foo}", "f").unwrap();
+        let holder = Holder {
+            pool: "pool",
+            cluster_deployment: "us",
+        };
+        let parts = Parts {
+            pool: &pool,
+            entry: &held,
+            holder,
+            install_config: &install_config,
+        };
+        let claim = LeaseClaim {
+            holder,
+            duration: Some(Duration::from_secs(600)),
+            cluster_deployment_uid: None,
+            is_creating: true,
+        };
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&written);
+        let copy = parts.objects().unwrap().customization;
+        let (record, secret) = (record.clone(), secret.clone());
+        let answers = move |method: &http::Method, path: &str| {
+            let path = path.split('?').next().unwrap_or_default();
+            let in_path = |part: &str| path.split('/').any(|found| found == part);
+            if *method != http::Method::GET {
+                let kinds = [
+                    "clusterdeployments",
+                    "secrets",
+                    "leases",
+                    "clusterdeploymentcustomizations",
+                ];
+                let kind = kinds
+                    .into_iter()
+                    .find(|kind| in_path(kind))
+                    .unwrap_or("namespaces");
+                log.lock().unwrap().push(format!("{method} {kind}"));
+                let is_there = *method == http::Method::POST && kind == "secrets";
+                return if is_there {
+                    failure(409, "AlreadyExists", "there")
+                } else {
+                    (201, json!({}))
+                };
+            }
+            let metadata = json!({"name": "us", "labels": {"kubectl-kcp.dev/pool-lease": "true"}});
+            match path {
+                _ if in_path("clusterdeployments") => {
+                    let (code, mut gone) = failure(404, "NotFound", "gone");
+                    gone["details"] = json!({"name": "us"});
+                    (code, gone)
+                }
+                _ if in_path("secrets") => (200, secret.clone()),
+                _ if in_path("leases") => (200, record.clone()),
+                _ if in_path("clusterdeploymentcustomizations") => (200, copy.clone()),
+                _ => (
+                    200,
+                    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}),
+                ),
+            }
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let made = runtime.unwrap().block_on(async {
+            let connection = Connection::canned(answers);
+            make(&Store::new(&connection, "m"), parts, claim).await.unwrap()
+        });
+        let written = written.lock().unwrap().clone();
+        (made.err(), written)
+    }
+
+    #[test]
+    fn no_cluster_is_made_with_what_somebody_else_has() {
+        // base64 of `metadata:\n  name: foo\n`
+        let data = json!({"install-config.yaml": "bWV0YWRhdGE6CiAgbmFtZTogZm9vCg=="});
+        let secret = |data: &Value| json!({"metadata": {"resourceVersion": "7"}, "data": data});
+        let before = ["POST namespaces", "POST secrets"];
+        let copied = [&before[..], &["POST clusterdeploymentcustomizations"]].concat();
+        let lost = Obstacle::LeaseLost {
+            customization: "a".to_owned(),
+        };
+        assert_eq!(
+            not_made(&record("them", NOW, None), &secret(&data)),
+            (Some(lost), copied.into_iter().map(str::to_owned).collect())
+        );
+        let foreign = Obstacle::ForeignObject {
+            kind: "Secret",
+            name: "us-install-config".to_owned(),
+        };
+        assert_eq!(
+            not_made(
+                &record("us", NOW, None),
+                &secret(&json!({"install-config.yaml": ""}))
+            ),
+            (Some(foreign), before.map(str::to_owned).to_vec())
+        );
+    }
+
+    #[test]
+    fn no_lease_is_shortened() {
+        let of = |seconds: Option<u32>| Some(record("us", NOW, seconds));
+        let gone = Some(seen(record("us", NOW, None), "gone"));
+        for (case, record, has_cluster, expected) in [
+            ("a new lease", None, false, Some(600)),
+            ("a short one", of(Some(60)), false, Some(600)),
+            ("a long one", of(Some(7200)), false, Some(7200)),
+            ("one without an end", of(None), false, None),
+            ("its cluster is gone", gone.clone(), false, Some(600)),
+            ("its cluster is there", gone, true, None),
+        ] {
+            let record = record.map(|record: Value| serde_json::from_value(record).unwrap());
+            let duration = while_creating(record.as_ref(), has_cluster);
+            assert_eq!(duration, expected.map(Duration::from_secs), "{case}");
+        }
+    }
+
+    #[test]
+    fn names_that_no_namespace_or_label_can_have() {
+        let long = |length: usize| "a".repeat(length);
+        let no_namespace = |name: String| Some(Obstacle::NoNamespace { name });
+        for (pool, name, expected) in [
+            (long(63), long(63), None),
+            ("p.q".to_owned(), "a-b".to_owned(), None),
+            (long(1), "a.b".to_owned(), no_namespace("a.b".to_owned())),
+            (long(1), long(64), no_namespace(long(64))),
+            (long(64), long(1), Some(Obstacle::NoLabel { pool: long(64) })),
+        ] {
+            let holder = Holder {
+                pool: &pool,
+                cluster_deployment: &name,
+            };
+            assert_eq!(unusable(holder), expected, "{pool} {name}");
+        }
+    }
+
+    #[test]
+    fn what_is_there_is_kept_replaced_or_somebody_elses() {
+        let wanted = json!({"spec": {"a": [1], "b": {"c": 1}}});
+        let found = |labels: Value, spec: Value| json!({"metadata": {"resourceVersion": "7", "labels": labels}, "spec": spec});
+        let ours = json!({"kubectl-kcp.dev/pool-lease": "true"});
+        let same = json!({"a": [1], "b": {"c": 1}});
+        let other = json!({"a": [2], "b": {"d": 1}, "e": 1});
+        for (case, found, is_foreign) in [
+            ("the same", found(ours.clone(), same.clone()), None),
+            ("the same of another", found(json!({}), same), None),
+            (
+                "ours, and another",
+                found(ours.clone(), other.clone()),
+                Some(false),
+            ),
+            ("ours, and empty", found(ours, json!({})), Some(false)),
+            ("another's", found(json!({}), other.clone()), Some(true)),
+            ("another's without labels", found(Value::Null, other), Some(true)),
+        ] {
+            match compare(&found, &wanted, "spec") {
+                Before::UpToDate => assert_eq!(is_foreign, None, "{case}"),
+                Before::Foreign => assert_eq!(is_foreign, Some(true), "{case}"),
+                Before::Outdated(patch) => {
+                    assert_eq!(is_foreign, Some(false), "{case}");
+                    assert_eq!(patch["metadata"], json!({"resourceVersion": "7"}), "{case}");
+                    let mut replaced = found;
+                    json_patch::merge(&mut replaced, &patch);
+                    assert_eq!(replaced["spec"], wanted["spec"], "{case}");
+                }
+            }
+        }
+    }
+}

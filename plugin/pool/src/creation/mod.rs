@@ -1,0 +1,198 @@
+//! The objects of a cluster that is created with a lease, in pools that Hive does not run. Pure, except for [`make`],
+//! which writes them for `pool lease --create` and `pool repair --recreate`.
+
+pub mod make;
+
+use k8s_openapi::ByteString;
+use kcp_rules::pool_version::{ANNOTATION, pool_version};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    install_config::{self, InstallConfig},
+    objects::{
+        cluster_deployment::LEASE_FINALIZER,
+        cluster_pool::Pool,
+        entry::{Entry, Holder},
+        record::LABEL,
+    },
+};
+
+/// Fields that a pool's spec and its clusters' have in common.
+const OF_THE_POOL: [&str; 5] = [
+    "baseDomain",
+    "hibernateAfter",
+    "installAttemptsLimit",
+    "platform",
+    "pullSecretRef",
+];
+
+/// The objects in the order of their creation: the ClusterDeployment comes last, when everything that it refers to
+/// exists. No `Debug`: they contain a pull secret.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Creation {
+    /// Has the cluster's name.
+    pub namespace: Value,
+    pub install_config: Value,
+    pub customization: Value,
+    pub deployment: Value,
+}
+
+#[derive(Clone, Copy)]
+pub struct Parts<'p> {
+    pub pool: &'p Pool,
+    pub entry: &'p Entry,
+    pub holder: Holder<'p>,
+    /// With the patches applied.
+    pub install_config: &'p InstallConfig,
+}
+
+impl Parts<'_> {
+    /// The objects.
+    ///
+    /// # Errors
+    /// If the install-config cannot be written as YAML.
+    pub fn objects(&self) -> Result<Creation, serde_saphyr::ser::Error> {
+        let name = self.holder.cluster_deployment;
+        let secret = format!("{name}-install-config");
+        let metadata = |object: &str| json!({"name": object, "namespace": name, "labels": self.labels()});
+        Ok(Creation {
+            namespace: json!({
+                "apiVersion": "v1",
+                "kind": "Namespace",
+                "metadata": {"name": name, "labels": self.labels()},
+            }),
+            install_config: json!({
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": metadata(&secret),
+                "data": {install_config::KEY: ByteString(self.install_config.to_yaml()?.into_bytes())},
+            }),
+            customization: json!({
+                "apiVersion": "hive.openshift.io/v1",
+                "kind": "ClusterDeploymentCustomization",
+                "metadata": metadata(self.entry.name()),
+                "spec": self.entry.spec,
+            }),
+            deployment: json!({
+                "apiVersion": "hive.openshift.io/v1",
+                "kind": "ClusterDeployment",
+                "metadata": {
+                    "name": name,
+                    "namespace": name,
+                    "labels": self.with_pools("labels", self.labels()),
+                    "annotations": self.with_pools("annotations", self.annotations()),
+                    "finalizers": [LEASE_FINALIZER],
+                },
+                "spec": self.deployment_spec(&secret),
+            }),
+        })
+    }
+
+    fn labels(&self) -> Map<String, Value> {
+        [
+            (LABEL, "true"),
+            (
+                "hive.openshift.io/clusterpool-namespace",
+                &self.pool.metadata.namespace,
+            ),
+            ("hive.openshift.io/clusterpool-name", self.pool.name()),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value.into()))
+        .collect()
+    }
+
+    /// The pool's version, if it is known.
+    fn annotations(&self) -> Map<String, Value> {
+        let version = pool_version(&self.pool.spec);
+        version
+            .into_iter()
+            .map(|version| (ANNOTATION.to_owned(), version.into()))
+            .collect()
+    }
+
+    /// The pool's labels or annotations for its clusters, and ours over them.
+    fn with_pools(&self, field: &str, ours: Map<String, Value>) -> Map<String, Value> {
+        let mut all = match self.pool.whole_spec.get(field) {
+            Some(Value::Object(pools)) => pools.clone(),
+            _ => Map::new(),
+        };
+        all.extend(ours);
+        all
+    }
+
+    fn deployment_spec(&self, install_config_secret: &str) -> Map<String, Value> {
+        let pool = &self.pool.whole_spec;
+        let mut spec = Map::new();
+        for field in OF_THE_POOL {
+            if let Some(value) = pool.get(field) {
+                spec.insert(field.to_owned(), value.clone());
+            }
+        }
+        // DNS was prepared for the name that the patches set.
+        let patched_name = self.install_config.value().pointer("/metadata/name");
+        let name = self.holder.cluster_deployment;
+        let cluster_name = patched_name.and_then(Value::as_str).unwrap_or(name);
+        spec.insert("clusterName".to_owned(), cluster_name.into());
+        let mut provisioning = json!({
+            "imageSetRef": pool.get("imageSetRef"),
+            "installConfigSecretRef": {"name": install_config_secret},
+        });
+        if let (Some(environment), Value::Object(fields)) = (pool.get("installerEnv"), &mut provisioning) {
+            fields.insert("installerEnv".to_owned(), environment.clone());
+        }
+        spec.insert("provisioning".to_owned(), provisioning);
+        spec.insert(
+            "clusterPoolRef".to_owned(),
+            json!({
+                "namespace": self.pool.metadata.namespace,
+                "poolName": self.pool.name(),
+                "clusterDeploymentCustomization": {"name": self.entry.name()},
+            }),
+        );
+        spec
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::Parts;
+    use crate::{install_config::InstallConfig, objects::entry::Holder, testing::objects::pool};
+
+    #[test]
+    fn the_objects_of_a_cluster() {
+        let pool = pool(&json!({
+            "platform": {"aws": {"credentialsSecretRef": {"name": "aws-creds"}, "region": "region"}},
+            "baseDomain": "test-domain", "imageSetRef": {"name": "test-image-set"},
+            "inventory": [{"name": "host-a"}], "maxSize": 3, "installAttemptsLimit": 2,
+            "labels": {"team": "a", "hive.openshift.io/clusterpool-name": "wrong"}, "annotations": {"note": "b"},
+            "installerEnv": [{"name": "A", "value": "b"}],
+        }));
+        let entry = json!({
+            "metadata": {"name": "host-a", "resourceVersion": "7"},
+            "spec": {"installConfigPatches": [{"op": "remove", "path": "/x"}], "unknown": 1},
+        });
+        let install_config = InstallConfig::parse(b"metadata: {name: foo}", "f").unwrap();
+        let parts = Parts {
+            pool: &pool,
+            entry: &serde_json::from_value(entry).unwrap(),
+            holder: Holder {
+                pool: "pool",
+                cluster_deployment: "paris",
+            },
+            install_config: &install_config,
+        };
+        let objects = parts.objects().unwrap();
+        let all = [
+            objects.namespace,
+            objects.install_config,
+            objects.customization,
+            objects.deployment,
+        ];
+        insta::with_settings!({snapshot_path => "../testing/snapshots"}, {
+            insta::assert_snapshot!(serde_json::to_string_pretty(&all).unwrap());
+        });
+    }
+}

@@ -1,0 +1,141 @@
+//! The install-config, to which a customization's patches are applied. It contains a pull secret, and passwords on
+//! some platforms: it is shown only where the user asks for it.
+//!
+//! - [`scalars`]: numbers and words as Hive reads them
+//! - [`patches`]: a customization's patches, by RFC 6902 and by Hive's library
+
+mod scalars;
+
+pub mod patches;
+
+use std::fmt;
+
+use kcp_client::{Connection, Error, workload::Secret};
+use serde_json::Value;
+
+/// The key of a Secret with an install-config, as for Hive.
+pub const KEY: &str = "install-config.yaml";
+
+/// The deepest nesting that is read.
+const MAX_DEPTH: usize = 128;
+/// How much of a document its aliases may repeat, in parser events.
+const MAX_REPEATED: usize = 100_000;
+
+#[derive(Debug, thiserror::Error)]
+pub enum InstallConfigError {
+    #[error("cannot read the install-config")]
+    Secret(#[source] Error),
+    #[error("secret/{name} in namespace {namespace} has no key {KEY}")]
+    NoKey { namespace: String, name: String },
+    #[error("{place} is not an install-config: {why}")]
+    Malformed { place: String, why: String },
+}
+
+#[derive(Clone, PartialEq, Eq)]
+pub struct InstallConfig(Value);
+
+impl fmt::Debug for InstallConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("InstallConfig")
+    }
+}
+
+impl InstallConfig {
+    /// Reads one from a Secret of the connection's namespace.
+    ///
+    /// # Errors
+    /// If the Secret cannot be read, or does not contain a YAML object.
+    pub async fn of_secret(connection: &Connection, name: &str) -> Result<Self, InstallConfigError> {
+        let secret = Secret::read(connection, &connection.namespace, name)
+            .await
+            .map_err(InstallConfigError::Secret)?;
+        let content = secret.value(KEY).ok_or_else(|| InstallConfigError::NoKey {
+            namespace: connection.namespace.clone(),
+            name: name.to_owned(),
+        })?;
+        Self::parse(content, &format!("secret/{name}"))
+    }
+
+    /// Reads YAML. Error messages name `place` and the position of a fault, never the content.
+    ///
+    /// # Errors
+    /// If it is not a YAML object.
+    pub fn parse(yaml: &[u8], place: &str) -> Result<Self, InstallConfigError> {
+        let malformed = |why: String| InstallConfigError::Malformed {
+            place: place.to_owned(),
+            why,
+        };
+        let text = std::str::from_utf8(yaml).map_err(|_| malformed("not UTF-8".to_owned()))?;
+        let value = parse_yaml(text).map_err(|error| {
+            malformed(match error.location() {
+                Some(at) => format!("not valid YAML at line {}, column {}", at.line(), at.column()),
+                None => "not valid YAML".to_owned(),
+            })
+        })?;
+        if !value.is_object() {
+            return Err(malformed("not a YAML object".to_owned()));
+        }
+        match scalars::first_misread(text, |scalar| parse_yaml(scalar).ok()) {
+            None => Ok(Self(value)),
+            Some((line, column)) => Err(malformed(format!(
+                "Hive would read the unquoted value at line {line}, column {column} differently; quote it, or write \
+                 what Hive should read"
+            ))),
+        }
+    }
+
+    pub fn of(value: Value) -> Self {
+        Self(value)
+    }
+
+    pub fn value(&self) -> &Value {
+        &self.0
+    }
+
+    /// As YAML, fields sorted by name.
+    ///
+    /// # Errors
+    /// If it cannot be written as YAML.
+    pub fn to_yaml(&self) -> Result<String, serde_saphyr::ser::Error> {
+        let mut text = serde_saphyr::to_string(&self.0)?;
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+        Ok(text)
+    }
+}
+
+fn parse_yaml(text: &str) -> Result<Value, serde_saphyr::Error> {
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! { max_depth: MAX_DEPTH },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPEATED },
+        legacy_octal_numbers: true,
+        with_snippet: false,
+    };
+    let mut value = serde_saphyr::from_str_with_options(text, options)?;
+    scalars::with_whole_numbers(&mut value);
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::InstallConfig;
+
+    #[test]
+    fn what_is_no_install_config_is_not_shown() {
+        for (text, expected) in [
+            (
+                "a: [sesame",
+                "f is not an install-config: not valid YAML at line 1, column 4",
+            ),
+            ("- sesame", "f is not an install-config: not a YAML object"),
+            ("", "f is not an install-config: not a YAML object"),
+        ] {
+            let error = InstallConfig::parse(text.as_bytes(), "f").unwrap_err();
+            assert_eq!(error.to_string(), expected, "{text}");
+        }
+        let config = InstallConfig::parse(b"pullSecret: sesame", "f").unwrap();
+        assert_eq!(format!("{config:?}"), "InstallConfig");
+        assert_eq!(config.to_yaml().unwrap(), "pullSecret: sesame\n");
+    }
+}

@@ -1,0 +1,277 @@
+//! A customization's patches on an install-config: RFC 6902, with values as Hive reads them. Pure.
+//!
+//! Hive applies the patches with a Go library that accepts more than the RFC. A patch that only this library applies,
+//! with another result than the RFC describes, is reported separately from a patch that fails everywhere.
+//!
+//! - [`hive_jsonpatch`]: what that library does with a patch
+
+mod hive_jsonpatch;
+
+use std::{borrow::Cow, fmt};
+
+use json_patch::{Patch, PatchErrorKind, PatchOperation};
+use kcp_rules::{
+    Change, Configuration,
+    api::{
+        ClusterDeploymentCustomization, Metadata,
+        hive::{ClusterDeploymentCustomizationSpec, PatchEntity},
+    },
+    judge,
+};
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+
+use crate::install_config::{
+    InstallConfig,
+    patches::hive_jsonpatch::{Refused, apply_as_hive},
+};
+
+/// How much of a path a message shows, in characters: a patch may have one that fills many screens.
+const SHOWN: usize = 120;
+
+/// The result of a customization's patches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Patched {
+    pub install_config: InstallConfig,
+    /// For the manifests that the installer writes; unchanged.
+    pub manifest_patches: Vec<Value>,
+    /// One sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// Why an entry cannot be leased. Without values, which may be secrets of the install-config.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unfit {
+    /// A patch that neither the RFC nor Hive's library can apply.
+    Broken(String),
+    /// A patch that only Hive's library applies, with another result than it describes.
+    StrictlyBroken(String),
+    /// Its name is too long for a record.
+    Unrecordable,
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Broken(why) | Self::StrictlyBroken(why) => f.write_str(why),
+            Self::Unrecordable => {
+                f.write_str("its name is too long for its Lease: at most 244 characters fit")
+            }
+        }
+    }
+}
+
+/// Applies a customization's patches, given its spec.
+///
+/// # Errors
+/// The first patch that cannot be applied at all, or else the first that only Hive's library applies.
+pub fn patched(install_config: &InstallConfig, spec: &Value) -> Result<Patched, Unfit> {
+    let read = match spec {
+        Value::Null => ClusterDeploymentCustomizationSpec::default(),
+        spec => ClusterDeploymentCustomizationSpec::deserialize(spec)
+            .map_err(|error| Unfit::Broken(format!("its spec cannot be read: {error}")))?,
+    };
+    manifest_patches_can_be_read(&read)?;
+    let mut warnings = Vec::new();
+    let patches = read.install_config_patches.as_deref().unwrap_or_default();
+    let document = patched_document(install_config.value().clone(), patches, &mut warnings)?;
+    let manifest_patches = spec.get("installerManifestPatches").and_then(Value::as_array);
+    Ok(Patched {
+        install_config: InstallConfig::of(document),
+        manifest_patches: manifest_patches.cloned().unwrap_or_default(),
+        warnings,
+    })
+}
+
+fn patched_document(
+    mut document: Value,
+    patches: &[PatchEntity],
+    warnings: &mut Vec<String>,
+) -> Result<Value, Unfit> {
+    let mut strictly_broken = None;
+    for (index, patch) in patches.iter().enumerate() {
+        let place = Place { index, patch };
+        place.leaves_the_document()?;
+        let value = place.value()?;
+        let strictly = match &strictly_broken {
+            None => place.applied(&document, &value, warnings),
+            // Later patches apply to a document that only Hive's library produces.
+            Some(_) => Err("it cannot be applied"),
+        };
+        document = match strictly {
+            Ok(document) => document,
+            Err(why) => {
+                let (document, deviation) =
+                    apply_as_hive(document, patch, value).map_err(|Refused| place.broken(why))?;
+                let why = deviation.map_or_else(|| why.to_owned(), |deviation| deviation.to_string());
+                strictly_broken.get_or_insert_with(|| Unfit::StrictlyBroken(format!("{place}: {why}")));
+                document
+            }
+        };
+        // As in Go: not even between two patches.
+        if !document.is_object() && !document.is_array() {
+            return Err(place.broken("the result is not a mapping, as an install-config is"));
+        }
+    }
+    if !document.is_object() {
+        let why = "spec.installConfigPatches: the result is not a mapping, as an install-config is";
+        return Err(Unfit::Broken(why.to_owned()));
+    }
+    strictly_broken.map_or(Ok(document), Err)
+}
+
+/// The admission rules' findings on the patches of manifests. The installer writes the manifests, so nothing can be
+/// applied here.
+fn manifest_patches_can_be_read(spec: &ClusterDeploymentCustomizationSpec) -> Result<(), Unfit> {
+    let customization = ClusterDeploymentCustomization {
+        metadata: Metadata::default(),
+        spec: ClusterDeploymentCustomizationSpec {
+            install_config_patches: None,
+            ..spec.clone()
+        },
+        status: None,
+    };
+    let judgement = judge(&Change::create(&customization), &Configuration::default());
+    // Rules about names and other objects do not count: nothing is written.
+    let of_patches = |field: &str| field.starts_with("spec.installerManifestPatches");
+    let found = judgement
+        .denials()
+        .find(|finding| of_patches(&finding.fault.field));
+    match found {
+        None => Ok(()),
+        Some(finding) => Err(Unfit::Broken(format!(
+            "{}: {}",
+            finding.fault.field,
+            finding.message()
+        ))),
+    }
+}
+
+/// A patch and its position.
+#[derive(Clone, Copy)]
+struct Place<'p> {
+    index: usize,
+    patch: &'p PatchEntity,
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { index, patch } = self;
+        let path = shortened(&patch.path, SHOWN);
+        write!(f, "spec.installConfigPatches[{index}] ({} {path:?})", patch.op)
+    }
+}
+
+impl Place<'_> {
+    /// The document that the RFC produces, or why the patch fails.
+    fn applied(
+        &self,
+        document: &Value,
+        value: &Value,
+        warnings: &mut Vec<String>,
+    ) -> Result<Value, &'static str> {
+        let operation = self.operation(value, warnings)?;
+        // The library does not undo a failed operation.
+        let mut document = document.clone();
+        match json_patch::patch(&mut document, &Patch(vec![operation])) {
+            Ok(()) => Ok(document),
+            Err(error) => Err(match error.kind {
+                PatchErrorKind::TestFailed => "the value differs",
+                PatchErrorKind::InvalidFromPointer => "its from does not exist",
+                PatchErrorKind::InvalidPointer => "its path does not exist",
+                PatchErrorKind::CannotMoveInsideItself => "a value cannot move into itself",
+                _ => "it cannot be applied",
+            }),
+        }
+    }
+
+    /// The operation by the RFC.
+    fn operation(&self, value: &Value, warnings: &mut Vec<String>) -> Result<PatchOperation, &'static str> {
+        let patch = self.patch;
+        let pointer = self.pointer("path", &patch.path, warnings);
+        let mut operation = json!({"op": patch.op, "path": pointer});
+        if let Value::Object(fields) = &mut operation {
+            match patch.op.as_str() {
+                "move" | "copy" => {
+                    let from = patch.from.as_deref().ok_or("it has no from")?;
+                    fields.insert("from".to_owned(), self.pointer("from", from, warnings).into());
+                }
+                "remove" => {}
+                _ => {
+                    fields.insert("value".to_owned(), value.clone());
+                }
+            }
+        }
+        PatchOperation::deserialize(operation).map_err(|_| "it is not an operation of RFC 6902")
+    }
+
+    /// In the RFC every operation may name the whole document, in Hive's library only two.
+    fn leaves_the_document(&self) -> Result<(), Unfit> {
+        let patch = self.patch;
+        let names_it = match patch.op.as_str() {
+            "add" | "remove" => patch.path.is_empty(),
+            "move" | "copy" => patch.path.is_empty() || patch.from.as_deref() == Some(""),
+            _ => false,
+        };
+        if names_it {
+            return Err(self.broken("Hive accepts the whole document only in replace and test"));
+        }
+        Ok(())
+    }
+
+    /// The design document writes `metadata/name` for `/metadata/name`; such a path is read so.
+    fn pointer(&self, field: &str, text: &str, warnings: &mut Vec<String>) -> String {
+        if text.is_empty() || text.starts_with('/') {
+            return text.to_owned();
+        }
+        warnings.push(format!(
+            "{self}: the {field} {:?} does not begin with / and is read as {:?}; Hive would drop its first part",
+            shortened(text, SHOWN),
+            shortened(&format!("/{text}"), SHOWN)
+        ));
+        format!("/{text}")
+    }
+
+    /// `valueJSON` if it is set, otherwise `value` as a string; no value is the empty string.
+    fn value(&self) -> Result<Value, Unfit> {
+        if !matches!(self.patch.op.as_str(), "add" | "replace" | "test") {
+            return Ok(Value::Null);
+        }
+        if let Some(text) = self.patch.value_json.as_deref().filter(|text| !text.is_empty()) {
+            return serde_json::from_str(text)
+                .map_err(|_| self.broken("its valueJSON is not one JSON value"));
+        }
+        let text = self.patch.value.as_deref().unwrap_or_default();
+        if text.chars().any(is_not_json_between_gos_quotes) {
+            return Err(self
+                .broken("its value has a control character that Hive cannot write in JSON; use valueJSON"));
+        }
+        Ok(text.into())
+    }
+
+    fn broken(&self, why: &str) -> Unfit {
+        Unfit::Broken(format!("{self}: {why}"))
+    }
+}
+
+/// The first characters of a text, followed by dots if there are more.
+pub fn shortened(text: &str, limit: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(limit) {
+        None => text.into(),
+        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()).into(),
+    }
+}
+
+/// Hive writes a value with Go's `%q` and reads the result as JSON, which does not know all of its escapes: `\a`,
+/// `\v`, `\x00` and `\U000e0001`.
+fn is_not_json_between_gos_quotes(c: char) -> bool {
+    match c {
+        '\u{8}' | '\t' | '\n' | '\u{c}' | '\r' => false,
+        // The last two are tags and private use, which Go escapes with more than four digits.
+        '\0'..='\u{1f}' | '\u{7f}' | '\u{e0000}'..='\u{e00ff}' | '\u{f0000}'.. => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,223 @@
+//! What Hive's library does with a patch: Go's json-patch (gopkg.in/evanphx/json-patch.v4, v4.13.0), which accepts
+//! more than RFC 6902. Pure.
+
+use std::fmt;
+
+use kcp_rules::api::hive::PatchEntity;
+use serde_json::{Map, Value};
+
+/// The library refuses the patch too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Refused;
+
+/// What the library does beyond RFC 6902.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Deviation {
+    /// Ignores the first part of a pointer that does not begin with `/`.
+    DropsFirstPart,
+    /// Leaves a `~` that is neither `~0` nor `~1` in a name.
+    LeavesTilde,
+    /// Counts `-1` from the end of a list.
+    CountsFromEnd,
+    /// Reads `01` and `+1` as 1.
+    ReadsIndex,
+    /// Adds the field if `replace` names a missing one.
+    AddsAbsent,
+    /// Treats a missing field as null in `test`.
+    TestsAbsent,
+    /// Copies a missing field as null.
+    CopiesAbsent,
+}
+
+impl fmt::Display for Deviation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::DropsFirstPart => "it does not begin with /, and Hive would drop its first part",
+            Self::LeavesTilde => "a ~ in it is neither ~0 nor ~1, and Hive would keep it; write ~0 for a ~",
+            Self::CountsFromEnd => "only Hive counts from the end; write the index from the start",
+            Self::ReadsIndex => {
+                "an index has no sign or leading zero, but Hive would accept it; write it without"
+            }
+            Self::AddsAbsent => "the field does not exist, and Hive would add it; use op add to add it",
+            Self::TestsAbsent => "the field does not exist, and Hive would treat it as null",
+            Self::CopiesAbsent => "its from does not exist, and Hive would write null",
+        })
+    }
+}
+
+/// The library's result, and the first thing that it does beyond the RFC. `value` is what the patch adds, replaces
+/// with, or tests for.
+///
+/// # Errors
+/// If the library refuses the patch.
+pub(super) fn apply_as_hive(
+    mut document: Value,
+    patch: &PatchEntity,
+    value: Value,
+) -> Result<(Value, Option<Deviation>), Refused> {
+    let mut library = Library::default();
+    let to = patch.path.as_str();
+    let from = || patch.from.as_deref().ok_or(Refused);
+    match patch.op.as_str() {
+        "add" => library.add(&mut document, to, value)?,
+        "remove" => drop(library.remove(&mut document, to)?),
+        "replace" => library.replace(&mut document, to, value)?,
+        "move" => {
+            let moved = library.remove(&mut document, from()?)?;
+            library.add(&mut document, to, moved)?;
+        }
+        "copy" => {
+            let copied = library.get(&mut document, from()?)?.cloned();
+            let copied = copied.unwrap_or_else(|| library.null(Deviation::CopiesAbsent));
+            library.add(&mut document, to, copied)?;
+        }
+        "test" => library.test(&mut document, to, &value)?,
+        _ => return Err(Refused),
+    }
+    Ok((document, library.deviation))
+}
+
+#[derive(Default)]
+struct Library {
+    /// The first one.
+    deviation: Option<Deviation>,
+}
+
+enum Container<'d> {
+    Fields(&'d mut Map<String, Value>),
+    Items(&'d mut Vec<Value>),
+}
+
+impl<'d> Container<'d> {
+    fn of(value: &'d mut Value) -> Result<Self, Refused> {
+        match value {
+            Value::Object(fields) => Ok(Self::Fields(fields)),
+            Value::Array(items) => Ok(Self::Items(items)),
+            _ => Err(Refused),
+        }
+    }
+}
+
+impl Library {
+    fn note(&mut self, deviation: Deviation) {
+        self.deviation.get_or_insert(deviation);
+    }
+
+    fn null(&mut self, deviation: Deviation) -> Value {
+        self.note(deviation);
+        Value::Null
+    }
+
+    fn add(&mut self, document: &mut Value, pointer: &str, value: Value) -> Result<(), Refused> {
+        match self.find(document, pointer)? {
+            (Container::Fields(fields), key) => drop(fields.insert(key, value)),
+            (Container::Items(items), key) if key == "-" => items.push(value),
+            (Container::Items(items), key) => {
+                let index = self.index(&key, items.len() + 1)?;
+                items.insert(index, value);
+            }
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, document: &mut Value, pointer: &str) -> Result<Value, Refused> {
+        match self.find(document, pointer)? {
+            (Container::Fields(fields), key) => fields.remove(&key).ok_or(Refused),
+            (Container::Items(items), key) => {
+                let index = self.index(&key, items.len())?;
+                Ok(items.remove(index))
+            }
+        }
+    }
+
+    fn replace(&mut self, document: &mut Value, pointer: &str, value: Value) -> Result<(), Refused> {
+        if pointer.is_empty() {
+            *document = value;
+            return Container::of(document).map(|_| ());
+        }
+        match self.find(document, pointer)? {
+            (Container::Fields(fields), key) => {
+                if fields.insert(key, value).is_none() {
+                    self.note(Deviation::AddsAbsent);
+                }
+            }
+            (Container::Items(items), key) => {
+                let index = self.index(&key, items.len())?;
+                *items.get_mut(index).ok_or(Refused)? = value;
+            }
+        }
+        Ok(())
+    }
+
+    fn test(&mut self, document: &mut Value, pointer: &str, value: &Value) -> Result<(), Refused> {
+        let is_equal = if pointer.is_empty() {
+            document == value
+        } else {
+            match self.get(document, pointer)? {
+                Some(found) => found == value,
+                None => *value == self.null(Deviation::TestsAbsent),
+            }
+        };
+        is_equal.then_some(()).ok_or(Refused)
+    }
+
+    /// None if a mapping has no such field.
+    fn get<'d>(&mut self, document: &'d mut Value, pointer: &str) -> Result<Option<&'d mut Value>, Refused> {
+        let (container, key) = self.find(document, pointer)?;
+        self.child(container, &key)
+    }
+
+    /// The container that a pointer leads into, and the last part of the pointer.
+    fn find<'d>(
+        &mut self,
+        document: &'d mut Value,
+        pointer: &str,
+    ) -> Result<(Container<'d>, String), Refused> {
+        let (first, rest) = pointer.split_once('/').ok_or(Refused)?;
+        if !first.is_empty() {
+            self.note(Deviation::DropsFirstPart);
+        }
+        let (parents, last) = rest
+            .rsplit_once('/')
+            .map_or((None, rest), |(parents, last)| (Some(parents), last));
+        let mut container = Container::of(document)?;
+        for part in parents.into_iter().flat_map(|parents| parents.split('/')) {
+            let key = self.key(part);
+            let child = self.child(container, &key)?.ok_or(Refused)?;
+            container = Container::of(child)?;
+        }
+        Ok((container, self.key(last)))
+    }
+
+    fn child<'d>(&mut self, container: Container<'d>, key: &str) -> Result<Option<&'d mut Value>, Refused> {
+        match container {
+            Container::Fields(fields) => Ok(fields.get_mut(key)),
+            Container::Items(items) => {
+                let index = self.index(key, items.len())?;
+                Ok(items.get_mut(index))
+            }
+        }
+    }
+
+    fn key(&mut self, part: &str) -> String {
+        let is_escape = |rest: &str| rest.starts_with(['0', '1']);
+        if !part.split('~').skip(1).all(is_escape) {
+            self.note(Deviation::LeavesTilde);
+        }
+        part.replace("~1", "/").replace("~0", "~")
+    }
+
+    /// An index below `end`; a negative one counts from there.
+    fn index(&mut self, key: &str, end: usize) -> Result<usize, Refused> {
+        let number: i64 = key.parse().map_err(|_| Refused)?;
+        let distance = usize::try_from(number.unsigned_abs()).map_err(|_| Refused)?;
+        if number < 0 {
+            self.note(Deviation::CountsFromEnd);
+            return end.checked_sub(distance).ok_or(Refused);
+        }
+        if key != number.to_string() {
+            self.note(Deviation::ReadsIndex);
+        }
+        (distance < end).then_some(distance).ok_or(Refused)
+    }
+}

@@ -1,0 +1,364 @@
+//! Tables of patches and the exact install-configs that come of them.
+
+use serde_json::{Value, json};
+
+use crate::install_config::{
+    InstallConfig,
+    patches::{Unfit, patched},
+};
+
+const INSTALL_CONFIG: &str = "
+apiVersion: v1
+baseDomain: example.com
+metadata:
+  name: generated
+compute:
+- name: worker
+  replicas: 3
+pullSecret: sesame
+";
+
+fn config() -> InstallConfig {
+    InstallConfig::parse(INSTALL_CONFIG.as_bytes(), "f").unwrap()
+}
+
+/// The whole document, or why not.
+fn apply(patches: &Value) -> Result<Value, Unfit> {
+    patched(&config(), &json!({ "installConfigPatches": patches }))
+        .map(|patched| patched.install_config.value().clone())
+}
+
+/// The document after the patches.
+fn at(pointer: &str, patches: &Value) -> Option<Value> {
+    apply(patches).unwrap().pointer(pointer).cloned()
+}
+
+#[test]
+fn values_are_read_as_hive_reads_them() {
+    for (patch, pointer, expected) in [
+        (
+            json!({"op": "replace", "path": "/metadata/name", "value": "foo"}),
+            "/metadata/name",
+            json!("foo"),
+        ),
+        (
+            json!({"op": "add", "path": "/compute/0/replicas", "value": "5"}),
+            "/compute/0/replicas",
+            json!("5"),
+        ),
+        (
+            json!({"op": "add", "path": "/compute/0/replicas", "valueJSON": "5"}),
+            "/compute/0/replicas",
+            json!(5),
+        ),
+        (
+            json!({"op": "add", "path": "/x", "value": "lost", "valueJSON": "{\"a\": [1]}"}),
+            "/x",
+            json!({"a": [1]}),
+        ),
+        (
+            json!({"op": "add", "path": "/x", "valueJSON": ""}),
+            "/x",
+            json!(""),
+        ),
+        (json!({"op": "add", "path": "/x"}), "/x", json!("")),
+        (
+            json!({"op": "add", "path": "/x", "value": "\"a\"\tä\n\\\u{1F600}"}),
+            "/x",
+            json!("\"a\"\tä\n\\\u{1F600}"),
+        ),
+        (
+            json!({"op": "copy", "from": "/metadata/name", "path": "/x"}),
+            "/x",
+            json!("generated"),
+        ),
+        (
+            json!({"op": "add", "path": "/compute/-", "valueJSON": "{}"}),
+            "/compute/1",
+            json!({}),
+        ),
+    ] {
+        assert_eq!(at(pointer, &json!([patch])), Some(expected), "{patch}");
+    }
+}
+
+#[test]
+fn patches_are_applied_in_order() {
+    let patches = json!([
+        {"op": "test", "path": "/metadata/name", "value": "generated"},
+        {"op": "remove", "path": "/compute"},
+        {"op": "move", "from": "/metadata/name", "path": "/metadata/was"},
+        {"op": "add", "path": "/metadata/name", "value": "foo"},
+    ]);
+    let expected = json!({
+        "apiVersion": "v1", "baseDomain": "example.com", "pullSecret": "sesame",
+        "metadata": {"name": "foo", "was": "generated"},
+    });
+    assert_eq!(apply(&patches).unwrap(), expected);
+}
+
+/// The example of the design document, letter by letter.
+#[test]
+fn the_documents_example_names_the_cluster_foo() {
+    let spec = json!({"installConfigPatches": [{"op": "replace", "path": "metadata/name", "value": "foo"}]});
+    let patched = patched(&config(), &spec).unwrap();
+    assert_eq!(
+        patched.install_config.value().pointer("/metadata/name"),
+        Some(&json!("foo"))
+    );
+    assert_eq!(patched.install_config.value().get("name"), None);
+    assert_eq!(
+        patched.warnings,
+        [
+            "spec.installConfigPatches[0] (replace \"metadata/name\"): the path \"metadata/name\" does not begin with / and \
+          is read as \"/metadata/name\"; Hive would drop its first part"
+        ]
+    );
+}
+
+#[test]
+fn what_nobody_can_apply() {
+    for (patch, why) in [
+        (
+            json!({"op": "remove", "path": "/metadata/nmae"}),
+            "(remove \"/metadata/nmae\"): its path does not exist",
+        ),
+        (
+            json!({"op": "add", "path": "/nowhere/name", "value": "foo"}),
+            "(add \"/nowhere/name\"): its path does not exist",
+        ),
+        (
+            json!({"op": "replace", "path": "/compute/1", "value": "foo"}),
+            "(replace \"/compute/1\"): its path does not exist",
+        ),
+        (
+            json!({"op": "replace", "path": "/nowhere/name", "value": "foo"}),
+            "(replace \"/nowhere/name\"): its path does not exist",
+        ),
+        (
+            json!({"op": "copy", "from": "/nowhere/name", "path": "/x"}),
+            "(copy \"/x\"): its from does not exist",
+        ),
+        (
+            json!({"op": "move", "path": "/x"}),
+            "(move \"/x\"): it has no from",
+        ),
+        (
+            json!({"op": "test", "path": "/pullSecret", "value": "swordfish"}),
+            "(test \"/pullSecret\"): the value differs",
+        ),
+        (
+            json!({"op": "add", "path": "/x", "valueJSON": "swordfish"}),
+            "(add \"/x\"): its valueJSON is not one JSON value",
+        ),
+        (
+            json!({"op": "add", "path": "/x", "value": "swordfish\u{7f}"}),
+            "(add \"/x\"): its value has a control character that Hive cannot write in JSON; use valueJSON",
+        ),
+        (
+            json!({"op": "paint", "path": "/x"}),
+            "(paint \"/x\"): it is not an operation of RFC 6902",
+        ),
+    ] {
+        let expected = Unfit::Broken(format!("spec.installConfigPatches[0] {why}"));
+        assert_eq!(apply(&json!([patch])), Err(expected), "{patch}");
+    }
+}
+
+/// Each was put to gopkg.in/evanphx/json-patch.v4 v4.13.0, which applies it.
+#[test]
+fn what_hive_alone_would_apply() {
+    const ABSENT: &str = "the field does not exist, and Hive would add it; use op add to add it";
+    const END: &str = "only Hive counts from the end; write the index from the start";
+    const INDEX: &str = "an index has no sign or leading zero, but Hive would accept it; write it without";
+    const TILDE: &str = "a ~ in it is neither ~0 nor ~1, and Hive would keep it; write ~0 for a ~";
+    for (patch, why) in [
+        (
+            json!({"op": "replace", "path": "/metadata/nmae", "value": "foo"}),
+            ABSENT,
+        ),
+        (json!({"op": "replace", "path": "/nmae", "value": "foo"}), ABSENT),
+        (
+            json!({"op": "replace", "path": "/metadata/", "value": "foo"}),
+            ABSENT,
+        ),
+        (
+            json!({"op": "replace", "path": "/compute/-1", "value": "foo"}),
+            END,
+        ),
+        (
+            json!({"op": "replace", "path": "/compute/-1/name", "value": "foo"}),
+            END,
+        ),
+        (json!({"op": "remove", "path": "/compute/-1"}), END),
+        (json!({"op": "add", "path": "/compute/-2", "value": "foo"}), END),
+        (
+            json!({"op": "replace", "path": "/compute/00", "value": "foo"}),
+            INDEX,
+        ),
+        (json!({"op": "add", "path": "/compute/+1", "value": "foo"}), INDEX),
+        (
+            json!({"op": "test", "path": "/nmae", "valueJSON": "null"}),
+            "the field does not exist, and Hive would treat it as null",
+        ),
+        (
+            json!({"op": "copy", "from": "/nmae", "path": "/x"}),
+            "its from does not exist, and Hive would write null",
+        ),
+        (
+            json!({"op": "add", "path": "/metadata/a~2b", "value": "foo"}),
+            TILDE,
+        ),
+        (json!({"op": "add", "path": "/metadata~", "value": "foo"}), TILDE),
+        (
+            json!({"op": "remove", "path": "nowhere/metadata"}),
+            "it does not begin with /, and Hive would drop its first part",
+        ),
+    ] {
+        let place = format!(
+            "spec.installConfigPatches[0] ({} {})",
+            patch["op"].as_str().unwrap(),
+            patch["path"]
+        );
+        let expected = Unfit::StrictlyBroken(format!("{place}: {why}"));
+        assert_eq!(apply(&json!([patch])), Err(expected), "{patch}");
+    }
+}
+
+/// The same library refuses these. The RFC would take some of them.
+#[test]
+fn what_hive_refuses() {
+    for (patch, why) in [
+        (
+            json!({"op": "replace", "path": "", "value": "foo"}),
+            "the result is not a mapping, as an install-config is",
+        ),
+        (
+            json!({"op": "replace", "path": "", "valueJSON": "null"}),
+            "the result is not a mapping, as an install-config is",
+        ),
+        (
+            json!({"op": "replace", "path": "//metadata/name", "value": "foo"}),
+            "its path does not exist",
+        ),
+        (
+            json!({"op": "add", "path": "", "valueJSON": "{}"}),
+            "Hive accepts the whole document only in replace and test",
+        ),
+        (
+            json!({"op": "copy", "from": "", "path": "/x"}),
+            "Hive accepts the whole document only in replace and test",
+        ),
+        (
+            json!({"op": "replace", "path": "/compute/-2", "value": "foo"}),
+            "its path does not exist",
+        ),
+        (
+            json!({"op": "add", "path": "/compute/02", "value": "foo"}),
+            "its path does not exist",
+        ),
+        (
+            json!({"op": "replace", "path": "/compute/-", "value": "foo"}),
+            "its path does not exist",
+        ),
+        (
+            json!({"op": "test", "path": "/nmae", "value": ""}),
+            "its path does not exist",
+        ),
+        (
+            json!({"op": "move", "from": "/nmae", "path": "/x"}),
+            "its from does not exist",
+        ),
+        (
+            json!({"op": "move", "from": "/metadata", "path": "/metadata/x"}),
+            "a value cannot move into itself",
+        ),
+    ] {
+        let place = format!(
+            "spec.installConfigPatches[0] ({} {})",
+            patch["op"].as_str().unwrap(),
+            patch["path"]
+        );
+        let expected = Unfit::Broken(format!("{place}: {why}"));
+        assert_eq!(apply(&json!([patch])), Err(expected), "{patch}");
+    }
+}
+
+#[test]
+fn what_is_left_is_a_mapping() {
+    let whole = |json: &str| json!({"op": "replace", "path": "", "valueJSON": json});
+    let why = "spec.installConfigPatches: the result is not a mapping, as an install-config is";
+    assert_eq!(apply(&json!([whole("[1]")])), Err(Unfit::Broken(why.to_owned())));
+    assert_eq!(
+        apply(&json!([whole("[1]"), whole("{\"a\": 1}")])),
+        Ok(json!({"a": 1}))
+    );
+}
+
+/// Hive would not get past the second.
+#[test]
+fn one_that_nobody_can_apply_counts_before_one_that_hive_alone_would() {
+    let patches = json!([
+        {"op": "replace", "path": "/metadata/nmae", "value": "foo"},
+        {"op": "remove", "path": "/nowhere"},
+    ]);
+    let why = "spec.installConfigPatches[1] (remove \"/nowhere\"): it cannot be applied";
+    assert_eq!(apply(&patches), Err(Unfit::Broken(why.to_owned())));
+    let patches = json!([
+        {"op": "replace", "path": "/metadata/nmae", "value": "foo"},
+        {"op": "remove", "path": "/metadata/nmae"},
+    ]);
+    assert!(matches!(apply(&patches), Err(Unfit::StrictlyBroken(_))));
+}
+
+#[test]
+fn a_message_shows_the_beginning_of_a_long_path() {
+    let patches = json!([{"op": "remove", "path": format!("/{}", "ä".repeat(33_000))}]);
+    let why = format!(
+        "spec.installConfigPatches[0] (remove \"/{}...\"): its path does not exist",
+        "ä".repeat(119)
+    );
+    assert_eq!(apply(&patches), Err(Unfit::Broken(why)));
+}
+
+#[test]
+fn patches_for_manifests_are_read_and_handed_on() {
+    let manifest = |glob: &str, op: &str| json!({"manifestSelector": {"glob": glob}, "patches": [{"op": op, "path": "/a"}]});
+    let good = json!({"installerManifestPatches": [manifest("manifests/*.yaml", "remove")]});
+    assert_eq!(
+        patched(&config(), &good).unwrap().manifest_patches,
+        [manifest("manifests/*.yaml", "remove")]
+    );
+    for (glob, op, field) in [
+        (
+            "manifests/[a",
+            "remove",
+            "spec.installerManifestPatches[0].manifestSelector.glob",
+        ),
+        (
+            "../a",
+            "remove",
+            "spec.installerManifestPatches[0].manifestSelector.glob",
+        ),
+        ("a", "paint", "spec.installerManifestPatches[0].patches[0].op"),
+        ("a", "copy", "spec.installerManifestPatches[0].patches[0].from"),
+    ] {
+        let unfit = patched(
+            &config(),
+            &json!({"installerManifestPatches": [manifest(glob, op)]}),
+        );
+        let Err(Unfit::Broken(why)) = unfit else {
+            panic!("{glob} {op}: {unfit:?}");
+        };
+        assert!(why.starts_with(&format!("{field}: ")), "{why}");
+    }
+}
+
+#[test]
+fn a_customization_without_patches_changes_nothing() {
+    for spec in [Value::Null, json!({})] {
+        let patched = patched(&config(), &spec).unwrap();
+        assert_eq!(patched.install_config, config());
+        assert!(patched.manifest_patches.is_empty() && patched.warnings.is_empty());
+    }
+}

@@ -1,0 +1,435 @@
+//! How many clusters a pool may have, and what its conditions say of its inventory. Pure.
+
+use std::{collections::BTreeSet, fmt};
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::objects::{
+    cluster_deployment::ClusterDeployment,
+    cluster_pool::Pool,
+    entry::{APPLY_SUCCEEDED, BROKEN_BY_SYNTAX, Entry},
+    metadata::Condition,
+};
+
+/// A pool's limits, and the clusters that count against them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Capacity {
+    /// The desired number of unclaimed clusters.
+    pub size: usize,
+    /// For all clusters; none means no limit. A negative limit allows none, as for Hive.
+    pub max_size: Option<usize>,
+    /// For clusters that are being created or deleted at the same time.
+    pub max_concurrent: Option<usize>,
+    /// The number of customizations in the inventory.
+    pub inventory: Option<usize>,
+    pub clusters: usize,
+    pub unclaimed: usize,
+    /// Unclaimed, installed and not being deleted.
+    pub ready: usize,
+    pub installing: usize,
+    pub deleting: usize,
+}
+
+/// The limit that is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    MaxSize { clusters: usize, limit: usize },
+    MaxConcurrent { changing: usize, limit: usize },
+}
+
+/// An inventory with fewer entries than the pool's size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shortage {
+    size: usize,
+    entries: usize,
+}
+
+impl Capacity {
+    /// Counts the clusters of a pool.
+    pub fn of<'d>(pool: &Pool, clusters: impl Iterator<Item = &'d ClusterDeployment>) -> Self {
+        let limit = |given: Option<i32>| given.map(|limit| usize::try_from(limit).unwrap_or(0));
+        let mut capacity = Self {
+            size: usize::try_from(pool.spec.size).unwrap_or(0),
+            max_size: limit(pool.spec.max_size),
+            max_concurrent: limit(pool.spec.max_concurrent),
+            inventory: pool.spec.inventory.as_ref().map(|_| pool.inventory().len()),
+            ..Self::default()
+        };
+        for cluster in clusters {
+            capacity.clusters += 1;
+            capacity.unclaimed += usize::from(cluster.claim().is_none());
+            // As Hive counts: a cluster that is deleted during its installation is being deleted.
+            if cluster.metadata.is_deleting() {
+                capacity.deleting += 1;
+            } else if !cluster.is_installed {
+                capacity.installing += 1;
+            } else if cluster.claim().is_none() {
+                capacity.ready += 1;
+            }
+        }
+        capacity
+    }
+
+    /// How many clusters may be created now; none means no limit.
+    ///
+    /// # Errors
+    /// The limit that is reached.
+    pub fn room(&self) -> Result<Option<usize>, Full> {
+        let of_all = self.max_size.map(|limit| limit.saturating_sub(self.clusters));
+        let changing = self.installing + self.deleting;
+        let at_once = self.max_concurrent.map(|limit| limit.saturating_sub(changing));
+        match (of_all, at_once, self.max_size, self.max_concurrent) {
+            (Some(0), _, Some(limit), _) => Err(Full::MaxSize {
+                clusters: self.clusters,
+                limit,
+            }),
+            (_, Some(0), _, Some(limit)) => Err(Full::MaxConcurrent { changing, limit }),
+            _ => Ok(of_all.into_iter().chain(at_once).min()),
+        }
+    }
+
+    /// The same with one more cluster that is being created.
+    pub fn with_one_more(self) -> Self {
+        Self {
+            clusters: self.clusters + 1,
+            unclaimed: self.unclaimed + 1,
+            installing: self.installing + 1,
+            ..self
+        }
+    }
+
+    /// The design document asks for a condition that reports it.
+    pub fn shortage(&self) -> Option<Shortage> {
+        let entries = self.inventory.filter(|entries| self.size > *entries)?;
+        Some(Shortage {
+            size: self.size,
+            entries,
+        })
+    }
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { size, entries } = self;
+        let noun = if *entries == 1 { "entry" } else { "entries" };
+        write!(f, "size is {size}, but the inventory has {entries} {noun}")
+    }
+}
+
+impl fmt::Display for Full {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MaxSize { clusters, limit } => {
+                let noun = if *clusters == 1 { "cluster" } else { "clusters" };
+                write!(f, "maxSize is {limit}, and it has {clusters} {noun}")
+            }
+            Self::MaxConcurrent { changing, limit } => write!(
+                f,
+                "maxConcurrent is {limit}, and {changing} of its clusters are being created or deleted"
+            ),
+        }
+    }
+}
+
+/// Hive's condition.
+const VALID: &str = "InventoryValid";
+/// The design document asks for it. Hive has no such condition, so the name is ours.
+const SUFFICIENT: &str = "InventorySufficient";
+/// Hive's reason for a cluster that could not be created.
+const BROKEN_BY_CLOUD: &str = "BrokenByCloud";
+
+/// What is known of the entries.
+#[derive(Clone, Copy, Debug)]
+pub struct Findings<'f> {
+    pub entries: &'f [Entry],
+    /// Names of entries that were found broken by syntax since they were read.
+    pub broken: &'f BTreeSet<&'f str>,
+}
+
+/// The patch of the pool's status that reports its inventory; none if the status is up to date. The server refuses it
+/// if the pool has changed.
+pub fn inventory_patch(
+    pool: &Pool,
+    findings: Findings<'_>,
+    capacity: &Capacity,
+    now: Timestamp,
+) -> Option<Value> {
+    let faults = faults(pool, findings);
+    let shortage = capacity.shortage().map(|shortage| shortage.to_string());
+    let valid = Condition {
+        kind: VALID,
+        status: if faults.is_some() { "False" } else { "True" },
+        reason: if faults.is_some() { "Invalid" } else { "Valid" },
+        message: faults.as_deref().unwrap_or_default(),
+    };
+    let sufficient = Condition {
+        kind: SUFFICIENT,
+        status: if shortage.is_some() { "False" } else { "True" },
+        reason: if shortage.is_some() {
+            "SizeAboveInventory"
+        } else {
+            "Sufficient"
+        },
+        message: shortage.as_deref().unwrap_or_default(),
+    };
+    let status = &pool.status;
+    let says_so = status.conditions.says(valid) && status.conditions.says(sufficient);
+    if says_so && status.size.is_some() && status.ready.is_some() {
+        return None;
+    }
+    let conditions = status.conditions.with(valid, now).with(sufficient, now);
+    let count = |there: Option<i32>, counted: usize| {
+        there.unwrap_or_else(|| i32::try_from(counted).unwrap_or(i32::MAX))
+    };
+    Some(json!({
+        "metadata": { "resourceVersion": pool.metadata.resource_version },
+        "status": {
+            "conditions": conditions.into_value(),
+            "size": count(status.size, capacity.unclaimed),
+            "ready": count(status.ready, capacity.ready),
+        },
+    }))
+}
+
+/// What is wrong with the inventory, in Hive's format; none if nothing is.
+fn faults(pool: &Pool, Findings { entries, broken }: Findings<'_>) -> Option<String> {
+    let inventory = pool.inventory();
+    let find = |name: &str| entries.iter().find(|entry| entry.name() == name);
+    let named = |is: &dyn Fn(Option<&Entry>) -> bool| {
+        let mut names: Vec<_> = inventory.iter().copied().filter(|name| is(find(name))).collect();
+        names.sort_unstable();
+        names
+    };
+    let is_broken_since = |entry: &Entry| broken.contains(entry.name());
+    let by_cloud = named(&|entry| {
+        entry.is_some_and(|entry| is_broken_by(entry, BROKEN_BY_CLOUD) && !is_broken_since(entry))
+    });
+    let by_syntax = named(&|entry| {
+        entry.is_some_and(|entry| is_broken_by(entry, BROKEN_BY_SYNTAX) || is_broken_since(entry))
+    });
+    let missing = named(&|entry| entry.is_none());
+    let is_valid = by_cloud.is_empty() && by_syntax.is_empty() && missing.is_empty();
+    (!is_valid).then(|| {
+        json!({"BrokenByCloud": by_cloud, "BrokenBySyntax": by_syntax, "Missing": missing}).to_string()
+    })
+}
+
+fn is_broken_by(entry: &Entry, reason: &str) -> bool {
+    let conditions = entry.conditions();
+    conditions.status(APPLY_SUCCEEDED) == Some("False") && conditions.reason(APPLY_SUCCEEDED) == Some(reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::{Value, json};
+
+    use super::{Capacity, Findings, Full, inventory_patch};
+    use crate::{
+        objects::{cluster_pool::Pool, entry::Entry},
+        testing::objects::{cluster, pool, pool_object},
+    };
+
+    /// Installed and claimed, installing, claimed and being deleted, ready.
+    fn clusters() -> Vec<Value> {
+        let mut installed = cluster("a", "pool", None);
+        installed["spec"]["installed"] = true.into();
+        installed["spec"]["clusterPoolRef"]["claimName"] = "claim".into();
+        let mut deleting = cluster("c", "pool", None);
+        deleting["metadata"]["deletionTimestamp"] = "2026-11-21T05:00:00Z".into();
+        deleting["spec"]["clusterPoolRef"]["claimName"] = "other".into();
+        let mut ready = cluster("e", "pool", None);
+        ready["spec"]["installed"] = true.into();
+        vec![installed, cluster("b", "pool", None), deleting, ready]
+    }
+
+    fn capacity(spec: &Value) -> Capacity {
+        let clusters: Vec<_> = clusters()
+            .into_iter()
+            .map(|cluster| serde_json::from_value(cluster).unwrap())
+            .collect();
+        Capacity::of(&pool(spec), clusters.iter())
+    }
+
+    #[test]
+    fn what_counts() {
+        let spec = json!({"size": 4, "maxSize": 9, "maxConcurrent": -1, "inventory": [{"name": "a"}]});
+        let expected = Capacity {
+            size: 4,
+            max_size: Some(9),
+            max_concurrent: Some(0),
+            inventory: Some(1),
+            clusters: 4,
+            unclaimed: 2,
+            ready: 1,
+            installing: 1,
+            deleting: 1,
+        };
+        assert_eq!(capacity(&spec), expected);
+        for (spec, shortage) in [
+            (spec, Some("size is 4, but the inventory has 1 entry")),
+            (json!({"size": 1, "inventory": [{"name": "a"}]}), None),
+            (
+                json!({"size": 1, "inventory": []}),
+                Some("size is 1, but the inventory has 0 entries"),
+            ),
+            (json!({"size": 4}), None),
+        ] {
+            let found = capacity(&spec).shortage().map(|shortage| shortage.to_string());
+            assert_eq!(found.as_deref(), shortage, "{spec}");
+        }
+    }
+
+    #[test]
+    fn what_goes_and_is_claimed_leaves_what_is_ready() {
+        let of = |names: [usize; 2]| {
+            let clusters = clusters();
+            let read = names.map(|index| serde_json::from_value(clusters[index].clone()).unwrap());
+            Capacity::of(&pool(&json!({})), read.iter()).ready
+        };
+        assert_eq!(of([2, 3]), 1);
+        assert_eq!(of([0, 1]), 0);
+    }
+
+    #[test]
+    fn what_room_there_is() {
+        for (spec, expected) in [
+            (json!({}), Ok(None)),
+            (json!({"maxSize": 6}), Ok(Some(2))),
+            (json!({"maxConcurrent": 3}), Ok(Some(1))),
+            (json!({"maxSize": 6, "maxConcurrent": 3}), Ok(Some(1))),
+            (json!({"maxSize": 5, "maxConcurrent": 9}), Ok(Some(1))),
+            (
+                json!({"maxSize": 4}),
+                Err(Full::MaxSize {
+                    clusters: 4,
+                    limit: 4,
+                }),
+            ),
+            (
+                json!({"maxSize": 0}),
+                Err(Full::MaxSize {
+                    clusters: 4,
+                    limit: 0,
+                }),
+            ),
+            (
+                json!({"maxSize": 9, "maxConcurrent": 2}),
+                Err(Full::MaxConcurrent {
+                    changing: 2,
+                    limit: 2,
+                }),
+            ),
+        ] {
+            assert_eq!(capacity(&spec).room(), expected, "{spec}");
+        }
+    }
+
+    #[test]
+    fn a_limit_in_a_sentence() {
+        let sentences = [
+            Full::MaxSize {
+                clusters: 3,
+                limit: 3,
+            }
+            .to_string(),
+            Full::MaxConcurrent {
+                changing: 2,
+                limit: 2,
+            }
+            .to_string(),
+        ];
+        assert_eq!(
+            sentences,
+            [
+                "maxSize is 3, and it has 3 clusters",
+                "maxConcurrent is 2, and 2 of its clusters are being created or deleted",
+            ]
+        );
+    }
+
+    fn entry(name: &str, reason: Option<&str>) -> Entry {
+        let condition =
+            reason.map(|reason| json!({"type": "ApplySucceeded", "status": "False", "reason": reason}));
+        let conditions: Vec<_> = condition.into_iter().collect();
+        serde_json::from_value(json!({"metadata": {"name": name}, "status": {"conditions": conditions}}))
+            .unwrap()
+    }
+
+    fn sized_pool(size: i32, status: &Value) -> Pool {
+        let names: Vec<_> = ["d", "c", "b", "a"].map(|name| json!({ "name": name })).into();
+        let mut object = pool_object("pool", &json!({"inventory": names, "size": size}));
+        object["status"] = status.clone();
+        serde_json::from_value(object).unwrap()
+    }
+
+    fn said(pool: &Pool, entries: &[Entry]) -> Option<Value> {
+        said_after(pool, entries, &[])
+    }
+
+    /// After a lease that found these entries broken.
+    fn said_after(pool: &Pool, entries: &[Entry], broken: &[&str]) -> Option<Value> {
+        let capacity = Capacity::of(pool, std::iter::empty());
+        let findings = Findings {
+            entries,
+            broken: &broken.iter().copied().collect::<BTreeSet<_>>(),
+        };
+        inventory_patch(pool, findings, &capacity, "2026-11-21T05:00:00Z".parse().unwrap())
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_as_hive_says_it() {
+        let entries = [
+            entry("a", Some("BrokenBySyntax")),
+            entry("b", Some("BrokenByCloud")),
+            entry("c", Some("InstallationPending")),
+        ];
+        assert_eq!(
+            said(&sized_pool(5, &json!({})), &entries),
+            Some(json!({
+                "metadata": {"resourceVersion": "1"},
+                "status": {
+                    "conditions": [
+                        {"type": "InventoryValid", "status": "False", "reason": "Invalid",
+                         "message": r#"{"BrokenByCloud":["b"],"BrokenBySyntax":["a"],"Missing":["d"]}"#,
+                         "lastTransitionTime": "2026-11-21T05:00:00Z"},
+                        {"type": "InventorySufficient", "status": "False", "reason": "SizeAboveInventory",
+                         "message": "size is 5, but the inventory has 4 entries",
+                         "lastTransitionTime": "2026-11-21T05:00:00Z"},
+                    ],
+                    "size": 0, "ready": 0,
+                },
+            }))
+        );
+    }
+
+    #[test]
+    fn what_a_lease_finds_broken_is_said_at_once() {
+        let entries = [
+            entry("a", None),
+            entry("b", Some("BrokenByCloud")),
+            entry("c", Some("BrokenBySyntax")),
+            entry("d", None),
+        ];
+        let said = said_after(&sized_pool(4, &json!({})), &entries, &["a", "b", "elsewhere"]).unwrap();
+        assert_eq!(
+            said["status"]["conditions"][0]["message"],
+            r#"{"BrokenByCloud":[],"BrokenBySyntax":["a","b","c"],"Missing":[]}"#
+        );
+    }
+
+    #[test]
+    fn nothing_is_said_twice() {
+        let entries = ["a", "b", "c", "d"].map(|name| entry(name, None));
+        let mut status = said(&sized_pool(4, &json!({"size": 7})), &entries).unwrap()["status"].clone();
+        assert_eq!((&status["size"], &status["ready"]), (&json!(7), &json!(0)));
+        assert_eq!(status["conditions"][0]["status"], "True");
+        assert_eq!(said(&sized_pool(4, &status), &entries), None);
+        assert!(said(&sized_pool(5, &status), &entries).is_some());
+        assert!(said(&sized_pool(4, &status), &entries[1..]).is_some());
+        status.as_object_mut().unwrap().remove("ready");
+        assert!(said(&sized_pool(4, &status), &entries).is_some());
+    }
+}

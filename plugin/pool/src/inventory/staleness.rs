@@ -1,0 +1,176 @@
+//! Which unclaimed clusters are stale, that is, older than the pool's spec: Hive replaces them one at a time. Pure.
+
+use kcp_rules::pool_version::{ANNOTATION, pool_version};
+
+use crate::objects::{cluster_deployment::ClusterDeployment, cluster_pool::Pool};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stale {
+    /// Created from another version of the pool.
+    Version {
+        /// None if it has no version, which Hive treats as another version.
+        made_from: Option<String>,
+    },
+    /// The pool no longer lists its customization.
+    DroppedFromInventory { customization: String },
+}
+
+/// What makes the pool's clusters stale.
+#[derive(Clone, Debug)]
+pub struct Freshness<'p> {
+    /// None if it is unknown: how Hive hashes some platforms is not known.
+    version: Option<String>,
+    inventory: Vec<&'p str>,
+    is_run_by_hive: bool,
+}
+
+impl<'p> Freshness<'p> {
+    pub fn of(pool: &'p Pool) -> Self {
+        Self {
+            version: pool_version(&pool.spec),
+            inventory: pool.inventory(),
+            is_run_by_hive: pool.is_run_by_hive(),
+        }
+    }
+
+    pub fn version(&self) -> Option<&str> {
+        self.version.as_deref()
+    }
+
+    /// Why a cluster of the pool is stale; none for a cluster that is claimed or being deleted, which Hive does not
+    /// replace.
+    pub fn stale(&self, cluster: &ClusterDeployment) -> Option<Stale> {
+        if !is_replaceable(cluster) {
+            return None;
+        }
+        let made_from = cluster.metadata.annotations.get(ANNOTATION);
+        let is_of_another = match (&self.version, made_from) {
+            (Some(now), made_from) => made_from != Some(now),
+            // Hive writes a version on its clusters on every platform. Without Hive, only we could have, and we do
+            // not know this platform's.
+            (None, None) => self.is_run_by_hive,
+            (None, Some(_)) => false,
+        };
+        if is_of_another {
+            return Some(Stale::Version {
+                made_from: made_from.cloned(),
+            });
+        }
+        let customization = cluster.customization()?;
+        let is_named = self.inventory.contains(&customization);
+        (!is_named).then(|| Stale::DroppedFromInventory {
+            customization: customization.to_owned(),
+        })
+    }
+
+    /// Whether it is unknown if the cluster was created from the pool's current version.
+    pub fn is_unknown(&self, cluster: &ClusterDeployment) -> bool {
+        self.version.is_none() && is_replaceable(cluster) && self.stale(cluster).is_none()
+    }
+}
+
+/// Whether Hive replaces it once it is stale: not if it is claimed or being deleted.
+pub fn is_replaceable(cluster: &ClusterDeployment) -> bool {
+    cluster.claim().is_none() && !cluster.metadata.is_deleting()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{Freshness, Stale};
+    use crate::testing::objects::{cluster, pool};
+
+    /// Of the pool below; Hive's own tests contain the same value.
+    const VERSION: &str = "a6dcbd6776a3c92b";
+
+    fn spec() -> Value {
+        json!({
+            "platform": {"aws": {"credentialsSecretRef": {"name": "aws-creds"}, "region": "region"}},
+            "baseDomain": "test-domain", "imageSetRef": {"name": "test-image-set"},
+            "inventory": [{"name": "one"}],
+        })
+    }
+
+    #[test]
+    fn which_clusters_are_stale() {
+        let made_from = |version: Option<&str>| {
+            let mut cluster = cluster("a", "pool", Some("one"));
+            if let Some(version) = version {
+                cluster["metadata"]["annotations"] =
+                    json!({"hive.openshift.io/cluster-pool-spec-hash": version});
+            }
+            cluster
+        };
+        let fresh = made_from(Some(VERSION));
+        let mut dropped = fresh.clone();
+        dropped["spec"]["clusterPoolRef"]["clusterDeploymentCustomization"]["name"] = "two".into();
+        let mut claimed = made_from(None);
+        claimed["spec"]["clusterPoolRef"]["claimName"] = "c".into();
+        let mut deleting = made_from(None);
+        deleting["metadata"]["deletionTimestamp"] = "2026-11-21T05:00:00Z".into();
+        let other_version = |made_from: Option<&str>| {
+            Some(Stale::Version {
+                made_from: made_from.map(str::to_owned),
+            })
+        };
+        let pool = pool(&spec());
+        let freshness = Freshness::of(&pool);
+        assert_eq!(freshness.version(), Some(VERSION));
+        for (case, cluster, expected) in [
+            ("fresh", fresh, None),
+            ("unmarked", made_from(None), other_version(None)),
+            (
+                "of another version",
+                made_from(Some("0")),
+                other_version(Some("0")),
+            ),
+            (
+                "its customization is dropped",
+                dropped,
+                Some(Stale::DroppedFromInventory {
+                    customization: "two".to_owned(),
+                }),
+            ),
+            ("claimed", claimed, None),
+            ("being deleted", deleting, None),
+        ] {
+            let cluster = serde_json::from_value(cluster).unwrap();
+            assert_eq!(freshness.stale(&cluster), expected, "{case}");
+        }
+    }
+
+    /// Hive writes every version; other clients cannot write one that is unknown to them.
+    #[test]
+    fn where_the_version_cannot_be_told_hive_alone_makes_unmarked_clusters_stale() {
+        let by_hand = pool(&json!({"platform": {"vsphere": {}}, "inventory": [{"name": "one"}]}));
+        let mut by_hive = by_hand.clone();
+        by_hive.metadata.finalizers = vec!["hive.openshift.io/clusters".to_owned()];
+        let unmarked = cluster("a", "pool", Some("one"));
+        let mut marked = unmarked.clone();
+        marked["metadata"]["annotations"] = json!({"hive.openshift.io/cluster-pool-spec-hash": "0"});
+        let mut claimed = unmarked.clone();
+        claimed["spec"]["clusterPoolRef"]["claimName"] = "c".into();
+        let dropped = cluster("a", "pool", Some("two"));
+        let no_version = || Some(Stale::Version { made_from: None });
+        let is_dropped = || {
+            Some(Stale::DroppedFromInventory {
+                customization: "two".to_owned(),
+            })
+        };
+        for (case, pool, cluster, stale, is_unknown) in [
+            ("marked, by hand", &by_hand, &marked, None, true),
+            ("unmarked, by hand", &by_hand, &unmarked, None, true),
+            ("claimed, by hand", &by_hand, &claimed, None, false),
+            ("dropped, by hand", &by_hand, &dropped, is_dropped(), false),
+            ("marked, by Hive", &by_hive, &marked, None, true),
+            ("unmarked, by Hive", &by_hive, &unmarked, no_version(), false),
+        ] {
+            let freshness = Freshness::of(pool);
+            let cluster = serde_json::from_value(cluster.clone()).unwrap();
+            assert_eq!(freshness.version(), None);
+            assert_eq!(freshness.stale(&cluster), stale, "{case}");
+            assert_eq!(freshness.is_unknown(&cluster), is_unknown, "{case}");
+        }
+    }
+}

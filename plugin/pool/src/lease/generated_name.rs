@@ -1,0 +1,71 @@
+//! Random names, with the letters that Kubernetes uses for generated names.
+
+use std::hash::{BuildHasher as _, RandomState};
+
+use kcp_rules::syntax::is_dns1123_label;
+
+/// Without vowels, and without digits that look like letters.
+const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// 27^8: among a thousand holders, two have the same name in one of half a million cases. Two with one name would be
+/// one holder.
+const LENGTH: usize = 8;
+
+/// Parses a prefix. A cluster's namespace has the cluster's name, so the name has to be valid for a namespace.
+///
+/// # Errors
+/// What is wrong, in one sentence.
+pub fn parse_prefix(text: &str) -> Result<String, String> {
+    if !text.is_empty() && is_dns1123_label(name(text, 0).as_bytes()) {
+        return Ok(text.to_owned());
+    }
+    Err(format!(
+        "a prefix has at most {} lower case letters, digits and '-', and begins with a letter or digit",
+        63 - LENGTH
+    ))
+}
+
+/// A name with this prefix, different each time.
+pub fn generate(prefix: &str) -> String {
+    // The standard library's hash keys are random.
+    name(prefix, RandomState::new().hash_one(prefix))
+}
+
+fn name(prefix: &str, random: u64) -> String {
+    let mut name = prefix.to_owned();
+    let mut rest = random;
+    for _ in 0..LENGTH {
+        let count = LETTERS.len() as u64;
+        let letter = usize::try_from(rest % count).ok().and_then(|at| LETTERS.get(at));
+        name.extend(letter.map(|letter| char::from(*letter)));
+        rest /= count;
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{generate, name, parse_prefix};
+
+    #[test]
+    fn names_are_made_of_a_number() {
+        assert_eq!(name("ci-", 0), "ci-bbbbbbbb");
+        assert_eq!(name("ci-", 1 + 27 * 26), "ci-c9bbbbbb");
+        assert_eq!(name("ci-", u64::MAX).len(), 11);
+    }
+
+    #[test]
+    fn no_two_are_the_same() {
+        assert_ne!(generate("ci-"), generate("ci-"));
+    }
+
+    #[test]
+    fn what_a_name_may_begin_with() {
+        for prefix in ["a", "ci-", "9", &"a".repeat(55)] {
+            assert_eq!(parse_prefix(prefix).as_deref(), Ok(prefix));
+        }
+        for prefix in ["", "-", "A", "a.", "a/", &"a".repeat(56)] {
+            assert!(parse_prefix(prefix).is_err(), "{prefix}");
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Cluster pools: leases on the entries of their inventories, clusters that are created with them, and repair.
+//!
+//! Nothing here parses arguments, prints, or knows an exit code. A decision returns a value; a wait reports to a
+//! [`acquire::wait::Progress`]. Each folder imports only from those above it:
+//!
+//! - [`objects`]: what the API server stores, and the patches that change it
+//! - [`install_config`]: the install-config, and a customization's patches on it
+//! - [`snapshot`]: the objects of one namespace, read at one time; [`store`]: reads and writes on the API server
+//! - [`inventory`]: which entry a holder gets, how many clusters a pool may have, which clusters are stale
+//! - [`lease`]: reserves one entry, records it, and renews it
+//! - [`creation`]: the objects of a cluster, and their writes
+//! - [`acquire`]: a lease, or a cluster, from a pool; [`release`]: releases them
+//! - [`repair`]: what has leaked, and the writes that repair it
+//! - [`status`], [`plan`]: the state of a pool, and what a change of it would do
+
+#![allow(
+    missing_docs,
+    reason = "a field or variant is documented where its name does not say it: units, absence, sources"
+)]
+
+pub mod acquire;
+pub mod creation;
+pub mod install_config;
+pub mod inventory;
+pub mod lease;
+pub mod objects;
+pub mod plan;
+pub mod release;
+pub mod repair;
+pub mod snapshot;
+pub mod status;
+pub mod store;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;

@@ -1,0 +1,103 @@
+//! The desired pool, from a manifest.
+
+use kcp_rules::api::hive::Inventory;
+use serde_json::Value;
+
+use crate::objects::cluster_pool::Pool;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestError {
+    /// Neither JSON nor YAML.
+    #[error("{path} is not a manifest: {cause}")]
+    Syntax {
+        path: String,
+        cause: Box<serde_saphyr::Error>,
+    },
+    #[error("{path} has {number} cluster pools, and a plan is for one")]
+    Number { path: String, number: usize },
+    #[error("ClusterPool in {path}: {cause}")]
+    Pool { path: String, cause: serde_json::Error },
+    #[error("ClusterPool in {path} has no metadata.name")]
+    Nameless { path: String },
+    /// As in the design document; the API server accepts a list only.
+    #[error("ClusterPool in {path}: spec.inventory is an object, but must be a list")]
+    DocumentedInventory { path: String },
+}
+
+/// The only pool of a manifest; `path` is for messages.
+pub fn pool(content: &[u8], path: &str) -> Result<Pool, ManifestError> {
+    let path = || path.to_owned();
+    let text = String::from_utf8_lossy(content);
+    // The manifest may contain secrets: an error names the position only.
+    let options = serde_saphyr::options! { with_snippet: false };
+    let objects: Vec<Value> =
+        serde_saphyr::from_multiple_with_options(&text, options).map_err(|cause| ManifestError::Syntax {
+            path: path(),
+            cause: Box::new(cause),
+        })?;
+    let is_pool = |object: &Value| {
+        let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
+        text("kind") == "ClusterPool" && text("apiVersion").starts_with("hive.openshift.io/")
+    };
+    let mut pools: Vec<Value> = objects.into_iter().filter(is_pool).collect();
+    let number = pools.len();
+    let (Some(object), 1) = (pools.pop(), number) else {
+        return Err(ManifestError::Number { path: path(), number });
+    };
+    let pool: Pool =
+        serde_json::from_value(object).map_err(|cause| ManifestError::Pool { path: path(), cause })?;
+    if pool.name().is_empty() {
+        return Err(ManifestError::Nameless { path: path() });
+    }
+    if pool.spec.inventory.as_ref().is_some_and(Inventory::is_object) {
+        return Err(ManifestError::DocumentedInventory { path: path() });
+    }
+    Ok(pool)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pool;
+
+    const POOL: &str = "apiVersion: hive.openshift.io/v1\nkind: ClusterPool\nmetadata: {name: p}\nspec: {platform: \
+                        {none: {}}, baseDomain: d, imageSetRef: {name: i}, size: 1}\n";
+
+    #[test]
+    fn a_malformed_manifest_is_not_quoted() {
+        let manifest = "kind: Secret\nstringData:\n  password: sesame\nbad: [\n";
+        let message = pool(manifest.as_bytes(), "f.yaml").unwrap_err().to_string();
+        assert!(message.starts_with("f.yaml is not a manifest: "), "{message}");
+        assert!(!message.contains("sesame"), "{message}");
+    }
+
+    #[test]
+    fn one_pool_is_read() {
+        let read = |text: &str| match pool(text.as_bytes(), "f") {
+            Ok(pool) => Ok(pool.name().to_owned()),
+            Err(error) => Err(error.to_string()),
+        };
+        assert_eq!(read(POOL), Ok("p".to_owned()));
+        let others = format!("kind: Secret\n---\n{POOL}---\n");
+        assert_eq!(read(&others), Ok("p".to_owned()));
+        let none = "f has 0 cluster pools, and a plan is for one";
+        assert_eq!(read("kind: Secret"), Err(none.to_owned()));
+        let two = "f has 2 cluster pools, and a plan is for one";
+        assert_eq!(read(&format!("{POOL}---\n{POOL}")), Err(two.to_owned()));
+        let documented = POOL.replace(
+            "size: 1",
+            "size: 1, inventory: {ClusterDeploymentCustomizations: []}",
+        );
+        let object = "ClusterPool in f: spec.inventory is an object, but must be a list";
+        assert_eq!(read(&documented), Err(object.to_owned()));
+        for nameless in ["{}", "{name: \"\"}", "{generateName: p-}"] {
+            assert_eq!(
+                read(&POOL.replace("{name: p}", nameless)),
+                Err("ClusterPool in f has no metadata.name".to_owned()),
+                "{nameless}"
+            );
+        }
+        let sizeless = read(&POOL.replace("size: 1", "sise: 1")).unwrap_err();
+        assert_eq!(sizeless, "ClusterPool in f: missing field `size`");
+        assert!(read("a: [").unwrap_err().starts_with("f is not a manifest: "));
+    }
+}

@@ -1,0 +1,328 @@
+//! What a change of a pool does to its clusters and entries. Pure. Hive replaces unclaimed clusters of another
+//! version or of a dropped entry, one at a time, and deletes unclaimed clusters above the size. Claimed clusters
+//! stay.
+
+use std::fmt;
+
+use kcp_rules::pool_version::hashes_the_same;
+
+use crate::{
+    inventory::{
+        capacity::Capacity,
+        staleness::{Freshness, Stale, is_replaceable},
+    },
+    objects::{cluster_deployment::ClusterDeployment, cluster_pool::Pool, entry::Entry},
+    snapshot::Snapshot,
+};
+
+pub mod manifest;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolPlan {
+    pub namespace: String,
+    pub name: String,
+    /// Whether the pool does not exist yet.
+    pub is_new: bool,
+    /// Whether Hive replaces and deletes the clusters.
+    pub is_run_by_hive: bool,
+    pub version: Version,
+    /// Unclaimed clusters that the change makes stale.
+    pub stale: Vec<StaleCluster>,
+    /// How many unclaimed clusters are deleted because the size is smaller. Hive chooses which.
+    pub excess: usize,
+    pub entries: Vec<EntryChange>,
+    /// What is wrong after the change.
+    pub problems: Vec<String>,
+}
+
+/// The version before and after.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// None if it is unknown, or there was no pool.
+    pub before: Option<String>,
+    /// None if it is unknown.
+    pub after: Option<String>,
+    /// Whether they differ, which is known for every platform.
+    pub changes: bool,
+}
+
+/// A cluster that the change makes stale.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StaleCluster {
+    pub namespace: String,
+    pub name: String,
+    pub why: WhyStale,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhyStale {
+    Version,
+    DroppedFromInventory,
+}
+
+/// An entry that the change adds or drops.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryChange {
+    pub name: String,
+    pub change: Change,
+    pub effect: Effect,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    Added,
+    Dropped,
+}
+
+impl Change {
+    /// In JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Added => "added",
+            Self::Dropped => "dropped",
+        }
+    }
+}
+
+impl PoolPlan {
+    /// Whether clusters become stale or are deleted.
+    pub fn is_destructive(&self) -> bool {
+        !self.stale.is_empty() || self.excess > 0
+    }
+}
+
+/// The plan of a change to `after`.
+pub fn plan(snapshot: &Snapshot, after: &Pool) -> PoolPlan {
+    let before = snapshot.pool(after.name());
+    let clusters: Vec<&ClusterDeployment> = snapshot.deployments.of_pool(after.name()).collect();
+    let versions = Versions::of(before, after);
+    PoolPlan {
+        namespace: snapshot.namespace.clone(),
+        name: after.name().to_owned(),
+        is_new: before.is_none(),
+        is_run_by_hive: before.is_some_and(Pool::is_run_by_hive),
+        version: versions.version(),
+        stale: clusters
+            .iter()
+            .filter_map(|cluster| versions.newly_stale(cluster))
+            .collect(),
+        excess: excess(after, &clusters).saturating_sub(before.map_or(0, |before| excess(before, &clusters))),
+        entries: entries(snapshot, before, after, &clusters),
+        problems: problems(snapshot, before, after, &clusters),
+    }
+}
+
+/// The number of unclaimed clusters above the size.
+fn excess(pool: &Pool, clusters: &[&ClusterDeployment]) -> usize {
+    let capacity = Capacity::of(pool, clusters.iter().copied());
+    let going = clusters
+        .iter()
+        .filter(|cluster| cluster.claim().is_none() && cluster.metadata.is_deleting());
+    capacity
+        .unclaimed
+        .saturating_sub(going.count())
+        .saturating_sub(capacity.size)
+}
+
+/// The versions before and after, computed once for all clusters.
+struct Versions<'p> {
+    before: Option<Freshness<'p>>,
+    after: Freshness<'p>,
+    is_another: bool,
+}
+
+impl<'p> Versions<'p> {
+    fn of(before: Option<&'p Pool>, after: &'p Pool) -> Self {
+        let (old, new) = (before.map(Freshness::of), Freshness::of(after));
+        let is_another = match (old.as_ref().and_then(Freshness::version), new.version()) {
+            (Some(before), Some(after)) => before != after,
+            _ => before.is_some_and(|before| !hashes_the_same(&before.spec, &after.spec)),
+        };
+        Self {
+            before: old,
+            after: new,
+            is_another,
+        }
+    }
+
+    fn version(&self) -> Version {
+        let of = |freshness: &Freshness<'_>| freshness.version().map(str::to_owned);
+        Version {
+            before: self.before.as_ref().and_then(of),
+            after: of(&self.after),
+            changes: self.is_another,
+        }
+    }
+
+    fn newly_stale(&self, cluster: &ClusterDeployment) -> Option<StaleCluster> {
+        let is_stale_already = self
+            .before
+            .as_ref()
+            .is_some_and(|before| before.stale(cluster).is_some());
+        // If the version is unknown, the fields that it depends on can still be compared.
+        let is_left_behind = self.is_another && self.after.version().is_none() && is_replaceable(cluster);
+        let why = match self.after.stale(cluster) {
+            Some(Stale::Version { .. }) => WhyStale::Version,
+            _ if is_left_behind => WhyStale::Version,
+            Some(Stale::DroppedFromInventory { .. }) => WhyStale::DroppedFromInventory,
+            None => return None,
+        };
+        (!is_stale_already).then(|| StaleCluster {
+            namespace: cluster.metadata.namespace.clone(),
+            name: cluster.name().to_owned(),
+            why,
+        })
+    }
+}
+
+fn entries(
+    snapshot: &Snapshot,
+    before: Option<&Pool>,
+    after: &Pool,
+    clusters: &[&ClusterDeployment],
+) -> Vec<EntryChange> {
+    let old = before.map(Pool::inventory).unwrap_or_default();
+    let new = after.inventory();
+    let added = new.iter().filter(|name| !old.contains(name));
+    let dropped = old.iter().filter(|name| !new.contains(name));
+    let added = added.map(|name| EntryChange {
+        name: (*name).to_owned(),
+        change: Change::Added,
+        effect: of_added(snapshot, after, name),
+    });
+    let dropped = dropped.map(|name| EntryChange {
+        name: (*name).to_owned(),
+        change: Change::Dropped,
+        effect: of_dropped(snapshot, after, name, clusters),
+    });
+    added.chain(dropped).collect()
+}
+
+fn of_added(snapshot: &Snapshot, pool: &Pool, name: &str) -> Effect {
+    let others = snapshot
+        .pools_naming(name)
+        .filter(|other| other.name() != pool.name());
+    let with: Vec<_> = others.map(|other| other.name().to_owned()).collect();
+    match snapshot.entry(name) {
+        None => Effect::Missing,
+        Some(_) if !with.is_empty() => Effect::Shared { with },
+        Some(entry) => held(entry).unwrap_or(Effect::Free),
+    }
+}
+
+fn of_dropped(snapshot: &Snapshot, pool: &Pool, name: &str, clusters: &[&ClusterDeployment]) -> Effect {
+    let user = clusters
+        .iter()
+        .find(|cluster| cluster.customization() == Some(name) && !cluster.metadata.is_deleting());
+    if let Some(user) = user {
+        let cluster = user.name().to_owned();
+        return match user.claim() {
+            Some(claim) => Effect::ClusterClaimed {
+                cluster,
+                claim: claim.to_owned(),
+            },
+            None => Effect::ClusterStale { cluster },
+        };
+    }
+    let entry = snapshot.entry(name);
+    let of_pool = entry.filter(|entry| entry.pool() == Some(pool.name()));
+    of_pool.and_then(held).unwrap_or(Effect::Unused)
+}
+
+fn held(entry: &Entry) -> Option<Effect> {
+    let by = entry.cluster_deployment()?.to_owned();
+    Some(Effect::Held { by })
+}
+
+fn problems(
+    snapshot: &Snapshot,
+    before: Option<&Pool>,
+    after: &Pool,
+    clusters: &[&ClusterDeployment],
+) -> Vec<String> {
+    let capacity = Capacity::of(after, clusters.iter().copied());
+    let mut problems = Vec::new();
+    let is_empty = after.spec.inventory.is_some() && after.inventory().is_empty();
+    if is_empty {
+        problems.push(
+            "Hive treats an empty inventory as none at its next update, and then creates clusters without customizations"
+                .to_owned(),
+        );
+    } else if let Some(shortage) = capacity.shortage() {
+        problems.push(shortage.to_string());
+    }
+    if let Some(limit) = capacity.max_size.filter(|limit| capacity.clusters > *limit) {
+        problems.push(format!(
+            "maxSize is {limit}, but there are {} clusters: none is created until some are deleted",
+            capacity.clusters
+        ));
+    }
+    if before.is_some_and(Pool::is_deleting) {
+        problems.push("the pool is being deleted".to_owned());
+    }
+    let missing = after
+        .inventory()
+        .into_iter()
+        .filter(|name| snapshot.entry(name).is_none());
+    problems.extend(missing.map(|name| format!("customization {name} does not exist")));
+    problems
+}
+
+/// What happens to an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It can be leased.
+    Free,
+    /// Its customization does not exist yet.
+    Missing,
+    /// Other pools list it too.
+    Shared { with: Vec<String> },
+    /// It is not in use.
+    Unused,
+    /// Its unclaimed cluster becomes stale, if it is not stale already.
+    ClusterStale { cluster: String },
+    /// Its claimed cluster stays.
+    ClusterClaimed { cluster: String, claim: String },
+    /// It stays reserved until this ClusterDeployment releases it.
+    Held { by: String },
+}
+
+impl Effect {
+    /// In JSON.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Free => "free",
+            Self::Missing => "missing",
+            Self::Shared { .. } => "shared",
+            Self::Unused => "unused",
+            Self::ClusterStale { .. } => "cluster-stale",
+            Self::ClusterClaimed { .. } => "cluster-claimed",
+            Self::Held { .. } => "held",
+        }
+    }
+}
+
+impl fmt::Display for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Free => f.write_str("can be leased"),
+            Self::Missing => f.write_str("the customization does not exist yet"),
+            Self::Shared { with } => write!(
+                f,
+                "also in the inventory of {}: both pools would use it",
+                with.join(", ")
+            ),
+            Self::Unused => f.write_str("not in use"),
+            Self::ClusterStale { cluster } => {
+                write!(f, "unclaimed ClusterDeployment {cluster} becomes stale")
+            }
+            Self::ClusterClaimed { cluster, claim } => {
+                write!(f, "ClusterDeployment {cluster} stays: claim {claim} uses it")
+            }
+            Self::Held { by } => write!(f, "stays reserved for {by} until it is released"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

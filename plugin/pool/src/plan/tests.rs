@@ -1,0 +1,145 @@
+//! Plans of changes.
+
+use serde_json::json;
+
+use crate::{
+    plan::{Change, Effect, EntryChange, StaleCluster, WhyStale, plan},
+    testing::{
+        objects::{pool, pool_object},
+        plans::{objects, planned, plans, spec},
+    },
+};
+
+fn stale(name: &str, why: WhyStale) -> StaleCluster {
+    StaleCluster {
+        namespace: name.to_owned(),
+        name: name.to_owned(),
+        why,
+    }
+}
+
+#[test]
+fn which_clusters_become_stale_or_are_deleted() {
+    let found: Vec<_> = plans()
+        .into_iter()
+        .map(|(name, plan)| (name, plan.stale, plan.excess, plan.problems.len()))
+        .collect();
+    let both = || {
+        vec![
+            stale("paris", WhyStale::Version),
+            stale("bern", WhyStale::Version),
+        ]
+    };
+    assert_eq!(
+        found,
+        [
+            ("nothing", vec![], 0, 0),
+            (
+                "entries",
+                vec![stale("paris", WhyStale::DroppedFromInventory)],
+                0,
+                1
+            ),
+            ("version", both(), 0, 0),
+            ("smaller", vec![], 1, 1),
+            ("larger", vec![], 0, 1),
+            (
+                "empty",
+                vec![stale("paris", WhyStale::DroppedFromInventory)],
+                0,
+                1
+            ),
+            ("new", vec![], 0, 2),
+            ("another platform", both(), 0, 0),
+        ]
+    );
+}
+
+#[test]
+fn what_comes_of_entries() {
+    let (_, plan) = plans().swap_remove(1);
+    let change = |name: &str, change, effect| EntryChange {
+        name: name.to_owned(),
+        change,
+        effect,
+    };
+    let text = |text: &str| text.to_owned();
+    assert_eq!(
+        plan.entries,
+        [
+            change("five", Change::Added, Effect::Free),
+            change("missing", Change::Added, Effect::Missing),
+            change(
+                "theirs",
+                Change::Added,
+                Effect::Shared {
+                    with: vec![text("other")]
+                }
+            ),
+            change(
+                "one",
+                Change::Dropped,
+                Effect::ClusterStale {
+                    cluster: text("paris")
+                }
+            ),
+            change(
+                "two",
+                Change::Dropped,
+                Effect::ClusterClaimed {
+                    cluster: text("rome"),
+                    claim: text("for-qa")
+                }
+            ),
+            change("three", Change::Dropped, Effect::Held { by: text("oslo") }),
+            change("four", Change::Dropped, Effect::Unused),
+        ]
+    );
+}
+
+#[test]
+fn what_is_stale_already_is_no_effect() {
+    let mut objects = objects();
+    objects.clusters[0]["metadata"]["annotations"] = json!({});
+    let mut changed = spec(&["one", "two", "three", "four"]);
+    changed["baseDomain"] = "other-domain".into();
+    let plan = planned(&objects, &changed);
+    assert_eq!(plan.stale, [stale("bern", WhyStale::Version)]);
+}
+
+/// Without Hive, a cluster has no version if the platform's is unknown.
+#[test]
+fn unmarked_clusters_become_stale_when_what_their_version_is_made_of_changes() {
+    let vsphere = |datacenter: &str| {
+        let mut spec = spec(&["one", "two", "three", "four"]);
+        spec["platform"] = json!({"vsphere": {"datacenter": datacenter}});
+        spec
+    };
+    let mut objects = objects();
+    objects.pools[0] = pool_object("pool", &vsphere("a"));
+    for cluster in &mut objects.clusters {
+        cluster["metadata"]["annotations"] = json!({});
+    }
+    let same = planned(&objects, &vsphere("a"));
+    assert_eq!((same.version.changes, same.stale), (false, vec![]));
+    let moved = planned(&objects, &vsphere("b"));
+    let both = vec![
+        stale("paris", WhyStale::Version),
+        stale("bern", WhyStale::Version),
+    ];
+    assert_eq!((moved.version.changes, moved.stale), (true, both));
+    // Of a new pool, nothing is known to be outdated.
+    objects.pools.clear();
+    assert_eq!(plan(&objects.snapshot(), &pool(&vsphere("b"))).stale, []);
+}
+
+#[test]
+fn an_inventory_that_goes_changes_the_version() {
+    let mut without = spec(&[]);
+    without.as_object_mut().unwrap().remove("inventory");
+    let plan = planned(&objects(), &without);
+    assert_eq!(plan.version.after.as_deref(), Some("04a8f79a4a2e9733"));
+    assert_eq!(plan.stale.len(), 2);
+    assert!(plan.is_destructive());
+    assert!(!plans().swap_remove(0).1.is_destructive());
+}

@@ -1,0 +1,95 @@
+//! The state of a pool.
+
+use crate::{
+    status::{ClusterUseState, EntryUseState},
+    testing::states::{busy, claims, state, states},
+};
+
+#[test]
+fn who_has_which_entry() {
+    let state = state(&busy(), &claims());
+    let entries: Vec<_> = state
+        .entries
+        .iter()
+        .map(|entry| {
+            let leak = entry.leak.as_ref().map(|leak| leak.cause.as_str());
+            (
+                entry.name.as_str(),
+                entry.state,
+                entry.is_in_inventory,
+                entry.holder.as_deref(),
+                leak,
+            )
+        })
+        .collect();
+    assert_eq!(
+        entries,
+        [
+            ("host-1", EntryUseState::Reserved, true, Some("paris"), None),
+            ("host-2", EntryUseState::Reserved, true, Some("rome"), None),
+            (
+                "host-3",
+                EntryUseState::Reserved,
+                true,
+                Some("oslo"),
+                Some("lease-expired")
+            ),
+            ("host-4", EntryUseState::Free, true, None, None),
+            ("host-5", EntryUseState::Missing, true, None, None),
+            ("host-9", EntryUseState::Reserved, false, Some("lima"), None),
+        ]
+    );
+    let ends: Vec<_> = state
+        .entries
+        .iter()
+        .map(|entry| entry.expires.map(|at| at.to_string()))
+        .collect();
+    assert_eq!(ends[0].as_deref(), Some("2026-11-21T05:09:00Z"));
+    assert_eq!(ends[1], None);
+}
+
+#[test]
+fn which_clusters_are_stale_and_which_claims_wait() {
+    let state = state(&busy(), &claims());
+    let clusters: Vec<_> = state
+        .clusters
+        .iter()
+        .map(|cluster| (cluster.name.as_str(), cluster.state, cluster.stale.is_some()))
+        .collect();
+    assert_eq!(
+        clusters,
+        [
+            ("rome", ClusterUseState::Installed, false),
+            ("bern", ClusterUseState::Installed, true),
+            ("kyiv", ClusterUseState::Installing, false),
+            ("lima", ClusterUseState::Installed, true),
+        ]
+    );
+    let waiting: Vec<_> = state.waiting.iter().map(|claim| claim.name.as_str()).collect();
+    assert_eq!(waiting, ["early", "late"]);
+}
+
+#[test]
+fn what_is_wrong() {
+    let problems: Vec<_> = state(&busy(), &claims())
+        .problems()
+        .iter()
+        .map(|problem| format!("{} {}", problem.kind, problem.object))
+        .collect();
+    assert_eq!(
+        problems,
+        [
+            "short clusterpool/pool",
+            "leaked cdc/host-3",
+            "broken cdc/host-4",
+            "shared cdc/host-4",
+            "missing cdc/host-5",
+        ]
+    );
+    let states = states();
+    let are_good: Vec<_> = states
+        .iter()
+        .map(|(_, state)| state.problems().is_empty())
+        .collect();
+    assert_eq!(are_good, [false, true, true]);
+}

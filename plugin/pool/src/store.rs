@@ -1,0 +1,467 @@
+//! Pools, entries, records and clusters on the API server.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Namespace;
+use kcp_client::{
+    Action, Connection, Create, Created, Delete, Error, Kind, SECRET, Write, Written, while_busy,
+};
+use kube::Api;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::objects::{
+    cluster_deployment::{ClusterDeployment, Deployments},
+    cluster_pool::{Claim, Pool},
+    entry::{Entry, Holder},
+    metadata::Metadata,
+    record::{self, Record},
+};
+
+const HIVE: &str = "Hive (or only its CRDs, manifests/dev/crds)";
+
+pub const CLUSTER_POOL: Kind = hive("ClusterPool", "clusterpools");
+pub const CUSTOMIZATION: Kind = hive(
+    "ClusterDeploymentCustomization",
+    "clusterdeploymentcustomizations",
+);
+pub const CLUSTER_DEPLOYMENT: Kind = hive("ClusterDeployment", "clusterdeployments");
+pub const CLUSTER_CLAIM: Kind = hive("ClusterClaim", "clusterclaims");
+
+pub const LEASE: Kind = Kind {
+    group: "coordination.k8s.io",
+    kind: "Lease",
+    plural: "leases",
+    versions: &["v1"],
+    product: "Kubernetes",
+};
+
+const fn hive(kind: &'static str, plural: &'static str) -> Kind {
+    Kind {
+        group: "hive.openshift.io",
+        kind,
+        plural,
+        versions: &["v1"],
+        product: HIVE,
+    }
+}
+
+const NAMESPACE: Kind = Kind {
+    group: "",
+    kind: "Namespace",
+    plural: "namespaces",
+    versions: &["v1"],
+    product: "Kubernetes",
+};
+
+/// The entries of one namespace, as leases read and write them.
+#[allow(async_fn_in_trait, reason = "used in this crate, on one thread")]
+pub trait Customizations {
+    async fn list(&self) -> Result<Vec<Entry>, Error>;
+
+    /// None if there is no such entry.
+    async fn get(&self, name: &str) -> Result<Option<Entry>, Error>;
+
+    /// Writes a status once. `Changed` if the entry is gone. Every other entry would fail with the same error.
+    async fn write_status(&self, name: &str, patch: &Value) -> Result<Written, Error>;
+
+    /// Waits before the server is asked again.
+    async fn rest(&self, delay: Duration) {
+        tokio::time::sleep(delay).await;
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+}
+
+/// The records of the entries of one namespace.
+#[allow(async_fn_in_trait, reason = "used in this crate, on one thread")]
+pub trait Records {
+    async fn records(&self) -> Result<Vec<Record>, Error>;
+
+    /// None if the customization has no record.
+    async fn record(&self, customization: &str) -> Result<Option<Record>, Error>;
+
+    /// Creates one, once.
+    async fn create_record(&self, record: &Value) -> Result<Created, Error>;
+
+    /// Changes one, once, by a merge patch with a resourceVersion. `Changed` if it is gone.
+    async fn write_record(&self, customization: &str, patch: &Value) -> Result<Written, Error>;
+
+    /// Deletes this version of a record, once.
+    async fn delete_record(&self, record: &Record) -> Result<Written, Error>;
+}
+
+/// The kind of an object that is created, and its namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Made<'m> {
+    Namespace,
+    Record(&'m str),
+    Claim(&'m str),
+    Secret(&'m str),
+    Customization(&'m str),
+    Deployment(&'m str),
+}
+
+impl<'m> Made<'m> {
+    pub const fn kind(self) -> &'static str {
+        self.place().0.kind
+    }
+
+    const fn place(self) -> (&'static Kind, Option<&'m str>) {
+        match self {
+            Self::Namespace => (&NAMESPACE, None),
+            Self::Record(namespace) => (&LEASE, Some(namespace)),
+            Self::Claim(namespace) => (&CLUSTER_CLAIM, Some(namespace)),
+            Self::Secret(namespace) => (&SECRET, Some(namespace)),
+            Self::Customization(namespace) => (&CUSTOMIZATION, Some(namespace)),
+            Self::Deployment(namespace) => (&CLUSTER_DEPLOYMENT, Some(namespace)),
+        }
+    }
+}
+
+/// The API server itself.
+pub struct Store<'c> {
+    connection: &'c Connection,
+    field_manager: &'c str,
+}
+
+#[derive(Clone, Copy)]
+struct Place<'p> {
+    kind: &'p Kind,
+    namespace: &'p str,
+    name: &'p str,
+}
+
+impl<'c> Store<'c> {
+    pub fn new(connection: &'c Connection, field_manager: &'c str) -> Self {
+        Self {
+            connection,
+            field_manager,
+        }
+    }
+
+    /// For requests without a method here.
+    pub fn connection(&self) -> &'c Connection {
+        self.connection
+    }
+
+    /// The pools' namespace.
+    pub fn namespace(&self) -> &'c str {
+        &self.connection.namespace
+    }
+
+    pub async fn pool(&self, name: &str) -> Result<Pool, Error> {
+        self.get_at(self.here(&CLUSTER_POOL, name)).await
+    }
+
+    /// The pools of a namespace, or of all namespaces.
+    pub async fn pools(&self, namespace: Option<&str>) -> Result<Vec<Pool>, Error> {
+        self.list_of(&CLUSTER_POOL, namespace, None).await
+    }
+
+    /// Writes a pool's status once, by a merge patch with a resourceVersion. `Changed` if the pool is gone.
+    pub async fn write_pool_status(&self, name: &str, patch: &Value) -> Result<Written, Error> {
+        self.patch_at(self.here(&CLUSTER_POOL, name), Some("status"), patch)
+            .await
+    }
+
+    /// Creates an object, once.
+    pub async fn make(&self, made: Made<'_>, object: &Value) -> Result<Created, Error> {
+        let (kind, namespace) = made.place();
+        let create = Create {
+            resource: &kind.at("v1"),
+            namespace,
+            object,
+            field_manager: self.field_manager,
+        };
+        let created = while_busy(|| self.connection.make(&create)).await;
+        created.map_err(|error| of_product(kind, error))
+    }
+
+    /// The object that already exists under this name.
+    pub async fn existing(&self, made: Made<'_>, name: &str) -> Result<Option<Value>, Error> {
+        let (kind, namespace) = made.place();
+        let namespace = namespace.unwrap_or_default();
+        self.find_at(Place {
+            kind,
+            namespace,
+            name,
+        })
+        .await
+    }
+
+    /// Changes an object once, by a merge patch with a resourceVersion. `Changed` if it is gone.
+    pub async fn rewrite(&self, made: Made<'_>, name: &str, patch: &Value) -> Result<Written, Error> {
+        let (kind, namespace) = made.place();
+        let namespace = namespace.unwrap_or_default();
+        self.patch_at(
+            Place {
+                kind,
+                namespace,
+                name,
+            },
+            None,
+            patch,
+        )
+        .await
+    }
+
+    /// Whether a namespace has a label, with any value.
+    pub async fn has_label(&self, namespace: &str, label: &str) -> Result<bool, Error> {
+        let action = Action::new("get", &NAMESPACE.at("v1")).named(namespace);
+        let namespaces: Api<Namespace> = Api::all(self.connection.client.clone());
+        let found = self
+            .connection
+            .read(&action, || namespaces.get_metadata(namespace))
+            .await?;
+        Ok(found
+            .metadata
+            .labels
+            .is_some_and(|labels| labels.contains_key(label)))
+    }
+
+    pub async fn claims(&self) -> Result<Vec<Claim>, Error> {
+        self.list_of(&CLUSTER_CLAIM, Some(self.namespace()), None).await
+    }
+
+    /// None if there is no such claim.
+    pub async fn claim(&self, name: &str) -> Result<Option<Claim>, Error> {
+        self.find_at(self.here(&CLUSTER_CLAIM, name)).await
+    }
+
+    /// Asks Hive for a cluster, once, by a claim with the holder's name.
+    pub async fn create_claim(&self, holder: Holder<'_>) -> Result<Created, Error> {
+        let claim = json!({
+            "apiVersion": "hive.openshift.io/v1",
+            "kind": "ClusterClaim",
+            "metadata": {"name": holder.cluster_deployment},
+            "spec": {"clusterPoolName": holder.pool},
+        });
+        self.make(Made::Claim(self.namespace()), &claim).await
+    }
+
+    /// Deletes a claim, whatever its version, once, but no other claim of the same name.
+    pub async fn delete_claim(&self, claim: &Claim) -> Result<Written, Error> {
+        let place = self.here(&CLUSTER_CLAIM, &claim.metadata.name);
+        self.delete_at(place, &claim.metadata.uid, None).await
+    }
+
+    /// Deletes this version of a customization, in any namespace, once.
+    pub async fn delete_customization(&self, customization: &Metadata) -> Result<Written, Error> {
+        let place = Place {
+            kind: &CUSTOMIZATION,
+            namespace: &customization.namespace,
+            name: &customization.name,
+        };
+        self.delete_at(place, &customization.uid, Some(&customization.resource_version))
+            .await
+    }
+
+    /// The ClusterDeployments of all namespaces; none where the kind is not served.
+    pub async fn deployments(&self) -> Result<Deployments, Error> {
+        let deployments = match self.list_of(&CLUSTER_DEPLOYMENT, None, None).await {
+            Err(Error::NotServed { .. }) => Vec::new(),
+            deployments => deployments?,
+        };
+        Ok(Deployments::of(self.namespace(), deployments))
+    }
+
+    /// The ClusterDeployment in the namespace of its name, as Hive creates it.
+    pub async fn deployment(&self, name: &str) -> Result<Deployments, Error> {
+        let cluster = self.cluster(name, name).await?;
+        Ok(Deployments::of(self.namespace(), cluster.into_iter().collect()))
+    }
+
+    /// None if there is no such ClusterDeployment.
+    pub async fn cluster(&self, namespace: &str, name: &str) -> Result<Option<ClusterDeployment>, Error> {
+        self.find_at(cluster_at(namespace, name)).await
+    }
+
+    /// Changes a ClusterDeployment once, by a merge patch with a resourceVersion. `Changed` if it is gone.
+    pub async fn write_cluster(&self, namespace: &str, name: &str, patch: &Value) -> Result<Written, Error> {
+        self.patch_at(cluster_at(namespace, name), None, patch).await
+    }
+}
+
+const fn cluster_at<'p>(namespace: &'p str, name: &'p str) -> Place<'p> {
+    Place {
+        kind: &CLUSTER_DEPLOYMENT,
+        namespace,
+        name,
+    }
+}
+
+impl Store<'_> {
+    fn here<'p>(&'p self, kind: &'p Kind, name: &'p str) -> Place<'p> {
+        Place {
+            kind,
+            namespace: self.namespace(),
+            name,
+        }
+    }
+
+    async fn get_at<K: DeserializeOwned>(&self, place: Place<'_>) -> Result<K, Error> {
+        let found = self
+            .connection
+            .get(&place.kind.at("v1"), place.namespace, place.name)
+            .await;
+        found.map_err(|error| of_product(place.kind, error))
+    }
+
+    async fn find_at<K: DeserializeOwned>(&self, place: Place<'_>) -> Result<Option<K>, Error> {
+        match self.get_at(place).await {
+            Err(Error::NotFound { .. }) => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
+    async fn list_of<K: DeserializeOwned>(
+        &self,
+        kind: &Kind,
+        namespace: Option<&str>,
+        labelled: Option<&str>,
+    ) -> Result<Vec<K>, Error> {
+        let found = self.connection.list(&kind.at("v1"), namespace, labelled).await;
+        found.map_err(|error| of_product(kind, error))
+    }
+
+    /// `Changed` if it is gone.
+    async fn patch_at(
+        &self,
+        place: Place<'_>,
+        subresource: Option<&'static str>,
+        patch: &Value,
+    ) -> Result<Written, Error> {
+        let write = Write {
+            resource: &place.kind.at("v1"),
+            namespace: place.namespace,
+            name: place.name,
+            subresource,
+            patch,
+            field_manager: self.field_manager,
+            dry_run: false,
+        };
+        match while_busy(|| self.connection.patch(&write)).await {
+            Err(Error::NotFound { .. }) => Ok(Written::Changed),
+            written => written.map_err(|error| of_product(place.kind, error)),
+        }
+    }
+
+    /// `Stored` if it is gone.
+    async fn delete_at(
+        &self,
+        place: Place<'_>,
+        uid: &str,
+        resource_version: Option<&str>,
+    ) -> Result<Written, Error> {
+        let delete = Delete {
+            resource: &place.kind.at("v1"),
+            namespace: place.namespace,
+            name: place.name,
+            uid,
+            resource_version,
+            dry_run: false,
+        };
+        match while_busy(|| self.connection.delete(&delete)).await {
+            Err(Error::NotFound { .. }) => Ok(Written::Stored),
+            written => written.map_err(|error| of_product(place.kind, error)),
+        }
+    }
+}
+
+impl Customizations for Store<'_> {
+    async fn list(&self) -> Result<Vec<Entry>, Error> {
+        self.list_of(&CUSTOMIZATION, Some(self.namespace()), None).await
+    }
+
+    async fn get(&self, name: &str) -> Result<Option<Entry>, Error> {
+        self.find_at(self.here(&CUSTOMIZATION, name)).await
+    }
+
+    async fn write_status(&self, name: &str, patch: &Value) -> Result<Written, Error> {
+        self.patch_at(self.here(&CUSTOMIZATION, name), Some("status"), patch)
+            .await
+    }
+}
+
+impl Records for Store<'_> {
+    async fn records(&self) -> Result<Vec<Record>, Error> {
+        let labelled = format!("{}=true", record::LABEL);
+        self.list_of(&LEASE, Some(self.namespace()), Some(&labelled))
+            .await
+    }
+
+    async fn record(&self, customization: &str) -> Result<Option<Record>, Error> {
+        let name = record::name_of(customization);
+        self.find_at(self.here(&LEASE, &name)).await
+    }
+
+    async fn create_record(&self, record: &Value) -> Result<Created, Error> {
+        self.make(Made::Record(self.namespace()), record).await
+    }
+
+    async fn write_record(&self, customization: &str, patch: &Value) -> Result<Written, Error> {
+        let name = record::name_of(customization);
+        self.patch_at(self.here(&LEASE, &name), None, patch).await
+    }
+
+    async fn delete_record(&self, record: &Record) -> Result<Written, Error> {
+        let metadata = &record.metadata;
+        let place = self.here(&LEASE, &metadata.name);
+        self.delete_at(place, &metadata.uid, Some(&metadata.resource_version))
+            .await
+    }
+}
+
+/// Names the product to install for a kind that is not served.
+fn of_product(kind: &Kind, error: Error) -> Error {
+    match error {
+        Error::NotServed { resource, server, .. } => Error::NotServed {
+            resource,
+            product: kind.product,
+            server,
+        },
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    };
+
+    use kcp_client::{Connection, Error, Written, canned::failure};
+    use serde_json::json;
+
+    use super::{Customizations as _, Store};
+
+    /// A status write that is refused this many times, and how often it was sent.
+    async fn sent(code: u16, turned_away: u32) -> (Result<Written, Error>, u32) {
+        let sent = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&sent);
+        let connection = Connection::canned(move |_, _| {
+            if count.fetch_add(1, Ordering::Relaxed) < turned_away {
+                failure(code, "Reason", "too many requests")
+            } else {
+                (200, json!({}))
+            }
+        });
+        let written = Store::new(&connection, "m").write_status("a", &json!({})).await;
+        (written, sent.load(Ordering::Relaxed))
+    }
+
+    #[tokio::test]
+    async fn a_write_that_is_turned_away_is_sent_again() {
+        assert!(matches!(sent(429, 2).await, (Ok(Written::Stored), 3)));
+        assert!(matches!(sent(429, 9).await, (Err(Error::Busy { .. }), 3)));
+        assert!(
+            matches!(sent(503, 1).await, (Ok(Written::Unknown(_)), 1)),
+            "it may be stored"
+        );
+    }
+}

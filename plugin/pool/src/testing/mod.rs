@@ -1,0 +1,14 @@
+//! Builders and fakes for tests.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::missing_panics_doc,
+    reason = "used by tests alone"
+)]
+
+pub mod fake;
+pub mod objects;
+pub mod plans;
+pub mod reports;
+pub mod states;

@@ -1,0 +1,99 @@
+//! Changes of a pool.
+
+use serde_json::{Value, json};
+
+use crate::{
+    plan::{PoolPlan, plan},
+    testing::objects::{LONG_AGO, Objects, cluster, entry, named, pool, pool_object},
+};
+
+/// Of the pool below; Hive's own tests contain the same value.
+pub const VERSION: &str = "a6dcbd6776a3c92b";
+
+/// The spec before.
+pub fn spec(names: &[&str]) -> Value {
+    let inventory: Vec<_> = names.iter().map(|name| json!({ "name": name })).collect();
+    json!({
+        "platform": {"aws": {"credentialsSecretRef": {"name": "aws-creds"}, "region": "region"}},
+        "baseDomain": "test-domain", "imageSetRef": {"name": "test-image-set"},
+        "inventory": inventory, "size": 2, "maxSize": 6,
+    })
+}
+
+/// Pool `pool` with `one` (used by an unclaimed cluster), `two` (by a claimed cluster), `three` (leased by a script)
+/// and `four`.
+pub fn objects() -> Objects {
+    let made = |name: &str, entry: Option<&str>, claim: Option<&str>| {
+        let mut cluster = cluster(name, "pool", entry);
+        cluster["metadata"]["annotations"] = json!({"hive.openshift.io/cluster-pool-spec-hash": VERSION});
+        if let Some(claim) = claim {
+            cluster["spec"]["clusterPoolRef"]["claimName"] = claim.into();
+        }
+        cluster
+    };
+    let mut objects = Objects {
+        pools: vec![
+            pool_object("pool", &spec(&["one", "two", "three", "four"])),
+            pool_object("other", &json!({"inventory": [{"name": "theirs"}]})),
+        ],
+        entries: vec![
+            named("one", entry("False", Some("paris"), LONG_AGO)),
+            named("two", entry("False", Some("rome"), LONG_AGO)),
+            named("three", entry("False", Some("oslo"), LONG_AGO)),
+            named("four", entry("True", None, LONG_AGO)),
+            named("five", entry("True", None, LONG_AGO)),
+            named("theirs", entry("True", None, LONG_AGO)),
+        ],
+        clusters: vec![
+            made("paris", Some("one"), None),
+            made("rome", Some("two"), Some("for-qa")),
+            made("bern", None, None),
+        ],
+        ..Objects::default()
+    };
+    objects.pools[0]["metadata"]["finalizers"] = json!(["hive.openshift.io/clusters"]);
+    objects
+}
+
+pub fn planned(objects: &Objects, spec: &Value) -> PoolPlan {
+    plan(&objects.snapshot(), &pool(spec))
+}
+
+fn with(mut spec: Value, field: &str, value: Value) -> Value {
+    spec[field] = value;
+    spec
+}
+
+/// One of each sort, by name.
+pub fn plans() -> Vec<(&'static str, PoolPlan)> {
+    let all = ["one", "two", "three", "four"];
+    let by_hand = |mut objects: Objects| {
+        objects.pools[0]["metadata"]["finalizers"] = json!([]);
+        objects
+    };
+    vec![
+        ("nothing", planned(&objects(), &spec(&all))),
+        (
+            "entries",
+            planned(&objects(), &spec(&["five", "missing", "theirs"])),
+        ),
+        (
+            "version",
+            planned(&objects(), &with(spec(&all), "baseDomain", json!("other-domain"))),
+        ),
+        (
+            "smaller",
+            planned(
+                &by_hand(objects()),
+                &with(with(spec(&all), "size", json!(1)), "maxSize", json!(2)),
+            ),
+        ),
+        ("larger", planned(&objects(), &with(spec(&all), "size", json!(5)))),
+        ("empty", planned(&objects(), &spec(&[]))),
+        ("new", planned(&Objects::default(), &spec(&["one"]))),
+        (
+            "another platform",
+            planned(&objects(), &with(spec(&all), "platform", json!({"none": {}}))),
+        ),
+    ]
+}

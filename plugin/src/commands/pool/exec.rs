@@ -1,0 +1,281 @@
+//! `pool exec`: runs a command while holding a lease.
+
+mod process;
+
+use std::{
+    ffi::OsString,
+    io::{self, IsTerminal as _, Write as _},
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use clap::Args;
+use jiff::Timestamp;
+use kcp_client::Error;
+use kcp_pool::{
+    acquire::{
+        LeaseRequest, acquire,
+        answer::LeaseAnswer,
+        wait::{Timeout, WaitLimit, wait_for},
+    },
+    lease::{
+        generated_name,
+        renewal::{Heartbeat, Lost, RenewedLease},
+    },
+    objects::{entry::Holder, record::LeaseClaim},
+    release::target::{Target, release},
+    store::Store,
+};
+use rustix::process::Signal;
+use tempfile::NamedTempFile;
+use tokio::process::Command;
+
+use crate::{
+    arguments::{parse_cluster_pool, parse_duration},
+    commands::pool::{
+        InstallConfigSource, Waiting,
+        lease::{
+            Lessee,
+            document::{PoolLease, install_config},
+        },
+        parse_wait,
+        release::PoolRelease,
+        reported,
+    },
+    session::Session,
+    terminal::Terminal,
+    verdict::Verdict,
+};
+use process::{Process, Signals, code_of};
+
+/// Arguments of `pool exec`.
+#[derive(Debug, Args)]
+pub struct ExecArguments {
+    /// Name of the cluster pool
+    #[arg(value_parser = parse_cluster_pool)]
+    pub pool: String,
+
+    /// The holder; by default a generated name.
+    #[command(flatten)]
+    pub lessee: Lessee,
+
+    /// How long the lease lasts if it is not renewed, as when this program is killed
+    #[arg(long, value_name = "DURATION", value_parser = parse_ttl, default_value = "1m")]
+    pub ttl: Duration,
+
+    /// Wait until a customization is free, at most for the given duration
+    #[arg(long, value_name = "DURATION", value_parser = parse_wait)]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub wait: Option<WaitLimit>,
+
+    /// Apply the customization's patches to this install-config: a file, - for stdin, or secret/NAME with the key
+    /// install-config.yaml
+    #[arg(long, value_name = "FILE|secret/NAME")]
+    pub install_config: Option<InstallConfigSource>,
+
+    /// Name under which the server records the change
+    #[arg(long, value_name = "NAME", default_value = "kubectl-kcp")]
+    pub field_manager: String,
+
+    /// The command and its arguments
+    #[arg(last = true, required = true)]
+    pub command: Vec<OsString>,
+}
+
+/// The shortest lease that can be renewed in time: three renewals, and time for the command to end.
+const MIN_TTL: Duration = Duration::from_secs(3);
+
+fn parse_ttl(text: &str) -> Result<Duration, String> {
+    let ttl = parse_duration(text)?;
+    if ttl < MIN_TTL {
+        return Err(format!(
+            "a lease that has to be renewed lasts at least {} s",
+            MIN_TTL.as_secs()
+        ));
+    }
+    Ok(ttl)
+}
+
+/// The exit code without a lease, or after its loss: `timeout` and `env` use it for their own failures.
+pub const NO_LEASE: u8 = 125;
+
+/// Runs `pool exec`.
+///
+/// # Errors
+/// Never: errors are printed here, because they need an exit code that the command would not use.
+pub(crate) async fn run(arguments: ExecArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let code = match hold(&arguments, session).await {
+        Ok(code) => code,
+        Err(error) => {
+            session.terminal.error(&error, crate::hint(&error).as_deref());
+            NO_LEASE
+        }
+    };
+    Ok(Verdict::Command(code))
+}
+
+/// Acquires a lease, runs the command, and releases the lease.
+async fn hold(arguments: &ExecArguments, session: &Session) -> anyhow::Result<u8> {
+    let terminal = &session.terminal;
+    let connection = session.connect().await?;
+    let store = Store::new(&connection, &arguments.field_manager);
+    let name = arguments.lessee.name();
+    let name = name.unwrap_or_else(|| generated_name::generate("exec-"));
+    let is_name_given = arguments.lessee.cluster_deployment.is_some();
+    let install_config = match &arguments.install_config {
+        Some(source) => Some(source.read(&connection).await?),
+        None => None,
+    };
+    // Up to here a signal ends this process, which holds no lease yet.
+    let has_terminal = io::stdin().is_terminal();
+    let mut signals = Signals::listen(has_terminal)?;
+    let request = LeaseRequest {
+        claim: LeaseClaim {
+            holder: Holder {
+                pool: &arguments.pool,
+                cluster_deployment: &name,
+            },
+            duration: Some(arguments.ttl),
+            cluster_deployment_uid: None,
+            is_creating: false,
+        },
+        install_config: install_config.as_ref(),
+        // Other processes do not have a generated name.
+        is_new: is_name_given,
+    };
+    let mut taken = Instant::now();
+    let mut attempt = async || {
+        taken = Instant::now();
+        acquire(&store, request).await
+    };
+    let waited = match arguments.wait {
+        None => attempt().await.map(Ok),
+        Some(limit) => {
+            let timeout = Timeout {
+                since: Timestamp::now(),
+                limit,
+            };
+            wait_for(attempt, timeout, signals.end(), &Waiting(terminal)).await
+        }
+    };
+    // A generated name also releases what an attempt with an unknown result has leased.
+    let of_name = || (!is_name_given).then(|| Target::Pool(arguments.pool.clone()));
+    let (code, held) = match waited {
+        Err(error) => (Err(reported(error)), of_name()),
+        Ok(Err(signal)) => (Ok(interrupted(signal, terminal)), of_name()),
+        Ok(Ok(answer)) => {
+            let lease = PoolLease::of(&answer);
+            for warning in lease.warnings() {
+                terminal.warning(warning);
+            }
+            let Some(customization) = answer.customization() else {
+                terminal.note(&lease.refusal().unwrap_or_default());
+                return Ok(NO_LEASE);
+            };
+            let renewed = RenewedLease {
+                store: &store,
+                customization,
+                claim: request.claim,
+                heartbeat: Heartbeat { ttl: arguments.ttl },
+            };
+            let code = match signals.ended() {
+                Some(signal) => Ok(interrupted(signal, terminal)),
+                None => run_under(&answer, renewed, taken, arguments, &mut signals, terminal).await,
+            };
+            (code, Some(Target::Customization(customization.to_owned())))
+        }
+    };
+    if let Some(held) = held {
+        release_or_warn(&store, &held, &name, terminal).await;
+    }
+    code
+}
+
+/// A failed release does not change the exit code: the lease expires.
+async fn release_or_warn(store: &Store<'_>, target: &Target, name: &str, terminal: &Terminal) {
+    match release(store, target, name, false).await {
+        Ok(release) => {
+            let result = PoolRelease::of(&release);
+            for note in result.warnings().iter().cloned().chain(result.refusal()) {
+                terminal.warning(&note);
+            }
+        }
+        Err(error) => {
+            let error = anyhow::Error::new(error);
+            terminal.warning(&format!("could not release the lease of {name}: {error:#}"));
+        }
+    }
+}
+
+fn interrupted(signal: Signal, terminal: &Terminal) -> u8 {
+    terminal.note("interrupted before the command started");
+    code_of(signal)
+}
+
+/// Runs the command until it ends or the lease is lost.
+async fn run_under(
+    answer: &LeaseAnswer,
+    renewed: RenewedLease<'_>,
+    taken: Instant,
+    arguments: &ExecArguments,
+    signals: &mut Signals,
+    terminal: &Terminal,
+) -> anyhow::Result<u8> {
+    let Some((program, rest)) = arguments.command.split_first() else {
+        return Ok(NO_LEASE);
+    };
+    let customization = renewed.customization;
+    let lost = |why: Lost| {
+        terminal.note(&format!("lost the lease on {customization}: {why}"));
+        NO_LEASE
+    };
+    let taken = match renewed.begin(taken).await {
+        Ok(taken) => taken,
+        Err(why) => return Ok(lost(why)),
+    };
+    let lease = PoolLease::of(answer);
+    let mut command = Command::new(program);
+    command.args(rest).envs(lease.variables().into_iter().flatten());
+    let file = match install_config(answer) {
+        Some(install_config) => Some(private_file(&install_config.to_yaml()?)?),
+        None => None,
+    };
+    match &file {
+        Some(file) => command.env("KCP_INSTALL_CONFIG", file.path()),
+        // The variable of an outer lease.
+        None => command.env_remove("KCP_INSTALL_CONFIG"),
+    };
+    let mut process = match Process::start(command, io::stdin().is_terminal()) {
+        Ok(process) => process,
+        Err(error) => {
+            let code = error.code();
+            terminal.error(&error.into(), None);
+            return Ok(code);
+        }
+    };
+    let not_renewed = |error: &Error| {
+        terminal.warning(&format!("could not renew the lease on {customization}: {error}"));
+    };
+    let mut lease_lost = std::pin::pin!(renewed.renew_until_lost(taken, not_renewed));
+    loop {
+        tokio::select! {
+            code = process.ended() => return Ok(code?),
+            signal = signals.next() => process.forward(signal),
+            why = &mut lease_lost => {
+                let code = lost(why);
+                process.end(renewed.heartbeat.grace()).await?;
+                return Ok(code);
+            }
+        }
+    }
+}
+
+/// A file that only this user may read, and that is deleted with its value.
+fn private_file(content: &str) -> anyhow::Result<NamedTempFile> {
+    let write = || -> io::Result<NamedTempFile> {
+        let mut file = NamedTempFile::with_prefix("kcp-install-config-")?;
+        file.write_all(content.as_bytes())?;
+        Ok(file)
+    };
+    write().context("cannot write a file for the install-config")
+}

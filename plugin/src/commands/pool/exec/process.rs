@@ -1,0 +1,257 @@
+//! The process of a command, and the signals that are forwarded to it.
+
+use std::{
+    fs, future::poll_fn, io, os::unix::process::ExitStatusExt as _, process::ExitStatus, task::Poll,
+    time::Duration,
+};
+
+use futures_util::FutureExt as _;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
+use tokio::{
+    process::{Child, Command},
+    signal::unix::{Signal as SignalStream, SignalKind, signal},
+};
+
+/// The command cannot be run, as in shells.
+const CANNOT_RUN: u8 = 126;
+/// The command does not exist, as in shells.
+const NOT_FOUND: u8 = 127;
+/// A command that a signal ended has this code plus the signal's number, as in shells.
+const BY_SIGNAL: i32 = 128;
+
+/// Between two checks whether a process group has ended.
+const LOOK: Duration = Duration::from_millis(50);
+
+pub(crate) struct Process {
+    child: Child,
+    pid: Pid,
+    /// Whether it has its own process group.
+    has_group: bool,
+}
+
+impl Process {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// If it cannot be run.
+    pub(crate) fn start(mut command: Command, has_terminal: bool) -> Result<Self, CannotRun> {
+        // A terminal signals its foreground process group: a group of its own would not get the signals.
+        let has_group = !has_terminal;
+        if has_group {
+            command.process_group(0);
+        }
+        let child = command.spawn();
+        let cannot_run = |error| CannotRun {
+            program: command.as_std().get_program().to_string_lossy().into_owned(),
+            error,
+        };
+        let child = child.map_err(cannot_run)?;
+        let id = child.id().and_then(|id| i32::try_from(id).ok());
+        // Only a process that has been waited for has no id.
+        let pid = id
+            .and_then(Pid::from_raw)
+            .ok_or_else(|| cannot_run(io::ErrorKind::Other.into()))?;
+        Ok(Self {
+            child,
+            pid,
+            has_group,
+        })
+    }
+
+    /// Its exit code, once it has ended.
+    pub(crate) async fn ended(&mut self) -> io::Result<u8> {
+        self.child.wait().await.map(code)
+    }
+
+    /// Forwards a signal. The terminal has already sent the signals of its keys to the command.
+    pub(crate) fn forward(&self, signal: Signal) {
+        if self.has_group || !matches!(signal, Signal::INT | Signal::QUIT) {
+            self.signal(signal);
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        // The only failure: the process is gone.
+        let _ = if self.has_group {
+            kill_process_group(self.pid, signal)
+        } else {
+            kill_process(self.pid, signal)
+        };
+    }
+
+    /// Ends it and its process group: TERM, and KILL after the grace period.
+    pub(crate) async fn end(&mut self, grace: Duration) -> io::Result<()> {
+        self.signal(Signal::TERM);
+        let ended = async {
+            let status = self.child.wait().await;
+            while self.has_group && test_kill_process_group(self.pid).is_ok() {
+                tokio::time::sleep(LOOK).await;
+            }
+            status
+        };
+        if let Ok(status) = tokio::time::timeout(grace, ended).await {
+            return status.map(drop);
+        }
+        self.signal(Signal::KILL);
+        self.child.wait().await.map(drop)
+    }
+}
+
+/// A command that cannot be run.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot run {program}: {}", self.why())]
+pub(crate) struct CannotRun {
+    program: String,
+    error: io::Error,
+}
+
+impl CannotRun {
+    fn why(&self) -> String {
+        match self.error.kind() {
+            io::ErrorKind::NotFound => "no such program".to_owned(),
+            io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+            _ => self.error.to_string(),
+        }
+    }
+
+    /// The exit code, as in shells.
+    pub(crate) fn code(&self) -> u8 {
+        if self.error.kind() == io::ErrorKind::NotFound {
+            NOT_FOUND
+        } else {
+            CANNOT_RUN
+        }
+    }
+}
+
+/// The exit code of a process that this signal ended, as in shells.
+pub(crate) fn code_of(signal: Signal) -> u8 {
+    u8::try_from(BY_SIGNAL + signal.as_raw()).unwrap_or(u8::MAX)
+}
+
+/// The command's exit code, as in shells.
+fn code(status: ExitStatus) -> u8 {
+    let code = status
+        .code()
+        .or_else(|| Some(BY_SIGNAL + status.signal()?))
+        .unwrap_or(BY_SIGNAL);
+    u8::try_from(code).unwrap_or(u8::MAX)
+}
+
+const FORWARDED: [Signal; 7] = [
+    Signal::INT,
+    Signal::TERM,
+    Signal::HUP,
+    Signal::QUIT,
+    Signal::ALARM,
+    Signal::USR1,
+    Signal::USR2,
+];
+
+/// Forwarded too if no terminal stops the command. This process continues, since a lease that is not renewed expires.
+const JOB_CONTROL: [Signal; 2] = [Signal::TSTP, Signal::CONT];
+
+/// The signals that this process receives.
+pub(crate) struct Signals(Vec<(Signal, SignalStream)>);
+
+impl Signals {
+    /// From now on these signals do not end this process. A signal that it ignored from the start, as under `nohup`,
+    /// stays ignored.
+    pub(crate) fn listen(has_terminal: bool) -> io::Result<Self> {
+        let ignored = ignored();
+        let listen = |which: Signal| Ok((which, signal(SignalKind::from_raw(which.as_raw()))?));
+        let job_control = JOB_CONTROL.into_iter().filter(|_| !has_terminal);
+        FORWARDED
+            .into_iter()
+            .chain(job_control)
+            .filter(|signal| !is_in(ignored, *signal))
+            .map(listen)
+            .collect::<io::Result<_>>()
+            .map(Self)
+    }
+
+    pub(crate) async fn next(&mut self) -> Signal {
+        poll_fn(|context| {
+            for (signal, stream) in &mut self.0 {
+                if stream.poll_recv(context) == Poll::Ready(Some(())) {
+                    return Poll::Ready(*signal);
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// The next one that is meant to end this process.
+    pub(crate) async fn end(&mut self) -> Signal {
+        loop {
+            let signal = self.next().await;
+            if !JOB_CONTROL.contains(&signal) {
+                return signal;
+            }
+        }
+    }
+
+    /// A signal that has already arrived and is meant to end this process.
+    pub(crate) fn ended(&mut self) -> Option<Signal> {
+        self.end().now_or_never()
+    }
+}
+
+/// One bit for each ignored signal, the first for signal 1; zero if the system does not say.
+fn ignored() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
+}
+
+fn is_in(mask: u64, signal: Signal) -> bool {
+    u32::try_from(signal.as_raw() - 1)
+        .ok()
+        .and_then(|bit| mask.checked_shr(bit))
+        .is_some_and(|rest| rest & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{os::unix::process::ExitStatusExt as _, process::ExitStatus, time::Duration};
+
+    use rustix::process::Signal;
+    use tokio::{io::AsyncReadExt as _, process::Command};
+
+    use super::{Process, code, ignored, is_in};
+
+    /// In the format of `waitpid`: the code in the second byte, a signal in the first.
+    #[test]
+    fn codes_are_those_of_a_shell() {
+        for (raw, expected) in [(0, 0), (7 << 8, 7), (255 << 8, 255), (9, 137), (15, 143)] {
+            assert_eq!(code(ExitStatus::from_raw(raw)), expected, "{raw}");
+        }
+    }
+
+    /// The pipe ends when no process has it open.
+    #[tokio::test]
+    async fn what_a_command_has_started_ends_with_it() {
+        let mut command = Command::new("sh");
+        let script = "(trap '' TERM; echo up; while :; do sleep 0.1; done) & wait";
+        command.args(["-c", script]).stdout(std::process::Stdio::piped());
+        let mut process = Process::start(command, false).unwrap();
+        let mut pipe = process.child.stdout.take().unwrap();
+        let mut up = [0; 3];
+        pipe.read_exact(&mut up).await.unwrap();
+        process.end(Duration::from_millis(200)).await.unwrap();
+        let ended = tokio::time::timeout(Duration::from_secs(60), pipe.read_to_end(&mut Vec::new())).await;
+        assert_eq!(ended.unwrap().unwrap(), 0);
+    }
+
+    /// The mask's format is that of `proc_pid_status(5)`; Rust ignores SIGPIPE at start.
+    #[test]
+    fn what_is_ignored() {
+        assert!(is_in(0b1, Signal::HUP));
+        assert!(!is_in(0b1, Signal::INT));
+        assert!(is_in(0x1000, Signal::PIPE));
+        assert!(is_in(ignored(), Signal::PIPE));
+        assert!(!is_in(ignored(), Signal::TERM));
+    }
+}

@@ -1,0 +1,547 @@
+//! What `pool lease` prints: a JSON document, by `plugin/schema/poollease.json`, and text.
+
+use kcp_pool::{
+    acquire::answer::{LeaseAnswer, LeaseOutcome, LeaseRefusal},
+    install_config::{InstallConfig, patches::Unfit},
+    inventory::choice::Standing,
+    objects::record::whole_seconds,
+};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{
+    arguments::format_duration,
+    commands::pool::{Name, PoolDocumentName, Reason, not_checked, refusal, resource_name},
+    document::API_VERSION,
+};
+
+/// The result of `pool lease`, as `-o json` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PoolLease {
+    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
+    api_version: &'static str,
+    #[cfg_attr(test, schemars(extend("const" = "PoolLease")))]
+    kind: &'static str,
+    pool: PoolDocumentName,
+    cluster_deployment: Name,
+    /// The claim that got this cluster; name it to release the cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    claim: Option<Name>,
+    /// The leased customization; absent without a lease.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    customization: Option<Name>,
+    /// Whether the lease existed before; absent without a lease.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    already_held: Option<bool>,
+    /// Why there is no lease.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<Reason>,
+    /// The reason in one sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    /// Whether its `ClusterDeployment` was created, or existed; absent unless requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    has_cluster: Option<bool>,
+    /// How long it lasts from each renewal, in seconds; absent if it has no end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttl_seconds: Option<u64>,
+    /// The state of each entry, if none is free.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    entries: Vec<EntryDocument>,
+    /// Entries that were skipped: their patches cannot be applied, or their name is too long for a lease.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    broken: Vec<EntryDocument>,
+    /// The customization's patches of the manifests that the installer writes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    installer_manifest_patches: Vec<Value>,
+    /// What could not be checked, what was skipped, and how patches were read, one sentence each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
+}
+
+/// The state of an entry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "EntryState"))]
+#[serde(rename_all = "camelCase")]
+struct EntryDocument {
+    name: String,
+    #[cfg_attr(test, schemars(extend("enum" = ["free", "held", "referenced", "broken", "deleting", "missing"])))]
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cluster_deployment: Option<Name>,
+    /// The pool that holds it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pool: Option<Name>,
+    /// Why it is broken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+}
+
+impl PoolLease {
+    pub(crate) fn of(answer: &LeaseAnswer) -> Self {
+        let none = Self {
+            api_version: API_VERSION,
+            kind: "PoolLease",
+            pool: (&answer.pool).into(),
+            cluster_deployment: answer.cluster_deployment.as_str().into(),
+            claim: None,
+            customization: answer.customization().map(Name::from),
+            already_held: None,
+            has_cluster: None,
+            ttl_seconds: None,
+            broken: Vec::new(),
+            installer_manifest_patches: Vec::new(),
+            reason: None,
+            message: None,
+            entries: Vec::new(),
+            warnings: warnings(answer),
+        };
+        match &answer.outcome {
+            LeaseOutcome::Leased(lease) => {
+                let leased = &lease.leased;
+                let patches = leased.patched.as_ref().map(|patched| &patched.manifest_patches);
+                Self {
+                    already_held: Some(leased.already),
+                    has_cluster: lease.has_cluster.then_some(true),
+                    ttl_seconds: lease.duration.map(|duration| whole_seconds(duration).into()),
+                    broken: leased
+                        .unfit
+                        .iter()
+                        .map(|(name, why)| EntryDocument::broken(name, why))
+                        .collect(),
+                    installer_manifest_patches: patches.cloned().unwrap_or_default(),
+                    ..none
+                }
+            }
+            LeaseOutcome::Claimed { name, .. } => Self {
+                claim: Some(name.as_str().into()),
+                ..none
+            },
+            LeaseOutcome::Refused(refusal) => Self {
+                reason: Some(match (refusal, answer.waited) {
+                    (_, Some(_)) => Reason::Timeout,
+                    (LeaseRefusal::Exhausted { .. }, None) => Reason::Exhausted,
+                    (LeaseRefusal::NoInventory { .. }, None) => Reason::NoSuchEntry,
+                    _ => Reason::Blocked,
+                }),
+                message: Some(match answer.waited {
+                    Some(waited) => format!("waited {}: {refusal}", format_duration(waited)),
+                    None => refusal.to_string(),
+                }),
+                entries: match refusal {
+                    LeaseRefusal::Exhausted { entries, .. } => entries
+                        .iter()
+                        .map(|(name, standing)| EntryDocument::of(name, standing))
+                        .collect(),
+                    _ => Vec::new(),
+                },
+                ..none
+            },
+        }
+    }
+
+    pub(crate) fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// `RESOURCE/NAME` of the leased customization.
+    pub(crate) fn resource_name(&self) -> Option<String> {
+        self.customization.as_ref().map(resource_name)
+    }
+
+    /// One line about the lease.
+    pub(crate) fn sentence(&self) -> Option<String> {
+        let verb = if self.already_held == Some(true) {
+            "already leased"
+        } else {
+            "leased"
+        };
+        let Self {
+            pool,
+            cluster_deployment,
+            ..
+        } = self;
+        if let Some(claim) = &self.claim {
+            let with = self
+                .customization()
+                .map(|name| format!(" with customization {name}"));
+            return Some(format!(
+                "clusterclaim.hive.openshift.io/{} has ClusterDeployment {}{}",
+                claim.name,
+                cluster_deployment.name,
+                with.unwrap_or_default()
+            ));
+        }
+        let with_cluster = if self.has_cluster == Some(true) {
+            "; its ClusterDeployment exists"
+        } else {
+            ""
+        };
+        Some(format!(
+            "{} {verb} from pool {}/{} for {}{with_cluster}",
+            self.resource_name()?,
+            pool.namespace,
+            pool.name,
+            cluster_deployment.name
+        ))
+    }
+
+    /// The environment variables of a lease. A cluster without a customization has an empty one, so that scripts can
+    /// read it under `set -u`.
+    pub(crate) fn variables(&self) -> Option<Vec<(&'static str, &str)>> {
+        if self.customization.is_none() && self.claim.is_none() {
+            return None;
+        }
+        let named = [
+            ("KCP_NAMESPACE", self.pool.namespace.as_str()),
+            ("KCP_POOL", &self.pool.name),
+            ("KCP_CLUSTER_DEPLOYMENT", &self.cluster_deployment.name),
+            ("KCP_CUSTOMIZATION", self.customization().unwrap_or_default()),
+        ];
+        let claim = self
+            .claim
+            .as_ref()
+            .map(|claim| ("KCP_CLUSTER_CLAIM", claim.name.as_str()));
+        Some(named.into_iter().chain(claim).collect())
+    }
+
+    /// The leased customization.
+    pub(crate) fn customization(&self) -> Option<&str> {
+        self.customization.as_ref().map(|name| name.name.as_str())
+    }
+
+    /// Why there is none, in one line.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        refusal(self.reason, self.message.as_deref())
+    }
+}
+
+impl EntryDocument {
+    fn of(name: &str, standing: &Standing) -> Self {
+        let (cluster_deployment, pool) = standing.user();
+        Self {
+            name: name.to_owned(),
+            state: match standing {
+                Standing::Ours | Standing::OursUnmarked | Standing::Free => "free",
+                Standing::Held { .. } => "held",
+                Standing::Referenced { .. } => "referenced",
+                Standing::Unfit(_) => "broken",
+                Standing::Deleting => "deleting",
+                Standing::Unnamed => "unnamed",
+                Standing::Missing => "missing",
+            },
+            cluster_deployment: cluster_deployment.map(Name::from),
+            pool: pool.map(Name::from),
+            message: match standing {
+                Standing::Unfit(why) => Some(why.to_string()),
+                _ => None,
+            },
+        }
+    }
+
+    fn broken(name: &str, why: &Unfit) -> Self {
+        Self::of(name, &Standing::Unfit(why.clone()))
+    }
+}
+
+/// What to report beside the result.
+fn warnings(answer: &LeaseAnswer) -> Vec<String> {
+    let LeaseOutcome::Leased(lease) = &answer.outcome else {
+        return Vec::new();
+    };
+    let leased = &lease.leased;
+    let passed_over = leased
+        .unfit
+        .iter()
+        .map(|(name, why)| format!("skipped {name}: {why}"));
+    let of_patches = leased.patched.iter().flat_map(|patched| patched.warnings.clone());
+    let unread = answer.clusters_unread.as_ref().map(|why| {
+        let question = format!("whether a cluster already uses {}", leased.customization);
+        not_checked(&question, why)
+    });
+    passed_over.chain(of_patches).chain(unread).collect()
+}
+
+/// The patched install-config. It contains secrets, so it is printed only on request and never in a document.
+pub(crate) fn install_config(answer: &LeaseAnswer) -> Option<&InstallConfig> {
+    match &answer.outcome {
+        LeaseOutcome::Leased(lease) => lease
+            .leased
+            .patched
+            .as_ref()
+            .map(|patched| &patched.install_config),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use kcp_client::Error;
+    use kcp_pool::{
+        acquire::answer::{Lease, LeaseAnswer, LeaseOutcome, LeaseRefusal},
+        install_config::{
+            InstallConfig,
+            patches::{Unfit, patched as with_patches},
+        },
+        inventory::choice::Standing,
+        lease::{Leased, Unfits},
+        objects::{cluster_deployment::Deployment, cluster_pool::PoolName, entry::Holder},
+        release::target::{Release, ReleaseRefusal},
+    };
+    use serde_json::json;
+
+    use super::PoolLease;
+    use crate::commands::{
+        pool::release::PoolRelease,
+        status::schema::{self, checked_in, faults},
+    };
+
+    fn pool() -> PoolName {
+        PoolName::new("prod", "vsphere")
+    }
+
+    fn answer(outcome: LeaseOutcome) -> LeaseAnswer {
+        let holder = Holder {
+            pool: "vsphere",
+            cluster_deployment: "us",
+        };
+        LeaseAnswer::new("prod", holder, outcome)
+    }
+
+    fn document(outcome: LeaseOutcome) -> PoolLease {
+        PoolLease::of(&answer(outcome))
+    }
+
+    fn refused(refusal: LeaseRefusal) -> PoolLease {
+        document(LeaseOutcome::Refused(refusal))
+    }
+
+    fn granted(leased: Leased) -> LeaseOutcome {
+        LeaseOutcome::Leased(Lease {
+            leased,
+            duration: None,
+            has_cluster: false,
+        })
+    }
+
+    fn with_cluster() -> PoolLease {
+        document(LeaseOutcome::Leased(Lease {
+            leased: leased(true),
+            duration: None,
+            has_cluster: true,
+        }))
+    }
+
+    fn claimed(customization: Option<&str>) -> PoolLease {
+        let outcome = LeaseOutcome::Claimed {
+            name: "us".to_owned(),
+            customization: customization.map(str::to_owned),
+        };
+        PoolLease::of(&LeaseAnswer {
+            cluster_deployment: "vsphere-x".to_owned(),
+            ..answer(outcome)
+        })
+    }
+
+    fn release(pool: Option<PoolName>, customizations: &[&str]) -> Release {
+        Release {
+            pool,
+            cluster_deployment: "us".to_owned(),
+            customizations: customizations.iter().map(|name| (*name).to_owned()).collect(),
+            claim: None,
+            refusal: None,
+            still_used: Vec::new(),
+            clusters_unread: None,
+        }
+    }
+
+    fn released(pool: Option<PoolName>, customizations: &[&str]) -> PoolRelease {
+        PoolRelease::of(&release(pool, customizations))
+    }
+
+    fn claim_deleted() -> PoolRelease {
+        PoolRelease::of(&Release {
+            claim: Some("us".to_owned()),
+            ..release(Some(pool()), &[])
+        })
+    }
+
+    fn held(holder: Option<&str>, pool: Option<&str>) -> Standing {
+        Standing::Held {
+            cluster_deployment: holder.map(str::to_owned),
+            pool: pool.map(str::to_owned),
+        }
+    }
+
+    fn leased(already: bool) -> Leased {
+        Leased {
+            customization: "foo".to_owned(),
+            already,
+            patched: None,
+            unfit: Unfits::new(),
+        }
+    }
+
+    /// One entry was skipped.
+    fn patched() -> PoolLease {
+        let config = InstallConfig::parse(b"metadata: {name: generated}", "f").unwrap();
+        let spec = json!({
+            "installConfigPatches": [{"op": "replace", "path": "metadata/name", "value": "foo"}],
+            "installerManifestPatches": [{
+                "manifestSelector": {"glob": "manifests/*.yaml"}, "patches": [{"op": "remove", "path": "/a"}],
+            }],
+        });
+        let leased = Leased {
+            patched: Some(with_patches(&config, &spec).unwrap()),
+            unfit: [("bar".to_owned(), broken())].into(),
+            ..leased(false)
+        };
+        document(LeaseOutcome::Leased(Lease {
+            leased,
+            duration: Some(Duration::from_secs(90)),
+            has_cluster: false,
+        }))
+    }
+
+    fn broken() -> Unfit {
+        Unfit::Broken("spec.installConfigPatches[0] (remove \"/x\"): its path does not exist".to_owned())
+    }
+
+    fn exhausted() -> LeaseRefusal {
+        let entries = [
+            ("a", held(Some("x"), Some("vsphere"))),
+            ("b", held(Some("y"), Some("other"))),
+            ("c", held(None, None)),
+            (
+                "d",
+                Standing::Referenced {
+                    by: Deployment {
+                        name: "z".to_owned(),
+                        pool: "vsphere".to_owned(),
+                    },
+                },
+            ),
+            ("e", Standing::Deleting),
+            ("f", Standing::Missing),
+            ("g", Standing::Unfit(broken())),
+        ];
+        LeaseRefusal::Exhausted {
+            pool: pool(),
+            entries: entries.map(|(name, standing)| (name.to_owned(), standing)).into(),
+        }
+    }
+
+    fn timed_out() -> PoolLease {
+        PoolLease::of(&answer(LeaseOutcome::Refused(exhausted())).timed_out(Duration::from_secs(90)))
+    }
+
+    #[test]
+    fn json_of_a_lease() {
+        let lease = document(granted(leased(false)));
+        insta::with_settings!({snapshot_path => "../snapshots"}, {
+            insta::assert_snapshot!(serde_json::to_string_pretty(&lease).unwrap());
+        });
+    }
+
+    #[test]
+    fn json_of_a_lease_with_an_install_config() {
+        insta::with_settings!({snapshot_path => "../snapshots"}, {
+            insta::assert_snapshot!(serde_json::to_string_pretty(&patched()).unwrap());
+        });
+    }
+
+    #[test]
+    fn json_of_an_exhausted_pool() {
+        insta::with_settings!({snapshot_path => "../snapshots"}, {
+            insta::assert_snapshot!(serde_json::to_string_pretty(&refused(exhausted())).unwrap());
+        });
+    }
+
+    #[test]
+    fn json_of_a_release() {
+        let release = released(Some(pool()), &["foo"]);
+        insta::with_settings!({snapshot_path => "../snapshots"}, {
+            insta::assert_snapshot!(serde_json::to_string_pretty(&release).unwrap());
+        });
+    }
+
+    #[test]
+    fn every_document_is_as_its_schema_says() {
+        let leases = [
+            patched(),
+            refused(exhausted()),
+            timed_out(),
+            with_cluster(),
+            claimed(None),
+        ];
+        let schema = serde_json::to_value(schema::of::<PoolLease>()).unwrap();
+        for lease in leases {
+            let document = serde_json::to_value(&lease).unwrap();
+            assert_eq!(faults(&schema, &document), Vec::<String>::new(), "{document}");
+        }
+        let not_holder = PoolRelease::of(&Release {
+            refusal: Some(ReleaseRefusal::NotHolder {
+                customization: "foo".to_owned(),
+                holder: "them".to_owned(),
+                cluster_deployment: "us".to_owned(),
+            }),
+            clusters_unread: Some(Error::Configuration {
+                cause: "warning".to_owned(),
+            }),
+            ..release(None, &["bar"])
+        });
+        let releases = [released(Some(pool()), &["foo"]), claim_deleted(), not_holder];
+        let schema = serde_json::to_value(schema::of::<PoolRelease>()).unwrap();
+        for release in releases {
+            let document = serde_json::to_value(&release).unwrap();
+            assert_eq!(faults(&schema, &document), Vec::<String>::new(), "{document}");
+        }
+    }
+
+    #[test]
+    fn the_schemas_are_checked_in() {
+        checked_in::<PoolLease>("poollease.json");
+        checked_in::<PoolRelease>("poolrelease.json");
+    }
+
+    #[test]
+    fn sentences() {
+        let many = (0..12).map(|index| (format!("entry-{index}"), held(Some("x"), Some("vsphere"))));
+        let many = LeaseRefusal::Exhausted {
+            pool: pool(),
+            entries: many.collect(),
+        };
+        let no_inventory = LeaseRefusal::NoInventory {
+            pool: "vsphere".to_owned(),
+        };
+        let deleting = LeaseRefusal::PoolDeleting {
+            pool: "vsphere".to_owned(),
+        };
+        let screens = [
+            document(granted(leased(false))).sentence().unwrap(),
+            document(granted(leased(true))).sentence().unwrap(),
+            format!("{:?}", patched().variables()),
+            patched().warnings().join("\n"),
+            refused(exhausted()).refusal().unwrap(),
+            timed_out().refusal().unwrap(),
+            refused(many).refusal().unwrap(),
+            claimed(Some("foo")).sentence().unwrap(),
+            claimed(None).sentence().unwrap(),
+            claim_deleted().sentences(),
+            refused(no_inventory).refusal().unwrap(),
+            refused(deleting).refusal().unwrap(),
+            released(Some(pool()), &["a", "b"]).sentences(),
+            released(Some(pool()), &["a", "b"]).resource_names(),
+            released(Some(pool()), &[]).sentences(),
+            released(None, &[]).sentences(),
+        ];
+        insta::with_settings!({snapshot_path => "../snapshots"}, {
+            insta::assert_snapshot!(screens.join("\n"));
+        });
+    }
+}

@@ -1,0 +1,286 @@
+//! `pool plan`.
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use kcp_pool::{
+    plan as model,
+    plan::{EntryChange, WhyStale, manifest, plan},
+    store::Store,
+};
+use serde::Serialize;
+
+use crate::{
+    commands::pool::PoolDocumentName,
+    document::{API_VERSION, text, yaml},
+    file,
+    session::Session,
+    terminal::{
+        Terminal, escape,
+        style::{BAD, WARN},
+        table::{Cell, Column, Table},
+    },
+    verdict::Verdict,
+};
+
+/// Arguments of `pool plan`.
+#[derive(Debug, Args)]
+pub struct PoolPlanArguments {
+    /// File with the desired cluster pool, - for stdin
+    #[arg(short, long, value_name = "FILE")]
+    pub filename: PathBuf,
+
+    /// Output format [default: text for people]
+    #[arg(short, long, value_name = "FORMAT", value_enum)]
+    pub output: Option<PoolPlanOutput>,
+}
+
+/// Output formats of `pool plan`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PoolPlanOutput {
+    /// A JSON document: `PoolPlan`
+    Json,
+    /// The same document as YAML
+    Yaml,
+}
+
+/// Runs `pool plan`.
+///
+/// # Errors
+/// If the file or the cluster cannot be read, or the result cannot be written.
+pub(crate) async fn run(arguments: PoolPlanArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let filename = &arguments.filename;
+    let pool = manifest::pool(&file::read(filename)?, &filename.display().to_string())?;
+    let mut connection = session.connect().await?;
+    if !pool.metadata.namespace.is_empty() {
+        connection.namespace.clone_from(&pool.metadata.namespace);
+    }
+    let snapshot = Store::new(&connection, "kubectl-kcp").snapshot().await?;
+    let plan = plan(&snapshot, &pool);
+    let printed = match arguments.output {
+        None => screen(&plan, Terminal::size().map(|size| size.width)),
+        Some(PoolPlanOutput::Json) => text(&PoolPlan::of(&plan))?,
+        Some(PoolPlanOutput::Yaml) => yaml(&PoolPlan::of(&plan))?,
+    };
+    session
+        .terminal
+        .print(&printed)
+        .context("cannot write to stdout")?;
+    Ok(if plan.is_destructive() {
+        Verdict::Negative
+    } else {
+        Verdict::Met
+    })
+}
+
+/// What a change of a pool does.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PoolPlan {
+    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
+    api_version: &'static str,
+    #[cfg_attr(test, schemars(extend("const" = "PoolPlan")))]
+    kind: &'static str,
+    metadata: PoolDocumentName,
+    /// Whether the pool does not exist yet.
+    new: bool,
+    /// Whether Hive replaces and deletes the clusters.
+    run_by_hive: bool,
+    version: VersionDocument,
+    /// Unclaimed clusters that become stale.
+    stale: Vec<StaleDocument>,
+    /// How many unclaimed clusters are deleted because the size is smaller.
+    excess: usize,
+    entries: Vec<EntryDocument>,
+    /// What is wrong after the change, one sentence each.
+    problems: Vec<String>,
+}
+
+/// Null if it is unknown, for some platforms.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct VersionDocument {
+    before: Option<String>,
+    after: Option<String>,
+    /// Whether they differ, which is known for every platform.
+    changes: bool,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct StaleDocument {
+    namespace: String,
+    name: String,
+    /// One of: version, dropped-from-inventory.
+    reason: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct EntryDocument {
+    name: String,
+    /// One of: added, dropped.
+    change: &'static str,
+    /// One of: free, missing, shared, unused, cluster-stale, cluster-claimed, held.
+    effect: &'static str,
+    /// The effect in one sentence.
+    message: String,
+}
+
+impl PoolPlan {
+    pub(crate) fn of(plan: &model::PoolPlan) -> Self {
+        Self {
+            api_version: API_VERSION,
+            kind: "PoolPlan",
+            metadata: PoolDocumentName {
+                namespace: plan.namespace.clone(),
+                name: plan.name.clone(),
+            },
+            new: plan.is_new,
+            run_by_hive: plan.is_run_by_hive,
+            version: VersionDocument {
+                before: plan.version.before.clone(),
+                after: plan.version.after.clone(),
+                changes: plan.version.changes,
+            },
+            stale: plan
+                .stale
+                .iter()
+                .map(|cluster| StaleDocument {
+                    namespace: cluster.namespace.clone(),
+                    name: cluster.name.clone(),
+                    reason: match cluster.why {
+                        WhyStale::Version => "version",
+                        WhyStale::DroppedFromInventory => "dropped-from-inventory",
+                    },
+                })
+                .collect(),
+            excess: plan.excess,
+            entries: plan.entries.iter().map(EntryDocument::of).collect(),
+            problems: plan.problems.clone(),
+        }
+    }
+}
+
+impl EntryDocument {
+    fn of(entry: &EntryChange) -> Self {
+        Self {
+            name: entry.name.clone(),
+            change: entry.change.as_str(),
+            effect: entry.effect.as_str(),
+            message: entry.effect.to_string(),
+        }
+    }
+}
+
+const ENTRIES: &[Column] = &[
+    Column::new("ENTRY").name(),
+    Column::new("CHANGE"),
+    Column::new("EFFECT"),
+];
+
+const STALE: &[Column] = &[Column::new("CLUSTER").name(), Column::new("STALE BECAUSE")];
+
+/// The text within a number of columns; none for no limit.
+fn screen(plan: &model::PoolPlan, width: Option<usize>) -> String {
+    let mut parts = vec![summary(plan)];
+    if !plan.entries.is_empty() {
+        let mut table = Table::of(ENTRIES.iter().copied());
+        for entry in &plan.entries {
+            table.row([
+                Cell::from(&entry.name),
+                Cell::from(entry.change.as_str()),
+                Cell::from(entry.effect.to_string()).rest(),
+            ]);
+        }
+        parts.push(table.render_within(width, false));
+    }
+    if !plan.stale.is_empty() {
+        let mut table = Table::of(STALE.iter().copied());
+        for cluster in &plan.stale {
+            let why = match cluster.why {
+                WhyStale::Version => "created from another version",
+                WhyStale::DroppedFromInventory => "its entry is dropped",
+            };
+            table.row([Cell::from(&cluster.name), Cell::styled(why, WARN).rest()]);
+        }
+        parts.push(table.render_within(width, false));
+    }
+    if !plan.problems.is_empty() {
+        let mut table = Table::of([Column::new("PROBLEMS AFTER THE CHANGE")]);
+        for problem in &plan.problems {
+            table.row([Cell::styled(problem, BAD).rest()]);
+        }
+        parts.push(table.render_within(width, false));
+    }
+    parts.join("\n")
+}
+
+fn summary(plan: &model::PoolPlan) -> String {
+    let new = if plan.is_new { " (new)" } else { "" };
+    let version = match (&plan.version.before, &plan.version.after) {
+        (_, None) if plan.version.changes => "changes; unknown for this platform".to_owned(),
+        (_, None) => "unknown for this platform".to_owned(),
+        (Some(_), Some(after)) if !plan.version.changes => format!("{after}, unchanged"),
+        (Some(before), Some(after)) => format!("{before} -> {after}"),
+        (None, Some(after)) => after.clone(),
+    };
+    let stale = match plan.stale.len() {
+        0 => "none becomes stale".to_owned(),
+        1 => "1 becomes stale".to_owned(),
+        stale => format!("{stale} become stale"),
+    };
+    let excess = match plan.excess {
+        0 => String::new(),
+        1 => ", 1 is above the size and is deleted".to_owned(),
+        excess => format!(", {excess} are above the size and are deleted"),
+    };
+    let who = match (plan.is_destructive(), plan.is_run_by_hive) {
+        (false, _) => "",
+        (true, true) => "; Hive replaces stale ones one at a time",
+        (true, false) => "; without Hive, that is up to you",
+    };
+    format!(
+        "Pool:      {}/{}{new}\nVersion:   {version}\nUnclaimed: {stale}{excess}{who}\n",
+        escape(&plan.namespace),
+        escape(&plan.name)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use kcp_pool::testing::plans::plans;
+
+    use super::{PoolPlan, screen};
+    use crate::{
+        commands::status::schema::{checked_in, faults, of},
+        terminal::plain,
+    };
+
+    #[test]
+    fn documents() {
+        let schema = serde_json::to_value(of::<PoolPlan>()).unwrap();
+        for (name, plan) in plans() {
+            let document = serde_json::to_value(PoolPlan::of(&plan)).unwrap();
+            assert_eq!(faults(&schema, &document), Vec::<String>::new(), "{name}");
+            insta::assert_snapshot!(
+                format!("JSON of {name}"),
+                serde_json::to_string_pretty(&document).unwrap()
+            );
+        }
+    }
+
+    #[test]
+    fn the_schema_is_checked_in() {
+        checked_in::<PoolPlan>("poolplan.json");
+    }
+
+    #[test]
+    fn screens() {
+        for (name, plan) in plans() {
+            insta::assert_snapshot!(name, plain(&screen(&plan, Some(80))));
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! `pool release`.
+
+use clap::{Args, ValueEnum};
+use kcp_pool::{
+    release::target::{InUse, Release, ReleaseRefusal, Target, release},
+    store::Store,
+};
+use serde::Serialize;
+
+use crate::{
+    arguments::{parse_cluster_pool, parse_object_name},
+    commands::pool::{Name, PoolDocumentName, Reason, not_checked, refusal, resource_name},
+    document::{API_VERSION, text, yaml},
+    session::Session,
+    terminal::Terminal,
+    verdict::Verdict,
+};
+
+/// Arguments of `pool release`.
+#[derive(Debug, Args)]
+pub struct ReleaseArguments {
+    /// Name of the cluster pool, or cdc/NAME of one customization
+    #[arg(value_name = "POOL|cdc/NAME", value_parser = parse_target)]
+    pub target: Target,
+
+    /// Name of the cluster deployment that holds the lease
+    #[arg(long, value_name = "NAME", value_parser = parse_object_name)]
+    pub cluster_deployment: String,
+
+    /// Release it even if a cluster still uses it
+    #[arg(long)]
+    pub force: bool,
+
+    /// Output format
+    #[arg(short, long, value_name = "FORMAT", value_enum)]
+    pub output: Option<ReleaseOutput>,
+
+    /// Name under which the server records the change
+    #[arg(long, value_name = "NAME", default_value = "kubectl-kcp")]
+    pub field_manager: String,
+}
+
+/// Output formats of `pool release`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReleaseOutput {
+    /// A JSON document: `PoolRelease`
+    Json,
+    /// The same document as YAML
+    Yaml,
+    /// The released customizations as RESOURCE/NAME
+    Name,
+}
+/// Runs `pool release`.
+///
+/// # Errors
+/// If nothing could be decided.
+pub(crate) async fn run(arguments: ReleaseArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let connection = session.connect().await?;
+    let store = Store::new(&connection, &arguments.field_manager);
+    let (target, holder) = (&arguments.target, &arguments.cluster_deployment);
+    let release = release(&store, target, holder, arguments.force).await?;
+    show(&PoolRelease::of(&release), arguments.output, &session.terminal)
+}
+
+fn show(result: &PoolRelease, output: Option<ReleaseOutput>, terminal: &Terminal) -> anyhow::Result<Verdict> {
+    for warning in result.warnings() {
+        terminal.warning(warning);
+    }
+    terminal.print(&match output {
+        Some(ReleaseOutput::Json) => text(result)?,
+        Some(ReleaseOutput::Yaml) => yaml(result)?,
+        Some(ReleaseOutput::Name) => result.resource_names(),
+        None => result.sentences(),
+    })?;
+    match result.refusal() {
+        Some(refusal) => {
+            terminal.note(&refusal);
+            Ok(Verdict::Negative)
+        }
+        None => Ok(Verdict::Met),
+    }
+}
+
+/// `NAME`, `clusterpool/NAME` and its other spellings; or `cdc/NAME`, with or without the group after a dot.
+fn parse_target(text: &str) -> Result<Target, String> {
+    let named = text.split_once('/').filter(|(kind, _)| is_customization(kind));
+    match named {
+        Some((_, name)) => parse_object_name(name).map(Target::Customization),
+        None => parse_cluster_pool(text).map(Target::Pool).map_err(|why| {
+            why.replace(
+                "write NAME or clusterpool/NAME",
+                "write NAME, clusterpool/NAME or cdc/NAME",
+            )
+        }),
+    }
+}
+
+/// Hive's short name is `cdc`.
+fn is_customization(kind: &str) -> bool {
+    let kind = kind.to_ascii_lowercase();
+    let plain = kind.strip_suffix(".hive.openshift.io").unwrap_or(&kind);
+    matches!(
+        plain,
+        "cdc" | "clusterdeploymentcustomization" | "clusterdeploymentcustomizations"
+    )
+}
+
+/// The result of `pool release`, as `-o json` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PoolRelease {
+    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
+    api_version: &'static str,
+    #[cfg_attr(test, schemars(extend("const" = "PoolRelease")))]
+    kind: &'static str,
+    /// Absent if one customization was named, and it is not held from a pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pool: Option<PoolDocumentName>,
+    cluster_deployment: Name,
+    /// What was released; empty if nothing was held.
+    customizations: Vec<Name>,
+    /// The claim that was deleted, and with it the cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    claim: Option<Name>,
+    /// Why something was not released.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<Reason>,
+    /// The reason in one sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    /// What could not be checked, and what still runs, one sentence each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
+}
+
+impl PoolRelease {
+    pub(crate) fn of(release: &Release) -> Self {
+        let reason = release.refusal.as_ref().map(|refusal| match refusal {
+            ReleaseRefusal::NoSuchEntry { .. } => Reason::NoSuchEntry,
+            ReleaseRefusal::NotHolder { .. } | ReleaseRefusal::UnclearHolder { .. } => Reason::NotHolder,
+            ReleaseRefusal::InUse(_) => Reason::Blocked,
+        });
+        Self {
+            api_version: API_VERSION,
+            kind: "PoolRelease",
+            pool: release.pool.as_ref().map(PoolDocumentName::from),
+            cluster_deployment: release.cluster_deployment.as_str().into(),
+            customizations: release
+                .customizations
+                .iter()
+                .map(|name| name.as_str().into())
+                .collect(),
+            claim: release.claim.as_deref().map(Name::from),
+            reason,
+            message: release.refusal.as_ref().map(ToString::to_string),
+            warnings: warnings(release),
+        }
+    }
+
+    pub(crate) fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Why something was not released, in one line.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        refusal(self.reason, self.message.as_deref())
+    }
+
+    /// One `RESOURCE/NAME` per line.
+    pub(crate) fn resource_names(&self) -> String {
+        self.customizations
+            .iter()
+            .fold(String::new(), |text, name| text + &resource_name(name) + "\n")
+    }
+
+    /// A line for each released entry, or one if nothing was held.
+    pub(crate) fn sentences(&self) -> String {
+        let Self {
+            pool,
+            cluster_deployment,
+            customizations,
+            ..
+        } = self;
+        if let Some(claim) = &self.claim {
+            return format!("clusterclaim.hive.openshift.io/{} deleted\n", claim.name);
+        }
+        if customizations.is_empty() && self.reason.is_none() {
+            let deployment = &cluster_deployment.name;
+            return match pool {
+                Some(PoolDocumentName { namespace, name }) => {
+                    format!("{deployment} holds nothing from pool {namespace}/{name}\n")
+                }
+                None => format!("{deployment} does not hold it; it is not leased\n"),
+            };
+        }
+        customizations.iter().fold(String::new(), |text, name| {
+            text + &resource_name(name) + " released\n"
+        })
+    }
+}
+
+/// What to report beside the result.
+fn warnings(release: &Release) -> Vec<String> {
+    let left = |InUse { customization, by }: &InUse| by.left(customization);
+    let left = release.still_used.iter().map(left);
+    let unread = release.clusters_unread.as_ref();
+    let unread = unread.filter(|_| !release.customizations.is_empty()).map(|why| {
+        let question = format!(
+            "whether the cluster still uses {}",
+            release.customizations.join(", ")
+        );
+        not_checked(&question, why)
+    });
+    left.chain(unread).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Target, parse_target};
+    #[test]
+    fn a_pool_or_a_customization() {
+        for (text, expected) in [
+            ("hosts", Ok(Target::Pool("hosts".to_owned()))),
+            ("clusterpool/hosts", Ok(Target::Pool("hosts".to_owned()))),
+            ("cdc/a", Ok(Target::Customization("a".to_owned()))),
+            (
+                "ClusterDeploymentCustomizations.hive.openshift.io/a",
+                Ok(Target::Customization("a".to_owned())),
+            ),
+            (
+                "pod/a",
+                Err("pod is not a cluster pool: write NAME, clusterpool/NAME or cdc/NAME".to_owned()),
+            ),
+        ] {
+            assert_eq!(parse_target(text), expected);
+        }
+        assert!(parse_target("cdc/..").is_err());
+    }
+}

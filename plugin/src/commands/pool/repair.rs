@@ -1,0 +1,264 @@
+//! `pool repair`.
+
+mod printer;
+
+use std::{collections::BTreeSet, time::Duration};
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use jiff::SignedDuration;
+use kcp_pool::{
+    repair::{
+        namespaces,
+        options::{GRACE, RepairRequest},
+        repair,
+        report::{Failure, Found, RepairReport},
+    },
+    store::Store,
+};
+
+use crate::{
+    arguments::{parse_cluster_pool, parse_duration, parse_object_name},
+    commands::pool::InstallConfigSource,
+    document::{text, yaml},
+    session::Session,
+    terminal::Terminal,
+    verdict::Verdict,
+};
+use printer::{PoolRepair, names, screen};
+
+/// Arguments of `pool repair`.
+#[derive(Debug, Args)]
+pub struct RepairArguments {
+    /// Cluster pool to repair; all pools of the namespace if absent
+    #[arg(value_parser = parse_cluster_pool, conflicts_with = "all_namespaces")]
+    pub pool: Option<String>,
+
+    /// Repair the pools of all namespaces
+    #[arg(short = 'A', long)]
+    pub all_namespaces: bool,
+
+    /// How long a holder's cluster may be missing, counted from when it got its customization [default: 10m]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    grace: Option<Duration>,
+
+    /// Repair the findings; without it they are only listed
+    #[arg(long)]
+    pub yes: bool,
+
+    /// Create a missing cluster deployment again, with its customization, in pools that Hive does not run; within the
+    /// pool's maxSize and maxConcurrent
+    #[arg(long, requires_all = ["pool", "install_config"], conflicts_with = "all_namespaces")]
+    pub recreate: bool,
+
+    /// What such a cluster is created from: a file, - for stdin, or secret/NAME with the key install-config.yaml
+    #[arg(long, value_name = "FILE|secret/NAME", requires = "recreate")]
+    pub install_config: Option<InstallConfigSource>,
+
+    /// Also repair this customization, although its holder cannot be verified: free it, or with --recreate create its
+    /// cluster; may be repeated
+    #[arg(
+        long,
+        value_name = "CUSTOMIZATION",
+        value_parser = parse_customization,
+        conflicts_with = "all_namespaces"
+    )]
+    pub force: Vec<String>,
+
+    /// Output format
+    #[arg(short, long, value_name = "FORMAT", value_enum)]
+    pub output: Option<RepairOutput>,
+
+    /// Name under which the server records the change
+    #[arg(long, value_name = "NAME", default_value = "kubectl-kcp")]
+    pub field_manager: String,
+}
+
+impl RepairArguments {
+    pub(crate) fn grace(&self) -> SignedDuration {
+        self.grace.map_or(GRACE, |grace| {
+            SignedDuration::try_from(grace).unwrap_or(SignedDuration::MAX)
+        })
+    }
+}
+
+/// Output formats of `pool repair`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RepairOutput {
+    /// A JSON document: `PoolRepair`
+    Json,
+    /// The same document as YAML
+    Yaml,
+    /// Each object as RESOURCE/NAME
+    Name,
+}
+
+/// `NAME`, or `cdc/NAME` as in the output.
+fn parse_customization(text: &str) -> Result<String, String> {
+    parse_object_name(text.strip_prefix("cdc/").unwrap_or(text))
+}
+
+/// Runs `pool repair`.
+///
+/// # Errors
+/// If nothing could be decided.
+pub(crate) async fn run(arguments: RepairArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let connection = session.connect().await?;
+    let mut report = RepairReport {
+        namespace: (!arguments.all_namespaces).then(|| connection.namespace.clone()),
+        pool: arguments.pool.clone(),
+        is_applied: arguments.yes,
+        found: Vec::new(),
+        failures: Vec::new(),
+        refusal: None,
+    };
+    if arguments.yes {
+        let again = "interrupted: finished repairs stay; run the same command to continue";
+        session.terminal.on_interrupt(again);
+    }
+    let namespaces = match &report.namespace {
+        Some(namespace) => BTreeSet::from([namespace.clone()]),
+        None => namespaces(&connection, &arguments.field_manager).await?,
+    };
+    let install_config = match &arguments.install_config {
+        Some(source) => Some(source.read(&connection).await?),
+        None => None,
+    };
+    let request = RepairRequest {
+        pool: arguments.pool.as_deref(),
+        grace: arguments.grace(),
+        forced: &arguments.force,
+        install_config: install_config.as_ref(),
+        is_applied: arguments.yes,
+    };
+    for namespace in namespaces {
+        let mut connection = connection.clone();
+        connection.namespace = namespace;
+        let store = Store::new(&connection, &arguments.field_manager);
+        match repair(&store, request, &mut report.found).await {
+            Ok(refusal) => report.refusal = refusal,
+            Err(error) if report.found.is_empty() && !arguments.all_namespaces => return Err(error.into()),
+            Err(error) => report.failures.push(Failure {
+                namespace: store.namespace().to_owned(),
+                error,
+            }),
+        }
+    }
+    show(&report, arguments.output, &session.terminal)?;
+    Ok(verdict(&report))
+}
+
+/// Met if nothing is wrong, or nothing is wrong any more.
+fn verdict(report: &RepairReport) -> Verdict {
+    let verdict = |found: &Found| match found {
+        found if found.error().is_some() => Verdict::Undecided,
+        found if found.is_repaired() => Verdict::Met,
+        _ => Verdict::Negative,
+    };
+    let of_failures = report.failures.iter().map(|_| Verdict::Undecided);
+    let of_refusal = report.refusal.iter().map(|_| Verdict::Negative);
+    let of_findings = report.found.iter().map(verdict);
+    Verdict::worst(of_findings.chain(of_failures).chain(of_refusal))
+}
+
+fn show(report: &RepairReport, output: Option<RepairOutput>, terminal: &Terminal) -> anyhow::Result<()> {
+    let width = Terminal::size().map(|size| size.width);
+    let text = match output {
+        None => screen(report, width),
+        Some(RepairOutput::Json) => text(&PoolRepair::of(report))?,
+        Some(RepairOutput::Yaml) => yaml(&PoolRepair::of(report))?,
+        Some(RepairOutput::Name) => names(report),
+    };
+    terminal.print(&text).context("cannot write to stdout")?;
+    for found in &report.found {
+        if let Some(error) = found.error() {
+            let hint = error.hint();
+            let error = anyhow::anyhow!("{error}");
+            terminal.error(&error, hint.as_deref());
+        }
+        if let Some(why) = found.obstacle() {
+            terminal.note(&format!("blocked: {}: {why}", found.finding.subject.short_name()));
+        }
+    }
+    for Failure { namespace, error } in &report.failures {
+        let hint = error.hint();
+        let error = anyhow::anyhow!("could not finish the repair of namespace {namespace}: {error}");
+        terminal.error(&error, hint.as_deref());
+    }
+    if let Some(refusal) = &report.refusal {
+        terminal.note(&format!("{}: {refusal}", refusal.reason()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Command, FromArgMatches as _};
+    use jiff::SignedDuration;
+    use kcp_pool::testing::reports::reports;
+
+    use super::{GRACE, InstallConfigSource, RepairArguments, verdict};
+    use crate::{arguments::format_duration, verdict::Verdict};
+
+    fn parse(words: &str) -> Result<RepairArguments, clap::Error> {
+        let command = <RepairArguments as clap::Args>::augment_args(Command::new("repair"));
+        let words = std::iter::once("repair").chain(words.split_whitespace());
+        RepairArguments::from_arg_matches(&command.try_get_matches_from(words)?)
+    }
+
+    #[test]
+    fn the_help_names_the_default() {
+        let command = <RepairArguments as clap::Args>::augment_args(Command::new("repair"));
+        let grace = command
+            .get_arguments()
+            .find(|argument| argument.get_id() == "grace");
+        let help = grace.unwrap().get_help().unwrap().to_string();
+        let default = format_duration(GRACE.try_into().unwrap());
+        assert!(help.ends_with(&format!(" [default: {default}]")), "{help}");
+    }
+
+    #[test]
+    fn what_is_freed_by_name_is_named() {
+        let arguments = parse("clusterpool/p --yes --force cdc/a --force b").unwrap();
+        assert_eq!(arguments.pool.as_deref(), Some("p"));
+        assert_eq!(arguments.force, ["a", "b"]);
+        assert_eq!(arguments.grace(), GRACE);
+        let recreating = parse("p --recreate --install-config secret/a").unwrap();
+        assert!(recreating.recreate);
+        assert_eq!(
+            recreating.install_config,
+            Some(InstallConfigSource::Secret("a".to_owned()))
+        );
+        assert_eq!(
+            parse("-A --grace 1m30s").unwrap().grace(),
+            SignedDuration::from_secs(90)
+        );
+        for words in [
+            "p -A",
+            "-A --force a",
+            "--force",
+            "--force pod/a",
+            "p q",
+            "p --recreate",
+            "p --install-config f",
+            "--recreate --install-config f",
+            "-A --recreate --install-config f",
+            "--grace x",
+        ] {
+            assert!(parse(words).is_err(), "{words}");
+        }
+    }
+
+    #[test]
+    fn what_a_report_comes_to() {
+        for (name, report) in reports() {
+            let expected = match name {
+                "nothing" => Verdict::Met,
+                // One of its writes is forbidden, or a whole namespace is.
+                "what came of it" | "one namespace failed" => Verdict::Undecided,
+                _ => Verdict::Negative,
+            };
+            assert_eq!(verdict(&report), expected, "{name}");
+        }
+    }
+}

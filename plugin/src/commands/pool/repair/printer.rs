@@ -1,0 +1,265 @@
+//! What `pool repair` prints: a JSON document, by `plugin/schema/poolrepair.json`, and a table.
+
+use kcp_pool::repair::report::{Count, Failure, Found, RepairRefusal, RepairReport};
+use owo_colors::Style;
+use serde::Serialize;
+
+use crate::{
+    document::API_VERSION,
+    terminal::{
+        escape,
+        style::{BAD, GOOD, WARN},
+        table::{Cell, Column, Table},
+    },
+};
+
+/// The findings of a repair.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PoolRepair {
+    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
+    api_version: &'static str,
+    #[cfg_attr(test, schemars(extend("const" = "PoolRepair")))]
+    kind: &'static str,
+    /// Absent for all namespaces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<String>,
+    /// Absent for all pools of the namespace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pool: Option<String>,
+    /// Whether it was asked to repair (--yes).
+    applied: bool,
+    findings: Vec<FindingDocument>,
+    /// Namespaces that were not repaired completely; absent if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<NamespaceError>,
+    /// Why nothing was done: no-such-entry. Absent otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    /// The reason in one sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+}
+
+/// Why a namespace was not repaired completely.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct NamespaceError {
+    namespace: String,
+    message: String,
+}
+
+/// One fault.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+struct FindingDocument {
+    /// The pool's namespace.
+    namespace: String,
+    object: ObjectName,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pool: Option<String>,
+    /// The holder that it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cluster_deployment: Option<String>,
+    /// One of: lease-expired, lease-revoked, cluster-gone, cluster-taken-down, unverifiable, holder-unknown,
+    /// marked-available, references-missing, used-by-another, contested, finalizer-left, record-left, copy-left; with
+    /// --recreate also creation-broken-off, and with --force also in-use.
+    cause: &'static str,
+    /// The cause in one sentence.
+    message: String,
+    /// One of: free, reserve, remove-finalizer, delete; force if it is freed only with --force; keep if it is not
+    /// freed even then; none; with --recreate also recreate, and blocked if it cannot be recreated now.
+    remedy: &'static str,
+    /// One of: done, settled (the fault was gone), waits (for its customization), contended (conflicts with other
+    /// clients), blocked, failed; absent if nothing was tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<&'static str>,
+    /// Why it failed, or what blocks it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+/// The object with the fault.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct ObjectName {
+    kind: &'static str,
+    namespace: String,
+    name: String,
+}
+
+impl PoolRepair {
+    pub(crate) fn of(report: &RepairReport) -> Self {
+        Self {
+            api_version: API_VERSION,
+            kind: "PoolRepair",
+            namespace: report.namespace.clone(),
+            pool: report.pool.clone(),
+            applied: report.is_applied,
+            findings: report.found.iter().map(FindingDocument::of).collect(),
+            errors: report.failures.iter().map(NamespaceError::of).collect(),
+            reason: report.refusal.as_ref().map(RepairRefusal::reason),
+            message: report.refusal.as_ref().map(ToString::to_string),
+        }
+    }
+}
+
+impl NamespaceError {
+    fn of(failure: &Failure) -> Self {
+        Self {
+            namespace: failure.namespace.clone(),
+            message: failure.error.to_string(),
+        }
+    }
+}
+
+impl FindingDocument {
+    fn of(found: &Found) -> Self {
+        let Found {
+            namespace, finding, ..
+        } = found;
+        let subject = &finding.subject;
+        Self {
+            namespace: namespace.clone(),
+            object: ObjectName {
+                kind: subject.kind(),
+                namespace: subject.namespace().unwrap_or(namespace).to_owned(),
+                name: subject.name().into_owned(),
+            },
+            pool: finding.pool.clone(),
+            cluster_deployment: finding.cluster_deployment.clone(),
+            cause: finding.cause.as_str(),
+            message: finding.sentence(),
+            remedy: finding.remedy.as_str(),
+            result: found.result(),
+            error: (found.error().map(ToString::to_string))
+                .or_else(|| found.obstacle().map(ToString::to_string)),
+        }
+    }
+}
+
+const COLUMNS: &[Column] = &[
+    Column::new("NAMESPACE").name(),
+    Column::new("OBJECT").name(),
+    Column::new("REMEDY"),
+    Column::new("RESULT"),
+    Column::new("CAUSE"),
+];
+
+/// The text within a number of columns; none for no limit.
+pub(crate) fn screen(report: &RepairReport, width: Option<usize>) -> String {
+    if report.found.is_empty() && (report.refusal.is_some() || !report.failures.is_empty()) {
+        // Stderr says why; "nothing to repair" would be wrong.
+        return String::new();
+    }
+    if report.found.is_empty() {
+        return format!("nothing to repair in {}\n", place(report));
+    }
+    let mut table = Table::of(COLUMNS.iter().copied());
+    for found in &report.found {
+        table.row(row(found, report.namespace.is_none()));
+    }
+    format!(
+        "{}\n{}",
+        table.render_within(width, false),
+        summary(report.count(), report.is_applied)
+    )
+}
+
+/// Names as kubectl takes them, one per line.
+pub(crate) fn names(report: &RepairReport) -> String {
+    let names = report
+        .found
+        .iter()
+        .map(|found| found.finding.subject.resource_name());
+    names.map(|name| name + "\n").collect()
+}
+
+fn place(report: &RepairReport) -> String {
+    match (&report.namespace, &report.pool) {
+        (Some(namespace), Some(pool)) => format!("pool {namespace}/{pool}"),
+        (Some(namespace), None) => format!("namespace {}", escape(namespace)),
+        (None, _) => "any namespace".to_owned(),
+    }
+}
+
+fn row(found: &Found, is_of_all: bool) -> Vec<Cell> {
+    let finding = &found.finding;
+    let result = found.result().unwrap_or_default();
+    let style = if found.is_repaired() { GOOD } else { BAD };
+    let remedy = if finding.remedy.is_safe() {
+        Style::new()
+    } else {
+        WARN
+    };
+    vec![
+        Cell::from(if is_of_all { found.namespace.as_str() } else { "" }),
+        Cell::from(finding.subject.short_name()),
+        Cell::styled(finding.remedy.as_str(), remedy),
+        Cell::styled(result, style),
+        Cell::from(finding.sentence()).rest(),
+    ]
+}
+
+/// The number of findings of each sort, one per line.
+fn summary(count: Count, is_applied: bool) -> String {
+    let open = if is_applied {
+        "not repaired: run the same command again"
+    } else {
+        "to repair with --yes"
+    };
+    let of_sort = [
+        (count.repaired, "repaired"),
+        (count.open, open),
+        (count.blocked, "blocked: not created again yet"),
+        (
+            count.by_name,
+            "to free with --yes --force NAME, if you know that its holder is gone",
+        ),
+        (count.by_hand, "to resolve by hand"),
+        (count.in_use, "not freed: may still be in use"),
+    ];
+    let lines = of_sort.iter().filter(|(number, _)| *number > 0);
+    lines.fold(String::new(), |text, (number, what)| {
+        text + &number.to_string() + " " + what + "\n"
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use kcp_pool::testing::reports::reports;
+
+    use super::{PoolRepair, screen};
+    use crate::{
+        commands::status::schema::{checked_in, faults, of},
+        terminal::plain,
+    };
+
+    #[test]
+    fn documents() {
+        let schema = serde_json::to_value(of::<PoolRepair>()).unwrap();
+        for (name, report) in reports() {
+            let document = serde_json::to_value(PoolRepair::of(&report)).unwrap();
+            assert_eq!(faults(&schema, &document), Vec::<String>::new(), "{name}");
+            insta::with_settings!({snapshot_path => "../snapshots"}, {
+                insta::assert_snapshot!(format!("JSON of {name}"), serde_json::to_string_pretty(&document).unwrap());
+            });
+        }
+    }
+
+    #[test]
+    fn the_schema_is_checked_in() {
+        checked_in::<PoolRepair>("poolrepair.json");
+    }
+
+    #[test]
+    fn screens() {
+        for (name, report) in reports() {
+            insta::with_settings!({snapshot_path => "../snapshots"}, {
+                insta::assert_snapshot!(name, plain(&screen(&report, Some(80))));
+            });
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! The JSON and YAML of `pool status`, by the schemas in `plugin/schema`.
+
+use jiff::Timestamp;
+use kcp_pool::{
+    inventory::staleness::Stale,
+    status::{ClusterUse, EntryUse, PoolState, Problem, Waiting},
+};
+use serde::Serialize;
+
+use crate::{commands::pool::PoolDocumentName, document::API_VERSION};
+
+/// Several pools.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PoolStatusList {
+    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
+    api_version: &'static str,
+    #[cfg_attr(test, schemars(extend("const" = "PoolStatusList")))]
+    kind: &'static str,
+    items: Vec<PoolStatus>,
+}
+
+/// One pool.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PoolStatus {
+    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
+    api_version: &'static str,
+    #[cfg_attr(test, schemars(extend("const" = "PoolStatus")))]
+    kind: &'static str,
+    metadata: PoolDocumentName,
+    /// Whether Hive's controller runs the pool.
+    run_by_hive: bool,
+    deleting: bool,
+    /// Null if it is unknown, for some platforms.
+    version: Option<String>,
+    capacity: CapacityDocument,
+    entries: Vec<EntryDocument>,
+    clusters: Vec<ClusterDocument>,
+    /// Claims without a cluster, the oldest first.
+    waiting: Vec<WaitingDocument>,
+    problems: Vec<ProblemDocument>,
+}
+
+/// The pool's limits, and its clusters.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+struct CapacityDocument {
+    /// The desired number of unclaimed clusters.
+    size: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_size: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_concurrent: Option<usize>,
+    /// Entries; absent without an inventory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inventory: Option<usize>,
+    clusters: usize,
+    unclaimed: usize,
+    installing: usize,
+    deleting: usize,
+    stale: usize,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+struct EntryDocument {
+    name: String,
+    /// One of: free, reserved, used (by a cluster, while it is marked available), deleting, missing.
+    state: &'static str,
+    /// False if the inventory no longer lists the entry, but it is still held.
+    in_inventory: bool,
+    /// The `ClusterDeployment` that has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holder: Option<String>,
+    /// The pool that it is leased for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pool: Option<String>,
+    /// Since when it is reserved, or free.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
+    since: Option<Timestamp>,
+    /// When its lease ends unless it is renewed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
+    expires: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_result: Option<LastResultDocument>,
+    /// Other pools that list it too.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    shared_with: Vec<String>,
+    /// The cause that `pool repair` reports.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    leak: Option<&'static str>,
+}
+
+/// The condition `ApplySucceeded`.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct LastResultDocument {
+    status: String,
+    reason: String,
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
+    at: Option<Timestamp>,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+struct ClusterDocument {
+    namespace: String,
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    customization: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    claim: Option<String>,
+    /// One of: installing, installed, deleting.
+    state: &'static str,
+    /// Why Hive replaces it. One of: other-version, no-version, dropped-from-inventory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stale: Option<&'static str>,
+    /// True if it is unknown whether it was created from the pool's current version.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    version_unknown: bool,
+    /// The version that a stale cluster was created from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    made_from: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct WaitingDocument {
+    claim: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
+    since: Option<Timestamp>,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct ProblemDocument {
+    /// One of: missing, broken, shared, leaked, left, short.
+    kind: &'static str,
+    object: String,
+    message: String,
+}
+
+impl PoolStatusList {
+    pub(crate) fn of(pools: &[PoolState]) -> Self {
+        Self {
+            api_version: API_VERSION,
+            kind: "PoolStatusList",
+            items: pools.iter().map(PoolStatus::of).collect(),
+        }
+    }
+}
+
+impl PoolStatus {
+    pub(crate) fn of(pool: &PoolState) -> Self {
+        let capacity = &pool.capacity;
+        Self {
+            api_version: API_VERSION,
+            kind: "PoolStatus",
+            metadata: PoolDocumentName {
+                namespace: pool.namespace.clone(),
+                name: pool.name.clone(),
+            },
+            run_by_hive: pool.is_run_by_hive,
+            deleting: pool.is_deleting,
+            version: pool.version.clone(),
+            capacity: CapacityDocument {
+                size: capacity.size,
+                max_size: capacity.max_size,
+                max_concurrent: capacity.max_concurrent,
+                inventory: capacity.inventory,
+                clusters: capacity.clusters,
+                unclaimed: capacity.unclaimed,
+                installing: capacity.installing,
+                deleting: capacity.deleting,
+                stale: pool.stale(),
+            },
+            entries: pool.entries.iter().map(EntryDocument::of).collect(),
+            clusters: pool.clusters.iter().map(ClusterDocument::of).collect(),
+            waiting: pool.waiting.iter().map(WaitingDocument::of).collect(),
+            problems: pool.problems().into_iter().map(ProblemDocument::from).collect(),
+        }
+    }
+}
+
+impl EntryDocument {
+    fn of(entry: &EntryUse) -> Self {
+        Self {
+            name: entry.name.clone(),
+            state: entry.state.as_str(),
+            in_inventory: entry.is_in_inventory,
+            holder: entry.holder.clone(),
+            pool: entry.taken_for.clone(),
+            since: entry.since,
+            expires: entry.expires,
+            last_result: entry.last_result.as_ref().map(|last| LastResultDocument {
+                status: last.status.clone(),
+                reason: last.reason.clone(),
+                message: last.message.clone(),
+                at: last.at,
+            }),
+            shared_with: entry.shared_with.clone(),
+            leak: entry.leak.as_ref().map(|leak| leak.cause.as_str()),
+        }
+    }
+}
+
+impl ClusterDocument {
+    fn of(cluster: &ClusterUse) -> Self {
+        let (stale, made_from) = match &cluster.stale {
+            None => (None, None),
+            Some(Stale::Version { made_from: None }) => (Some("no-version"), None),
+            Some(Stale::Version { made_from }) => (Some("other-version"), made_from.clone()),
+            Some(Stale::DroppedFromInventory { .. }) => (Some("dropped-from-inventory"), None),
+        };
+        Self {
+            namespace: cluster.namespace.clone(),
+            name: cluster.name.clone(),
+            customization: cluster.customization.clone(),
+            claim: cluster.claim.clone(),
+            state: cluster.state.as_str(),
+            stale,
+            version_unknown: cluster.has_unknown_version,
+            made_from,
+        }
+    }
+}
+
+impl WaitingDocument {
+    fn of(claim: &Waiting) -> Self {
+        Self {
+            claim: claim.name.clone(),
+            since: claim.since,
+        }
+    }
+}
+
+impl From<Problem> for ProblemDocument {
+    fn from(problem: Problem) -> Self {
+        Self {
+            kind: problem.kind,
+            object: problem.object,
+            message: problem.message,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kcp_pool::testing::states::states;
+
+    use super::{PoolStatus, PoolStatusList};
+    use crate::commands::status::schema::{checked_in, faults, of};
+
+    #[test]
+    fn documents() {
+        let schema = serde_json::to_value(of::<PoolStatus>()).unwrap();
+        for (name, state) in states() {
+            let document = serde_json::to_value(PoolStatus::of(&state)).unwrap();
+            assert_eq!(faults(&schema, &document), Vec::<String>::new(), "{name}");
+            insta::with_settings!({snapshot_path => "../snapshots"}, {
+                insta::assert_snapshot!(name, serde_json::to_string_pretty(&document).unwrap());
+            });
+        }
+        let states: Vec<_> = states().into_iter().map(|(_, state)| state).collect();
+        let list = serde_json::to_value(PoolStatusList::of(&states)).unwrap();
+        let schema = serde_json::to_value(of::<PoolStatusList>()).unwrap();
+        assert_eq!(faults(&schema, &list), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_schemas_are_checked_in() {
+        checked_in::<PoolStatus>("poolstatus.json");
+        checked_in::<PoolStatusList>("poolstatuslist.json");
+    }
+}

@@ -1,0 +1,327 @@
+//! The text of `pool status`.
+
+use jiff::Timestamp;
+use kcp_pool::{
+    inventory::staleness::Stale,
+    status::{ClusterUse, EntryUse, EntryUseState, PoolState},
+};
+use owo_colors::{OwoColorize as _, Style};
+
+use crate::{
+    arguments::format_duration,
+    terminal::{
+        escape,
+        style::{BAD, GOOD, HEADING, WARN},
+        table::{Cell, Column, Table},
+    },
+};
+
+const ENTRIES: &[Column] = &[
+    Column::new("ENTRY").name(),
+    Column::new("STATE"),
+    Column::new("HOLDER").name(),
+    Column::new("FOR").name().expendable(3),
+    Column::new("AGE").expendable(1),
+    Column::new("ENDS").expendable(2),
+    Column::new("LAST RESULT"),
+];
+
+const CLUSTERS: &[Column] = &[
+    Column::new("CLUSTER").name(),
+    Column::new("ENTRY").name(),
+    Column::new("CLAIM").name(),
+    Column::new("STATE"),
+    Column::new("AGE").expendable(1),
+    Column::new("STALE"),
+];
+
+const POOLS: &[Column] = &[
+    Column::new("NAMESPACE").name(),
+    Column::new("NAME").name(),
+    Column::new("SIZE"),
+    Column::new("MAX").expendable(1),
+    Column::new("CLUSTERS").expendable(2),
+    Column::new("ENTRIES"),
+    Column::new("FREE"),
+    Column::new("WAITING"),
+    Column::new("STALE"),
+    Column::new("PROBLEMS"),
+];
+
+const WRONG: &[Column] = &[
+    Column::new("OBJECT").name(),
+    Column::new("PROBLEM"),
+    Column::new("DETAILS"),
+];
+
+/// How much room there is, and how much to show.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Layout {
+    /// Columns of the terminal; none if stdout is not a terminal.
+    pub(crate) width: Option<usize>,
+    pub(crate) is_wide: bool,
+}
+
+impl Layout {
+    fn render(self, table: &Table) -> String {
+        let limit = if self.is_wide { None } else { self.width };
+        table.render_within(limit, self.is_wide)
+    }
+}
+
+/// The text for one pool.
+pub(crate) fn one(pool: &PoolState, now: Timestamp, layout: Layout) -> String {
+    let mut parts = vec![summary(pool, now)];
+    if !pool.entries.is_empty() {
+        let mut table = Table::of(ENTRIES.iter().copied());
+        for entry in &pool.entries {
+            table.row(entry_row(entry, &pool.name, now));
+        }
+        parts.push(layout.render(&table));
+    }
+    if !pool.clusters.is_empty() {
+        let mut table = Table::of(CLUSTERS.iter().copied());
+        for cluster in &pool.clusters {
+            table.row(cluster_row(cluster, now));
+        }
+        parts.push(layout.render(&table));
+    }
+    let problems = pool.problems();
+    if !problems.is_empty() {
+        let mut table = Table::of(WRONG.iter().copied());
+        for problem in &problems {
+            table.row([
+                Cell::from(&problem.object),
+                Cell::styled(problem.kind, BAD),
+                Cell::from(&problem.message).rest(),
+            ]);
+        }
+        parts.push(layout.render(&table));
+    }
+    if problems
+        .iter()
+        .any(|problem| ["leaked", "left"].contains(&problem.kind))
+    {
+        parts.push(format!(
+            "to see what a repair would do: kubectl kcp pool repair {} -n {}\n",
+            pool.name, pool.namespace
+        ));
+    }
+    parts.join("\n")
+}
+
+/// Several pools, one per line. `namespace` is none for all namespaces.
+pub(crate) fn list(pools: &[PoolState], namespace: Option<&str>, layout: Layout) -> String {
+    if pools.is_empty() {
+        return match namespace {
+            Some(namespace) => format!("No cluster pools found in {} namespace.\n", escape(namespace)),
+            None => "No cluster pools found.\n".to_owned(),
+        };
+    }
+    let mut table = Table::of(POOLS.iter().copied());
+    for pool in pools {
+        let problems = pool.problems();
+        let mut kinds: Vec<&str> = problems.iter().map(|problem| problem.kind).collect();
+        kinds.dedup();
+        let limit = |limit: Option<usize>| limit.map_or(String::new(), |limit| limit.to_string());
+        let number = |number: usize| {
+            if number > 0 {
+                number.to_string()
+            } else {
+                String::new()
+            }
+        };
+        table.row([
+            Cell::from(if namespace.is_none() {
+                pool.namespace.as_str()
+            } else {
+                ""
+            }),
+            Cell::from(&pool.name),
+            Cell::from(pool.capacity.size.to_string()),
+            Cell::from(limit(pool.capacity.max_size)),
+            Cell::from(pool.capacity.clusters.to_string()),
+            Cell::from(limit(pool.capacity.inventory)),
+            Cell::from(pool.count(EntryUseState::Free).to_string()),
+            Cell::from(number(pool.waiting.len())),
+            Cell::from(number(pool.stale())),
+            Cell::styled(kinds.join(", "), BAD).rest_of_line(),
+        ]);
+    }
+    layout.render(&table)
+}
+
+fn summary(pool: &PoolState, now: Timestamp) -> String {
+    let capacity = &pool.capacity;
+    let by = if pool.is_run_by_hive {
+        "Hive"
+    } else {
+        "no controller: by hand and scripts"
+    };
+    let deleting = if pool.is_deleting { ", being deleted" } else { "" };
+    let limit =
+        |name: &str, limit: Option<usize>| limit.map_or(String::new(), |limit| format!(", {name} {limit}"));
+    let lines = [
+        ("Pool", format!("{}/{}{deleting}", pool.namespace, pool.name)),
+        ("Run by", by.to_owned()),
+        (
+            "Clusters",
+            format!(
+                "{} unclaimed of {} desired, {} in all{}{}",
+                capacity.unclaimed,
+                capacity.size,
+                capacity.clusters,
+                limit("maxSize", capacity.max_size),
+                limit("maxConcurrent", capacity.max_concurrent),
+            ),
+        ),
+        ("Inventory", inventory(pool)),
+        ("Version", version(pool)),
+        ("Waiting", waiting(pool, now)),
+    ];
+    let shown = lines.iter().filter(|(_, text)| !text.is_empty());
+    shown.fold(String::new(), |text, (title, value)| {
+        let title = format!("{title}:");
+        text + &format!("{:<11} {}\n", title.style(HEADING), escape(value))
+    })
+}
+
+fn inventory(pool: &PoolState) -> String {
+    let Some(entries) = pool.capacity.inventory else {
+        return "none: all clusters are alike".to_owned();
+    };
+    let states = [
+        EntryUseState::Free,
+        EntryUseState::Reserved,
+        EntryUseState::Used,
+        EntryUseState::Deleting,
+        EntryUseState::Missing,
+    ];
+    let counts: Vec<String> = states
+        .iter()
+        .map(|state| (pool.count(*state), state.as_str()))
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, state)| format!("{count} {state}"))
+        .collect();
+    let entries = if entries == 1 {
+        "1 entry".to_owned()
+    } else {
+        format!("{entries} entries")
+    };
+    [&[entries][..], &counts].concat().join(", ")
+}
+
+fn version(pool: &PoolState) -> String {
+    let version = pool.version.as_deref().unwrap_or("unknown for this platform");
+    match pool.stale() {
+        0 => version.to_owned(),
+        1 => format!("{version}, 1 cluster is stale"),
+        stale => format!("{version}, {stale} clusters are stale"),
+    }
+}
+
+fn waiting(pool: &PoolState, now: Timestamp) -> String {
+    let claims: Vec<String> = pool
+        .waiting
+        .iter()
+        .map(|claim| format!("{} ({})", claim.name, age(claim.since, now)))
+        .collect();
+    claims.join(", ")
+}
+
+fn entry_row(entry: &EntryUse, pool: &str, now: Timestamp) -> Vec<Cell> {
+    let style = match entry.state {
+        EntryUseState::Free => GOOD,
+        EntryUseState::Reserved | EntryUseState::Deleting => Style::new(),
+        EntryUseState::Used => WARN,
+        EntryUseState::Missing => BAD,
+    };
+    let state = if entry.is_in_inventory {
+        entry.state.as_str().to_owned()
+    } else {
+        format!("{}, dropped", entry.state.as_str())
+    };
+    let taken_for = entry.taken_for.as_deref().filter(|taken_for| *taken_for != pool);
+    let ends = entry.expires.map_or(String::new(), |at| {
+        if at <= now {
+            format!("{} ago", age(Some(at), now))
+        } else {
+            format!(
+                "in {}",
+                format_duration(at.duration_since(now).try_into().unwrap_or_default())
+            )
+        }
+    });
+    let last = entry.last_result.as_ref();
+    let is_good = last.is_some_and(|last| last.status == "True");
+    vec![
+        Cell::from(&entry.name),
+        Cell::styled(state, style),
+        Cell::from(entry.holder.as_deref().unwrap_or_default()),
+        Cell::from(taken_for.unwrap_or_default()),
+        Cell::from(entry.since.map_or(String::new(), |since| age(Some(since), now))),
+        Cell::from(ends),
+        Cell::styled(
+            last.map_or("", |last| last.reason.as_str()),
+            if is_good { GOOD } else { WARN },
+        ),
+    ]
+}
+
+fn cluster_row(cluster: &ClusterUse, now: Timestamp) -> Vec<Cell> {
+    let stale = match &cluster.stale {
+        None if cluster.has_unknown_version => "unknown".to_owned(),
+        None => String::new(),
+        Some(Stale::Version {
+            made_from: Some(version),
+        }) => format!("created from {version}"),
+        Some(Stale::Version { made_from: None }) => "has no version".to_owned(),
+        Some(Stale::DroppedFromInventory { .. }) => "its entry was dropped".to_owned(),
+    };
+    vec![
+        Cell::from(&cluster.name),
+        Cell::from(cluster.customization.as_deref().unwrap_or_default()),
+        Cell::from(cluster.claim.as_deref().unwrap_or_default()),
+        Cell::from(cluster.state.as_str()),
+        Cell::from(age(cluster.created, now)),
+        Cell::styled(stale, WARN),
+    ]
+}
+
+fn age(since: Option<Timestamp>, now: Timestamp) -> String {
+    since.map_or_else(
+        || "-".to_owned(),
+        |since| format_duration(now.duration_since(since).try_into().unwrap_or_default()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use kcp_pool::testing::{objects::NOW, states::states};
+
+    use super::{Layout, list, one};
+    use crate::terminal::plain;
+
+    #[test]
+    fn screens() {
+        let layout = Layout {
+            width: Some(80),
+            is_wide: false,
+        };
+        for (name, state) in states() {
+            insta::with_settings!({snapshot_path => "../snapshots"}, {
+                insta::assert_snapshot!(name, plain(&one(&state, NOW.parse().unwrap(), layout)));
+            });
+        }
+        let all: Vec<_> = states().into_iter().map(|(_, state)| state).collect();
+        let lists = [
+            list(&all, Some("d"), layout),
+            list(&all, None, layout),
+            list(&[], Some("d"), layout),
+            list(&[], None, layout),
+        ];
+        insta::with_settings!({snapshot_path => "../snapshots"}, {
+            insta::assert_snapshot!("lists", plain(&lists.join("\n")));
+        });
+    }
+}

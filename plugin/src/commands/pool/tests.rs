@@ -1,0 +1,243 @@
+//! Leases and releases with different rights on the API server.
+
+use std::time::Duration;
+
+use http::Method;
+use kcp_client::{Connection, canned::failure};
+use kcp_pool::{
+    acquire::{LeaseRequest, acquire, wait::WaitLimit},
+    objects::{entry::Holder, record::LeaseClaim},
+    release::target::{self, Target},
+    store::Store,
+    testing::objects::pool_object,
+};
+use serde_json::{Value, json};
+
+use crate::commands::pool::{
+    InstallConfigSource, lease::document::PoolLease, parse_wait, release::PoolRelease,
+};
+
+const PATH: &str = "/apis/hive.openshift.io/v1";
+
+/// A pool `p` with one entry `a`, and the answer to a list of all ClusterDeployments.
+fn connection(entry_status: &Value, deployments: &(u16, Value)) -> Connection {
+    let entry = json!({"metadata": {"name": "a", "resourceVersion": "1"}, "status": entry_status});
+    let deployments = deployments.clone();
+    Connection::canned(move |method, path| {
+        if path.starts_with("/apis/coordination.k8s.io/v1/namespaces/d/leases") {
+            return match *method {
+                Method::POST => (201, json!({})),
+                _ if path.ends_with("/leases") => (200, json!({"items": []})),
+                _ => not_found(),
+            };
+        }
+        let path = path.strip_prefix(PATH).unwrap();
+        match (method, path) {
+            (&Method::GET, "/namespaces/d/clusterpools/p") => {
+                (200, pool_object("p", &json!({"inventory": [{"name": "a"}]})))
+            }
+            (&Method::GET, "/clusterdeployments" | "/namespaces/us/clusterdeployments/us") => {
+                deployments.clone()
+            }
+            (&Method::GET, "/namespaces/d/clusterdeploymentcustomizations") => {
+                (200, json!({"items": [entry]}))
+            }
+            (&Method::PATCH, "/namespaces/d/clusterpools/p/status") => (200, json!({})),
+            (&Method::PATCH, path) if path.ends_with("/clusterdeployments/us") => (200, json!({})),
+            (&Method::PATCH, "/namespaces/d/clusterdeploymentcustomizations/a/status") => {
+                (200, entry.clone())
+            }
+            other => panic!("{other:?}"),
+        }
+    })
+}
+
+fn not_found() -> (u16, Value) {
+    let (code, mut status) = failure(404, "NotFound", "not found");
+    status["details"] = json!({});
+    (code, status)
+}
+
+fn forbidden() -> (u16, Value) {
+    let message = "clusterdeployments.hive.openshift.io is forbidden: User \"ci\" cannot list resource \
+                   \"clusterdeployments\" in API group \"hive.openshift.io\" at the cluster scope";
+    failure(403, "Forbidden", message)
+}
+
+/// ClusterDeployments of pool `p` that use `a`.
+fn made_with_a(metadata: &Value) -> (u16, Value) {
+    let reference = json!({
+        "namespace": "d", "poolName": "p", "clusterDeploymentCustomization": {"name": "a"},
+    });
+    let deployment = json!({"metadata": metadata, "spec": {"clusterPoolRef": reference}});
+    (200, json!({"items": [deployment]}))
+}
+
+fn run<T>(work: impl AsyncFnOnce() -> T) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.unwrap().block_on(work())
+}
+
+fn lease(deployments: &(u16, Value)) -> Value {
+    run(async || {
+        let connection = connection(&json!({}), deployments);
+        let store = Store::new(&connection, "kubectl-kcp");
+        let claim = LeaseClaim {
+            holder: Holder {
+                pool: "p",
+                cluster_deployment: "us",
+            },
+            duration: None,
+            cluster_deployment_uid: None,
+            is_creating: false,
+        };
+        let request = LeaseRequest {
+            claim,
+            install_config: None,
+            is_new: false,
+        };
+        let answer = acquire(&store, request).await.unwrap();
+        serde_json::to_value(PoolLease::of(&answer)).unwrap()
+    })
+}
+
+#[test]
+fn a_lease_says_that_clusters_could_not_be_listed() {
+    let lease = lease(&forbidden());
+    assert_eq!(lease["customization"]["name"], "a");
+    assert_eq!(
+        lease["warnings"],
+        json!([
+            "cannot list clusterdeployments in all namespaces: forbidden for user \"ci\": could not check whether a \
+             cluster already uses a; check with: kubectl auth can-i list clusterdeployments.hive.openshift.io -A"
+        ])
+    );
+}
+
+#[test]
+fn a_lease_goes_by_the_clusters_there_are() {
+    let none = (200, json!({"items": []}));
+    let not_served = (404, Value::String("404 page not found".to_owned()));
+    for deployments in [none, not_served] {
+        let lease = lease(&deployments);
+        assert_eq!(lease["customization"]["name"], "a", "{deployments:?}");
+        assert_eq!(lease.get("warnings"), None, "{deployments:?}");
+    }
+    let used = lease(&made_with_a(&json!({"name": "them", "namespace": "them"})));
+    assert_eq!(used["reason"], "exhausted");
+    assert_eq!(used["entries"][0]["state"], "referenced");
+}
+
+/// The release of `a`, which `us` holds, with this answer to a list of ClusterDeployments.
+fn release(deployments: &(u16, Value)) -> Value {
+    release_by(deployments, false)
+}
+
+fn release_by(deployments: &(u16, Value), force: bool) -> Value {
+    run(async || {
+        let connection = connection(
+            &json!({"clusterDeploymentRef": {"name": "us"}, "clusterPoolRef": {"name": "p"}}),
+            deployments,
+        );
+        let store = Store::new(&connection, "kubectl-kcp");
+        let target = Target::Pool("p".to_owned());
+        let release = target::release(&store, &target, "us", force).await.unwrap();
+        serde_json::to_value(PoolRelease::of(&release)).unwrap()
+    })
+}
+
+#[test]
+fn what_a_cluster_is_made_with_is_not_given_back() {
+    let finalizers = json!(["hive.openshift.io/deprovision"]);
+    let deleted = "2026-11-21T05:00:00Z";
+    let alive = json!({"name": "us", "namespace": "n", "finalizers": finalizers});
+    let mut deprovisioning = alive.clone();
+    deprovisioning["deletionTimestamp"] = json!(deleted);
+    let mut ours = deprovisioning.clone();
+    ours["finalizers"] = json!(["kubectl-kcp.dev/pool-lease", "example.com/dns"]);
+    for (metadata, message, left) in [
+        (
+            alive,
+            "ClusterDeployment us still uses a; delete it first: \
+             kubectl delete clusterdeployments.hive.openshift.io us -n n",
+            "ClusterDeployment us in namespace n still uses a, which others can lease now",
+        ),
+        (
+            deprovisioning,
+            "ClusterDeployment us uses a and is being deleted, with finalizers hive.openshift.io/deprovision; \
+             Hive releases it when that is done: kubectl wait --for=delete --timeout=1h clusterdeployments.hive.openshift.io/us -n n",
+            "ClusterDeployment us in namespace n is being deleted and still uses a, which others can lease now",
+        ),
+        (
+            json!({"name": "them", "namespace": "t"}),
+            "ClusterDeployment them still uses a; delete it first: \
+             kubectl delete clusterdeployments.hive.openshift.io them -n t",
+            "ClusterDeployment them in namespace t still uses a, which others can lease now",
+        ),
+        (
+            ours,
+            "ClusterDeployment us uses a and is being deleted, with finalizers example.com/dns; release it again \
+             when they are removed",
+            "ClusterDeployment us in namespace n is being deleted and still uses a, which others can lease now",
+        ),
+    ] {
+        let kept = release(&made_with_a(&metadata));
+        assert_eq!(kept["customizations"], json!([]));
+        assert_eq!(kept["reason"], "blocked");
+        assert_eq!(kept["message"], message);
+        let forced = release_by(&made_with_a(&metadata), true);
+        assert_eq!(forced["customizations"], json!([{"name": "a"}]));
+        assert_eq!(forced["warnings"], json!([left]));
+    }
+}
+
+#[test]
+fn what_no_cluster_needs_is_given_back() {
+    let over = json!({
+        "name": "us", "namespace": "us", "finalizers": ["kubectl-kcp.dev/pool-lease"],
+        "deletionTimestamp": "2026-11-21T05:00:00Z",
+    });
+    let none = (200, json!({"items": []}));
+    for deployments in [none, made_with_a(&over)] {
+        let release = release(&deployments);
+        assert_eq!(
+            release["customizations"],
+            json!([{"name": "a"}]),
+            "{deployments:?}"
+        );
+        assert_eq!(release.get("reason"), None, "{deployments:?}");
+        assert_eq!(release.get("warnings"), None, "{deployments:?}");
+    }
+}
+
+#[test]
+fn a_release_says_that_the_cluster_could_not_be_read() {
+    let release = release(&forbidden());
+    assert_eq!(release["customizations"], json!([{"name": "a"}]));
+    assert_eq!(
+        release["warnings"],
+        json!([
+            "cannot list clusterdeployments in all namespaces: forbidden for user \"ci\": could not check whether the \
+             cluster still uses a; check with: kubectl auth can-i list clusterdeployments.hive.openshift.io -A"
+        ])
+    );
+}
+
+#[test]
+fn a_file_or_a_secret() {
+    for (text, expected) in [
+        ("secret/a", InstallConfigSource::Secret("a".to_owned())),
+        ("a.yaml", InstallConfigSource::File("a.yaml".into())),
+        ("-", InstallConfigSource::File("-".into())),
+        ("./secret/a", InstallConfigSource::File("./secret/a".into())),
+    ] {
+        assert_eq!(text.parse(), Ok(expected));
+    }
+}
+
+#[test]
+fn a_limit_may_be_left_out() {
+    assert_eq!(parse_wait(""), Ok(WaitLimit::Unlimited));
+    assert_eq!(parse_wait("2m"), Ok(WaitLimit::AtMost(Duration::from_secs(120))));
+    assert!(parse_wait("long").is_err());
+}

@@ -103,17 +103,17 @@ impl Cluster {
         self.server.reads_within(LIVE_READS)
     }
 
-    /// Reads the wanted parts of a view, all at once. A part that cannot be read stays unknown.
+    /// Reads the missing parts of a view, all at once. A part that cannot be read stays unknown.
     pub(crate) async fn view(
         &self,
         reads: &LiveReads<'_>,
-        wanted: MissingParts,
+        missing: MissingParts,
         subject: &Subject,
         source: Source,
     ) -> Filled {
         let caches = (source == Source::Caches).then_some(&*self.caches);
         // Boxed: the future is large, and most reviews never get here.
-        Box::pin(reads.view(wanted, subject, caches)).await
+        Box::pin(reads.view(missing, subject, caches)).await
     }
 
     /// Watches all cached kinds. Without API access there is nothing to watch.

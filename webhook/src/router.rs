@@ -163,16 +163,15 @@ impl Router {
             ),
             BodyError::NoMemory => HttpError::new(
                 StatusCode::SERVICE_UNAVAILABLE,
-                "other reviews take all the memory that request bodies may take; try again",
+                "other reviews use all memory reserved for request bodies; try again",
             ),
             BodyError::TooSlow => HttpError::new(
                 StatusCode::REQUEST_TIMEOUT,
                 format!("the body did not arrive within {} s", self.limits.body.as_secs()),
             ),
-            BodyError::Broken(error) => HttpError::new(
-                StatusCode::BAD_REQUEST,
-                format!("the body cannot be read: {error}"),
-            ),
+            BodyError::Broken(error) => {
+                HttpError::new(StatusCode::BAD_REQUEST, format!("cannot read the body: {error}"))
+            }
         }
     }
 }

@@ -53,8 +53,8 @@ impl Evaluator {
         };
         let empty = View::default();
         let without_reads = evaluate(&empty);
-        let wanted = empty.missing();
-        if !wanted.any() || !self.cluster.has_access() {
+        let missing = empty.missing();
+        if !missing.any() || !self.cluster.has_access() {
             return without_reads.into();
         }
         // The stored object where there is one: a client can leave owners and labels out of what it writes.
@@ -67,11 +67,11 @@ impl Evaluator {
             Operation::Delete => Source::LiveReads,
             Operation::Create | Operation::Update => Source::Caches,
         };
-        let mut filled = self.cluster.view(reads, wanted, &subject, source).await;
+        let mut filled = self.cluster.view(reads, missing, &subject, source).await;
         let mut judgement = evaluate(&filled.view);
         if filled.from_caches && (without_reads.is_denied() || needs_live_reads(&judgement)) {
             let source = Source::LiveReads;
-            filled = self.cluster.view(reads, wanted, &subject, source).await;
+            filled = self.cluster.view(reads, missing, &subject, source).await;
             judgement = evaluate(&filled.view);
         }
         Evaluation {

@@ -30,7 +30,7 @@ pub(crate) enum ReadError {
     Forbidden(String),
     #[error("its Cluster is unknown; set the label cluster.x-k8s.io/cluster-name")]
     ClusterUnknown,
-    #[error("the list has more than {0} objects, too many to check")]
+    #[error("the list has more than {0} objects, too many to read")]
     TooMany(usize),
     #[error("the API server's answer is larger than {ANSWER_BYTES} bytes, too large to read")]
     TooLarge,
@@ -72,7 +72,7 @@ impl ReadError {
         match error {
             BodyError::TooLarge => Self::TooLarge,
             BodyError::NoMemory => {
-                Self::Failed("answers to other reviews take all the memory that answers may take".to_owned())
+                Self::Failed("other reviews use all memory reserved for answers".to_owned())
             }
             BodyError::TooSlow => Self::TooSlow,
             BodyError::Broken(error) => Self::Failed(format!("cannot read the API server's answer: {error}")),

@@ -44,10 +44,10 @@ struct Progress {
 }
 
 impl LiveReads<'_> {
-    /// Reads the wanted parts all at once, from `caches` where possible. A part that cannot be read stays unknown.
+    /// Reads the missing parts all at once, from `caches` where possible. A part that cannot be read stays missing.
     pub(super) async fn view(
         &self,
-        wanted: MissingParts,
+        missing: MissingParts,
         subject: &Subject,
         caches: Option<&Caches>,
     ) -> Filled {
@@ -60,63 +60,63 @@ impl LiveReads<'_> {
         let customizations = caches.and_then(|caches| caches.customizations.names(namespace));
         let (machines, cluster, workers, terminating, planes, pools, customizations, deployments, lease) = tokio::join!(
             self.part(
-                wanted.machines,
+                missing.machines,
                 None,
                 "the Machines",
                 or_none(self.machines(subject)),
                 &progress
             ),
             self.part(
-                wanted.cluster,
+                missing.cluster,
                 cluster,
                 "the Cluster",
                 or_none(self.cluster(subject)),
                 &progress
             ),
             self.part(
-                wanted.worker_machines,
+                missing.worker_machines,
                 None,
                 "the worker Machines of the Cluster",
                 or_none(self.worker_machines(subject)),
                 &progress
             ),
             self.part(
-                wanted.namespace_terminating,
+                missing.namespace_terminating,
                 None,
                 "the namespace",
                 self.namespace_terminating(namespace),
                 &progress
             ),
             self.part(
-                wanted.control_planes,
+                missing.control_planes,
                 control_planes,
                 "the control planes in the namespace",
                 or_none(self.control_planes(namespace)),
                 &progress
             ),
             self.part(
-                wanted.pools,
+                missing.pools,
                 pools.map(|pools| others(pools, name)),
                 "the other ClusterPools",
                 or_none(self.pools(namespace, name)),
                 &progress
             ),
             self.part(
-                wanted.customizations,
+                missing.customizations,
                 customizations,
                 "the customizations in the namespace",
                 or_none(self.customizations(namespace)),
                 &progress
             ),
             self.part(
-                wanted.cluster_deployments,
+                missing.cluster_deployments,
                 None,
                 "the ClusterDeployments",
                 or_none(self.cluster_deployments(namespace, name)),
                 &progress
             ),
             self.part(
-                wanted.lease,
+                missing.lease,
                 None,
                 "the Lease",
                 self.lease(namespace, name),
@@ -252,13 +252,13 @@ impl LiveReads<'_> {
     /// One part of a view: `cached` if there is one, else the result of `read`.
     async fn part<T>(
         &self,
-        wanted: bool,
+        missing: bool,
         cached: Option<T>,
         name: &str,
         read: impl Future<Output = Result<T, ReadError>>,
         progress: &Progress,
     ) -> Part<T> {
-        if !wanted {
+        if !missing {
             return Part::default();
         }
         if let Some(cached) = cached {

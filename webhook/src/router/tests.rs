@@ -313,7 +313,7 @@ async fn limits_all_bodies_together_and_frees_their_bytes() {
         post(&router, "/validate", body.clone()).await,
         (
             StatusCode::SERVICE_UNAVAILABLE,
-            "other reviews take all the memory that request bodies may take; try again\n".to_owned()
+            "other reviews use all memory reserved for request bodies; try again\n".to_owned()
         )
     );
     let router = router_with(None, limits(body.len()));

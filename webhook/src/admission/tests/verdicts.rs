@@ -304,15 +304,15 @@ async fn by_server(scenario: &Scenario) -> (Report, Option<Vec<String>>) {
         json_patch::patch(&mut new, &patch).unwrap();
     }
     let new = stored(new, scenario.old.as_ref());
-    let judged = decide(&server, Hook::Validate, scenario, &new).await;
+    let validated = decide(&server, Hook::Validate, scenario, &new).await;
     let mut findings: Vec<_> = mutated.notes.iter().map(|note| format!("warn {note}")).collect();
     // A decision has its causes ordered by action.
-    findings.extend(causes(&judged).into_iter().map(|(_, cause)| cause));
+    findings.extend(causes(&validated).into_iter().map(|(_, cause)| cause));
     // `lint` does not report which objects it did not get.
     let unread = |note: &&String| note.starts_with("could not read ");
     let report = Report {
         findings,
-        notes: judged.notes.iter().filter(|note| !unread(note)).count(),
+        notes: validated.notes.iter().filter(|note| !unread(note)).count(),
     };
     (report, refused)
 }

@@ -15,11 +15,11 @@ use kcp_rules::{
     view::{MissingParts, View},
 };
 
-/// A view with only the wanted parts.
-fn only(wanted: MissingParts, all: View) -> View {
+/// A view with only the missing parts.
+fn only(missing: MissingParts, all: View) -> View {
     macro_rules! parts {
         ($($part:ident),+) => {
-            View { $($part: if wanted.$part { all.$part } else { Default::default() }),+ }
+            View { $($part: if missing.$part { all.$part } else { Default::default() }),+ }
         };
     }
     parts!(
@@ -35,8 +35,8 @@ fn only(wanted: MissingParts, all: View) -> View {
     )
 }
 
-/// The parts that are wanted now but were not before.
-fn wanted_late(before: MissingParts, now: MissingParts) -> Vec<&'static str> {
+/// The parts that are missing now but were not before.
+fn missing_later(before: MissingParts, now: MissingParts) -> Vec<&'static str> {
     macro_rules! late {
         ($($part:ident),+) => {
             [$((stringify!($part), now.$part && !before.$part)),+]
@@ -60,7 +60,7 @@ fn wanted_late(before: MissingParts, now: MissingParts) -> Vec<&'static str> {
         .collect()
 }
 
-fn judged<T: Judged>(case: &Case, new: &T, old: Option<&T>, view: &View) -> Judgement {
+fn evaluate<T: Judged>(case: &Case, new: &T, old: Option<&T>, view: &View) -> Judgement {
     let change = match (case.write, old) {
         (Write::Update(..), Some(old)) => Change::update(old, new),
         (Write::Scale(..), Some(old)) => Change::scale(old, new),
@@ -86,15 +86,15 @@ fn found(judgement: &Judgement) -> Vec<String> {
 
 /// For each of `clusters`, compares two evaluations, as in the server, with one evaluation on a complete view.
 fn evaluate_twice<T: Judged>(case: &Case, new: &T, old: Option<&T>, clusters: &[fn() -> View]) {
-    let nothing = View::default();
-    judged(case, new, old, &nothing);
-    let wanted = nothing.missing();
+    let empty = View::default();
+    evaluate(case, new, old, &empty);
+    let missing = empty.missing();
     for cluster in clusters {
-        let read = only(wanted, cluster());
-        let twice = judged(case, new, old, &read);
-        assert_eq!(wanted_late(wanted, read.missing()), [""; 0], "{}", case.name);
-        let knowing_all = judged(case, new, old, &cluster());
-        assert_eq!(found(&twice), found(&knowing_all), "{}", case.name);
+        let read = only(missing, cluster());
+        let twice = evaluate(case, new, old, &read);
+        assert_eq!(missing_later(missing, read.missing()), [""; 0], "{}", case.name);
+        let complete = evaluate(case, new, old, &cluster());
+        assert_eq!(found(&twice), found(&complete), "{}", case.name);
     }
 }
 

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use crate::{
     blocker::Blocker,
     checks::{
-        AskedBy, Check,
+        Check,
         finding::{Finding, Judgement, machine},
         machine_grace::machines,
         rollout::has_pending_change,
@@ -19,17 +19,10 @@ pub const CHECKS: &[Check] = &[
     Check::new(
         "controller-responds",
         "the controller processes changes of the spec",
-        AskedBy::Lifecycle,
         controller,
     )
     .blocking(),
-    Check::new(
-        "change-progress",
-        "a pending change makes progress",
-        AskedBy::Lifecycle,
-        change,
-    )
-    .blocking(),
+    Check::new("change-progress", "a pending change makes progress", change).blocking(),
 ];
 
 fn all(observed: &Observed, now: Timestamp) -> Vec<Stuck> {

@@ -6,13 +6,13 @@ use jiff::Timestamp;
 use crate::{
     blocker::Blocker,
     checks::{
-        Check, all, find,
+        Check, Checked, all, find,
         finding::{CheckOutcome, Finding},
         machine_grace::are_machines_read,
         membership::Membership,
         remediation::{state, terms},
     },
-    inspection::{BlockedBy, Checked, Permission, Preflight, Remediation},
+    inspection::{BlockedBy, Permission, Preflight, Remediation},
     plan::{
         course::first_change,
         preflight::{blockers, reconciliation_blockers},

@@ -33,6 +33,7 @@ use crate::{
     terminal::{
         Terminal, escape,
         style::{FAINT, HEADING},
+        table::Layout,
     },
     verdict::Verdict,
     wait::Wait,
@@ -189,7 +190,7 @@ fn decided(
 
 /// What the upgrade means: the plan, and what Kubernetes changes.
 fn preview(Upgrade { plan, assessment, .. }: &Upgrade) -> String {
-    let mut text = screen::screen(plan);
+    let mut text = screen::screen(plan, Layout::default());
     if !assessment.notices.is_empty() {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "\n{}", "Changes in the new version:".style(HEADING));

@@ -7,7 +7,7 @@ use clap::Args;
 use kcp_client::update::WriteMode;
 use kcp_rules::Configuration;
 
-use crate::{arguments::DryRun, change::report::ChangeOutput, configuration};
+use crate::{arguments::DryRun, configuration, output::OutputArguments};
 
 /// How a change is written and reported.
 #[derive(Clone, Debug, Args)]
@@ -16,9 +16,9 @@ pub struct WriteArguments {
     #[arg(long, value_name = "WHERE", value_enum)]
     pub dry_run: Option<DryRun>,
 
-    /// Output format; other messages go to stderr [default: text for people]
-    #[arg(short, long, value_name = "FORMAT", value_enum)]
-    pub output: Option<ChangeOutput>,
+    /// How the object is printed; other messages then go to stderr.
+    #[command(flatten)]
+    pub output: OutputArguments,
 
     /// Name under which the server records the change
     #[arg(long, value_name = "NAME", default_value = "kubectl-kcp")]

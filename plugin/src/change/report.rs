@@ -2,7 +2,6 @@
 //! object, or why it was not written; `plugin/schema` has the schema of the latter.
 
 use anyhow::Context as _;
-use clap::ValueEnum;
 use owo_colors::OwoColorize as _;
 use serde::Serialize;
 use serde_json::Value;
@@ -10,22 +9,30 @@ use serde_json::Value;
 use crate::{
     arguments::DryRun,
     change::engine::{ChangeOutcome, Changed, Engine, Verb},
-    document::{self, API_VERSION, ObjectName},
-    terminal::{escape, style::BAD, with_lines},
+    document::{API_VERSION, ObjectName, resource_name},
+    output::{Report, print},
+    terminal::{escape, style::BAD, table::Layout, with_lines},
     verdict::Verdict,
 };
 use kcp_client::{Error, KUBEADM_CONTROL_PLANE};
 use kcp_control_plane::{change::decision::ObjectWrite, merge_patch};
 
-/// Output formats of a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ChangeOutput {
-    /// The object as it was written, or why it was not, as JSON
-    Json,
-    /// The same as YAML
-    Yaml,
-    /// The object's name; nothing if it was not written
-    Name,
+/// A change as it is printed.
+struct ChangeReport<'c> {
+    changed: &'c Changed,
+    verb: &'c Verb<'c>,
+    namespace: &'c str,
+    dry_run: Option<DryRun>,
+    is_configured: bool,
+    /// The object as the change leaves it; null if only text is printed.
+    object: Value,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Document<'c> {
+    Object(&'c Value),
+    Refused(ChangeRefused<'c>),
 }
 
 /// Why a change was not written.
@@ -100,49 +107,46 @@ impl Changed {
         }
     }
 
-    /// The document for scripts. `now` is the object after the write, if it was read.
-    fn document(
-        &self,
-        format: ChangeOutput,
-        verb: &Verb<'_>,
-        namespace: &str,
-        now: Option<&str>,
-        is_configured: bool,
-    ) -> anyhow::Result<String> {
-        if let Some(Reason { by, lines, hints }) = self.reason(verb, is_configured) {
-            return format.document(&ChangeRefused {
-                api_version: API_VERSION,
-                kind: "ChangeRefused",
-                metadata: ObjectName {
-                    name: verb.name.to_owned(),
-                    namespace: namespace.to_owned(),
-                },
-                refused_by: by,
-                reasons: lines,
-                hint: Some(hints.join("; ")).filter(|hint| !hint.is_empty()),
-            });
-        }
-        if format == ChangeOutput::Name {
-            let kind = self.kind.kind.to_lowercase();
-            return Ok(format!("{kind}.{}/{}\n", self.kind.group, verb.name));
-        }
+    /// The object as the change leaves it. `now` is the object after the write, if it was read.
+    fn object_after(&self, now: Option<&str>) -> anyhow::Result<Value> {
         let mut object: Value = serde_json::from_str(now.unwrap_or(&self.object))?;
         if let (None, ChangeOutcome::Done { write, .. }) = (now, &self.outcome)
             && *write != ObjectWrite::Delete
         {
             merge_patch::apply(&mut object, write.fields());
         }
-        format.document(&object)
+        Ok(object)
     }
 }
 
-impl ChangeOutput {
-    fn document(self, document: &impl Serialize) -> anyhow::Result<String> {
-        Ok(match self {
-            Self::Json => document::text(document).context("cannot write JSON")?,
-            Self::Yaml => serde_saphyr::to_string(document).context("cannot write YAML")?,
-            Self::Name => String::new(),
-        })
+impl Report for ChangeReport<'_> {
+    fn table(&self, _: Layout) -> String {
+        self.changed.text(self.verb, self.dry_run, self.is_configured)
+    }
+
+    fn document(&self) -> impl Serialize {
+        match self.changed.reason(self.verb, self.is_configured) {
+            None => Document::Object(&self.object),
+            Some(Reason { by, lines, hints }) => Document::Refused(ChangeRefused {
+                api_version: API_VERSION,
+                kind: "ChangeRefused",
+                metadata: ObjectName {
+                    name: self.verb.name.to_owned(),
+                    namespace: self.namespace.to_owned(),
+                },
+                refused_by: by,
+                reasons: lines,
+                hint: Some(hints.join("; ")).filter(|hint| !hint.is_empty()),
+            }),
+        }
+    }
+
+    /// Nothing if the object was not written.
+    fn names(&self) -> Vec<String> {
+        match self.changed.reason(self.verb, self.is_configured) {
+            None => vec![resource_name(self.changed.kind, self.verb.name)],
+            Some(_) => Vec::new(),
+        }
     }
 }
 
@@ -156,16 +160,24 @@ impl Engine<'_> {
         for warning in &changed.warnings {
             self.terminal.warning(warning);
         }
-        self.print_text(&changed.text(verb, self.arguments.dry_run, is_configured))?;
-        if let Some(format) = self.arguments.output {
+        let output = &self.arguments.output;
+        let mut report = ChangeReport {
+            changed,
+            verb,
+            namespace: &self.reader.connection.namespace,
+            dry_run: self.arguments.dry_run,
+            is_configured,
+            object: Value::Null,
+        };
+        if !output.is_text() {
+            self.print_text(&report.table(Layout::default()))?;
             let now = match (&changed.outcome, self.arguments.dry_run) {
                 (ChangeOutcome::Done { .. }, None) => self.read_back(verb.name, changed).await,
                 _ => None,
             };
-            let namespace = &self.reader.connection.namespace;
-            let document = changed.document(format, verb, namespace, now.as_deref(), is_configured)?;
-            self.terminal.print(&document).context("cannot write to stdout")?;
+            report.object = changed.object_after(now.as_deref())?;
         }
+        print(&report, output, self.terminal)?;
         let reason = changed.reason(verb, is_configured);
         for hint in reason.into_iter().flat_map(|reason| reason.hints) {
             self.terminal.hint(hint);
@@ -198,7 +210,7 @@ impl Engine<'_> {
     /// # Errors
     /// When stdout cannot be written to.
     pub fn print_text(&self, text: &str) -> anyhow::Result<()> {
-        if self.arguments.output.is_none() {
+        if self.arguments.output.is_text() {
             return self.terminal.print(text).context("cannot write to stdout");
         }
         // `note` escapes the text again, and would escape colours.
@@ -222,15 +234,15 @@ fn is_same(before: &str, now: &str) -> bool {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{
-        ChangeOutcome, ChangeOutput,
-        ChangeOutput::{Json, Name, Yaml},
-        ChangeRefused, Changed, is_same,
-    };
+    use super::{ChangeOutcome, ChangeRefused, ChangeReport, Changed, Layout, is_same};
     use crate::{
         arguments::DryRun,
         change::engine::Verb,
         commands::status::schema,
+        output::{
+            OutputFormat::{self, Json, Name, Yaml},
+            text,
+        },
         terminal::plain,
         verdict::Verdict::{Met, Negative},
     };
@@ -262,8 +274,16 @@ mod tests {
         }
     }
 
-    fn output(changed: &Changed, format: ChangeOutput, now: Option<&str>) -> String {
-        changed.document(format, &VERB, "d", now, false).expect("written")
+    fn output(changed: &Changed, format: &OutputFormat, now: Option<&str>) -> String {
+        let report = ChangeReport {
+            changed,
+            verb: &VERB,
+            namespace: "d",
+            dry_run: None,
+            is_configured: false,
+            object: changed.object_after(now).expect("decodes"),
+        };
+        text(&report, format, Layout::default()).expect("printed")
     }
 
     fn parsed(text: &str) -> Value {
@@ -275,12 +295,12 @@ mod tests {
         let written = json!({"metadata": {"name": "c1-cp", "x": 1}, "spec": {"replicas": 5}});
         let done = changed(scaled());
         for format in [Json, Yaml] {
-            assert_eq!(parsed(&output(&done, format, None)), written, "a dry run");
-            let now = output(&done, format, Some(r#"{"metadata": {"name": "now"}}"#));
+            assert_eq!(parsed(&output(&done, &format, None)), written, "a dry run");
+            let now = output(&done, &format, Some(r#"{"metadata": {"name": "now"}}"#));
             assert_eq!(parsed(&now), json!({"metadata": {"name": "now"}}));
         }
         assert_eq!(
-            output(&done, Name, None),
+            output(&done, &Name, None),
             "kubeadmcontrolplane.controlplane.cluster.x-k8s.io/c1-cp\n"
         );
         // A deleted object is shown as it was, until it can be read again.
@@ -291,10 +311,13 @@ mod tests {
                 write: ObjectWrite::Delete,
             })
         };
-        assert_eq!(parsed(&output(&machine, Json, None)), parsed(&machine.object));
-        assert_eq!(output(&machine, Name, None), "machine.cluster.x-k8s.io/c1-cp\n");
+        assert_eq!(parsed(&output(&machine, &Json, None)), parsed(&machine.object));
+        assert_eq!(output(&machine, &Name, None), "machine.cluster.x-k8s.io/c1-cp\n");
         let unchanged = changed(ChangeOutcome::Unchanged("replicas is 3 already".to_owned()));
-        assert_eq!(parsed(&output(&unchanged, Json, None)), parsed(&unchanged.object));
+        assert_eq!(
+            parsed(&output(&unchanged, &Json, None)),
+            parsed(&unchanged.object)
+        );
     }
 
     #[test]
@@ -341,11 +364,11 @@ mod tests {
         ] {
             let changed = changed(outcome);
             for format in [Json, Yaml] {
-                let document = parsed(&output(&changed, format, None));
+                let document = parsed(&output(&changed, &format, None));
                 assert_eq!(document, expected);
                 assert_eq!(schema::faults(&schema, &document), Vec::<String>::new());
             }
-            assert_eq!(output(&changed, Name, None), "");
+            assert_eq!(output(&changed, &Name, None), "");
             assert_eq!(changed.verdict(), Negative);
         }
         for outcome in [scaled(), ChangeOutcome::Unchanged(String::new())] {

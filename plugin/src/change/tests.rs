@@ -12,8 +12,8 @@ use crate::{
     change::{
         arguments::WriteArguments,
         engine::{ChangeOutcome, Changed, Engine, Verb},
-        report::ChangeOutput,
     },
+    output::{OutputArguments, OutputFormat},
     terminal::Terminal,
     verdict::Verdict::Met,
 };
@@ -114,10 +114,13 @@ fn verb<'v>(name: &'v str, infinitive: &'static str) -> Verb<'v> {
     }
 }
 
-fn arguments(dry_run: Option<DryRun>, output: Option<ChangeOutput>) -> WriteArguments {
+fn arguments(dry_run: Option<DryRun>, output: Option<OutputFormat>) -> WriteArguments {
     WriteArguments {
         dry_run,
-        output,
+        output: OutputArguments {
+            output,
+            no_headers: false,
+        },
         field_manager: "kubectl-kcp".to_owned(),
     }
 }
@@ -378,7 +381,7 @@ async fn a_stored_change_is_reported_though_it_cannot_be_read_back() {
         });
         let reader = Reader::discover(&connection).await.unwrap();
         let terminal = Terminal::new(ColorWhen::Never);
-        let arguments = arguments(None, Some(ChangeOutput::Name));
+        let arguments = arguments(None, Some(OutputFormat::Name));
         let done = ChangeOutcome::Done {
             done: "done".to_owned(),
             write: ObjectWrite::patch(json!({})),

@@ -131,7 +131,7 @@ async fn upgrade(
     let view = snapshot.view()?;
     let shown = decided(&snapshot, engine.context(&view), arguments, &makers)?;
     if !matches!(shown.decision, Decision::Unchanged(_)) {
-        engine.print_text(&preview(&shown))?;
+        engine.print_text(&preview(&shown, write.output.layout(None)))?;
     }
     let outcome = match &shown.decision {
         Decision::Unchanged(why) => Some(ChangeOutcome::Unchanged(why.clone())),
@@ -189,8 +189,8 @@ fn decided(
 }
 
 /// What the upgrade means: the plan, and what Kubernetes changes.
-fn preview(Upgrade { plan, assessment, .. }: &Upgrade) -> String {
-    let mut text = screen::screen(plan, Layout::default());
+fn preview(Upgrade { plan, assessment, .. }: &Upgrade, layout: Layout) -> String {
+    let mut text = screen::screen(plan, layout);
     if !assessment.notices.is_empty() {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "\n{}", "Changes in the new version:".style(HEADING));
@@ -208,7 +208,7 @@ fn preview(Upgrade { plan, assessment, .. }: &Upgrade) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::{Upgrade, preview};
+    use super::{Layout, Upgrade, preview};
     use crate::terminal::plain;
     use kcp_control_plane::{
         change::{decision::Decision, example::snapshot},
@@ -235,6 +235,6 @@ mod tests {
             assessment: assess("v1.34.2", "v1.35.0", &config, &workers),
             decision: Decision::Unchanged(String::new()),
         };
-        insta::assert_snapshot!(plain(&preview(&upgrade)));
+        insta::assert_snapshot!(plain(&preview(&upgrade, Layout::default())));
     }
 }

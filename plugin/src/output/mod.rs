@@ -2,6 +2,8 @@
 //!
 //! - [`format`]: the formats, in kubectl's words
 
+#[cfg(test)]
+mod every_command;
 pub mod format;
 
 use anyhow::{Context as _, anyhow};

@@ -1,0 +1,156 @@
+//! The output formats of every command.
+
+use clap::{CommandFactory as _, Parser as _, error::ErrorKind};
+
+use crate::command::Arguments;
+
+/// What every command accepts.
+const COMMON: &[&str] = &[
+    "json",
+    "yaml",
+    "name",
+    "wide",
+    "jsonpath={.metadata.name}",
+    "jsonpath-as-json={.metadata.name}",
+    "custom-columns=NAME:.metadata.name",
+];
+
+/// A command line of each command that prints a result, and the formats that it has besides.
+const COMMANDS: &[(&str, &[&str])] = &[
+    ("status", &[]),
+    ("plan edge", &[]),
+    ("scale edge --replicas 3", &[]),
+    ("rollout start edge", &[]),
+    ("rollout cancel edge", &[]),
+    ("rollout pause edge", &[]),
+    ("rollout resume edge", &[]),
+    ("rollout status edge", &[]),
+    ("rollout history edge", &[]),
+    ("upgrade edge --version v1.35.0", &[]),
+    ("machine replace m", &[]),
+    ("machine prefer-delete m", &[]),
+    ("machine remediate m", &[]),
+    ("pool lease p --cluster-deployment a", &["env"]),
+    (
+        "pool lease p --cluster-deployment a --install-config f",
+        &["env", "install-config"],
+    ),
+    ("pool release p --cluster-deployment a", &[]),
+    ("pool repair", &[]),
+    ("pool status", &[]),
+    ("pool plan -f f", &[]),
+    ("lint -f f", &["text", "github"]),
+    ("rules", &["text"]),
+    ("rules explain --all", &[]),
+];
+
+fn parse<'w>(line: &'w str, more: &[&'w str]) -> Result<Arguments, clap::Error> {
+    let words = ["kubectl-kcp"].into_iter().chain(line.split(' '));
+    Arguments::try_parse_from(words.chain(more.iter().copied()))
+}
+
+/// The names of a command and those above it.
+fn with_output(command: &clap::Command, path: &str, found: &mut Vec<String>) {
+    if command
+        .get_arguments()
+        .any(|argument| argument.get_id() == "output")
+    {
+        found.push(path.to_owned());
+    }
+    for below in command.get_subcommands() {
+        with_output(below, format!("{path} {}", below.get_name()).trim(), found);
+    }
+}
+
+#[test]
+fn each_command_with_a_result_is_listed() {
+    let mut found = Vec::new();
+    with_output(&Arguments::command(), "", &mut found);
+    for path in &found {
+        let is_listed = COMMANDS
+            .iter()
+            .any(|(line, _)| line == path || line.starts_with(&format!("{path} ")));
+        assert!(is_listed, "{path}");
+    }
+    let listed: std::collections::BTreeSet<_> = COMMANDS
+        .iter()
+        .filter_map(|(line, _)| {
+            let is_prefix = |path: &&String| *line == **path || line.starts_with(&format!("{path} "));
+            found.iter().filter(is_prefix).max_by_key(|path| path.len())
+        })
+        .collect();
+    assert_eq!(listed.len(), found.len(), "{found:?}");
+}
+
+#[test]
+fn each_command_accepts_its_formats() {
+    for (line, own) in COMMANDS {
+        for format in COMMON.iter().chain(*own) {
+            for more in [&["-o", format][..], &["-o", format, "--no-headers"]] {
+                let parsed = parse(line, more);
+                assert!(parsed.is_ok(), "{line} {more:?}: {}", parsed.unwrap_err());
+            }
+        }
+    }
+}
+
+#[test]
+fn each_command_refuses_other_formats_and_lists_its_own() {
+    for (line, own) in COMMANDS {
+        for format in [
+            "xml",
+            "text",
+            "github",
+            "env",
+            "install-config",
+            "go-template={{.a}}",
+            "JSON",
+        ] {
+            if own.contains(&format) || (format == "install-config" && own.contains(&"env")) {
+                continue;
+            }
+            let error = parse(line, &["-o", format]).expect_err(line);
+            assert_eq!((error.kind(), error.exit_code()), (ErrorKind::ValueValidation, 2));
+            let text = error.to_string();
+            let expected = format!(
+                "unable to match a printer suitable for the output format \"{format}\", allowed formats are: "
+            );
+            let (_, allowed) = text.split_once(&expected).expect(&text);
+            let allowed: Vec<_> = allowed.lines().next().unwrap_or_default().split(',').collect();
+            for format in COMMON.iter().chain(*own) {
+                let name = format.split('=').next().unwrap_or_default();
+                assert!(allowed.contains(&name), "{line} {name}: {text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_template_that_cannot_be_read_is_an_error_of_usage() {
+    for (format, message) in [
+        ("jsonpath={.a", "error parsing jsonpath {.a, unclosed action"),
+        ("jsonpath=", "template format specified but no template given"),
+        (
+            "custom-columns=",
+            "custom-columns format specified but no custom columns given",
+        ),
+    ] {
+        for (line, _) in COMMANDS {
+            let error = parse(line, &["-o", format]).expect_err(line);
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains(message), "{line}: {error}");
+        }
+    }
+}
+
+/// Lists of Kubernetes objects are read by label; what is named is not.
+#[test]
+fn lists_take_a_selector() {
+    for line in ["status", "status -A", "pool status", "pool status -A"] {
+        assert!(parse(line, &["-l", "team=a"]).is_ok(), "{line}");
+    }
+    for line in ["status edge", "pool status p"] {
+        let error = parse(line, &["-l", "team=a"]).expect_err(line);
+        assert_eq!(error.kind(), ErrorKind::ArgumentConflict, "{line}");
+    }
+}

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::{
     checks::{
-        AskedBy, Check,
+        Check,
         components::WORKLOAD,
         finding::{CheckOutcome, Finding, Judgement, Unjudged, need},
         machine_grace::is_turning,
@@ -22,16 +22,14 @@ pub const CHECKS: &[Check] = &[
     Check::new(
         "controller-leases",
         "the controller manager and the scheduler have a leader",
-        AskedBy::Operation,
         leases,
     ),
     Check::new(
         "kube-proxy-ready",
         "kube-proxy is ready on every node",
-        AskedBy::Health,
         kube_proxy,
     ),
-    Check::new("coredns-ready", "CoreDNS is ready", AskedBy::Health, core_dns),
+    Check::new("coredns-ready", "CoreDNS is ready", core_dns),
 ];
 
 /// How long a controller's Lease may be over before nobody leads: a change of leaders takes seconds, and clocks differ.

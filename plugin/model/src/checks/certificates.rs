@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::{
     checks::{
-        AskedBy, Check,
+        Check,
         components::WORKLOAD,
         etcd_quorum::ETCD,
         finding::{CheckOutcome, Finding, Judgement, Unjudged, machine, need},
@@ -19,28 +19,20 @@ use crate::{
 };
 
 pub const CHECKS: &[Check] = &[
-    Check::new(
-        "secrets-present",
-        "the Secrets of the cluster exist",
-        AskedBy::Lifecycle,
-        secrets,
-    ),
+    Check::new("secrets-present", "the Secrets of the cluster exist", secrets),
     Check::new(
         "machine-certificates",
         "no Machine's certificates expire soon",
-        AskedBy::Lifecycle,
         of_machines,
     ),
     Check::new(
         "endpoint-certificate",
         "the endpoint's certificate does not expire soon",
-        AskedBy::Operation,
         of_endpoint,
     ),
     Check::new(
         "etcd-certificates",
         "no etcd member's certificate expires soon",
-        AskedBy::Operation,
         of_etcd,
     ),
 ];

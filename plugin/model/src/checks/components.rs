@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::{
     checks::{
-        AskedBy, Check,
+        Check,
         finding::{CheckOutcome, Finding, Judgement, Unjudged, machine, need, node, or_else},
         machine_grace::{Phase, is_turning, machine_of_node, machines, machines_read, phase_of_node},
     },
@@ -21,35 +21,30 @@ pub const CHECKS: &[Check] = &[
     Check::new(
         "api-servers-match",
         "every Machine has an API server, and every API server a Machine",
-        AskedBy::Preflight,
         api_servers_match,
     )
     .preflight(),
     Check::new(
         "api-servers-ready",
         "the API server of every node is ready",
-        AskedBy::Preflight,
         api_servers_ready,
     )
     .preflight(),
     Check::new(
         "controller-managers-ready",
         "the controller manager of every node is ready",
-        AskedBy::Preflight,
         controller_managers_ready,
     )
     .preflight(),
     Check::new(
         "schedulers-ready",
         "the scheduler of every node is ready",
-        AskedBy::Preflight,
         schedulers_ready,
     )
     .preflight(),
     Check::new(
         "etcd-pods-ready",
         "the etcd pod of every node is ready",
-        AskedBy::Preflight,
         etcd_pods_ready,
     )
     .preflight(),

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use crate::{
     checks::{
-        AskedBy, Check,
+        Check,
         components::machines_without_etcd,
         etcd_quorum::votes,
         finding::{CheckOutcome, Finding, Judgement, Unjudged},
@@ -19,39 +19,28 @@ pub const CHECKS: &[Check] = &[
     Check::new(
         "status-reported",
         "its controller reports whether it is available",
-        AskedBy::Health,
         reported,
     ),
     Check::new(
         "status-current",
         "its controller has processed the current spec",
-        AskedBy::Health,
         current,
     ),
-    Check::new(
-        "available",
-        "its controller finds it available",
-        AskedBy::Health,
-        available,
-    )
-    .summing_up(),
+    Check::new("available", "its controller finds it available", available).summing_up(),
     Check::new(
         "certificates-available",
         "its controller finds the cluster's certificates",
-        AskedBy::Health,
         certificates_available,
     ),
     Check::new(
         "etcd-cluster-healthy",
         "its controller finds etcd healthy",
-        AskedBy::Health,
         etcd_cluster_healthy,
     )
     .summing_up(),
     Check::new(
         "components-healthy",
         "its controller finds the components healthy",
-        AskedBy::Health,
         components_healthy,
     )
     .summing_up(),

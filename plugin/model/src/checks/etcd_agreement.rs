@@ -7,7 +7,7 @@ use kcp_etcd::Members;
 
 use crate::{
     checks::{
-        AskedBy, Check,
+        Check,
         etcd_quorum::ETCD,
         finding::{CheckOutcome, Finding, Judgement, need},
         machine_grace::{Phase, is_turning},
@@ -23,36 +23,18 @@ pub const CHECKS: &[Check] = &[
     Check::new(
         "etcd-one-cluster",
         "all members belong to one etcd cluster",
-        AskedBy::Preflight,
         cluster_id,
     )
     .preflight(),
     Check::new(
         "etcd-member-lists",
         "every member reports the same list of members",
-        AskedBy::Preflight,
         member_lists,
     )
     .preflight(),
-    Check::new(
-        "etcd-leader",
-        "members agree on a leader",
-        AskedBy::Operation,
-        leader,
-    )
-    .preflight(),
-    Check::new(
-        "etcd-raft-term",
-        "members are in the same raft term",
-        AskedBy::Operation,
-        raft_term,
-    ),
-    Check::new(
-        "etcd-raft-lag",
-        "no member is far behind the others",
-        AskedBy::Operation,
-        raft_lag,
-    ),
+    Check::new("etcd-leader", "members agree on a leader", leader).preflight(),
+    Check::new("etcd-raft-term", "members are in the same raft term", raft_term),
+    Check::new("etcd-raft-lag", "no member is far behind the others", raft_lag),
 ];
 
 /// Entries of raft's log that a member may be behind another, or behind itself in applying them. A follower that is

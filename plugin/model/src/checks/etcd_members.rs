@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use crate::{
     checks::{
-        AskedBy, Check,
+        Check,
         components::describe,
         finding::{Finding, Judgement, machine, need},
         machine_grace::{Phase, is_turning, machine_of_node, machines, machines_read, without_node},
@@ -22,24 +22,11 @@ pub const CHECKS: &[Check] = &[
     Check::new(
         "etcd-members-match",
         "every Machine has an etcd member, and every member a Machine",
-        AskedBy::Preflight,
         match_machines,
     )
     .preflight(),
-    Check::new(
-        "etcd-alarms",
-        "no member has raised an alarm",
-        AskedBy::Preflight,
-        alarms,
-    )
-    .preflight(),
-    Check::new(
-        "etcd-learners",
-        "every learner is promoted in time",
-        AskedBy::Operation,
-        learners,
-    )
-    .preflight(),
+    Check::new("etcd-alarms", "no member has raised an alarm", alarms).preflight(),
+    Check::new("etcd-learners", "every learner is promoted in time", learners).preflight(),
 ];
 
 pub fn match_machines(observed: &Observed, now: Timestamp) -> Judgement {

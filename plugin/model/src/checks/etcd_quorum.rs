@@ -15,7 +15,7 @@ use jiff::Timestamp;
 
 use crate::{
     checks::{
-        AskedBy, Check,
+        Check,
         components::machines_without_etcd,
         finding::{Finding, Judgement, Unjudged, machine, or_else},
         machine_grace::{Phase, machines, machines_read, phase_of_node},
@@ -26,24 +26,13 @@ use crate::{
 };
 
 pub const CHECKS: &[Check] = &[
-    Check::new("etcd-quorum", "etcd has quorum", AskedBy::Health, quorum)
+    Check::new("etcd-quorum", "etcd has quorum", quorum)
         .preflight()
         .blocking(),
-    Check::new(
-        "etcd-tolerance",
-        "no voting member is unhealthy",
-        AskedBy::Health,
-        tolerance,
-    )
-    .preflight()
-    .summing_up(),
-    Check::new(
-        "etcd-members-answer",
-        "every member responds",
-        AskedBy::Preflight,
-        answer,
-    )
-    .preflight(),
+    Check::new("etcd-tolerance", "no voting member is unhealthy", tolerance)
+        .preflight()
+        .summing_up(),
+    Check::new("etcd-members-answer", "every member responds", answer).preflight(),
 ];
 
 /// What etcd was asked, in words.

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::{
     checks::{
-        AskedBy, Check,
+        Check,
         etcd_quorum::ETCD,
         finding::{CheckOutcome, Finding, Judgement, Unjudged, need},
         kubelet_skew::minor,
@@ -18,24 +18,13 @@ use crate::{
 };
 
 pub const CHECKS: &[Check] = &[
-    Check::new(
-        "etcd-space",
-        "databases are well below their quota",
-        AskedBy::Operation,
-        space,
-    ),
+    Check::new("etcd-space", "databases are well below their quota", space),
     Check::new(
         "etcd-fragmentation",
         "databases are not fragmented",
-        AskedBy::Operation,
         fragmentation,
     ),
-    Check::new(
-        "etcd-versions",
-        "members run the same version",
-        AskedBy::Operation,
-        versions,
-    ),
+    Check::new("etcd-versions", "members run the same version", versions),
 ];
 
 /// Percent of its quota that a database may take before that wants a look: time is left to compact.

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use crate::{
     checks::{
-        AskedBy, Check,
+        Check,
         components::WORKLOAD,
         finding::{Finding, Judgement, Unjudged, need},
         machine_grace::is_turning,
@@ -22,13 +22,11 @@ pub const CHECKS: &[Check] = &[
     Check::new(
         "node-labels-and-taints",
         "every control plane node has its label and its taint",
-        AskedBy::Health,
         labels_and_taints,
     ),
     Check::new(
         "kubeadm-config-version",
         "kubeadm-config names the desired version",
-        AskedBy::Operation,
         version,
     ),
 ];

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use crate::{
     checks::{
-        AskedBy, Check,
+        Check,
         components::WORKLOAD,
         finding::{Finding, Judgement, Unjudged, need, node},
         machine_grace::{machine_of_node, machines},
@@ -16,7 +16,6 @@ use crate::{
 pub const CHECKS: &[Check] = &[Check::new(
     "kubelet-skew",
     "the API servers support the versions of all kubelets",
-    AskedBy::Operation,
     kubelet_skew,
 )];
 

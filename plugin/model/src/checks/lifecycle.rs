@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use crate::{
     checks::{
-        AskedBy, Check,
+        Check,
         finding::{CheckOutcome, Finding, Judgement, Unjudged, machine, need},
         rollout::has_pending_change,
     },
@@ -15,47 +15,31 @@ use crate::{
 };
 
 pub const CHECKS: &[Check] = &[
-    Check::new(
-        "not-paused",
-        "neither it nor its Cluster is paused",
-        AskedBy::Lifecycle,
-        paused,
-    )
-    .blocking(),
-    Check::new(
-        "not-deleted",
-        "it is not being deleted",
-        AskedBy::Lifecycle,
-        deletion,
-    ),
+    Check::new("not-paused", "neither it nor its Cluster is paused", paused).blocking(),
+    Check::new("not-deleted", "it is not being deleted", deletion),
     Check::new(
         "no-failure",
         "no failureReason and no failureMessage is set",
-        AskedBy::Health,
         failure,
     ),
     Check::new(
         "cluster-reference",
         "spec.controlPlaneRef of its Cluster names it",
-        AskedBy::Lifecycle,
         cluster_reference,
     ),
     Check::new(
         "cluster-ready",
         "its Cluster has infrastructure and an endpoint",
-        AskedBy::Lifecycle,
         cluster_ready,
     ),
     Check::new(
         "topology-version",
         "a managed topology has reached its version",
-        AskedBy::Lifecycle,
         topology,
     ),
     Check::new(
         "machines-owned",
         "it owns every control plane Machine of its Cluster",
-        AskedBy::Lifecycle,
         adoption,
     ),
 ];

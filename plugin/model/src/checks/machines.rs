@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use crate::{
     checks::{
-        AskedBy, Check,
+        Check,
         components::describe,
         finding::{CheckOutcome, Finding, Judgement, machine},
         machine_grace::{Phase, machines, machines_read},
@@ -16,18 +16,11 @@ use crate::{
 };
 
 pub const CHECKS: &[Check] = &[
-    Check::new(
-        "machines-joined",
-        "every Machine has its node",
-        AskedBy::Health,
-        nodes,
-    )
-    .preflight(),
-    Check::new("machines-ready", "every Machine is ready", AskedBy::Health, ready),
+    Check::new("machines-joined", "every Machine has its node", nodes).preflight(),
+    Check::new("machines-ready", "every Machine is ready", ready),
     Check::new(
         "machine-deletions",
         "deleted Machines are gone in time",
-        AskedBy::Lifecycle,
         deletions,
     )
     .preflight(),

@@ -16,8 +16,8 @@
 
 use jiff::Timestamp;
 
-use crate::{checks::finding::CheckOutcome, inspection::Checked, snapshot::Observed};
-use finding::{Judgement, Unjudged};
+use crate::snapshot::Observed;
+use finding::{CheckOutcome, Finding, Judgement, Unjudged};
 
 pub mod add_ons;
 pub mod certificates;
@@ -42,49 +42,38 @@ pub mod sources;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
-    /// Stable, kebab-case.
+    /// Kebab-case. Scripts rely on it.
     pub id: &'static str,
-    /// What is so when it passes.
+    /// What is true if the check passes.
     pub summary: &'static str,
-    /// Where it comes from.
-    pub asked_by: AskedBy,
-    /// Whether Machines are neither added nor removed while it fails.
+    /// No Machine is created or deleted while it fails.
     pub is_preflight: bool,
-    /// Whether what is asked for does not go on while it fails.
+    /// The desired change makes no progress while it fails.
     pub is_blocking: bool,
-    /// Whether it sums up what other checks look at, one by one.
+    /// It sums up other checks.
     pub sums_up: bool,
     judge: fn(&Observed, Timestamp) -> Judgement,
 }
 
-/// Where a check comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AskedBy {
-    /// Cluster API's proposal "Kubeadm Based Control Plane Management": its preflight checks, or health checks as its
-    /// first text has them.
-    Preflight,
-    /// User stories 6 and 10 of the same: whether the control plane is healthy, and whether kube-proxy and new Machines
-    /// work.
-    Health,
-    /// The same, on scaling, rollout, remediation and adoption.
-    Lifecycle,
-    /// etcd's and Kubernetes' own advice to operators.
-    Operation,
-    /// Ourselves: what could not be read is not passed over.
-    Reading,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checked {
+    pub id: &'static str,
+    /// The worst of its findings.
+    pub outcome: CheckOutcome,
+    /// Why it is unknown or was skipped, on one line; none otherwise.
+    pub reason: Option<String>,
+    pub findings: Vec<Finding>,
 }
 
 impl Check {
     const fn new(
         id: &'static str,
         summary: &'static str,
-        asked_by: AskedBy,
         judge: fn(&Observed, Timestamp) -> Judgement,
     ) -> Self {
         Self {
             id,
             summary,
-            asked_by,
             is_preflight: false,
             is_blocking: false,
             sums_up: false,
@@ -113,7 +102,6 @@ impl Check {
         }
     }
 
-    /// What it finds at a time.
     pub fn run(&self, observed: &Observed, now: Timestamp) -> Checked {
         let (outcome, reason, findings) = match (self.judge)(observed, now) {
             Ok(findings) => {

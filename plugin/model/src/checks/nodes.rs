@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use crate::{
     checks::{
-        AskedBy, Check,
+        Check,
         components::{WORKLOAD, of_node},
         finding::{Judgement, need},
         machine_grace::{machine_of_node, machines},
@@ -15,7 +15,6 @@ use crate::{
 pub const CHECKS: &[Check] = &[Check::new(
     "nodes-ready",
     "every control plane node exists and is ready",
-    AskedBy::Health,
     ready,
 )];
 

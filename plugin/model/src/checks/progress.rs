@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use crate::{
     blocker::Blocker,
     checks::{
-        AskedBy, Check,
+        Check,
         finding::{Finding, Judgement, machine},
         machine_grace::machines,
         rollout::has_pending_change,
@@ -19,17 +19,10 @@ pub const CHECKS: &[Check] = &[
     Check::new(
         "controller-responds",
         "the controller processes changes of the spec",
-        AskedBy::Lifecycle,
         controller,
     )
     .blocking(),
-    Check::new(
-        "change-progress",
-        "a pending change makes progress",
-        AskedBy::Lifecycle,
-        change,
-    )
-    .blocking(),
+    Check::new("change-progress", "a pending change makes progress", change).blocking(),
 ];
 
 fn all(observed: &Observed, now: Timestamp) -> Vec<Stuck> {
@@ -124,19 +117,19 @@ pub(super) mod cases {
             o.control_plane().spec_changed = Some(minutes_ago(11));
         }),
         ("change-progress", "blocked_for_a_moment", |o| {
-            scale_up(o, 30, BLOCKED)
+            scale_up(o, 30, BLOCKED);
         }),
         ("change-progress", "blocked_for_long", |o| {
-            scale_up(o, 31, BLOCKED)
+            scale_up(o, 31, BLOCKED);
         }),
         ("change-progress", "a_replica_is_missing_for_a_moment", |o| {
-            scale_up(o, 10, "")
+            scale_up(o, 10, "");
         }),
         ("change-progress", "a_replica_is_missing_for_long", |o| {
-            scale_up(o, 11, "")
+            scale_up(o, 11, "");
         }),
         ("change-progress", "a_rollout_of_half_an_hour", |o| {
-            roll_out(o, 30)
+            roll_out(o, 30);
         }),
         ("change-progress", "a_rollout_stands_still", |o| roll_out(o, 31)),
         (

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use crate::{
     blocker::Blocker,
     checks::{
-        AskedBy, Check,
+        Check,
         components::{describe, machines_without_etcd},
         etcd_quorum::is_without_etcd,
         finding::{CheckOutcome, Finding, Judgement, Unjudged, machine, need},
@@ -26,19 +26,12 @@ pub const CHECKS: &[Check] = &[
     Check::new(
         "machine-health-checks",
         "no health check finds a Machine unhealthy",
-        AskedBy::Lifecycle,
         health_checks_passed,
     ),
-    Check::new(
-        "remediation",
-        "unhealthy Machines are replaced",
-        AskedBy::Lifecycle,
-        remediation,
-    ),
+    Check::new("remediation", "unhealthy Machines are replaced", remediation),
     Check::new(
         "health-check-cover",
         "a MachineHealthCheck covers every Machine",
-        AskedBy::Lifecycle,
         cover,
     ),
 ];

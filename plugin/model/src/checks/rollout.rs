@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use crate::{
     checks::{
-        AskedBy, Check,
+        Check,
         finding::{Finding, Judgement, machine},
         machine_grace::machines_read,
     },
@@ -16,21 +16,10 @@ pub const CHECKS: &[Check] = &[
     Check::new(
         "machines-up-to-date",
         "no Machine is outdated",
-        AskedBy::Lifecycle,
         machines_up_to_date,
     ),
-    Check::new(
-        "rollout-ends",
-        "new Machines are not outdated",
-        AskedBy::Lifecycle,
-        ends,
-    ),
-    Check::new(
-        "replicas",
-        "the number of Machines is the desired one",
-        AskedBy::Lifecycle,
-        replicas,
-    ),
+    Check::new("rollout-ends", "new Machines are not outdated", ends),
+    Check::new("replicas", "the number of Machines is the desired one", replicas),
 ];
 
 /// Whether each Machine is to be replaced, and why, by name.

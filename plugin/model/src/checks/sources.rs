@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use crate::{
     checks::{
-        AskedBy, Check,
+        Check,
         components::WORKLOAD,
         etcd_quorum::ETCD,
         finding::{Finding, Judgement, need},
@@ -16,27 +16,15 @@ pub const CHECKS: &[Check] = &[
     Check::new(
         "management-readable",
         "the objects around the control plane could be read",
-        AskedBy::Reading,
         management,
     ),
     Check::new(
         "workload-reachable",
         "the workload cluster is reachable",
-        AskedBy::Reading,
         workload,
     ),
-    Check::new(
-        "etcd-reachable",
-        "the etcd members are reachable",
-        AskedBy::Reading,
-        etcd,
-    ),
-    Check::new(
-        "permissions",
-        "no permission is missing",
-        AskedBy::Reading,
-        permissions,
-    ),
+    Check::new("etcd-reachable", "the etcd members are reachable", etcd),
+    Check::new("permissions", "no permission is missing", permissions),
 ];
 
 /// Each that could not be read; those that a missing permission keeps are told of elsewhere.

@@ -4,14 +4,14 @@ use std::{collections::BTreeSet, fmt::Write as _};
 
 use crate::{
     checks::{
-        add_ons, all, certificates, components, conditions, etcd_agreement, etcd_members, etcd_quorum,
-        etcd_storage,
+        Checked, add_ons, all, certificates, components, conditions, etcd_agreement, etcd_members,
+        etcd_quorum, etcd_storage,
         example::{failure, member, observed},
         finding::CheckOutcome,
         kubeadm, kubelet_skew, lifecycle, machines, nodes, progress, remediation, rollout, sources,
     },
     control_plane::example::{condition, minutes_ago, now, set},
-    inspection::{Checked, inspect},
+    inspection::inspect,
     plan::observed::Etcd,
     snapshot::{Observed, Reading},
 };

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::{
     checks::{
-        all,
+        Checked, all,
         etcd_quorum::votes,
         find,
         finding::{CheckOutcome, Finding},
@@ -58,16 +58,6 @@ pub enum Basis {
     AllSources,
     /// The conditions that the controllers report, because the workload cluster or etcd was not read.
     Conditions,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Checked {
-    pub id: &'static str,
-    /// The worst of its findings.
-    pub outcome: CheckOutcome,
-    /// Why it is unknown or was skipped, on one line; none otherwise.
-    pub reason: Option<String>,
-    pub findings: Vec<Finding>,
 }
 
 /// Whether the controller would make each change now.

@@ -9,8 +9,11 @@ use crate::{
     document::{API_VERSION, ObjectName},
 };
 use kcp_control_plane::{
-    checks::finding::{CheckOutcome, Finding},
-    inspection::{Basis, Checked, Health, Inspection, Preflight},
+    checks::{
+        Checked,
+        finding::{CheckOutcome, Finding},
+    },
+    inspection::{Basis, Health, Inspection, Preflight},
     snapshot::{
         EtcdSurvey, Failure, Observed, Reading,
         etcd::{Alarms, Asked, alarm_name, hexadecimal},

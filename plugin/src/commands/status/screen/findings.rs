@@ -15,8 +15,11 @@ use crate::terminal::{
     width::wrap_hint,
 };
 use kcp_control_plane::{
-    checks::finding::{CheckOutcome, Finding},
-    inspection::{Checked, Inspection},
+    checks::{
+        Checked,
+        finding::{CheckOutcome, Finding},
+    },
+    inspection::Inspection,
 };
 
 /// Cells before a finding's text: two blanks, the longest outcome, a blank.

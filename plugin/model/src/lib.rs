@@ -19,6 +19,16 @@
     missing_docs,
     reason = "a field or variant is documented where its name does not say it: units, absence, sources"
 )]
+#![cfg_attr(
+    any(test, feature = "testing"),
+    allow(
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::missing_panics_doc,
+        clippy::panic,
+        reason = "the builders of snapshots for tests may panic"
+    )
+)]
 
 pub mod blocker;
 pub mod change;

@@ -117,19 +117,19 @@ pub(super) mod cases {
             o.control_plane().spec_changed = Some(minutes_ago(11));
         }),
         ("change-progress", "blocked_for_a_moment", |o| {
-            scale_up(o, 30, BLOCKED)
+            scale_up(o, 30, BLOCKED);
         }),
         ("change-progress", "blocked_for_long", |o| {
-            scale_up(o, 31, BLOCKED)
+            scale_up(o, 31, BLOCKED);
         }),
         ("change-progress", "a_replica_is_missing_for_a_moment", |o| {
-            scale_up(o, 10, "")
+            scale_up(o, 10, "");
         }),
         ("change-progress", "a_replica_is_missing_for_long", |o| {
-            scale_up(o, 11, "")
+            scale_up(o, 11, "");
         }),
         ("change-progress", "a_rollout_of_half_an_hour", |o| {
-            roll_out(o, 30)
+            roll_out(o, 30);
         }),
         ("change-progress", "a_rollout_stands_still", |o| roll_out(o, 31)),
         (

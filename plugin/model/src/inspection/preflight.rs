@@ -86,7 +86,7 @@ impl Inputs<'_> {
         let spec = self.spec().clone();
         let replicas = self.state.replicas.len() + 1;
         self.permission(
-            self.first_step(self.state.clone(), &Spec { replicas, ..spec }),
+            &self.first_step(self.state.clone(), &Spec { replicas, ..spec }),
             |_| true,
         )
     }
@@ -99,11 +99,11 @@ impl Inputs<'_> {
         } else {
             self.first_step(self.state.clone(), &Spec { replicas, ..spec })
         };
-        self.permission_to_delete(blockers)
+        self.permission_to_delete(&blockers)
     }
 
     /// Findings about the Machine that is deleted do not count.
-    fn permission_to_delete(&self, blockers: Vec<Blocker>) -> Permission {
+    fn permission_to_delete(&self, blockers: &[Blocker]) -> Permission {
         let replicas = self.state.replicas.iter();
         let marked: Vec<String> = replicas
             .filter(|replica| replica.deletion == Deletion::Marked)
@@ -124,9 +124,9 @@ impl Inputs<'_> {
         let spec = self.spec().clone();
         let blockers = self.first_step(state, &Spec { replicas, ..spec });
         if creates_first {
-            self.permission(blockers, |_| true)
+            self.permission(&blockers, |_| true)
         } else {
-            self.permission_to_delete(blockers)
+            self.permission_to_delete(&blockers)
         }
     }
 
@@ -184,7 +184,7 @@ impl Inputs<'_> {
     }
 
     /// What blocks the controller, and the preflight checks that fail; or why the answer is unknown.
-    fn permission(&self, blockers: Vec<Blocker>, counts: impl Fn(&Finding) -> bool) -> Permission {
+    fn permission(&self, blockers: &[Blocker], counts: impl Fn(&Finding) -> bool) -> Permission {
         let found = failing(
             self.checks,
             |check| check.is_preflight,

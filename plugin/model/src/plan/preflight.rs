@@ -255,9 +255,10 @@ mod tests {
         }
     }
 
+    type Case = (&'static str, fn(&mut Observed), Vec<Blocker>);
+
     #[test]
     fn machines_are_waited_for() {
-        type Case = (&'static str, fn(&mut Observed), Vec<Blocker>);
         let machine = || "m2".to_owned();
         let failed = |condition, status, message: Option<&str>| Blocker::Condition {
             machine: machine(),
@@ -265,22 +266,20 @@ mod tests {
             status,
             message: message.map(str::to_owned),
         };
+        let no_node = Blocker::NoNode {
+            machine: machine(),
+            message: None,
+        };
+        let being_deleted = Blocker::BeingDeleted {
+            machine: machine(),
+            message: None,
+        };
         let cases: Vec<Case> = vec![
-            (
-                "no_node",
-                |o| o.machines[1].machine.node = None,
-                vec![Blocker::NoNode {
-                    machine: machine(),
-                    message: None,
-                }],
-            ),
+            ("no_node", |o| o.machines[1].machine.node = None, vec![no_node]),
             (
                 "being_deleted",
                 |o| o.machines[1].machine.deleting_since = Some(minutes_ago(1)),
-                vec![Blocker::BeingDeleted {
-                    machine: machine(),
-                    message: None,
-                }],
+                vec![being_deleted],
             ),
             (
                 "updating",
@@ -309,7 +308,7 @@ mod tests {
                 },
                 vec![failed("APIServerPodHealthy", "absent", None)],
             ),
-            // Of no matter to the controller.
+            // The controller does not check these.
             (
                 "labels_and_ready",
                 |o| {

@@ -45,7 +45,7 @@ async fn named(connection: &Connection, name: &str) -> Result<Management, Error>
 async fn listed(connection: &Connection, namespace: Option<&str>) -> Result<Vec<Management>, Error> {
     let limit = reads::limit_of_list(TIMEOUT);
     let reader = reads::discover(connection, limit).await?;
-    reads::list(&reader, namespace, limit).await
+    reads::list(&reader, namespace, None, limit).await
 }
 
 /// Creates a control plane without controllers, with one Machine and the objects that the Machine refers to.

@@ -274,16 +274,19 @@ mod tests {
         }
     }
 
-    fn output(changed: &Changed, format: &OutputFormat, now: Option<&str>) -> String {
-        let report = ChangeReport {
+    fn report<'c>(changed: &'c Changed, now: Option<&str>) -> ChangeReport<'c> {
+        ChangeReport {
             changed,
             verb: &VERB,
             namespace: "d",
             dry_run: None,
             is_configured: false,
             object: changed.object_after(now).expect("decodes"),
-        };
-        text(&report, format, Layout::default()).expect("printed")
+        }
+    }
+
+    fn output(changed: &Changed, format: &OutputFormat, now: Option<&str>) -> String {
+        text(&report(changed, now), format, Layout::default()).expect("printed")
     }
 
     fn parsed(text: &str) -> Value {
@@ -294,6 +297,7 @@ mod tests {
     fn the_document_is_the_object_as_it_was_written() {
         let written = json!({"metadata": {"name": "c1-cp", "x": 1}, "spec": {"replicas": 5}});
         let done = changed(scaled());
+        assert_every_format(&report(&done, None));
         for format in [Json, Yaml] {
             assert_eq!(parsed(&output(&done, &format, None)), written, "a dry run");
             let now = output(&done, &format, Some(r#"{"metadata": {"name": "now"}}"#));
@@ -363,6 +367,7 @@ mod tests {
             ),
         ] {
             let changed = changed(outcome);
+            assert_every_format(&report(&changed, None));
             for format in [Json, Yaml] {
                 let document = parsed(&output(&changed, &format, None));
                 assert_eq!(document, expected);

@@ -18,7 +18,7 @@ use crate::commands::lint::{
     Input, LintArguments, LintReport, NAMESPACE, Place, manifests, subject::Subject,
 };
 use crate::commands::status::schema;
-use crate::output::Report as _;
+use crate::output::{Report as _, assert_every_format};
 use crate::{printer, terminal::plain, verdict::Verdict};
 
 fn lint_yaml(text: &str) -> LintReport {
@@ -62,6 +62,7 @@ fn every_document_is_as_its_schema_says() {
         living_fleet(),
     ] {
         schema::conforms(&report);
+        assert_every_format(&report);
     }
     schema::checked_in::<LintReport>("lintreport.json");
 }

@@ -304,6 +304,7 @@ mod tests {
     fn every_document_is_as_its_schema_says() {
         for plan in [blocked(), no_plan(), version_change()] {
             schema::conforms(&PlanDocument::of(&plan));
+            assert_every_format(&plan);
         }
         schema::checked_in::<PlanDocument>("plan.json");
     }

@@ -76,6 +76,7 @@ mod tests {
     use super::RolloutStatus;
     use crate::{
         commands::{rollout::report::RolloutReport, status::schema},
+        output::assert_every_format,
         printer::json,
     };
     use kcp_control_plane::control_plane::example::{healthy, minutes_ago, now};
@@ -96,6 +97,7 @@ mod tests {
         snapshot.machines[0].deleting_since = Some(minutes_ago(41));
         let report = RolloutReport::of(snapshot, now());
         schema::conforms(&RolloutStatus::of(&report));
+        assert_every_format(&report);
         insta::assert_snapshot!(json(&RolloutStatus::of(&report)).expect("serializes"));
     }
 }

@@ -370,6 +370,7 @@ mod tests {
             schema::conforms(&explanation.document());
         }
         schema::conforms(&list.list());
+        assert_every_format(&list);
         schema::checked_in::<RuleExplanation>("admissionruleexplanation.json");
         schema::checked_in::<RuleExplanationList>("admissionruleexplanationlist.json");
     }

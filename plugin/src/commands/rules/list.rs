@@ -147,6 +147,7 @@ mod tests {
     #[test]
     fn the_document_is_as_its_schema_says() {
         schema::conforms(&RuleList::of_all());
+        assert_every_format(&Rules);
         schema::checked_in::<RuleList>("admissionrulelist.json");
     }
 

@@ -103,7 +103,7 @@ mod tests {
     use super::{Inspected, Layout, StatusReport, Subject};
     use crate::{
         commands::status::screen::example::{healthy, member_dead},
-        output::{OutputFormat, text},
+        output::{OutputFormat, assert_every_format, text},
         terminal::plain,
     };
     use kcp_control_plane::control_plane::example::now;
@@ -135,6 +135,16 @@ mod tests {
         let report = StatusReport { subject, now: now() };
         let text = text(&report, format, layout).expect("reports");
         plain(&text).lines().next().unwrap_or_default().to_owned()
+    }
+
+    #[test]
+    fn every_format_is_printed() {
+        for subject in [one(), several()] {
+            assert_every_format(&StatusReport {
+                subject: &subject,
+                now: now(),
+            });
+        }
     }
 
     #[test]

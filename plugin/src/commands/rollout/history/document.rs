@@ -125,6 +125,7 @@ mod tests {
     use crate::{
         commands::rollout::history::{generation::tests::in_the_middle, history},
         commands::status::schema,
+        output::assert_every_format,
         printer::json,
     };
     use kcp_control_plane::control_plane::example::now;
@@ -138,6 +139,7 @@ mod tests {
     fn a_rollout_in_the_middle() {
         let history = history(&in_the_middle(), now());
         schema::conforms(&RolloutHistory::of(&history));
+        assert_every_format(&history);
         insta::assert_snapshot!(json(&RolloutHistory::of(&history)).expect("serializes"));
     }
 }

@@ -60,7 +60,7 @@ impl Store<'_> {
         let before = self.records().await?;
         let entries = self.list().await?;
         let records = newest(before, self.records().await?);
-        let pools = self.pools(Some(self.namespace())).await?;
+        let pools = self.pools(Some(self.namespace()), None).await?;
         let labelled = format!("{LABEL}=true");
         let copies: Vec<Copy> = self
             .connection()

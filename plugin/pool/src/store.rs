@@ -157,9 +157,9 @@ impl<'c> Store<'c> {
         self.get_at(self.here(&CLUSTER_POOL, name)).await
     }
 
-    /// The pools of a namespace, or of all namespaces.
-    pub async fn pools(&self, namespace: Option<&str>) -> Result<Vec<Pool>, Error> {
-        self.list_of(&CLUSTER_POOL, namespace, None).await
+    /// The pools of a namespace, or of all namespaces; with a label selector, only those with the labels.
+    pub async fn pools(&self, namespace: Option<&str>, selector: Option<&str>) -> Result<Vec<Pool>, Error> {
+        self.list_of(&CLUSTER_POOL, namespace, selector).await
     }
 
     /// Writes a pool's status once, by a merge patch with a resourceVersion. `Changed` if the pool is gone.

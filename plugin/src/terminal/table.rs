@@ -184,15 +184,6 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// For `pool`, until it has a layout.
-    pub fn render_within(&self, width: Option<usize>, is_wide: bool) -> String {
-        self.render(Layout {
-            width: if is_wide { None } else { width },
-            is_wide,
-            no_headers: false,
-        })
-    }
-
     /// The table as text, a line break after every row.
     pub fn render(&self, layout: Layout) -> String {
         let limit = layout.limit();

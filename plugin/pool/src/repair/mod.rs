@@ -49,7 +49,7 @@ pub async fn namespaces(connection: &Connection, field_manager: &str) -> Result<
     let store = Store::new(connection, field_manager);
     let labelled = format!("{LABEL}=true");
     let traces = Traces {
-        pools: store.pools(None).await?,
+        pools: store.pools(None, None).await?,
         entries: connection.list(&CUSTOMIZATION.at("v1"), None, None).await?,
         records: connection.list(&LEASE.at("v1"), None, Some(&labelled)).await?,
         clusters: store.deployments().await?.iter().cloned().collect(),

@@ -150,20 +150,42 @@ impl LastUse {
     }
 }
 
-/// The state of the pools of a namespace, or of all namespaces; with `only`, of this pool.
+/// Which pools are read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PoolSelection<'s> {
+    pub is_of_all_namespaces: bool,
+    /// The only one.
+    pub pool: Option<&'s str>,
+    /// A label selector, as the API server takes it.
+    pub labels: Option<&'s str>,
+}
+
+/// The state of the selected pools.
 ///
 /// # Errors
 /// If the API server cannot be asked, or there is no such pool.
 pub async fn pool_states(
     connection: &Connection,
-    is_of_all_namespaces: bool,
-    only: Option<&str>,
+    selection: PoolSelection<'_>,
 ) -> Result<Vec<PoolState>, Error> {
-    let namespaces = if is_of_all_namespaces {
-        let pools = Store::new(connection, READER).pools(None).await?;
-        pools.into_iter().map(|pool| pool.metadata.namespace).collect()
-    } else {
-        BTreeSet::from([connection.namespace.clone()])
+    let store = Store::new(connection, READER);
+    let namespace = (!selection.is_of_all_namespaces).then_some(connection.namespace.as_str());
+    // An entry is judged by all pools of its namespace: those without the labels are read too, and not shown.
+    let labelled: Option<BTreeSet<(String, String)>> = match selection.labels {
+        Some(labels) => {
+            let pools = store.pools(namespace, Some(labels)).await?.into_iter();
+            let key = |pool: Pool| (pool.metadata.namespace, pool.metadata.name);
+            Some(pools.map(key).collect())
+        }
+        None => None,
+    };
+    let namespaces: BTreeSet<String> = match (&labelled, namespace) {
+        (Some(labelled), _) => labelled.iter().map(|(namespace, _)| namespace.clone()).collect(),
+        (None, Some(namespace)) => BTreeSet::from([namespace.to_owned()]),
+        (None, None) => {
+            let pools = store.pools(None, None).await?;
+            pools.into_iter().map(|pool| pool.metadata.namespace).collect()
+        }
     };
     let mut states = Vec::new();
     for namespace in namespaces {
@@ -176,14 +198,18 @@ pub async fn pool_states(
             now: Timestamp::now(),
             grace: GRACE,
         };
-        if let Some(pool) = only
+        if let Some(pool) = selection.pool
             && snapshot.pool(pool).is_none()
         {
             // The server's own error says that there is none.
             store.pool(pool).await?;
         }
-        let is_asked = |name: &str| only.is_none_or(|pool| pool == name);
-        let pools = snapshot.pools.iter().filter(|pool| is_asked(pool.name()));
+        let is_selected = |pool: &&Pool| {
+            let key = (pool.metadata.namespace.clone(), pool.metadata.name.clone());
+            selection.pool.is_none_or(|name| name == pool.name())
+                && labelled.as_ref().is_none_or(|labelled| labelled.contains(&key))
+        };
+        let pools = snapshot.pools.iter().filter(is_selected);
         states.extend(pools.map(|pool| pool_state(&snapshot, &claims, pool, clock)));
     }
     Ok(states)

@@ -5,34 +5,38 @@ pub(crate) mod document;
 use std::{convert::Infallible, future::pending, time::Duration};
 
 use anyhow::Context as _;
-use clap::{ArgGroup, Args, ValueEnum};
+use clap::{ArgGroup, Args};
 use jiff::Timestamp;
 use kcp_pool::{
     acquire::{
         LeaseRequest, acquire,
-        answer::LeaseAnswer,
         claim::claim,
         create::create,
         wait::{Timeout, WaitLimit, wait_for},
     },
+    install_config::InstallConfig,
     lease::generated_name,
     objects::{entry::Holder, record::LeaseClaim},
     store::Store,
 };
+use serde::Serialize;
 
 use crate::{
     arguments::{parse_cluster_pool, parse_duration, parse_object_name},
-    commands::pool::{InstallConfigSource, Waiting, parse_wait, reported},
-    document::{text, yaml},
+    commands::pool::{InstallConfigSource, Waiting, parse_wait, reported, verdict},
+    output::{Formats, OutputArguments, Report, Special, print},
     session::Session,
-    terminal::Terminal,
+    terminal::table::Layout,
     verdict::Verdict,
 };
-use document::{PoolLease, install_config};
+use document::PoolLease;
 
 /// Arguments of `pool lease`.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("lessee").required(true))]
+#[command(mut_arg("output", |output| {
+    output.value_parser(Formats::LEASE).requires_if("install-config", "install_config")
+}))]
 pub struct LeaseArguments {
     /// Name of the cluster pool
     #[arg(value_parser = parse_cluster_pool)]
@@ -69,10 +73,9 @@ pub struct LeaseArguments {
     #[arg(long, requires = "claim")]
     pub keep: bool,
 
-    /// Output format
-    #[arg(short, long, value_name = "FORMAT", value_enum)]
-    #[arg(requires_if("install-config", "install_config"))]
-    pub output: Option<LeaseOutput>,
+    /// How it is printed.
+    #[command(flatten)]
+    pub output: OutputArguments,
 
     /// Name under which the server records the change
     #[arg(long, value_name = "NAME", default_value = "kubectl-kcp")]
@@ -97,21 +100,6 @@ impl Lessee {
         let generated = || Some(generated_name::generate(self.generate_name.as_deref()?));
         self.cluster_deployment.clone().or_else(generated)
     }
-}
-
-/// Output formats of `pool lease`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LeaseOutput {
-    /// A JSON document: `PoolLease`
-    Json,
-    /// The same document as YAML
-    Yaml,
-    /// Shell variables, one per line: `KCP_NAMESPACE`, `KCP_POOL`, `KCP_CUSTOMIZATION`, `KCP_CLUSTER_DEPLOYMENT`
-    Env,
-    /// The leased customization as RESOURCE/NAME
-    Name,
-    /// The patched install-config; it may contain secrets
-    InstallConfig,
 }
 
 /// Runs `pool lease`.
@@ -165,43 +153,55 @@ pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow:
     } else {
         acquire(&store, request).await.map_err(reported)?
     };
-    show(&answer, arguments.output, &session.terminal)
+    let result = PrintedLease {
+        lease: PoolLease::of(&answer),
+        install_config: document::install_config(&answer),
+    };
+    for warning in result.lease.warnings() {
+        session.terminal.warning(warning);
+    }
+    print(&result, &arguments.output, &session.terminal)?;
+    Ok(verdict(result.lease.refusal(), &session.terminal))
 }
 
-fn show(answer: &LeaseAnswer, output: Option<LeaseOutput>, terminal: &Terminal) -> anyhow::Result<Verdict> {
-    let result = &PoolLease::of(answer);
-    for warning in result.warnings() {
-        terminal.warning(warning);
+/// A lease with what is not part of its document.
+struct PrintedLease<'a> {
+    lease: PoolLease,
+    install_config: Option<&'a InstallConfig>,
+}
+
+impl Report for PrintedLease<'_> {
+    fn table(&self, _: Layout) -> String {
+        self.lease
+            .sentence()
+            .map_or_else(String::new, |sentence| sentence + "\n")
     }
-    let shown = match output {
-        Some(LeaseOutput::Json) => Some(text(result)?),
-        Some(LeaseOutput::Yaml) => Some(yaml(result)?),
-        Some(LeaseOutput::Env) => result
-            .variables()
-            .map(|variables| {
-                let lines = variables.iter().map(|(name, value)| {
-                    // For `eval`: a value from an object is not always a valid name.
-                    let value = shlex::try_quote(value)?;
-                    Ok(format!("{name}={value}\n"))
-                });
-                lines.collect::<Result<String, shlex::QuoteError>>()
-            })
-            .transpose()?,
-        Some(LeaseOutput::Name) => result.resource_name().map(|name| name + "\n"),
-        Some(LeaseOutput::InstallConfig) => match install_config(answer) {
-            Some(install_config) => Some(install_config.to_yaml()?),
-            None => None,
-        },
-        None => result.sentence().map(|sentence| sentence + "\n"),
-    };
-    if let Some(shown) = shown {
-        terminal.print(&shown)?;
+
+    fn document(&self) -> impl Serialize {
+        &self.lease
     }
-    match result.refusal() {
-        Some(refusal) => {
-            terminal.note(&refusal);
-            Ok(Verdict::Negative)
+
+    fn names(&self) -> Vec<String> {
+        self.lease.resource_name().into_iter().collect()
+    }
+
+    fn special(&self, format: Special) -> Option<anyhow::Result<String>> {
+        match format {
+            Special::Env => Some(shell_variables(&self.lease)),
+            Special::InstallConfig => {
+                let yaml = self.install_config.map(InstallConfig::to_yaml);
+                Some(yaml.unwrap_or_else(|| Ok(String::new())).map_err(Into::into))
+            }
+            Special::Github => None,
         }
-        None => Ok(Verdict::Met),
     }
+}
+
+/// For `eval`: a value from an object is not always a valid name.
+fn shell_variables(lease: &PoolLease) -> anyhow::Result<String> {
+    let variables = lease.variables().unwrap_or_default();
+    let lines = variables
+        .iter()
+        .map(|(name, value)| Ok(format!("{name}={}\n", shlex::try_quote(value)?)));
+    lines.collect()
 }

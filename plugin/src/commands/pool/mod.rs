@@ -232,6 +232,17 @@ fn refusal(reason: Option<Reason>, message: Option<&str>) -> Option<String> {
     Some(format!("{}: {}", reason?.as_str(), message?))
 }
 
+/// Prints a refusal to stderr: the reason is in the document too.
+fn verdict(refusal: Option<String>, terminal: &Terminal) -> Verdict {
+    match refusal {
+        Some(refusal) => {
+            terminal.note(&refusal);
+            Verdict::Negative
+        }
+        None => Verdict::Met,
+    }
+}
+
 fn resource_name(Name { name }: &Name) -> String {
     format!("clusterdeploymentcustomization.hive.openshift.io/{name}")
 }

@@ -2,24 +2,24 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context as _;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use kcp_pool::{
     plan as model,
     plan::{EntryChange, WhyStale, manifest, plan},
-    store::Store,
+    store::{CLUSTER_POOL, Store},
 };
 use serde::Serialize;
 
 use crate::{
     commands::pool::PoolDocumentName,
-    document::{API_VERSION, text, yaml},
+    document::{API_VERSION, resource_name},
     file,
+    output::{OutputArguments, Report, print},
     session::Session,
     terminal::{
-        Terminal, escape,
+        escape,
         style::{BAD, WARN},
-        table::{Cell, Column, Table},
+        table::{Cell, Column, Layout, Table},
     },
     verdict::Verdict,
 };
@@ -31,18 +31,9 @@ pub struct PoolPlanArguments {
     #[arg(short, long, value_name = "FILE")]
     pub filename: PathBuf,
 
-    /// Output format [default: text for people]
-    #[arg(short, long, value_name = "FORMAT", value_enum)]
-    pub output: Option<PoolPlanOutput>,
-}
-
-/// Output formats of `pool plan`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PoolPlanOutput {
-    /// A JSON document: `PoolPlan`
-    Json,
-    /// The same document as YAML
-    Yaml,
+    /// How it is printed.
+    #[command(flatten)]
+    pub output: OutputArguments,
 }
 
 /// Runs `pool plan`.
@@ -58,20 +49,26 @@ pub(crate) async fn run(arguments: PoolPlanArguments, session: &Session) -> anyh
     }
     let snapshot = Store::new(&connection, "kubectl-kcp").snapshot().await?;
     let plan = plan(&snapshot, &pool);
-    let printed = match arguments.output {
-        None => screen(&plan, Terminal::size().map(|size| size.width)),
-        Some(PoolPlanOutput::Json) => text(&PoolPlan::of(&plan))?,
-        Some(PoolPlanOutput::Yaml) => yaml(&PoolPlan::of(&plan))?,
-    };
-    session
-        .terminal
-        .print(&printed)
-        .context("cannot write to stdout")?;
+    print(&plan, &arguments.output, &session.terminal)?;
     Ok(if plan.is_destructive() {
         Verdict::Negative
     } else {
         Verdict::Met
     })
+}
+
+impl Report for model::PoolPlan {
+    fn table(&self, layout: Layout) -> String {
+        screen(self, layout)
+    }
+
+    fn document(&self) -> impl Serialize {
+        PoolPlan::of(self)
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec![resource_name(&CLUSTER_POOL, &self.name)]
+    }
 }
 
 /// What a change of a pool does.
@@ -183,8 +180,7 @@ const ENTRIES: &[Column] = &[
 
 const STALE: &[Column] = &[Column::new("CLUSTER").name(), Column::new("STALE BECAUSE")];
 
-/// The text within a number of columns; none for no limit.
-fn screen(plan: &model::PoolPlan, width: Option<usize>) -> String {
+fn screen(plan: &model::PoolPlan, layout: Layout) -> String {
     let mut parts = vec![summary(plan)];
     if !plan.entries.is_empty() {
         let mut table = Table::of(ENTRIES.iter().copied());
@@ -195,7 +191,7 @@ fn screen(plan: &model::PoolPlan, width: Option<usize>) -> String {
                 Cell::from(entry.effect.to_string()).rest(),
             ]);
         }
-        parts.push(table.render_within(width, false));
+        parts.push(table.render(layout));
     }
     if !plan.stale.is_empty() {
         let mut table = Table::of(STALE.iter().copied());
@@ -206,14 +202,14 @@ fn screen(plan: &model::PoolPlan, width: Option<usize>) -> String {
             };
             table.row([Cell::from(&cluster.name), Cell::styled(why, WARN).rest()]);
         }
-        parts.push(table.render_within(width, false));
+        parts.push(table.render(layout));
     }
     if !plan.problems.is_empty() {
         let mut table = Table::of([Column::new("PROBLEMS AFTER THE CHANGE")]);
         for problem in &plan.problems {
             table.row([Cell::styled(problem, BAD).rest()]);
         }
-        parts.push(table.render_within(width, false));
+        parts.push(table.render(layout));
     }
     parts.join("\n")
 }
@@ -253,7 +249,7 @@ fn summary(plan: &model::PoolPlan) -> String {
 mod tests {
     use kcp_pool::testing::plans::plans;
 
-    use super::{PoolPlan, screen};
+    use super::{Layout, PoolPlan, screen};
     use crate::{
         commands::status::schema::{checked_in, faults, of},
         terminal::plain,
@@ -279,8 +275,12 @@ mod tests {
 
     #[test]
     fn screens() {
+        let layout = Layout {
+            width: Some(80),
+            ..Layout::default()
+        };
         for (name, plan) in plans() {
-            insta::assert_snapshot!(name, plain(&screen(&plan, Some(80))));
+            insta::assert_snapshot!(name, plain(&screen(&plan, layout)));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `pool release`.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use kcp_pool::{
     release::target::{InUse, Release, ReleaseRefusal, Target, release},
     store::Store,
@@ -9,10 +9,11 @@ use serde::Serialize;
 
 use crate::{
     arguments::{parse_cluster_pool, parse_object_name},
-    commands::pool::{Name, PoolDocumentName, Reason, not_checked, refusal, resource_name},
-    document::{API_VERSION, text, yaml},
+    commands::pool::{Name, PoolDocumentName, Reason, not_checked, refusal, resource_name, verdict},
+    document::API_VERSION,
+    output::{OutputArguments, Report, print},
     session::Session,
-    terminal::Terminal,
+    terminal::table::Layout,
     verdict::Verdict,
 };
 
@@ -31,25 +32,15 @@ pub struct ReleaseArguments {
     #[arg(long)]
     pub force: bool,
 
-    /// Output format
-    #[arg(short, long, value_name = "FORMAT", value_enum)]
-    pub output: Option<ReleaseOutput>,
+    /// How it is printed.
+    #[command(flatten)]
+    pub output: OutputArguments,
 
     /// Name under which the server records the change
     #[arg(long, value_name = "NAME", default_value = "kubectl-kcp")]
     pub field_manager: String,
 }
 
-/// Output formats of `pool release`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ReleaseOutput {
-    /// A JSON document: `PoolRelease`
-    Json,
-    /// The same document as YAML
-    Yaml,
-    /// The released customizations as RESOURCE/NAME
-    Name,
-}
 /// Runs `pool release`.
 ///
 /// # Errors
@@ -59,26 +50,12 @@ pub(crate) async fn run(arguments: ReleaseArguments, session: &Session) -> anyho
     let store = Store::new(&connection, &arguments.field_manager);
     let (target, holder) = (&arguments.target, &arguments.cluster_deployment);
     let release = release(&store, target, holder, arguments.force).await?;
-    show(&PoolRelease::of(&release), arguments.output, &session.terminal)
-}
-
-fn show(result: &PoolRelease, output: Option<ReleaseOutput>, terminal: &Terminal) -> anyhow::Result<Verdict> {
+    let result = PoolRelease::of(&release);
     for warning in result.warnings() {
-        terminal.warning(warning);
+        session.terminal.warning(warning);
     }
-    terminal.print(&match output {
-        Some(ReleaseOutput::Json) => text(result)?,
-        Some(ReleaseOutput::Yaml) => yaml(result)?,
-        Some(ReleaseOutput::Name) => result.resource_names(),
-        None => result.sentences(),
-    })?;
-    match result.refusal() {
-        Some(refusal) => {
-            terminal.note(&refusal);
-            Ok(Verdict::Negative)
-        }
-        None => Ok(Verdict::Met),
-    }
+    print(&result, &arguments.output, &session.terminal)?;
+    Ok(verdict(result.refusal(), &session.terminal))
 }
 
 /// `NAME`, `clusterpool/NAME` and its other spellings; or `cdc/NAME`, with or without the group after a dot.
@@ -167,13 +144,6 @@ impl PoolRelease {
         refusal(self.reason, self.message.as_deref())
     }
 
-    /// One `RESOURCE/NAME` per line.
-    pub(crate) fn resource_names(&self) -> String {
-        self.customizations
-            .iter()
-            .fold(String::new(), |text, name| text + &resource_name(name) + "\n")
-    }
-
     /// A line for each released entry, or one if nothing was held.
     pub(crate) fn sentences(&self) -> String {
         let Self {
@@ -197,6 +167,20 @@ impl PoolRelease {
         customizations.iter().fold(String::new(), |text, name| {
             text + &resource_name(name) + " released\n"
         })
+    }
+}
+
+impl Report for PoolRelease {
+    fn table(&self, _: Layout) -> String {
+        self.sentences()
+    }
+
+    fn document(&self) -> impl Serialize {
+        self
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.customizations.iter().map(resource_name).collect()
     }
 }
 

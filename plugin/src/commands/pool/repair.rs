@@ -4,8 +4,7 @@ mod printer;
 
 use std::{collections::BTreeSet, time::Duration};
 
-use anyhow::Context as _;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use jiff::SignedDuration;
 use kcp_pool::{
     repair::{
@@ -20,12 +19,11 @@ use kcp_pool::{
 use crate::{
     arguments::{parse_cluster_pool, parse_duration, parse_object_name},
     commands::pool::InstallConfigSource,
-    document::{text, yaml},
+    output::{OutputArguments, print},
     session::Session,
     terminal::Terminal,
     verdict::Verdict,
 };
-use printer::{PoolRepair, names, screen};
 
 /// Arguments of `pool repair`.
 #[derive(Debug, Args)]
@@ -65,9 +63,9 @@ pub struct RepairArguments {
     )]
     pub force: Vec<String>,
 
-    /// Output format
-    #[arg(short, long, value_name = "FORMAT", value_enum)]
-    pub output: Option<RepairOutput>,
+    /// How it is printed.
+    #[command(flatten)]
+    pub output: OutputArguments,
 
     /// Name under which the server records the change
     #[arg(long, value_name = "NAME", default_value = "kubectl-kcp")]
@@ -80,17 +78,6 @@ impl RepairArguments {
             SignedDuration::try_from(grace).unwrap_or(SignedDuration::MAX)
         })
     }
-}
-
-/// Output formats of `pool repair`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum RepairOutput {
-    /// A JSON document: `PoolRepair`
-    Json,
-    /// The same document as YAML
-    Yaml,
-    /// Each object as RESOURCE/NAME
-    Name,
 }
 
 /// `NAME`, or `cdc/NAME` as in the output.
@@ -144,7 +131,8 @@ pub(crate) async fn run(arguments: RepairArguments, session: &Session) -> anyhow
             }),
         }
     }
-    show(&report, arguments.output, &session.terminal)?;
+    print(&report, &arguments.output, &session.terminal)?;
+    show_errors(&report, &session.terminal);
     Ok(verdict(&report))
 }
 
@@ -161,15 +149,8 @@ fn verdict(report: &RepairReport) -> Verdict {
     Verdict::worst(of_findings.chain(of_failures).chain(of_refusal))
 }
 
-fn show(report: &RepairReport, output: Option<RepairOutput>, terminal: &Terminal) -> anyhow::Result<()> {
-    let width = Terminal::size().map(|size| size.width);
-    let text = match output {
-        None => screen(report, width),
-        Some(RepairOutput::Json) => text(&PoolRepair::of(report))?,
-        Some(RepairOutput::Yaml) => yaml(&PoolRepair::of(report))?,
-        Some(RepairOutput::Name) => names(report),
-    };
-    terminal.print(&text).context("cannot write to stdout")?;
+/// Prints to stderr what the report on stdout does not explain.
+fn show_errors(report: &RepairReport, terminal: &Terminal) {
     for found in &report.found {
         if let Some(error) = found.error() {
             let hint = error.hint();
@@ -188,7 +169,6 @@ fn show(report: &RepairReport, output: Option<RepairOutput>, terminal: &Terminal
     if let Some(refusal) = &report.refusal {
         terminal.note(&format!("{}: {refusal}", refusal.reason()));
     }
-    Ok(())
 }
 
 #[cfg(test)]

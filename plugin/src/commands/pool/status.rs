@@ -5,21 +5,25 @@ mod printer;
 
 use std::fmt::Display;
 
-use anyhow::{Context as _, bail};
-use clap::{Args, ValueEnum};
+use anyhow::bail;
+use clap::Args;
 use jiff::Timestamp;
-use kcp_pool::status::{ClusterUse, EntryUse, PoolState, pool_states};
+use kcp_pool::{
+    status::{ClusterUse, EntryUse, PoolSelection, PoolState, pool_states},
+    store::CLUSTER_POOL,
+};
+use serde::Serialize;
 
 use crate::{
     arguments::parse_cluster_pool,
-    document::{text, yaml},
+    document::resource_name,
+    output::{OutputArguments, Report, print},
     session::Session,
-    terminal::{Size, Terminal},
+    terminal::{Size, table::Layout},
     verdict::Verdict,
     watch::{Observation, watch},
 };
 use document::{PoolStatus, PoolStatusList};
-use printer::Layout;
 
 /// Arguments of `pool status`.
 #[derive(Debug, Args)]
@@ -36,33 +40,20 @@ pub struct PoolStatusArguments {
     #[arg(short, long)]
     pub watch: bool,
 
-    /// Output format [default: text for people]
-    #[arg(short, long, value_name = "FORMAT", value_enum)]
-    pub output: Option<PoolStatusOutput>,
-}
+    /// Show the pools with these labels: team=edge,tier!=test
+    #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "pool")]
+    pub selector: Option<String>,
 
-/// Output formats of `pool status`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PoolStatusOutput {
-    /// Text with all columns, not cut to the terminal
-    Wide,
-    /// A JSON document: `PoolStatus` with POOL, `PoolStatusList` without
-    Json,
-    /// The same document as YAML
-    Yaml,
-    /// Each pool as RESOURCE/NAME
-    Name,
+    /// How it is printed.
+    #[command(flatten)]
+    pub output: OutputArguments,
 }
 
 impl PoolStatusArguments {
     /// Arguments that cannot be combined.
     fn contradiction(&self) -> Option<&'static str> {
-        match self.output {
-            Some(PoolStatusOutput::Json | PoolStatusOutput::Yaml | PoolStatusOutput::Name) if self.watch => {
-                Some("--watch shows text: leave out --output, or set it to wide")
-            }
-            _ => None,
-        }
+        let is_contradiction = self.watch && !self.output.is_text();
+        is_contradiction.then_some("--watch shows text: leave out --output, or set it to wide")
     }
 }
 
@@ -76,38 +67,85 @@ pub(crate) async fn run(arguments: PoolStatusArguments, session: &Session) -> an
     }
     let connection = session.connect().await?;
     let namespace = (!arguments.all_namespaces).then_some(connection.namespace.as_str());
-    let is_wide = arguments.output == Some(PoolStatusOutput::Wide);
-    let screen = |pools: &[PoolState], now: Timestamp, layout: Layout| match (&arguments.pool, pools) {
-        (Some(_), [only]) => printer::one(only, now, layout),
-        _ => printer::list(pools, namespace, layout),
+    let selection = PoolSelection {
+        is_of_all_namespaces: arguments.all_namespaces,
+        pool: arguments.pool.as_deref(),
+        labels: arguments.selector.as_deref(),
     };
-    let look = || pool_states(&connection, arguments.all_namespaces, arguments.pool.as_deref());
+    let look = || pool_states(&connection, selection);
     if arguments.watch {
         let look = async || Ok(look().await?);
         let screen = |pools: &Vec<PoolState>, now: Timestamp, size: Size| {
-            let width = Some(size.width);
-            screen(pools, now, Layout { width, is_wide })
+            let layout = arguments.output.layout(Some(size.width));
+            PoolStatusReport::new(pools, &arguments, namespace, now).table(layout)
         };
         return Box::pin(watch(&session.terminal, look, screen)).await;
     }
     let pools = look().await?;
-    let layout = Layout {
-        width: Terminal::size().map(|size| size.width),
-        is_wide,
-    };
-    let printed = match (arguments.output, &arguments.pool, pools.as_slice()) {
-        (None | Some(PoolStatusOutput::Wide), ..) => screen(&pools, Timestamp::now(), layout),
-        (Some(PoolStatusOutput::Json), Some(_), [only]) => text(&PoolStatus::of(only))?,
-        (Some(PoolStatusOutput::Json), ..) => text(&PoolStatusList::of(&pools))?,
-        (Some(PoolStatusOutput::Yaml), Some(_), [only]) => yaml(&PoolStatus::of(only))?,
-        (Some(PoolStatusOutput::Yaml), ..) => yaml(&PoolStatusList::of(&pools))?,
-        (Some(PoolStatusOutput::Name), ..) => names(&pools),
-    };
-    session
-        .terminal
-        .print(&printed)
-        .context("cannot write to stdout")?;
+    let report = PoolStatusReport::new(&pools, &arguments, namespace, Timestamp::now());
+    print(&report, &arguments.output, &session.terminal)?;
     Ok(pools.verdict())
+}
+
+/// Pools as they are printed at a time.
+struct PoolStatusReport<'p> {
+    pools: &'p [PoolState],
+    /// Whether a pool was named.
+    is_one: bool,
+    /// None for all of them.
+    namespace: Option<&'p str>,
+    now: Timestamp,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Document {
+    One(Box<PoolStatus>),
+    List(PoolStatusList),
+}
+
+impl<'p> PoolStatusReport<'p> {
+    fn new(
+        pools: &'p [PoolState],
+        arguments: &PoolStatusArguments,
+        namespace: Option<&'p str>,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            pools,
+            is_one: arguments.pool.is_some(),
+            namespace,
+            now,
+        }
+    }
+
+    fn only(&self) -> Option<&PoolState> {
+        match self.pools {
+            [only] if self.is_one => Some(only),
+            _ => None,
+        }
+    }
+}
+
+impl Report for PoolStatusReport<'_> {
+    fn table(&self, layout: Layout) -> String {
+        match self.only() {
+            Some(only) => printer::one(only, self.now, layout),
+            None => printer::list(self.pools, self.namespace, layout),
+        }
+    }
+
+    fn document(&self) -> impl Serialize {
+        match self.only() {
+            Some(only) => Document::One(Box::new(PoolStatus::of(only))),
+            None => Document::List(PoolStatusList::of(self.pools)),
+        }
+    }
+
+    fn names(&self) -> Vec<String> {
+        let names = self.pools.iter().map(|pool| &pool.name);
+        names.map(|name| resource_name(&CLUSTER_POOL, name)).collect()
+    }
 }
 
 impl Observation for Vec<PoolState> {
@@ -118,12 +156,6 @@ impl Observation for Vec<PoolState> {
     fn verdict(&self) -> Verdict {
         Verdict::worst(self.iter().map(verdict))
     }
-}
-
-fn names(pools: &[PoolState]) -> String {
-    pools.iter().fold(String::new(), |text, pool| {
-        text + "clusterpool.hive.openshift.io/" + &pool.name + "\n"
-    })
 }
 
 fn verdict(pool: &PoolState) -> Verdict {

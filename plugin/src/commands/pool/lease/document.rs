@@ -296,9 +296,12 @@ mod tests {
     use serde_json::json;
 
     use super::PoolLease;
-    use crate::commands::{
-        pool::release::PoolRelease,
-        status::schema::{self, checked_in, faults},
+    use crate::{
+        commands::{
+            pool::release::PoolRelease,
+            status::schema::{self, checked_in, faults},
+        },
+        output::Report as _,
     };
 
     fn pool() -> PoolName {
@@ -536,7 +539,7 @@ mod tests {
             refused(no_inventory).refusal().unwrap(),
             refused(deleting).refusal().unwrap(),
             released(Some(pool()), &["a", "b"]).sentences(),
-            released(Some(pool()), &["a", "b"]).resource_names(),
+            released(Some(pool()), &["a", "b"]).names().join("\n") + "\n",
             released(Some(pool()), &[]).sentences(),
             released(None, &[]).sentences(),
         ];

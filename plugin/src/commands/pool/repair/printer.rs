@@ -6,10 +6,11 @@ use serde::Serialize;
 
 use crate::{
     document::API_VERSION,
+    output::Report,
     terminal::{
         escape,
         style::{BAD, GOOD, WARN},
-        table::{Cell, Column, Table},
+        table::{Cell, Column, Layout, Table},
     },
 };
 
@@ -17,7 +18,7 @@ use crate::{
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct PoolRepair {
+struct PoolRepair {
     #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
     api_version: &'static str,
     #[cfg_attr(test, schemars(extend("const" = "PoolRepair")))]
@@ -91,7 +92,7 @@ struct ObjectName {
 }
 
 impl PoolRepair {
-    pub(crate) fn of(report: &RepairReport) -> Self {
+    fn of(report: &RepairReport) -> Self {
         Self {
             api_version: API_VERSION,
             kind: "PoolRepair",
@@ -148,8 +149,22 @@ const COLUMNS: &[Column] = &[
     Column::new("CAUSE"),
 ];
 
-/// The text within a number of columns; none for no limit.
-pub(crate) fn screen(report: &RepairReport, width: Option<usize>) -> String {
+impl Report for RepairReport {
+    fn table(&self, layout: Layout) -> String {
+        screen(self, layout)
+    }
+
+    fn document(&self) -> impl Serialize {
+        PoolRepair::of(self)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let found = self.found.iter();
+        found.map(|found| found.finding.subject.resource_name()).collect()
+    }
+}
+
+fn screen(report: &RepairReport, layout: Layout) -> String {
     if report.found.is_empty() && (report.refusal.is_some() || !report.failures.is_empty()) {
         // Stderr says why; "nothing to repair" would be wrong.
         return String::new();
@@ -163,18 +178,9 @@ pub(crate) fn screen(report: &RepairReport, width: Option<usize>) -> String {
     }
     format!(
         "{}\n{}",
-        table.render_within(width, false),
+        table.render(layout),
         summary(report.count(), report.is_applied)
     )
-}
-
-/// Names as kubectl takes them, one per line.
-pub(crate) fn names(report: &RepairReport) -> String {
-    let names = report
-        .found
-        .iter()
-        .map(|found| found.finding.subject.resource_name());
-    names.map(|name| name + "\n").collect()
 }
 
 fn place(report: &RepairReport) -> String {
@@ -231,7 +237,7 @@ fn summary(count: Count, is_applied: bool) -> String {
 mod tests {
     use kcp_pool::testing::reports::reports;
 
-    use super::{PoolRepair, screen};
+    use super::{Layout, PoolRepair, screen};
     use crate::{
         commands::status::schema::{checked_in, faults, of},
         terminal::plain,
@@ -256,9 +262,13 @@ mod tests {
 
     #[test]
     fn screens() {
+        let layout = Layout {
+            width: Some(80),
+            ..Layout::default()
+        };
         for (name, report) in reports() {
             insta::with_settings!({snapshot_path => "../snapshots"}, {
-                insta::assert_snapshot!(name, plain(&screen(&report, Some(80))));
+                insta::assert_snapshot!(name, plain(&screen(&report, layout)));
             });
         }
     }

@@ -12,7 +12,7 @@ use crate::{
     terminal::{
         escape,
         style::{BAD, GOOD, HEADING, WARN},
-        table::{Cell, Column, Table},
+        table::{Cell, Column, Layout, Table},
     },
 };
 
@@ -54,21 +54,6 @@ const WRONG: &[Column] = &[
     Column::new("DETAILS"),
 ];
 
-/// How much room there is, and how much to show.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Layout {
-    /// Columns of the terminal; none if stdout is not a terminal.
-    pub(crate) width: Option<usize>,
-    pub(crate) is_wide: bool,
-}
-
-impl Layout {
-    fn render(self, table: &Table) -> String {
-        let limit = if self.is_wide { None } else { self.width };
-        table.render_within(limit, self.is_wide)
-    }
-}
-
 /// The text for one pool.
 pub(crate) fn one(pool: &PoolState, now: Timestamp, layout: Layout) -> String {
     let mut parts = vec![summary(pool, now)];
@@ -77,14 +62,14 @@ pub(crate) fn one(pool: &PoolState, now: Timestamp, layout: Layout) -> String {
         for entry in &pool.entries {
             table.row(entry_row(entry, &pool.name, now));
         }
-        parts.push(layout.render(&table));
+        parts.push(table.render(layout));
     }
     if !pool.clusters.is_empty() {
         let mut table = Table::of(CLUSTERS.iter().copied());
         for cluster in &pool.clusters {
             table.row(cluster_row(cluster, now));
         }
-        parts.push(layout.render(&table));
+        parts.push(table.render(layout));
     }
     let problems = pool.problems();
     if !problems.is_empty() {
@@ -96,7 +81,7 @@ pub(crate) fn one(pool: &PoolState, now: Timestamp, layout: Layout) -> String {
                 Cell::from(&problem.message).rest(),
             ]);
         }
-        parts.push(layout.render(&table));
+        parts.push(table.render(layout));
     }
     if problems
         .iter()
@@ -148,7 +133,7 @@ pub(crate) fn list(pools: &[PoolState], namespace: Option<&str>, layout: Layout)
             Cell::styled(kinds.join(", "), BAD).rest_of_line(),
         ]);
     }
-    layout.render(&table)
+    table.render(layout)
 }
 
 fn summary(pool: &PoolState, now: Timestamp) -> String {
@@ -306,7 +291,7 @@ mod tests {
     fn screens() {
         let layout = Layout {
             width: Some(80),
-            is_wide: false,
+            ..Layout::default()
         };
         for (name, state) in states() {
             insta::with_settings!({snapshot_path => "../snapshots"}, {

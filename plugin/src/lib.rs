@@ -35,6 +35,8 @@ pub mod output;
 pub mod printer;
 pub mod session;
 pub mod terminal;
+#[cfg(test)]
+mod testing;
 pub mod verdict;
 pub mod wait;
 pub mod watch;

@@ -12,7 +12,7 @@ use serde_json::Value;
     clippy::panic,
     reason = "this is test code, of which clippy exempts only functions with #[test]"
 )]
-#[path = "../../plugin/src/commands/status/schema/validator.rs"]
+#[path = "../../plugin/src/testing/schema/validator.rs"]
 mod validator;
 
 /// Fails with each violation of the schema in this file of `plugin/schema`.

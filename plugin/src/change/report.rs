@@ -238,12 +238,12 @@ mod tests {
     use crate::{
         arguments::DryRun,
         change::engine::Verb,
-        commands::status::schema,
         output::{
             OutputFormat::{self, Json, Name, Yaml},
             text,
         },
         terminal::plain,
+        testing::{assert_every_format, schema},
         verdict::Verdict::{Met, Negative},
     };
     use kcp_client::{KUBEADM_CONTROL_PLANE, MACHINE};

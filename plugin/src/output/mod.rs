@@ -114,31 +114,6 @@ fn lines(names: &[String]) -> String {
         .fold(String::new(), |text, name| text + &escape(name) + "\n")
 }
 
-/// Prints a report in each format that all commands have.
-#[cfg(test)]
-pub(crate) fn assert_every_format(report: &impl Report) {
-    let printed = |format: &str| {
-        let format = Formats::COMMON.parse(format).unwrap();
-        text(report, &format, Layout::default()).unwrap()
-    };
-    let document: Value = serde_json::from_str(&printed("json")).unwrap();
-    let yaml: Value = serde_saphyr::from_str(&printed("yaml")).unwrap();
-    assert_eq!(document, yaml);
-    let kind = document.get("kind").and_then(Value::as_str).unwrap_or_default();
-    assert_eq!(printed("jsonpath={.kind}"), kind);
-    assert_eq!(
-        printed("jsonpath-as-json={.kind}").contains(&format!("{kind:?}")),
-        !kind.is_empty()
-    );
-    let items = document.get("items").and_then(Value::as_array).map_or(1, Vec::len);
-    let columns = printed("custom-columns=KIND:.kind,NAME:.metadata.name");
-    assert!(columns.starts_with("KIND "), "{columns}");
-    assert_eq!(columns.lines().count(), items + 1, "{columns}");
-    assert!(printed("name").lines().all(|name| !name.contains(' ')));
-    let (plain, wide) = (report.table(Layout::default()), printed("wide"));
-    assert_eq!(plain.is_empty(), wide.is_empty());
-}
-
 #[cfg(test)]
 mod tests {
     use clap::{Args, Command, FromArgMatches as _, error::ErrorKind};

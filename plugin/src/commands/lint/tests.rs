@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use crate::commands::lint::{
     Input, LintArguments, LintReport, NAMESPACE, Place, manifests, subject::Subject,
 };
-use crate::commands::status::schema;
-use crate::output::{Report as _, assert_every_format};
+use crate::output::Report as _;
+use crate::testing::{assert_every_format, schema};
 use crate::{printer, terminal::plain, verdict::Verdict};
 
 fn lint_yaml(text: &str) -> LintReport {

@@ -280,9 +280,9 @@ impl EtcdAround {
 #[cfg(test)]
 mod tests {
     use super::PlanDocument;
-    use crate::commands::{
-        plan::screen::tests::{blocked, no_plan, version_change},
-        status::schema,
+    use crate::{
+        commands::plan::screen::tests::{blocked, no_plan, version_change},
+        testing::{assert_every_format, schema},
     };
     use kcp_control_plane::plan::outlook::Plan;
 

@@ -165,9 +165,9 @@ pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow:
 }
 
 /// A lease with what is not part of its document.
-struct PrintedLease<'a> {
-    lease: PoolLease,
-    install_config: Option<&'a InstallConfig>,
+pub(crate) struct PrintedLease<'a> {
+    pub(crate) lease: PoolLease,
+    pub(crate) install_config: Option<&'a InstallConfig>,
 }
 
 impl Report for PrintedLease<'_> {

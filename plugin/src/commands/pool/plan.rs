@@ -251,8 +251,11 @@ mod tests {
 
     use super::{Layout, PoolPlan, screen};
     use crate::{
-        commands::status::schema::{checked_in, faults, of},
         terminal::plain,
+        testing::{
+            assert_every_format,
+            schema::{checked_in, faults, of},
+        },
     };
 
     #[test]
@@ -261,6 +264,7 @@ mod tests {
         for (name, plan) in plans() {
             let document = serde_json::to_value(PoolPlan::of(&plan)).unwrap();
             assert_eq!(faults(&schema, &document), Vec::<String>::new(), "{name}");
+            assert_every_format(&plan);
             insta::assert_snapshot!(
                 format!("JSON of {name}"),
                 serde_json::to_string_pretty(&document).unwrap()

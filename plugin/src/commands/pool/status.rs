@@ -271,7 +271,21 @@ mod tests {
         states::{busy, claims, state, states},
     };
 
-    use super::{changes, verdict};
+    use super::{PoolStatusReport, changes, verdict};
+    use crate::testing::assert_every_format;
+
+    #[test]
+    fn every_format_is_printed() {
+        let pools: Vec<_> = states().into_iter().map(|(_, state)| state).collect();
+        for (pools, is_one) in [(&pools[..], false), (&pools[..1], true), (&[], false)] {
+            assert_every_format(&PoolStatusReport {
+                pools,
+                is_one,
+                namespace: None,
+                now: NOW.parse().unwrap(),
+            });
+        }
+    }
 
     #[test]
     fn what_is_wrong_is_a_negative_verdict() {

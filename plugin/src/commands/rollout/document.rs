@@ -75,9 +75,9 @@ impl<'r> RolloutStatus<'r> {
 mod tests {
     use super::RolloutStatus;
     use crate::{
-        commands::{rollout::report::RolloutReport, status::schema},
-        output::assert_every_format,
+        commands::rollout::report::RolloutReport,
         printer::json,
+        testing::{assert_every_format, schema},
     };
     use kcp_control_plane::control_plane::example::{healthy, minutes_ago, now};
 

@@ -337,7 +337,10 @@ mod tests {
     use kcp_rules::topics::rules;
 
     use super::{Explanation, Explanations, RuleExplanation, RuleExplanationList, accepted, rejected, short};
-    use crate::{commands::status::schema, terminal::plain};
+    use crate::{
+        terminal::plain,
+        testing::{assert_every_format, schema},
+    };
 
     #[test]
     fn the_accepted_example_is_near_the_rejected_one() {

@@ -142,7 +142,10 @@ mod tests {
     use serde_json::Value;
 
     use super::{Layout, Report as _, RuleList, Rules};
-    use crate::{commands::status::schema, terminal::plain};
+    use crate::{
+        terminal::plain,
+        testing::{assert_every_format, schema},
+    };
 
     #[test]
     fn the_document_is_as_its_schema_says() {

@@ -10,9 +10,6 @@ pub mod report;
 pub mod screen;
 pub mod watch;
 
-#[cfg(test)]
-pub(crate) mod schema;
-
 mod arguments;
 
 use std::time::Instant;

@@ -103,8 +103,9 @@ mod tests {
     use super::{Inspected, Layout, StatusReport, Subject};
     use crate::{
         commands::status::screen::example::{healthy, member_dead},
-        output::{OutputFormat, assert_every_format, text},
+        output::{OutputFormat, text},
         terminal::plain,
+        testing::assert_every_format,
     };
     use kcp_control_plane::control_plane::example::now;
 

@@ -297,11 +297,12 @@ mod tests {
 
     use super::PoolLease;
     use crate::{
-        commands::{
-            pool::release::PoolRelease,
-            status::schema::{self, checked_in, faults},
-        },
+        commands::pool::{lease::PrintedLease, release::PoolRelease},
         output::Report as _,
+        testing::{
+            assert_every_format,
+            schema::{self, checked_in, faults},
+        },
     };
 
     fn pool() -> PoolName {
@@ -485,6 +486,10 @@ mod tests {
         let schema = serde_json::to_value(schema::of::<PoolLease>()).unwrap();
         for lease in leases {
             let document = serde_json::to_value(&lease).unwrap();
+            assert_every_format(&PrintedLease {
+                lease,
+                install_config: None,
+            });
             assert_eq!(faults(&schema, &document), Vec::<String>::new(), "{document}");
         }
         let not_holder = PoolRelease::of(&Release {
@@ -502,6 +507,7 @@ mod tests {
         let schema = serde_json::to_value(schema::of::<PoolRelease>()).unwrap();
         for release in releases {
             let document = serde_json::to_value(&release).unwrap();
+            assert_every_format(&release);
             assert_eq!(faults(&schema, &document), Vec::<String>::new(), "{document}");
         }
     }

@@ -239,8 +239,11 @@ mod tests {
 
     use super::{Layout, PoolRepair, screen};
     use crate::{
-        commands::status::schema::{checked_in, faults, of},
         terminal::plain,
+        testing::{
+            assert_every_format,
+            schema::{checked_in, faults, of},
+        },
     };
 
     #[test]
@@ -249,6 +252,7 @@ mod tests {
         for (name, report) in reports() {
             let document = serde_json::to_value(PoolRepair::of(&report)).unwrap();
             assert_eq!(faults(&schema, &document), Vec::<String>::new(), "{name}");
+            assert_every_format(&report);
             insta::with_settings!({snapshot_path => "../snapshots"}, {
                 insta::assert_snapshot!(format!("JSON of {name}"), serde_json::to_string_pretty(&document).unwrap());
             });

@@ -260,7 +260,7 @@ mod tests {
     use kcp_pool::testing::states::states;
 
     use super::{PoolStatus, PoolStatusList};
-    use crate::commands::status::schema::{checked_in, faults, of};
+    use crate::testing::schema::{checked_in, faults, of};
 
     #[test]
     fn documents() {

@@ -124,9 +124,8 @@ mod tests {
     use super::RolloutHistory;
     use crate::{
         commands::rollout::history::{generation::tests::in_the_middle, history},
-        commands::status::schema,
-        output::assert_every_format,
         printer::json,
+        testing::{assert_every_format, schema},
     };
     use kcp_control_plane::control_plane::example::now;
 

@@ -1,10 +1,8 @@
 use serde_json::Value;
 
 use crate::commands::status::document::{ControlPlaneStatus, ControlPlaneStatusList};
-use crate::commands::status::{
-    schema::{self, faults},
-    screen::example,
-};
+use crate::commands::status::screen::example;
+use crate::testing::schema::{self, faults};
 
 fn document(example: &example::Example) -> Value {
     serde_json::to_value(ControlPlaneStatus::of(&example.observed, &example.inspection)).expect("serializes")

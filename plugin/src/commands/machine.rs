@@ -39,7 +39,7 @@ pub enum MachineCommand {
     Replace(ReplaceArguments),
     /// Mark a Machine to be deleted first at the next scale down or rollout
     PreferDelete(PreferDeleteArguments),
-    /// Mark a Machine as unhealthy, so that its MachineHealthCheck has it replaced
+    /// Mark a Machine as unhealthy, so that its machine health check has it replaced
     Remediate(RemediateArguments),
 }
 

@@ -159,7 +159,7 @@ fn of(
                 if fetched.observed.etcd == Etcd::Unread && survey.server_lacks_etcd {
                     fetched.observed.etcd = without_quorum(&fetched.observed);
                 } else if fetched.observed.etcd == Etcd::Unread {
-                    etcd_unread = Some(nobody_answers(survey));
+                    etcd_unread = Some(no_answer(survey));
                 }
             }
             Reading::OutOfReach(failure) | Reading::Failed(failure) => {
@@ -188,7 +188,6 @@ fn of(
     (snapshot, unread)
 }
 
-/// An error as plain data.
 fn plain(planned::Unread { part, kind, error }: &planned::Unread) -> Unread {
     Unread {
         part: *part,
@@ -198,7 +197,7 @@ fn plain(planned::Unread { part, kind, error }: &planned::Unread) -> Unread {
     }
 }
 
-/// No member answers, and the API server in front of them has no etcd either: those that Machines should have are lost.
+/// No member answers, and the API server cannot reach etcd either: the members of all Machines are lost.
 fn without_quorum(observed: &Observed) -> Etcd {
     let nodes = observed
         .machines
@@ -212,7 +211,7 @@ fn without_quorum(observed: &Observed) -> Etcd {
     Etcd::Members(members.collect())
 }
 
-fn nobody_answers(survey: &EtcdSurvey) -> Failure {
+fn no_answer(survey: &EtcdSurvey) -> Failure {
     let failures = || {
         survey
             .asked
@@ -221,7 +220,7 @@ fn nobody_answers(survey: &EtcdSurvey) -> Failure {
     };
     failures().next().cloned().unwrap_or_else(|| Failure {
         object: "etcd".to_owned(),
-        message: "there is nobody to ask".to_owned(),
+        message: "no member could be queried".to_owned(),
         hint: None,
         forbidden: None,
     })
@@ -297,7 +296,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_read_is_told_and_the_version_is_the_latest() {
+    async fn reports_what_cannot_be_read_and_has_the_latest_version() {
         let snapshot = read(|_| None).await.expect("read");
         assert_eq!(snapshot.control_plane().resource_version, "2");
         assert_eq!(snapshot.observed.etcd, Etcd::Unread);
@@ -340,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_nobody_could_ask_takes_no_part() {
+    fn a_member_that_could_not_be_queried_is_not_healthy() {
         let member = |id| Member {
             id,
             name: format!("node-m{id}"),
@@ -413,7 +412,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_machines_nothing_is_judged() {
+    async fn without_machines_only_the_control_plane_is_read() {
         let denied = read(|path| {
             path.ends_with("/machines")
                 .then(|| failure(403, "Forbidden", "no"))

@@ -1,11 +1,11 @@
-//! Reads what makes workers of a Cluster.
+//! Reads the objects that create workers of a Cluster.
 
 use serde::Deserialize;
 
 use crate::{Action, Error, Kind, ReadLimit, reader::Reader};
 use kcp_control_plane::{kubelet_skew::Worker, verbs::upgrade::workers::Workers};
 
-/// What makes workers. A cluster without the kind has none of it.
+/// The kinds that create workers. A cluster may lack a kind.
 const MAKERS: [Kind; 2] = [
     Kind {
         group: "cluster.x-k8s.io",
@@ -52,7 +52,7 @@ struct TemplateSpec {
     version: Option<String>,
 }
 
-/// What makes workers of a Cluster, as the management cluster has it. Each read may take as long as `limit`.
+/// The workers that objects of the management cluster create for a Cluster. `limit` is for each read.
 pub async fn read_workers(reader: &Reader<'_>, cluster: Option<&str>, limit: ReadLimit) -> Workers {
     let mut workers = Workers::default();
     let Some(cluster) = cluster else {

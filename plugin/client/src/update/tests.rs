@@ -101,15 +101,12 @@ async fn a_write_without_an_answer_is_read_back_and_not_sent_again() {
             (200, json!({"metadata": metadata, "spec": {"replicas": replicas}}))
         });
         let updated = scale(&connection).await;
-        match expected {
-            Some(sent) => {
-                assert_eq!(updated.unwrap().result, WriteResult::Stored);
-                assert_eq!(seen.load(Relaxed), sent);
-            }
-            None => {
-                assert!(matches!(updated, Err(Error::OutcomeUnknown { .. })));
-                assert_eq!(seen.load(Relaxed), 1);
-            }
+        if let Some(sent) = expected {
+            assert_eq!(updated.unwrap().result, WriteResult::Stored);
+            assert_eq!(seen.load(Relaxed), sent);
+        } else {
+            assert!(matches!(updated, Err(Error::OutcomeUnknown { .. })));
+            assert_eq!(seen.load(Relaxed), 1);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Whether a change may go ahead, by what it comes to.
+//! Whether the plan of a change allows to write it.
 
 use crate::{
     blocker::Blocker,
@@ -6,33 +6,30 @@ use crate::{
     quorum::Votes,
 };
 
-/// What stands in the way of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Guard {
-    /// Nothing.
     Clear,
-    /// The controller would not take the first step now. May be overridden: it waits then.
+    /// The controller would not take its first step now. `--force` overrides it: the controller waits.
     Blocked(Vec<Blocker>),
-    /// It should not take the first step now, does not see that, and would not wait. Never overridden.
+    /// The controller would take its first step now although etcd could lose its quorum. Never overridden.
     AtRisk {
-        /// What it should wait for, and what it does not see among that.
+        /// What it should wait for.
         blockers: Vec<Blocker>,
         /// etcd's votes after the step.
         votes: Votes,
     },
-    /// There is no way that keeps etcd's quorum, or none at all. Never overridden.
+    /// No order of steps completes the change, or keeps etcd's quorum. Never overridden.
     NoWay(NoPlan),
 }
 
 impl Guard {
-    /// By the plan of the change.
     pub fn of(plan: &Plan) -> Self {
-        // Nothing is lost where there is no Machine yet.
+        // Without a Machine there is nothing to lose.
         if plan.replicas == 0 {
             return Self::Clear;
         }
         match &plan.steps {
-            // The rules speak for themselves.
+            // The admission rules give the reason.
             Err(NoPlan::Refused { .. }) => Self::Clear,
             Err(no_plan) => Self::NoWay(no_plan.clone()),
             Ok(_) => {
@@ -50,7 +47,7 @@ impl Guard {
         }
     }
 
-    /// Why, a line each.
+    /// A line each.
     pub fn why(&self) -> Vec<String> {
         match self {
             Self::Clear => Vec::new(),
@@ -65,7 +62,7 @@ impl Guard {
     }
 }
 
-/// What keeps the controller from working on a control plane at all, a line each: a change waits for that.
+/// Why no controller reconciles the control plane, a line each. A change waits until one does.
 pub fn standstill(plan: &Plan) -> Vec<String> {
     let blockers = plan
         .blockers
@@ -125,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_controller_would_wait_for_blocks_and_what_loses_quorum_is_no_way() {
+    fn tells_a_blocked_change_from_an_impossible_one() {
         type Case = (&'static str, fn(&mut Observed), Spec, &'static [&'static str]);
         const COSTS_4: &str = "the controller cannot see this, and its first step could cost etcd its quorum: 2 of 4 \
                                voting members healthy, 3 needed";
@@ -210,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_passes_by_itself_can_be_overridden() {
+    fn only_a_blocked_change_can_be_overridden() {
         let mut lost = observed();
         lost.etcd = members(&[("node-m2", "gone"), ("node-m3", "gone")]);
         let votes = Votes {
@@ -244,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_standstill_is_told() {
+    fn a_standstill_is_reported() {
         let mut observed = observed();
         observed.control_plane.paused = true;
         observed.cluster.has_endpoint = false;

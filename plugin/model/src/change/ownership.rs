@@ -16,7 +16,7 @@ const TOPOLOGY_MANAGER: &str = "capi-topology";
 /// Label of objects that the topology controller created.
 const TOPOLOGY_OWNED: &str = "topology.cluster.x-k8s.io/owned";
 
-/// GitOps tools by the prefix of their field managers.
+/// Continuous deployment tools by the prefix of their field managers.
 const CONTINUOUS_APPLIERS: &[(&str, &str)] = &[
     ("argocd", "Argo CD"),
     ("flux", "Flux"),

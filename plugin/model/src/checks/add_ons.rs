@@ -32,7 +32,7 @@ pub const CHECKS: &[Check] = &[
     Check::new("coredns-ready", "CoreDNS is ready", core_dns),
 ];
 
-/// How long a controller's Lease may be over before nobody leads: a change of leaders takes seconds, and clocks differ.
+/// How long a controller's Lease may have expired. A change of leaders takes seconds, and clocks differ.
 const LEASE_LIMIT: Duration = Duration::from_secs(2 * 60);
 
 pub fn leases(observed: &Observed, now: Timestamp) -> Judgement {

@@ -37,8 +37,8 @@ pub const CHECKS: &[Check] = &[
     ),
 ];
 
-/// Days before its end at which a certificate wants a look. kubeadm's last a year; of those that last less, a third of
-/// their validity.
+/// Days before its expiry from which a certificate is a warning. kubeadm's certificates last a year; for shorter ones a
+/// third of their validity.
 const EXPIRY_WARNING_DAYS: u64 = 30;
 
 const DAY_SECONDS: u64 = 24 * 60 * 60;

@@ -53,7 +53,7 @@ pub const CHECKS: &[Check] = &[
 /// The workload cluster, in words.
 pub const WORKLOAD: &str = "the workload cluster";
 
-/// The Machine conditions that tell of a component when the pods themselves are not read.
+/// The Machine condition of a component, for when the pods are not read.
 const fn condition_of(component: Component) -> (&'static str, &'static str) {
     match component {
         Component::ApiServer => ("APIServerPodHealthy", "API server"),
@@ -212,7 +212,7 @@ fn pod_hint(StaticPod { component, node, .. }: &StaticPod) -> String {
     )
 }
 
-/// What is wrong on a node: of no weight while its Machine comes up, and nothing once that goes.
+/// A problem on a node: for information only while its Machine starts, and none while its Machine is deleted.
 pub fn of_node(observed: &Observed, on: &str, message: &str, now: Timestamp) -> Option<Finding> {
     let outcome = match phase_of_node(observed, on, now) {
         Phase::Leaving => return None,

@@ -75,7 +75,7 @@ fn finding(observed: &Observed, condition: &Condition) -> Finding {
     Finding::of(outcome, object(observed), message)
 }
 
-/// Whether the first Machine has yet to come up, and there has been little time for it.
+/// Whether the control plane is young and its first Machine is not up yet.
 fn is_new(observed: &Observed, now: Timestamp) -> bool {
     let control_plane = control_plane(observed);
     let created = control_plane.created;
@@ -140,7 +140,7 @@ pub fn etcd_cluster_healthy(observed: &Observed, now: Timestamp) -> Judgement {
     if control_plane(observed).external_etcd {
         return Err(Unjudged::skipped("etcd is external"));
     }
-    // What is wrong with the members is told of the members.
+    // The checks of the members report their problems.
     let is_explained = votes(observed, now).is_some_and(|votes| votes.unhealthy > 0)
         || !machines_without_etcd(observed).is_empty();
     of_machines(observed, "EtcdClusterHealthy", is_explained, now)
@@ -155,8 +155,8 @@ pub fn components_healthy(observed: &Observed, now: Timestamp) -> Judgement {
     of_machines(observed, "ControlPlaneComponentsHealthy", is_explained, now)
 }
 
-/// A condition that sums up the Machines. Cluster API counts a Machine that has yet to join, a learner, or a member whose
-/// Machine has just gone as a fault of the whole: while Machines come and go it has to last before it counts.
+/// A condition that sums up the Machines. Cluster API counts a Machine that has not joined, a learner, or a member whose
+/// Machine was just deleted as a fault of the control plane: while Machines change it must last before it counts.
 fn of_machines(observed: &Observed, kind: &str, is_explained: bool, now: Timestamp) -> Judgement {
     let limit = if is_turning(observed, now) || crate::checks::rollout::has_pending_change(observed, now) {
         JOIN_LIMIT

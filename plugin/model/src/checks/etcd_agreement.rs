@@ -42,7 +42,7 @@ pub const CHECKS: &[Check] = &[
 /// in applying refuses requests (etcd's `maxGapBetweenApplyAndCommitIndex`).
 const RAFT_LAG_LIMIT: u64 = 5_000;
 
-/// While Machines come and go, members hear of it one after another.
+/// While Machines start or are deleted, members learn of it one after another.
 fn outcome(is_turning: bool) -> CheckOutcome {
     if is_turning {
         CheckOutcome::Info
@@ -129,7 +129,7 @@ pub fn member_lists(observed: &Observed, now: Timestamp) -> Judgement {
     Ok(findings.collect())
 }
 
-/// What members tell that contradicts each other, where nothing tells who is right.
+/// Contradicting reports of members, where it is unclear which is right.
 fn disputed<'a>(
     told: impl Iterator<Item = (&'a Asked, String)>,
     what: &str,
@@ -177,7 +177,7 @@ pub fn leader(observed: &Observed, now: Timestamp) -> Judgement {
             .statuses()
             .filter(|(_, status)| Some(status.cluster_id) == membership.cluster_id)
     };
-    // The latest election counts: one who tells of an earlier has not heard of it.
+    // The latest election counts: a member that reports an earlier one has missed it.
     let latest = of_cluster()
         .filter_map(|(_, status)| Some((status.raft_term, status.leader?)))
         .max();
@@ -203,7 +203,7 @@ pub fn leader(observed: &Observed, now: Timestamp) -> Judgement {
             (Some(_), _) => return None,
         };
         let is_joining = status.is_learner || phase_of_asked(survey, asked, observed, now) == Phase::Starting;
-        // Without any leader nothing is decided, whoever comes or goes.
+        // Without a leader etcd decides nothing, whether Machines change or not.
         Some(of_member(
             asked,
             outcome(latest.is_some() && (is_turning || is_joining)),

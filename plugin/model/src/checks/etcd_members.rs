@@ -65,7 +65,7 @@ pub fn match_machines(observed: &Observed, now: Timestamp) -> Judgement {
         .filter(|Listed { member, .. }| machine_of_node(observed, &member.name).is_none())
         .map(|Listed { member, .. }| {
             let object = member_object(member);
-            // It may be the member of a Machine whose node has yet to be told, or that has just gone.
+            // It may belong to a Machine that has not named its node yet, or to one that was just deleted.
             if is_turning(observed, now) {
                 return Finding::info(object, "has no Machine at the moment");
             }
@@ -117,7 +117,7 @@ pub fn alarms(observed: &Observed, _: Timestamp) -> Judgement {
                 asked: Some(asked), ..
             }) => asked_objects(asked),
             Some(Listed { member, .. }) => vec![member_object(member)],
-            // etcd's way to say that it cannot tell whose data is wrong.
+            // With id 0 etcd reports that it cannot tell which member's data is wrong.
             None if id == 0 => {
                 let name = &observed.management.control_plane.control_plane.name;
                 vec![format!("KubeadmControlPlane/{name}")]

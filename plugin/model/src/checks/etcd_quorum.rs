@@ -59,7 +59,7 @@ pub fn answer(observed: &Observed, now: Timestamp) -> Judgement {
     let membership = Membership::of(survey);
     let findings = survey.asked.iter().filter_map(|asked| {
         let failure = silence(&asked.answer)?;
-        // A check of its own tells of permissions.
+        // Another check reports missing permissions.
         if failure.forbidden.is_some() {
             return None;
         }
@@ -101,7 +101,7 @@ pub fn answer(observed: &Observed, now: Timestamp) -> Judgement {
     Ok(findings.collect())
 }
 
-/// What a member did not tell; none where it told all that it can.
+/// The first request that a member did not answer.
 fn silence(answer: &Result<Answer, Failure>) -> Option<&Failure> {
     let Answer { status, members, .. } = match answer {
         Ok(answer) => answer,
@@ -109,7 +109,7 @@ fn silence(answer: &Result<Answer, Failure>) -> Option<&Failure> {
     };
     match status {
         Err(failure) => Some(failure),
-        // A learner tells no list.
+        // A learner reports no list.
         Ok(status) if status.is_learner => None,
         Ok(_) => members.as_ref().err(),
     }
@@ -136,7 +136,7 @@ struct VoteCount {
     unhealthy: Vec<String>,
     /// Whether all of those are on their way out.
     are_leaving: bool,
-    /// What it was told by; blank where the members themselves were asked.
+    /// The source; empty if the members themselves were queried.
     by: &'static str,
     /// Why the members could not be asked.
     unasked: Option<Unjudged>,
@@ -243,8 +243,8 @@ pub fn tolerance(observed: &Observed, now: Timestamp) -> Judgement {
     count.judged(observed, message, None)
 }
 
-/// The votes as far as others know of them: each Machine with a node is taken for a member, and unhealthy when its pod or
-/// its member is known not to be well. Without quorum that is all there is: the API server forwards to no member then.
+/// The votes judged from Machines and pods: every Machine with a node counts as a member, unhealthy if its pod or its member
+/// is known to be unhealthy. Without quorum there is no other source: the API server forwards to no member then.
 fn votes_from_outside(observed: &Observed, now: Timestamp) -> (Votes, Vec<String>) {
     let without_etcd = machines_without_etcd(observed);
     let members = || {

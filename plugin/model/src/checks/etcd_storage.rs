@@ -1,4 +1,4 @@
-//! What etcd's members keep, and the programs that they are.
+//! The databases and the versions of the etcd members.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ pub const CHECKS: &[Check] = &[
     Check::new("etcd-versions", "members run the same version", versions),
 ];
 
-/// Percent of its quota that a database may take before that wants a look: time is left to compact.
+/// Percent of its quota from which the size of a database is a warning: time is left to compact.
 const SPACE_WARNING_PERCENT: u64 = 80;
 
 /// Percent of its quota at which etcd's own alert `etcdDatabaseQuotaLowSpace` is critical.

@@ -1,4 +1,4 @@
-//! What kubeadm has kept for Machines that join.
+//! What kubeadm has set up: the configuration for Machines that join, and the labels and taints of nodes.
 
 use crate::checks::{
     components::{by_conditions, of_node},
@@ -36,9 +36,9 @@ fn release(version: &str) -> &str {
     version.split_once('+').map_or(version, |(release, _)| release)
 }
 
-/// Whether a Machine that joins gets static pods of the version that is asked for: `kubeadm join` takes it from
-/// `ConfigMap` `kubeadm-config`, into which the controller writes it when a rollout begins, and at no other time (Cluster
-/// API v1.14, `UpdateClusterConfiguration`).
+/// Whether a Machine that joins gets static pods of the desired version. `kubeadm join` takes the version from the `ConfigMap`
+/// `kubeadm-config`, which the controller updates only when a rollout begins (Cluster API v1.14,
+/// `UpdateClusterConfiguration`).
 pub fn version(observed: &Observed, now: Timestamp) -> Judgement {
     let workload = need(&observed.workload, WORKLOAD)?;
     let Some(kept) = need(&workload.kubeadm_version, "kubeadm-config")? else {

@@ -1,4 +1,4 @@
-//! The control plane as an object: whether it is looked after, to whom it belongs, and whether it is to go.
+//! The control plane as an object: whether it is paused, which Cluster owns it, and whether it is being deleted.
 
 use jiff::Timestamp;
 

@@ -59,7 +59,8 @@ pub fn is_fresh(condition: &Condition, now: Timestamp, limit: Duration) -> bool 
         .is_some_and(|since| age(since, now) < limit)
 }
 
-/// Whether a Machine comes or goes: for so long etcd's members may differ from the Machines, and from each other.
+/// Whether any Machine starts or is being deleted. Until then etcd's members may differ from the Machines and from each
+/// other.
 pub fn is_turning(observed: &Observed, now: Timestamp) -> bool {
     machines(observed)
         .iter()

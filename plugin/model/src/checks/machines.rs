@@ -1,4 +1,4 @@
-//! The Machines: whether each has come up, and whether each that goes is gone in time.
+//! Whether every Machine has joined and is ready, and whether deleted ones are gone in time.
 
 use jiff::Timestamp;
 
@@ -26,7 +26,7 @@ pub const CHECKS: &[Check] = &[
     .preflight(),
 ];
 
-/// Conditions of a Machine that its readiness sums up, and that other checks look at.
+/// Conditions that `Ready` sums up and other checks report.
 const EXPLAIN: [&str; 6] = [
     "HealthCheckSucceeded",
     "APIServerPodHealthy",
@@ -105,7 +105,7 @@ pub fn deletions(observed: &Observed, now: Timestamp) -> Judgement {
     Ok(findings.collect())
 }
 
-/// Readiness sums up what other checks look at: it counts by itself when none of those conditions explains it.
+/// `Ready` counts by itself only if none of the conditions that it sums up explains it.
 pub fn ready(observed: &Observed, now: Timestamp) -> Judgement {
     machines_read(observed)?;
     let settled = machines(observed)
@@ -126,7 +126,7 @@ pub fn ready(observed: &Observed, now: Timestamp) -> Judgement {
     Ok(findings.collect())
 }
 
-/// How to have a Machine replaced: by a `MachineHealthCheck` where one looks after it, which thinks of the quorum.
+/// How to replace a Machine: through its `MachineHealthCheck` if it has one, which protects the quorum.
 pub fn replacement_hint(observed: &Observed, of: &Machine) -> String {
     let (name, namespace) = (&of.machine.name, &of.machine.namespace);
     let covers = observed.management.health_checks.read().is_some_and(|checks| {

@@ -20,9 +20,9 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Membership<'s> {
     survey: &'s EtcdSurvey,
-    /// None where none has told one, or none prevails.
+    /// None if no member reports one, or it is unclear which is right.
     pub cluster_id: Option<u64>,
-    /// The list that prevails; none where none has told one, or none prevails.
+    /// The same for the list of members.
     list: Option<&'s Members>,
 }
 
@@ -43,7 +43,7 @@ impl<'s> Membership<'s> {
         }
     }
 
-    /// Members that are listed; empty when none has told a list.
+    /// Empty without a list.
     pub fn listed(&self) -> impl Iterator<Item = Listed<'s>> + use<'s> {
         let survey = self.survey;
         self.list
@@ -60,7 +60,7 @@ impl<'s> Membership<'s> {
         self.list.is_some()
     }
 
-    /// Whether members contradict each other, and nothing tells who of them is right.
+    /// Whether members contradict each other, and it is unclear which is right.
     pub fn is_disputed(&self) -> bool {
         let mut answers = self.survey.answers().map(|(_, answer)| answer);
         match self.cluster_id {
@@ -78,7 +78,7 @@ impl<'s> Membership<'s> {
         })
     }
 
-    /// That there is one etcd cluster to judge, or none that has told of itself.
+    /// An error if the members belong to several etcd clusters.
     pub fn one_cluster(&self) -> Result<(), Unjudged> {
         if self.cluster_id.is_none() && self.is_disputed() {
             return Err(Unjudged::unknown(
@@ -88,15 +88,15 @@ impl<'s> Membership<'s> {
         Ok(())
     }
 
-    /// Whether the list that one member tells is the one that prevails.
+    /// Whether a member's list is the cluster's.
     pub fn is_usual(&self, list: &Members) -> bool {
         self.list
             .is_some_and(|usual| member_consensus::ids(usual) == member_consensus::ids(list))
     }
 
-    /// The members, as they count: one that does not answer, has an alarm, knows no leader while others do, or is of
-    /// another cluster is not healthy. Those that nobody asked are taken for healthy in an etcd elsewhere, and while a
-    /// Machine that they may belong to comes or goes; those that were asked, while that Machine has yet to name its node.
+    /// The members as they count for quorum. Unhealthy is a member that does not respond, has an alarm, has no leader while
+    /// others have one, or belongs to another cluster. A member that was not queried counts as healthy in an external etcd and
+    /// while Machines start or are deleted; one that was queried, while its Machine has not named its node.
     pub fn members(&self, observed: &Observed, now: Timestamp) -> Vec<quorum::Member> {
         let is_open = !self.survey.stacked || is_turning(observed, now);
         let alarmed = self.survey.alarmed();

@@ -1,4 +1,4 @@
-//! Unhealthy Machines, what keeps them from being replaced, and who would notice.
+//! Unhealthy Machines, what blocks their replacement, and whether a `MachineHealthCheck` covers every Machine.
 
 use jiff::Timestamp;
 

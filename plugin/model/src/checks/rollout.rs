@@ -1,4 +1,4 @@
-//! What is asked for and not yet so: Machines out of date, and their number.
+//! The pending change: outdated Machines, and the number of Machines.
 
 use jiff::Timestamp;
 
@@ -46,7 +46,7 @@ pub fn is_rolling_out(observed: &Observed, now: Timestamp) -> bool {
         .any(|verdict| !verdict.reasons.is_empty())
 }
 
-/// Whether something is asked for that is not so yet.
+/// Whether the control plane differs from its spec.
 pub fn has_pending_change(observed: &Observed, now: Timestamp) -> bool {
     let control_plane = &observed.management.control_plane.control_plane;
     !control_plane.is_observed()

@@ -1,4 +1,4 @@
-//! Whether what was asked for could be read.
+//! Whether the sources could be read.
 
 use jiff::Timestamp;
 
@@ -27,7 +27,7 @@ pub const CHECKS: &[Check] = &[
     Check::new("permissions", "no permission is missing", permissions),
 ];
 
-/// Each that could not be read; those that a missing permission keeps are told of elsewhere.
+/// What could not be read. Another check reports missing permissions.
 fn unread<'f>(failures: impl IntoIterator<Item = &'f Failure>) -> Vec<Finding> {
     failures
         .into_iter()
@@ -62,7 +62,7 @@ fn of_workload(observed: &Observed) -> impl Iterator<Item = &Failure> {
     whole.into_iter().chain(parts.into_iter().flatten().flatten())
 }
 
-/// Of members that did not answer only those that a permission keeps: the rest is a check of its own.
+/// Members count only if a permission is missing: another check reports those that do not respond.
 fn of_etcd(observed: &Observed) -> impl Iterator<Item = &Failure> {
     let survey = observed.etcd.read();
     let members = survey

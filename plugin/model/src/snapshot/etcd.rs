@@ -16,7 +16,7 @@ pub struct EtcdSurvey {
     /// One for each control plane node (stacked) or endpoint (external), by name.
     pub asked: Vec<Asked>,
     pub alarms: Alarms,
-    /// Whether the key of etcd's CA was used to come as a client.
+    /// Whether the client certificate was signed with the key of etcd's CA.
     pub used_ca_key: bool,
     /// Whether the API server on the way to them says that etcd does not answer it.
     pub server_lacks_etcd: bool,
@@ -32,7 +32,7 @@ pub struct Asked {
     pub answer: Result<Answer, Failure>,
 }
 
-/// What a listed member is taken for that nobody could ask.
+/// How a listed member counts that could not be queried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unasked {
     /// For one that is not healthy: nothing is risked on it.
@@ -47,7 +47,7 @@ pub struct Answer {
     pub status: Result<Status, Failure>,
     /// Of its cluster, from its own memory: not by agreement.
     pub members: Result<Members, Failure>,
-    /// Whether its certificate is for the name that was asked for; its chain was verified in any case.
+    /// Whether its certificate is for the requested name. Its chain was verified in any case.
     pub is_named: bool,
     /// When its serving certificate expires.
     pub certificate_expires: Option<Timestamp>,
@@ -72,7 +72,7 @@ impl EtcdSurvey {
             .filter_map(|asked| Some((asked, asked.answer.as_ref().ok()?)))
     }
 
-    /// Those who told of themselves, and what.
+    /// Members that reported their status.
     pub fn statuses(&self) -> impl Iterator<Item = (&Asked, &Status)> {
         self.answers()
             .filter_map(|(asked, answer)| Some((asked, answer.status.as_ref().ok()?)))
@@ -121,7 +121,7 @@ impl EtcdSurvey {
         }
     }
 
-    /// By the latest election that any of its members tells of.
+    /// By the latest election that any member reports.
     fn leader_of(&self, list: &Members) -> Option<u64> {
         let of_cluster = self
             .statuses()
@@ -135,8 +135,8 @@ impl EtcdSurvey {
         self.raised().into_iter().map(|(id, _)| id).collect()
     }
 
-    /// Alarms, by the member's id, and which: what all agree on, or what those that answered know of. Each member's own
-    /// errors tell those of all.
+    /// Alarms by member id: as listed by etcd, or else from the errors in the status of each member, which include those of
+    /// the others.
     pub fn raised(&self) -> BTreeSet<(u64, String)> {
         match &self.alarms {
             Alarms::Listed(alarms) => alarms
@@ -178,7 +178,7 @@ impl Answer {
         status.ok().or(members.ok())
     }
 
-    /// Whether it tells the members of this cluster.
+    /// Whether it reports the members of this cluster.
     pub fn tells_list_of(&self, cluster_id: u64) -> bool {
         self.members
             .as_ref()

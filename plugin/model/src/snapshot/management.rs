@@ -11,7 +11,7 @@ use crate::snapshot::{Failure, Reading};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Management {
     /// The control plane, its spec, its Machines with their configuration and infrastructure, and its Cluster. Etcd's
-    /// members in it are those of the survey, where one was made.
+    /// members in it are those of the survey, if there is one.
     pub control_plane: plan::Observed,
     /// The Cluster's reference to its control plane.
     pub cluster: Reading<ClusterLink>,

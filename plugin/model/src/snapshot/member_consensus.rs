@@ -1,9 +1,9 @@
-//! Which of the things that etcd's members tell prevails, where they contradict each other.
+//! Which report to believe where etcd's members contradict each other.
 //!
-//! Of lists of one cluster that of those who follow a leader: raft has a leader only while most of its voters follow it
-//! (etcd's raft, `CheckQuorum`). Of several such, or of none, the list that most tell. Of clusters the one that most are
-//! of, unless only another has a leader: one who has founded a cluster of its own leads it, and knows nothing of the data.
-//! Of equals none prevails: whoever is taken for wrong may be the one who holds the data.
+//! Of several lists of one cluster: the list of the members that follow a leader, because raft has a leader only while most
+//! voters follow it (etcd's raft, `CheckQuorum`). With several such lists or none, the list that most members report. Of
+//! several clusters: the one that most members belong to, unless only another has a leader; a member that has created a
+//! cluster of its own leads it without the data. Of equals none: the one that is taken for wrong may have the data.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use kcp_etcd::Members;
 
 use crate::snapshot::etcd::{Answer, EtcdSurvey};
 
-/// The etcd cluster; none where no member has told one, or none prevails.
+/// None if no member reports one, or it is unclear which is right.
 pub fn cluster_id(survey: &EtcdSurvey) -> Option<u64> {
     let told = survey.answers().map(|(_, answer)| answer);
     let supports = supports(told.filter_map(|answer| Some((answer.cluster_id()?, is_led(answer)))));
@@ -24,7 +24,7 @@ fn cluster_of<T: Ord + Copy>(supports: &BTreeMap<T, Support>) -> Option<T> {
     (led == most).then_some(*led)
 }
 
-/// Its list of members; none where no member has told one, or none prevails.
+/// The list of members of that cluster; none if no member reports one, or it is unclear which is right.
 pub fn list(survey: &EtcdSurvey) -> Option<&Members> {
     let cluster_id = cluster_id(survey)?;
     let told = || {
@@ -56,7 +56,7 @@ fn is_led(answer: &Answer) -> bool {
     })
 }
 
-/// Who tells something.
+/// The members that report the same.
 #[derive(Clone, Copy, Debug, Default)]
 struct Support {
     /// Whether one of them follows a leader.
@@ -64,7 +64,7 @@ struct Support {
     members: usize,
 }
 
-/// Of what members tell, each with whether the one that tells it is led.
+/// From reports, each with whether the member that reports it follows a leader.
 fn supports<T: Ord>(told: impl Iterator<Item = (T, bool)>) -> BTreeMap<T, Support> {
     let mut supports: BTreeMap<T, Support> = BTreeMap::new();
     for (value, is_led) in told {

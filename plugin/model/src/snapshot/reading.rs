@@ -10,11 +10,11 @@ pub enum Reading<T> {
         /// The flag: `--no-etcd`.
         flag: &'static str,
     },
-    /// Nobody could have read it yet: the cluster has no control plane that has come up.
+    /// The cluster has no control plane Machine that is up yet.
     NotYet,
-    /// It runs where this program may not come: an external etcd that this machine cannot reach. Does not decide.
+    /// An external etcd that this machine cannot reach. It does not change the verdict.
     OutOfReach(Failure),
-    /// It was asked for, and not given.
+    /// It was requested and could not be read.
     Failed(Failure),
 }
 
@@ -52,7 +52,7 @@ impl<T> Reading<T> {
         }
     }
 
-    /// The failure of what was asked for.
+    /// The failure of a source that was requested.
     pub const fn failure(&self) -> Option<&Failure> {
         match self {
             Self::Failed(failure) => Some(failure),
@@ -71,7 +71,7 @@ impl<T> Reading<T> {
         }
     }
 
-    /// The same reading of what is made of it.
+    /// The same reading of something derived.
     pub fn map<P>(self, made: impl FnOnce(T) -> P) -> Reading<P> {
         match self {
             Self::Read(part) => Reading::Read(made(part)),

@@ -22,8 +22,8 @@ pub struct Workload {
     pub leases: Reading<Vec<ControllerLease>>,
 }
 
-/// What the workload cluster's endpoint serves with. Told apart from all else: one that has expired is why nothing else
-/// is told.
+/// The serving certificate of the workload cluster's endpoint. It is read by itself, because an expired one is the reason why
+/// nothing else can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointCertificate {
     /// `https://host:port`, where it was reached.
@@ -57,7 +57,7 @@ pub struct StaticPod {
     pub ready: bool,
     /// Set while it is being deleted.
     pub deleting: bool,
-    /// What keeps its container waiting or ended it, on one line.
+    /// Why its container waits or has ended, on one line.
     pub message: Option<String>,
 }
 

@@ -8,7 +8,7 @@ use crate::terminal::Terminal;
 const AT_ONCE: usize = 8;
 
 /// Reads each control plane by itself with `one`, which never fails as a whole; in their order. Where a person watches,
-/// a line tells how far it is.
+/// a line shows the progress.
 pub(super) async fn each<C, T>(
     terminal: &Terminal,
     control_planes: &[C],

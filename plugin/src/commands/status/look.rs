@@ -1,4 +1,4 @@
-//! One look at what was asked for: reads, then decides.
+//! One poll: reads the control planes, then judges them.
 
 use std::time::{Duration, Instant};
 
@@ -81,7 +81,7 @@ async fn one(
     reads::observe(reader, namespace, name, excluded, end).await
 }
 
-/// A control plane of a list, each of its sources asked. The time is its own: it counts from when its turn has come.
+/// A control plane of a list, with all its sources. The time limit is its own and counts from its turn.
 async fn deep(reader: &Reader<'_>, listed: &Management, excluded: Excluded, timeout: Duration) -> Observed {
     let end = Instant::now() + timeout;
     let control_plane = &listed.control_plane.control_plane;

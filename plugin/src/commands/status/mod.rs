@@ -1,7 +1,7 @@
 //! `kubectl kcp status`: a control plane as it really is, down to each member of etcd, and a verdict.
 //!
-//! - [`screen`], [`document`], [`report`]: how it is told
-//! - [`look`]: reads, then decides; [`watch`]: again and again
+//! - [`screen`], [`document`], [`report`]: the output
+//! - [`look`]: one poll; [`watch`]: repeated polls
 
 mod deep;
 pub mod document;

@@ -422,7 +422,7 @@ mod tests {
                     assert_eq!(proposal.warnings, *why, "{name}, forced");
                 }
                 (RefusedBy::Command, forced) => {
-                    assert_eq!(forced, refused(&machine, *by, why), "{name}, forced")
+                    assert_eq!(forced, refused(&machine, *by, why), "{name}, forced");
                 }
                 (_, forced) => panic!("{name}, forced: {forced:?}"),
             }

@@ -1,9 +1,9 @@
-//! Tags of `CoreDNS` and etcd that a control plane pins, against those that kubeadm brings.
+//! Pinned tags of `CoreDNS` and etcd that are older than kubeadm's defaults.
 
 use kcp_rules::topics::{images, version::parse};
 use serde_json::Value;
 
-/// The tags that a minor version of kubeadm brought with its first release; later patches bring the same or newer.
+/// The default tags of the first release of a minor version of kubeadm. Later patches have the same or newer ones.
 #[derive(Clone, Copy, Debug)]
 struct Defaults {
     minor: u64,
@@ -29,21 +29,20 @@ const fn defaults(minor: u64, core_dns: &'static str, etcd: &'static str) -> Def
     }
 }
 
-/// A tag that is older than what kubeadm of a version brings.
+/// A tag that is older than kubeadm's default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outdated {
     /// `CoreDNS` or `etcd`.
     pub image: &'static str,
     /// Below `spec.kubeadmConfigSpec`.
     pub field: &'static str,
-    /// As it is pinned.
     pub tag: String,
-    /// What kubeadm brings.
+    /// kubeadm's.
     pub default: &'static str,
 }
 
-/// The pinned tags of a `kubeadmConfigSpec` that are older than what kubeadm of `version` brings; none for a version
-/// that we do not know the tags of.
+/// The pinned tags of a `kubeadmConfigSpec` that are older than the defaults of kubeadm `version`; none if those are
+/// unknown.
 pub fn outdated(config: &Value, version: &str) -> Vec<Outdated> {
     let defaults = parse(version)
         .ok()
@@ -71,7 +70,6 @@ pub fn outdated(config: &Value, version: &str) -> Vec<Outdated> {
 }
 
 impl Outdated {
-    /// For people.
     pub fn message(&self, version: &str) -> String {
         let Self {
             image,

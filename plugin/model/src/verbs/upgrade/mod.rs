@@ -29,7 +29,7 @@ pub struct UpgradeOptions<'u> {
     /// With or without its leading `v`.
     pub version: &'u str,
     pub force: bool,
-    /// MachineDeployments and MachinePools, without nodes.
+    /// The workers of `MachineDeployments` and `MachinePools`, without nodes.
     pub makers: &'u Workers,
 }
 
@@ -448,7 +448,7 @@ mod tests {
             told,
             [
                 (
-                    "from v1.33 on kube-apiserver does not start with --cloud-provider, which is given: remove it",
+                    "from v1.33 on, kube-apiserver does not start with --cloud-provider, which is set: remove it",
                     Some("https://github.com/kubernetes/kubernetes/pull/130162")
                 ),
                 (

@@ -1,47 +1,42 @@
-//! What Kubernetes has removed, from which minor version on.
+//! What Kubernetes removed, and in which minor version.
 //!
-//! A small table: what is in it has a source, and what is not in it may be removed all the same.
+//! The table is small: each row has a source, and Kubernetes may have removed more.
 
 use kcp_rules::topics::version::parse;
 use serde_json::Value;
 
-/// Something that Kubernetes has no more.
+/// Something that Kubernetes removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Removal {
     /// The first minor version of v1 without it.
     pub minor: u64,
-    /// What.
     pub what: Removed,
-    /// What to do about it.
     pub remedy: &'static str,
-    /// Where that is said.
+    /// URL.
     pub source: &'static str,
 }
 
-/// What was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removed {
     /// Kinds of an API version.
     Api {
         /// `GROUP/VERSION`.
         version: &'static str,
-        /// Kinds, apart by commas.
+        /// Separated by commas.
         kinds: &'static str,
     },
-    /// A flag. A component that is given it does not start.
+    /// A flag. A component with it does not start.
     Flag {
-        /// Of which component.
         component: Component,
         /// Without the dashes.
         name: &'static str,
     },
-    /// A feature gate of Kubernetes' components. One that is given it does not start.
+    /// A feature gate of Kubernetes' components. A component with it does not start.
     FeatureGate(&'static str),
-    /// A feature gate of kubeadm, which refuses a configuration that names it.
+    /// A feature gate of kubeadm. kubeadm refuses a configuration with it.
     KubeadmFeatureGate(&'static str),
 }
 
-/// What arguments are given to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Component {
     /// `kube-apiserver`
@@ -198,8 +193,8 @@ const fn api(minor: u64, version: &'static str, kinds: &'static str, remedy: &'s
     }
 }
 
-/// What is removed on the way from one version to another and concerns a control plane: API versions in any case, for
-/// nobody knows who uses them; flags and feature gates where its `kubeadmConfigSpec` gives them.
+/// What was removed between two versions: every API version, because its clients are unknown; flags and feature gates
+/// that the `kubeadmConfigSpec` sets.
 pub fn removals(from: &str, to: &str, config: &Value) -> Vec<&'static Removal> {
     let (Ok(from), Ok(to)) = (parse(from), parse(to)) else {
         return Vec::new();
@@ -220,7 +215,7 @@ pub fn removals(from: &str, to: &str, config: &Value) -> Vec<&'static Removal> {
     REMOVALS.iter().filter(is_gone).filter(concerns).collect()
 }
 
-/// Whether `A=true,B=false` gives a feature gate.
+/// Whether `A=true,B=false` sets a feature gate.
 fn gives(value: &str, gate: &str) -> bool {
     let mut gates = value.split(',');
     gates.any(|given| given.split('=').next().is_some_and(|name| name.trim() == gate))
@@ -234,7 +229,7 @@ impl Component {
         Self::Kubelet,
     ];
 
-    /// As its binary is named.
+    /// The name of its binary.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ApiServer => "kube-apiserver",
@@ -244,7 +239,7 @@ impl Component {
         }
     }
 
-    /// Where a `kubeadmConfigSpec` gives it arguments.
+    /// Where a `kubeadmConfigSpec` sets its arguments.
     const fn pointers(self) -> &'static [&'static str] {
         match self {
             Self::ApiServer => &["/clusterConfiguration/apiServer/extraArgs"],
@@ -257,7 +252,7 @@ impl Component {
         }
     }
 
-    /// Name and value of each argument that a `kubeadmConfigSpec` gives it: a map in v1beta1, a list in v1beta2.
+    /// Name and value of each argument that a `kubeadmConfigSpec` sets: a map in v1beta1, a list in v1beta2.
     fn arguments(self, config: &Value) -> impl Iterator<Item = (&str, &str)> {
         let given = self
             .pointers()
@@ -279,26 +274,25 @@ impl Component {
 }
 
 impl Removal {
-    /// For people.
     pub fn message(&self) -> String {
         let Self {
             minor, what, remedy, ..
         } = self;
         match what {
             Removed::Api { version, kinds } => {
-                format!("from v1.{minor} on {version} of {kinds} is not served: {remedy}")
+                format!("from v1.{minor} on, {version} of {kinds} is not served: {remedy}")
             }
             Removed::Flag { component, name } => format!(
-                "from v1.{minor} on {} does not start with --{name}, which is given: {remedy}",
+                "from v1.{minor} on, {} does not start with --{name}, which is set: {remedy}",
                 component.name()
             ),
             Removed::FeatureGate(gate) => {
                 format!(
-                    "from v1.{minor} on no component starts with feature gate {gate}, which is given: {remedy}"
+                    "from v1.{minor} on, no component starts with feature gate {gate}, which is set: {remedy}"
                 )
             }
             Removed::KubeadmFeatureGate(gate) => format!(
-                "from v1.{minor} on kubeadm refuses feature gate {gate} of clusterConfiguration, which is given: {remedy}"
+                "from v1.{minor} on, kubeadm refuses feature gate {gate} of clusterConfiguration, which is set: {remedy}"
             ),
         }
     }
@@ -319,7 +313,7 @@ mod tests {
 
     #[test]
     fn an_api_goes_with_the_minor_that_goes_over_it() {
-        let flow_schemas = "from v1.32 on flowcontrol.apiserver.k8s.io/v1beta3 of FlowSchema, \
+        let flow_schemas = "from v1.32 on, flowcontrol.apiserver.k8s.io/v1beta3 of FlowSchema, \
                             PriorityLevelConfiguration is not served: use flowcontrol.apiserver.k8s.io/v1";
         for (from, to, expected) in [
             ("v1.31.9", "v1.32.0", vec![flow_schemas]),
@@ -340,9 +334,9 @@ mod tests {
             |name: &str, value: &str| json!([{"name": "v", "value": "2"}, {"name": name, "value": value}]);
         let gates = "AllAlpha=false, HonorPVReclaimPolicy=true";
         let cloud =
-            "from v1.33 on kube-apiserver does not start with --cloud-provider, which is given: remove it";
-        let gate = "from v1.36 on no component starts with feature gate HonorPVReclaimPolicy, which is given: remove it";
-        let pause = "from v1.35 on kubelet does not start with --pod-infra-container-image, which is given: remove it; \
+            "from v1.33 on, kube-apiserver does not start with --cloud-provider, which is set: remove it";
+        let gate = "from v1.36 on, no component starts with feature gate HonorPVReclaimPolicy, which is set: remove it";
+        let pause = "from v1.35 on, kubelet does not start with --pod-infra-container-image, which is set: remove it; \
                      the container runtime's configuration names the image";
         for (name, config, to, expected) in [
             (
@@ -410,8 +404,8 @@ mod tests {
                 json!({"clusterConfiguration": {"featureGates": {"ControlPlaneKubeletLocalMode": true}}}),
                 "v1.36.0",
                 vec![
-                    "from v1.36 on kubeadm refuses feature gate ControlPlaneKubeletLocalMode of clusterConfiguration, \
-                      which is given: remove it: it is always on",
+                    "from v1.36 on, kubeadm refuses feature gate ControlPlaneKubeletLocalMode of clusterConfiguration, \
+                      which is set: remove it: it is always on",
                 ],
             ),
         ] {

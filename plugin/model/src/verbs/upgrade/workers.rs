@@ -1,27 +1,26 @@
-//! The workers of a cluster: its other nodes, and what makes such.
+//! The workers of a cluster: nodes outside the control plane, and the objects that create them.
 
-use crate::kubelet_skew::Worker;
 use crate::{
+    kubelet_skew::Worker,
     plan::observed::Machine,
     snapshot::{Reading, Workload},
 };
 
-/// What is known of workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workers {
-    /// Those that say which version they have.
+    /// Workers that report a version.
     pub known: Vec<Worker>,
     /// What could not be read, a line each.
     pub unread: Vec<String>,
 }
 
 impl Workers {
-    /// The same with the nodes of the workload cluster that run none of its control plane.
+    /// Adds the nodes of the workload cluster that do not belong to the control plane.
     pub fn with_nodes(mut self, workload: &Reading<Workload>, machines: &[Machine]) -> Self {
         let nodes = workload.part(|workload| &workload.nodes);
         let Reading::Read(nodes) = nodes else {
             let why = nodes.failure().map_or_else(
-                || "the workload cluster was not asked".to_owned(),
+                || "the workload cluster was not queried".to_owned(),
                 |failure| failure.message.clone(),
             );
             self.unread
@@ -88,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_were_not_read_are_told() {
+    fn nodes_that_were_not_read_are_reported() {
         let failure = Failure {
             object: "Node".to_owned(),
             message: "forbidden".to_owned(),
@@ -106,7 +105,7 @@ mod tests {
             ),
             (
                 Reading::NotYet,
-                "the nodes' kubelets were not read: the workload cluster was not asked",
+                "the nodes' kubelets were not read: the workload cluster was not queried",
             ),
         ] {
             let workers = Workers::default().with_nodes(&reading, &[]);

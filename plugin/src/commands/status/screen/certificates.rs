@@ -101,7 +101,7 @@ fn row(kind: &str, expires: Option<Timestamp>, of: String, now: Timestamp) -> Ve
     ]
 }
 
-/// The first to expire comes first, and those not known last.
+/// The certificates are sorted by expiry, unknown ones last.
 fn whose(certificates: &[Certificate<'_>]) -> String {
     let known = certificates
         .iter()
@@ -124,7 +124,7 @@ fn whose(certificates: &[Certificate<'_>]) -> String {
     }
 }
 
-/// As kubeadm made them, by the Machines' own word.
+/// kubeadm's certificates, as the Machines report them.
 fn machines(observed: &Observed) -> Vec<Certificate<'_>> {
     let machines = observed.management.control_plane.machines.iter();
     let joined = machines.filter(|machine| machine.has_node());

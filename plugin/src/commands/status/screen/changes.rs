@@ -191,7 +191,7 @@ fn permissions(before: &Inspection, after: &Inspection) -> Vec<String> {
     lines.collect()
 }
 
-/// A finding as a line, and what it is known by: what it says may hold a time, which changes with every look.
+/// A finding as a line, and its identity: the message may contain a time, which changes with every poll.
 #[derive(Debug)]
 struct Told {
     id: &'static str,

@@ -1,5 +1,5 @@
-//! What is wrong, the heaviest first. What is about one Machine is told together: what explains the rest comes first,
-//! with what to do below it, and the rest a line each. Machines of which the same is to be told share it.
+//! The findings, the worst first. Those about one Machine form a group: the cause first, with its hint, the others a line
+//! each. Machines with the same findings share a group.
 
 use std::fmt::Write as _;
 
@@ -33,7 +33,7 @@ const HINT: &str = "hint:";
 /// Before what else there is to say of a subject.
 const ALSO: &str = "also:";
 
-/// What is told of one or several subjects.
+/// A finding about one or several subjects.
 struct Told<'i> {
     finding: &'i Finding,
     /// Of the checks that found it.
@@ -54,7 +54,7 @@ impl Told<'_> {
     }
 }
 
-/// What is told of some subjects, each of which it holds for.
+/// Findings that hold for each of some subjects.
 struct Group<'i> {
     subjects: Vec<&'i str>,
     told: Vec<Told<'i>>,
@@ -193,7 +193,7 @@ fn hint(text: &mut String, finding: &Finding, layout: Layout) {
     labelled(text, HINT, lines);
 }
 
-/// What else there is to say. Its hint goes where room is scarce: that of the first is to be followed first.
+/// Another finding of a group. It has no hint where room is scarce: the hint of the first one comes first.
 fn also(text: &mut String, label: &str, first: CheckOutcome, told: &Told<'_>, layout: Layout) {
     let outcome = told.finding.outcome;
     let weight = if outcome == first {

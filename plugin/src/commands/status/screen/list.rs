@@ -60,7 +60,7 @@ fn row(observed: &Observed, inspection: &Inspection, is_of_all: bool, now: Times
         ""
     };
     let cluster = control_plane.cluster.as_deref().unwrap_or("-");
-    // Where most have the name of their Cluster, the column is blank and goes.
+    // The column is left out if every control plane has the name of its Cluster.
     let cluster = if cluster == control_plane.name {
         ""
     } else {

@@ -112,7 +112,7 @@ fn row(survey: &EtcdSurvey, asked: &Asked) -> Vec<Cell> {
     ]
 }
 
-/// Whether it leads; where the members do not agree, whom it follows.
+/// Whether it is the leader; where the members disagree, which one it follows.
 fn leader(survey: &EtcdSurvey, status: &Status) -> Cell {
     let followed: BTreeSet<u64> = answers(survey).filter_map(|(status, _)| status.leader).collect();
     match status.leader {

@@ -94,7 +94,7 @@ impl Screen {
         parts.join("\n")
     }
 
-    /// As much of it as goes into a number of lines, and what was left out.
+    /// As much as fits into a number of lines, and the names of the parts that do not.
     pub fn within(&self, lines: usize) -> String {
         let mut screen = self.clone();
         let mut left_out = Vec::new();

@@ -1,4 +1,4 @@
-//! What may be done now, and what keeps the rest.
+//! Which changes the controller would make now, and what blocks the others.
 
 use crate::commands::status::screen::{
     Layout, style_of_no,
@@ -21,7 +21,7 @@ const COLUMNS: &[Column] = &[
 /// Cells that a name may take where room is scarce.
 const NAME_LIMIT: usize = 24;
 
-/// What may be done, or not, and what keeps it.
+/// A change, or several with the same blockers.
 #[derive(Clone, Debug)]
 struct Row {
     what: String,
@@ -38,7 +38,7 @@ impl Row {
         }
     }
 
-    /// Whether the same is told of both.
+    /// Whether both have the same answer and blockers.
     fn is_like(&self, other: &Self) -> bool {
         (self.allowed, &self.blocked_by) == (other.allowed, &other.blocked_by)
     }
@@ -79,7 +79,7 @@ pub(super) fn preflight(inspection: &Inspection, layout: Layout) -> String {
     table.render(layout)
 }
 
-/// Neighbours of which the same is told share a row.
+/// Neighbours with the same answer share a row.
 fn rows(inspection: &Inspection, layout: Layout) -> Vec<Row> {
     let preflight = &inspection.preflight;
     let changes = [
@@ -108,7 +108,7 @@ fn rows(inspection: &Inspection, layout: Layout) -> Vec<Row> {
     rows
 }
 
-/// Of every Machine at once, where the same holds for all of them; else what holds for most of them comes last.
+/// One row for all Machines with the same answer; otherwise the most frequent answer comes last.
 fn remediations(inspection: &Inspection, layout: Layout) -> Vec<Row> {
     let of_machine = |one: &Remediation| {
         let what = format!("remediation of {}", short(&one.machine, layout));
@@ -141,8 +141,8 @@ fn short(name: &str, layout: Layout) -> String {
     }
 }
 
-/// What each check found wrong, by what it is about: the findings below say the rest. What none of them says is told
-/// here, unless there is much to say of one object.
+/// The checks that block, by object: the findings above have their messages. A blocker without a finding is shown with its
+/// message.
 fn told(blockers: &[BlockedBy], inspection: &Inspection, layout: Layout) -> Vec<String> {
     let is_found = |blocker: &BlockedBy| {
         let checked = inspection
@@ -169,7 +169,7 @@ fn told(blockers: &[BlockedBy], inspection: &Inspection, layout: Layout) -> Vec<
         }
         let checks: Vec<&str> = blockers.iter().map(|blocker| blocker.check).collect();
         let checks = checks.join(", ");
-        // The control plane itself goes without saying.
+        // The control plane itself needs no name.
         if blockers.iter().any(|blocker| is_of_whole(&blocker.objects)) {
             checks
         } else {

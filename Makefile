@@ -34,7 +34,7 @@ demo: ## show the product on a real control plane; KEEP=1 keeps it up until Ctrl
 # More threads than a small machine has cores, because most tests wait for elections and controllers most of the time.
 .PHONY: test
 test: ## run every test: unit, table, snapshot and integration
-	@$(call with_assets,cargo test --workspace --all-features --locked --no-run)
+	@$(call with_assets,cargo build --workspace --all-features --locked --bins --tests)
 	INSTA_UPDATE=no RUST_TEST_THREADS=6 cargo test --workspace --all-features --locked --no-fail-fast
 
 .PHONY: unit

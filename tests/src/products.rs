@@ -28,7 +28,7 @@ pub fn folder() -> Result<PathBuf> {
 /// must not run an outdated program.
 pub fn under_test(name: &str) -> Result<PathBuf> {
     let program = folder()?.join(name);
-    let remedy = "build all programs first: cargo build --workspace";
+    let remedy = "build all programs first: cargo build --workspace --all-features --bins --tests";
     let modified = |path: &Path| fs::metadata(path).and_then(|file| file.modified());
     let built = modified(&program).with_context(|| format!("{} is missing; {remedy}", program.display()))?;
     for source in sources(&program.with_extension("d"))? {

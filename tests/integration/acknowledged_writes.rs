@@ -58,7 +58,7 @@ impl AcknowledgedWrites {
     pub(crate) async fn end(self) -> Result<()> {
         self.is_over.store(true, Relaxed);
         let Written { acknowledged, open } = self.writer.await?;
-        let keys = wait::until("etcd tells its keys", || async {
+        let keys = wait::until("etcd lists the keys", || async {
             let keys = self.workload.etcd().await?.keys(PREFIX).await?;
             Ok(BTreeSet::from_iter(keys))
         })
@@ -70,7 +70,10 @@ impl AcknowledgedWrites {
             acknowledged.len()
         );
         let beside = keys.difference(&acknowledged).count();
-        ensure!(beside <= open, "{beside} keys that nobody wrote, {open} at most");
+        ensure!(
+            beside <= open,
+            "{beside} keys are neither acknowledged nor open, of {open} open ones"
+        );
         Ok(())
     }
 }
@@ -104,5 +107,9 @@ async fn put(workload: &WorkloadCluster, client: &mut Option<EtcdClient>, key: &
     if client.is_none() {
         *client = Some(workload.etcd().await?);
     }
-    client.as_ref().context("no member is well")?.put(key, "").await
+    client
+        .as_ref()
+        .context("every member has a fault")?
+        .put(key, "")
+        .await
 }

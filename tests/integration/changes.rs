@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result, bail, ensure};
 use kcp_tests::cluster::Cluster;
-use kcp_tests::kubectl::Ended;
+use kcp_tests::kubectl::CommandOutput;
 use kcp_tests::machines::WorkloadCluster;
 use kcp_tests::machines::fault::Fault;
 use kcp_tests::management_cluster::ManagementCluster;
@@ -19,14 +19,14 @@ const NAME: &str = "edge";
 const OPERATOR: &str = "alice";
 
 #[test]
-fn changes_are_guarded_and_told() {
+fn changes_are_guarded_and_recorded_as_events() {
     with_controllers(NAMESPACE, guarded);
 }
 
 async fn guarded(management: &ManagementCluster) -> Result<()> {
     let cluster = Cluster::create(management.client(), NAMESPACE, NAME, 3, "v1.34.2").await?;
     cluster.settled(3).await?;
-    an_operator_comes(management).await?;
+    bind_the_operator(management).await?;
     a_manifest_is_planned(management, &cluster).await?;
     // The Cluster is paused, because this test checks only what is written.
     cluster.pause(true).await?;
@@ -43,12 +43,12 @@ async fn guarded(management: &ManagementCluster) -> Result<()> {
     cluster.pause(false).await?;
     cluster.settled(3).await?;
 
-    the_topology_keeps_its_fields(management).await?;
+    fields_of_the_topology_are_refused(management).await?;
     cluster.delete().await
 }
 
 /// Gives the user the shipped roles for reading and for changing, and no others.
-async fn an_operator_comes(management: &ManagementCluster) -> Result<()> {
+async fn bind_the_operator(management: &ManagementCluster) -> Result<()> {
     for role in ["reader", "operator"] {
         let folder = products::workspace().join("manifests").join(role);
         let folder = folder.display().to_string();
@@ -61,14 +61,14 @@ async fn an_operator_comes(management: &ManagementCluster) -> Result<()> {
 }
 
 /// Runs the plugin as the operator.
-async fn kcp(management: &ManagementCluster, arguments: &[&str]) -> Result<Ended> {
+async fn kcp(management: &ManagementCluster, arguments: &[&str]) -> Result<CommandOutput> {
     let whereabouts = ["-n", NAMESPACE, "--as", OPERATOR];
     let kcp = ["kcp"].iter().chain(arguments).chain(&whereabouts);
     management.kubectl().run(kcp).await
 }
 
 async fn one_of_two_operators_wins(management: &ManagementCluster, cluster: &Cluster) -> Result<()> {
-    let number = wait::until("two operators meet", || async {
+    let number = wait::until("two operators scale at the same time", || async {
         cluster.patch(&json!({"spec": {"replicas": 3}})).await?;
         two_operators(management).await
     })
@@ -85,7 +85,7 @@ async fn one_of_two_operators_wins(management: &ManagementCluster, cluster: &Clu
                 .contains(&format!("replicas is {number}, not 3")),
         "{unexpected}"
     );
-    an_event_tells_of_it(management, number).await
+    an_event_records_it(management, number).await
 }
 
 /// Two operators scale a control plane of three to different numbers. Returns the number that was written.
@@ -105,7 +105,7 @@ async fn two_operators(management: &ManagementCluster) -> Result<u32> {
     Ok(number)
 }
 
-async fn an_event_tells_of_it(management: &ManagementCluster, replicas: u32) -> Result<()> {
+async fn an_event_records_it(management: &ManagementCluster, replicas: u32) -> Result<()> {
     let events = ["get", "events.events.k8s.io", "-n", NAMESPACE, "-o", "json"];
     let events: Value = serde_json::from_str(&management.kubectl().succeed(events).await?.stdout)?;
     let items = events
@@ -114,7 +114,7 @@ async fn an_event_tells_of_it(management: &ManagementCluster, replicas: u32) -> 
         .context("no items")?;
     let note = json!(format!("scaled by {OPERATOR} from 3 to {replicas}"));
     let event = items.iter().find(|event| event.get("note") == Some(&note));
-    let event = event.with_context(|| format!("none says {note}: {items:#?}"))?;
+    let event = event.with_context(|| format!("no Event has the note {note}: {items:#?}"))?;
     for (pointer, expected) in [
         ("/reportingController", "kubectl-kcp.dev/kubectl-kcp"),
         ("/reason", "Scaled"),
@@ -215,7 +215,7 @@ async fn without_quorum_nothing_is_forced(
 ) -> Result<()> {
     workload.inflict(Fault::Kill, next).await?;
     let scale = ["scale", NAME, "--replicas", "5", "--force", "--dry-run=server"];
-    wait::until("the loss of quorum is seen", || async {
+    wait::until("the loss of quorum is reported", || async {
         let refused = kcp(management, &scale).await?;
         ensure!(
             refused.code == 1 && refused.stdout.contains("etcd has no quorum"),
@@ -229,7 +229,7 @@ async fn without_quorum_nothing_is_forced(
 }
 
 /// The field as the topology controller applies it.
-async fn the_topology_keeps_its_fields(management: &ManagementCluster) -> Result<()> {
+async fn fields_of_the_topology_are_refused(management: &ManagementCluster) -> Result<()> {
     let applied = json!({
         "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane",
         "metadata": {"name": NAME}, "spec": {"replicas": 3},

@@ -8,7 +8,7 @@ use crate::objects::{cluster, control_plane, report, write, written};
 use crate::shared::with_management_cluster;
 
 #[test]
-fn takes_an_upgrade_back_until_a_machine_has_joined() {
+fn accepts_the_reversal_of_an_upgrade_until_a_machine_has_joined() {
     with_management_cluster(async |management| {
         downgrade(management).await.unwrap();
     });
@@ -43,7 +43,7 @@ async fn downgrade(management: &ManagementCluster) -> Result<()> {
 }
 
 #[test]
-fn refuses_a_customization_that_another_pool_lists() {
+fn rejects_a_customization_that_another_pool_lists() {
     with_management_cluster(async |management| {
         shared_inventory(management).await.unwrap();
     });

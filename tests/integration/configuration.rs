@@ -20,7 +20,7 @@ fn configuration(rules: &str) -> String {
 }
 
 #[test]
-fn a_mounted_configuration_is_followed_and_a_broken_one_is_not() {
+fn a_changed_configuration_takes_effect_unless_it_is_broken() {
     with_management_cluster(async |management| {
         let cluster = management.another_without_ours("configuration").await.unwrap();
         let admission = cluster.install_ours().await.unwrap();
@@ -93,7 +93,7 @@ fn surging() -> Value {
 }
 
 #[test]
-fn an_override_lets_a_denied_write_through_for_a_while() {
+fn an_override_allows_a_denied_write_for_a_time() {
     with_management_cluster(async |management| {
         overridden(management).await.unwrap();
     });

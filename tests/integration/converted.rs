@@ -25,7 +25,7 @@ const OUR_GATES: &str = "\
     featureGates: {ignition: true, machineTaints: true}\n";
 
 #[test]
-fn what_cluster_api_lets_through_in_v1beta1_is_not_denied() {
+fn accepts_what_cluster_api_accepts_in_v1beta1() {
     with_management_cluster(async |management| {
         let refused = refused_by_ours(management).await.unwrap();
         assert!(refused.is_empty(), "{}", refused.join("\n"));
@@ -107,7 +107,7 @@ fn templates() -> Result<Vec<Value>> {
 fn template_of(mut control_plane: Value) -> Result<Value> {
     let mut without = |pointer: &str, names: &[&str]| {
         let fields = control_plane.pointer_mut(pointer).and_then(Value::as_object_mut);
-        let fields = fields.with_context(|| format!("{pointer} is no object"))?;
+        let fields = fields.with_context(|| format!("{pointer} is not an object"))?;
         fields.retain(|name, _| !names.contains(&name.as_str()));
         anyhow::Ok(())
     };

@@ -9,7 +9,7 @@ use crate::objects::{control_plane, write, written};
 use crate::shared::with_management_cluster;
 
 #[test]
-fn a_write_that_claims_a_deletion_is_judged() {
+fn rejects_an_invalid_write_that_claims_a_deletion() {
     with_management_cluster(async |management| judged(management).await.unwrap());
 }
 

@@ -185,7 +185,7 @@ fn a_deletion_while_there_are_workers() {
 
 /// Cluster API's own webhook sets missing replicas to one: a control plane of three would lose two etcd members.
 #[test]
-fn replicas_that_an_applied_manifest_no_longer_names() {
+fn replicas_removed_from_an_applied_manifest() {
     with_management_cluster(async |management| {
         management.create_namespace(NAMESPACE).await.unwrap();
         for (name, side) in [

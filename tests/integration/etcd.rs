@@ -162,7 +162,7 @@ impl Members {
 }
 
 #[test]
-fn one_member_learns_another_and_fills_up() {
+fn a_member_adds_a_learner_and_fills_its_database() {
     with_management_cluster(async |management| one_member(management.run()).await.unwrap());
 }
 
@@ -201,7 +201,7 @@ async fn one_member(run: &Arc<Run>) -> Result<()> {
     members.add(2, &[1, 2], "existing", &[])?;
     let learner = wait::until("the learner answers", async || {
         let learner = members.open(2).await?;
-        ensure!(learner.status().await?.is_learner, "it is no learner");
+        ensure!(learner.status().await?.is_learner, "it is not a learner");
         Ok(learner)
     })
     .await?;
@@ -281,7 +281,7 @@ async fn fills_up(member: &Connection, member_id: u64) -> Result<()> {
 }
 
 #[test]
-fn three_members_answer_each_for_itself_when_others_are_killed_or_frozen() {
+fn living_members_answer_when_others_are_killed_or_frozen() {
     with_management_cluster(async |management| three_members(management.run()).await.unwrap());
 }
 
@@ -305,7 +305,7 @@ async fn three_members(run: &Arc<Run>) -> Result<()> {
     ensure!(matches!(reports[2], Err(Error::Dial(_))), "{:?}", reports[2]);
     for report in &reports[..2] {
         let report = report.as_ref().ok().context("a living member did not answer")?;
-        let listed = report.members.as_ref().ok().context("no list")?;
+        let listed = report.members.as_ref().ok().context("no members")?;
         ensure!(listed == &lists[0], "{listed:?}");
     }
     // Their leader is the dead member for a second, and alarms need a living leader.

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, ensure};
-use kcp_tests::kubectl::{Ended, Kubectl};
+use kcp_tests::kubectl::{CommandOutput, Kubectl};
 use kcp_tests::run::random;
 use serde_json::{Value, json};
 
@@ -242,7 +242,7 @@ fn object(resource: &str, name: &str) -> Value {
 }
 
 #[test]
-fn old_faults_are_warned_of_and_new_ones_refused() {
+fn old_faults_cause_warnings_and_new_faults_are_denied() {
     with_management_cluster(async |management| {
         let cluster = management.another_without_ours("fleet").await.unwrap();
         cluster.create_namespace(NAMESPACE).await.unwrap();
@@ -298,7 +298,7 @@ async fn judged(kubectl: &Kubectl, name: &str, old: &Old) -> Result<()> {
 }
 
 /// Applies a merge patch. It is in a file, because it may be too long for an argument.
-async fn change(kubectl: &Kubectl, resource: &str, name: &str, patch: &Value) -> Result<Ended> {
+async fn change(kubectl: &Kubectl, resource: &str, name: &str, patch: &Value) -> Result<CommandOutput> {
     let file = kubectl.scratch_file(&format!("{:016x}.json", random()));
     std::fs::write(&file, patch.to_string()).context("writing the patch")?;
     let file = file.display().to_string();
@@ -316,7 +316,7 @@ async fn change(kubectl: &Kubectl, resource: &str, name: &str, patch: &Value) ->
 }
 
 /// The ids of the rules that warned or denied. Each message ends with one in brackets.
-fn rules(ended: &Ended, warned: bool) -> BTreeSet<&str> {
+fn rules(ended: &CommandOutput, warned: bool) -> BTreeSet<&str> {
     let lines = ended.stderr.lines();
     let lines = lines.filter(|line| line.starts_with("Warning: ") == warned);
     lines

@@ -5,7 +5,7 @@
     reason = "this is test code, of which clippy exempts only functions with #[test]"
 )]
 
-use kcp_tests::kubectl::{Ended, Kubectl};
+use kcp_tests::kubectl::{CommandOutput, Kubectl};
 use kcp_tests::management_cluster::ManagementCluster;
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ impl Hosts {
     }
 
     /// Runs `kubectl kcp pool …` in the namespace.
-    pub(crate) async fn run(&self, arguments: &[&str]) -> Ended {
+    pub(crate) async fn run(&self, arguments: &[&str]) -> CommandOutput {
         let command = ["kcp", "pool", "-n", self.namespace];
         self.kubectl.run(command.iter().chain(arguments)).await.unwrap()
     }

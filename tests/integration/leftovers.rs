@@ -31,7 +31,7 @@ fn killed_demo_leaves_no_process() {
 }
 
 #[test]
-fn killed_supervisor_takes_its_program_along() {
+fn killed_supervisor_ends_its_program() {
     alone(async {
         let id = format!("killed-{:08x}", random());
         let mut supervise = Command::new(env!("CARGO_BIN_EXE_supervise"));
@@ -44,7 +44,7 @@ fn killed_supervisor_takes_its_program_along() {
 }
 
 #[test]
-fn closed_lifeline_ends_the_whole_group() {
+fn closed_pipe_ends_the_whole_group() {
     alone(async {
         let id = format!("closed-{:08x}", random());
         let script = "trap '' TERM; sleep 600 & echo started; wait";
@@ -82,7 +82,7 @@ async fn start(command: &mut Command, id: &str) -> Result<(Child, String)> {
     let mut lines = BufReader::new(output).lines();
     let line = tokio::time::timeout(wait::LIMIT, lines.next_line()).await;
     let line = line
-        .context("the command says nothing")??
+        .context("the command prints nothing")??
         .context("the command ended")?;
     Ok((child, line))
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::shared::with_management_cluster;
 
 #[test]
-fn lists_what_a_cluster_without_the_webhook_would_fail() {
+fn lists_what_the_webhook_would_deny() {
     with_management_cluster(async |management| {
         let api = hive_alone(management).await.unwrap();
         let kubeconfig = api.kubeconfig().display().to_string();
@@ -136,7 +136,7 @@ fn a_missing_permission_is_named() {
 }
 
 #[test]
-fn a_cluster_of_the_fleet_is_judged_beside_its_neighbours() {
+fn an_object_is_checked_with_its_neighbours() {
     with_management_cluster(async |management| {
         beside_its_neighbours(management).await.unwrap();
     });

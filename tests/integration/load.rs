@@ -9,7 +9,7 @@ use crate::shared::with_run;
 
 /// `make load` runs this for a minute and at a higher rate than debug builds can serve beside other tests.
 #[test]
-fn loses_no_review_to_a_restart_or_a_new_certificate() {
+fn loses_no_review_in_a_restart_or_to_a_new_certificate() {
     with_run(async |run| {
         let plan = Plan {
             rate: 200,

@@ -3,7 +3,7 @@
 
 use anyhow::{Context as _, Result, bail, ensure};
 use kcp_tests::cluster::Cluster;
-use kcp_tests::kubectl::Ended;
+use kcp_tests::kubectl::CommandOutput;
 use kcp_tests::machines::fault::Fault;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::{resources, wait};
@@ -19,7 +19,7 @@ const NAME: &str = "edge";
 const HOLD: &str = "pre-drain.delete.hook.machine.cluster.x-k8s.io/test";
 
 #[test]
-fn one_machine_is_changed_as_its_control_plane_can_stand() {
+fn machine_verbs_respect_quorum_and_pauses() {
     with_controllers(NAMESPACE, changed);
 }
 
@@ -30,18 +30,18 @@ async fn changed(management: &ManagementCluster) -> Result<()> {
     let [first, second, _] = machines.as_slice() else {
         bail!("the Machines are {machines:?}");
     };
-    unknown_is_told(management, first).await?;
-    nobody_would_remediate(management, first).await?;
-    dead_is_replaced(management, &cluster, [first, second]).await?;
-    paused_is_left(management, &cluster, first).await?;
+    unknown_machine_is_an_error(management, first).await?;
+    remediate_needs_a_health_check(management, first).await?;
+    dead_machine_is_replaced(management, &cluster, [first, second]).await?;
+    paused_cluster_is_refused(management, &cluster, first).await?;
 
     cluster.check_health().await?;
     is_remediated(management, &cluster).await?;
-    preferred_goes_first(management, &cluster).await?;
+    preferred_machine_is_deleted_first(management, &cluster).await?;
     cluster.delete().await
 }
 
-async fn machine(management: &ManagementCluster, arguments: &[&str]) -> Result<Ended> {
+async fn machine(management: &ManagementCluster, arguments: &[&str]) -> Result<CommandOutput> {
     let place = ["-n", NAMESPACE];
     let kcp = ["kcp", "machine"].iter().chain(arguments).chain(&place);
     management.kubectl().run(kcp).await
@@ -62,7 +62,7 @@ async fn annotate(
     patched.map(drop).context("annotating the Machine")
 }
 
-async fn unknown_is_told(management: &ManagementCluster, known: &str) -> Result<()> {
+async fn unknown_machine_is_an_error(management: &ManagementCluster, known: &str) -> Result<()> {
     let unknown = machine(management, &["replace", "edge-nobody"]).await?;
     ensure!(
         unknown.code == 2
@@ -76,7 +76,7 @@ async fn unknown_is_told(management: &ManagementCluster, known: &str) -> Result<
     Ok(())
 }
 
-async fn nobody_would_remediate(management: &ManagementCluster, name: &str) -> Result<()> {
+async fn remediate_needs_a_health_check(management: &ManagementCluster, name: &str) -> Result<()> {
     let refused = machine(management, &["remediate", name]).await?;
     let expected = format!(
         "machine/{name} not marked for remediation: refused by kubectl kcp\n  no MachineHealthCheck selects it: the annotation \
@@ -109,7 +109,7 @@ async fn nobody_would_remediate(management: &ManagementCluster, name: &str) -> R
     Ok(())
 }
 
-async fn dead_is_replaced(
+async fn dead_machine_is_replaced(
     management: &ManagementCluster,
     cluster: &Cluster,
     [live, dead]: [&str; 2],
@@ -160,7 +160,7 @@ async fn dead_is_replaced(
     let again = machine(management, &["replace", dead]).await?;
     let expected = format!("machine/{dead} unchanged: it is being deleted already\n");
     ensure!(again.code == 0 && again.stdout == expected, "{again}");
-    an_event_tells_of_it(management, "MachineReplaced", "replacement requested", dead).await?;
+    an_event_records_it(management, "MachineReplaced", "replacement requested", dead).await?;
 
     annotate(management, dead, HOLD, None).await?;
     // The Machine may already be deleted.
@@ -175,7 +175,7 @@ async fn dead_is_replaced(
     Ok(())
 }
 
-async fn an_event_tells_of_it(
+async fn an_event_records_it(
     management: &ManagementCluster,
     reason: &str,
     done: &str,
@@ -217,7 +217,11 @@ async fn an_event_tells_of_it(
     Ok(())
 }
 
-async fn paused_is_left(management: &ManagementCluster, cluster: &Cluster, name: &str) -> Result<()> {
+async fn paused_cluster_is_refused(
+    management: &ManagementCluster,
+    cluster: &Cluster,
+    name: &str,
+) -> Result<()> {
     cluster.pause(true).await?;
     let refused = machine(management, &["replace", name, "--force"]).await?;
     ensure!(
@@ -243,7 +247,7 @@ async fn is_remediated(management: &ManagementCluster, cluster: &Cluster) -> Res
         remediated.code == 0 && remediated.stdout == expected,
         "{remediated}"
     );
-    an_event_tells_of_it(
+    an_event_records_it(
         management,
         "MachineRemediationRequested",
         "remediation requested",
@@ -260,7 +264,7 @@ async fn is_remediated(management: &ManagementCluster, cluster: &Cluster) -> Res
 }
 
 /// The preferred Machine is not the oldest, which would be deleted first otherwise.
-async fn preferred_goes_first(management: &ManagementCluster, cluster: &Cluster) -> Result<()> {
+async fn preferred_machine_is_deleted_first(management: &ManagementCluster, cluster: &Cluster) -> Result<()> {
     let machines = cluster.machines().await?;
     let preferred = machines.last().context("there is none")?;
     for (arguments, told) in [

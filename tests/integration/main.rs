@@ -41,7 +41,7 @@ mod rows;
 mod samples;
 mod schema;
 mod shared;
+mod skipped_reviews;
 mod status;
 mod status_read;
 mod status_workload;
-mod unasked;

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::shared::with_management_cluster;
 
 #[test]
-fn reports_the_versions_that_it_was_built_from() {
+fn reports_the_versions_in_go_mod() {
     with_management_cluster(async |management| {
         // Programs that others built have other versions.
         if env::var_os("KUBEBUILDER_ASSETS").is_some() {
@@ -48,7 +48,7 @@ fn required(module: &str) -> Option<String> {
 /// The API server calls mutating webhooks in the order of their configurations' names, and Cluster API's webhook sets
 /// missing replicas.
 #[test]
-fn asks_our_mutating_webhook_before_cluster_apis() {
+fn calls_our_mutating_webhook_before_cluster_apis() {
     with_management_cluster(async |management| {
         let api: Api<MutatingWebhookConfiguration> = Api::all(management.client().clone());
         let configurations = api.list(&ListParams::default()).await.unwrap().items;

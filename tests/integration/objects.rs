@@ -1,7 +1,7 @@
 //! Objects of a cluster that no controller reconciles: their Machines never boot.
 
 use anyhow::{Context as _, Result, ensure};
-use kcp_tests::kubectl::{Ended, Kubectl};
+use kcp_tests::kubectl::{CommandOutput, Kubectl};
 use kcp_tests::run::random;
 use serde_json::{Value, json};
 
@@ -60,7 +60,7 @@ pub(crate) async fn write(
     verb: &str,
     objects: &[Value],
     arguments: &[&str],
-) -> Result<Ended> {
+) -> Result<CommandOutput> {
     let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
     let file = kubectl.scratch_file(&format!("{:016x}.json", random()));
     std::fs::write(&file, serde_json::to_vec(&list)?).context("writing the objects")?;
@@ -74,7 +74,7 @@ pub(crate) async fn written(
     verb: &str,
     objects: &[Value],
     arguments: &[&str],
-) -> Result<Ended> {
+) -> Result<CommandOutput> {
     let ended = write(kubectl, verb, objects, arguments).await?;
     ensure!(ended.code == 0, "{ended}");
     Ok(ended)

@@ -5,7 +5,7 @@ use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
 use kcp_tests::cluster::Cluster;
-use kcp_tests::kubectl::Ended;
+use kcp_tests::kubectl::CommandOutput;
 use kcp_tests::management_cluster::ManagementCluster;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -105,7 +105,7 @@ fn parallel_leases_never_share_a_customization() {
 fn released_customization_can_be_leased_again() {
     with_management_cluster(async |management| {
         create_pool(management, "release", "hosts", 1).await.unwrap();
-        let pool = async |verb: &str, lessee: &str| -> Ended {
+        let pool = async |verb: &str, lessee: &str| -> CommandOutput {
             let command = [
                 "kcp",
                 "pool",

@@ -9,7 +9,7 @@
 use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
-use kcp_tests::kubectl::Ended;
+use kcp_tests::kubectl::CommandOutput;
 use kcp_tests::products;
 use kcp_tests::wait::until;
 use serde_json::{Value, json};
@@ -19,16 +19,16 @@ use crate::shared::with_management_cluster;
 
 impl Hosts {
     /// Runs `kubectl kcp pool VERB hosts …`.
-    async fn pool(&self, verb: &str, arguments: &[&str]) -> Ended {
+    async fn pool(&self, verb: &str, arguments: &[&str]) -> CommandOutput {
         self.run(&[&[verb, "hosts"], arguments].concat()).await
     }
 
-    async fn lease(&self, name: &str, arguments: &[&str]) -> Ended {
+    async fn lease(&self, name: &str, arguments: &[&str]) -> CommandOutput {
         let named = [&["--cluster-deployment", name], arguments].concat();
         self.pool("lease", &named).await
     }
 
-    async fn release(&self, name: &str, arguments: &[&str]) -> Ended {
+    async fn release(&self, name: &str, arguments: &[&str]) -> CommandOutput {
         let named = [&["--cluster-deployment", name], arguments].concat();
         self.pool("release", &named).await
     }
@@ -58,7 +58,7 @@ impl Hosts {
     }
 }
 
-fn document(ended: &Ended) -> Value {
+fn document(ended: &CommandOutput) -> Value {
     serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{ended}"))
 }
 
@@ -91,7 +91,7 @@ fn a_lease_is_recorded_beside_its_customization() {
 }
 
 #[test]
-fn who_waits_gets_what_is_given_back() {
+fn a_waiting_lessee_gets_a_released_entry() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "pool-wait", 1).await;
         assert_eq!(hosts.lease("paris", &[]).await.code, 0);
@@ -121,7 +121,7 @@ fn who_waits_gets_what_is_given_back() {
 }
 
 #[test]
-fn a_name_can_be_made_up() {
+fn a_name_can_be_generated() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "pool-names", 2).await;
         let mut names = Vec::new();
@@ -138,7 +138,7 @@ fn a_name_can_be_made_up() {
 }
 
 #[test]
-fn a_customization_is_given_back_by_its_name() {
+fn a_customization_is_released_by_its_name() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "pool-by-name", 1).await;
         assert_eq!(hosts.lease("paris", &[]).await.code, 0);
@@ -165,7 +165,7 @@ fn a_customization_is_given_back_by_its_name() {
 }
 
 #[test]
-fn the_install_config_is_patched_and_what_is_broken_is_written_down() {
+fn the_install_config_is_patched_and_a_broken_patch_is_recorded() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "pool-patches", 1).await;
         let file = hosts.kubectl.scratch_file("install-config.yaml");
@@ -203,7 +203,7 @@ fn the_install_config_is_patched_and_what_is_broken_is_written_down() {
 }
 
 #[test]
-fn a_path_longer_than_a_message_does_not_keep_a_lease_from_others() {
+fn a_path_longer_than_a_message_does_not_block_other_entries() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "pool-long-path", 2).await;
         let path = format!("/{}", "a".repeat(33_000));
@@ -315,12 +315,12 @@ fn a_lost_lease_ends_the_command() {
 }
 
 #[test]
-fn the_sample_script_leases_and_gives_back() {
+fn the_sample_script_leases_and_releases() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "pool-script", 1).await;
         let script = products::workspace().join("manifests/samples/lease.sh");
         let script = script.display().to_string();
-        let run = async |shell: &str, flags: &[&str], pool: &str| -> Result<Ended> {
+        let run = async |shell: &str, flags: &[&str], pool: &str| -> Result<CommandOutput> {
             let work = ["pool-script", "sh", "-c", "echo \"$KCP_CUSTOMIZATION\"; exit 5"];
             let arguments = flags.iter().copied().chain([script.as_str(), pool]).chain(work);
             hosts
@@ -344,7 +344,7 @@ fn the_sample_script_leases_and_gives_back() {
 }
 
 #[test]
-fn a_cluster_is_made_with_its_lease_and_goes_with_it() {
+fn a_cluster_is_created_and_deleted_with_its_lease() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "pool-create", 2).await;
         let file = hosts.kubectl.scratch_file("install-config-to-create.yaml");

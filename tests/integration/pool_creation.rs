@@ -1,4 +1,4 @@
-//! `kubectl kcp pool lease --create` on the real API server, after what earlier leases have left.
+//! `kubectl kcp pool lease --create` on the real API server, with objects of earlier leases.
 
 #![expect(
     clippy::unwrap_used,
@@ -7,15 +7,15 @@
 
 use std::fs;
 
-use kcp_tests::kubectl::Ended;
+use kcp_tests::kubectl::CommandOutput;
 use serde_json::{Value, json};
 
 use crate::hosts::Hosts;
 use crate::shared::with_management_cluster;
 
 impl Hosts {
-    /// Leases with a cluster that is made from this install-config.
-    async fn make_cluster(&self, name: &str, install_config: &str) -> Ended {
+    /// Leases an entry for a cluster that is created from this install-config.
+    async fn make_cluster(&self, name: &str, install_config: &str) -> CommandOutput {
         let file = self.kubectl.scratch_file(&format!("{name}.yaml"));
         fs::write(&file, install_config).unwrap();
         let install_config = format!("--install-config={}", file.display());
@@ -31,7 +31,7 @@ impl Hosts {
         self.run(&[&lease[..], &[&install_config]].concat()).await
     }
 
-    /// Its cluster is deleted, and its lease given back; what else was made with it stays.
+    /// Deletes the cluster and releases its lease. The other objects of the cluster remain.
     async fn give_back(&self, name: &str) {
         let delete = ["delete", "clusterdeployment", name, "-n", name, "--wait=false"];
         self.kubectl.succeed(delete).await.unwrap();
@@ -40,7 +40,7 @@ impl Hosts {
         assert_eq!(released.code, 0, "{released}");
     }
 
-    /// The install-config that a cluster is made from, as base64.
+    /// The install-config of a cluster, as base64.
     async fn installs(&self, name: &str) -> String {
         let secret = self
             .object("secret", &format!("{name}-install-config"), name)
@@ -55,8 +55,8 @@ impl Hosts {
 
 const CONFIG: &str = "metadata:\n  name: generated\n";
 
-/// The customization of a lease that was told.
-fn customization(told: &Ended) -> String {
+/// The customization in the lease's document.
+fn customization(told: &CommandOutput) -> String {
     assert_eq!(told.code, 0, "{told}");
     let document: Value = serde_json::from_str(&told.stdout).unwrap();
     let name = document.pointer("/customization/name").and_then(Value::as_str);
@@ -80,7 +80,7 @@ fn two_clusters_never_install_with_one_customization() {
         let first = customization(&hosts.make_cluster(lima, CONFIG).await);
         assert_eq!(hosts.installs(lima).await, named_after(&first));
         hosts.give_back(lima).await;
-        // Another leases what was its own.
+        // Another cluster leases the released entry.
         let other = if first == "host-0" { "host-1" } else { "host-0" };
         let off = json!({"spec": {"inventory": [{"name": first}]}}).to_string();
         let on = json!({"spec": {"inventory": [{"name": "host-0"}, {"name": "host-1"}]}}).to_string();
@@ -107,14 +107,14 @@ fn two_clusters_never_install_with_one_customization() {
         assert_eq!(customization(&hosts.make_cluster(lima, CONFIG).await), other);
         assert_eq!(hosts.installs(rome).await, named_after(&first));
         assert_eq!(hosts.installs(lima).await, named_after(other));
-        // A cluster that is there was made with what it was made with.
+        // An existing cluster keeps its install-config.
         let told = hosts
             .make_cluster(lima, "metadata:\n  name: generated\nx: y\n")
             .await;
         assert_eq!(customization(&told), other);
         assert_eq!(hosts.installs(lima).await, named_after(other));
 
-        // A copy that was changed is made as wanted, and one of somebody else is not touched.
+        // A changed copy is corrected, but not a copy that others created.
         hosts.give_back(lima).await;
         let kind = "clusterdeploymentcustomization";
         let patch = |patch: Value| {
@@ -151,7 +151,7 @@ fn two_clusters_never_install_with_one_customization() {
 }
 
 #[test]
-fn what_no_namespace_can_be_called_is_refused_before_a_lease_is_taken() {
+fn rejects_an_invalid_namespace_name_before_it_leases() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "creation-name", 1).await;
         for name in ["creation.name", &"a".repeat(64)] {
@@ -169,12 +169,12 @@ fn what_no_namespace_can_be_called_is_refused_before_a_lease_is_taken() {
 }
 
 #[test]
-fn a_lease_without_an_end_keeps_that_when_no_cluster_can_be_made_with_it() {
+fn a_lease_without_a_limit_stays_so_when_no_cluster_can_be_created() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "creation-endless", 1).await;
         let name = "creation-endless-bern";
         hosts.leases(name).await;
-        // Somebody else's, so that it ends there.
+        // Others created the namespace, so the command creates no cluster in it.
         management.create_namespace(name).await.unwrap();
         let blocked = hosts.make_cluster(name, CONFIG).await;
         assert_eq!(blocked.code, 1, "{blocked}");

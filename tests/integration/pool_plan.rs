@@ -1,4 +1,4 @@
-//! `kubectl kcp pool plan` on the real API server: what a change of a pool comes to, and nothing written.
+//! `kubectl kcp pool plan` on the real API server: the effect of a change to a pool. It writes nothing.
 
 #![expect(
     clippy::panic,
@@ -9,7 +9,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use kcp_tests::kubectl::Ended;
+use kcp_tests::kubectl::CommandOutput;
 use serde_json::{Value, json};
 
 use crate::hosts::Hosts;
@@ -17,7 +17,6 @@ use crate::schema;
 use crate::shared::with_management_cluster;
 
 impl Hosts {
-    /// The pool as it is now.
     async fn clusterpool(&self) -> Value {
         let pool = self.object("clusterpool", "hosts", self.namespace).await;
         pool.unwrap()
@@ -30,12 +29,12 @@ impl Hosts {
         file
     }
 
-    async fn plan(&self, pools: &[&Value], arguments: &[&str]) -> Ended {
+    async fn plan(&self, pools: &[&Value], arguments: &[&str]) -> CommandOutput {
         let file = self.file(pools).display().to_string();
         self.run(&[&["plan", "-f", &file], arguments].concat()).await
     }
 
-    /// The exit code, and the document, which is as its schema says.
+    /// The exit code and the document, which matches its schema.
     async fn planned(&self, pool: &Value) -> (i32, Value) {
         let ended = self.plan(&[pool], &["-o", "json"]).await;
         assert_eq!(ended.stderr, "", "{ended}");
@@ -46,11 +45,11 @@ impl Hosts {
 }
 
 #[test]
-fn a_plan_tells_what_a_change_makes_stale() {
+fn a_plan_reports_what_a_change_makes_stale() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "pool-plan", 2).await;
         hosts.cluster("pool-plan-paris", "host-0", &[]).await;
-        // As Hive marks what it makes; one without is stale whatever the pool says.
+        // Hive's mark of the clusters that it creates. A cluster without it is always stale.
         let mark = "hive.openshift.io/cluster-pool-spec-hash=0";
         let cluster = ["clusterdeployment", "pool-plan-paris", "-n", "pool-plan-paris"];
         let annotate = ["annotate"].into_iter().chain(cluster).chain([mark]);
@@ -110,7 +109,7 @@ fn a_plan_tells_what_a_change_makes_stale() {
 }
 
 #[test]
-fn a_plan_that_cannot_be_made_says_why() {
+fn a_plan_that_fails_reports_why() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "pool-plan-refused", 1).await;
         let pool = hosts.clusterpool().await;

@@ -1,4 +1,4 @@
-//! `kubectl kcp pool repair --recreate` on the real API server: clusters that are gone are there again.
+//! `kubectl kcp pool repair --recreate` on the real API server creates missing clusters again.
 
 #![expect(
     clippy::panic,
@@ -6,7 +6,7 @@
     reason = "this is test code, of which clippy exempts only functions with #[test]"
 )]
 
-use kcp_tests::kubectl::{Ended, Kubectl};
+use kcp_tests::kubectl::{CommandOutput, Kubectl};
 use kcp_tests::management_cluster::ManagementCluster;
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ use crate::shared::with_management_cluster;
 const CLUSTER: &str = "clusterdeployment";
 const RECREATE: [&str; 4] = ["hosts", "--recreate", "--install-config", "secret/install-config"];
 
-/// Pool `hosts` of a namespace, and the install-config of its clusters.
+/// The pool `hosts` of a namespace, and the install-config of its clusters.
 struct Hosts {
     kubectl: Kubectl,
     namespace: &'static str,
@@ -35,12 +35,12 @@ impl Hosts {
         Self { kubectl, namespace }
     }
 
-    async fn run(&self, arguments: &[&str]) -> Ended {
+    async fn run(&self, arguments: &[&str]) -> CommandOutput {
         let command = ["kcp", "pool", "-n", self.namespace];
         self.kubectl.run(command.iter().chain(arguments)).await.unwrap()
     }
 
-    /// Leases a customization and makes a cluster with it; which customization.
+    /// Leases a customization, creates a cluster with it, and returns the customization's name.
     async fn lease(&self, cluster: &str) -> String {
         let create = ["--create", "--install-config", "secret/install-config"];
         let lease = ["lease", "hosts", "--cluster-deployment", cluster, "-o", "json"];
@@ -51,8 +51,7 @@ impl Hosts {
         name.unwrap().to_owned()
     }
 
-    /// What `pool repair` says of what is gone at this moment: its exit code, and `object cause remedy result` of each
-    /// finding.
+    /// The exit code of `pool repair`, and `object cause remedy result` of each finding.
     async fn repair(&self, arguments: &[&str]) -> (i32, Vec<String>) {
         let ended = self
             .run(&[&["repair", "--grace", "0s", "-o", "json"], arguments].concat())
@@ -86,7 +85,7 @@ impl Hosts {
         (!got.stdout.trim().is_empty()).then(|| serde_json::from_str(&got.stdout).unwrap())
     }
 
-    /// Everything that was made for a cluster, without what the server gives each object anew.
+    /// All objects of a cluster, without the fields that the server sets.
     async fn made(&self, cluster: &str, customization: &str) -> Vec<Option<Value>> {
         let secret = format!("{cluster}-install-config");
         let mut made = Vec::new();
@@ -110,7 +109,7 @@ impl Hosts {
         made
     }
 
-    /// The cluster goes, and nobody gives its lease back: whoever deleted it took its finalizer away.
+    /// Deletes a cluster and its finalizer. Nothing releases its lease.
     async fn lose(&self, cluster: &str) {
         let none = json!({"metadata": {"finalizers": []}}).to_string();
         let unkept = [
@@ -149,10 +148,10 @@ impl Hosts {
 }
 
 #[test]
-fn a_cluster_that_is_gone_is_made_anew_as_its_lease_had_made_it() {
+fn a_missing_cluster_is_recreated_as_its_lease_created_it() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "recreate", 2).await;
-        // One whose version can be told.
+        // The version of a pool on this platform is known.
         let aws = json!({"credentialsSecretRef": {"name": "aws-creds"}, "region": "region"});
         hosts
             .change(json!({"platform": {"none": null, "aws": aws}}))
@@ -203,7 +202,7 @@ fn a_cluster_that_is_gone_is_made_anew_as_its_lease_had_made_it() {
 }
 
 #[test]
-fn clusters_are_made_anew_within_the_capacity_of_their_pool_alone() {
+fn clusters_are_recreated_only_within_the_capacity_of_their_pool() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "recreate-full", 3).await;
         let clusters = ["recreate-full-paris", "recreate-full-rome", "recreate-full-oslo"];
@@ -250,7 +249,7 @@ fn clusters_are_made_anew_within_the_capacity_of_their_pool_alone() {
 }
 
 #[test]
-fn what_cannot_be_made_is_told_and_does_not_keep_the_others_from_it() {
+fn a_cluster_that_cannot_be_recreated_does_not_block_the_others() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "recreate-blocked", 2).await;
         let usage = hosts.run(&["repair", "hosts", "--recreate"]).await;
@@ -263,7 +262,7 @@ fn what_cannot_be_made_is_told_and_does_not_keep_the_others_from_it() {
             leased.push(hosts.lease(cluster).await);
             hosts.lose(cluster).await;
         }
-        // Its patch leads nowhere by now.
+        // Its patch has a path that does not exist.
         let absent =
             json!({"spec": {"installConfigPatches": [{"op": "remove", "path": "/absent"}]}}).to_string();
         let patch = [

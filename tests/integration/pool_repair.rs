@@ -1,4 +1,5 @@
-//! `kubectl kcp pool repair` on the real API server: each cause made real, told, mended, and then gone.
+//! `kubectl kcp pool repair` on the real API server: each cause is created, reported, repaired, and then not reported
+//! any more.
 
 #![expect(
     clippy::panic,
@@ -18,7 +19,7 @@ const FINALIZER: &str = "kubectl-kcp.dev/pool-lease";
 const CUSTOMIZATION: &str = "clusterdeploymentcustomization";
 
 impl Hosts {
-    /// What `pool repair` says: its exit code, and `object cause remedy result` of each finding.
+    /// The exit code of `pool repair`, and `object cause remedy result` of each finding.
     async fn repair(&self, arguments: &[&str]) -> (i32, Vec<String>) {
         let ended = self.run(&[&["repair", "-o", "json"], arguments].concat()).await;
         let document: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{ended}"));
@@ -30,7 +31,8 @@ impl Hosts {
         (ended.code, findings.iter().map(line).collect())
     }
 
-    /// Told without `--yes`, mended with it, and nothing the third time.
+    /// Checks that a repair without `--yes` reports these, that one with `--yes` repairs them, and that the next one
+    /// reports nothing.
     async fn mends(&self, findings: &[&str]) {
         let lines = |result: &str| -> Vec<String> {
             let lines = findings.iter().map(|finding| format!("{finding} {result}"));
@@ -42,7 +44,7 @@ impl Hosts {
         assert_eq!(self.repair(&[]).await, (0, vec![]));
     }
 
-    /// Marks an entry so, for this holder of pool `hosts`, since long ago.
+    /// Sets an entry's condition and holder, with a time long ago.
     async fn mark(&self, entry: &str, available: bool, holder: Option<&str>) {
         let (status, reason, message) = if available {
             ("True", "Available", "available")
@@ -62,7 +64,7 @@ impl Hosts {
             .unwrap();
     }
 
-    /// Records a lease that was renewed long ago, for a minute or without end.
+    /// Writes a Lease that was renewed long ago, for a minute or without a limit.
     async fn record(&self, entry: &str, holder: &str, seconds: Option<u32>) {
         let renewed = "2026-01-01T00:00:00.000000Z";
         let record = json!({
@@ -80,7 +82,7 @@ impl Hosts {
         self.kubectl.succeed(delete).await.unwrap();
     }
 
-    /// The `ServiceAccount` of the sample's `CronJob`, with the rights that the sample gives it.
+    /// The `ServiceAccount` of the sample's `CronJob`, with its permissions.
     async fn account_of_the_sample(&self) -> String {
         let sample = products::workspace().join("manifests/samples/pool-repair.yaml");
         let sample = sample.display().to_string();
@@ -102,7 +104,7 @@ impl Hosts {
         format!("system:serviceaccount:{namespace}:pool-repair")
     }
 
-    /// `holder available` of an entry.
+    /// The holder and the status of condition Available of an entry.
     async fn entry(&self, name: &str) -> String {
         let entry = self.object(CUSTOMIZATION, name, self.namespace).await.unwrap();
         let at = |pointer: &str| {
@@ -116,7 +118,7 @@ impl Hosts {
         format!("{} {status}", at("/status/clusterDeploymentRef/name"))
     }
 
-    /// The UID of the cluster that the entry's record says was seen.
+    /// The UID of the cluster in the entry's Lease.
     async fn seen(&self, entry: &str) -> Option<String> {
         let record = self
             .object("lease", &format!("kcp-pool-{entry}"), self.namespace)
@@ -127,15 +129,15 @@ impl Hosts {
 }
 
 #[test]
-fn a_lease_that_has_ended_is_freed() {
+fn an_expired_lease_is_freed() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "repair-expired", 3).await;
         hosts.mark("host-0", false, Some("paris")).await;
         hosts.record("host-0", "paris", Some(60)).await;
-        // Stale references of one that is marked available.
+        // An available entry with stale references.
         hosts.mark("host-1", true, Some("rome")).await;
         hosts.record("host-1", "rome", Some(60)).await;
-        // Dropped from the inventory while it is reserved.
+        // A reserved entry that is no longer in the inventory.
         hosts.mark("host-2", false, Some("oslo")).await;
         hosts.record("host-2", "oslo", Some(60)).await;
         let inventory = json!({"spec": {"inventory": [{"name": "host-0"}, {"name": "host-1"}]}}).to_string();
@@ -172,7 +174,7 @@ fn a_lease_that_has_ended_is_freed() {
 }
 
 #[test]
-fn a_pool_says_what_its_inventory_lacks() {
+fn the_status_of_a_pool_names_missing_entries() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "repair-inventory", 1).await;
         let delete = ["delete", CUSTOMIZATION, "host-0", "-n", hosts.namespace];
@@ -213,13 +215,13 @@ fn a_pool_says_what_its_inventory_lacks() {
 }
 
 #[test]
-fn an_entry_outlives_its_cluster_by_the_grace_time_alone() {
+fn an_entry_outlives_its_cluster_by_the_grace_time() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "repair-seen", 1).await;
         let lease = ["lease", "hosts", "--cluster-deployment", "repair-seen-paris"];
         let leased = hosts.run(&lease).await;
         assert_eq!(leased.code, 0, "{leased}");
-        // Nothing is known of its cluster yet: freed by its name alone.
+        // No command has seen its cluster: only `--force` frees it.
         let now = ["--grace", "0s"];
         let unverifiable = vec!["host-0 unverifiable force -".to_owned()];
         assert_eq!(hosts.repair(&now).await, (1, unverifiable.clone()));
@@ -246,7 +248,7 @@ fn an_entry_outlives_its_cluster_by_the_grace_time_alone() {
 }
 
 #[test]
-fn what_nothing_proves_is_freed_by_its_name() {
+fn an_entry_with_an_unverifiable_holder_needs_force() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "repair-forced", 2).await;
         hosts.mark("host-0", false, Some("paris")).await;
@@ -290,7 +292,7 @@ fn what_nothing_proves_is_freed_by_its_name() {
 }
 
 #[test]
-fn what_a_living_cluster_was_made_with_is_reserved_for_it() {
+fn the_entry_of_a_living_cluster_is_reserved_for_it() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "repair-used", 4).await;
         for (entry, cluster) in [
@@ -331,14 +333,14 @@ fn what_a_living_cluster_was_made_with_is_reserved_for_it() {
 }
 
 #[test]
-fn what_is_left_goes_after_its_entry() {
+fn leftovers_are_deleted_after_their_entry() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "repair-left", 2).await;
         hosts.mark("host-0", false, Some("repair-left-paris")).await;
         hosts.cluster("repair-left-paris", "host-0", &[FINALIZER]).await;
         hosts.record("host-1", "rome", None).await;
         management.create_namespace("repair-left-rome").await.unwrap();
-        // As old as the namespace: the grace time is for copies too.
+        // The copy is as old as the namespace. The grace time also applies to copies.
         let copy = json!({
             "apiVersion": "hive.openshift.io/v1", "kind": "ClusterDeploymentCustomization",
             "metadata": {"name": "host-1", "labels": {
@@ -385,7 +387,7 @@ fn what_is_left_goes_after_its_entry() {
 }
 
 #[test]
-fn what_outlives_its_pool_is_found_in_all_namespaces() {
+fn leftovers_of_a_deleted_pool_are_found_in_all_namespaces() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "repair-outlived", 1).await;
         let cluster = "repair-outlived-koeln";
@@ -393,7 +395,7 @@ fn what_outlives_its_pool_is_found_in_all_namespaces() {
         hosts.delete_cluster(cluster).await;
         let delete = ["delete", "clusterpool", "hosts", "-n", hosts.namespace];
         hosts.kubectl.succeed(delete).await.unwrap();
-        // Others have their pools here too: nothing is mended.
+        // Other tests have pools too, so this repairs nothing.
         let names = ["kcp", "pool", "repair", "-A", "-o", "name"];
         let found = hosts.kubectl.run(names).await.unwrap();
         assert_eq!(found.code, 1, "{found}");
@@ -405,7 +407,7 @@ fn what_outlives_its_pool_is_found_in_all_namespaces() {
 }
 
 #[test]
-fn a_cluster_of_another_pool_that_goes_proves_nothing() {
+fn the_deletion_of_another_pools_cluster_proves_nothing() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "repair-namesake", 1).await;
         let others = Hosts::create(management, "repair-namesake-others", 1).await;

@@ -1,4 +1,4 @@
-//! `kubectl kcp pool status` on the real API server: who has what, what is wrong, and what changes meanwhile.
+//! `kubectl kcp pool status` on the real API server: holders, problems, and changes while it watches.
 
 #![expect(
     clippy::panic,
@@ -17,7 +17,7 @@ use crate::schema;
 use crate::shared::with_management_cluster;
 
 impl Hosts {
-    /// The exit code, and the document, which is as its schema says.
+    /// The exit code and the document, which matches its schema.
     async fn status(&self, arguments: &[&str], file: &str) -> (i32, Value) {
         let ended = self.run(&[&["status", "-o", "json"], arguments].concat()).await;
         assert_eq!(ended.stderr, "", "{ended}");
@@ -28,7 +28,7 @@ impl Hosts {
 }
 
 #[test]
-fn a_status_tells_who_has_what() {
+fn status_reports_the_holder_of_each_entry() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "pool-status", 1).await;
         let lease = ["lease", "hosts", "--cluster-deployment", "paris", "--ttl", "1h"];
@@ -57,7 +57,7 @@ fn a_status_tells_who_has_what() {
         });
         assert_eq!((code, &document), (0, &expected));
 
-        // Other tests have pools as well, and the exit code is the worst verdict's.
+        // Other tests have pools too, and the exit code depends on the worst verdict.
         let (code, all) = hosts.status(&["-A"], "poolstatuslist.json").await;
         let pools = all["items"].as_array().unwrap();
         let is_well = |pool: &Value| pool["problems"].as_array().unwrap().is_empty();
@@ -72,7 +72,7 @@ fn a_status_tells_who_has_what() {
 }
 
 #[test]
-fn a_status_that_is_not_well_exits_with_1() {
+fn status_with_a_problem_exits_with_1() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "pool-status-wrong", 2).await;
         let delete = ["delete", "clusterdeploymentcustomization", "host-1", "-n"];
@@ -89,9 +89,9 @@ fn a_status_that_is_not_well_exits_with_1() {
     });
 }
 
-/// Each thing that it lists is asked for, and none is passed over.
+/// It needs each permission, and reports each missing one.
 #[test]
-fn a_status_that_cannot_be_read_says_which_permission_is_missing() {
+fn status_names_each_missing_permission() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "pool-status-refused", 1).await;
         let unknown = hosts.run(&["status", "guests"]).await;
@@ -163,11 +163,11 @@ fn allowed(user: &str, rules: impl Iterator<Item = Value>) -> [Value; 2] {
 }
 
 #[test]
-fn a_watch_tells_of_a_lease_and_ends_when_nobody_reads_it() {
+fn a_watch_reports_a_lease_and_ends_when_its_output_is_closed() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "pool-status-watch", 1).await;
         let watch = ["kcp", "pool", "status", "hosts", "-n", hosts.namespace, "--watch"];
-        let mut watch = hosts.kubectl.follow(watch).unwrap();
+        let mut watch = hosts.kubectl.spawn(watch).unwrap();
         assert_eq!(
             untimed(&watch.line().await.unwrap()),
             "pool-status-watch/hosts: 1 entry, 0 wrong"
@@ -177,12 +177,12 @@ fn a_watch_tells_of_a_lease_and_ends_when_nobody_reads_it() {
             untimed(&watch.line().await.unwrap()),
             "pool-status-watch/hosts: entry host-0: free -> reserved for paris"
         );
-        watch.hang_up();
-        assert_eq!(watch.ended().await.unwrap(), 0);
+        watch.close_output();
+        assert_eq!(watch.exit_code().await.unwrap(), 0);
     });
 }
 
-/// A line without the time of day before it.
+/// A line without the time at its start.
 fn untimed(line: &str) -> &str {
     let (time, what) = line.split_once("  ").unwrap();
     assert!(time.parse::<jiff::civil::Time>().is_ok(), "{line}");

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context as _, Result, bail, ensure};
 use futures_util::TryStreamExt as _;
 use kcp_tests::cluster::Cluster;
-use kcp_tests::kubectl::Ended;
+use kcp_tests::kubectl::CommandOutput;
 use kcp_tests::machines::WorkloadCluster;
 use kcp_tests::machines::fault::Fault;
 use kcp_tests::management_cluster::ManagementCluster;
@@ -57,10 +57,10 @@ async fn predicted(management: &ManagementCluster) -> Result<()> {
         let before = writes.acknowledged();
         let outcome = as_planned(management, &cluster, arguments, verb, replicas, steps).await;
         outcome.with_context(|| format!("plan {}", arguments.join(" ")))?;
-        let meanwhile = writes.acknowledged() - before;
+        let count = writes.acknowledged() - before;
         ensure!(
-            meanwhile >= LEAST_WRITES,
-            "{verb:?}: {meanwhile} writes meanwhile"
+            count >= LEAST_WRITES,
+            "{verb:?}: only {count} acknowledged writes"
         );
         Ok(())
     };
@@ -80,10 +80,10 @@ async fn predicted(management: &ManagementCluster) -> Result<()> {
     let before = writes.acknowledged();
     let remediated = remediated_as_planned(management, &cluster, &workload).await;
     remediated.context("plan of a remediation")?;
-    let meanwhile = writes.acknowledged() - before;
+    let count = writes.acknowledged() - before;
     ensure!(
-        meanwhile >= LEAST_WRITES,
-        "a remediation: {meanwhile} writes meanwhile"
+        count >= LEAST_WRITES,
+        "a remediation: only {count} acknowledged writes"
     );
     scaled("--replicas=1", 1).await?;
     writes.end().await?;
@@ -101,7 +101,7 @@ async fn as_planned(
 ) -> Result<()> {
     // A control plane that is settled for its controller may still elect an etcd leader, and a Machine that is
     // unhealthy for a moment is planned to be deleted first.
-    let planned = wait::until("nothing keeps the first step", || async {
+    let planned = wait::until("nothing blocks the first step", || async {
         let status = ["kcp", "status", NAME, "-n", NAMESPACE];
         let ended = management.kubectl().run(&status).await?;
         ensure!(ended.code == 0, "{ended}");
@@ -130,7 +130,7 @@ async fn remediated_as_planned(
 ) -> Result<()> {
     cluster.check_health().await?;
     let machines = cluster.machines().await?;
-    let victim = machines.get(1).context("there is no second machine")?;
+    let victim = machines.get(1).context("there is no second Machine")?;
     let pause = |value: Value| json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": value}}});
     cluster.patch(&pause(json!(""))).await?;
     workload.inflict(Fault::Kill, victim).await?;
@@ -163,7 +163,7 @@ async fn remediated_as_planned(
     );
     let seen = Seen::begin(management).await?;
     cluster.patch(&pause(Value::Null)).await?;
-    wait::until("the Machine goes", || async {
+    wait::until("the Machine is being deleted", || async {
         let machines = cluster.machines().await?;
         ensure!(!machines.contains(victim), "{machines:?}");
         Ok(())
@@ -174,7 +174,7 @@ async fn remediated_as_planned(
 }
 
 /// The plan, and its document.
-async fn plan(management: &ManagementCluster, arguments: &[&str]) -> Result<(Ended, Value)> {
+async fn plan(management: &ManagementCluster, arguments: &[&str]) -> Result<(CommandOutput, Value)> {
     let plan = ["kcp", "plan", NAME, "-n", NAMESPACE, "-o", "json"];
     let ended = management.kubectl().run(plan.iter().chain(arguments)).await?;
     let document = serde_json::from_str(&ended.stdout).with_context(|| ended.to_string())?;
@@ -246,7 +246,7 @@ impl Seen {
     /// Waits until as much has happened as was planned, and compares.
     async fn is(&self, planned: &[Planned]) -> Result<()> {
         // The watch may be late.
-        wait::until("the watch shows what came about", || async {
+        wait::until("the watch shows all changes", || async {
             ensure!(!self.watch.is_finished(), "the watch has ended");
             let seen = self.events();
             ensure!(seen.len() >= planned.len(), "so far: {seen:?}");
@@ -271,7 +271,7 @@ impl Seen {
                 step.is_creation == event.is_creation
                     && names.contains(event.machine.as_str())
                     && step.failure_domains.contains(&event.failure_domain),
-                "{step:?} was planned, {event:?} came about; all of it: {seen:?}"
+                "{step:?} was planned, but {event:?} happened; all events: {seen:?}"
             );
         }
         Ok(())

@@ -29,7 +29,7 @@ const NAME: &str = "edge";
 type Reasons = BTreeMap<String, BTreeSet<String>>;
 
 #[test]
-fn a_machine_is_out_of_date_for_the_reasons_that_the_controller_has() {
+fn a_machine_is_outdated_for_the_reasons_of_the_controller() {
     with_controllers(NAMESPACE, agree);
 }
 
@@ -124,7 +124,7 @@ impl Bench<'_> {
             &patch,
         ];
         self.management.kubectl().succeed(write).await?;
-        let said = wait::until("the controller has judged", || self.judged()).await?;
+        let said = wait::until("the controller has observed the change", || self.judged()).await?;
         for (machine, of_machine) in &said {
             let is_outdated = match outdated {
                 Outdated::All => true,
@@ -138,12 +138,12 @@ impl Bench<'_> {
                 .collect();
             ensure!(
                 *of_machine == expected,
-                "Cluster API says of {machine}: {of_machine:?}"
+                "Cluster API reports for {machine}: {of_machine:?}"
             );
         }
         for (command, key) in [("plan", "reasons"), ("status", "outdatedBecause")] {
             let ours = self.told(command, key).await?;
-            ensure!(ours == said, "{command} says {ours:?}, Cluster API {said:?}");
+            ensure!(ours == said, "{command} reports {ours:?}, Cluster API {said:?}");
         }
         Ok(())
     }

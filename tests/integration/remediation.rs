@@ -22,7 +22,7 @@ async fn replace_a_machine(management: &ManagementCluster) -> Result<()> {
     cluster.settled(3).await?;
     let before = cluster.machines().await?;
     // Not the first machine, which started the processes that all machines share.
-    let victim = before.get(1).context("there is no second machine")?;
+    let victim = before.get(1).context("there is no second Machine")?;
 
     cluster.check_health().await?;
     let workload = management.machines().cluster(NAMESPACE, "edge").await?;

@@ -3,7 +3,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use kcp_tests::cluster::Cluster;
-use kcp_tests::kubectl::Ended;
+use kcp_tests::kubectl::CommandOutput;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::{products, wait};
 use serde_json::{Value, json};
@@ -44,7 +44,7 @@ impl<'m> Subject<'m> {
         })
     }
 
-    async fn kcp(&self, command: &str) -> Result<Ended> {
+    async fn kcp(&self, command: &str) -> Result<CommandOutput> {
         let words = command.split_whitespace();
         let all = std::iter::once("kcp")
             .chain(words)
@@ -53,7 +53,7 @@ impl<'m> Subject<'m> {
     }
 
     /// Runs the plugin, which must end with this exit code and print this on stdout.
-    async fn says(&self, command: &str, code: i32, stdout: &str) -> Result<Ended> {
+    async fn says(&self, command: &str, code: i32, stdout: &str) -> Result<CommandOutput> {
         let ended = self.kcp(command).await?;
         ensure!(
             ended.code == code && ended.stdout.contains(stdout),
@@ -112,7 +112,7 @@ impl<'m> Subject<'m> {
         let items = events
             .pointer("/items")
             .and_then(Value::as_array)
-            .context("no list")?;
+            .context("not a list")?;
         let notes = items.iter().filter_map(|event| event.get("note")?.as_str());
         Ok(notes.map(str::to_owned).collect())
     }
@@ -208,7 +208,7 @@ async fn is_paused_and_resumed(subject: &Subject<'_>) -> Result<()> {
     let control_plane = subject.cluster.get().await?;
     let annotation = control_plane.pointer("/metadata/annotations/cluster.x-k8s.io~1paused");
     ensure!(annotation == Some(&json!("true")), "{annotation:?}");
-    wait::until("the controller leaves it alone", || async {
+    wait::until("the controller observes the pause", || async {
         subject
             .says("rollout status edge", 1, "rollout stopped")
             .await
@@ -226,7 +226,7 @@ async fn is_paused_and_resumed(subject: &Subject<'_>) -> Result<()> {
                 .is_none(),
         "{resumed:#}"
     );
-    wait::until("the controller goes on", || async {
+    wait::until("the controller continues", || async {
         subject
             .says("rollout status edge", 0, "rollout complete")
             .await
@@ -304,7 +304,7 @@ async fn restarts_as_clusterctl_does(subject: &Subject<'_>) -> Result<()> {
 }
 
 #[test]
-fn an_upgrade_is_judged_confirmed_and_followed() {
+fn an_upgrade_is_checked_confirmed_and_awaited() {
     with_controllers("upgrades", async |management| {
         let subject = Subject::create(management, "upgrades").await?;
         let before = subject.spec().await?;

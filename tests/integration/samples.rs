@@ -75,7 +75,7 @@ fn accepts_good_samples_and_changes_nothing_the_second_time() {
 }
 
 #[test]
-fn defaults_what_a_manifest_leaves_out() {
+fn sets_the_defaults_of_a_manifest() {
     with_management_cluster(async |management| {
         management.create_namespace("defaults").await.unwrap();
         let sample = products::workspace().join("manifests/samples/good/kubeadmcontrolplane-defaults.yaml");

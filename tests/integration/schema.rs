@@ -21,6 +21,6 @@ pub(crate) fn holds(file: &str, document: &Value) -> Result<()> {
     let schema = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
     let schema = serde_json::from_slice(&schema).with_context(|| format!("parsing {}", path.display()))?;
     let faults = validator::faults(&schema, document);
-    ensure!(faults.is_empty(), "not as {file} says: {faults:#?}");
+    ensure!(faults.is_empty(), "violations of {file}: {faults:#?}");
     Ok(())
 }

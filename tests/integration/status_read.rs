@@ -95,7 +95,7 @@ async fn furnish(management: &ManagementCluster) -> Result<()> {
 }
 
 #[test]
-fn reads_what_is_there_with_the_shipped_role_alone() {
+fn reads_everything_with_the_shipped_role_only() {
     with_management_cluster(async |management| {
         furnish(management).await.unwrap();
         let administrator = connect(management.api().kubeconfig()).await.unwrap();
@@ -179,7 +179,7 @@ impl Person {
         let mut role = role.clone();
         let role_name = format!("{NAMESPACE}-{name}");
         role.as_object_mut()
-            .context("the role is no object")?
+            .context("the role is not an object")?
             .insert("metadata".to_owned(), json!({"name": role_name}));
         let objects = [
             role,
@@ -295,7 +295,7 @@ fn failures(management: &Management) -> impl Iterator<Item = &Failure> {
 }
 
 #[test]
-fn a_list_goes_on_where_a_page_ends() {
+fn a_list_reads_all_pages() {
     with_management_cluster(async |management| {
         // There are 520 Machines, and a page has 500.
         let fleet = Fleet {
@@ -331,7 +331,7 @@ fn a_list_goes_on_where_a_page_ends() {
 }
 
 #[test]
-fn the_reader_is_installed_as_it_is_shipped() {
+fn the_shipped_reader_role_can_be_applied() {
     with_management_cluster(async |management| {
         let kubectl = management.kubectl();
         let at = |path: &str| products::workspace().join(path).display().to_string();

@@ -229,6 +229,6 @@ pub(crate) async fn ready(client: &Client) -> Result<()> {
         .request_text(Request::get("/readyz").body(Vec::new())?)
         .await
         .context("GET /readyz")?;
-    ensure!(answer.trim() == "ok", "/readyz says {answer}");
+    ensure!(answer.trim() == "ok", "/readyz answered {answer}");
     Ok(())
 }

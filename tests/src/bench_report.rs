@@ -25,7 +25,7 @@ fn add_to(file: &Path, entry: Value) -> Result<()> {
         Err(error) if error.kind() == ErrorKind::NotFound => json!({}),
         Err(error) => return Err(error).with_context(|| format!("reading {}", file.display())),
     };
-    let report_object = report.as_object_mut().context("the report is no object")?;
+    let report_object = report.as_object_mut().context("the report is not an object")?;
     let results = report_object.entry("results").or_insert_with(|| json!([]));
     let results = results
         .as_array_mut()

@@ -45,7 +45,7 @@ pub struct Member {
 pub struct Status {
     pub header: Header,
     /// The leader's id; `0` if there is none.
-    #[serde(default = "nobody")]
+    #[serde(default = "zero")]
     pub leader: String,
 }
 
@@ -57,7 +57,7 @@ pub struct Header {
 }
 
 /// The JSON gateway omits zero.
-fn nobody() -> String {
+fn zero() -> String {
     "0".to_owned()
 }
 
@@ -205,7 +205,7 @@ impl EtcdClient {
         let answer: Answer = self.call("kv/range", &range).await?;
         let keys = answer.kvs.into_iter().map(|pair| {
             let key = STANDARD.decode(pair.key).context("a key that is not base64")?;
-            String::from_utf8(key).context("a key that is no text")
+            String::from_utf8(key).context("a key that is not text")
         });
         keys.collect()
     }

@@ -28,7 +28,7 @@ pub struct Kubectl {
 
 /// The result of a command.
 #[derive(Debug, Clone)]
-pub struct Ended {
+pub struct CommandOutput {
     /// The command line, for messages.
     pub command: String,
     pub code: i32,
@@ -68,12 +68,15 @@ impl Kubectl {
     }
 
     /// Runs a command until it ends, with any exit code.
-    pub async fn run<A: AsRef<str>>(&self, arguments: impl IntoIterator<Item = A>) -> Result<Ended> {
+    pub async fn run<A: AsRef<str>>(&self, arguments: impl IntoIterator<Item = A>) -> Result<CommandOutput> {
         self.run_to(Stdio::piped, &self.program, arguments).await
     }
 
     /// Runs a clusterctl command that must succeed.
-    pub async fn clusterctl<A: AsRef<str>>(&self, arguments: impl IntoIterator<Item = A>) -> Result<Ended> {
+    pub async fn clusterctl<A: AsRef<str>>(
+        &self,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Result<CommandOutput> {
         let ended = self.run_to(Stdio::piped, &self.clusterctl, arguments).await?;
         ensure!(ended.code == 0, "{ended}");
         Ok(ended)
@@ -85,21 +88,21 @@ impl Kubectl {
         &self,
         shell: &str,
         arguments: impl IntoIterator<Item = A>,
-    ) -> Result<Ended> {
+    ) -> Result<CommandOutput> {
         self.run_to(Stdio::piped, Path::new(shell), arguments).await
     }
 
     /// Runs a command that writes to our own standard output and error.
-    pub async fn show<A: AsRef<str>>(&self, arguments: impl IntoIterator<Item = A>) -> Result<Ended> {
+    pub async fn show<A: AsRef<str>>(&self, arguments: impl IntoIterator<Item = A>) -> Result<CommandOutput> {
         self.run_to(Stdio::inherit, &self.program, arguments).await
     }
 
     /// Starts a command and returns its standard output line by line. Its standard error is ours.
-    pub fn follow<A: AsRef<str>>(&self, arguments: impl IntoIterator<Item = A>) -> Result<Followed> {
+    pub fn spawn<A: AsRef<str>>(&self, arguments: impl IntoIterator<Item = A>) -> Result<RunningCommand> {
         let output = [Stdio::piped(), Stdio::inherit()];
         let (command, mut child) = self.start(output, &self.program, arguments)?;
         let lines = child.stdout.take().map(|stdout| BufReader::new(stdout).lines());
-        Ok(Followed {
+        Ok(RunningCommand {
             command,
             child,
             lines,
@@ -136,18 +139,21 @@ impl Kubectl {
         output: fn() -> Stdio,
         program: &Path,
         arguments: impl IntoIterator<Item = A>,
-    ) -> Result<Ended> {
+    ) -> Result<CommandOutput> {
         let (command, mut child) = self.start([output(), output()], program, arguments)?;
         // The pipe stays open until the command ends. A timeout closes it, and that ends the command.
         let lifeline = child.stdin.take();
         let output = tokio::time::timeout(LIMIT, child.wait_with_output()).await;
         drop(lifeline);
         let output = output.with_context(|| format!("{command} did not end in {} s", LIMIT.as_secs()))?;
-        Ended::new(command, output?)
+        CommandOutput::new(command, output?)
     }
 
     /// Runs a command that must succeed.
-    pub async fn succeed<A: AsRef<str>>(&self, arguments: impl IntoIterator<Item = A>) -> Result<Ended> {
+    pub async fn succeed<A: AsRef<str>>(
+        &self,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Result<CommandOutput> {
         let ended = self.run(arguments).await?;
         ensure!(ended.code == 0, "{ended}");
         Ok(ended)
@@ -156,29 +162,29 @@ impl Kubectl {
 
 /// A running command. Dropping it ends it.
 #[derive(Debug)]
-pub struct Followed {
+pub struct RunningCommand {
     command: String,
     child: Child,
     lines: Option<Lines<BufReader<ChildStdout>>>,
 }
 
-impl Followed {
+impl RunningCommand {
     /// Waits for the next line of output.
     pub async fn line(&mut self) -> Result<String> {
-        let lines = self.lines.as_mut().context("nobody reads it any more")?;
+        let lines = self.lines.as_mut().context("its output is closed")?;
         let line = tokio::time::timeout(LIMIT, lines.next_line()).await;
         let line =
-            line.with_context(|| format!("{} says nothing for {} s", self.command, LIMIT.as_secs()))?;
-        line?.with_context(|| format!("{} has said all that it had to say", self.command))
+            line.with_context(|| format!("{} printed nothing for {} s", self.command, LIMIT.as_secs()))?;
+        line?.with_context(|| format!("{} closed its output", self.command))
     }
 
     /// Closes the reading end of its output.
-    pub fn hang_up(&mut self) {
+    pub fn close_output(&mut self) {
         self.lines = None;
     }
 
     /// Waits until it ends by itself, and returns its exit code.
-    pub async fn ended(mut self) -> Result<i32> {
+    pub async fn exit_code(mut self) -> Result<i32> {
         // Waiting for a child closes its standard input, which would end this one.
         let lifeline = self.child.stdin.take();
         let status = tokio::time::timeout(LIMIT, self.child.wait()).await;
@@ -191,7 +197,7 @@ impl Followed {
     }
 }
 
-impl Ended {
+impl CommandOutput {
     fn new(command: String, output: Output) -> Result<Self> {
         let code = output
             .status
@@ -208,7 +214,7 @@ impl Ended {
     }
 }
 
-impl std::fmt::Display for Ended {
+impl std::fmt::Display for CommandOutput {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,

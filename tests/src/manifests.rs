@@ -95,7 +95,7 @@ pub fn redirect_webhooks(
             .pointer("/clientConfig/service/path")
             .and_then(Value::as_str);
         let config = client_config(path.context("a webhook has no service path")?)?;
-        let webhook = webhook.as_object_mut().context("a webhook is no object")?;
+        let webhook = webhook.as_object_mut().context("a webhook is not an object")?;
         webhook.insert("clientConfig".to_owned(), config);
     }
     Ok(())

@@ -123,28 +123,28 @@ impl Process {
 
     /// Kills the program with SIGKILL.
     pub async fn kill(&mut self) -> Result<()> {
-        self.tell("KILL").await;
+        self.signal("KILL").await;
         self.wait().await.map(drop)
     }
 
     /// Sends SIGTERM, waits until the program ends, and returns its exit status.
     pub async fn terminate(&mut self) -> Result<String> {
-        self.tell("TERM").await;
+        self.signal("TERM").await;
         self.wait().await
     }
 
     /// Stops the program with SIGSTOP. Its connections stay open, but it answers nothing.
     pub async fn freeze(&mut self) {
-        self.tell("STOP").await;
+        self.signal("STOP").await;
     }
 
     /// Continues a stopped program.
     pub async fn thaw(&mut self) {
-        self.tell("CONT").await;
+        self.signal("CONT").await;
     }
 
     /// Makes the supervisor send a signal.
-    async fn tell(&mut self, signal: &str) {
+    async fn signal(&mut self, signal: &str) {
         if let Some(lifeline) = &mut self.lifeline {
             // The pipe is closed if the program has ended by itself. Then no signal is needed.
             let _ = lifeline.write_all(format!("{signal}\n").as_bytes()).await;

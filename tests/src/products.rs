@@ -48,7 +48,7 @@ pub fn under_test(name: &str) -> Result<PathBuf> {
 /// the rule excludes files that only unit tests use.
 fn sources(rule: &Path) -> Result<Vec<PathBuf>> {
     let text = fs::read_to_string(rule).with_context(|| format!("reading {}", rule.display()))?;
-    parse_rule(&text).with_context(|| format!("{} is no make rule", rule.display()))
+    parse_rule(&text).with_context(|| format!("{} is not a make rule", rule.display()))
 }
 
 fn parse_rule(text: &str) -> Option<Vec<PathBuf>> {

@@ -204,7 +204,7 @@ mod tests {
     use super::Run;
 
     #[tokio::test]
-    async fn names_what_has_not_ended() {
+    async fn names_programs_that_have_not_ended() {
         let run = Run::begin().unwrap();
         run.ended_within(Duration::ZERO).await.unwrap();
         run.started("etcd");

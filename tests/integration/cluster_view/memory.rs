@@ -1,4 +1,4 @@
-//! What a server holds that watches a large fleet.
+//! The memory of a server that watches many objects.
 
 use std::sync::Arc;
 
@@ -17,14 +17,13 @@ const CONTROL_PLANES: usize = 1000;
 const POOLS: usize = 500;
 const CUSTOMIZATIONS_OF_EACH: usize = 10;
 
-/// Writes in flight: the API server's default lets 200 through at one time.
+/// Concurrent writes. The API server's default allows 200.
 const AT_ONCE: usize = 64;
 
-/// The limits in KiB, without API access and with such a fleet watched.
+/// The limits in KiB, without API access and with all objects watched.
 const BLIND_KIB: u64 = 8 * 1024;
 const SIGHTED_KIB: u64 = 16 * 1024;
 
-/// Resident anonymous memory in KiB.
 #[derive(Debug)]
 struct Figures {
     blind: u64,
@@ -32,7 +31,7 @@ struct Figures {
 }
 
 #[test]
-fn a_large_fleet_takes_little_memory() {
+fn a_large_cluster_takes_little_memory() {
     with_management_cluster(async |management| {
         let figures = measure(management).await.unwrap();
         println!("resident anonymous memory in KiB: {figures:?}");

@@ -1,5 +1,5 @@
-//! What the server knows of the cluster: caches that fill, that may not, that lose their API server; and what it answers
-//! meanwhile.
+//! The server's caches: while they fill, without permission, and without an API server. The tests also check the
+//! server's answers in each state.
 
 #![expect(
     clippy::indexing_slicing,
@@ -24,15 +24,15 @@ use self::reviews::{
 use self::server::{Server, bind_shipped_role};
 use crate::shared::with_management_cluster;
 
-/// What is said, whatever is known of the cluster.
+/// The answers that do not depend on the caches.
 const OBJECT: &str = "denied by replicas-even";
 const TRANSITION: &str = "denied by replicas-dropped";
 
-/// What is said of the other two when all is known.
+/// The answers with all caches filled.
 const OTHER_OBJECTS: &str = "denied by inventory-shared";
 const SCALE: &str = "denied by replicas-even";
 
-/// Creates an object; gives its resource version.
+/// Creates an object and returns its resourceVersion.
 async fn create(client: &Client, object: &Value) -> Result<String> {
     let text = |pointer: &str| {
         object
@@ -57,7 +57,7 @@ async fn create(client: &Client, object: &Value) -> Result<String> {
     Ok(version.context("no resourceVersion")?.to_owned())
 }
 
-/// What is said to a review of each class.
+/// Compares the answers to one review of each class.
 async fn expect(server: &Server, scale: &Value, expected: [&str; 4]) -> Result<()> {
     let reviews = [of_object(), of_transition(), of_other_objects(), scale.clone()];
     for (review, expected) in reviews.iter().zip(expected) {
@@ -66,13 +66,13 @@ async fn expect(server: &Server, scale: &Value, expected: [&str; 4]) -> Result<(
             Some((begin, end)) => said.starts_with(begin) && said.ends_with(end),
             None => said == expected,
         };
-        ensure!(is_it, "expected {expected:?}, said {said:?} to {review}");
+        ensure!(is_it, "expected {expected:?}, got {said:?} for {review}");
     }
     Ok(())
 }
 
-/// An API server with the kinds that we watch and one object of each but Clusters; gives the control plane's resource
-/// version.
+/// An API server with the kinds that the server watches and one object of each except for Clusters. Returns the control
+/// plane's resourceVersion.
 async fn furnished(management: &ManagementCluster, name: &str) -> Result<(ApiServer, String)> {
     let definitions = ["kubeadmcontrolplanes", "clusters"];
     let api = management.another_with_definitions(name, &definitions).await?;
@@ -99,7 +99,7 @@ const FORBIDDEN: [&str; 4] = [
 ];
 
 #[test]
-fn without_api_access_judges_what_needs_none() {
+fn without_api_access_applies_rules_that_need_none() {
     with_management_cluster(async |management| {
         let server = Server::start_blind(management, management.api()).await.unwrap();
         assert_eq!(server.caches().await.unwrap(), Vec::<String>::new());
@@ -111,7 +111,7 @@ fn without_api_access_judges_what_needs_none() {
 }
 
 #[test]
-fn without_its_role_judges_what_needs_none_and_says_so_until_it_has_it() {
+fn without_its_role_applies_rules_that_need_none_and_reports_it() {
     with_management_cluster(async |management| {
         without_its_role(management).await.unwrap();
     });
@@ -142,7 +142,7 @@ async fn without_its_role(management: &ManagementCluster) -> Result<()> {
 }
 
 #[test]
-fn without_its_api_server_judges_by_what_is_certain_until_it_is_back() {
+fn without_its_api_server_applies_rules_that_need_none() {
     with_management_cluster(async |management| {
         without_its_api_server(management).await.unwrap();
     });
@@ -164,7 +164,7 @@ async fn without_its_api_server(management: &ManagementCluster) -> Result<()> {
     server.has_caches(&down.each_ref().map(String::as_str)).await?;
     let unread = "allowed; could not read the customizations in the namespace: error; skipped the rules that need this; \
                   could not read the other ClusterPools: error; skipped the rules that need this";
-    // The control plane is the very one that was seen, whoever is away.
+    // The review has the resourceVersion of the cached control plane, so no read is needed.
     expect(&server, &known, [OBJECT, TRANSITION, unread, SCALE]).await?;
     let refused = "503: cannot check the scale of KubeadmControlPlane \"edge\": cannot reach the API server: ...; try again";
     expect(
@@ -210,7 +210,7 @@ async fn with_control_planes_alone(management: &ManagementCluster) -> Result<()>
     server
         .metric_reaches("kcp_webhook_cache_objects{kind=\"kubeadmcontrolplanes\"}", 1)
         .await?;
-    // Of a kind that is not served there are no objects.
+    // A kind that is not served has no objects.
     let unknown = "allowed; spec.inventory[0].name: Not found: \"foo\": no customization has this name, so no \
                    cluster can use it; create it, or correct the name (inventory-name-unknown)";
     let scale = of_scale("edge", &version);
@@ -222,7 +222,7 @@ async fn with_control_planes_alone(management: &ManagementCluster) -> Result<()>
 
     scale_through_the_api_server(&api, &server).await?;
 
-    // Asked for again every thirty seconds.
+    // The server checks every thirty seconds whether the kind is served.
     hive::install_definitions(api.client()).await?;
     kcp_tests::manifests::definitions_served(api.client()).await?;
     create(api.client(), &customization("foo")).await?;
@@ -232,7 +232,7 @@ async fn with_control_planes_alone(management: &ManagementCluster) -> Result<()>
     expect(&server, &scale, [OBJECT, TRANSITION, OTHER_OBJECTS, SCALE]).await
 }
 
-/// An API server sends the resource version of the control plane with a Scale, so that nothing is read.
+/// An API server sends the control plane's resourceVersion with a Scale, so that no read is needed.
 async fn scale_through_the_api_server(api: &ApiServer, server: &Server) -> Result<()> {
     server.register(api, "kubeadmcontrolplanes/scale").await?;
     let path = format!(

@@ -1,11 +1,11 @@
-//! A review of each class of rules, and the objects that they are about.
+//! A review for each class of rules, and the objects in it.
 
 use kcp_rules::case::{Base, V1BETA2};
 use serde_json::{Value, json};
 
 pub(super) const NAMESPACE: &str = "default";
 
-/// A control plane of three that no rule speaks against.
+/// A valid control plane of three.
 pub(super) fn control_plane(name: &str) -> Value {
     let mut object = Base::ControlPlane(V1BETA2).object();
     object["metadata"]["name"] = json!(name);
@@ -14,7 +14,6 @@ pub(super) fn control_plane(name: &str) -> Value {
     object
 }
 
-/// A pool that lists a customization.
 pub(super) fn pool(name: &str, customization: &str) -> Value {
     let mut object = Base::ClusterPool.object();
     object["metadata"]["name"] = json!(name);
@@ -23,7 +22,6 @@ pub(super) fn pool(name: &str, customization: &str) -> Value {
     object
 }
 
-/// A customization.
 pub(super) fn customization(name: &str) -> Value {
     let mut object = Base::Customization.object();
     object["metadata"]["name"] = json!(name);
@@ -31,14 +29,14 @@ pub(super) fn customization(name: &str) -> Value {
     object
 }
 
-/// For rules about the object: a new control plane of two, whom nothing else concerns.
+/// For rules about the object: a new control plane of two.
 pub(super) fn of_object() -> Value {
     let mut even = control_plane("even");
     even["spec"]["replicas"] = json!(2);
     review("CREATE", &even, &Value::Null)
 }
 
-/// For rules about the change: a control plane whose replicas are dropped.
+/// For rules about the change: a control plane that loses its replicas.
 pub(super) fn of_transition() -> Value {
     let old = control_plane("dropped");
     let mut new = old.clone();
@@ -48,12 +46,12 @@ pub(super) fn of_transition() -> Value {
     review("UPDATE", &new, &old)
 }
 
-/// For rules about other objects: a pool that lists a customization that another lists.
+/// For rules about other objects: a pool with a customization that another pool lists.
 pub(super) fn of_other_objects() -> Value {
     review("CREATE", &pool("second", "foo"), &Value::Null)
 }
 
-/// A scale to four of the control plane that had this resource version.
+/// A scale to four of the control plane with this resourceVersion.
 pub(super) fn of_scale(name: &str, resource_version: &str) -> Value {
     let scale = |replicas: u32| {
         json!({

@@ -1,4 +1,4 @@
-//! A server of ours beside an API server, asked as that one asks it, and what it says of itself.
+//! A server of ours beside an API server, called like the API server would, and its status.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -18,7 +18,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-/// The user that the server is, without the role that it is shipped with.
+/// The server's user, which does not have the shipped role at first.
 const USER: &str = "kcp-webhook";
 
 /// The server under test.
@@ -30,7 +30,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts one that may do nothing yet, see [`bind_shipped_role`].
+    /// Starts a server without permissions, see [`bind_shipped_role`].
     pub(super) async fn start(management: &ManagementCluster, api: &ApiServer) -> Result<Self> {
         let subject = Subject {
             common_name: USER,
@@ -49,7 +49,7 @@ impl Server {
         .await
     }
 
-    /// Starts one without API access.
+    /// Starts a server without API access.
     pub(super) async fn start_blind(management: &ManagementCluster, api: &ApiServer) -> Result<Self> {
         Self::start_with(management, api, &[]).await
     }
@@ -83,7 +83,7 @@ impl Server {
             health: kubeconfig::plain_client(&format!("http://127.0.0.1:{health}"))?,
             reviews: kubeconfig::client(&url, &authority, &User::Token("unread")).await?,
         };
-        // Never later than this: readiness waits for no cache.
+        // Readiness does not depend on the caches.
         wait::until("kcp-webhook is ready", || async {
             ensure!(server.probe("/readyz").await? == "ok", "not ready");
             Ok(())
@@ -92,7 +92,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Sends a review to the validating webhook, and tells in one line what it said.
+    /// Sends a review to the validating webhook, and returns the answer in one line.
     pub(super) async fn says(&self, review: &Value) -> Result<String> {
         let request = Request::post("/validate")
             .header("content-type", "application/json")
@@ -101,14 +101,14 @@ impl Server {
         Ok(told(&answer["response"]))
     }
 
-    /// What it says at a path of its health port.
+    /// Reads a path of its health port.
     pub(super) async fn probe(&self, path: &str) -> Result<String> {
         let request = Request::get(path).body(Vec::new())?;
         let answer = self.health.request_text(request).await;
         answer.with_context(|| format!("GET {path}"))
     }
 
-    /// What it says of its caches, by kind.
+    /// The states of its caches, by kind.
     pub(super) async fn caches(&self) -> Result<Vec<String>> {
         let said = self.probe("/readyz?verbose").await?;
         ensure!(said.ends_with("readyz check passed\n"), "{said}");
@@ -116,7 +116,7 @@ impl Server {
         Ok(caches.map(str::to_owned).collect())
     }
 
-    /// Waits until it says so of its caches.
+    /// Waits until its caches have these states.
     pub(super) async fn has_caches(&self, expected: &[&str]) -> Result<()> {
         let what = format!("the caches are {expected:?}");
         wait::until(&what, || async {
@@ -138,7 +138,7 @@ impl Server {
             .transpose()
     }
 
-    /// Waits until a metric has grown to this.
+    /// Waits until a metric has at least this value.
     pub(super) async fn metric_reaches(&self, name: &str, least: u64) -> Result<()> {
         wait::until(&format!("{name} is {least}"), || async {
             let value = self.metric(name).await?;
@@ -148,7 +148,7 @@ impl Server {
         .await
     }
 
-    /// Lines of its log that have all of these.
+    /// The number of log lines that contain all of these.
     pub(super) fn logged(&self, parts: &[&str]) -> Result<usize> {
         let log = fs::read_to_string(self.process.log())?;
         let lines = log.lines();
@@ -157,7 +157,7 @@ impl Server {
             .count())
     }
 
-    /// Anonymous memory that is resident, in KiB (proc(5), `RssAnon`).
+    /// Resident anonymous memory in KiB (proc(5), `RssAnon`).
     pub(super) fn resident_anonymous_kib(&self) -> Result<u64> {
         let file = PathBuf::from(format!("/proc/{}/status", self.process.id()?));
         let status = fs::read_to_string(&file)?;
@@ -166,7 +166,7 @@ impl Server {
         Ok(value.trim().trim_end_matches(" kB").parse()?)
     }
 
-    /// Has an API server ask it about every write to a resource.
+    /// Makes an API server call it for every write to a resource.
     pub(super) async fn register(&self, api: &ApiServer, resource: &str) -> Result<()> {
         let config = manifests::local_client_config(self.port, "/validate", api.authority().certificate())?;
         let configuration = json!({
@@ -182,7 +182,7 @@ impl Server {
     }
 }
 
-/// Gives the server's user the role that we ship, and no other.
+/// Gives the server's user the shipped role and no other.
 pub(super) async fn bind_shipped_role(api: &ApiServer) -> Result<()> {
     let shipped = manifests::read(&products::workspace().join("manifests/base/rbac.yaml"))?;
     for mut object in shipped {
@@ -201,7 +201,7 @@ pub(super) async fn bind_shipped_role(api: &ApiServer) -> Result<()> {
     Ok(())
 }
 
-/// An answer in one line: the verdict, and then what it warns of.
+/// An answer in one line: the verdict and the warnings.
 fn told(response: &Value) -> String {
     let text = |pointer: &str| response.pointer(pointer).and_then(Value::as_str);
     let verdict = match text("/auditAnnotations/denied-by") {

@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::{Result, ensure};
 use kcp_tests::assets::Assets;
-use kcp_tests::kubectl::{Ended, Kubectl};
+use kcp_tests::kubectl::{CommandOutput, Kubectl};
 use kcp_tests::machines::WorkloadCluster;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::workload_access::{AccessFault, FLOOD_BYTES, WorkloadAccess};
@@ -93,7 +93,7 @@ pub(super) async fn is_spoiled(
 }
 
 /// Lists Nodes with kubectl and the kubeconfig of the Secret.
-async fn nodes(management: &ManagementCluster, timeout: &str) -> Result<Ended> {
+async fn nodes(management: &ManagementCluster, timeout: &str) -> Result<CommandOutput> {
     let kubeconfig = management.run().folder().join("faults-kubeconfig");
     fs::write(
         &kubeconfig,

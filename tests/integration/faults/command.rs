@@ -19,9 +19,9 @@ pub(super) async fn inflicts(
     workload: &WorkloadCluster,
     machine: &str,
 ) -> Result<()> {
-    let unheard = fault(management, &[machine, "kill"]).await?;
+    let no_demo = fault(management, &[machine, "kill"]).await?;
     is(
-        &unheard,
+        &no_demo,
         2,
         "",
         "error: no cluster is up; start one with: make demo KEEP=1\n",
@@ -71,12 +71,12 @@ pub(super) async fn inflicts(
     )?;
     let help = fault(management, &["--help"]).await?;
     ensure!(help.status.success() && String::from_utf8(help.stdout)?.ends_with(&list));
-    let nobody = fault(management, &["nobody", "restore"]).await?;
+    let unknown = fault(management, &["unknown", "restore"]).await?;
     is(
-        &nobody,
+        &unknown,
         1,
         "",
-        "error: nobody restore: no workload cluster is named nobody\n",
+        "error: unknown restore: no workload cluster is named unknown\n",
     )?;
     drop(socket);
     Ok(())

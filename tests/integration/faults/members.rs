@@ -40,7 +40,7 @@ pub(super) async fn suffer(
 async fn freezes_and_thaws(workload: &WorkloadCluster, machine: &str) -> Result<()> {
     workload.inflict(Fault::Freeze, machine).await?;
     let etcd = workload.etcd_of(machine).await?;
-    wait::until("the frozen member is silent", || async {
+    wait::until("the frozen member does not answer", || async {
         ensure!(timeout(ANSWER, etcd.status()).await.is_err(), "it answers");
         Ok(())
     })
@@ -58,7 +58,7 @@ async fn is_cut_off_and_reconnected(
     let etcd = workload.etcd_of(machine).await?;
     wait::until("the member that is cut off has no leader", || async {
         let status = timeout(ANSWER, etcd.status()).await.context("no answer")??;
-        ensure!(status.leader == "0", "it follows {}", status.leader);
+        ensure!(status.leader == "0", "its leader is {}", status.leader);
         Ok(())
     })
     .await?;
@@ -126,7 +126,7 @@ async fn lose_quorum_and_regain_it(
     let etcd = workload.etcd_of(first).await?;
     wait::until("the last member has no leader", || async {
         let status = timeout(ANSWER, etcd.status()).await.context("no answer")??;
-        ensure!(status.leader == "0", "it follows {}", status.leader);
+        ensure!(status.leader == "0", "its leader is {}", status.leader);
         Ok(())
     })
     .await?;
@@ -150,7 +150,7 @@ async fn stray_stays_a_learner(workload: &WorkloadCluster, healthy: &EtcdClient)
         wait::until("the stray is a learner", || async {
             let members = healthy.members().await?;
             let stray = members.iter().find(|member| member.name == NAME);
-            ensure!(stray.context("no such member")?.is_learner, "it votes");
+            ensure!(stray.context("no such member")?.is_learner, "it is a voter");
             Ok(())
         })
         .await?;
@@ -171,7 +171,7 @@ async fn is_wiped(management: &ManagementCluster, workload: &WorkloadCluster, ma
         .logs()
         .join(format!("{NAMESPACE}-{NAME}-etcd-{machine}.log"));
     workload.inflict(Fault::Wipe, machine).await?;
-    wait::until("the wiped member misses what it stored", || async {
+    wait::until("the wiped member reports its lost entries", || async {
         let said = fs::read_to_string(&log)?;
         ensure!(
             said.contains("Was the raft log corrupted, truncated, or lost?"),
@@ -182,7 +182,7 @@ async fn is_wiped(management: &ManagementCluster, workload: &WorkloadCluster, ma
     })
     .await?;
     let etcd = workload.etcd_of(machine).await?;
-    wait::until("the wiped member has ended", || async {
+    wait::until("the wiped member has exited", || async {
         ensure!(etcd.status().await.is_err(), "it answers");
         Ok(())
     })

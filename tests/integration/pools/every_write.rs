@@ -1,4 +1,4 @@
-//! Each fault at each write of each command; then the same command again, or a repair.
+//! Each fault at each write of each command, and then the same command again, or a repair.
 
 use std::collections::BTreeSet;
 
@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 
 use crate::shared::with_pools;
 
-/// More at a time only wait for each other.
+/// More concurrent cases only wait for each other.
 const AT_ONCE: usize = 6;
 
-/// Has an entry all the while, and loses it no more than it gets a second one.
+/// A lessee that keeps its entry throughout, and gets no second one.
 const BYSTANDER: &str = "bystander";
 
-/// A command, and what it finds.
+/// A command and the state before it.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     name: &'static str,
@@ -27,17 +27,17 @@ struct Row {
     before: Before,
 }
 
-/// What there is before the command, beside one entry that is free or the lessee's.
+/// The state before the command, besides one entry that is free or the lessee's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Before {
     Nothing,
     /// The lessee has an entry.
     Leased,
-    /// The lessee has an entry, and its cluster has been deleted.
+    /// The lessee has an entry, and its cluster is being deleted.
     ClusterDeleted,
-    /// The lessee has an entry, and its cluster is gone.
+    /// The lessee has an entry, and its cluster no longer exists.
     ClusterLost,
-    /// Everything that repair mends.
+    /// Everything that repair can repair.
     Wreck,
 }
 
@@ -80,8 +80,8 @@ const ROWS: [Row; 7] = [
 ];
 
 #[test]
-fn no_fault_at_any_write_loses_an_entry_or_gives_it_twice() {
-    // That of a repair is one that the other test makes.
+fn no_fault_at_any_write_loses_an_entry_or_leases_it_twice() {
+    // The other test repeats a repair.
     let rows = ROWS.iter().filter(|row| row.before != Before::Wreck).copied();
     let rows: Vec<_> = rows.collect();
     with_pools(async |server| {
@@ -106,7 +106,7 @@ fn repair_leaves_nothing_behind_after_a_fault_at_any_write() {
     });
 }
 
-/// Each case in a namespace of its own, which begins with `test`.
+/// Each case has its own namespace, which starts with `test`.
 async fn at_every_write(
     server: &PoolServer,
     test: &str,
@@ -132,14 +132,14 @@ async fn at_every_write(
     cases.buffer_unordered(AT_ONCE).try_collect().await
 }
 
-/// How often a command writes without a fault.
+/// The number of a command's writes without a fault.
 async fn writes(server: &PoolServer, namespace: &str, row: &Row) -> Result<usize> {
     let case = Case::prepare(server, namespace, row.before).await?;
     let ended = case.pool.succeed(&row.verb, &case.lessee).await?;
     Ok(ended.traffic.forwarded.len())
 }
 
-/// A pool, and the lessee of the command under test.
+/// A pool and the lessee of the command under test.
 struct Case<'s> {
     pool: Pool<'s>,
     lessee: String,
@@ -174,7 +174,10 @@ impl<'s> Case<'s> {
     /// Runs the command with its fault.
     async fn meet(&self, row: &Row, plan: FaultPlan) -> Result<()> {
         let ended = self.pool.run(&row.verb, &self.lessee, Some(plan)).await?;
-        ensure!(ended.traffic.fault_befell, "no fault befell {ended}");
+        ensure!(
+            ended.traffic.fault_injected,
+            "the fault was not injected into {ended}"
+        );
         let expected = if plan.fault.kills() { None } else { Some(0) };
         ensure!(ended.code == expected, "{ended}");
         Ok(())
@@ -183,7 +186,7 @@ impl<'s> Case<'s> {
     async fn command_again(mut self, row: &Row) -> Result<()> {
         let pool = &self.pool;
         pool.succeed(&row.verb, &self.lessee).await?;
-        // A third lessee gets what is free, and nothing else.
+        // A third lessee gets the free entry, if there is one.
         let third = pool.run(&LEASE, "third", None).await?;
         let (expected, who) = match row.verb.effect {
             Effect::Leases | Effect::Keeps => (1, self.lessee.clone()),
@@ -196,13 +199,13 @@ impl<'s> Case<'s> {
             ensure!(has_cluster, "{} has no cluster", self.lessee);
         }
         if row.before == Before::ClusterDeleted {
-            // What else was made with a cluster goes with its namespace, or is repair's.
+            // Repair deletes the other objects of a cluster, or its namespace does.
             pool.repair().await?;
         }
         self.pool.judge(&self.living).await?.nothing_wrong()
     }
 
-    /// The lessee never comes back: what it had is mended, but only when its cluster has gone too.
+    /// The lessee never returns. Repair frees its entry once its cluster no longer exists.
     async fn depart_and_repair(self, row: &Row) -> Result<()> {
         let (pool, lessee) = (&self.pool, self.lessee.as_str());
         if matches!(row.verb.effect, Effect::Leases | Effect::Keeps)
@@ -226,18 +229,18 @@ impl<'s> Case<'s> {
     }
 }
 
-/// One entry of each sort that repair mends; who lives.
+/// Creates each problem that repair can repair. Returns the lessees that live.
 async fn wreck(pool: &Pool<'_>) -> Result<[String; 2]> {
     let of_pool = |name: &str| format!("{}-{name}", pool.namespace());
-    // Its lease has ended.
+    // Its lease has expired.
     pool.succeed(&LEASE, "expired").await?;
     pool.depart("expired").await?;
-    // Its cluster is taken down: an entry, a finalizer and a copy are left.
+    // Its cluster is deleted, but an entry, a finalizer and a copy remain.
     let taken_down = of_pool("taken-down");
     pool.succeed(&CREATE, &taken_down).await?;
     pool.delete_cluster(&taken_down).await?;
     pool.depart(&taken_down).await?;
-    // Its cluster lives, and the entry that it was made with is marked available.
+    // Its cluster lives, but the cluster's entry is marked available.
     let robbed = of_pool("robbed");
     let entry = pool.succeed(&CREATE, &robbed).await?.customization()?;
     pool.say(&robbed, Saying::Releases).await?;
@@ -249,11 +252,11 @@ async fn wreck(pool: &Pool<'_>) -> Result<[String; 2]> {
         "conditions": [available], "clusterDeploymentRef": Value::Null, "clusterPoolRef": Value::Null,
     });
     pool.write_status(&entry, &available).await?;
-    // Its cluster came after its lease, and nobody has seen it yet.
+    // Its cluster was created after its lease, and no command has seen the cluster yet.
     let unseen = of_pool("unseen");
     pool.succeed(&LEASE, &unseen).await?;
     pool.create_cluster(&unseen).await?;
-    // It was killed between its record and the status of its entry.
+    // It was killed between writing its Lease and the status of its entry.
     let before_status = FaultPlan {
         write: 2,
         fault: Fault::KilledBeforeWrite,

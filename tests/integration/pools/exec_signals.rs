@@ -1,11 +1,11 @@
-//! `pool exec` and the signals that it gets: handed on to the command, or an end to the waiting.
+//! `pool exec` forwards signals to its command, and stops waiting for an entry.
 
 #![expect(
     clippy::unwrap_used,
     reason = "this is test code, of which clippy exempts only functions with #[test]"
 )]
 
-use kcp_tests::kubectl::Ended;
+use kcp_tests::kubectl::CommandOutput;
 use kcp_tests::management_cluster::ManagementCluster;
 
 use crate::plugin::create_pool;
@@ -13,7 +13,7 @@ use crate::shared::with_management_cluster;
 
 const NAMESPACE: &str = "pool-signals";
 
-/// Starts exec with the arguments, waits until `$1` is in what it prints, and sends it TERM.
+/// Starts exec with the arguments, waits until it prints `$1`, and sends it TERM.
 const TERMINATED: &str = r#"
     folder=$(mktemp -d) && trap 'rm -rf "$folder"' EXIT
     shown=$1 && shift && : > "$folder/out"
@@ -25,7 +25,7 @@ const TERMINATED: &str = r#"
     exit $code
 "#;
 
-async fn terminated(management: &ManagementCluster, shown: &str, arguments: &[&str]) -> Ended {
+async fn terminated(management: &ManagementCluster, shown: &str, arguments: &[&str]) -> CommandOutput {
     let script = ["-c", TERMINATED, "sh", shown];
     let script = script.iter().chain(arguments);
     management.kubectl().script("sh", script).await.unwrap()
@@ -38,7 +38,7 @@ async fn holder(management: &ManagementCluster) -> String {
 }
 
 #[test]
-fn exec_hands_signals_on_and_can_be_told_not_to_wait() {
+fn exec_forwards_signals_and_stops_waiting() {
     with_management_cluster(async |management| {
         create_pool(management, NAMESPACE, "hosts", 1).await.unwrap();
         let script = "exec 2>/dev/null; trap 'echo ended; exit 4' TERM; echo up; while :; do sleep 0.1; done";

@@ -1,4 +1,4 @@
-//! Each fault does what it says, and no more: shown by what etcd stored, by what the proxy tells and by the command's end.
+//! Each fault has exactly its effect: on what etcd stores, on the proxy's records, and on the command's exit code.
 
 use anyhow::Result;
 use http::{Method, StatusCode};
@@ -11,7 +11,8 @@ use kcp_tests::pools::version::Entry;
 
 use crate::shared::with_pools;
 
-/// One lease with a fault at its first write: the exit code, what the proxy saw, and whether etcd names the lessee.
+/// Runs one lease with a fault at its first write. Returns the exit code, the proxy's records, and whether etcd names
+/// the lessee.
 async fn lease_with(
     server: &PoolServer,
     namespace: &str,
@@ -40,7 +41,7 @@ async fn lease_with(
     Ok((ended.code, ended.traffic, !stored.is_empty()))
 }
 
-/// Of customizations: a command may write beside them.
+/// Writes of customizations. A command may write other objects too.
 fn status_writes(traffic: &Traffic) -> Vec<&ForwardedWrite> {
     let is_of_entry = |write: &&ForwardedWrite| {
         write.path.contains("/clusterdeploymentcustomizations/") && write.path.ends_with("/status")
@@ -49,10 +50,10 @@ fn status_writes(traffic: &Traffic) -> Vec<&ForwardedWrite> {
 }
 
 #[test]
-fn a_command_without_fault_is_told_of_in_full() {
+fn a_command_without_a_fault_is_recorded_completely() {
     with_pools(async |server| {
         let (code, traffic, is_stored) = lease_with(server, "proxy-none", None).await.unwrap();
-        assert_eq!((code, traffic.fault_befell, is_stored), (Some(0), false, true));
+        assert_eq!((code, traffic.fault_injected, is_stored), (Some(0), false, true));
         let [write] = status_writes(&traffic)[..] else {
             panic!("{traffic:?}")
         };
@@ -68,7 +69,7 @@ fn a_command_without_fault_is_told_of_in_full() {
 }
 
 #[test]
-fn a_command_that_is_killed_before_its_write_has_written_nothing() {
+fn a_command_killed_before_its_write_has_written_nothing() {
     with_pools(async |server| {
         let (code, traffic, is_stored) = lease_with(
             server,
@@ -80,14 +81,14 @@ fn a_command_that_is_killed_before_its_write_has_written_nothing() {
         assert_eq!((code, is_stored), (None, false));
         let nothing = Traffic {
             forwarded: Vec::new(),
-            fault_befell: true,
+            fault_injected: true,
         };
         assert_eq!(traffic, nothing);
     });
 }
 
 #[test]
-fn a_command_that_is_killed_before_the_answer_has_written_once() {
+fn a_command_killed_before_the_answer_has_written_once() {
     with_pools(async |server| {
         let (code, traffic, _) = lease_with(
             server,
@@ -97,14 +98,14 @@ fn a_command_that_is_killed_before_the_answer_has_written_once() {
         .await
         .unwrap();
         assert_eq!(
-            (code, traffic.fault_befell, traffic.forwarded.len()),
+            (code, traffic.fault_injected, traffic.forwarded.len()),
             (None, true, 1)
         );
     });
 }
 
 #[test]
-fn a_command_whose_answer_is_lost_lives_on_and_finds_what_it_wrote() {
+fn a_command_whose_answer_is_lost_finds_what_it_wrote() {
     with_pools(async |server| {
         for (namespace, fault) in [
             ("proxy-answer-cut", Fault::AnswerCut),
@@ -112,7 +113,7 @@ fn a_command_whose_answer_is_lost_lives_on_and_finds_what_it_wrote() {
         ] {
             let (code, traffic, is_stored) = lease_with(server, namespace, Some(fault)).await.unwrap();
             assert_eq!(
-                (code, traffic.fault_befell, is_stored),
+                (code, traffic.fault_injected, is_stored),
                 (Some(0), true, true),
                 "{fault:?}"
             );
@@ -122,9 +123,9 @@ fn a_command_whose_answer_is_lost_lives_on_and_finds_what_it_wrote() {
     });
 }
 
-/// Not reached: the command goes its way, and the proxy says so.
+/// The command ends without a fault, and the proxy reports that.
 #[test]
-fn a_fault_at_a_write_that_does_not_come_befalls_nothing() {
+fn a_fault_at_a_write_that_never_happens_is_not_injected() {
     with_pools(async |server| {
         let pool = Pool::create(server, "proxy-unreached", 1).await.unwrap();
         let fault = Fault::KilledBeforeWrite;
@@ -133,7 +134,7 @@ fn a_fault_at_a_write_that_does_not_come_befalls_nothing() {
             .await
             .unwrap();
         assert_eq!(
-            (ended.code, ended.traffic.fault_befell),
+            (ended.code, ended.traffic.fault_injected),
             (Some(0), false),
             "{ended}"
         );

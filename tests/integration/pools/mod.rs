@@ -1,4 +1,4 @@
-//! Leases whose commands meet with faults, judged by every version of every entry that etcd stored.
+//! Leases whose commands fail, checked against every version of every entry that etcd stored.
 
 mod every_write;
 mod exec_signals;

@@ -1,4 +1,4 @@
-//! The invariant is one that can fail: it does for lessees that write without saying which version they have seen.
+//! The checks can fail: they do for lessees that write without a resourceVersion.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,8 @@ use kcp_tests::pools::server::PoolServer;
 
 use crate::shared::with_pools;
 
-/// Lessees who all look before any takes: what it comes to, and how many have an entry as they were told.
+/// Lessees that all read before any of them writes. Returns the result of the checks, and the number of lessees that
+/// were told that they have an entry.
 async fn race(
     server: &PoolServer,
     namespace: &str,
@@ -47,7 +48,7 @@ async fn race(
 }
 
 #[test]
-fn a_lessee_that_omits_the_resource_version_is_caught() {
+fn a_lessee_that_omits_the_resource_version_is_detected() {
     with_pools(async |server| {
         let (judgement, told) = race(server, "naive-blind", Precondition::None).await.unwrap();
         assert_eq!(told, LESSEES, "all believe that they have it");
@@ -78,7 +79,7 @@ fn a_lessee_that_omits_the_resource_version_is_caught() {
 }
 
 #[test]
-fn a_naive_lessee_that_says_what_it_has_seen_robs_nobody() {
+fn a_naive_lessee_with_the_resource_version_takes_no_lease_of_others() {
     with_pools(async |server| {
         let (judgement, told) = race(server, "naive-conditional", Precondition::ResourceVersion)
             .await

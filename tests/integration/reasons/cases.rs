@@ -1,30 +1,28 @@
-//! Changes of a control plane's spec, and which Machines each makes out of date, by Cluster API's documents.
+//! Changes of a control plane's spec, and the Machines that each makes outdated according to Cluster API's
+//! documentation.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-/// A change.
 pub(super) struct Case {
     pub(super) name: &'static str,
-    /// The API version that it is written in.
+    /// The API version of the change.
     pub(super) version: &'static str,
     /// Merged into the spec.
     pub(super) change: Value,
     pub(super) outdated: Outdated,
-    /// As `kubectl kcp plan -o json` names them.
+    /// The names in `kubectl kcp plan -o json`.
     pub(super) reasons: &'static [&'static str],
 }
 
-/// Which Machines a change makes out of date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outdated {
     All,
-    /// Those that have joined the first one.
+    /// All Machines except for the first.
     Joined,
     None,
 }
 
-/// All of them.
 pub(super) fn cases() -> Vec<Case> {
     let all = [
         of_every_field(),
@@ -193,7 +191,7 @@ fn of_none_in_config() -> Vec<Case> {
     ]
 }
 
-/// Fields that are others there.
+/// Fields that differ in this version.
 fn of_v1beta1() -> Vec<Case> {
     let cases = [
         outdating(

@@ -1,4 +1,4 @@
-//! What an API server answered, and what a row says that it should.
+//! An API server's answer to a row, and the expected one.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -13,19 +13,17 @@ use serde_json::Value;
 
 use super::seed::Place;
 
-/// What our rules say: field paths and messages.
+/// Messages of our rules, each with its field path.
 type Told = BTreeSet<String>;
 
-/// What came back.
 pub(super) struct Answered {
     pub(super) code: u16,
-    /// The object, or a Status.
+    /// The object or a Status.
     pub(super) body: Value,
-    /// Everybody's.
+    /// The warnings of all webhooks.
     pub(super) warnings: Vec<String>,
 }
 
-/// What should.
 #[derive(Debug)]
 pub(super) enum Expected {
     Denied {
@@ -34,16 +32,16 @@ pub(super) enum Expected {
     },
     Admitted {
         warnings: Told,
-        /// Fields, as JSON pointers, with what is admitted instead of what was sent.
+        /// Defaulted fields as JSON pointers, with their admitted values.
         mended: Vec<(String, Value)>,
     },
     /// Denied by Cluster API's webhook.
     ByClusterApi,
-    /// Refused for these fields, or stripped of them.
+    /// Rejected or removed by the schema, for these fields.
     BySchema(BTreeSet<String>),
 }
 
-/// What the row says.
+/// The answer that the row expects.
 pub(super) fn expected(row: Row<'_>) -> Result<Expected> {
     let findings = row.judge()?;
     let told = |action: Action, seen: &dyn Fn(&Finding) -> bool| -> Told {
@@ -58,7 +56,7 @@ pub(super) fn expected(row: Row<'_>) -> Result<Expected> {
         Answer::Schema(fields) => Expected::BySchema(fields.iter().map(|&field| field.to_owned()).collect()),
         Answer::ClusterApi => Expected::ByClusterApi,
         Answer::Deny => {
-            // The mutating webhook refuses first, and looks at nothing but the object.
+            // The mutating webhook denies first, and only for rules about the object alone.
             let alone = |finding: &Finding| finding.rule.scope != Scope::Cluster;
             let first = told(Action::Deny, &alone);
             if first.is_empty() {
@@ -80,9 +78,11 @@ pub(super) fn expected(row: Row<'_>) -> Result<Expected> {
             let mut mended = Vec::new();
             for finding in &findings {
                 let pointer = pointer(&finding.fault.field);
-                // What is written otherwise than it was asked for is told.
+                // A defaulted value that replaces a given one causes a warning.
                 if row.base == Base::Customization {
-                    let sent = sent.pointer(&pointer).context("what is mended was not sent")?;
+                    let sent = sent
+                        .pointer(&pointer)
+                        .context("the defaulted field was not sent")?;
                     let (field, rule) = (&finding.fault.field, finding.rule.id);
                     warnings.insert(format!(
                         "{field}: changed {sent} to {value}: a JSON pointer starts with a slash ({rule})"
@@ -128,7 +128,7 @@ impl fmt::Display for Answered {
 impl Error for Answered {}
 
 impl Answered {
-    /// The object, if there is one.
+    /// The object, if the answer has one.
     pub(super) fn succeeded(self) -> Result<Value, Self> {
         if self.is_success() {
             Ok(self.body)
@@ -141,12 +141,12 @@ impl Answered {
         (200..300).contains(&self.code)
     }
 
-    /// Whether a rule of ours denied it.
+    /// Whether one of our rules denied the write.
     pub(super) fn finds(&self, rule: &str) -> bool {
         self.denials().iter().any(|told| rule_of(told) == Some(rule))
     }
 
-    /// Holds what came back against what should have.
+    /// Compares the answer with the expected one.
     pub(super) fn is(&self, expected: &Expected, place: Place<'_>) -> Result<()> {
         match expected {
             Expected::Denied { causes, warnings } => {
@@ -201,7 +201,7 @@ impl Answered {
         ours.cloned().collect()
     }
 
-    /// Fields that the definition does not have, or not so.
+    /// The fields that the schema rejects.
     fn against_the_schema(&self) -> BTreeSet<String> {
         let unknown = self.warnings.iter().filter_map(|warning| {
             let field = warning.strip_prefix("unknown field \"")?;
@@ -213,11 +213,11 @@ impl Answered {
     }
 }
 
-/// What an API server cannot be brought to word as the row does: it strips what the definition does not have before it
-/// asks us, and says itself when a Machine was created.
+/// Rows whose messages cannot match on a real API server: it removes fields that the definition lacks before it calls
+/// us, and sets a Machine's creation time itself.
 const WORDED_OTHERWISE: [&str; 2] = ["inventory-not-a-list", "rollout-after-past"];
 
-/// Holds what was told against what should have been: all of it, up to where a warning is cut.
+/// Compares the messages completely, except that long warnings are truncated.
 fn same(expected: &Told, told: &Told, place: Place<'_>) -> Result<()> {
     let told: Told = told.iter().map(|told| place.back(told)).collect();
     let alike = |expected: &str, told: &str| match (told.split_once('…'), rule_of(expected)) {
@@ -242,12 +242,12 @@ fn pointer(field: &str) -> String {
     format!("/{}", field.replace(['.', '['], "/").replace(']', ""))
 }
 
-/// Whether a message ends with a rule of ours.
+/// Whether a message ends with one of our rules.
 fn is_ours(message: &str) -> bool {
     rule_of(message).is_some()
 }
 
-/// The rule that a message ends with.
+/// The rule at the end of a message.
 pub(super) fn rule_of(message: &str) -> Option<&'static str> {
     let id = message.strip_suffix(')')?.rsplit_once('(')?.1;
     rules().map(|rule| rule.id).find(|known| *known == id)

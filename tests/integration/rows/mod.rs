@@ -1,12 +1,12 @@
-//! Every row of the rules' own table, sent through a real API server beside Cluster API's real webhooks: whoever the
-//! row says answers it is who answers.
+//! Sends every row of the rules' own table to a real API server with Cluster API's real webhooks. The one that the row
+//! names must answer.
 //!
-//! - [`ground`]: the API server, with a writer whom no webhook judges
+//! - [`environment`]: the API server, and a user whom no webhook reviews
 //! - [`policies`]: an API server with our policies and no webhook
-//! - [`world`]: the other objects that a row sees
-//! - [`seed`]: how what is there comes to be there
+//! - [`other_objects`]: the other objects of a row
+//! - [`seed`]: creates the objects
 //! - [`send`], [`request`]: the write
-//! - [`answer`]: what came back, and what should have
+//! - [`answer`]: the answer, and the expected one
 
 #![expect(
     clippy::indexing_slicing,
@@ -14,12 +14,12 @@
 )]
 
 mod answer;
-mod ground;
+mod environment;
+mod other_objects;
 mod policies;
 mod request;
 mod seed;
 mod send;
-mod world;
 
 use std::sync::Arc;
 
@@ -27,27 +27,27 @@ use kcp_rules::{case::Case, topics::TOPICS};
 use tokio::{sync::Semaphore, task::JoinSet};
 
 use crate::shared::with_management_cluster;
-use ground::Ground;
+use environment::Environment;
 use seed::Place;
 
-/// Each row in flight costs the API server a few requests; two cores are busy with this many.
+/// Concurrent rows. This many keep two cores busy.
 const IN_FLIGHT: usize = 8;
 
 #[test]
-fn every_row_is_answered_by_whom_it_says() {
+fn the_webhook_that_the_row_names_answers_every_row() {
     with_management_cluster(async |management| {
-        let ground = Arc::new(Ground::start(management).await.unwrap());
+        let environment = Arc::new(Environment::start(management).await.unwrap());
         let turns = Arc::new(Semaphore::new(IN_FLIGHT));
         let mut sent = JoinSet::new();
         let rows = TOPICS.iter().flat_map(|topic| topic.cases).flat_map(Case::rows);
         for (number, row) in rows.enumerate() {
-            let (ground, turns) = (ground.clone(), turns.clone());
+            let (environment, turns) = (environment.clone(), turns.clone());
             sent.spawn(async move {
                 let _turn = turns.acquire().await;
                 let namespace = &format!("row-{number}");
                 let place = Place::now_in(namespace);
-                let judge = |sees| ground.judge(row.case, sees);
-                let answered = send::send(ground.client(), place, row, judge).await;
+                let judge = |sees| environment.judge(row.case, sees);
+                let answered = send::send(environment.client(), place, row, judge).await;
                 let wrong = match answered {
                     Ok(answered) => answer::expected(row)
                         .and_then(|expected| answered.is(&expected, place))

@@ -1,5 +1,5 @@
-//! Every row of the rules' own table, put to the policies alone: what the rules in CEL say is, word by word, what their
-//! functions say. No webhook is registered, so that nobody fills anything in or answers first.
+//! Sends every row of the rules' own table to an API server with our policies only. The CEL rules must give the same
+//! messages as their functions. There are no webhooks, so nothing else defaults or denies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -21,34 +21,34 @@ use tokio::{sync::Semaphore, task::JoinSet};
 
 use super::IN_FLIGHT;
 use super::answer::{Answered, rule_of};
-use super::ground::{JUDGED_BY, append, create_namespace, document, spares_the_seeder};
+use super::environment::{JUDGED_BY, append, create_namespace, document, spares_the_seeder};
 use super::request::{Request, Verb, path_of};
 use super::seed::Place;
 use super::send::send;
 use crate::shared::with_management_cluster;
 
-/// Rules of which the fields alone are compared, and the version of the rows. What a parser found CEL does not know; and an
-/// old object of v1beta1 comes out of storage without the fields that v1beta2 does not have.
+/// Rules of which only the fields are compared, with the API version of the rows. CEL does not know a parser's error,
+/// and an old object in v1beta1 lacks the fields that v1beta2 does not have.
 const WORDED_OTHERWISE: &[(&str, Option<&str>)] = &[
     ("version-not-semantic", None),
     ("cluster-configuration-immutable", Some(V1BETA1)),
 ];
 
 #[test]
-fn every_row_is_judged_alike_by_the_policies_alone() {
+fn the_policies_alone_decide_every_row_alike() {
     with_management_cluster(async |management| {
-        let ground = Arc::new(Ground::start(management).await.unwrap());
+        let environment = Arc::new(Environment::start(management).await.unwrap());
         let turns = Arc::new(Semaphore::new(IN_FLIGHT));
         let mut sent = JoinSet::new();
         let rows = TOPICS.iter().flat_map(|topic| topic.cases).flat_map(Case::rows);
         for (number, row) in rows.enumerate() {
-            let (ground, turns) = (ground.clone(), turns.clone());
+            let (environment, turns) = (environment.clone(), turns.clone());
             sent.spawn(async move {
                 let _turn = turns.acquire().await;
-                let judge = |_| ground.judge(row.case);
+                let judge = |_| environment.judge(row.case);
                 let namespace = format!("row-{number}");
                 let place = Place::now_in(&namespace);
-                let answered = send(ground.cluster.client(), place, row, judge).await;
+                let answered = send(environment.cluster.client(), place, row, judge).await;
                 let agreed = answered.and_then(|answered| agreement(row, &answered, &namespace));
                 agreed.map_err(|error| format!("{} of {:?}: {error:#}", row.case.name, row.base))
             });
@@ -63,7 +63,7 @@ fn every_row_is_judged_alike_by_the_policies_alone() {
             }
         }
         assert!(wrong.is_empty(), "{} rows:\n{}", wrong.len(), wrong.join("\n"));
-        ground.overrides_pass().await.unwrap();
+        environment.overrides_pass().await.unwrap();
         let (policed, others): (Vec<&Rule>, Vec<&Rule>) =
             rules().partition(|rule| rule.cel.no_cel().is_none());
         let unfound = policed.iter().filter(|rule| !found_by.contains_key(rule.id));
@@ -78,39 +78,39 @@ fn every_row_is_judged_alike_by_the_policies_alone() {
 }
 
 /// An API server with the definitions, our policies, and no webhook.
-struct Ground {
+struct Environment {
     cluster: ClusterApiAlone,
-    /// The names of those whose policies are exported with a configuration.
+    /// Names of the policies by their configuration.
     judges: BTreeMap<String, String>,
 }
 
-impl Ground {
+impl Environment {
     async fn start(management: &ManagementCluster) -> Result<Self> {
         let cluster = management.another_without_ours("policies").await?;
-        let mut ground = Self {
+        let mut environment = Self {
             cluster,
             judges: BTreeMap::new(),
         };
         for resource in ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"] {
             let path = format!("/apis/admissionregistration.k8s.io/v1/{resource}");
             let request = Request::new(Verb::Delete, &path);
-            request.send(ground.cluster.client()).await?.succeeded()?;
+            request.send(environment.cluster.client()).await?.succeeded()?;
         }
         for case in TOPICS.iter().flat_map(|topic| topic.cases) {
             let configuration = document(&case.configuration());
-            if !ground.judges.contains_key(&configuration) {
-                let name = format!("policies-{}", ground.judges.len());
-                ground.apply(&name, &configuration).await?;
-                ground.judges.insert(configuration, name);
+            if !environment.judges.contains_key(&configuration) {
+                let name = format!("policies-{}", environment.judges.len());
+                environment.apply(&name, &configuration).await?;
+                environment.judges.insert(configuration, name);
             }
         }
-        for name in ground.judges.values() {
-            judged(ground.cluster.client(), name).await?;
+        for name in environment.judges.values() {
+            judged(environment.cluster.client(), name).await?;
         }
-        Ok(ground)
+        Ok(environment)
     }
 
-    /// An annotation that names a rule lets a write pass it, and no other rule.
+    /// An override annotation lets a write pass the rule that it names, and no other rule.
     async fn overrides_pass(&self) -> Result<()> {
         let judge = self.judges.get(&document(&Configuration::default()));
         let judge = judge.context("no policies have the default configuration")?;
@@ -157,7 +157,8 @@ impl Ground {
             .context("no policies have the configuration of the row")
     }
 
-    /// Applies what `rules export` prints, with names and namespaces of its own. What denies warns too: of several
+    /// Applies the output of `rules export` with other names and namespaces. Denials also warn, because the API server
+    /// returns only the first of several denials.
     /// denials an API server tells the first alone.
     async fn apply(&self, name: &str, configuration: &str) -> Result<()> {
         let folder = self.cluster.api().folder().join(name);
@@ -207,7 +208,7 @@ fn rename(name: &mut Value, prefix: &str) {
     *name = json!(format!("{prefix}.{}", name.as_str().unwrap_or_default()));
 }
 
-/// Waits until an API server applies the first policies and the last.
+/// Waits until an API server applies the first and the last policy.
 async fn judged(client: &Client, by: &str) -> Result<()> {
     let namespace = format!("judged-by-{by}");
     create_namespace(client, &namespace, by).await?;
@@ -230,14 +231,14 @@ async fn judged(client: &Client, by: &str) -> Result<()> {
     Ok(())
 }
 
-/// Holds what the policies said against what the functions of their rules say. Returns the rules that were found.
+/// Compares the policies' messages with those of the rules' functions. Returns the rules that had findings.
 fn agreement(row: Row<'_>, answered: &Answered, namespace: &str) -> Result<BTreeSet<&'static str>> {
     let findings: Vec<_> = row
         .judge()?
         .into_iter()
-        // What was at fault before, policies pass over.
+        // Policies ignore faults that existed before.
         .filter(|finding| finding.softened.is_none() && is_policed(finding.rule, row))
-        // Storage has forgotten what the change is of.
+        // The stored version lacks the changed field.
         .filter(|_| row.case.answer != Some(Answer::Admitted))
         .collect();
     let denial = denial(answered);
@@ -261,7 +262,7 @@ fn agreement(row: Row<'_>, answered: &Answered, namespace: &str) -> Result<BTree
         "expected {expected:?}, found {said:?}: {answered:?}"
     );
     for (id, message) in &expected {
-        // Rows live in default, and speak of other namespaces by their own names.
+        // Rows are in namespace default, and name other namespaces.
         let found = said.get(id).map_or("", String::as_str);
         let found = found
             .replace(&format!("\"{namespace}\""), "\"default\"")
@@ -282,7 +283,7 @@ fn agreement(row: Row<'_>, answered: &Answered, namespace: &str) -> Result<BTree
     Ok(findings.iter().map(|finding| finding.rule.id).collect())
 }
 
-/// Whether a policy of the row's kind and shape has the rule.
+/// Whether a policy for the row's kind and version contains the rule.
 fn is_policed(rule: &Rule, row: Row<'_>) -> bool {
     let shape = Shape::of(row.base.version());
     match (row.case.write, rule.cel) {
@@ -297,13 +298,13 @@ fn is_worded_otherwise(id: &str, base: Base) -> bool {
         .any(|(rule, version)| *rule == id && version.is_none_or(|version| version == base.version()))
 }
 
-/// The fields that a message of a rule names.
+/// The fields in a rule's message.
 fn fields(message: &str) -> impl Iterator<Item = &str> {
     let fields = message.split("); ").map(|finding| finding.split_once(": "));
     fields.map(|field| field.map_or("", |(field, _)| field))
 }
 
-/// By rule, what the functions say.
+/// The functions' findings by rule.
 fn messages(findings: &[Finding]) -> BTreeMap<String, String> {
     let mut messages = BTreeMap::<String, String>::new();
     for finding in findings {
@@ -314,7 +315,7 @@ fn messages(findings: &[Finding]) -> BTreeMap<String, String> {
     messages
 }
 
-/// By rule, what the policies say.
+/// The policies' findings by rule.
 fn said(answered: &Answered) -> BTreeMap<String, String> {
     let warnings = answered.warnings.iter();
     let ours = warnings.filter_map(|warning| {
@@ -326,7 +327,7 @@ fn said(answered: &Answered) -> BTreeMap<String, String> {
     ours.collect()
 }
 
-/// What a policy denied with.
+/// The messages of a policy's denial.
 fn denial(answered: &Answered) -> Option<&str> {
     let message = answered.body["message"].as_str()?;
     let (policy, denial) = message.split_once(" denied request: ")?;

@@ -1,4 +1,4 @@
-//! A request to an API server, with what clients hide: warnings, dry runs, other users.
+//! A request to an API server, with warnings, dry runs and impersonation, which clients hide.
 
 use anyhow::{Context as _, Result};
 use http::Method;
@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use super::answer::Answered;
 
-/// What is asked of an API server.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Verb {
     Get,
@@ -17,7 +16,6 @@ pub(super) enum Verb {
     Delete,
 }
 
-/// One request.
 #[derive(Debug)]
 pub(super) struct Request<'r> {
     verb: Verb,
@@ -29,7 +27,7 @@ pub(super) struct Request<'r> {
 
 impl<'r> Request<'r> {
     pub(super) fn new(verb: Verb, path: &'r str) -> Self {
-        // A field that the definition does not have is told, and does not hide what admission says of the rest.
+        // An unknown field causes a warning instead of an error, which would hide the answer of admission.
         let query = vec!["fieldValidation=Warn".to_owned()];
         Self {
             verb,
@@ -45,7 +43,7 @@ impl<'r> Request<'r> {
         self
     }
 
-    /// As another user, who may do everything too.
+    /// Impersonates another user with all permissions.
     pub(super) fn by(mut self, user: &'r str) -> Self {
         self.by = Some(user);
         self
@@ -105,7 +103,7 @@ fn unquoted(header: &str) -> String {
     text.replace("\\\"", "\"").replace("\\\\", "\\")
 }
 
-/// The path of the object's siblings.
+/// The path of the object's collection.
 pub(super) fn path_of(object: &Value) -> Result<String> {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
     if text("/kind") == Some("Namespace") {

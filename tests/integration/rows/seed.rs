@@ -1,4 +1,4 @@
-//! Puts objects there, past all webhooks.
+//! Creates objects without any webhook.
 
 use anyhow::{Context as _, Result};
 use jiff::{Timestamp, ToSpan as _};
@@ -6,13 +6,13 @@ use kcp_rules::case::NOW;
 use kube::Client;
 use serde_json::{Value, json};
 
-use super::ground::SEEDER;
+use super::environment::SEEDER;
 use super::request::{Request, Verb, path_of};
 
-/// Keeps an object that is being deleted.
+/// The finalizer of objects that are being deleted.
 const FINALIZER: &str = "test.kubectl-kcp.dev/kept";
 
-/// Puts an object there as it is, with its status and on its way out if it is. Returns it as stored.
+/// Creates an object with its status, deletes it if it is being deleted, and returns the stored object.
 pub(super) async fn seed(client: &Client, mut object: Value) -> Result<Value> {
     let collection = path_of(&object)?;
     let path = format!(
@@ -40,7 +40,7 @@ pub(super) async fn seed(client: &Client, mut object: Value) -> Result<Value> {
         }
     };
     let mut stored = write(Verb::Create, &collection, object.clone()).await?;
-    // A status that lags behind needs a generation to lag behind.
+    // A status can only be behind if the object has a second generation.
     for step in 0..behind.unwrap_or(0) {
         let mut next = stored.clone();
         next["spec"]["version"] = json!(format!("v1.30.{step}"));
@@ -68,11 +68,11 @@ fn take(object: &mut Value, name: &str) -> Option<Value> {
     object["metadata"].as_object_mut()?.remove(name)
 }
 
-/// Where and when a row is sent. Rows live in `default` and at [`NOW`].
+/// The namespace and the time of a row. Rows are defined in `default` at [`NOW`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'n> {
     pub(super) namespace: &'n str,
-    /// Since [`NOW`].
+    /// The time since [`NOW`].
     seconds: i64,
 }
 
@@ -85,13 +85,13 @@ impl<'n> Place<'n> {
         }
     }
 
-    /// An object of the row as it is here and now.
+    /// An object of the row with this namespace and time.
     pub(super) fn of(self, mut object: Value) -> Value {
         translate(&mut object, self.namespace, self.seconds);
         object
     }
 
-    /// What was said of it here and now, as it is said of the row.
+    /// Replaces this namespace and time in a message by those of the row.
     pub(super) fn back(self, told: &str) -> String {
         let told = told
             .replace(&format!("{}-", self.namespace), "")
@@ -128,11 +128,11 @@ fn translate(value: &mut Value, namespace: &str, seconds: i64) {
             }
         }
         Value::String(text) => {
-            // The zero time means "unset" and has no date.
+            // The zero time means "unset".
             if let Some(time) = text.parse::<Timestamp>().ok().filter(|time| time.as_second() > 0)
                 && let Ok(time) = time.checked_add(seconds.seconds())
             {
-                // Kubernetes has two types of times, and each reads its own form alone.
+                // Kubernetes has two formats of times.
                 let form = if text.contains('.') {
                     "%Y-%m-%dT%H:%M:%S%.6fZ"
                 } else {

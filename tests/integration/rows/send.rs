@@ -1,4 +1,4 @@
-//! Sends a row: first the objects that are there, past all webhooks, then the write itself, which changes nothing.
+//! Sends a row: first creates the other objects without any webhook, then sends the write itself as a dry run.
 
 use anyhow::{Context as _, Result};
 use kcp_rules::case::{Answer, Base, Write};
@@ -7,12 +7,12 @@ use kube::Client;
 use serde_json::json;
 
 use super::answer::Answered;
-use super::ground::create_namespace;
+use super::environment::create_namespace;
+use super::other_objects;
 use super::request::{Request, Verb, path_of};
 use super::seed::{Place, seed};
-use super::world;
 
-/// Sends a row to a place of its own. `judge` says who judges it, given whether the row sees anything.
+/// Sends a row to its own namespace. `judge` returns the reviewer, given whether the row has other objects.
 pub(super) async fn send<'j>(
     client: &Client,
     place: Place<'_>,
@@ -21,33 +21,33 @@ pub(super) async fn send<'j>(
 ) -> Result<Answered> {
     let case = row.case;
     let namespace = place.namespace;
-    let mut world = world::of(&(case.view)(), namespace, row.base);
-    let judge = judge(world.sees)?;
+    let mut other_objects = other_objects::of(&(case.view)(), namespace, row.base);
+    let judge = judge(other_objects.sees)?;
     create_namespace(client, namespace, judge).await?;
     if row.base == Base::ClusterDeployment {
         create_namespace(client, &format!("{namespace}-example-1"), judge).await?;
     }
-    for object in world.objects.drain(..) {
+    for object in other_objects.objects.drain(..) {
         seed(client, place.of(object))
             .await
             .context("what the row sees")?;
     }
     let old = match row.old()? {
-        Some(old) => match seed(client, place.of(world.labelled(old))).await {
+        Some(old) => match seed(client, place.of(other_objects.labelled(old))).await {
             Ok(stored) => Some(stored),
             Err(refused) if matches!(case.answer, Some(Answer::Schema(_))) => return refused.downcast(),
             Err(refused) => return Err(refused.context("the object as it is")),
         },
         None => None,
     };
-    if world.terminating {
+    if other_objects.terminating {
         let path = format!("/api/v1/namespaces/{namespace}");
         Request::new(Verb::Delete, &path)
             .send(client)
             .await?
             .succeeded()?;
     }
-    let new = place.of(world.labelled(row.new_object()?));
+    let new = place.of(other_objects.labelled(row.new_object()?));
     let collection = path_of(&new)?;
     let path = format!(
         "{collection}/{}",

@@ -9,7 +9,7 @@ use super::{NAME, NAMESPACE, PAUSED, comes_to};
 /// The placeholder of the stand-in server's URL, which is known once the server runs.
 const STAND_IN: &str = "STAND-IN";
 
-pub(super) async fn is_told(management: &ManagementCluster, machines: [&str; 3]) -> Result<()> {
+pub(super) async fn are_reported(management: &ManagementCluster, machines: [&str; 3]) -> Result<()> {
     let access = WorkloadAccess::read(management.run(), management.client(), NAMESPACE, NAME).await?;
     let workload = || "unknown workload-reachable Secret/edge-kubeconfig".to_owned();
     let etcd = |object: &str| format!("unknown etcd-reachable {object}");

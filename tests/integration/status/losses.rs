@@ -6,21 +6,21 @@ use kcp_tests::machines::fault::Fault;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::wait;
 
-use super::look::{Look, status};
+use super::output::{StatusResult, status};
 use super::{NAME, NAMESPACE, comes_to};
 
-pub(super) async fn are_told(
+pub(super) async fn are_reported(
     management: &ManagementCluster,
     workload: &WorkloadCluster,
     [first, second, third]: [&str; 3],
 ) -> Result<()> {
     workload.inflict(Fault::Kill, second).await?;
-    let look = comes_to(management, "the loss of a member", 1, "Degraded", &killed(second)).await?;
+    let result = comes_to(management, "the loss of a member", 1, "Degraded", &killed(second)).await?;
     for action in ["scaleUp", "scaleDown", "rollout"] {
-        ensure!(look.allowed(action) == Some(false), "{action}: {look:?}");
+        ensure!(result.allowed(action) == Some(false), "{action}: {result:?}");
     }
     for (machine, expected) in [(first, false), (second, true), (third, false)] {
-        let allowed = look.may_be_remediated(machine);
+        let allowed = result.may_be_remediated(machine);
         ensure!(allowed == Some(expected), "remediation of {machine}: {allowed:?}");
     }
     let screen = status(management, &[]).await?;
@@ -64,20 +64,23 @@ async fn nothing_is_begun(management: &ManagementCluster, dead: &str) -> Result<
 
 /// Nothing is allowed, even if the API server still reports the pods as ready.
 async fn is_lost(management: &ManagementCluster, machines: [&str; 3]) -> Result<()> {
-    let look = wait::until("status tells that the quorum is lost", || async {
-        let look = Look::take(management, &[]).await?;
+    let result = wait::until("status reports that the quorum is lost", || async {
+        let result = StatusResult::take(management, &[]).await?;
         let lost = "fail etcd-quorum KubeadmControlPlane/edge";
-        let is_told = look.findings().iter().any(|finding| finding.starts_with(lost));
-        ensure!(is_told, "{:#?}", look.findings());
-        Ok(look)
+        let is_reported = result.findings().iter().any(|finding| finding.starts_with(lost));
+        ensure!(is_reported, "{:#?}", result.findings());
+        Ok(result)
     })
     .await?;
-    ensure!(look.exit_code == 1 && look.verdict() == "Blocked", "{look:?}");
+    ensure!(
+        result.exit_code == 1 && result.verdict() == "Blocked",
+        "{result:?}"
+    );
     for action in ["scaleUp", "scaleDown", "rollout"] {
-        ensure!(look.allowed(action) == Some(false), "{action}: {look:?}");
+        ensure!(result.allowed(action) == Some(false), "{action}: {result:?}");
     }
     for machine in machines {
-        let allowed = look.may_be_remediated(machine);
+        let allowed = result.may_be_remediated(machine);
         ensure!(allowed == Some(false), "remediation of {machine}: {allowed:?}");
     }
     let screen = status(management, &[]).await?;

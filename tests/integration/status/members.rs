@@ -6,14 +6,14 @@ use kcp_tests::machines::fault::Fault;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::wait;
 
-use super::look::Look;
 use super::losses::killed;
+use super::output::StatusResult;
 use super::{PAUSED, comes_to};
 
 /// The name of a member without a Machine.
 const STRAY: &str = "stray";
 
-pub(super) async fn are_told(
+pub(super) async fn are_reported(
     management: &ManagementCluster,
     workload: &WorkloadCluster,
     [_, second, third]: [&str; 3],
@@ -49,23 +49,23 @@ pub(super) async fn are_told(
         ),
     ] {
         workload.inflict(fault, second).await?;
-        let look = is_degraded(management, fault, findings).await?;
+        let result = is_degraded(management, fault, findings).await?;
         if matches!(fault, Fault::Freeze) {
             // A frozen member still accepts connections.
             is_silent(
-                &look,
+                &result,
                 "etcd member does not respond: TLS handshake: no answer within ",
             )?;
         }
         workload.inflict(back, second).await?;
-        is_mended(management, back).await?;
+        is_healthy_again(management, back).await?;
     }
-    stray_is_told(management, workload).await?;
-    last_machine_is_told(management, workload, third).await
+    stray_is_reported(management, workload).await?;
+    faults_of_the_last_machine_are_reported(management, workload, third).await
 }
 
 /// A member without a Machine, first as a learner and then as a voter.
-async fn stray_is_told(management: &ManagementCluster, workload: &WorkloadCluster) -> Result<()> {
+async fn stray_is_reported(management: &ManagementCluster, workload: &WorkloadCluster) -> Result<()> {
     let alone = format!("fail etcd-members-match EtcdMember/{STRAY}");
     workload.inflict(Fault::HoldPromotions, STRAY).await?;
     let joins = workload.inflict(Fault::Stray, STRAY);
@@ -81,11 +81,11 @@ async fn stray_is_told(management: &ManagementCluster, workload: &WorkloadCluste
     let less = format!("fail etcd-tolerance KubeadmControlPlane/edge, EtcdMember/{STRAY}");
     is_degraded(management, Fault::Stray, vec![less, alone.clone()]).await?;
     workload.inflict(Fault::Remove, STRAY).await?;
-    is_mended(management, Fault::Remove).await
+    is_healthy_again(management, Fault::Remove).await
 }
 
 /// The faults that only a new Machine repairs, one after another.
-async fn last_machine_is_told(
+async fn faults_of_the_last_machine_are_reported(
     management: &ManagementCluster,
     workload: &WorkloadCluster,
     machine: &str,
@@ -107,10 +107,10 @@ async fn last_machine_is_told(
         is_degraded(management, fault, findings).await?;
         if matches!(fault, Fault::Wipe) {
             // It exits, because it has lost entries that its peers assume it has. Only its log has the reason.
-            wait::until("status tells that the wiped member has ended", || async {
-                let look = Look::take(management, &[]).await?;
+            wait::until("status reports that the wiped member has exited", || async {
+                let result = StatusResult::take(management, &[]).await?;
                 is_silent(
-                    &look,
+                    &result,
                     "etcd member does not respond: connection refused: no etcd listens in pod ",
                 )
             })
@@ -121,10 +121,10 @@ async fn last_machine_is_told(
 }
 
 /// The same check finds frozen and exited members. Its message distinguishes them.
-fn is_silent(look: &Look, message: &str) -> Result<()> {
-    let told = look.messages("etcd-members-answer");
-    let is_told = told.iter().all(|told| told.starts_with(message));
-    ensure!(!told.is_empty() && is_told, "{told:?} instead of {message:?}");
+fn is_silent(result: &StatusResult, message: &str) -> Result<()> {
+    let told = result.messages("etcd-members-answer");
+    let all_match = told.iter().all(|told| told.starts_with(message));
+    ensure!(!told.is_empty() && all_match, "{told:?} instead of {message:?}");
     Ok(())
 }
 
@@ -132,12 +132,12 @@ async fn is_degraded(
     management: &ManagementCluster,
     fault: Fault,
     mut findings: Vec<String>,
-) -> Result<Look> {
+) -> Result<StatusResult> {
     findings.push(PAUSED.to_owned());
     comes_to(management, &fault.to_string(), 1, "Degraded", &findings).await
 }
 
-async fn is_mended(management: &ManagementCluster, back: Fault) -> Result<()> {
+async fn is_healthy_again(management: &ManagementCluster, back: Fault) -> Result<()> {
     comes_to(management, &back.to_string(), 0, "Healthy", &[PAUSED.to_owned()])
         .await
         .map(drop)

@@ -3,9 +3,9 @@
 //! everything else.
 
 mod access;
-mod look;
 mod losses;
 mod members;
+mod output;
 mod rollout;
 
 use std::time::Duration;
@@ -15,7 +15,7 @@ use kcp_tests::cluster::Cluster;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::wait;
 
-use self::look::Look;
+use self::output::StatusResult;
 use crate::shared::with_controllers;
 
 const NAMESPACE: &str = "status";
@@ -30,11 +30,11 @@ const NEW: &str = "v1.34.2";
 const ANSWER: Duration = Duration::from_secs(40);
 
 #[test]
-fn a_control_plane_is_told_as_it_is() {
-    with_controllers(NAMESPACE, is_told);
+fn status_reports_each_fault() {
+    with_controllers(NAMESPACE, are_reported);
 }
 
-async fn is_told(management: &ManagementCluster) -> Result<()> {
+async fn are_reported(management: &ManagementCluster) -> Result<()> {
     let cluster = Cluster::create(management.client(), NAMESPACE, NAME, 3, OLD).await?;
     cluster.settled(3).await?;
     is_healthy(management).await?;
@@ -47,14 +47,14 @@ async fn is_told(management: &ManagementCluster) -> Result<()> {
         bail!("the Machines are {machines:?}");
     };
     let machines = [first.as_str(), second, third];
-    losses::are_told(management, &workload, machines).await?;
+    losses::are_reported(management, &workload, machines).await?;
     is_healthy(management).await?;
 
     // Otherwise Cluster API repairs some of the faults before the test observes them.
     cluster.pause(true).await?;
     comes_to(management, "the pause", 0, "Healthy", &[PAUSED.to_owned()]).await?;
-    access::is_told(management, machines).await?;
-    members::are_told(management, &workload, machines).await?;
+    access::are_reported(management, machines).await?;
+    members::are_reported(management, &workload, machines).await?;
     cluster.pause(false).await?;
     cluster.delete().await
 }
@@ -63,10 +63,10 @@ async fn is_told(management: &ManagementCluster) -> Result<()> {
 const PAUSED: &str = "warn not-paused KubeadmControlPlane/edge, Cluster/edge";
 
 async fn is_healthy(management: &ManagementCluster) -> Result<()> {
-    let look = comes_to(management, "health", 0, "Healthy", &[]).await?;
-    let checks = look.at("/checks").as_array().cloned().unwrap_or_default();
+    let result = comes_to(management, "health", 0, "Healthy", &[]).await?;
+    let checks = result.at("/checks").as_array().cloned().unwrap_or_default();
     let other = checks.iter().find(|check| {
-        let outcome = look::text(check, "outcome");
+        let outcome = output::text(check, "outcome");
         let has_findings = check
             .get("findings")
             .and_then(|findings| findings.get(0))
@@ -74,14 +74,14 @@ async fn is_healthy(management: &ManagementCluster) -> Result<()> {
         has_findings || !matches!(outcome, "pass" | "skipped")
     });
     // Older etcd members do not report their quota.
-    let is_expected = other.is_none_or(|check| look::text(check, "id") == "etcd-space");
+    let is_expected = other.is_none_or(|check| output::text(check, "id") == "etcd-space");
     ensure!(
         checks.len() > 40 && is_expected,
         "{other:?} of {} checks",
         checks.len()
     );
     for action in ["scaleUp", "scaleDown", "rollout"] {
-        ensure!(look.allowed(action) == Some(true), "{action}: {look:?}");
+        ensure!(result.allowed(action) == Some(true), "{action}: {result:?}");
     }
     Ok(())
 }
@@ -93,20 +93,20 @@ async fn comes_to(
     exit_code: i32,
     verdict: &str,
     findings: &[String],
-) -> Result<Look> {
+) -> Result<StatusResult> {
     let mut findings = findings.to_vec();
     findings.sort();
-    wait::until(&format!("status tells {what}"), || async {
-        let look = Look::take(management, &[]).await?;
-        let mut found = look.findings();
+    wait::until(&format!("status reports {what}"), || async {
+        let result = StatusResult::take(management, &[]).await?;
+        let mut found = result.findings();
         found.sort();
         ensure!(
-            found == findings && look.exit_code == exit_code && look.verdict() == verdict,
+            found == findings && result.exit_code == exit_code && result.verdict() == verdict,
             "{} {} {found:#?} instead of {exit_code} {verdict} {findings:#?}",
-            look.exit_code,
-            look.verdict()
+            result.exit_code,
+            result.verdict()
         );
-        Ok(look)
+        Ok(result)
     })
     .await
 }

@@ -11,7 +11,7 @@ use kcp_tests::wait;
 use serde_json::json;
 
 use super::NEW;
-use super::look::Look;
+use super::output::StatusResult;
 
 /// The interval between two results.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -49,12 +49,12 @@ pub(super) async fn is_no_fault(
     workload.inflict(Fault::HoldPromotions, any).await?;
     cluster.patch(&json!({"spec": {"version": NEW}})).await?;
     let end = Instant::now() + wait::LIMIT;
-    let mut looks = Looks::default();
+    let mut results = Results::default();
     let mut is_held = true;
     loop {
-        let look = Look::take(management, &["--timeout", "30s"]).await?;
-        looks.judge(&look);
-        if is_held && learner(&look, &cluster.machines().await?).is_some_and(|name| !old.contains(&name)) {
+        let result = StatusResult::take(management, &["--timeout", "30s"]).await?;
+        results.judge(&result);
+        if is_held && learner(&result, &cluster.machines().await?).is_some_and(|name| !old.contains(&name)) {
             workload.inflict(Fault::Promote, any).await?;
             is_held = false;
         }
@@ -65,19 +65,19 @@ pub(super) async fn is_no_fault(
         ensure!(
             Instant::now() < end,
             "the rollout has not ended: {:#?}",
-            look.findings()
+            result.findings()
         );
     }
-    ensure!(!is_held, "no look saw the learner: {looks:#?}");
-    ensure!(looks.alarms.is_empty(), "false alarms: {looks:#?}");
+    ensure!(!is_held, "no result saw the learner: {results:#?}");
+    ensure!(results.alarms.is_empty(), "false alarms: {results:#?}");
     // At least one result for each of the six steps.
-    ensure!(looks.in_progress >= 6, "{looks:#?}");
+    ensure!(results.in_progress >= 6, "{results:#?}");
     Ok(())
 }
 
 /// The Machine whose member is reported as a learner.
-fn learner(look: &Look, machines: &[String]) -> Option<String> {
-    let findings = look.findings();
+fn learner(result: &StatusResult, machines: &[String]) -> Option<String> {
+    let findings = result.findings();
     let mut learners = findings
         .iter()
         .filter_map(|finding| finding.strip_prefix("info etcd-learners EtcdMember/"));
@@ -86,17 +86,17 @@ fn learner(look: &Look, machines: &[String]) -> Option<String> {
 }
 
 #[derive(Debug, Default)]
-struct Looks {
+struct Results {
     all: u32,
     /// Results during the rollout.
     in_progress: u32,
     alarms: Vec<String>,
 }
 
-impl Looks {
-    fn judge(&mut self, look: &Look) {
+impl Results {
+    fn judge(&mut self, result: &StatusResult) {
         self.all += 1;
-        let findings = look.findings();
+        let findings = result.findings();
         // In later results the controller has observed the change.
         let is_unseen = self.in_progress == 0 && findings.iter().any(|finding| finding == UNSEEN);
         let verdict = if is_unseen { (2, "Unknown") } else { (0, "Healthy") };
@@ -105,10 +105,10 @@ impl Looks {
             let (severity, id) = (words.next(), words.next().unwrap_or_default());
             severity == Some("info") && PASSING.contains(&id) || is_unseen && finding == UNSEEN
         };
-        if (look.exit_code, look.verdict()) != verdict || !findings.iter().all(is_expected) {
-            let told = look.at("/findings");
+        if (result.exit_code, result.verdict()) != verdict || !findings.iter().all(is_expected) {
+            let told = result.at("/findings");
             self.alarms
-                .push(format!("look {}: {} {told:#}", self.all, look.exit_code));
+                .push(format!("result {}: {} {told:#}", self.all, result.exit_code));
         }
         let rolls_out = "info machines-up-to-date KubeadmControlPlane/edge";
         self.in_progress += u32::from(findings.iter().any(|finding| finding == rolls_out));

@@ -1,4 +1,4 @@
-//! A stand-in for an API server that is broken: no test of ours can make a real one send without end.
+//! A stand-in for a broken API server, because a real one cannot be made to send an endless answer.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -7,18 +7,17 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
-/// What it does with a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Behavior {
-    /// Answers with status 500 and a page for people.
+    /// Answers 500 with an HTML page.
     Fails,
-    /// Answers nothing.
+    /// Never answers.
     Hangs,
     /// Answers with 100 MB.
     Floods,
 }
 
-/// The server, over plain HTTP. Dropping it ends its connections.
+/// The server, over plain HTTP. Dropping it closes its connections.
 pub(super) struct BrokenServer {
     address: SocketAddr,
     task: JoinHandle<()>,
@@ -32,7 +31,7 @@ impl BrokenServer {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 connections.spawn(async move {
-                    // Clients hang up in the middle of an answer that is too large for them.
+                    // A client closes the connection when the answer is too large.
                     let _ = serve(stream, behavior).await;
                 });
             }
@@ -60,7 +59,7 @@ async fn serve(mut stream: TcpStream, behavior: Behavior) -> Result<()> {
             return Ok(());
         }
         seen.extend(buffer.iter().take(read));
-        // None of the requests has a body.
+        // No request has a body.
         if seen.ends_with(b"\r\n\r\n") {
             answer(&mut stream, behavior).await?;
             seen.clear();

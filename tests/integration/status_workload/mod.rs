@@ -1,5 +1,5 @@
-//! What `status` reads of a workload cluster and of its etcd: everything of a healthy one, and what is wrong with the
-//! way to one.
+//! What `status` reads of a workload cluster and its etcd: everything of a healthy cluster, and an error for each fault
+//! of the access to it.
 
 mod broken_server;
 mod reader;
@@ -32,7 +32,7 @@ use crate::shared::with_controllers;
 
 const NAMESPACE: &str = "status-workload";
 
-/// Of the cluster.
+/// The name of the cluster.
 const NAME: &str = "edge";
 
 const VERSION: &str = "v1.34.2";
@@ -64,17 +64,15 @@ async fn reads(management: &ManagementCluster) -> Result<()> {
 
     observer.is_read_whole(&workload, &machines).await?;
     reader::needs_each_permission(&observer, management).await?;
-    observer.says_what_is_wrong_with_a_kubeconfig().await?;
-    observer.says_what_is_wrong_with_a_server().await?;
-    observer
-        .says_what_is_wrong_with_an_authority(management, &machines)
-        .await?;
-    observer.comes_with_a_given_certificate(management).await?;
+    observer.reports_faults_of_a_kubeconfig().await?;
+    observer.reports_faults_of_a_server().await?;
+    observer.reports_a_wrong_authority(management, &machines).await?;
+    observer.uses_a_given_certificate(management).await?;
     observer.waits_for_no_member(&workload, &machines).await?;
     cluster.delete().await
 }
 
-/// Somebody with the management cluster's kubeconfig, and the control plane that is looked at.
+/// A user with the management cluster's kubeconfig, and the control plane that the user reads.
 struct Observer {
     connection: Connection,
     secrets: Api<Secret>,
@@ -114,7 +112,7 @@ impl Observer {
         })
     }
 
-    /// Reads it as if its Cluster had another name, and thus other Secrets. Within its time.
+    /// Reads the cluster with the Secrets of another cluster name. Fails if that takes longer than the timeout.
     async fn read_as(&self, cluster: &str, timeout: Duration) -> Result<Read> {
         let target = Target {
             cluster: cluster.to_owned(),
@@ -174,7 +172,7 @@ impl Observer {
             is_unreachable: false,
             created: None,
         };
-        // When each was made is the API server's to say.
+        // The API server sets the creation time.
         let nodes: Option<Vec<Node>> = read.nodes.read().map(|nodes| {
             let nodes = nodes.iter().cloned();
             nodes
@@ -203,7 +201,7 @@ impl Observer {
             })
         });
         ensure!(read.static_pods == Reading::Read(pods.collect()), "{read:?}");
-        // The stand-in machines run neither controllers nor addons.
+        // The stand-in machines have neither controllers nor addons.
         ensure!(read.kube_proxy == Reading::Read(None), "{read:?}");
         ensure!(read.core_dns == Reading::Read(None), "{read:?}");
         ensure!(read.leases == Reading::Read(Vec::new()), "{read:?}");
@@ -273,7 +271,7 @@ impl Observer {
         Ok(())
     }
 
-    async fn says_what_is_wrong_with_a_kubeconfig(&self) -> Result<()> {
+    async fn reports_faults_of_a_kubeconfig(&self) -> Result<()> {
         let authority = [("tls.crt", self.secret("etcd", "tls.crt").await?)];
         let authority = authority.each_ref().map(|(key, value)| (*key, value.as_slice()));
         let nowhere = kubeconfig(&format!("https://127.0.0.1:{}", free_port()?));
@@ -319,7 +317,7 @@ impl Observer {
         self.says("missing", TIMEOUT, &missing).await
     }
 
-    async fn says_what_is_wrong_with_a_server(&self) -> Result<()> {
+    async fn reports_faults_of_a_server(&self) -> Result<()> {
         let lists = "cannot list nodes in all namespaces: ";
         for (cluster, behavior, timeout, message) in [
             (
@@ -358,7 +356,8 @@ impl Observer {
         Ok(())
     }
 
-    /// The kubeconfig's Secret is named with a message that begins so, and nothing is read.
+    /// Checks that the error names the kubeconfig's Secret, that its message starts with this, and that nothing else is
+    /// read.
     async fn says(&self, cluster: &str, timeout: Duration, message: &str) -> Result<()> {
         let (workload, _, etcd) = self.read_as(cluster, timeout).await?;
         let failure = workload.failure().with_context(|| format!("{workload:?}"))?;
@@ -368,13 +367,13 @@ impl Observer {
         );
         ensure!(
             failure.message.starts_with(message),
-            "{failure:?} does not say {message}"
+            "{failure:?} does not start with {message}"
         );
         ensure!(etcd.failure().is_some(), "{etcd:?}");
         Ok(())
     }
 
-    async fn says_what_is_wrong_with_an_authority(
+    async fn reports_a_wrong_authority(
         &self,
         management: &ManagementCluster,
         machines: &[String],
@@ -410,8 +409,8 @@ impl Observer {
         Ok(())
     }
 
-    /// As where somebody keeps the authority's key elsewhere.
-    async fn comes_with_a_given_certificate(&self, management: &ManagementCluster) -> Result<()> {
+    /// Without the CA's key, a client certificate is given in a Secret.
+    async fn uses_a_given_certificate(&self, management: &ManagementCluster) -> Result<()> {
         let kubeconfig = self.secret("kubeconfig", "value").await?;
         let certificate = self.secret("etcd", "tls.crt").await?;
         let key = self.secret("etcd", "tls.key").await?;
@@ -447,13 +446,13 @@ impl Observer {
         Ok(())
     }
 
-    /// One that accepts and never answers costs its own time; the others are heard.
+    /// A member that accepts connections but never answers affects no other member.
     async fn waits_for_no_member(&self, workload: &WorkloadCluster, machines: &[String]) -> Result<()> {
         let [_, frozen, _] = machines else {
             bail!("the Machines are {machines:?}");
         };
         workload.inflict(Fault::Freeze, frozen).await?;
-        // On a busy machine the others may need more than one try to answer within their share of the timeout.
+        // On a busy machine the other members may need several tries to answer within their share of the timeout.
         wait::until("all members but the frozen one answer", || async {
             let (_, _, etcd) = self.read_as(NAME, DEFAULT_TIMEOUT).await?;
             let survey = etcd.read().with_context(|| format!("{etcd:?}"))?;
@@ -467,7 +466,7 @@ impl Observer {
     }
 }
 
-/// Whether a member answered, or did not because it is the frozen one.
+/// Whether a member answered, except for the frozen one, which must not.
 fn answers_unless(asked: &Asked, frozen: &str) -> Result<()> {
     match &asked.answer {
         Err(failure) if asked.name == frozen => {
@@ -492,7 +491,7 @@ fn kubeconfig(server: &str) -> String {
     )
 }
 
-/// As certificates of the stand-in machines are valid, give or take a month's end.
+/// The validity of the stand-in machines' certificates, give or take the end of a month.
 fn is_in_a_year(time: Timestamp) -> Result<bool> {
     let days = |days: i64| Timestamp::now().checked_add((24 * days).hours());
     Ok(days(360)? < time && time < days(366)?)

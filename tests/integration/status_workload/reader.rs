@@ -1,4 +1,4 @@
-//! Somebody who may do in the workload cluster exactly what the shipped roles allow, or that without one permission.
+//! A user with exactly the shipped roles in the workload cluster, or with one permission less.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use crate::roles::{self, Permission};
 
 const KUBE_SYSTEM: &str = "kube-system";
 
-/// Each permission of the shipped roles is missed by what needs it, and nothing else is.
+/// Without a permission of the shipped roles, exactly the reads that need it fail.
 pub(super) async fn needs_each_permission(observer: &Observer, management: &ManagementCluster) -> Result<()> {
     let kubeconfig = management.run().folder().join("status-workload-administrator");
     std::fs::write(&kubeconfig, observer.secret("kubeconfig", "value").await?)?;
@@ -44,7 +44,7 @@ pub(super) async fn needs_each_permission(observer: &Observer, management: &Mana
     Ok(())
 }
 
-/// What the finding says of a permission that is missing.
+/// The finding for a missing permission.
 fn finding((resource, verb): &Permission) -> String {
     let group = match resource.as_str() {
         "daemonsets" | "deployments" => ".apps",
@@ -60,7 +60,8 @@ fn finding((resource, verb): &Permission) -> String {
 }
 
 impl Observer {
-    /// With these roles alone just this is told to be missing, and whatever does not need it is read.
+    /// Checks that with these roles exactly these permissions are reported as missing, and that all other reads
+    /// succeed.
     async fn lacks(
         &self,
         kubectl: &Kubectl,
@@ -77,7 +78,7 @@ impl Observer {
             .await?;
         self.create_secret(who, "etcd", &[("tls.crt", &authority), ("tls.key", &key)])
             .await?;
-        wait::until(&format!("status tells what is missing {who}"), || async {
+        wait::until(&format!("status reports what is missing {who}"), || async {
             let (workload, endpoint_certificate, etcd) = self.read_as(who, TIMEOUT).await?;
             let observed = Observed {
                 management: self.management.clone(),
@@ -92,7 +93,7 @@ impl Observer {
                 findings.map(|finding| finding.message.clone()).collect()
             };
             let told = of("permissions");
-            ensure!(told == *missing, "it tells {told:?}, not {missing:?}");
+            ensure!(told == *missing, "it reports {told:?}, not {missing:?}");
             for source in ["workload-reachable", "etcd-reachable", "etcd-members-answer"] {
                 ensure!(of(source).is_empty(), "{source}: {:?}", of(source));
             }
@@ -101,7 +102,7 @@ impl Observer {
         .await
     }
 
-    /// A kubeconfig for a `ServiceAccount` that has these roles.
+    /// A kubeconfig for a `ServiceAccount` with these roles.
     async fn kubeconfig_of(&self, kubectl: &Kubectl, who: &str, roles: &[Value]) -> Result<String> {
         let account = json!({"kind": "ServiceAccount", "name": who, "namespace": KUBE_SYSTEM});
         let mut objects = vec![json!({"apiVersion": "v1", "kind": "ServiceAccount",
@@ -113,7 +114,7 @@ impl Observer {
                 metadata = json!({"name": who, "namespace": KUBE_SYSTEM});
             }
             let mut named = role.clone();
-            let fields = named.as_object_mut().context("the role is no object")?;
+            let fields = named.as_object_mut().context("the role is not an object")?;
             fields.insert("metadata".to_owned(), metadata.clone());
             objects.push(named);
             objects.push(json!({
@@ -136,7 +137,7 @@ impl Observer {
         let mut kubeconfig = serde_json::to_value(kubeconfig)?;
         kubeconfig
             .as_object_mut()
-            .context("the kubeconfig is no object")?
+            .context("the kubeconfig is not an object")?
             .insert("users".to_owned(), json!(users));
         Ok(kubeconfig.to_string())
     }

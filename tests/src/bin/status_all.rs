@@ -161,7 +161,7 @@ async fn peak_mib(mut command: Command) -> Result<f64> {
     let kib: f64 = peak
         .and_then(|line| line.trim().strip_suffix("kB"))
         .and_then(|number| number.trim().parse().ok())
-        .context("the kernel does not tell VmHWM")?;
+        .context("the kernel does not report VmHWM")?;
     output.read_to_end(&mut text).await?;
     child.wait().await?;
     let list: Value = serde_json::from_slice(&text).context("its output")?;

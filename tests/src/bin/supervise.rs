@@ -12,10 +12,7 @@
 //! The exit code is the program's, or 128 plus the signal that ended it, as in shells. 125 means that `supervise`
 //! itself failed.
 
-#![expect(
-    clippy::print_stderr,
-    reason = "it shares the program's log, where the asker looks"
-)]
+#![expect(clippy::print_stderr, reason = "it shares the program's log")]
 
 use std::env;
 use std::ffi::OsString;
@@ -75,7 +72,7 @@ enum Event {
     /// The caller closed the pipe.
     Abandoned,
     /// The program ended. Its process group may still have members.
-    Ended,
+    CommandOutput,
 }
 
 fn supervise(command: Vec<OsString>) -> Result<u8> {
@@ -97,7 +94,7 @@ fn supervise(command: Vec<OsString>) -> Result<u8> {
         // The program is not reaped: while the leader is a zombie, no other group can get its number.
         let unreaped = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(group), unreaped) {}
-        from_waiter.send(Event::Ended)
+        from_waiter.send(Event::CommandOutput)
     });
     thread::spawn(move || {
         for line in io::stdin().lock().lines() {
@@ -127,7 +124,7 @@ fn supervise(command: Vec<OsString>) -> Result<u8> {
                 signal(group, Signal::KILL)?;
                 deadline = None;
             }
-            Ok(Event::Ended) | Err(RecvTimeoutError::Disconnected) => break,
+            Ok(Event::CommandOutput) | Err(RecvTimeoutError::Disconnected) => break,
         }
     }
     // End whatever the program left in its group.

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::{self, Instant, MissedTickBehavior};
 
 use super::connection::{ANSWER, Connection, Dialer};
-use super::report::{Fate, Outcomes};
+use super::report::{Outcomes, ReviewResult};
 use super::reviews::Review;
 use crate::wait;
 
@@ -110,7 +110,7 @@ impl Client {
 
 impl Shared {
     /// Sends a review once and checks its answer.
-    async fn one(&self, number: u64, due: Instant) -> Fate {
+    async fn one(&self, number: u64, due: Instant) -> ReviewResult {
         let mut retries = 0;
         let answered = async {
             let _place = self.places.acquire().await?;
@@ -120,7 +120,7 @@ impl Shared {
                 .unwrap_or_else(|_| bail!("no answer within {} s", ANSWER.as_secs()))
         }
         .await;
-        Fate {
+        ReviewResult {
             answered,
             retries,
             latency: due.elapsed(),

@@ -12,7 +12,7 @@ use super::Plan;
 const QUOTED: usize = 5;
 
 /// The result of one review: no answer, a wrong one, or a right one with its verdict.
-pub(super) struct Fate {
+pub(super) struct ReviewResult {
     pub(super) answered: Result<Result<&'static str>>,
     /// Connections that were closed before anything of the review was written to them.
     pub(super) retries: u64,
@@ -32,7 +32,7 @@ pub(super) struct Outcomes {
 }
 
 impl Outcomes {
-    pub(super) fn add(&mut self, fate: Fate) {
+    pub(super) fn add(&mut self, fate: ReviewResult) {
         self.retried += fate.retries;
         match fate.answered {
             Ok(Ok(verdict)) => *self.right.entry(verdict).or_default() += 1,
@@ -159,12 +159,12 @@ mod tests {
 
     use anyhow::anyhow;
 
-    use super::{Fate, Life, Outcomes, Report};
+    use super::{Life, Outcomes, Report, ReviewResult};
     use crate::load::Plan;
 
     #[test]
     fn tells_lost_from_wrong_from_right() {
-        let fate = |answered, millis, retries| Fate {
+        let fate = |answered, millis, retries| ReviewResult {
             answered,
             retries,
             latency: Duration::from_millis(millis),

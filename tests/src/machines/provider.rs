@@ -204,7 +204,7 @@ impl Provider {
             .and_then(|mut data| data.remove("value"))
             .context("the bootstrap data is empty")?;
         let data =
-            BootstrapData::parse(&String::from_utf8(data.0).context("the bootstrap data is no text")?)?;
+            BootstrapData::parse(&String::from_utf8(data.0).context("the bootstrap data is not text")?)?;
         let version = machine.data.pointer("/spec/version").and_then(Value::as_str);
         let provider_id = format!("stand-in:///{namespace}/{name}");
         let machine = NewMachine {

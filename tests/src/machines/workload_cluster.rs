@@ -102,7 +102,7 @@ impl WorkloadCluster {
     /// A client for a voting member without a fault.
     pub async fn etcd(&self) -> Result<EtcdClient> {
         let member = self.etcd_route.member();
-        self.etcd_at(member.with_context(|| format!("no etcd member of {} is well", self.name))?)
+        self.etcd_at(member.with_context(|| format!("every etcd member of {} has a fault", self.name))?)
             .await
     }
 

@@ -38,7 +38,7 @@ pub struct Plugin {
 
 /// The result of a command and its traffic.
 #[derive(Clone, Debug)]
-pub struct Ended {
+pub struct CommandOutput {
     /// The command line, for messages.
     pub command: String,
     /// None if it was killed.
@@ -71,7 +71,7 @@ impl Plugin {
     }
 
     /// Runs a command until it ends, with a fault in its traffic.
-    pub async fn run(&self, arguments: &[&str], plan: Option<FaultPlan>) -> Result<Ended> {
+    pub async fn run(&self, arguments: &[&str], plan: Option<FaultPlan>) -> Result<CommandOutput> {
         let command = format!("kubectl-kcp {}", arguments.join(" "));
         let proxy = FaultProxy::start(self.acceptor.clone(), self.server.clone(), plan).await?;
         let number = self.commands.fetch_add(1, Ordering::Relaxed);
@@ -87,7 +87,7 @@ impl Plugin {
         if status.code().is_none() && status.signal() != Some(KILL) {
             bail!("{command}: {status}");
         }
-        Ok(Ended {
+        Ok(CommandOutput {
             command,
             code: status.code(),
             stdout,
@@ -140,7 +140,7 @@ async fn text(output: Option<impl AsyncRead + Unpin>) -> Result<String> {
     Ok(text)
 }
 
-impl Ended {
+impl CommandOutput {
     pub fn was_killed(&self) -> bool {
         self.code.is_none()
     }
@@ -159,7 +159,7 @@ impl Ended {
     }
 }
 
-impl std::fmt::Display for Ended {
+impl std::fmt::Display for CommandOutput {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let end = self
             .code

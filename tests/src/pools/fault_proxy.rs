@@ -39,7 +39,7 @@ pub struct Traffic {
     /// In the order of the answers.
     pub forwarded: Vec<ForwardedWrite>,
     /// Whether the fault was injected.
-    pub fault_befell: bool,
+    pub fault_injected: bool,
 }
 
 pub(super) struct FaultProxy {
@@ -185,7 +185,7 @@ impl Exchange {
         let mut seen = self.seen();
         seen.writes += 1;
         let plan = self.plan.filter(|plan| plan.write == seen.writes)?;
-        seen.traffic.fault_befell = true;
+        seen.traffic.fault_injected = true;
         Some(plan.fault)
     }
 

@@ -155,7 +155,7 @@ async fn follow(
             let line: Vec<u8> = text.drain(..=end).collect();
             let WatchAnswer { result } = serde_json::from_slice(&line).with_context(|| {
                 let line = String::from_utf8_lossy(&line);
-                format!("etcd's watch says {line}")
+                format!("etcd's watch answered {line}")
             })?;
             if result.canceled {
                 bail!("etcd cancels the watch: {}", result.cancel_reason);

@@ -62,7 +62,7 @@ impl NaiveLessee {
             let metadata = json!({"resourceVersion": version});
             patch
                 .as_object_mut()
-                .context("no object")?
+                .context("not an object")?
                 .insert("metadata".to_owned(), metadata);
         }
         let status = format!("{}/{}/status", customizations(&self.namespace), name(entry)?);

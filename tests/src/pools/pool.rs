@@ -8,7 +8,7 @@ use http::Request;
 use kube::Client;
 use serde_json::{Value, json};
 
-use super::command::Ended;
+use super::command::CommandOutput;
 use super::fault::FaultPlan;
 use super::invariant::{Leftover, Said, Saying, Violation, leftovers, violations};
 use super::server::PoolServer;
@@ -91,7 +91,7 @@ impl<'s> Pool<'s> {
     }
 
     /// Runs a command for a lessee, and records what the lessee is told.
-    pub async fn run(&self, verb: &Verb, lessee: &str, plan: Option<FaultPlan>) -> Result<Ended> {
+    pub async fn run(&self, verb: &Verb, lessee: &str, plan: Option<FaultPlan>) -> Result<CommandOutput> {
         let arguments = verb.command(&self.namespace, POOL, lessee);
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
         if verb.effect == Effect::Releases {
@@ -105,7 +105,7 @@ impl<'s> Pool<'s> {
     }
 
     /// [`Self::run`] without a fault. The command must succeed.
-    pub async fn succeed(&self, verb: &Verb, lessee: &str) -> Result<Ended> {
+    pub async fn succeed(&self, verb: &Verb, lessee: &str) -> Result<CommandOutput> {
         let ended = self.run(verb, lessee, None).await?;
         ensure!(ended.code == Some(0), "{ended}");
         Ok(ended)

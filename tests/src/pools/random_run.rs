@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context as _, Result, bail, ensure};
 use futures_util::future::try_join_all;
 
-use super::command::Ended;
+use super::command::CommandOutput;
 use super::counts::Counts;
 use super::fault::{FAULTS, Fault, FaultPlan};
 use super::pool::Pool;
@@ -33,7 +33,7 @@ pub enum Tolerance {
 }
 
 /// The end of a lessee.
-enum Fate {
+enum LesseeEnd {
     /// It lives, with or without an entry.
     Lives,
     /// It was killed and never returns.
@@ -50,7 +50,7 @@ struct Lessee<'p> {
 }
 
 /// The end of a command that is repeated until it decides.
-enum Outcome {
+enum Decision {
     Met,
     Refused,
     Died,
@@ -84,10 +84,10 @@ async fn run(pool: Pool<'_>, seed: u64, tolerance: Tolerance) -> Result<Counts> 
     for (lessee, fate) in ended {
         counts += lessee.counts;
         match fate {
-            Fate::Lives => {
+            LesseeEnd::Lives => {
                 living.insert(lessee.name);
             }
-            Fate::Dies => dead.push(lessee.name),
+            LesseeEnd::Dies => dead.push(lessee.name),
         }
     }
     for lessee in &dead {
@@ -114,28 +114,28 @@ async fn run(pool: Pool<'_>, seed: u64, tolerance: Tolerance) -> Result<Counts> 
 }
 
 impl Lessee<'_> {
-    async fn live(mut self) -> Result<(Self, Fate)> {
+    async fn live(mut self) -> Result<(Self, LesseeEnd)> {
         for round in 1..=ROUNDS {
             if self.random.one_in(4) {
                 // A repair must not take anything from living lessees.
                 match self.until_decided(&REPAIR).await? {
-                    Outcome::Met => {}
-                    Outcome::Refused => bail!("{} cannot repair", self.name),
-                    Outcome::Died => return Ok((self, Fate::Dies)),
+                    Decision::Met => {}
+                    Decision::Refused => bail!("{} cannot repair", self.name),
+                    Decision::Died => return Ok((self, LesseeEnd::Dies)),
                 }
             }
             match self.until_decided(&LEASE).await? {
-                Outcome::Met => {}
-                Outcome::Refused => continue,
-                Outcome::Died => return Ok((self, Fate::Dies)),
+                Decision::Met => {}
+                Decision::Refused => continue,
+                Decision::Died => return Ok((self, LesseeEnd::Dies)),
             }
             if self.random.one_in(4) {
                 // The same lease again reports the same entry.
                 let again = self.until_decided(&LEASE).await?;
                 match again {
-                    Outcome::Met => {}
-                    Outcome::Refused => bail!("{} is refused what it has", self.name),
-                    Outcome::Died => return Ok((self, Fate::Dies)),
+                    Decision::Met => {}
+                    Decision::Refused => bail!("{} is refused what it has", self.name),
+                    Decision::Died => return Ok((self, LesseeEnd::Dies)),
                 }
             }
             let keeps = round == ROUNDS && self.random.one_in(4);
@@ -143,21 +143,21 @@ impl Lessee<'_> {
                 break;
             }
             match self.until_decided(&RELEASE).await? {
-                Outcome::Met => {}
-                Outcome::Refused => bail!("{} may not give back what it has", self.name),
-                Outcome::Died => return Ok((self, Fate::Dies)),
+                Decision::Met => {}
+                Decision::Refused => bail!("{} may not give back what it has", self.name),
+                Decision::Died => return Ok((self, LesseeEnd::Dies)),
             }
         }
-        Ok((self, Fate::Lives))
+        Ok((self, LesseeEnd::Lives))
     }
 
     /// Runs a command with or without a fault, and repeats it if it was killed, unless the lessee dies.
-    async fn until_decided(&mut self, verb: &Verb) -> Result<Outcome> {
+    async fn until_decided(&mut self, verb: &Verb) -> Result<Decision> {
         for _ in 0..MAX_ATTEMPTS {
             let plan = self.plan();
             let ended = self.run(verb, plan).await?;
             match ended.code {
-                Some(0) => return Ok(Outcome::Met),
+                Some(0) => return Ok(Decision::Met),
                 Some(1) => {
                     ensure!(
                         ended
@@ -167,11 +167,11 @@ impl Lessee<'_> {
                         "{ended}"
                     );
                     self.counts.exhausted += 1;
-                    return Ok(Outcome::Refused);
+                    return Ok(Decision::Refused);
                 }
                 None if self.random.one_in(4) => {
                     self.counts.dead += 1;
-                    return Ok(Outcome::Died);
+                    return Ok(Decision::Died);
                 }
                 None => {}
                 Some(_) => self.undecided(&ended).await?,
@@ -197,13 +197,16 @@ impl Lessee<'_> {
         bail!("{} has not succeeded in {MAX_ATTEMPTS} runs", verb.name)
     }
 
-    async fn run(&mut self, verb: &Verb, plan: Option<FaultPlan>) -> Result<Ended> {
+    async fn run(&mut self, verb: &Verb, plan: Option<FaultPlan>) -> Result<CommandOutput> {
         let ended = self.pool.run(verb, &self.name, plan).await?;
         self.counts.commands += 1;
         if ended.was_killed() {
             self.counts.killed += 1;
         }
-        match plan.filter(|_| ended.traffic.fault_befell).map(|plan| plan.fault) {
+        match plan
+            .filter(|_| ended.traffic.fault_injected)
+            .map(|plan| plan.fault)
+        {
             Some(Fault::AnswerCut) => self.counts.cut += 1,
             Some(Fault::GatewayTimeout) => self.counts.timed_out += 1,
             Some(Fault::KilledBeforeWrite | Fault::KilledBeforeAnswer) | None => {}
@@ -215,7 +218,7 @@ impl Lessee<'_> {
     }
 
     /// Waits until the server is up again, if its restart may be the reason.
-    async fn undecided(&mut self, ended: &Ended) -> Result<()> {
+    async fn undecided(&mut self, ended: &CommandOutput) -> Result<()> {
         self.counts.undecided += 1;
         if self.tolerance == Tolerance::DecidesAlways {
             bail!("{} could not decide: {ended}", self.name);

@@ -197,5 +197,5 @@ fn text(secret: &Secret, key: &str) -> Result<String> {
     let value = secret.data.as_ref().and_then(|data| data.get(key));
     let name = secret.metadata.name.as_deref().unwrap_or_default();
     let value = value.with_context(|| format!("Secret {name} has no key {key}"))?;
-    String::from_utf8(value.0.clone()).with_context(|| format!("key {key} of Secret {name} is no text"))
+    String::from_utf8(value.0.clone()).with_context(|| format!("key {key} of Secret {name} is not text"))
 }

@@ -51,7 +51,7 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
         Ok(Verdict::OutOfTime) => {
-            eprintln!("error: an hour is over\nhint: the same command goes on");
+            eprintln!("error: the time limit of one hour is reached\nhint: the same command resumes");
             ExitCode::from(UNDECIDED)
         }
         Err(error) => {

@@ -2,13 +2,13 @@
 
 use anyhow::{Result, ensure};
 use kcp_tests::admission::Admission;
-use kcp_tests::kubectl::{Ended, Kubectl};
+use kcp_tests::kubectl::{CommandOutput, Kubectl};
 use serde_json::{Value, json};
 
 use crate::objects::{control_plane, report, written};
 use crate::shared::with_management_cluster;
 
-const NAMESPACE: &str = "unasked";
+const NAMESPACE: &str = "skipped-reviews";
 const OBJECT: [&str; 2] = [
     "kubeadmcontrolplanes.v1beta2.controlplane.cluster.x-k8s.io",
     "held",
@@ -18,17 +18,21 @@ const DEPLOYMENT_ALONE: &str = "alone";
 const DEPLOYMENT_OF_POOL: &str = "of-pool";
 
 #[test]
-fn status_finalizers_and_what_is_being_deleted_pass_unasked() {
+fn updates_of_status_finalizers_and_deleted_objects_skip_reviews() {
     with_management_cluster(async |management| {
-        let cluster = management.another_without_ours("unasked").await.unwrap();
+        let cluster = management.another_without_ours("skipped-reviews").await.unwrap();
         cluster.create_namespace(NAMESPACE).await.unwrap();
         let admission = cluster.install_ours().await.unwrap();
-        unasked(cluster.kubectl(), &admission).await.unwrap();
-        unasked_deployments(cluster.kubectl(), &admission).await.unwrap();
+        control_planes_skip_reviews(cluster.kubectl(), &admission)
+            .await
+            .unwrap();
+        cluster_deployments_skip_reviews(cluster.kubectl(), &admission)
+            .await
+            .unwrap();
     });
 }
 
-async fn unasked(kubectl: &Kubectl, admission: &Admission) -> Result<()> {
+async fn control_planes_skip_reviews(kubectl: &Kubectl, admission: &Admission) -> Result<()> {
     written(
         kubectl,
         "create",
@@ -81,7 +85,7 @@ async fn unasked(kubectl: &Kubectl, admission: &Admission) -> Result<()> {
 }
 
 /// The webhook reviews only a `ClusterDeployment`'s reference to a pool, because Hive writes the rest all the time.
-async fn unasked_deployments(kubectl: &Kubectl, admission: &Admission) -> Result<()> {
+async fn cluster_deployments_skip_reviews(kubectl: &Kubectl, admission: &Admission) -> Result<()> {
     let deployment = |name: &str, pool: Value| {
         json!({
             "apiVersion": "hive.openshift.io/v1",
@@ -127,7 +131,7 @@ async fn unasked_deployments(kubectl: &Kubectl, admission: &Admission) -> Result
     Ok(())
 }
 
-async fn changed(kubectl: &Kubectl, object: [&str; 2], patch: &Value) -> Result<Ended> {
+async fn changed(kubectl: &Kubectl, object: [&str; 2], patch: &Value) -> Result<CommandOutput> {
     let patch = patch.to_string();
     let arguments = ["patch", "-n", NAMESPACE, "--type=merge", "-p", &patch];
     kubectl.succeed(arguments.into_iter().chain(object)).await

@@ -1,23 +1,23 @@
-//! The other objects that a row sees, as objects.
+//! The other objects of a row.
 
 use kcp_rules::case::Base;
 use kcp_rules::view::{self, View};
 use serde_json::{Value, json};
 
-/// What there is besides the object of the row.
+/// The objects besides the object of the row.
 #[derive(Debug, Default)]
-pub(super) struct World {
-    /// Whether the row knows anything of it.
+pub(super) struct OtherObjects {
+    /// Whether the row depends on other objects.
     pub(super) sees: bool,
-    /// In the order in which they are made.
+    /// In the order of their creation.
     pub(super) objects: Vec<Value>,
-    /// The namespace is on its way out.
+    /// The namespace is being deleted.
     pub(super) terminating: bool,
     cluster: Option<String>,
 }
 
-impl World {
-    /// The object of the row as a member of the Cluster that the row sees.
+impl OtherObjects {
+    /// The row's object with the label of the row's Cluster.
     pub(super) fn labelled(&self, mut object: Value) -> Value {
         if let Some(cluster) = &self.cluster {
             object["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"] = json!(cluster);
@@ -26,16 +26,16 @@ impl World {
     }
 }
 
-/// The name of a Cluster that a row speaks of without naming it.
+/// The name of a Cluster that the row does not name.
 const CLUSTER: &str = "example";
 
-/// The world of a view.
-pub(super) fn of(view: &View, namespace: &str, base: Base) -> World {
-    let mut world = World::default();
+/// The objects of a view.
+pub(super) fn of(view: &View, namespace: &str, base: Base) -> OtherObjects {
+    let mut other_objects = OtherObjects::default();
     let of_cluster_api = matches!(base, Base::ControlPlane(_));
     let mut add = |known: Option<Vec<Value>>| {
-        world.sees |= known.is_some();
-        world.objects.extend(known.into_iter().flatten());
+        other_objects.sees |= known.is_some();
+        other_objects.objects.extend(known.into_iter().flatten());
     };
     add(view.machines.get().map(|machines| {
         machines
@@ -69,12 +69,12 @@ pub(super) fn of(view: &View, namespace: &str, base: Base) -> World {
             .collect()
     }));
     add(view.lease.get().map(|it| it.iter().map(lease).collect()));
-    world.sees |= view.namespace_terminating.get().is_some();
-    world.terminating = view.namespace_terminating.get() == Some(&true);
+    other_objects.sees |= view.namespace_terminating.get().is_some();
+    other_objects.terminating = view.namespace_terminating.get() == Some(&true);
     let seen = view.cluster.get().and_then(Option::as_ref);
-    world.cluster =
-        (world.sees && of_cluster_api).then(|| seen.map_or(CLUSTER, |cluster| &cluster.name).to_owned());
-    world
+    other_objects.cluster = (other_objects.sees && of_cluster_api)
+        .then(|| seen.map_or(CLUSTER, |cluster| &cluster.name).to_owned());
+    other_objects
 }
 
 fn named(base: Base, name: &str) -> Value {
@@ -83,7 +83,7 @@ fn named(base: Base, name: &str) -> Value {
     object
 }
 
-/// `deletionTimestamp` says that it is on its way out; the time itself is the server's.
+/// Sets a `deletionTimestamp`. The server sets the time itself.
 fn deleting(mut object: Value, deleting: bool) -> Value {
     if deleting {
         object["metadata"]["deletionTimestamp"] = json!(kcp_rules::case::NOW);
@@ -142,7 +142,7 @@ fn pool(pool: &view::Pool) -> Value {
     deleting(object, pool.deleting)
 }
 
-/// A `ClusterDeployment` and the namespace of its name.
+/// A `ClusterDeployment` and the namespace with its name.
 fn deployment(deployment: &view::ClusterDeployment, namespace: &str) -> Vec<Value> {
     let mut object = named(Base::ClusterDeployment, &deployment.name);
     object["metadata"]["namespace"] = json!(deployment.name);

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
-use kcp_tests::kubectl::Ended;
+use kcp_tests::kubectl::CommandOutput;
 use kcp_tests::management_cluster::ManagementCluster;
 use serde_json::Value;
 
@@ -12,12 +12,12 @@ use crate::schema;
 
 /// The document, which matches its schema, and the exit code.
 #[derive(Debug)]
-pub(super) struct Look {
+pub(super) struct StatusResult {
     pub(super) exit_code: i32,
     document: Value,
 }
 
-impl Look {
+impl StatusResult {
     /// Runs `status`, which must print nothing on stderr.
     pub(super) async fn take(management: &ManagementCluster, arguments: &[&str]) -> Result<Self> {
         let began = Instant::now();
@@ -76,7 +76,7 @@ pub(super) fn text<'v>(value: &'v Value, key: &str) -> &'v str {
 }
 
 /// Runs `status`, which must print nothing on stderr.
-pub(super) async fn status(management: &ManagementCluster, arguments: &[&str]) -> Result<Ended> {
+pub(super) async fn status(management: &ManagementCluster, arguments: &[&str]) -> Result<CommandOutput> {
     let command = ["kcp", "status", NAME, "-n", NAMESPACE];
     let ended = management.kubectl().run(command.iter().chain(arguments)).await?;
     ensure!(ended.stderr.is_empty(), "{ended}");

@@ -1,4 +1,4 @@
-//! An API server with every definition and webhook, no controller, and a writer whom no webhook judges.
+//! An API server with all definitions and webhooks, without controllers, and with a user whom no webhook reviews.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -22,50 +22,49 @@ use serde_json::{Value, json};
 use super::answer::Answered;
 use super::request::{Request, Verb, path_of};
 
-/// Puts objects there that webhooks would refuse.
+/// The user who creates objects that webhooks would deny.
 pub(super) const SEEDER: &str = "seeder";
 
-/// A namespace's label: which of our servers judges what is written to it.
+/// The label of a namespace that selects the server that reviews its writes.
 pub(super) const JUDGED_BY: &str = "test.kubectl-kcp.dev/judged-by";
 
-/// The API server and everything that answers for it.
-pub(super) struct Ground {
+/// The API server and all webhook servers.
+pub(super) struct Environment {
     cluster: ClusterApiAlone,
-    /// Names of the servers without API access, by the configuration that they have.
+    /// Names of the servers without API access, by their configuration.
     blind: BTreeMap<String, String>,
     servers: Vec<Process>,
 }
 
-impl Ground {
+impl Environment {
     pub(super) async fn start(management: &ManagementCluster) -> Result<Self> {
         let cluster = management.another_with_managers("rows", &[FEATURE_GATES]).await?;
-        let mut ground = Self {
+        let mut environment = Self {
             cluster,
             blind: BTreeMap::new(),
             servers: Vec::new(),
         };
-        ground.spare_the_seeder().await?;
-        ground.serve(management, "sighted", None).await?;
+        environment.spare_the_seeder().await?;
+        environment.serve(management, "sighted", None).await?;
         for case in TOPICS.iter().flat_map(|topic| topic.cases) {
             let configuration = document(&case.configuration());
-            if !ground.blind.contains_key(&configuration) {
-                let name = format!("blind-{}", ground.blind.len());
-                ground.serve(management, &name, Some(&configuration)).await?;
-                ground.blind.insert(configuration, name);
+            if !environment.blind.contains_key(&configuration) {
+                let name = format!("blind-{}", environment.blind.len());
+                environment.serve(management, &name, Some(&configuration)).await?;
+                environment.blind.insert(configuration, name);
             }
         }
-        for name in ground.blind.values().map(String::as_str).chain(["sighted"]) {
-            ground.judged(name).await?;
+        for name in environment.blind.values().map(String::as_str).chain(["sighted"]) {
+            environment.judged(name).await?;
         }
-        Ok(ground)
+        Ok(environment)
     }
 
     pub(super) fn client(&self) -> &Client {
         self.cluster.client()
     }
 
-    /// Who judges a row: a server that sees as much of the cluster as the row does. A scale cannot be judged without
-    /// reading the control plane.
+    /// The server for a row: it has API access if the row has other objects. A scale always needs API access.
     pub(super) fn judge(&self, case: &Case, sees: bool) -> Result<&str> {
         if sees || matches!(case.write, Write::Scale(..)) {
             return Ok("sighted");
@@ -95,7 +94,7 @@ impl Ground {
         Ok(())
     }
 
-    /// Starts a server of ours; without a configuration it can read the cluster.
+    /// Starts one of our servers. Without a configuration it gets API access.
     async fn serve(&mut self, management: &ManagementCluster, name: &str, blind: Option<&str>) -> Result<()> {
         let folder = self.cluster.api().folder().join(name);
         std::fs::create_dir_all(&folder)?;
@@ -137,7 +136,7 @@ impl Ground {
             manifests::redirect_webhooks(&mut configuration, |path| {
                 manifests::local_client_config(port, path, self.cluster.api().authority().certificate())
             })?;
-            // Still before Cluster API's, whose begin with capi.
+            // Still sorted before Cluster API's names, which start with capi.
             configuration.metadata.name = Some(format!("admission.{name}.kubectl-kcp.dev"));
             let mut configuration = serde_json::to_value(configuration)?;
             restrict(&mut configuration, Some(name));
@@ -146,7 +145,7 @@ impl Ground {
         Ok(())
     }
 
-    /// Waits until a server of ours judges everybody but the seeder, and the seeder is spared by Cluster API too.
+    /// Waits until a server of ours reviews all users except for the seeder, whom Cluster API does not review either.
     async fn judged(&self, by: &str) -> Result<()> {
         let namespace = format!("judged-by-{by}");
         create_namespace(self.client(), &namespace, by).await?;
@@ -168,7 +167,7 @@ impl Ground {
     }
 }
 
-/// Creates a namespace that `judge` judges.
+/// Creates a namespace whose writes `judge` reviews.
 pub(super) async fn create_namespace(client: &Client, name: &str, judge: &str) -> Result<()> {
     let namespace = json!({
         "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {JUDGED_BY: judge}},
@@ -197,7 +196,7 @@ async fn shipped_configurations(management: &ManagementCluster) -> Result<Vec<Va
     Ok(objects)
 }
 
-/// Spares the seeder, and all namespaces but those that `by` judges.
+/// Excludes the seeder, and all namespaces except for those with the label `by`.
 fn restrict(configuration: &mut Value, by: Option<&str>) {
     for webhook in configuration["webhooks"].as_array_mut().into_iter().flatten() {
         append(&mut webhook["matchConditions"], spares_the_seeder());
@@ -210,7 +209,7 @@ fn restrict(configuration: &mut Value, by: Option<&str>) {
     }
 }
 
-/// A match condition.
+/// The match condition that excludes the seeder.
 pub(super) fn spares_the_seeder() -> Value {
     json!({"name": "spares-the-seeder", "expression": format!("request.userInfo.username != '{SEEDER}'")})
 }
@@ -222,7 +221,7 @@ pub(super) fn append(list: &mut Value, element: Value) {
     }
 }
 
-/// A configuration as the file that a server reads; JSON is YAML.
+/// A configuration as a server's configuration file. JSON is YAML.
 pub(super) fn document(configuration: &Configuration) -> String {
     json!({
         "apiVersion": kcp_rules::configuration::API_VERSION,

@@ -1,0 +1,293 @@
+//! `Cluster`.
+
+use std::fmt;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kcp_rules::view;
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, SeqAccess, Visitor},
+};
+
+use crate::{
+    Reference,
+    decode::null_as_default,
+    kind::KUBEADM_CONTROL_PLANE,
+    metadata::{self, Object as _},
+    names::annotation,
+};
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(from = "Wire")]
+pub struct Cluster {
+    pub metadata: ObjectMeta,
+    pub spec: ClusterSpec,
+    pub status: ClusterStatus,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ClusterSpec {
+    #[serde(deserialize_with = "null_as_default")]
+    pub paused: bool,
+    pub control_plane_ref: Option<Reference>,
+    pub control_plane_endpoint: Option<Endpoint>,
+    /// None for a Cluster without a managed topology.
+    pub topology: Option<Topology>,
+}
+
+/// v1beta1 writes an empty host and port 0 while the endpoint is unknown.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Endpoint {
+    pub host: String,
+    pub port: i64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Topology {
+    pub version: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterStatus {
+    /// By name.
+    pub failure_domains: Vec<FailureDomain>,
+    /// `status.initialization.infrastructureProvisioned`
+    pub infrastructure_provisioned: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct FailureDomain {
+    /// v1beta1 has it as the key of a map.
+    pub name: String,
+    /// Whether control plane Machines may be created in it.
+    pub control_plane: bool,
+}
+
+impl fmt::Display for Endpoint {
+    /// `host:port`, with brackets around an IPv6 address.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, port } = self;
+        if host.contains(':') {
+            write!(formatter, "[{host}]:{port}")
+        } else {
+            write!(formatter, "{host}:{port}")
+        }
+    }
+}
+
+impl Cluster {
+    /// The name of its `KubeadmControlPlane`; none where its control plane is of another kind.
+    pub fn control_plane(&self) -> Option<&str> {
+        let reference = self.spec.control_plane_ref.as_ref()?;
+        (reference.kind == KUBEADM_CONTROL_PLANE.kind).then_some(&reference.name)
+    }
+
+    /// Whether clients know where to reach the workload cluster's API server.
+    pub fn has_endpoint(&self) -> bool {
+        let endpoint = self.spec.control_plane_endpoint.as_ref();
+        endpoint.is_some_and(|endpoint| !endpoint.host.is_empty() && endpoint.port != 0)
+    }
+
+    /// The names of the failure domains that take control plane Machines.
+    pub fn control_plane_failure_domains(&self) -> impl Iterator<Item = &str> {
+        let domains = self.status.failure_domains.iter();
+        domains
+            .filter(|domain| domain.control_plane)
+            .map(|domain| domain.name.as_str())
+    }
+
+    /// The version of the current step of an upgrade across several minors by the managed topology.
+    pub fn topology_upgrade_step(&self) -> Option<&str> {
+        self.annotation(annotation::TOPOLOGY_UPGRADE_STEP)
+    }
+}
+
+impl From<&Cluster> for view::Cluster {
+    fn from(cluster: &Cluster) -> Self {
+        Self {
+            name: cluster.name().to_owned(),
+            paused: cluster.spec.paused,
+            deleting: cluster.is_deleting(),
+            control_plane: cluster.control_plane().map(str::to_owned),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    #[serde(deserialize_with = "metadata::slim")]
+    metadata: ObjectMeta,
+    #[serde(default, deserialize_with = "null_as_default")]
+    spec: ClusterSpec,
+    #[serde(default, deserialize_with = "null_as_default")]
+    status: WireStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireStatus {
+    failure_domains: Option<FailureDomains>,
+    /// v1beta2.
+    initialization: Option<WireInitialization>,
+    /// v1beta1.
+    infrastructure_ready: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireInitialization {
+    infrastructure_provisioned: Option<bool>,
+}
+
+/// A list in v1beta2, a map in v1beta1.
+struct FailureDomains(Vec<FailureDomain>);
+
+impl<'de> Deserialize<'de> for FailureDomains {
+    fn deserialize<D: Deserializer<'de>>(domains: D) -> Result<Self, D::Error> {
+        struct DomainsVisitor;
+
+        impl<'de> Visitor<'de> for DomainsVisitor {
+            type Value = FailureDomains;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a list or an object")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<FailureDomains, A::Error> {
+                let mut domains = Vec::new();
+                while let Some(domain) = list.next_element()? {
+                    domains.push(domain);
+                }
+                Ok(FailureDomains(domains))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<FailureDomains, A::Error> {
+                let mut domains = Vec::new();
+                while let Some(name) = map.next_key()? {
+                    let domain: FailureDomain = map.next_value()?;
+                    domains.push(FailureDomain { name, ..domain });
+                }
+                Ok(FailureDomains(domains))
+            }
+        }
+
+        domains.deserialize_any(DomainsVisitor)
+    }
+}
+
+impl From<Wire> for Cluster {
+    fn from(wire: Wire) -> Self {
+        let initialization = wire.status.initialization;
+        let provisioned = initialization.and_then(|initialization| initialization.infrastructure_provisioned);
+        let mut failure_domains = wire
+            .status
+            .failure_domains
+            .map_or_else(Vec::new, |domains| domains.0);
+        failure_domains.sort_by(|a, b| a.name.cmp(&b.name));
+        Self {
+            metadata: wire.metadata,
+            spec: wire.spec,
+            status: ClusterStatus {
+                failure_domains,
+                infrastructure_provisioned: provisioned.or(wire.status.infrastructure_ready).unwrap_or(false),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kcp_rules::view;
+    use serde_json::{Value, json};
+
+    use super::{Cluster, Endpoint};
+    use crate::{decode, metadata::Object as _};
+
+    fn cluster(object: &Value) -> Cluster {
+        decode(&object.to_string()).expect("decodes")
+    }
+
+    #[test]
+    fn both_versions_decode_to_the_same() {
+        let metadata = json!({"name": "c1", "namespace": "d", "annotations": {
+            "topology.internal.cluster.x-k8s.io/upgrade-step": "v1.34.1"}});
+        let object = |reference: Value, status: Value| {
+            cluster(&json!({"metadata": metadata, "status": status, "spec": {
+                "paused": true, "controlPlaneEndpoint": {"host": "h", "port": 6443}, "controlPlaneRef": reference,
+                "topology": {"version": "v1.35.0", "class": "x", "classRef": {"name": "x"}}}}))
+        };
+        let v1beta2 = object(
+            json!({"apiGroup": "controlplane.cluster.x-k8s.io", "kind": "KubeadmControlPlane", "name": "c1-cp"}),
+            json!({"initialization": {"infrastructureProvisioned": true}, "failureDomains": [
+                {"name": "c", "controlPlane": true}, {"name": "a", "controlPlane": true}, {"name": "b"}]}),
+        );
+        let v1beta1 = object(
+            json!({"apiVersion": "controlplane.cluster.x-k8s.io/v1beta1", "kind": "KubeadmControlPlane", "name": "c1-cp"}),
+            json!({"infrastructureReady": true, "failureDomains": {
+                "a": {"controlPlane": true}, "b": {"controlPlane": false}, "c": {"controlPlane": true, "attributes": {}}}}),
+        );
+        assert_eq!(v1beta2, v1beta1);
+
+        assert_eq!((v1beta2.name(), v1beta2.control_plane()), ("c1", Some("c1-cp")));
+        assert!(v1beta2.spec.paused && v1beta2.status.infrastructure_provisioned && v1beta2.has_endpoint());
+        assert_eq!(
+            v1beta2.control_plane_failure_domains().collect::<Vec<_>>(),
+            ["a", "c"]
+        );
+        assert_eq!(v1beta2.topology_upgrade_step(), Some("v1.34.1"));
+        let topology = v1beta2.spec.topology.expect("a managed topology");
+        assert_eq!(topology.version.as_deref(), Some("v1.35.0"));
+    }
+
+    #[test]
+    fn a_new_cluster_decodes() {
+        for rest in [
+            json!({}),
+            json!({"spec": {}, "status": null}),
+            json!({"spec": {"controlPlaneEndpoint": {"host": "", "port": 0}}, "status": {"failureDomains": null}}),
+            json!({"spec": {"controlPlaneRef": {"kind": "RKE2ControlPlane", "name": "c1"}}}),
+        ] {
+            let mut object = json!({"metadata": {"name": "c1"}});
+            object
+                .as_object_mut()
+                .expect("an object")
+                .extend(rest.as_object().expect("an object").clone());
+            let cluster = cluster(&object);
+            assert!(
+                !cluster.spec.paused && !cluster.has_endpoint() && !cluster.status.infrastructure_provisioned
+            );
+            assert_eq!(cluster.control_plane(), None);
+            assert_eq!(cluster.control_plane_failure_domains().count(), 0);
+        }
+    }
+
+    #[test]
+    fn rules_see_whose_it_is_and_whether_it_is_paused_or_deleted() {
+        let read = cluster(&json!({
+            "metadata": {"name": "c1", "deletionTimestamp": "2026-08-21T10:00:00Z"},
+            "spec": {"paused": true, "controlPlaneRef": {"kind": "KubeadmControlPlane", "name": "c1-cp"}},
+        }));
+        let seen = view::Cluster {
+            name: "c1".to_owned(),
+            paused: true,
+            deleting: true,
+            control_plane: Some("c1-cp".to_owned()),
+        };
+        assert_eq!(view::Cluster::from(&read), seen);
+    }
+
+    #[test]
+    fn an_endpoint_is_shown_as_in_a_url() {
+        for (host, shown) in [("10.0.0.1", "10.0.0.1:6443"), ("fd00::1", "[fd00::1]:6443")] {
+            let endpoint = Endpoint {
+                host: host.to_owned(),
+                port: 6443,
+            };
+            assert_eq!(endpoint.to_string(), shown);
+        }
+    }
+}

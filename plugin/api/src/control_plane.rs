@@ -1,0 +1,424 @@
+//! `KubeadmControlPlane`.
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::{apis::meta::v1::ObjectMeta, util::intstr::IntOrString};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::{
+    Condition, KubeadmConfigSpec, Machine, Reference, Remediation, condition,
+    decode::null_as_default,
+    metadata::{self, Object as _},
+    names::{annotation, label},
+};
+
+/// kubeadm's own validity of a certificate, in days.
+const DEFAULT_CERTIFICATE_VALIDITY_DAYS: i64 = 365;
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(from = "Wire")]
+pub struct KubeadmControlPlane {
+    pub api_version: String,
+    pub metadata: ObjectMeta,
+    pub spec: KubeadmControlPlaneSpec,
+    pub status: KubeadmControlPlaneStatus,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct KubeadmControlPlaneSpec {
+    /// None only in a manifest and where Cluster API's webhook did not run.
+    pub replicas: Option<i64>,
+    /// Kubernetes version, with a leading `v`.
+    pub version: Option<String>,
+    /// `spec.rollout.after`: Machines created before this time are replaced, once it has come.
+    pub rollout_after: Option<Timestamp>,
+    /// `spec.rollout.before.certificatesExpiryDays`: Machines whose certificates expire within so many days are
+    /// replaced. Never 0, which Cluster API treats as absent.
+    pub certificates_expiry_days: Option<i64>,
+    /// `spec.rollout.strategy.rollingUpdate.maxSurge`: Machines above `replicas` during a rollout. 1 where it is absent,
+    /// 0 where it is no whole number, as in Cluster API.
+    pub max_surge: usize,
+    pub remediation: RemediationLimits,
+    /// `spec.machineTemplate.spec.infrastructureRef`
+    pub infrastructure_ref: Reference,
+    pub kubeadm_config_spec: KubeadmConfigSpec,
+}
+
+/// `spec.remediation`, with the defaults that the API documents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemediationLimits {
+    /// How often a Machine may be replaced in a row; none for no limit.
+    pub max_retry: Option<i64>,
+    /// The least time between two attempts.
+    pub retry_period: SignedDuration,
+    /// A Machine that fails before it is this old counts as one more retry of the remediation that created it.
+    pub min_healthy_period: SignedDuration,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KubeadmControlPlaneStatus {
+    /// The generation that the status describes; none before the controller has seen the object.
+    pub observed_generation: Option<i64>,
+    pub replicas: i64,
+    pub ready_replicas: i64,
+    pub available_replicas: i64,
+    pub up_to_date_replicas: i64,
+    /// The lowest Kubernetes version of the Machines.
+    pub version: Option<String>,
+    /// `status.initialization.controlPlaneInitialized`: the first Machine has come up once.
+    pub initialized: bool,
+    /// Of v1beta1: a failure from which the controller does not recover.
+    pub failure_reason: Option<String>,
+    pub failure_message: Option<String>,
+    pub conditions: Vec<Condition>,
+}
+
+impl Default for KubeadmControlPlaneSpec {
+    fn default() -> Self {
+        Self {
+            replicas: None,
+            version: None,
+            rollout_after: None,
+            certificates_expiry_days: None,
+            max_surge: 1,
+            remediation: RemediationLimits::default(),
+            infrastructure_ref: Reference::default(),
+            kubeadm_config_spec: KubeadmConfigSpec::default(),
+        }
+    }
+}
+
+impl Default for RemediationLimits {
+    fn default() -> Self {
+        Self {
+            max_retry: None,
+            retry_period: SignedDuration::ZERO,
+            min_healthy_period: SignedDuration::from_hours(1),
+        }
+    }
+}
+
+impl KubeadmControlPlane {
+    /// The Cluster it belongs to; none before Cluster API has linked them.
+    pub fn cluster(&self) -> Option<&str> {
+        self.label(label::CLUSTER_NAME).or_else(|| self.owner("Cluster"))
+    }
+
+    pub fn condition(&self, type_: &str) -> Option<&Condition> {
+        condition::find(&self.status.conditions, type_)
+    }
+
+    /// Whether a condition is there and holds.
+    pub fn is(&self, type_: &str) -> bool {
+        self.condition(type_).is_some_and(Condition::is_true)
+    }
+
+    /// Whether the status describes the spec as it is now.
+    pub fn is_observed(&self) -> bool {
+        let observed = self.status.observed_generation;
+        observed.is_some_and(|observed| observed >= self.generation())
+    }
+
+    /// Whether the controller replaces Machines, or has reported outdated ones.
+    pub fn is_rolling_out(&self) -> bool {
+        self.is("RollingOut") || self.status.up_to_date_replicas < self.status.replicas
+    }
+
+    /// `spec.replicas`; 1 where it is absent, as Cluster API defaults it.
+    pub fn desired_replicas(&self) -> i64 {
+        self.spec.replicas.unwrap_or(1)
+    }
+
+    /// The remediation that has deleted a Machine and not yet created its replacement.
+    pub fn remediation_in_progress(&self) -> Option<Remediation> {
+        let value = self.annotation(annotation::REMEDIATION_IN_PROGRESS)?;
+        Some(Remediation::from_annotation(value))
+    }
+
+    /// Whether a Machine is of this control plane: it is owned by it, or it is of the same Cluster and no control plane
+    /// owns it yet.
+    pub fn has(&self, machine: &Machine) -> bool {
+        machine.namespace() == self.namespace()
+            && match machine.control_plane() {
+                Some(owner) => owner == self.name(),
+                None => {
+                    machine.spec.cluster_name.is_some()
+                        && machine.spec.cluster_name.as_deref() == self.cluster()
+                }
+            }
+    }
+}
+
+impl KubeadmControlPlaneSpec {
+    /// How many days the certificates of a new Machine are valid.
+    pub fn certificate_validity_days(&self) -> i64 {
+        let configured = self.kubeadm_config_spec.certificate_validity_days();
+        configured.unwrap_or(DEFAULT_CERTIFICATE_VALIDITY_DAYS)
+    }
+
+    /// Whether each new Machine is outdated at once, without end: its certificates expire within the days of
+    /// `certificatesExpiryDays`.
+    pub fn rolls_out_without_end(&self) -> bool {
+        self.certificates_expiry_days
+            .is_some_and(|days| days >= self.certificate_validity_days())
+    }
+}
+
+impl KubeadmControlPlaneStatus {
+    /// `reason: message` of a failure from which the controller does not recover.
+    pub fn failure(&self) -> Option<String> {
+        match (&self.failure_reason, &self.failure_message) {
+            (Some(reason), Some(message)) => Some(format!("{reason}: {message}")),
+            (one, other) => one.as_ref().or(other.as_ref()).cloned(),
+        }
+    }
+}
+
+/// A control plane in a long list: without the fields of `kubeadmConfigSpec` that [`KubeadmConfigSpec::drop_fields`]
+/// drops, already before the next item is decoded.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(from = "KubeadmControlPlane")]
+pub struct WithoutConfig(pub KubeadmControlPlane);
+
+impl From<KubeadmControlPlane> for WithoutConfig {
+    fn from(mut control_plane: KubeadmControlPlane) -> Self {
+        control_plane.spec.kubeadm_config_spec.drop_fields();
+        Self(control_plane)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Wire {
+    #[serde(default)]
+    api_version: String,
+    #[serde(deserialize_with = "metadata::slim")]
+    metadata: ObjectMeta,
+    #[serde(default, deserialize_with = "null_as_default")]
+    spec: WireSpec,
+    #[serde(default, deserialize_with = "null_as_default")]
+    status: WireStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireSpec {
+    replicas: Option<i64>,
+    version: Option<String>,
+    #[serde(default, deserialize_with = "null_as_default")]
+    kubeadm_config_spec: Map<String, Value>,
+    machine_template: Option<WireMachineTemplate>,
+    // v1beta2
+    rollout: Option<WireRollout>,
+    remediation: Option<WireRemediation>,
+    // v1beta1
+    rollout_after: Option<Timestamp>,
+    rollout_before: Option<WireRolloutBefore>,
+    rollout_strategy: Option<WireRolloutStrategy>,
+    remediation_strategy: Option<WireRemediation>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireMachineTemplate {
+    /// v1beta2.
+    spec: Option<WireMachineTemplateSpec>,
+    /// v1beta1.
+    infrastructure_ref: Option<Reference>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireMachineTemplateSpec {
+    infrastructure_ref: Option<Reference>,
+}
+
+#[derive(Default, Deserialize)]
+struct WireRollout {
+    after: Option<Timestamp>,
+    before: Option<WireRolloutBefore>,
+    strategy: Option<WireRolloutStrategy>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireRolloutBefore {
+    certificates_expiry_days: Option<i64>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireRolloutStrategy {
+    rolling_update: Option<WireRollingUpdate>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireRollingUpdate {
+    max_surge: Option<IntOrString>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireRemediation {
+    max_retry: Option<i64>,
+    // v1beta2
+    retry_period_seconds: Option<i64>,
+    min_healthy_period_seconds: Option<i64>,
+    // v1beta1
+    retry_period: Option<SignedDuration>,
+    min_healthy_period: Option<SignedDuration>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireStatus {
+    observed_generation: Option<i64>,
+    replicas: Option<i64>,
+    ready_replicas: Option<i64>,
+    version: Option<String>,
+    conditions: Option<Vec<Condition>>,
+    // v1beta2
+    available_replicas: Option<i64>,
+    up_to_date_replicas: Option<i64>,
+    initialization: Option<WireInitialization>,
+    deprecated: Option<WireDeprecated>,
+    // v1beta1
+    updated_replicas: Option<i64>,
+    unavailable_replicas: Option<i64>,
+    initialized: Option<bool>,
+    failure_reason: Option<String>,
+    failure_message: Option<String>,
+    v1beta2: Option<WireV1Beta2Status>,
+}
+
+/// The v1beta2 part of an object that is served as v1beta1.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireV1Beta2Status {
+    conditions: Option<Vec<Condition>>,
+    ready_replicas: Option<i64>,
+    available_replicas: Option<i64>,
+    up_to_date_replicas: Option<i64>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireInitialization {
+    control_plane_initialized: Option<bool>,
+}
+
+/// The v1beta1 part of an object that is served as v1beta2.
+#[derive(Deserialize)]
+struct WireDeprecated {
+    v1beta1: Option<WireFailure>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireFailure {
+    failure_reason: Option<String>,
+    failure_message: Option<String>,
+}
+
+impl From<Wire> for KubeadmControlPlane {
+    fn from(wire: Wire) -> Self {
+        Self {
+            spec: wire.spec.into_spec(&wire.api_version),
+            status: wire.status.into(),
+            api_version: wire.api_version,
+            metadata: wire.metadata,
+        }
+    }
+}
+
+impl WireSpec {
+    fn into_spec(self, api_version: &str) -> KubeadmControlPlaneSpec {
+        let rollout = self.rollout.unwrap_or_default();
+        let before = rollout.before.or(self.rollout_before);
+        let strategy = rollout.strategy.or(self.rollout_strategy);
+        let max_surge = strategy.and_then(|strategy| strategy.rolling_update?.max_surge);
+        let template = self.machine_template.and_then(|template| {
+            let v1beta2 = template.spec.and_then(|spec| spec.infrastructure_ref);
+            v1beta2.or(template.infrastructure_ref)
+        });
+        KubeadmControlPlaneSpec {
+            replicas: self.replicas,
+            version: self.version,
+            rollout_after: rollout.after.or(self.rollout_after),
+            certificates_expiry_days: before
+                .and_then(|before| before.certificates_expiry_days)
+                .filter(|days| *days != 0),
+            max_surge: max_surge.map_or(1, whole_number),
+            remediation: self
+                .remediation
+                .or(self.remediation_strategy)
+                .unwrap_or_default()
+                .into(),
+            infrastructure_ref: template.unwrap_or_default(),
+            kubeadm_config_spec: KubeadmConfigSpec::new(api_version, self.kubeadm_config_spec),
+        }
+    }
+}
+
+fn whole_number(value: IntOrString) -> usize {
+    match value {
+        IntOrString::Int(number) => usize::try_from(number).unwrap_or(0),
+        IntOrString::String(text) => text.parse().unwrap_or(0),
+    }
+}
+
+impl From<WireRemediation> for RemediationLimits {
+    fn from(wire: WireRemediation) -> Self {
+        let default = Self::default();
+        let seconds = |seconds: Option<i64>| seconds.map(SignedDuration::from_secs);
+        let retry_period = seconds(wire.retry_period_seconds).or(wire.retry_period);
+        let min_healthy_period = seconds(wire.min_healthy_period_seconds).or(wire.min_healthy_period);
+        Self {
+            max_retry: wire.max_retry,
+            retry_period: retry_period.unwrap_or(default.retry_period),
+            min_healthy_period: min_healthy_period.unwrap_or(default.min_healthy_period),
+        }
+    }
+}
+
+impl From<WireStatus> for KubeadmControlPlaneStatus {
+    fn from(wire: WireStatus) -> Self {
+        let v1beta2 = wire.v1beta2.unwrap_or_default();
+        let failure = wire.deprecated.and_then(|deprecated| deprecated.v1beta1);
+        let (failure_reason, failure_message) = failure.map_or((None, None), |failure| {
+            (failure.failure_reason, failure.failure_message)
+        });
+        let initialized = wire
+            .initialization
+            .and_then(|initialization| initialization.control_plane_initialized);
+        let replicas = wire.replicas.unwrap_or(0);
+        let available = wire
+            .unavailable_replicas
+            .map(|unavailable| replicas - unavailable);
+        Self {
+            observed_generation: wire.observed_generation,
+            replicas,
+            // Both versions have the field, and mean other Machines by it.
+            ready_replicas: v1beta2.ready_replicas.or(wire.ready_replicas).unwrap_or(0),
+            available_replicas: wire
+                .available_replicas
+                .or(v1beta2.available_replicas)
+                .or(available)
+                .unwrap_or(0),
+            up_to_date_replicas: wire
+                .up_to_date_replicas
+                .or(v1beta2.up_to_date_replicas)
+                .or(wire.updated_replicas)
+                .unwrap_or(0),
+            version: wire.version,
+            initialized: initialized.or(wire.initialized).unwrap_or(false),
+            failure_reason: wire.failure_reason.or(failure_reason),
+            failure_message: wire.failure_message.or(failure_message),
+            conditions: v1beta2.conditions.or(wire.conditions).unwrap_or_default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

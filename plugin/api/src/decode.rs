@@ -1,0 +1,197 @@
+//! Objects and lists from JSON, with errors that name the object and the field.
+
+use kcp_rules::api;
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, IgnoredAny},
+};
+use serde_json::value::RawValue;
+use thiserror::Error;
+
+/// An object whose fields do not have the types of its kind.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("{}{field}: {fault}", object.as_ref().map_or_else(String::new, |object| format!("{object}: ")))]
+pub struct DecodeError {
+    /// `Machine d/m1`; none where the JSON names no object.
+    pub object: Option<String>,
+    /// The path of the field in the object; `.` for the whole of it.
+    pub field: String,
+    /// What was found and what was expected.
+    pub fault: String,
+}
+
+/// Decodes one object.
+///
+/// # Errors
+/// When a field has another type than its kind gives it.
+pub fn decode<T: DeserializeOwned>(json: &str) -> Result<T, DecodeError> {
+    serde_json::from_str(json).map_err(|_| located::<T>(json))
+}
+
+/// A page of a list.
+#[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "T: Deserialize<'de>"))]
+pub struct List<T> {
+    #[serde(default)]
+    pub metadata: ListMeta,
+    /// The API server writes an empty list as null. A document without the field is no list.
+    #[serde(deserialize_with = "null_as_default")]
+    pub items: Vec<T>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ListMeta {
+    /// Null and empty on the last page.
+    #[serde(rename = "continue")]
+    pub continue_: Option<String>,
+    pub resource_version: Option<String>,
+}
+
+/// Decodes a page of a list.
+///
+/// # Errors
+/// When a field of an item has another type than its kind gives it.
+pub fn decode_list<T: DeserializeOwned>(json: &str) -> Result<List<T>, DecodeError> {
+    serde_json::from_str(json).map_err(|_| {
+        let raw: Option<List<Box<RawValue>>> = serde_json::from_str(json).ok();
+        let mut items = raw.iter().flat_map(|list| &list.items).map(|item| item.get());
+        items
+            .find(|item| serde_json::from_str::<T>(item).is_err())
+            .map_or_else(|| located::<List<T>>(json), located::<T>)
+    })
+}
+
+/// The field that `T` refuses: the JSON is decoded once more, with its paths recorded.
+fn located<T: DeserializeOwned>(json: &str) -> DecodeError {
+    let (field, fault) = match api::decode::<T>(json) {
+        Err(error) => (error.field, error.fault),
+        Ok(_) => (".".to_owned(), "the decoders disagree".to_owned()),
+    };
+    DecodeError {
+        object: serde_json::from_str(json).ok().and_then(Named::text),
+        field,
+        fault,
+    }
+}
+
+#[derive(Deserialize)]
+struct Named {
+    kind: Option<String>,
+    metadata: Option<NamedMetadata>,
+    /// Of a list: it has no name.
+    items: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct NamedMetadata {
+    name: Option<String>,
+    namespace: Option<String>,
+}
+
+impl Named {
+    fn text(self) -> Option<String> {
+        let metadata = self.metadata.filter(|_| self.items.is_none())?;
+        let name = match (metadata.namespace, metadata.name?) {
+            (Some(namespace), name) if !namespace.is_empty() => format!("{namespace}/{name}"),
+            (_, name) => name,
+        };
+        Some(match self.kind {
+            Some(kind) => format!("{kind} {name}"),
+            None => name,
+        })
+    }
+}
+
+/// Null is like an absent field.
+pub(crate) fn null_as_default<'de, D, T>(field: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Option::deserialize(field).map(Option::unwrap_or_default)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{List, decode, decode_list};
+    use crate::{Cluster, KubeadmControlPlane, Machine, MachineHealthCheck, metadata::Object as _};
+
+    fn fault<T: serde::de::DeserializeOwned + std::fmt::Debug>(object: &Value) -> String {
+        decode::<T>(&object.to_string())
+            .expect_err("a wrong type")
+            .to_string()
+    }
+
+    #[test]
+    fn a_wrong_type_names_the_object_and_the_field() {
+        let metadata = json!({"namespace": "d", "name": "m1"});
+        let wrong_status = json!({"kind": "Machine", "metadata": metadata,
+            "status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "A", "status": 3}]}});
+        assert_eq!(
+            fault::<Machine>(&wrong_status),
+            "Machine d/m1: status.conditions[1].status: found integer 3, expected a string"
+        );
+        let wrong_replicas =
+            json!({"kind": "KubeadmControlPlane", "metadata": metadata, "spec": {"replicas": "3"}});
+        assert_eq!(
+            fault::<KubeadmControlPlane>(&wrong_replicas),
+            "KubeadmControlPlane d/m1: spec.replicas: found string \"3\", expected an integer"
+        );
+        let wrong_label = json!({"metadata": {"name": "m1", "labels": {"tier": 1}}, "spec": {}});
+        assert_eq!(
+            fault::<Machine>(&wrong_label),
+            "m1: metadata.labels.tier: found integer 1, expected a string"
+        );
+        let wrong_annotation = json!({"metadata": {"name": "m1", "annotations": {"a": true}}});
+        assert_eq!(
+            fault::<Machine>(&wrong_annotation),
+            "m1: metadata.annotations.a: found boolean true, expected a string"
+        );
+        let wrong_domain = json!({"kind": "Cluster", "metadata": metadata,
+            "status": {"failureDomains": [{"name": "a"}, {"name": 2}]}});
+        assert_eq!(
+            fault::<Cluster>(&wrong_domain),
+            "Cluster d/m1: status.failureDomains[1].name: found integer 2, expected a string"
+        );
+        let wrong_selector = json!({"metadata": metadata, "spec": {"selector": {"matchLabels": []}}});
+        assert_eq!(
+            fault::<MachineHealthCheck>(&wrong_selector),
+            "d/m1: spec.selector.matchLabels: found a list, expected an object"
+        );
+        assert_eq!(fault::<Machine>(&json!({})), "metadata: the field is missing");
+        assert_eq!(
+            fault::<Machine>(&json!(3)),
+            ".: found integer 3, expected an object"
+        );
+    }
+
+    #[test]
+    fn a_list_names_the_item_that_is_wrong() {
+        let list = json!({"kind": "MachineList", "metadata": {"resourceVersion": "7"}, "items": [
+            {"kind": "Machine", "metadata": {"namespace": "d", "name": "m1"}},
+            {"kind": "Machine", "metadata": {"namespace": "d", "name": "m2"}, "spec": {"version": 1.35}},
+        ]});
+        let error = decode_list::<Machine>(&list.to_string()).expect_err("a wrong type");
+        assert_eq!(
+            error.to_string(),
+            "Machine d/m2: spec.version: found number 1.35, expected a string"
+        );
+    }
+
+    #[test]
+    fn an_empty_list_may_be_null_and_must_be_there() {
+        let list = |page: Value| decode_list::<Machine>(&page.to_string());
+        let none: List<Machine> =
+            list(json!({"items": null, "metadata": {"continue": "more"}})).expect("a list");
+        assert!(none.items.is_empty());
+        assert_eq!(none.metadata.continue_.as_deref(), Some("more"));
+        let one = list(json!({"items": [{"metadata": {"name": "m1"}}]})).expect("a list");
+        let names: Vec<&str> = one.items.iter().map(Machine::name).collect();
+        assert_eq!(names, ["m1"]);
+        let error = list(json!({"kind": "Status", "metadata": {}})).expect_err("no list");
+        assert_eq!(error.to_string(), "items: the field is missing");
+    }
+}

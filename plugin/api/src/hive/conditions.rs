@@ -1,0 +1,190 @@
+//! The conditions of Hive's objects, each with all of its fields: a merge patch replaces the whole list, and must not drop
+//! fields that we do not know.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Value, json};
+
+/// The conditions of one object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Conditions(Vec<Value>);
+
+/// A condition to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Desired<'c> {
+    pub type_: &'c str,
+    /// `True`, `False` or `Unknown`.
+    pub status: &'c str,
+    pub reason: &'c str,
+    pub message: &'c str,
+}
+
+impl<'de> Deserialize<'de> for Conditions {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let conditions: Option<Vec<Value>> = Deserialize::deserialize(deserializer)?;
+        Ok(Self(conditions.unwrap_or_default()))
+    }
+}
+
+impl Conditions {
+    /// `True`, `False` or `Unknown`; none where there is no such condition.
+    pub fn status(&self, type_: &str) -> Option<&str> {
+        self.field(type_, "status")
+    }
+
+    pub fn reason(&self, type_: &str) -> Option<&str> {
+        self.field(type_, "reason")
+    }
+
+    pub fn message(&self, type_: &str) -> Option<&str> {
+        self.field(type_, "message")
+    }
+
+    /// Since when the condition has its status.
+    pub fn last_transition_time(&self, type_: &str) -> Option<Timestamp> {
+        self.field(type_, "lastTransitionTime")?.parse().ok()
+    }
+
+    pub fn has(&self, type_: &str) -> bool {
+        self.find(type_).is_some()
+    }
+
+    /// Whether a condition has the desired status, reason and message already.
+    pub fn matches(&self, desired: Desired<'_>) -> bool {
+        self.status(desired.type_) == Some(desired.status)
+            && self.reason(desired.type_) == Some(desired.reason)
+            && self.message(desired.type_).unwrap_or_default() == desired.message
+    }
+
+    /// All conditions, this one as desired. `lastTransitionTime` changes with the status alone.
+    pub fn with(&self, desired: Desired<'_>, now: Timestamp) -> Self {
+        let mut conditions = self.0.clone();
+        if !self.has(desired.type_) {
+            conditions.push(json!({ "type": desired.type_ }));
+        }
+        let of_type = |condition: &&mut Value| is_of_type(condition, desired.type_);
+        for current in conditions.iter_mut().filter(of_type) {
+            let changes = text(current, "status") != Some(desired.status);
+            let Value::Object(fields) = current else {
+                continue;
+            };
+            if changes || !fields.contains_key("lastTransitionTime") {
+                fields.insert("lastTransitionTime".to_owned(), whole_seconds(now).into());
+            }
+            for (field, text) in [
+                ("status", desired.status),
+                ("reason", desired.reason),
+                ("message", desired.message),
+            ] {
+                fields.insert(field.to_owned(), text.into());
+            }
+        }
+        Self(conditions)
+    }
+
+    /// All conditions, this one without `lastTransitionTime`, so that [`Self::with`] sets a new one.
+    pub fn without_time(&self, type_: &str) -> Self {
+        let mut conditions = self.0.clone();
+        for condition in conditions
+            .iter_mut()
+            .filter(|condition| is_of_type(condition, type_))
+        {
+            if let Value::Object(fields) = condition {
+                fields.remove("lastTransitionTime");
+            }
+        }
+        Self(conditions)
+    }
+
+    /// For a patch.
+    pub fn into_value(self) -> Value {
+        Value::Array(self.0)
+    }
+
+    fn find(&self, type_: &str) -> Option<&Value> {
+        self.0.iter().find(|condition| is_of_type(condition, type_))
+    }
+
+    fn field(&self, type_: &str, name: &str) -> Option<&str> {
+        text(self.find(type_)?, name)
+    }
+}
+
+/// Kubernetes' times of conditions have no fractions of a second.
+fn whole_seconds(time: Timestamp) -> String {
+    Timestamp::from_second(time.as_second())
+        .unwrap_or(time)
+        .to_string()
+}
+
+fn is_of_type(condition: &Value, type_: &str) -> bool {
+    text(condition, "type") == Some(type_)
+}
+
+fn text<'c>(condition: &'c Value, field: &str) -> Option<&'c str> {
+    condition.get(field).and_then(Value::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{Conditions, Desired};
+
+    fn conditions(conditions: Value) -> Conditions {
+        serde_json::from_value(conditions).expect("decodes")
+    }
+
+    #[test]
+    fn a_change_keeps_other_conditions_and_unknown_fields() {
+        let now = "2026-11-21T05:00:00.75Z".parse().expect("a time");
+        let reserved = Desired {
+            type_: "Available",
+            status: "False",
+            reason: "Reserved",
+            message: "reserved",
+        };
+        let other = json!({"type": "Other", "status": "True", "note": 1});
+        for (before, time) in [
+            (
+                json!({"type": "Available", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}),
+                "2026-11-21T05:00:00Z",
+            ),
+            (
+                json!({"type": "Available", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"}),
+                "2026-01-01T00:00:00Z",
+            ),
+            (
+                json!({"type": "Available", "status": "False"}),
+                "2026-11-21T05:00:00Z",
+            ),
+        ] {
+            let mut before = before;
+            before["observedGeneration"] = json!(3);
+            let read = conditions(json!([other, before]));
+            let after = read.with(reserved, now);
+            assert!(after.matches(reserved) && !read.matches(reserved));
+            assert_eq!(
+                after.into_value(),
+                json!([other, {"type": "Available", "status": "False", "reason": "Reserved", "message": "reserved",
+                    "lastTransitionTime": time, "observedGeneration": 3}])
+            );
+        }
+        let first = conditions(Value::Null).with(reserved, now);
+        assert_eq!(
+            first.last_transition_time("Available"),
+            "2026-11-21T05:00:00Z".parse().ok()
+        );
+    }
+
+    #[test]
+    fn a_condition_without_time_gets_a_new_one() {
+        let read = conditions(json!([
+            {"type": "Available", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+            {"type": "Other", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+        ]));
+        let undated = read.without_time("Available");
+        assert_eq!(undated.last_transition_time("Available"), None);
+        assert!(undated.has("Available") && undated.last_transition_time("Other").is_some());
+    }
+}

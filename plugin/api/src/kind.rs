@@ -1,0 +1,91 @@
+//! The kinds that we read and write, by group.
+
+use crate::names::group;
+
+/// A kind, in any version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind {
+    pub group: &'static str,
+    /// As manifests name it: `KubeadmControlPlane`.
+    pub kind: &'static str,
+    /// As URLs name it: `kubeadmcontrolplanes`.
+    pub plural: &'static str,
+    /// The versions that we know, best first. Where a cluster serves none of them, clients use the version that the
+    /// server prefers: it is then decoded like our best.
+    pub versions: &'static [&'static str],
+    /// What to install in a cluster that does not serve the kind.
+    pub product: &'static str,
+}
+
+const CLUSTER_API_VERSIONS: &[&str] = &["v1beta2", "v1beta1"];
+
+const fn cluster_api(kind: &'static str, plural: &'static str) -> Kind {
+    Kind {
+        group: group::CLUSTER,
+        kind,
+        plural,
+        versions: CLUSTER_API_VERSIONS,
+        product: "Cluster API",
+    }
+}
+
+const fn hive(kind: &'static str, plural: &'static str) -> Kind {
+    Kind {
+        group: group::HIVE,
+        kind,
+        plural,
+        versions: &["v1"],
+        product: "Hive (or its kinds alone, manifests/dev/crds)",
+    }
+}
+
+/// Every cluster serves it.
+const fn kubernetes(group: &'static str, kind: &'static str, plural: &'static str) -> Kind {
+    Kind {
+        group,
+        kind,
+        plural,
+        versions: &["v1"],
+        product: "Kubernetes",
+    }
+}
+
+pub const CLUSTER: Kind = cluster_api("Cluster", "clusters");
+pub const MACHINE: Kind = cluster_api("Machine", "machines");
+pub const MACHINE_DEPLOYMENT: Kind = cluster_api("MachineDeployment", "machinedeployments");
+pub const MACHINE_HEALTH_CHECK: Kind = cluster_api("MachineHealthCheck", "machinehealthchecks");
+pub const MACHINE_POOL: Kind = cluster_api("MachinePool", "machinepools");
+
+pub const KUBEADM_CONFIG: Kind = Kind {
+    group: group::BOOTSTRAP,
+    product: "Cluster API's kubeadm bootstrap provider",
+    ..cluster_api("KubeadmConfig", "kubeadmconfigs")
+};
+
+pub const KUBEADM_CONTROL_PLANE: Kind = Kind {
+    group: group::CONTROL_PLANE,
+    product: "Cluster API's kubeadm control plane provider",
+    ..cluster_api("KubeadmControlPlane", "kubeadmcontrolplanes")
+};
+
+pub const KUBEADM_CONTROL_PLANE_TEMPLATE: Kind = Kind {
+    kind: "KubeadmControlPlaneTemplate",
+    plural: "kubeadmcontrolplanetemplates",
+    ..KUBEADM_CONTROL_PLANE
+};
+
+pub const CLUSTER_CLAIM: Kind = hive("ClusterClaim", "clusterclaims");
+pub const CLUSTER_DEPLOYMENT: Kind = hive("ClusterDeployment", "clusterdeployments");
+pub const CLUSTER_DEPLOYMENT_CUSTOMIZATION: Kind = hive(
+    "ClusterDeploymentCustomization",
+    "clusterdeploymentcustomizations",
+);
+pub const CLUSTER_POOL: Kind = hive("ClusterPool", "clusterpools");
+
+pub const EVENT: Kind = kubernetes("events.k8s.io", "Event", "events");
+pub const LEASE: Kind = kubernetes("coordination.k8s.io", "Lease", "leases");
+pub const NAMESPACE: Kind = kubernetes("", "Namespace", "namespaces");
+pub const SECRET: Kind = kubernetes("", "Secret", "secrets");
+/// Its answer names the user whom the server authenticated.
+pub const SELF_SUBJECT_REVIEW: Kind =
+    kubernetes("authentication.k8s.io", "SelfSubjectReview", "selfsubjectreviews");

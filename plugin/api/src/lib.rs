@@ -1,0 +1,51 @@
+//! The Kubernetes kinds that this project reads, each decoded in one place. No client.
+//!
+//! A kind has one file: a public struct with the fields that we read, under Kubernetes' own names, and private types for
+//! the JSON of each API version. Objects of v1beta1 and v1beta2 decode to the same view, which follows v1beta2.
+//!
+//! - [`control_plane`], [`machine`], [`cluster`], [`machine_health_check`], [`kubeadm_config`], [`machine_deployment`]:
+//!   Cluster API
+//! - [`hive`]: Hive's kinds
+//! - [`lease`], [`secret`]: Kubernetes itself. Nodes, Pods, Deployments and `DaemonSets` are read as `k8s_openapi` types:
+//!   their lists are read page by page, and a page is dropped before the next one is read
+//! - [`metadata`], [`condition`], [`reference`], [`remediation`]: what several kinds have
+//! - [`decode`]: objects and lists from JSON, with errors that name the object and the field
+//! - [`kind`], [`names`]: groups, kinds, labels, annotations and finalizers
+
+#![allow(
+    missing_docs,
+    reason = "fields have Kubernetes' own names; only what those leave open is documented"
+)]
+
+pub mod cluster;
+pub mod condition;
+pub mod control_plane;
+pub mod decode;
+pub mod hive;
+pub mod kind;
+pub mod kubeadm_config;
+pub mod lease;
+pub mod machine;
+pub mod machine_deployment;
+pub mod machine_health_check;
+pub mod metadata;
+pub mod names;
+pub mod reference;
+pub mod remediation;
+pub mod secret;
+
+pub use cluster::Cluster;
+pub use condition::{Condition, ConditionStatus};
+pub use control_plane::KubeadmControlPlane;
+pub use decode::{DecodeError, List, decode, decode_list};
+pub use hive::{ClusterClaim, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool};
+pub use kind::Kind;
+pub use kubeadm_config::{KubeadmConfig, KubeadmConfigSpec};
+pub use lease::Lease;
+pub use machine::Machine;
+pub use machine_deployment::MachineDeployment;
+pub use machine_health_check::MachineHealthCheck;
+pub use metadata::{Object, PartialObjectMetadata};
+pub use reference::Reference;
+pub use remediation::Remediation;
+pub use secret::Secret;

@@ -1,0 +1,364 @@
+//! `Machine`.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
+
+use crate::{
+    Condition, Reference, Remediation,
+    condition::{self, V1Beta2Status},
+    decode::null_as_default,
+    kind::KUBEADM_CONTROL_PLANE,
+    metadata::{self, Object as _},
+    names::annotation,
+};
+
+/// The hook of an update in place, among those of [`annotation::PENDING_HOOKS`].
+const UPDATE_MACHINE_HOOK: &str = "UpdateMachine";
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(from = "Wire")]
+pub struct Machine {
+    pub api_version: String,
+    pub metadata: ObjectMeta,
+    pub spec: MachineSpec,
+    pub status: MachineStatus,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MachineSpec {
+    pub cluster_name: Option<String>,
+    /// Kubernetes version, with a leading `v`.
+    pub version: Option<String>,
+    /// Never empty.
+    pub failure_domain: Option<String>,
+    /// `spec.bootstrap.configRef`
+    pub bootstrap_config_ref: Option<Reference>,
+    pub infrastructure_ref: Option<Reference>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MachineStatus {
+    /// `status.nodeRef.name`; none before the Node has joined.
+    pub node_name: Option<String>,
+    /// `Pending`, `Provisioning`, `Running`, `Deleting`, …
+    pub phase: Option<String>,
+    /// The earliest expiry of its certificates that the controller knows of.
+    pub certificates_expiry_date: Option<Timestamp>,
+    pub conditions: Vec<Condition>,
+}
+
+impl Machine {
+    /// The `KubeadmControlPlane` that owns it.
+    pub fn control_plane(&self) -> Option<&str> {
+        self.owner(KUBEADM_CONTROL_PLANE.kind)
+    }
+
+    /// Its Node, once it has joined.
+    pub fn node(&self) -> Option<&str> {
+        self.status.node_name.as_deref()
+    }
+
+    pub const fn has_node(&self) -> bool {
+        self.status.node_name.is_some()
+    }
+
+    pub fn condition(&self, type_: &str) -> Option<&Condition> {
+        condition::find(&self.status.conditions, type_)
+    }
+
+    /// Whether a condition is there and holds.
+    pub fn is(&self, type_: &str) -> bool {
+        self.condition(type_).is_some_and(Condition::is_true)
+    }
+
+    /// Whether a condition is there and does not hold.
+    pub fn is_not(&self, type_: &str) -> bool {
+        self.condition(type_).is_some_and(Condition::is_false)
+    }
+
+    /// Whether the condition `Ready` holds; none before a controller has set it.
+    pub fn ready(&self) -> Option<bool> {
+        self.condition("Ready").map(Condition::is_true)
+    }
+
+    /// Whether the condition `UpToDate` holds; none before a controller has set it.
+    pub fn up_to_date(&self) -> Option<bool> {
+        self.condition("UpToDate").map(Condition::is_true)
+    }
+
+    /// Whether a health check found it unhealthy.
+    pub fn failed_health_check(&self) -> bool {
+        self.is_not("HealthCheckSucceeded")
+    }
+
+    /// Whether a health check has asked its control plane to replace it.
+    pub fn awaits_remediation(&self) -> bool {
+        self.failed_health_check() && self.is_not("OwnerRemediated")
+    }
+
+    /// Whether an annotation has a scale down delete it before others.
+    pub fn is_deleted_first(&self) -> bool {
+        self.has_annotation(annotation::DELETE_MACHINE)
+    }
+
+    /// Whether an annotation has `MachineHealthChecks` report it unhealthy.
+    pub fn is_marked_unhealthy(&self) -> bool {
+        self.has_annotation(annotation::REMEDIATE_MACHINE)
+    }
+
+    /// Whether an update in place has begun.
+    pub fn is_updating_in_place(&self) -> bool {
+        let hooks = self.annotation(annotation::PENDING_HOOKS).unwrap_or_default();
+        self.has_annotation(annotation::UPDATE_IN_PROGRESS)
+            || hooks.split(',').any(|hook| hook == UPDATE_MACHINE_HOOK)
+    }
+
+    /// The remediation that created it.
+    pub fn remediation_for(&self) -> Option<Remediation> {
+        let value = self.annotation(annotation::REMEDIATION_FOR)?;
+        Some(Remediation::from_annotation(value))
+    }
+
+    /// The annotations that stop its deletion until the programs that set them remove them.
+    pub fn deletion_hooks(&self) -> impl Iterator<Item = &str> {
+        let annotations = self.metadata.annotations.iter().flatten();
+        let is_hook = |name: &&str| {
+            [annotation::PRE_DRAIN_HOOK, annotation::PRE_TERMINATE_HOOK]
+                .iter()
+                .any(|hook| name.starts_with(hook))
+        };
+        annotations.map(|(name, _)| name.as_str()).filter(is_hook)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Wire {
+    #[serde(default)]
+    api_version: String,
+    #[serde(deserialize_with = "metadata::slim")]
+    metadata: ObjectMeta,
+    #[serde(default, deserialize_with = "null_as_default")]
+    spec: WireSpec,
+    #[serde(default, deserialize_with = "null_as_default")]
+    status: WireStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireSpec {
+    cluster_name: Option<String>,
+    version: Option<String>,
+    failure_domain: Option<String>,
+    bootstrap: Option<WireBootstrap>,
+    infrastructure_ref: Option<Reference>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireBootstrap {
+    config_ref: Option<Reference>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireStatus {
+    node_ref: Option<Reference>,
+    phase: Option<String>,
+    certificates_expiry_date: Option<Timestamp>,
+    conditions: Option<Vec<Condition>>,
+    /// v1beta1.
+    v1beta2: Option<V1Beta2Status>,
+}
+
+impl From<Wire> for Machine {
+    fn from(wire: Wire) -> Self {
+        let Wire {
+            api_version,
+            metadata,
+            spec,
+            status,
+        } = wire;
+        Self {
+            api_version,
+            metadata,
+            spec: MachineSpec {
+                cluster_name: spec.cluster_name,
+                version: spec.version,
+                failure_domain: spec.failure_domain.filter(|domain| !domain.is_empty()),
+                bootstrap_config_ref: spec.bootstrap.and_then(|bootstrap| bootstrap.config_ref),
+                infrastructure_ref: spec.infrastructure_ref,
+            },
+            status: MachineStatus {
+                node_name: status.node_ref.map(|node| node.name),
+                phase: status.phase,
+                certificates_expiry_date: status.certificates_expiry_date,
+                conditions: condition::of_status(status.conditions, status.v1beta2),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::Machine;
+    use crate::{Reference, Remediation, decode, metadata::Object as _};
+
+    fn machine(object: &Value) -> Machine {
+        decode(&object.to_string()).expect("decodes")
+    }
+
+    fn annotated(annotations: &Value) -> Machine {
+        machine(&json!({"metadata": {"name": "m1", "annotations": annotations}, "spec": {}}))
+    }
+
+    #[test]
+    fn both_versions_decode_to_the_same() {
+        let metadata = json!({"name": "m1", "namespace": "d", "ownerReferences": [
+            {"apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane", "name": "c1-cp",
+                "uid": "u", "controller": true}]});
+        let conditions = json!([
+            {"type": "Ready", "status": "False", "reason": "NotReady", "message": "", "lastTransitionTime": "2026-08-21T10:00:00Z"},
+            {"type": "HealthCheckSucceeded", "status": "False"}, {"type": "OwnerRemediated", "status": "False"},
+            {"type": "UpToDate", "status": "True"},
+        ]);
+        let v1beta2 = machine(&json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": metadata,
+            "spec": {
+                "clusterName": "c1", "version": "v1.34.1", "failureDomain": "a", "providerID": "p://m1",
+                "bootstrap": {"dataSecretName": "s", "configRef":
+                    {"apiGroup": "bootstrap.cluster.x-k8s.io", "kind": "KubeadmConfig", "name": "m1-config"}},
+                "infrastructureRef":
+                    {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "DockerMachine", "name": "m1-infra"},
+            },
+            "status": {"nodeRef": {"name": "n1"}, "phase": "Running", "conditions": conditions,
+                "certificatesExpiryDate": "2027-08-21T09:00:00Z",
+                "deprecated": {"v1beta1": {"conditions": [{"type": "Ready", "status": "True"}]}}},
+        }));
+        let v1beta1 = machine(&json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "Machine", "metadata": metadata,
+            "spec": {
+                "clusterName": "c1", "version": "v1.34.1", "failureDomain": "a", "providerID": "p://m1",
+                "bootstrap": {"dataSecretName": "s", "configRef":
+                    {"apiVersion": "bootstrap.cluster.x-k8s.io/v1beta1", "kind": "KubeadmConfig", "name": "m1-config"}},
+                "infrastructureRef":
+                    {"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": "DockerMachine", "name": "m1-infra"},
+            },
+            "status": {"nodeRef": {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u"}, "phase": "Running",
+                "certificatesExpiryDate": "2027-08-21T09:00:00Z",
+                "conditions": [{"type": "Ready", "status": "True"}], "v1beta2": {"conditions": conditions}},
+        }));
+        assert_eq!(v1beta1.api_version, "cluster.x-k8s.io/v1beta1");
+        let same = Machine {
+            api_version: v1beta2.api_version.clone(),
+            ..v1beta1
+        };
+        assert_eq!(v1beta2, same);
+
+        assert_eq!(
+            (v1beta2.control_plane(), v1beta2.node()),
+            (Some("c1-cp"), Some("n1"))
+        );
+        assert_eq!((v1beta2.ready(), v1beta2.up_to_date()), (Some(false), Some(true)));
+        assert!(v1beta2.awaits_remediation() && v1beta2.has_node());
+        assert_eq!(
+            v1beta2.status.certificates_expiry_date,
+            "2027-08-21T09:00:00Z".parse().ok()
+        );
+        assert_eq!(
+            v1beta2.spec.infrastructure_ref,
+            Some(Reference {
+                group: "infrastructure.cluster.x-k8s.io".to_owned(),
+                kind: "DockerMachine".to_owned(),
+                name: "m1-infra".to_owned(),
+            })
+        );
+        let config = v1beta2.spec.bootstrap_config_ref.as_ref();
+        assert_eq!(config.map(|config| config.name.as_str()), Some("m1-config"));
+    }
+
+    #[test]
+    fn a_machine_without_status_decodes() {
+        for status in [
+            json!({}),
+            json!({"status": null}),
+            json!({"status": {}}),
+            json!({"status": {"nodeRef": null}}),
+        ] {
+            let mut object =
+                json!({"metadata": {"name": "m1"}, "spec": {"clusterName": "c1", "failureDomain": ""}});
+            object
+                .as_object_mut()
+                .expect("an object")
+                .extend(status.as_object().expect("an object").clone());
+            let machine = machine(&object);
+            assert_eq!(
+                (machine.name(), machine.node(), machine.ready()),
+                ("m1", None, None)
+            );
+            assert_eq!(machine.spec.failure_domain, None);
+            assert!(!machine.failed_health_check() && machine.control_plane().is_none());
+        }
+    }
+
+    #[test]
+    fn the_presence_of_an_annotation_counts() {
+        let none = annotated(&json!({}));
+        assert!(!none.is_deleted_first() && !none.is_marked_unhealthy() && !none.is_updating_in_place());
+        assert_eq!(none.remediation_for(), None);
+        let marked = annotated(&json!({
+            "cluster.x-k8s.io/delete-machine": "", "cluster.x-k8s.io/remediate-machine": "false",
+            "controlplane.cluster.x-k8s.io/remediation-for": r#"{"machine":"m0","retryCount":1}"#,
+        }));
+        assert!(marked.is_deleted_first() && marked.is_marked_unhealthy() && !marked.is_updating_in_place());
+        let remediation = Remediation {
+            machine: "m0".to_owned(),
+            timestamp: None,
+            retry_count: 1,
+        };
+        assert_eq!(marked.remediation_for(), Some(remediation));
+    }
+
+    #[test]
+    fn two_annotations_show_an_update_in_place() {
+        for (annotations, expected) in [
+            (
+                json!({"in-place-updates.internal.cluster.x-k8s.io/update-in-progress": ""}),
+                true,
+            ),
+            (
+                json!({"runtime.cluster.x-k8s.io/pending-hooks": "Other,UpdateMachine"}),
+                true,
+            ),
+            (
+                json!({"runtime.cluster.x-k8s.io/pending-hooks": "UpdateMachineSet"}),
+                false,
+            ),
+        ] {
+            assert_eq!(
+                annotated(&annotations).is_updating_in_place(),
+                expected,
+                "{annotations}"
+            );
+        }
+    }
+
+    #[test]
+    fn deletion_hooks_are_annotations() {
+        let machine = annotated(&json!({
+            "a": "b", "pre-drain.delete.hook.machine.cluster.x-k8s.io/backup": "",
+            "pre-terminate.delete.hook.machine.cluster.x-k8s.io/kcp-cleanup": "",
+        }));
+        let hooks: Vec<&str> = machine.deletion_hooks().collect();
+        assert_eq!(
+            hooks,
+            [
+                "pre-drain.delete.hook.machine.cluster.x-k8s.io/backup",
+                "pre-terminate.delete.hook.machine.cluster.x-k8s.io/kcp-cleanup",
+            ]
+        );
+    }
+}

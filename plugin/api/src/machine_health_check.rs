@@ -1,0 +1,201 @@
+//! `MachineHealthCheck`.
+
+use k8s_openapi::apimachinery::pkg::{
+    apis::meta::v1::{LabelSelector, ObjectMeta},
+    util::intstr::IntOrString,
+};
+use serde::Deserialize;
+
+use crate::{
+    Condition, Reference,
+    condition::{self, V1Beta2Status},
+    decode::null_as_default,
+    metadata,
+};
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(from = "Wire")]
+pub struct MachineHealthCheck {
+    pub metadata: ObjectMeta,
+    pub spec: MachineHealthCheckSpec,
+    pub status: MachineHealthCheckStatus,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MachineHealthCheckSpec {
+    pub cluster_name: String,
+    /// Selects Machines of the Cluster.
+    pub selector: LabelSelector,
+    /// `spec.remediation.triggerIf.unhealthyLessThanOrEqualTo`: how many of the selected Machines may be unhealthy for
+    /// any to be remediated: a number, or percent of all. v1beta1 calls it `maxUnhealthy`.
+    pub unhealthy_less_than_or_equal_to: Option<IntOrString>,
+    /// `spec.remediation.triggerIf.unhealthyInRange`: the same as `[1-3]`, both ends included. Where it is set, the other
+    /// limit has no effect. v1beta1 calls it `unhealthyRange`. Never empty.
+    pub unhealthy_in_range: Option<String>,
+    /// `spec.remediation.templateRef`: what remediates unhealthy Machines; none where their owner does.
+    pub template_ref: Option<Reference>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MachineHealthCheckStatus {
+    /// The number of selected Machines; none before the controller has counted them.
+    pub expected_machines: Option<u64>,
+    pub current_healthy: Option<u64>,
+    pub conditions: Vec<Condition>,
+}
+
+impl MachineHealthCheck {
+    /// Whether it may start remediations now; none while the condition is absent or unknown.
+    pub fn remediation_allowed(&self) -> Option<bool> {
+        let allowed = condition::find(&self.status.conditions, "RemediationAllowed")?;
+        (allowed.is_true() || allowed.is_false()).then(|| allowed.is_true())
+    }
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    #[serde(deserialize_with = "metadata::slim")]
+    metadata: ObjectMeta,
+    #[serde(default, deserialize_with = "null_as_default")]
+    spec: WireSpec,
+    #[serde(default, deserialize_with = "null_as_default")]
+    status: WireStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireSpec {
+    #[serde(default)]
+    cluster_name: String,
+    #[serde(default)]
+    selector: LabelSelector,
+    // v1beta2
+    remediation: Option<WireRemediation>,
+    // v1beta1
+    max_unhealthy: Option<IntOrString>,
+    unhealthy_range: Option<String>,
+    remediation_template: Option<Reference>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireRemediation {
+    trigger_if: Option<WireTrigger>,
+    template_ref: Option<Reference>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireTrigger {
+    unhealthy_less_than_or_equal_to: Option<IntOrString>,
+    unhealthy_in_range: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireStatus {
+    conditions: Option<Vec<Condition>>,
+    expected_machines: Option<u64>,
+    current_healthy: Option<u64>,
+    /// v1beta1.
+    v1beta2: Option<V1Beta2Status>,
+}
+
+impl From<Wire> for MachineHealthCheck {
+    fn from(wire: Wire) -> Self {
+        let Wire {
+            metadata,
+            spec,
+            status,
+        } = wire;
+        let remediation = spec.remediation.unwrap_or_default();
+        let trigger = remediation.trigger_if.unwrap_or_default();
+        let range = trigger.unhealthy_in_range.or(spec.unhealthy_range);
+        Self {
+            metadata,
+            spec: MachineHealthCheckSpec {
+                cluster_name: spec.cluster_name,
+                selector: spec.selector,
+                unhealthy_less_than_or_equal_to: trigger
+                    .unhealthy_less_than_or_equal_to
+                    .or(spec.max_unhealthy),
+                unhealthy_in_range: range.filter(|range| !range.is_empty()),
+                template_ref: remediation.template_ref.or(spec.remediation_template),
+            },
+            status: MachineHealthCheckStatus {
+                expected_machines: status.expected_machines,
+                current_healthy: status.current_healthy,
+                conditions: condition::of_status(status.conditions, status.v1beta2),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+    use serde_json::{Value, json};
+
+    use super::MachineHealthCheck;
+    use crate::{decode, metadata::Object as _};
+
+    fn health_check(object: &Value) -> MachineHealthCheck {
+        decode(&object.to_string()).expect("decodes")
+    }
+
+    #[test]
+    fn both_versions_decode_to_the_same() {
+        let metadata = json!({"name": "h", "namespace": "d", "annotations": {"cluster.x-k8s.io/paused": ""}});
+        let selector = json!({"matchLabels": {"cluster.x-k8s.io/control-plane": ""}});
+        let conditions = json!([{"type": "RemediationAllowed", "status": "True"}]);
+        let v1beta2 = health_check(&json!({"metadata": metadata,
+            "spec": {"clusterName": "c1", "selector": selector, "remediation": {
+                "triggerIf": {"unhealthyLessThanOrEqualTo": "40%", "unhealthyInRange": "[1-3]"},
+                "templateRef": {"apiVersion": "g/v1", "kind": "RebootTemplate", "name": "r"}}},
+            "status": {"expectedMachines": 3, "currentHealthy": 2, "conditions": conditions}}));
+        let v1beta1 = health_check(&json!({"metadata": metadata,
+            "spec": {"clusterName": "c1", "selector": selector, "maxUnhealthy": "40%", "unhealthyRange": "[1-3]",
+                "remediationTemplate": {"apiVersion": "g/v1", "kind": "RebootTemplate", "name": "r"}},
+            "status": {"expectedMachines": 3, "currentHealthy": 2, "conditions": [], "v1beta2": {"conditions": conditions}}}));
+        assert_eq!(v1beta2, v1beta1);
+
+        assert!(v1beta2.is_paused());
+        assert_eq!(v1beta2.remediation_allowed(), Some(true));
+        let percent = IntOrString::String("40%".to_owned());
+        assert_eq!(v1beta2.spec.unhealthy_less_than_or_equal_to, Some(percent));
+        let template = v1beta2.spec.template_ref.map(|template| template.kind);
+        assert_eq!(template.as_deref(), Some("RebootTemplate"));
+    }
+
+    #[test]
+    fn a_health_check_without_status_decodes() {
+        for (spec, limit) in [
+            (json!({"clusterName": "c1", "selector": {}}), None),
+            (
+                json!({"clusterName": "c1", "selector": {}, "maxUnhealthy": 0, "unhealthyRange": ""}),
+                Some(0),
+            ),
+        ] {
+            let check = health_check(&json!({"metadata": {"name": "h"}, "spec": spec}));
+            assert_eq!((check.remediation_allowed(), check.is_paused()), (None, false));
+            assert_eq!(
+                check.spec.unhealthy_less_than_or_equal_to,
+                limit.map(IntOrString::Int)
+            );
+            assert_eq!(
+                (check.spec.unhealthy_in_range, check.status.expected_machines),
+                (None, None)
+            );
+        }
+    }
+
+    #[test]
+    fn what_its_condition_leaves_open_is_none() {
+        for (status, allowed) in [("True", Some(true)), ("False", Some(false)), ("Unknown", None)] {
+            let conditions = json!([{"type": "RemediationAllowed", "status": status}]);
+            let check =
+                health_check(&json!({"metadata": {"name": "h"}, "status": {"conditions": conditions}}));
+            assert_eq!(check.remediation_allowed(), allowed, "{status}");
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! `metadata` of every kind, as `k8s_openapi`'s `ObjectMeta`.
+//!
+//! `managedFields` and a few large annotations are skipped while decoding: with `managedFields` the metadata of 3,000
+//! Machines take 86 MiB and 270 to 450 ms, without them 7 MiB and 50 to 75 ms (JSON of 21 MiB, release build).
+
+use std::{collections::BTreeMap, fmt};
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, MapAccess, Visitor},
+};
+
+use crate::{
+    Cluster, ClusterClaim, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, DecodeError,
+    KubeadmConfig, KubeadmControlPlane, Lease, Machine, MachineDeployment, MachineHealthCheck, Secret,
+    decode, names::annotation,
+};
+
+/// Copies of whole objects. They may hold passwords, too.
+const SKIPPED_ANNOTATIONS: [&str; 3] = [
+    annotation::LAST_APPLIED,
+    annotation::CONVERSION_DATA,
+    annotation::CLUSTER_CONFIGURATION,
+];
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Wire {
+    annotations: Option<Annotations>,
+    creation_timestamp: Option<Time>,
+    deletion_grace_period_seconds: Option<i64>,
+    deletion_timestamp: Option<Time>,
+    finalizers: Option<Vec<String>>,
+    generate_name: Option<String>,
+    generation: Option<i64>,
+    labels: Option<BTreeMap<String, String>>,
+    name: Option<String>,
+    namespace: Option<String>,
+    owner_references: Option<Vec<OwnerReference>>,
+    resource_version: Option<String>,
+    uid: Option<String>,
+}
+
+/// For `#[serde(deserialize_with)]`: [`ObjectMeta`] without `managedFields` and the annotations that are copies.
+pub(crate) fn slim<'de, D: Deserializer<'de>>(metadata: D) -> Result<ObjectMeta, D::Error> {
+    let wire = Wire::deserialize(metadata)?;
+    Ok(ObjectMeta {
+        annotations: wire.annotations.map(|annotations| annotations.0),
+        creation_timestamp: wire.creation_timestamp,
+        deletion_grace_period_seconds: wire.deletion_grace_period_seconds,
+        deletion_timestamp: wire.deletion_timestamp,
+        finalizers: wire.finalizers,
+        generate_name: wire.generate_name,
+        generation: wire.generation,
+        labels: wire.labels,
+        managed_fields: None,
+        name: wire.name,
+        namespace: wire.namespace,
+        owner_references: wire.owner_references,
+        resource_version: wire.resource_version,
+        self_link: None,
+        uid: wire.uid,
+    })
+}
+
+struct Annotations(BTreeMap<String, String>);
+
+impl<'de> Deserialize<'de> for Annotations {
+    fn deserialize<D: Deserializer<'de>>(annotations: D) -> Result<Self, D::Error> {
+        struct AnnotationsVisitor;
+
+        impl<'de> Visitor<'de> for AnnotationsVisitor {
+            type Value = Annotations;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a map")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Annotations, A::Error> {
+                let mut annotations = BTreeMap::new();
+                while let Some(name) = map.next_key::<String>()? {
+                    if SKIPPED_ANNOTATIONS.contains(&name.as_str()) {
+                        map.next_value::<IgnoredAny>()?;
+                    } else {
+                        annotations.insert(name, map.next_value()?);
+                    }
+                }
+                Ok(Annotations(annotations))
+            }
+        }
+
+        annotations.deserialize_map(AnnotationsVisitor)
+    }
+}
+
+/// An object of any kind of which only the metadata matters.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PartialObjectMetadata {
+    #[serde(deserialize_with = "slim")]
+    pub metadata: ObjectMeta,
+}
+
+/// The metadata of one object, `managedFields` included.
+///
+/// # Errors
+/// When a field has another type than Kubernetes gives it.
+pub fn with_managed_fields(object: &str) -> Result<ObjectMeta, DecodeError> {
+    #[derive(Deserialize)]
+    struct Whole {
+        metadata: ObjectMeta,
+    }
+    decode::<Whole>(object).map(|object| object.metadata)
+}
+
+/// The metadata of an object, with absent fields as empty ones.
+pub trait Object {
+    fn metadata(&self) -> &ObjectMeta;
+
+    fn name(&self) -> &str {
+        self.metadata().name.as_deref().unwrap_or_default()
+    }
+
+    fn namespace(&self) -> &str {
+        self.metadata().namespace.as_deref().unwrap_or_default()
+    }
+
+    /// Differs between an object and a later one of the same name.
+    fn uid(&self) -> &str {
+        self.metadata().uid.as_deref().unwrap_or_default()
+    }
+
+    /// Differs between two states of an object: a write with it fails once the object has changed.
+    fn resource_version(&self) -> &str {
+        self.metadata().resource_version.as_deref().unwrap_or_default()
+    }
+
+    /// Counts the changes of the spec.
+    fn generation(&self) -> i64 {
+        self.metadata().generation.unwrap_or_default()
+    }
+
+    fn creation_timestamp(&self) -> Option<Timestamp> {
+        self.metadata().creation_timestamp.as_ref().map(|time| time.0)
+    }
+
+    /// Set while the object is being deleted: when its deletion was requested.
+    fn deletion_timestamp(&self) -> Option<Timestamp> {
+        self.metadata().deletion_timestamp.as_ref().map(|time| time.0)
+    }
+
+    fn is_deleting(&self) -> bool {
+        self.metadata().deletion_timestamp.is_some()
+    }
+
+    fn label(&self, name: &str) -> Option<&str> {
+        self.metadata().labels.as_ref()?.get(name).map(String::as_str)
+    }
+
+    fn annotation(&self, name: &str) -> Option<&str> {
+        self.metadata()
+            .annotations
+            .as_ref()?
+            .get(name)
+            .map(String::as_str)
+    }
+
+    fn has_annotation(&self, name: &str) -> bool {
+        self.annotation(name).is_some()
+    }
+
+    /// Whether its own annotation pauses it. Its Cluster may pause it, too.
+    fn is_paused(&self) -> bool {
+        self.has_annotation(annotation::PAUSED)
+    }
+
+    fn finalizers(&self) -> &[String] {
+        self.metadata().finalizers.as_deref().unwrap_or_default()
+    }
+
+    fn has_finalizer(&self, name: &str) -> bool {
+        self.finalizers().iter().any(|finalizer| finalizer == name)
+    }
+
+    fn owner_references(&self) -> &[OwnerReference] {
+        self.metadata().owner_references.as_deref().unwrap_or_default()
+    }
+
+    /// The name of its first owner of a kind.
+    fn owner(&self, kind: &str) -> Option<&str> {
+        let owner = self.owner_references().iter().find(|owner| owner.kind == kind)?;
+        Some(&owner.name)
+    }
+
+    /// The one owner whose controller manages it.
+    fn controller(&self) -> Option<&OwnerReference> {
+        let mut owners = self.owner_references().iter();
+        owners.find(|owner| owner.controller == Some(true))
+    }
+}
+
+impl Object for ObjectMeta {
+    fn metadata(&self) -> &ObjectMeta {
+        self
+    }
+}
+
+macro_rules! objects {
+    ($($kind:ident),+ $(,)?) => {
+        $(impl Object for $kind {
+            fn metadata(&self) -> &ObjectMeta {
+                &self.metadata
+            }
+        })+
+    };
+}
+
+objects!(
+    Cluster,
+    ClusterClaim,
+    ClusterDeployment,
+    ClusterDeploymentCustomization,
+    ClusterPool,
+    KubeadmConfig,
+    KubeadmControlPlane,
+    Lease,
+    Machine,
+    MachineDeployment,
+    MachineHealthCheck,
+    PartialObjectMetadata,
+    Secret,
+);
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{Object as _, PartialObjectMetadata, with_managed_fields};
+    use crate::{decode, names::annotation};
+
+    fn object() -> Value {
+        json!({"apiVersion": "g/v1", "kind": "Any", "metadata": {
+            "name": "a", "namespace": "d", "uid": "u", "resourceVersion": "7", "generation": 3,
+            "creationTimestamp": "2026-08-21T10:00:00Z", "deletionTimestamp": "2026-08-21T11:00:00Z",
+            "labels": {"tier": "gold"},
+            "annotations": {
+                "cluster.x-k8s.io/paused": "",
+                "kubectl.kubernetes.io/last-applied-configuration": "{\"spec\": {}}",
+                "cluster.x-k8s.io/conversion-data": "{}",
+            },
+            "finalizers": ["f"],
+            "ownerReferences": [
+                {"apiVersion": "g/v1", "kind": "Cluster", "name": "c1", "uid": "1"},
+                {"apiVersion": "g/v1", "kind": "MachineSet", "name": "s1", "uid": "2", "controller": true},
+            ],
+            "managedFields": [{"manager": "m", "operation": "Apply", "fieldsV1": {"f:spec": {}}}],
+        }})
+    }
+
+    #[test]
+    fn keeps_everything_but_managed_fields_and_copies_of_the_object() {
+        let read: PartialObjectMetadata = decode(&object().to_string()).expect("decodes");
+        assert_eq!((read.name(), read.namespace(), read.uid()), ("a", "d", "u"));
+        assert_eq!((read.resource_version(), read.generation()), ("7", 3));
+        assert_eq!(read.creation_timestamp(), "2026-08-21T10:00:00Z".parse().ok());
+        assert_eq!(read.deletion_timestamp(), "2026-08-21T11:00:00Z".parse().ok());
+        assert!(read.is_deleting() && read.is_paused() && read.has_finalizer("f"));
+        assert_eq!((read.label("tier"), read.label("other")), (Some("gold"), None));
+        assert_eq!((read.owner("Cluster"), read.owner("Machine")), (Some("c1"), None));
+        assert_eq!(read.controller().map(|owner| owner.name.as_str()), Some("s1"));
+        let kept: Vec<&String> = read
+            .metadata
+            .annotations
+            .iter()
+            .flatten()
+            .map(|(name, _)| name)
+            .collect();
+        assert_eq!(kept, [annotation::PAUSED]);
+        assert_eq!(read.metadata.managed_fields, None);
+    }
+
+    #[test]
+    fn managed_fields_are_read_where_they_are_asked_for() {
+        let metadata = with_managed_fields(&object().to_string()).expect("decodes");
+        let managers = metadata
+            .managed_fields
+            .iter()
+            .flatten()
+            .map(|entry| entry.manager.as_deref());
+        assert_eq!(managers.collect::<Vec<_>>(), [Some("m")]);
+        assert!(metadata.has_annotation(annotation::LAST_APPLIED));
+    }
+
+    #[test]
+    fn absent_fields_are_empty() {
+        for metadata in [
+            json!({}),
+            json!({"labels": null, "annotations": null, "finalizers": null}),
+        ] {
+            let read: PartialObjectMetadata =
+                decode(&json!({ "metadata": metadata }).to_string()).expect("decodes");
+            assert_eq!((read.name(), read.generation()), ("", 0));
+            assert!(!read.is_deleting() && !read.is_paused() && read.finalizers().is_empty());
+            assert!(read.controller().is_none() && read.label("a").is_none());
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The annotations in which the controller of a control plane records its remediations.
+
+use jiff::Timestamp;
+use serde::Deserialize;
+
+/// The value of the annotations `remediation-in-progress` and `remediation-for`, as JSON.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Remediation {
+    /// The Machine that was deleted; empty where the value is no JSON of this kind.
+    pub machine: String,
+    pub timestamp: Option<Timestamp>,
+    /// Attempts before this one.
+    #[serde(default)]
+    pub retry_count: i64,
+}
+
+impl Remediation {
+    /// The presence of the annotation counts, whatever it contains.
+    pub(crate) fn from_annotation(value: &str) -> Self {
+        serde_json::from_str(value).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Remediation;
+
+    #[test]
+    fn an_annotation_counts_whatever_it_contains() {
+        let remediation = |machine: &str, time: Option<&str>, retry_count| Remediation {
+            machine: machine.to_owned(),
+            timestamp: time.and_then(|time| time.parse().ok()),
+            retry_count,
+        };
+        for (value, expected) in [
+            (
+                r#"{"machine":"m1","timestamp":"2026-08-21T09:00:00Z","retryCount":2}"#,
+                remediation("m1", Some("2026-08-21T09:00:00Z"), 2),
+            ),
+            (r#"{"machine":"m1"}"#, remediation("m1", None, 0)),
+            ("garbage", remediation("", None, 0)),
+        ] {
+            assert_eq!(Remediation::from_annotation(value), expected, "{value}");
+        }
+    }
+}

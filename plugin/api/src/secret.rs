@@ -1,0 +1,81 @@
+//! `Secret`. Its values stay in memory, and no text form shows them.
+
+use std::{collections::BTreeMap, fmt};
+
+use k8s_openapi::{ByteString, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use serde::Deserialize;
+
+use crate::{
+    decode::null_as_default, kind::KUBEADM_CONTROL_PLANE, metadata, metadata::Object as _, names::SECRET_TYPE,
+};
+
+#[derive(Default, Deserialize)]
+pub struct Secret {
+    #[serde(default, deserialize_with = "metadata::slim")]
+    pub metadata: ObjectMeta,
+    #[serde(default, rename = "type")]
+    pub type_: String,
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub data: BTreeMap<String, ByteString>,
+}
+
+impl Secret {
+    /// Whether the control plane's controller created it and would renew it. It leaves a user's Secret as it is.
+    pub fn is_managed_by_control_plane(&self) -> bool {
+        self.type_ == SECRET_TYPE && self.owner(KUBEADM_CONTROL_PLANE.kind).is_some()
+    }
+
+    /// The value under a key.
+    pub fn value(&self, key: &str) -> Option<&[u8]> {
+        self.data.get(key).map(|value| value.0.as_slice())
+    }
+}
+
+impl<const N: usize> From<[(&str, &[u8]); N]> for Secret {
+    fn from(values: [(&str, &[u8]); N]) -> Self {
+        let values = values.map(|(key, value)| (key.to_owned(), ByteString(value.to_vec())));
+        Self {
+            data: values.into(),
+            ..Self::default()
+        }
+    }
+}
+
+impl fmt::Debug for Secret {
+    /// Its keys.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_set().entries(self.data.keys()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::Secret;
+    use crate::decode;
+
+    #[test]
+    fn debug_shows_keys_and_no_values() {
+        let text = r#"{"kind": "Secret", "data": {"tls.crt": "aGVsbG8=", "tls.key": "c2VzYW1l"}}"#;
+        let secret: Secret = decode(text).expect("decodes");
+        assert_eq!(secret.value("tls.key"), Some(&b"sesame"[..]));
+        assert_eq!(secret.value("value"), None);
+        assert_eq!(format!("{secret:?}"), r#"{"tls.crt", "tls.key"}"#);
+    }
+
+    #[test]
+    fn a_secret_of_the_controller_has_its_type_and_owner() {
+        let owner =
+            json!([{"apiVersion": "g/v1", "kind": "KubeadmControlPlane", "name": "c1-cp", "uid": "u"}]);
+        for (type_, owners, expected) in [
+            ("cluster.x-k8s.io/secret", owner.clone(), true),
+            ("cluster.x-k8s.io/secret", json!([]), false),
+            ("Opaque", owner, false),
+        ] {
+            let object = json!({"metadata": {"name": "c1-ca", "ownerReferences": owners}, "type": type_});
+            let secret: Secret = decode(&object.to_string()).expect("decodes");
+            assert_eq!(secret.is_managed_by_control_plane(), expected, "{object}");
+        }
+    }
+}

@@ -218,7 +218,7 @@ async fn without_quorum_nothing_is_forced(
     wait::until("the loss of quorum is reported", || async {
         let refused = kcp(management, &scale).await?;
         ensure!(
-            refused.code == 1 && refused.stdout.contains("etcd has no quorum"),
+            refused.code == 1 && refused.stdout.contains("etcd has lost quorum"),
             "{refused}"
         );
         Ok(())

@@ -98,10 +98,7 @@ fn a_waiting_lessee_gets_a_released_entry() {
         let late = hosts.lease("rome", &["--wait=1s", "-o", "json"]).await;
         assert_eq!(late.code, 1, "{late}");
         assert_eq!(document(&late)["reason"], "timeout");
-        assert!(
-            late.stderr.contains("waiting: exhausted: pool pool-wait/hosts"),
-            "{late}"
-        );
+        assert!(late.stderr.contains("waiting: pool pool-wait/hosts"), "{late}");
 
         // The release comes after rome has reported that it waits.
         let script = r#"
@@ -509,8 +506,8 @@ fn a_claim_waits_for_its_cluster_and_is_deleted() {
         let others = hosts
             .lease("paris", &["--claim", "--wait=1s", "-o", "json"])
             .await;
-        let why = "ClusterClaim paris names ClusterDeployment pool-claim-x, which does not name it; it was there before, \
-                   and is kept";
+        let why = "ClusterClaim paris names ClusterDeployment pool-claim-x, which does not name the claim; the claim \
+                   existed before and is kept";
         assert_eq!(others.code, 1, "{others}");
         let message = document(&others)["message"].to_string();
         assert!(message.contains(why), "{message}");

@@ -83,7 +83,7 @@ fn status_with_a_problem_exits_with_1() {
         let missing = json!([{"kind": "missing", "object": "cdc/host-1", "message": message}]);
         assert_eq!((code, &document["problems"]), (1, &missing));
         let list = hosts.run(&["status"]).await;
-        let expected = "NAME    SIZE   CLUSTERS   ENTRIES   FREE   WRONG\n\
+        let expected = "NAME    SIZE   CLUSTERS   ENTRIES   FREE   PROBLEMS\n\
                         hosts   1      0          2         1      missing\n";
         assert_eq!((list.code, list.stdout.as_str()), (1, expected));
     });
@@ -170,7 +170,7 @@ fn a_watch_reports_a_lease_and_ends_when_its_output_is_closed() {
         let mut watch = hosts.kubectl.spawn(watch).unwrap();
         assert_eq!(
             untimed(&watch.line().await.unwrap()),
-            "pool-status-watch/hosts: 1 entry, 0 wrong"
+            "pool-status-watch/hosts: 1 entry, 0 problems"
         );
         hosts.leases("paris").await;
         assert_eq!(

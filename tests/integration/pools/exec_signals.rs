@@ -58,7 +58,7 @@ fn exec_forwards_signals_and_stops_waiting() {
         ];
         management.kubectl().succeed(lease).await.unwrap();
         let ended = terminated(management, "waiting:", &["--wait", "--", "echo", "ran"]).await;
-        let said = "waiting: exhausted: pool pool-signals/hosts has no free entry of 1: 1 held: host-0 by rome\n\
+        let said = "waiting: pool pool-signals/hosts has no free entry of 1: 1 held: host-0 by rome\n\
                     interrupted before the command started\n";
         assert_eq!((ended.code, ended.stdout.as_str()), (143, said), "{ended}");
         assert_eq!(holder(management).await, "rome");

@@ -1,5 +1,11 @@
 //! A server with one control plane: what it answers to each path.
 
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "clippy knows tests by their attribute, and these builders have none"
+)]
+
 use serde_json::{Value, json};
 
 use crate::canned::failure;

@@ -1,0 +1,244 @@
+//! What each crate links, and that no two folders of a crate import each other.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "clippy knows tests by their attribute, and these helpers have none"
+)]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// Crates that parse a command line or draw on a terminal.
+const TERMINAL_CRATES: [&str; 6] = [
+    "anstream",
+    "clap",
+    "clap_builder",
+    "indicatif",
+    "owo-colors",
+    "terminal_size",
+];
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The names of all crates that a package links.
+fn linked(package: &str) -> BTreeSet<String> {
+    let tree = Command::new(env!("CARGO"))
+        .current_dir(workspace())
+        .args([
+            "tree",
+            "--locked",
+            "--offline",
+            "--edges",
+            "normal",
+            "--prefix",
+            "none",
+        ])
+        .args(["--package", package])
+        .output()
+        .expect("cargo runs");
+    let text = String::from_utf8_lossy(&tree.stdout);
+    assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
+    text.lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .map(str::to_owned)
+        .collect()
+}
+
+fn assert_links_none(package: &str, forbidden: &[&str]) {
+    let linked = linked(package);
+    assert!(linked.contains(package), "{linked:?}");
+    let found: Vec<_> = forbidden.iter().filter(|name| linked.contains(**name)).collect();
+    assert!(found.is_empty(), "{package} links {found:?}");
+}
+
+#[test]
+fn the_model_links_no_client_and_no_terminal() {
+    assert_links_none("kcp-control-plane", &TERMINAL_CRATES);
+    assert_links_none("kcp-control-plane", &["kube-client", "kube-runtime"]);
+}
+
+#[test]
+fn the_client_and_the_pools_link_no_terminal() {
+    assert_links_none("kcp-client", &TERMINAL_CRATES);
+    assert_links_none("kcp-pool", &TERMINAL_CRATES);
+}
+
+/// A module's path in its crate, `["plan", "step"]`, and the production code of its file.
+type Module = (Vec<String>, String);
+
+fn modules(folder: &Path, at: &[String], found: &mut Vec<Module>) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        let is_test = ["tests", "testing", "snapshots"].contains(&name.as_str());
+        if path.is_dir() && !is_test {
+            modules(&path, &[at, &[name]].concat(), found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") && !is_test {
+            let text = fs::read_to_string(&path).expect("a file");
+            let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+            let is_root = ["mod", "lib", "main"].contains(&name.as_str());
+            let module = if is_root {
+                at.to_vec()
+            } else {
+                [at, &[name]].concat()
+            };
+            found.push((module, code.to_owned()));
+        }
+    }
+}
+
+/// The paths that a `use` names, `crate::a::{b, c::d}` as `crate::a::b` and `crate::a::c::d`.
+fn expand(tree: &str) -> Vec<String> {
+    let Some((prefix, rest)) = tree.split_once('{') else {
+        return vec![tree.to_owned()];
+    };
+    let body = rest.rsplit_once('}').map_or(rest, |(body, _)| body);
+    let (mut depth, mut part, mut parts) = (0_usize, String::new(), Vec::new());
+    for character in body.chars() {
+        match character {
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            ',' if depth == 0 => {
+                parts.push(std::mem::take(&mut part));
+                continue;
+            }
+            _ => {}
+        }
+        part.push(character);
+    }
+    parts.push(part);
+    let parts = parts.iter().filter(|part| !part.is_empty());
+    parts
+        .flat_map(|part| expand(&format!("{prefix}{part}")))
+        .collect()
+}
+
+/// The modules that a module names, by `use` or in its code.
+fn named(module: &[String], code: &str) -> BTreeSet<Vec<String>> {
+    let code: Vec<&str> = code
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .collect();
+    let code = code.join("\n");
+    let uses = code
+        .split("use ")
+        .skip(1)
+        .filter_map(|rest| rest.split(';').next());
+    let uses = uses.flat_map(|tree| expand(&tree.split_whitespace().collect::<String>()));
+    let inline = code.match_indices("crate::").map(|(at, _)| {
+        let rest = code.get(at..).unwrap_or_default();
+        let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_' && c != ':');
+        rest.get(..end.unwrap_or(rest.len()))
+            .unwrap_or_default()
+            .to_owned()
+    });
+    let resolve = |path: String| -> Option<Vec<String>> {
+        let mut parts = path.split("::").map(str::to_owned).peekable();
+        let mut base = match parts.next()?.as_str() {
+            "crate" => Vec::new(),
+            "self" => module.to_vec(),
+            "super" => module.split_last()?.1.to_vec(),
+            _ => return None,
+        };
+        while parts.next_if(|part| part == "super").is_some() {
+            base.pop();
+        }
+        base.extend(parts);
+        Some(base)
+    };
+    uses.chain(inline).filter_map(resolve).collect()
+}
+
+/// Pairs of neighbours that import each other, directly or through others, in any folder of a crate.
+fn cycles(crate_folder: &str) -> BTreeSet<String> {
+    let mut found = Vec::new();
+    modules(&workspace().join(crate_folder).join("src"), &[], &mut found);
+    let paths: BTreeSet<&Vec<String>> = found.iter().map(|(module, _)| module).collect();
+    // Neighbours are the modules of one parent; an edge leads from one to another whatever lies below it.
+    let mut edges: BTreeMap<(Vec<String>, String), BTreeSet<String>> = BTreeMap::new();
+    for (module, code) in &found {
+        for target in named(module, code) {
+            let depth = (0..=target.len())
+                .rev()
+                .find(|depth| paths.contains(&target[..*depth].to_vec()))
+                .unwrap_or_default();
+            let target = &target[..depth];
+            let common = module.iter().zip(target).take_while(|(a, b)| a == b).count();
+            if let (Some(from), Some(to)) = (module.get(common), target.get(common)) {
+                let from = (module[..common].to_vec(), from.clone());
+                edges.entry(from).or_default().insert(to.clone());
+            }
+        }
+    }
+    let reaches = |parent: &Vec<String>, from: &str, to: &str| {
+        let (mut todo, mut seen) = (vec![from.to_owned()], BTreeSet::new());
+        while let Some(at) = todo.pop() {
+            for next in edges.get(&(parent.clone(), at)).into_iter().flatten() {
+                if next == to {
+                    return true;
+                }
+                if seen.insert(next.clone()) {
+                    todo.push(next.clone());
+                }
+            }
+        }
+        false
+    };
+    let mut cycles = BTreeSet::new();
+    for ((parent, from), targets) in &edges {
+        for to in targets {
+            if reaches(parent, to, from) {
+                let parent = parent.join("/");
+                cycles.insert(format!("{crate_folder}/src/{parent}: {from} -> {to}"));
+            }
+        }
+    }
+    cycles
+}
+
+/// Imports between neighbours that are still part of a cycle. Remove each row with its cycle; add none.
+const REMAINING: &[&str] = &[
+    "plugin/model/src/: change -> plan",
+    "plugin/model/src/: change -> snapshot",
+    "plugin/model/src/: plan -> verbs",
+    "plugin/model/src/: snapshot -> plan",
+    "plugin/model/src/: verbs -> change",
+    "plugin/model/src/: verbs -> plan",
+    "plugin/model/src/: verbs -> snapshot",
+    "plugin/model/src/snapshot: etcd -> member_consensus",
+    "plugin/model/src/snapshot: member_consensus -> etcd",
+    "plugin/pool/src/repair: apply -> recreate",
+    "plugin/pool/src/repair: recreate -> apply",
+    "plugin/src/: change -> output",
+    "plugin/src/: command -> commands",
+    "plugin/src/: commands -> change",
+    "plugin/src/: commands -> output",
+    "plugin/src/: output -> command",
+    "plugin/src/commands/lint: finding -> subject",
+    "plugin/src/commands/lint: subject -> finding",
+];
+
+#[test]
+fn no_folders_import_each_other() {
+    let crates = [
+        "plugin",
+        "plugin/api",
+        "plugin/client",
+        "plugin/etcd",
+        "plugin/model",
+        "plugin/pool",
+        "webhook",
+        "webhook/rules",
+    ];
+    let found: BTreeSet<String> = crates.iter().flat_map(|folder| cycles(folder)).collect();
+    let remaining: BTreeSet<String> = REMAINING.iter().map(ToString::to_string).collect();
+    assert_eq!(found, remaining);
+}

@@ -1,9 +1,7 @@
 //! What all JSON documents have in common that commands print.
 
-use kcp_client::Kind;
+use kcp_api::{Kind, KubeadmControlPlane, Object as _};
 use serde::Serialize;
-
-use kcp_control_plane::control_plane::ControlPlane;
 
 /// `apiVersion` of each of them.
 pub const API_VERSION: &str = "kubectl-kcp.dev/v1alpha1";
@@ -15,11 +13,11 @@ pub(crate) struct ObjectName {
     pub(crate) namespace: String,
 }
 
-impl From<&ControlPlane> for ObjectName {
-    fn from(control_plane: &ControlPlane) -> Self {
+impl From<&KubeadmControlPlane> for ObjectName {
+    fn from(control_plane: &KubeadmControlPlane) -> Self {
         Self {
-            name: control_plane.name.clone(),
-            namespace: control_plane.namespace.clone(),
+            name: control_plane.name().to_owned(),
+            namespace: control_plane.namespace().to_owned(),
         }
     }
 }

@@ -119,6 +119,14 @@ impl KubeadmControlPlane {
         observed.is_some_and(|observed| observed >= self.generation())
     }
 
+    /// No earlier than the last change of the spec: the last write that was not one of a subresource. None where the
+    /// server does not report it.
+    pub fn spec_changed(&self) -> Option<Timestamp> {
+        let entries = self.metadata.managed_fields.iter().flatten();
+        let of_object = entries.filter(|entry| entry.subresource.is_none());
+        of_object.filter_map(|entry| Some(entry.time.as_ref()?.0)).max()
+    }
+
     /// Whether the controller replaces Machines, or has reported outdated ones.
     pub fn is_rolling_out(&self) -> bool {
         self.is("RollingOut") || self.status.up_to_date_replicas < self.status.replicas
@@ -150,6 +158,16 @@ impl KubeadmControlPlane {
 }
 
 impl KubeadmControlPlaneSpec {
+    /// How many Machines `replicas` asks for: 1 where it is absent, none where it is negative.
+    pub fn size(&self) -> usize {
+        usize::try_from(self.replicas.unwrap_or(1)).unwrap_or(0)
+    }
+
+    /// The Kubernetes version; empty where it is absent.
+    pub fn version(&self) -> &str {
+        self.version.as_deref().unwrap_or_default()
+    }
+
     /// How many days the certificates of a new Machine are valid.
     pub fn certificate_validity_days(&self) -> i64 {
         let configured = self.kubeadm_config_spec.certificate_validity_days();
@@ -192,7 +210,7 @@ impl From<KubeadmControlPlane> for WithoutConfig {
 struct Wire {
     #[serde(default)]
     api_version: String,
-    #[serde(deserialize_with = "metadata::slim")]
+    #[serde(deserialize_with = "metadata::slim_with_managers")]
     metadata: ObjectMeta,
     #[serde(default, deserialize_with = "null_as_default")]
     spec: WireSpec,

@@ -8,9 +8,12 @@ use serde::{
 use serde_json::value::RawValue;
 use thiserror::Error;
 
+/// The path of a document in itself.
+const WHOLE: &str = ".";
+
 /// An object whose fields do not have the types of its kind.
 #[derive(Debug, Error, PartialEq, Eq)]
-#[error("{}{field}: {fault}", object.as_ref().map_or_else(String::new, |object| format!("{object}: ")))]
+#[error("{}{fault}", self.place())]
 pub struct DecodeError {
     /// `Machine d/m1`; none where the JSON names no object.
     pub object: Option<String>,
@@ -18,6 +21,28 @@ pub struct DecodeError {
     pub field: String,
     /// What was found and what was expected.
     pub fault: String,
+}
+
+impl DecodeError {
+    fn place(&self) -> String {
+        let field = Some(&self.field).filter(|field| *field != WHOLE);
+        let mut place = String::new();
+        for part in self.object.iter().chain(field) {
+            place.push_str(part);
+            place.push_str(": ");
+        }
+        place
+    }
+}
+
+impl From<serde_json::Error> for DecodeError {
+    fn from(error: serde_json::Error) -> Self {
+        Self {
+            object: None,
+            field: WHOLE.to_owned(),
+            fault: error.to_string(),
+        }
+    }
 }
 
 /// Decodes one object.
@@ -66,7 +91,7 @@ pub fn decode_list<T: DeserializeOwned>(json: &str) -> Result<List<T>, DecodeErr
 fn located<T: DeserializeOwned>(json: &str) -> DecodeError {
     let (field, fault) = match api::decode::<T>(json) {
         Err(error) => (error.field, error.fault),
-        Ok(_) => (".".to_owned(), "the decoders disagree".to_owned()),
+        Ok(_) => (WHOLE.to_owned(), "the decoders disagree".to_owned()),
     };
     DecodeError {
         object: serde_json::from_str(json).ok().and_then(Named::text),
@@ -162,10 +187,7 @@ mod tests {
             "d/m1: spec.selector.matchLabels: found a list, expected an object"
         );
         assert_eq!(fault::<Machine>(&json!({})), "metadata: the field is missing");
-        assert_eq!(
-            fault::<Machine>(&json!(3)),
-            ".: found integer 3, expected an object"
-        );
+        assert_eq!(fault::<Machine>(&json!(3)), "found integer 3, expected an object");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The kinds that we read and write, by group.
 
+use kube::core::{ApiResource, GroupVersionKind};
+
 use crate::names::group;
 
 /// A kind, in any version.
@@ -15,6 +17,23 @@ pub struct Kind {
     pub versions: &'static [&'static str],
     /// What to install in a cluster that does not serve the kind.
     pub product: &'static str,
+}
+
+impl Kind {
+    /// The kind in one version.
+    pub fn at(&self, version: &str) -> ApiResource {
+        let kind = GroupVersionKind::gvk(self.group, version, self.kind);
+        ApiResource::from_gvk_with_plural(&kind, self.plural)
+    }
+
+    /// The version to use of those that a server serves, given in its order of preference.
+    pub fn choose<'s>(&self, served: &[&'s str]) -> Option<&'s str> {
+        self.versions
+            .iter()
+            .find_map(|known| served.iter().find(|version| *version == known))
+            .or_else(|| served.first())
+            .copied()
+    }
 }
 
 const CLUSTER_API_VERSIONS: &[&str] = &["v1beta2", "v1beta1"];
@@ -35,7 +54,7 @@ const fn hive(kind: &'static str, plural: &'static str) -> Kind {
         kind,
         plural,
         versions: &["v1"],
-        product: "Hive (or its kinds alone, manifests/dev/crds)",
+        product: "Hive (or only its CRDs, manifests/dev/crds)",
     }
 }
 
@@ -89,3 +108,21 @@ pub const SECRET: Kind = kubernetes("", "Secret", "secrets");
 /// Its answer names the user whom the server authenticated.
 pub const SELF_SUBJECT_REVIEW: Kind =
     kubernetes("authentication.k8s.io", "SelfSubjectReview", "selfsubjectreviews");
+
+#[cfg(test)]
+mod tests {
+    use super::KUBEADM_CONTROL_PLANE;
+
+    #[test]
+    fn chooses_the_best_version_that_is_served() {
+        for (served, chosen) in [
+            (&["v1beta1", "v1beta2"][..], Some("v1beta2")),
+            (&["v1beta1"], Some("v1beta1")),
+            (&["v1beta1", "v1alpha4"], Some("v1beta1")),
+            (&["v1", "v1beta3"], Some("v1")),
+            (&[], None),
+        ] {
+            assert_eq!(KUBEADM_CONTROL_PLANE.choose(served), chosen, "{served:?}");
+        }
+    }
+}

@@ -36,7 +36,7 @@ pub mod secret;
 
 pub use cluster::Cluster;
 pub use condition::{Condition, ConditionStatus};
-pub use control_plane::KubeadmControlPlane;
+pub use control_plane::{KubeadmControlPlane, KubeadmControlPlaneSpec};
 pub use decode::{DecodeError, List, decode, decode_list};
 pub use hive::{ClusterClaim, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool};
 pub use kind::Kind;

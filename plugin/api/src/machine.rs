@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
 use crate::{
-    Condition, Reference, Remediation,
+    Condition, KubeadmConfigSpec, Reference, Remediation,
     condition::{self, V1Beta2Status},
     decode::null_as_default,
     kind::KUBEADM_CONTROL_PLANE,
@@ -23,6 +23,32 @@ pub struct Machine {
     pub metadata: ObjectMeta,
     pub spec: MachineSpec,
     pub status: MachineStatus,
+    /// What `spec.infrastructureRef` refers to. Another object: a decoded Machine has [`Infrastructure::Missing`].
+    pub infrastructure: Infrastructure,
+    /// What `spec.bootstrap.configRef` refers to. Another object: a decoded Machine has [`Bootstrap::Missing`].
+    pub bootstrap: Bootstrap,
+}
+
+/// An infrastructure Machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Infrastructure {
+    /// It does not exist, or it was not read.
+    #[default]
+    Missing,
+    /// It has no annotations that name the template that it was cloned from.
+    Unannotated,
+    ClonedFrom(Reference),
+}
+
+/// A bootstrap configuration.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Bootstrap {
+    /// It does not exist, or it was not read.
+    #[default]
+    Missing,
+    /// The Machine refers to none.
+    Unreferenced,
+    Config(KubeadmConfigSpec),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -196,6 +222,8 @@ impl From<Wire> for Machine {
                 certificates_expiry_date: status.certificates_expiry_date,
                 conditions: condition::of_status(status.conditions, status.v1beta2),
             },
+            infrastructure: Infrastructure::default(),
+            bootstrap: Bootstrap::default(),
         }
     }
 }

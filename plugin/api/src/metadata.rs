@@ -6,7 +6,9 @@
 use std::{collections::BTreeMap, fmt};
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
+    ManagedFieldsEntry, ObjectMeta, OwnerReference, Time,
+};
 use serde::{
     Deserialize, Deserializer,
     de::{IgnoredAny, MapAccess, Visitor},
@@ -27,7 +29,7 @@ const SKIPPED_ANNOTATIONS: [&str; 3] = [
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Wire {
+struct Wire<M> {
     annotations: Option<Annotations>,
     creation_timestamp: Option<Time>,
     deletion_grace_period_seconds: Option<i64>,
@@ -36,6 +38,7 @@ struct Wire {
     generate_name: Option<String>,
     generation: Option<i64>,
     labels: Option<BTreeMap<String, String>>,
+    managed_fields: Option<M>,
     name: Option<String>,
     namespace: Option<String>,
     owner_references: Option<Vec<OwnerReference>>,
@@ -45,24 +48,58 @@ struct Wire {
 
 /// For `#[serde(deserialize_with)]`: [`ObjectMeta`] without `managedFields` and the annotations that are copies.
 pub(crate) fn slim<'de, D: Deserializer<'de>>(metadata: D) -> Result<ObjectMeta, D::Error> {
-    let wire = Wire::deserialize(metadata)?;
-    Ok(ObjectMeta {
-        annotations: wire.annotations.map(|annotations| annotations.0),
-        creation_timestamp: wire.creation_timestamp,
-        deletion_grace_period_seconds: wire.deletion_grace_period_seconds,
-        deletion_timestamp: wire.deletion_timestamp,
-        finalizers: wire.finalizers,
-        generate_name: wire.generate_name,
-        generation: wire.generation,
-        labels: wire.labels,
-        managed_fields: None,
-        name: wire.name,
-        namespace: wire.namespace,
-        owner_references: wire.owner_references,
-        resource_version: wire.resource_version,
-        self_link: None,
-        uid: wire.uid,
-    })
+    let wire: Wire<IgnoredAny> = Wire::deserialize(metadata)?;
+    Ok(wire.into_metadata(|_| None))
+}
+
+/// For `#[serde(deserialize_with)]`: as [`slim`], with who wrote the object and when, but not which fields.
+pub(crate) fn slim_with_managers<'de, D: Deserializer<'de>>(metadata: D) -> Result<ObjectMeta, D::Error> {
+    let wire: Wire<Vec<Entry>> = Wire::deserialize(metadata)?;
+    Ok(wire.into_metadata(|entries| Some(entries.into_iter().map(ManagedFieldsEntry::from).collect())))
+}
+
+/// An entry of `managedFields` without `fieldsV1`.
+#[derive(Deserialize)]
+struct Entry {
+    manager: Option<String>,
+    operation: Option<String>,
+    subresource: Option<String>,
+    time: Option<Time>,
+}
+
+impl From<Entry> for ManagedFieldsEntry {
+    fn from(entry: Entry) -> Self {
+        Self {
+            manager: entry.manager,
+            operation: entry.operation,
+            subresource: entry.subresource,
+            time: entry.time,
+            ..Self::default()
+        }
+    }
+}
+
+impl<M> Wire<M> {
+    fn into_metadata(self, managed_fields: impl FnOnce(M) -> Option<Vec<ManagedFieldsEntry>>) -> ObjectMeta {
+        let wire = self;
+        ObjectMeta {
+            annotations: wire.annotations.map(|annotations| annotations.0),
+            creation_timestamp: wire.creation_timestamp,
+            deletion_grace_period_seconds: wire.deletion_grace_period_seconds,
+            deletion_timestamp: wire.deletion_timestamp,
+            finalizers: wire.finalizers,
+            generate_name: wire.generate_name,
+            generation: wire.generation,
+            labels: wire.labels,
+            managed_fields: wire.managed_fields.and_then(managed_fields),
+            name: wire.name,
+            namespace: wire.namespace,
+            owner_references: wire.owner_references,
+            resource_version: wire.resource_version,
+            self_link: None,
+            uid: wire.uid,
+        }
+    }
 }
 
 struct Annotations(BTreeMap<String, String>);

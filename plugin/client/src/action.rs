@@ -116,8 +116,9 @@ impl fmt::Display for Action {
 
 #[cfg(test)]
 mod tests {
+    use kcp_api::kind::KUBEADM_CONTROL_PLANE;
+
     use super::Action;
-    use crate::KUBEADM_CONTROL_PLANE;
 
     #[test]
     fn says_what_where() {

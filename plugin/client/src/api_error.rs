@@ -23,7 +23,10 @@ impl Error {
         let action = action.clone();
         match error {
             kube::Error::Api(status) => Self::answer(status, action, server),
-            kube::Error::SerdeError(source) => Self::Malformed { action, source },
+            kube::Error::SerdeError(source) => Self::Malformed {
+                action,
+                source: source.into(),
+            },
             kube::Error::Auth(error) => Self::credentials(&error, &server),
             other => {
                 let cause = root_cause(&other);
@@ -216,11 +219,12 @@ mod tests {
         client::legacy,
         rt::{TokioExecutor, TokioIo},
     };
+    use kcp_api::kind::KUBEADM_CONTROL_PLANE;
     use kube::core::{Status, response::StatusDetails};
     use tokio::{io::AsyncReadExt as _, net::UnixStream};
 
     use super::{Error, root_cause};
-    use crate::{Action, KUBEADM_CONTROL_PLANE};
+    use crate::Action;
 
     fn classify(error: kube::Error) -> Error {
         let action = Action::new("get", &KUBEADM_CONTROL_PLANE.at("v1beta2"))

@@ -57,10 +57,11 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use http::Method;
+    use kcp_api::Kind;
     use serde_json::{Value, json};
 
     use super::{Create, Created};
-    use crate::{Connection, Error, Kind, canned::failure};
+    use crate::{Connection, Error, canned::failure};
 
     const LEASE: Kind = Kind {
         group: "coordination.k8s.io",

@@ -71,11 +71,12 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use http::Method;
+    use kcp_api::kind::MACHINE;
     use kube::core::ApiResource;
     use serde_json::{Value, json};
 
     use super::Delete;
-    use crate::{Connection, Error, MACHINE, Written, canned::failure};
+    use crate::{Connection, Error, Written, canned::failure};
 
     fn machine(resource: &ApiResource) -> Delete<'_> {
         Delete {

@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use kcp_api::DecodeError;
 use kube::{config::KubeconfigError, core::Status};
 use thiserror::Error as ThisError;
 
@@ -222,7 +223,7 @@ pub enum Error {
         action: Action,
         /// Where the answer differs.
         #[source]
-        source: serde_json::Error,
+        source: DecodeError,
     },
     /// Anything else.
     #[error("cannot {action}: {cause}")]
@@ -332,10 +333,11 @@ fn without_secrets(error: &KubeconfigError) -> String {
 
 #[cfg(test)]
 mod tests {
+    use kcp_api::kind::KUBEADM_CONTROL_PLANE;
     use kube::{config::Kubeconfig, core::Status};
 
     use super::Error;
-    use crate::{Action, KUBEADM_CONTROL_PLANE};
+    use crate::Action;
 
     #[test]
     fn what_is_not_in_the_kubeconfig_can_be_listed() {

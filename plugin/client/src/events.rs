@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use kcp_api::kind::{EVENT, SELF_SUBJECT_REVIEW};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{Action, Connection, EVENT, Error, ReadLimit, SELF_SUBJECT_REVIEW};
+use crate::{Action, Connection, Error, ReadLimit};
 use kcp_control_plane::change::event::{ChangeEvent, ObjectReference};
 
 /// A change does not wait longer for its Event.

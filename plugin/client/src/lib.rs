@@ -32,10 +32,7 @@ pub use action::Action;
 pub use connection::{Connection, RequestLog, parse_namespace, shown};
 pub use creation::{Create, Created};
 pub use deletion::Delete;
-pub use discovery::{
-    CLUSTER, EVENT, KUBEADM_CONFIG, KUBEADM_CONTROL_PLANE, Kind, MACHINE, MACHINE_HEALTH_CHECK, SECRET,
-    SELF_SUBJECT_REVIEW, Served,
-};
+pub use discovery::Served;
 pub use error::Error;
 pub use flags::{ConnectionFlags, Token};
 pub use limit::ReadLimit;

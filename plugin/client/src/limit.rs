@@ -75,8 +75,10 @@ mod tests {
         time::{Duration, Instant},
     };
 
+    use kcp_api::kind::MACHINE;
+
     use super::{Error, ReadLimit};
-    use crate::{Action, Connection, MACHINE, canned::failure};
+    use crate::{Action, Connection, canned::failure};
 
     #[test]
     fn the_command_ends_what_each_read_would_still_have() {

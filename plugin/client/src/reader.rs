@@ -1,9 +1,14 @@
 //! Reads control planes and their Machines.
 
+use kcp_api::{
+    KubeadmControlPlane, Machine, Object as _, decode,
+    kind::{CLUSTER, KUBEADM_CONTROL_PLANE, MACHINE},
+    names::label,
+};
 use kube::core::ApiResource;
 
-use crate::{Action, CLUSTER, Connection, Error, KUBEADM_CONTROL_PLANE, MACHINE, Served};
-use kcp_control_plane::control_plane::{ControlPlane, Machine, Snapshot, label, wire::WireControlPlane};
+use crate::{Action, Connection, Error, Served};
+use kcp_control_plane::control_plane::Snapshot;
 
 /// Reads from one management cluster, in the versions that it serves.
 #[derive(Clone)]
@@ -51,18 +56,22 @@ impl<'c> Reader<'c> {
     ///
     /// # Errors
     /// When it is not there or cannot be read.
-    pub async fn control_plane(&self, namespace: &str, name: &str) -> Result<(String, ControlPlane), Error> {
+    pub async fn control_plane(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<(String, KubeadmControlPlane), Error> {
         let text = self
             .connection
             .get_text(&self.control_planes, namespace, name)
             .await?;
-        let wire: WireControlPlane = serde_json::from_str(&text).map_err(|source| Error::Malformed {
+        let control_plane = decode(&text).map_err(|source| Error::Malformed {
             action: Action::new("get", &self.control_planes)
                 .in_namespace(namespace)
                 .named(name),
             source,
         })?;
-        Ok((text, wire.into()))
+        Ok((text, control_plane))
     }
 
     /// One control plane with its Machines.
@@ -71,7 +80,7 @@ impl<'c> Reader<'c> {
     /// When it is not there or cannot be read.
     pub async fn snapshot(&self, namespace: &str, name: &str) -> Result<Snapshot, Error> {
         let (_, control_plane) = self.control_plane(namespace, name).await?;
-        let machines = match &control_plane.cluster {
+        let machines = match &control_plane.cluster() {
             Some(cluster) => self.machines_of(namespace, cluster).await?,
             // Not linked to a Cluster yet: it cannot have Machines.
             None => Vec::new(),
@@ -91,7 +100,7 @@ impl<'c> Reader<'c> {
             .connection
             .list(&self.machines, Some(namespace), Some(&selector))
             .await?;
-        machines.sort_by(|a, b| a.name.cmp(&b.name));
+        machines.sort_by(|a, b| a.name().cmp(b.name()));
         Ok(machines)
     }
 }

@@ -1,13 +1,14 @@
 //! Requests for objects: reads into small types of our own, writes as JSON merge patches.
 
 use http::Request as HttpRequest;
+use kcp_api::{List, decode, decode_list};
 use kcp_rules::syntax::is_dns1123_subdomain;
 use kube::{
     Resource as _,
     api::{DynamicObject, GetParams, ListParams, Patch, PatchParams, PostParams, ValidationDirective},
     core::{ApiResource, Request},
 };
-use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
@@ -48,28 +49,6 @@ impl Write<'_> {
 /// Makes the request for one page.
 type PageRequest = fn(&Request, &ListParams) -> Result<HttpRequest<Vec<u8>>, kube::core::request::Error>;
 
-#[derive(Deserialize)]
-struct Page<T> {
-    #[serde(default)]
-    metadata: PageMetadata,
-    #[serde(
-        deserialize_with = "null_is_empty",
-        bound(deserialize = "T: Deserialize<'de>")
-    )]
-    items: Vec<T>,
-}
-
-/// The API server writes an empty list of metadata as null. A list without the field is an error.
-fn null_is_empty<'de, D: Deserializer<'de>, T: Deserialize<'de>>(items: D) -> Result<Vec<T>, D::Error> {
-    Option::deserialize(items).map(Option::unwrap_or_default)
-}
-
-#[derive(Default, Deserialize)]
-struct PageMetadata {
-    #[serde(rename = "continue", default)]
-    next: Option<String>,
-}
-
 impl Connection {
     /// Reads one object as the server wrote it.
     ///
@@ -104,7 +83,7 @@ impl Connection {
         name: &str,
     ) -> Result<T, Error> {
         let text = self.get_text(resource, namespace, name).await?;
-        serde_json::from_str(&text).map_err(|source| Error::Malformed {
+        decode(&text).map_err(|source| Error::Malformed {
             action: Action::new("get", resource).in_namespace(namespace).named(name),
             source,
         })
@@ -173,17 +152,21 @@ impl Connection {
         parameters.label_selector = selector.map(str::to_owned);
         let mut items = Vec::new();
         loop {
-            let Page {
-                items: more,
-                metadata,
-            } = self
+            let text = self
                 .read(&action, || async {
                     let request = page(&requests, &parameters).map_err(kube::Error::BuildRequest)?;
-                    self.client.request::<Page<T>>(request).await
+                    self.client.request_text(request).await
                 })
                 .await?;
+            let List {
+                items: more,
+                metadata,
+            } = decode_list(&text).map_err(|source| Error::Malformed {
+                action: action.clone(),
+                source,
+            })?;
             items.extend(more);
-            match metadata.next.filter(|next| !next.is_empty()) {
+            match metadata.continue_.filter(|next| !next.is_empty()) {
                 Some(next) => parameters.continue_token = Some(next),
                 None => return Ok(items),
             }
@@ -266,19 +249,12 @@ pub(crate) fn safe_in_url(action: &Action) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
+    use kcp_api::kind::CLUSTER;
     use kube::api::ValidationDirective;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
-    use super::{Page, Write, safe_in_url};
-    use crate::{Action, CLUSTER};
-
-    #[test]
-    fn a_list_of_nothing_is_not_a_list_without_items() {
-        let items = |page: Value| serde_json::from_value::<Page<Value>>(page).map(|page| page.items.len());
-        assert_eq!(items(json!({"items": null})).unwrap(), 0);
-        assert_eq!(items(json!({"items": [1, 2]})).unwrap(), 2);
-        assert!(items(json!({})).is_err());
-    }
+    use super::{Write, safe_in_url};
+    use crate::Action;
 
     #[test]
     fn no_field_of_a_patch_is_dropped() {

@@ -4,8 +4,8 @@
 //! After a conflict it reads and decides again. If no answer to the write arrives, it reads the object back to learn
 //! whether the write was stored; it never sends the write again.
 
+use kcp_api::{DecodeError, PartialObjectMetadata, decode};
 use kube::core::{ApiResource, ObjectMeta};
-use serde::Deserialize;
 use serde_json::json;
 
 use kcp_control_plane::{
@@ -262,12 +262,8 @@ fn unknown(lost: Error) -> Error {
     }
 }
 
-fn metadata(object: &str) -> serde_json::Result<ObjectMeta> {
-    #[derive(Deserialize)]
-    struct Object {
-        metadata: ObjectMeta,
-    }
-    Ok(serde_json::from_str::<Object>(object)?.metadata)
+fn metadata(object: &str) -> Result<ObjectMeta, DecodeError> {
+    decode(object).map(|object: PartialObjectMetadata| object.metadata)
 }
 
 /// Whether a write under the uid and version of `before` is stored, by the object as it is `now` (none if it is gone).

@@ -67,10 +67,11 @@ const fn leaves_open(error: &Error) -> bool {
 mod tests {
     use std::time::Duration;
 
+    use kcp_api::kind::KUBEADM_CONTROL_PLANE;
     use kube::core::Status;
 
     use super::{Written, written};
-    use crate::{Action, Error, KUBEADM_CONTROL_PLANE};
+    use crate::{Action, Error};
 
     fn action() -> Action {
         Action::new("patch", &KUBEADM_CONTROL_PLANE.at("v1beta2"))
@@ -108,7 +109,7 @@ mod tests {
                 "malformed",
                 Error::Malformed {
                     action: action(),
-                    source: malformed,
+                    source: malformed.into(),
                 },
                 "unknown",
             ),

@@ -5,14 +5,10 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use kcp_api::{Condition, KubeadmControlPlane, Machine, Object as _};
 use serde::Serialize;
 
-use crate::{
-    blocker::Blocker,
-    control_plane::{Condition, ControlPlane, Machine},
-    duration::format_duration,
-    plan::state::COMPONENT_CONDITIONS,
-};
+use crate::{blocker::Blocker, duration::format_duration, plan::state::COMPONENT_CONDITIONS};
 
 /// From the creation of a Machine until its node has joined. Cluster API's quick start has nodes up in under five
 /// minutes; cloud providers document ten at most.
@@ -65,7 +61,7 @@ pub fn since(time: Timestamp, now: Timestamp) -> String {
 
 /// What has blocked a change for longer than its limit, the oldest first. Whatever blocks it is not stuck while anything
 /// else happens: a Machine is created, deleted or becomes ready, or the controller begins something.
-pub fn stuck(control_plane: &ControlPlane, machines: &[Machine], now: Timestamp) -> Vec<Stuck> {
+pub fn stuck(control_plane: &KubeadmControlPlane, machines: &[Machine], now: Timestamp) -> Vec<Stuck> {
     let progress = last_progress(control_plane, machines, now);
     let waits: Vec<Stuck> = machines
         .iter()
@@ -99,20 +95,24 @@ const fn limit(blocker: &Blocker) -> Duration {
     }
 }
 
-fn last_progress(control_plane: &ControlPlane, machines: &[Machine], now: Timestamp) -> Option<Timestamp> {
+fn last_progress(
+    control_plane: &KubeadmControlPlane,
+    machines: &[Machine],
+    now: Timestamp,
+) -> Option<Timestamp> {
     let of_machines = machines.iter().flat_map(|machine| {
         let ready = machine.condition("Ready").filter(|ready| ready.is_true());
         let ready = ready.and_then(|ready| ready.last_transition_time);
-        [machine.created, machine.deleting_since, ready]
+        [machine.creation_timestamp(), machine.deletion_timestamp(), ready]
     });
     let of_controller = ACTIVITIES
         .into_iter()
         .map(|kind| control_plane.condition(kind)?.last_transition_time);
-    let rollout = control_plane.rollout_after.filter(|after| *after <= now);
+    let rollout = control_plane.spec.rollout_after.filter(|after| *after <= now);
     of_machines.chain(of_controller).chain([rollout]).flatten().max()
 }
 
-fn reported_blocked(control_plane: &ControlPlane) -> impl Iterator<Item = Stuck> {
+fn reported_blocked(control_plane: &KubeadmControlPlane) -> impl Iterator<Item = Stuck> {
     ["ScalingUp", "ScalingDown"].into_iter().filter_map(|kind| {
         let condition = control_plane
             .condition(kind)
@@ -128,7 +128,7 @@ fn reported_blocked(control_plane: &ControlPlane) -> impl Iterator<Item = Stuck>
 }
 
 /// The controller reports a change as in progress and neither creates nor deletes a Machine.
-fn no_progress(control_plane: &ControlPlane, progress: Option<Timestamp>) -> Option<Stuck> {
+fn no_progress(control_plane: &KubeadmControlPlane, progress: Option<Timestamp>) -> Option<Stuck> {
     if is_suspended(control_plane) {
         return None;
     }
@@ -145,26 +145,26 @@ fn no_progress(control_plane: &ControlPlane, progress: Option<Timestamp>) -> Opt
     })
 }
 
-fn controller_stopped(control_plane: &ControlPlane, now: Timestamp) -> Option<Stuck> {
-    let since = control_plane.spec_changed?;
+fn controller_stopped(control_plane: &KubeadmControlPlane, now: Timestamp) -> Option<Stuck> {
+    let since = control_plane.spec_changed()?;
     let is_stopped =
         !control_plane.is_observed() && !is_suspended(control_plane) && age(since, now) > CONTROLLER_LIMIT;
     is_stopped.then(|| Stuck {
         blocker: Blocker::ControllerStopped {
-            generation: control_plane.generation,
-            observed_generation: control_plane.observed_generation.unwrap_or_default(),
+            generation: control_plane.generation(),
+            observed_generation: control_plane.status.observed_generation.unwrap_or_default(),
         },
         since,
     })
 }
 
-fn is_suspended(control_plane: &ControlPlane) -> bool {
-    control_plane.paused || control_plane.is("Paused") || control_plane.deleting_since.is_some()
+fn is_suspended(control_plane: &KubeadmControlPlane) -> bool {
+    control_plane.is_paused() || control_plane.is("Paused") || control_plane.deletion_timestamp().is_some()
 }
 
-fn of_machine(control_plane: &ControlPlane, machine: &Machine) -> Vec<Stuck> {
-    let name = || machine.name.clone();
-    if let Some(since) = machine.deleting_since {
+fn of_machine(control_plane: &KubeadmControlPlane, machine: &Machine) -> Vec<Stuck> {
+    let name = || machine.name().to_owned();
+    if let Some(since) = machine.deletion_timestamp() {
         return vec![Stuck {
             blocker: Blocker::BeingDeleted {
                 machine: name(),
@@ -173,10 +173,10 @@ fn of_machine(control_plane: &ControlPlane, machine: &Machine) -> Vec<Stuck> {
             since,
         }];
     }
-    let Some(created) = machine.created else {
+    let Some(created) = machine.creation_timestamp() else {
         return Vec::new();
     };
-    if machine.node.is_none() {
+    if machine.status.node_name.is_none() {
         let mut conditions = ["InfrastructureReady", "BootstrapConfigReady", "Ready"]
             .into_iter()
             .filter_map(|kind| machine.condition(kind));
@@ -192,7 +192,7 @@ fn of_machine(control_plane: &ControlPlane, machine: &Machine) -> Vec<Stuck> {
     }
     let components = COMPONENT_CONDITIONS
         .iter()
-        .filter(|(_, of_etcd)| !(*of_etcd && control_plane.external_etcd));
+        .filter(|(_, of_etcd)| !(*of_etcd && control_plane.spec.kubeadm_config_spec.has_external_etcd()));
     let unmet = components.filter_map(|(kind, _)| {
         let condition = machine.condition(kind);
         if condition.is_some_and(Condition::is_true) {
@@ -242,12 +242,19 @@ impl Stuck {
 
 #[cfg(test)]
 mod tests {
-    use super::stuck;
-    use crate::control_plane::{
+    use kcp_api::{
         Condition,
         ConditionStatus::{self, False, True, Unknown},
+        Object as _,
+        metadata::Time,
+    };
+
+    use super::stuck;
+    use crate::control_plane::{
         Snapshot,
-        example::{condition, healthy, minutes_ago, new_machine, now, set},
+        example::{
+            change_spec, condition, healthy, minutes_ago, new_machine, now, pause, set, use_external_etcd,
+        },
     };
 
     fn since(minutes: i64, kind: &str, status: ConditionStatus, message: &str) -> Condition {
@@ -262,19 +269,19 @@ mod tests {
         let mut snapshot = healthy(3);
         controller_says(&mut snapshot, since(120, "RollingOut", False, ""));
         for machine in &mut snapshot.machines {
-            machine.created = Some(minutes_ago(600));
-            set(&mut machine.conditions, since(590, "Ready", True, ""));
+            machine.metadata.creation_timestamp = Some(Time(minutes_ago(600)));
+            set(&mut machine.status.conditions, since(590, "Ready", True, ""));
         }
         snapshot
     }
 
     fn controller_says(snapshot: &mut Snapshot, condition: Condition) {
-        set(&mut snapshot.control_plane.conditions, condition);
+        set(&mut snapshot.control_plane.status.conditions, condition);
     }
 
     /// Of the second Machine.
     fn machine_says(snapshot: &mut Snapshot, condition: Condition) {
-        set(&mut snapshot.machines[1].conditions, condition);
+        set(&mut snapshot.machines[1].status.conditions, condition);
     }
 
     fn blocked(snapshot: &mut Snapshot, minutes: i64) {
@@ -285,9 +292,9 @@ mod tests {
     /// A Machine that was made so many minutes ago.
     fn comes(snapshot: &mut Snapshot, minutes: i64) {
         let mut machine = new_machine("c1-cp-m4");
-        machine.created = Some(minutes_ago(minutes));
+        machine.metadata.creation_timestamp = Some(Time(minutes_ago(minutes)));
         set(
-            &mut machine.conditions,
+            &mut machine.status.conditions,
             since(minutes, "InfrastructureReady", False, "no capacity"),
         );
         snapshot.machines.push(machine);
@@ -295,7 +302,7 @@ mod tests {
 
     /// The first Machine, so many minutes ago.
     fn goes(snapshot: &mut Snapshot, minutes: i64) {
-        snapshot.machines[0].deleting_since = Some(minutes_ago(minutes));
+        snapshot.machines[0].metadata.deletion_timestamp = Some(Time(minutes_ago(minutes)));
         let mut deleting = since(
             minutes,
             "Deleting",
@@ -303,7 +310,7 @@ mod tests {
             "* Pod d/web: cannot evict\n* Pod d/db: cannot evict",
         );
         deleting.reason = "DrainingNode".to_owned();
-        set(&mut snapshot.machines[0].conditions, deleting);
+        set(&mut snapshot.machines[0].status.conditions, deleting);
     }
 
     fn told(snapshot: &Snapshot) -> Vec<String> {
@@ -365,15 +372,15 @@ mod tests {
             (
                 "never_said",
                 |s| {
-                    let conditions = &mut s.machines[1].conditions;
-                    conditions.retain(|condition| condition.kind != "SchedulerPodHealthy");
+                    let conditions = &mut s.machines[1].status.conditions;
+                    conditions.retain(|condition| condition.type_ != "SchedulerPodHealthy");
                 },
                 &["for 10h: SchedulerPodHealthy of Machine c1-cp-m2 is absent"],
             ),
             (
                 "etcd_is_elsewhere",
                 |s| {
-                    s.control_plane.external_etcd = true;
+                    use_external_etcd(&mut s.control_plane.spec);
                     machine_says(s, since(15, "EtcdMemberHealthy", False, ""));
                 },
                 &[],
@@ -409,7 +416,7 @@ mod tests {
             ("a_machine_goes", |s| goes(s, 9), 0),
             (
                 "a_machine_became_ready",
-                |s| set(&mut s.machines[0].conditions, since(9, "Ready", True, "")),
+                |s| set(&mut s.machines[0].status.conditions, since(9, "Ready", True, "")),
                 0,
             ),
             (
@@ -420,14 +427,14 @@ mod tests {
             (
                 "the_rollout_was_asked_for",
                 |s| {
-                    s.control_plane.rollout_after = Some(minutes_ago(9));
+                    s.control_plane.spec.rollout_after = Some(minutes_ago(9));
                 },
                 0,
             ),
             (
                 "a_rollout_is_to_come",
                 |s| {
-                    s.control_plane.rollout_after = Some(minutes_ago(-9));
+                    s.control_plane.spec.rollout_after = Some(minutes_ago(-9));
                 },
                 1,
             ),
@@ -477,29 +484,29 @@ mod tests {
                 "paused",
                 |s| {
                     controller_says(s, since(50, "RollingOut", True, ""));
-                    s.control_plane.paused = true;
+                    pause(&mut s.control_plane.metadata);
                 },
                 &[],
             ),
             (
                 "a_change_is_not_processed_yet",
                 |s| {
-                    s.control_plane.generation = 8;
-                    s.control_plane.spec_changed = Some(minutes_ago(10));
+                    s.control_plane.metadata.generation = Some(8);
+                    change_spec(&mut s.control_plane.metadata, minutes_ago(10));
                 },
                 &[],
             ),
             (
                 "a_change_is_not_processed_for_too_long",
                 |s| {
-                    s.control_plane.generation = 8;
-                    s.control_plane.spec_changed = Some(minutes_ago(11));
+                    s.control_plane.metadata.generation = Some(8);
+                    change_spec(&mut s.control_plane.metadata, minutes_ago(11));
                 },
                 &["for 11m: the controller has not processed generation 8 of the spec; it stopped at 7"],
             ),
             (
                 "the_time_of_the_change_is_unknown",
-                |s| s.control_plane.generation = 8,
+                |s| s.control_plane.metadata.generation = Some(8),
                 &[],
             ),
         ]);

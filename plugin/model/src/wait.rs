@@ -1,8 +1,9 @@
 //! What a wait waits for, and whether the control plane meets it.
 
 use jiff::Timestamp;
+use kcp_api::{Condition, KubeadmControlPlane, Machine, Object as _};
 
-use crate::control_plane::{Condition, ControlPlane, Machine, Snapshot};
+use crate::control_plane::Snapshot;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitCondition {
@@ -40,26 +41,23 @@ impl WaitCondition {
         }
     }
 
-    fn impossible(&self, control_plane: &ControlPlane, uid: Option<&str>) -> Option<String> {
-        if uid.is_some_and(|uid| uid != control_plane.uid) {
+    fn impossible(&self, control_plane: &KubeadmControlPlane, uid: Option<&str>) -> Option<String> {
+        if uid.is_some_and(|uid| uid != control_plane.uid()) {
             return Some("the control plane was deleted and created again".to_owned());
         }
-        if control_plane.deleting_since.is_some() {
+        if control_plane.deletion_timestamp().is_some() {
             return Some("the control plane is being deleted".to_owned());
         }
-        if control_plane.paused || control_plane.is("Paused") {
+        if control_plane.is_paused() || control_plane.is("Paused") {
             return Some("the control plane is paused; the change resumes when it is unpaused".to_owned());
         }
         match self {
-            Self::Replicas(replicas) if control_plane.desired() != *replicas => Some(format!(
+            Self::Replicas(replicas) if control_plane.desired_replicas() != *replicas => Some(format!(
                 "another client has changed replicas to {}",
-                control_plane.desired()
+                control_plane.desired_replicas()
             )),
-            Self::Version(version) if control_plane.desired_version.as_ref() != Some(version) => {
-                let asked = control_plane
-                    .desired_version
-                    .as_deref()
-                    .unwrap_or("another version");
+            Self::Version(version) if control_plane.spec.version.as_ref() != Some(version) => {
+                let asked = control_plane.spec.version.as_deref().unwrap_or("another version");
                 Some(format!("another client has changed the version to {asked}"))
             }
             _ => None,
@@ -82,35 +80,40 @@ impl WaitCondition {
         }
         let wanted = match self {
             Self::Replicas(replicas) => *replicas,
-            Self::RolledOut | Self::Version(_) | Self::Replaced(_) => control_plane.desired(),
+            Self::RolledOut | Self::Version(_) | Self::Replaced(_) => control_plane.desired_replicas(),
         };
         let counts = [
-            (control_plane.up_to_date_replicas, "up to date"),
-            (control_plane.ready_replicas, "ready"),
+            (control_plane.status.up_to_date_replicas, "up to date"),
+            (control_plane.status.ready_replicas, "ready"),
         ];
         let mut missing: Vec<String> = counts
             .iter()
             .filter(|(count, _)| *count < wanted)
             .map(|(count, what)| format!("Machines {what}: {count} of {wanted}"))
             .collect();
-        if control_plane.replicas != wanted {
+        if control_plane.status.replicas != wanted {
             missing.push(format!(
                 "number of Machines: {}, desired {wanted}",
-                control_plane.replicas
+                control_plane.status.replicas
             ));
         }
-        let deleting = machines.iter().filter(|machine| machine.deleting_since.is_some());
-        missing.extend(deleting.map(|machine| format!("Machine {} to be deleted", machine.name)));
+        let deleting = machines
+            .iter()
+            .filter(|machine| machine.deletion_timestamp().is_some());
+        missing.extend(deleting.map(|machine| format!("Machine {} to be deleted", machine.name())));
         if !matches!(self, Self::Replicas(_)) {
             // The controller writes the condition and the counts at once. The Machines' times do not depend on it.
             if missing.is_empty() && control_plane.is("RollingOut") {
                 missing.push("the controller to complete the rollout".to_owned());
             }
-            if let Some(after) = control_plane.rollout_after.filter(|after| *after <= now) {
+            if let Some(after) = control_plane.spec.rollout_after.filter(|after| *after <= now) {
                 let old = machines.iter().filter(|machine| {
-                    machine.deleting_since.is_none() && machine.created.is_some_and(|created| created < after)
+                    machine.deletion_timestamp().is_none()
+                        && machine
+                            .creation_timestamp()
+                            .is_some_and(|created| created < after)
                 });
-                missing.extend(old.map(|machine| format!("Machine {} to be replaced", machine.name)));
+                missing.extend(old.map(|machine| format!("Machine {} to be replaced", machine.name())));
             }
         }
         missing
@@ -118,19 +121,25 @@ impl WaitCondition {
 }
 
 /// Looks at the Machines: the control plane's counts lag behind a deletion for a moment.
-fn missing_of_replacement(control_plane: &ControlPlane, machines: &[Machine], replaced: &str) -> Vec<String> {
-    if machines.iter().any(|machine| machine.name == replaced) {
+fn missing_of_replacement(
+    control_plane: &KubeadmControlPlane,
+    machines: &[Machine],
+    replaced: &str,
+) -> Vec<String> {
+    if machines.iter().any(|machine| machine.name() == replaced) {
         return vec![format!("Machine {replaced} to be deleted")];
     }
-    let staying = machines.iter().filter(|machine| machine.deleting_since.is_none());
+    let staying = machines
+        .iter()
+        .filter(|machine| machine.deletion_timestamp().is_none());
     let (ready, coming): (Vec<&Machine>, Vec<&Machine>) =
         staying.partition(|machine| machine.ready() == Some(true));
-    let wanted = usize::try_from(control_plane.desired()).unwrap_or_default();
+    let wanted = usize::try_from(control_plane.desired_replicas()).unwrap_or_default();
     let missing = wanted.saturating_sub(ready.len());
     let mut what: Vec<String> = coming
         .iter()
         .take(missing)
-        .map(|machine| format!("Machine {} to be ready", machine.name))
+        .map(|machine| format!("Machine {} to be ready", machine.name()))
         .collect();
     if missing > coming.len() {
         what.push(format!("{} to be created", missing - coming.len()));
@@ -139,7 +148,7 @@ fn missing_of_replacement(control_plane: &ControlPlane, machines: &[Machine], re
 }
 
 /// What Cluster API reports about a change in progress, a line each.
-pub fn reasons(control_plane: &ControlPlane) -> Vec<String> {
+pub fn reasons(control_plane: &KubeadmControlPlane) -> Vec<String> {
     ["RollingOut", "ScalingUp", "ScalingDown", "Remediating"]
         .into_iter()
         .filter_map(|kind| control_plane.condition(kind))
@@ -150,15 +159,16 @@ pub fn reasons(control_plane: &ControlPlane) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use kcp_api::{ConditionStatus::True, Object as _, metadata::Time};
+
     use super::{
         WaitCondition, WaitCondition::Replaced, WaitCondition::Replicas, WaitCondition::RolledOut,
         WaitCondition::Version, WaitProgress, WaitProgress::Impossible, WaitProgress::Met,
         WaitProgress::WaitingFor,
     };
     use crate::control_plane::{
-        ConditionStatus::True,
         Snapshot,
-        example::{condition, healthy, minutes_ago, new_machine, now, set},
+        example::{condition, healthy, minutes_ago, new_machine, now, pause, set},
     };
 
     fn waiting(what: &[&str]) -> WaitProgress {
@@ -174,77 +184,87 @@ mod tests {
             (
                 "not_seen_by_the_controller",
                 Replicas(3),
-                |s| s.control_plane.generation += 1,
+                |s| s.control_plane.metadata.generation = Some(8),
                 waiting(&["the controller to process the change"]),
             ),
             (
                 "a_machine_starts",
                 Replicas(3),
-                |s| s.control_plane.ready_replicas = 2,
+                |s| s.control_plane.status.ready_replicas = 2,
                 waiting(&["Machines ready: 2 of 3"]),
             ),
             (
                 "a_machine_too_many",
                 Replicas(3),
-                |s| s.control_plane.replicas = 4,
+                |s| s.control_plane.status.replicas = 4,
                 waiting(&["number of Machines: 4, desired 3"]),
             ),
             (
                 "a_machine_goes",
                 Replicas(3),
-                |s| s.machines[0].deleting_since = Some(minutes_ago(1)),
+                |s| s.machines[0].metadata.deletion_timestamp = Some(Time(minutes_ago(1))),
                 waiting(&["Machine c1-cp-m1 to be deleted"]),
             ),
             (
                 "scaled_by_somebody_else",
                 Replicas(3),
-                |s| s.control_plane.desired_replicas = Some(5),
+                |s| s.control_plane.spec.replicas = Some(5),
                 Impossible("another client has changed replicas to 5".to_owned()),
             ),
             (
                 "paused",
                 RolledOut,
-                |s| s.control_plane.paused = true,
+                |s| pause(&mut s.control_plane.metadata),
                 Impossible("the control plane is paused; the change resumes when it is unpaused".to_owned()),
             ),
             ("upgraded", Version("v1.34.1".to_owned()), |_| {}, Met),
             (
                 "upgrade_rolls_out",
                 Version("v1.34.1".to_owned()),
-                |s| set(&mut s.control_plane.conditions, condition("RollingOut", True, "")),
+                |s| {
+                    set(
+                        &mut s.control_plane.status.conditions,
+                        condition("RollingOut", True, ""),
+                    );
+                },
                 waiting(&["the controller to complete the rollout"]),
             ),
             (
                 "upgraded_by_somebody_else",
                 Version("v1.34.1".to_owned()),
-                |s| s.control_plane.desired_version = Some("v1.35.0".to_owned()),
+                |s| s.control_plane.spec.version = Some("v1.35.0".to_owned()),
                 Impossible("another client has changed the version to v1.35.0".to_owned()),
             ),
             (
                 "deleted",
                 RolledOut,
-                |s| s.control_plane.deleting_since = Some(minutes_ago(1)),
+                |s| s.control_plane.metadata.deletion_timestamp = Some(Time(minutes_ago(1))),
                 Impossible("the control plane is being deleted".to_owned()),
             ),
             (
                 "made_anew",
                 RolledOut,
-                |s| s.control_plane.uid = "u2".to_owned(),
+                |s| s.control_plane.metadata.uid = Some("u2".to_owned()),
                 Impossible("the control plane was deleted and created again".to_owned()),
             ),
             (
                 "still_rolling_out",
                 RolledOut,
-                |s| set(&mut s.control_plane.conditions, condition("RollingOut", True, "")),
+                |s| {
+                    set(
+                        &mut s.control_plane.status.conditions,
+                        condition("RollingOut", True, ""),
+                    );
+                },
                 waiting(&["the controller to complete the rollout"]),
             ),
             (
                 "a_machine_older_than_the_rollout",
                 RolledOut,
                 |s| {
-                    s.control_plane.rollout_after = Some(minutes_ago(1));
+                    s.control_plane.spec.rollout_after = Some(minutes_ago(1));
                     for machine in &mut s.machines[1..] {
-                        machine.created = Some(now());
+                        machine.metadata.creation_timestamp = Some(Time(now()));
                     }
                 },
                 waiting(&["Machine c1-cp-m1 to be replaced"]),
@@ -252,7 +272,7 @@ mod tests {
             (
                 "a_rollout_planned_for_later",
                 RolledOut,
-                |s| s.control_plane.rollout_after = Some(minutes_ago(-60)),
+                |s| s.control_plane.spec.rollout_after = Some(minutes_ago(-60)),
                 Met,
             ),
         ];
@@ -291,7 +311,7 @@ mod tests {
                 "beside_it_another_goes",
                 Replaced("gone".to_owned()),
                 |s| {
-                    s.machines[0].deleting_since = Some(minutes_ago(1));
+                    s.machines[0].metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
                     s.machines[1] = new_machine("c1-cp-m4");
                 },
                 waiting(&["Machine c1-cp-m4 to be ready", "1 to be created"]),

@@ -1,12 +1,17 @@
 //! Pools, entries, records and clusters on the API server.
 
+pub use kcp_api::kind::{
+    CLUSTER_CLAIM, CLUSTER_DEPLOYMENT, CLUSTER_DEPLOYMENT_CUSTOMIZATION as CUSTOMIZATION, CLUSTER_POOL, LEASE,
+};
+use kcp_api::{
+    Kind,
+    kind::{NAMESPACE, SECRET},
+};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
-use kcp_client::{
-    Action, Connection, Create, Created, Delete, Error, Kind, SECRET, Write, Written, while_busy,
-};
+use kcp_client::{Action, Connection, Create, Created, Delete, Error, Write, Written, while_busy};
 use kube::Api;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -17,42 +22,6 @@ use crate::objects::{
     entry::{Entry, Holder},
     metadata::Metadata,
     record::{self, Record},
-};
-
-const HIVE: &str = "Hive (or only its CRDs, manifests/dev/crds)";
-
-pub const CLUSTER_POOL: Kind = hive("ClusterPool", "clusterpools");
-pub const CUSTOMIZATION: Kind = hive(
-    "ClusterDeploymentCustomization",
-    "clusterdeploymentcustomizations",
-);
-pub const CLUSTER_DEPLOYMENT: Kind = hive("ClusterDeployment", "clusterdeployments");
-pub const CLUSTER_CLAIM: Kind = hive("ClusterClaim", "clusterclaims");
-
-pub const LEASE: Kind = Kind {
-    group: "coordination.k8s.io",
-    kind: "Lease",
-    plural: "leases",
-    versions: &["v1"],
-    product: "Kubernetes",
-};
-
-const fn hive(kind: &'static str, plural: &'static str) -> Kind {
-    Kind {
-        group: "hive.openshift.io",
-        kind,
-        plural,
-        versions: &["v1"],
-        product: HIVE,
-    }
-}
-
-const NAMESPACE: Kind = Kind {
-    group: "",
-    kind: "Namespace",
-    plural: "namespaces",
-    versions: &["v1"],
-    product: "Kubernetes",
 };
 
 /// The entries of one namespace, as leases read and write them.

@@ -1,12 +1,16 @@
 //! Changes one object as a verb decides.
 
 use jiff::Timestamp;
+use kcp_api::{
+    Kind, KubeadmControlPlane, Object as _,
+    kind::{KUBEADM_CONTROL_PLANE, MACHINE},
+};
 use kcp_rules::{Configuration, view::View};
 use kube::core::ApiResource;
 
 use crate::{change::arguments::WriteArguments, terminal::Terminal};
 use kcp_client::{
-    Error, KUBEADM_CONTROL_PLANE, Kind, MACHINE,
+    Error,
     events::Events,
     reader::Reader,
     reads::{
@@ -21,7 +25,6 @@ use kcp_control_plane::{
         event::{ChangeEvent, ObjectReference},
         snapshot::{ChangeSnapshot, ReadScope},
     },
-    control_plane::ControlPlane,
     review::ReviewContext,
     verbs::machine::snapshot::MachineSnapshot,
 };
@@ -101,7 +104,7 @@ impl Engine<'_> {
             snapshot
         };
         let decide = |snapshot: &ChangeSnapshot| {
-            let view = snapshot.view()?;
+            let view = snapshot.view();
             decide(snapshot, self.context(&view))
         };
         let references = |snapshot: &ChangeSnapshot| References {
@@ -110,7 +113,7 @@ impl Engine<'_> {
         };
         let resource = &self.reader.control_planes;
         let updated = self.apply(verb, resource, read, decide, references).await?;
-        let control_plane = Some(updated.snapshot.control_plane().name.clone());
+        let control_plane = Some(updated.snapshot.control_plane().name().to_owned());
         Ok(Changed::of(&KUBEADM_CONTROL_PLANE, control_plane, updated))
     }
 
@@ -157,7 +160,7 @@ impl Engine<'_> {
             && self.arguments.mode() == WriteMode::Store;
         let (mut control_plane, mut warnings) = (None, Vec::new());
         if let FoundMachine::OfControlPlane(machine) = &updated.snapshot {
-            control_plane = Some(machine.context.control_plane().name.clone());
+            control_plane = Some(machine.context.control_plane().name().to_owned());
             if is_deleted {
                 warnings = concurrent_deletions(machine, self.reader).await;
             }
@@ -244,14 +247,14 @@ impl Engine<'_> {
         }
     }
 
-    fn control_plane_reference(&self, control_plane: &ControlPlane) -> ObjectReference {
+    fn control_plane_reference(&self, control_plane: &KubeadmControlPlane) -> ObjectReference {
         ObjectReference {
             api_version: self.reader.control_planes.api_version.clone(),
             kind: KUBEADM_CONTROL_PLANE.kind.to_owned(),
-            namespace: control_plane.namespace.clone(),
-            name: control_plane.name.clone(),
-            uid: control_plane.uid.clone(),
-            resource_version: control_plane.resource_version.clone(),
+            namespace: control_plane.namespace().to_owned(),
+            name: control_plane.name().to_owned(),
+            uid: control_plane.uid().to_owned(),
+            resource_version: control_plane.resource_version().to_owned(),
         }
     }
 }
@@ -262,7 +265,7 @@ impl Changed {
         Self {
             kind: &KUBEADM_CONTROL_PLANE,
             object: snapshot.object.clone(),
-            control_plane: Some(snapshot.control_plane().name.clone()),
+            control_plane: Some(snapshot.control_plane().name().to_owned()),
             warnings: Vec::new(),
             consequences: Vec::new(),
             outcome,

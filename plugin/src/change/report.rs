@@ -2,6 +2,7 @@
 //! object, or why it was not written; `plugin/schema` has the schema of the latter.
 
 use anyhow::Context as _;
+use kcp_api::kind::KUBEADM_CONTROL_PLANE;
 use owo_colors::OwoColorize as _;
 use serde::Serialize;
 use serde_json::Value;
@@ -14,7 +15,7 @@ use crate::{
     terminal::{escape, style::BAD, table::Layout, with_lines},
     verdict::Verdict,
 };
-use kcp_client::{Error, KUBEADM_CONTROL_PLANE};
+use kcp_client::Error;
 use kcp_control_plane::{change::decision::ObjectWrite, merge_patch};
 
 /// A change as it is printed.
@@ -232,6 +233,7 @@ fn is_same(before: &str, now: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use kcp_api::kind::{KUBEADM_CONTROL_PLANE, MACHINE};
     use serde_json::{Value, json};
 
     use super::{ChangeOutcome, ChangeRefused, ChangeReport, Changed, Layout, is_same};
@@ -246,7 +248,6 @@ mod tests {
         testing::{assert_every_format, schema},
         verdict::Verdict::{Met, Negative},
     };
-    use kcp_client::{KUBEADM_CONTROL_PLANE, MACHINE};
     use kcp_control_plane::change::decision::{ObjectWrite, Refusal, RefusedBy};
 
     const VERB: Verb<'_> = Verb {

@@ -4,6 +4,7 @@ use std::sync::{
 };
 
 use http::Method;
+use kcp_api::Object as _;
 use kcp_rules::case::{Base, V1BETA2};
 use serde_json::{Value, json};
 
@@ -144,7 +145,7 @@ async fn deleted(connection: &Connection, name: &str, dry_run: Option<DryRun>) -
         Decision::Write(Proposal {
             write: ObjectWrite::Delete,
             done: "deleted".to_owned(),
-            warnings: vec![format!("at {}", machine.object.resource_version)],
+            warnings: vec![format!("at {}", machine.object.resource_version())],
             consequences: Vec::new(),
             event: ChangeEvent {
                 reason: "MachineReplaced",
@@ -178,10 +179,7 @@ async fn a_change_is_decided_again_after_a_conflict_and_recorded_once() {
     );
     // As it was checked last.
     let checked = MachineObject::decode(&changed.object).expect("a Machine");
-    assert_eq!(
-        (checked.name.as_str(), checked.resource_version.as_str()),
-        ("m1", "2")
-    );
+    assert_eq!((checked.name(), checked.resource_version()), ("m1", "2"));
     assert_eq!(
         *writes.lock().expect("a lock"),
         [DELETE, DELETE, DELETE, WHO, EVENT]

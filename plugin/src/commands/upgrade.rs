@@ -15,7 +15,7 @@ use kcp_control_plane::{
         snapshot::{ChangeSnapshot, ReadScope},
     },
     duration::parse_duration,
-    plan::spec::with_leading_v,
+    plan::ask::with_leading_v,
     review::ReviewContext,
     verbs::upgrade::{Upgrade, UpgradeOptions, decide, reviewed_machines, workers::Workers},
     wait::WaitCondition,
@@ -126,9 +126,9 @@ async fn upgrade(
         forced: Some(FORCED),
     };
     let snapshot = Box::pin(engine.read(name, ReadScope::All)).await?;
-    let cluster = snapshot.control_plane().cluster.as_deref();
+    let cluster = snapshot.control_plane().cluster();
     let makers = read_workers(engine.reader, cluster, ReadLimit::each(LIMIT)).await;
-    let view = snapshot.view()?;
+    let view = snapshot.view();
     let shown = decided(&snapshot, engine.context(&view), arguments, &makers)?;
     if !matches!(shown.decision, Decision::Unchanged(_)) {
         engine.print_text(&preview(&shown, write.output.layout(None)))?;
@@ -152,7 +152,7 @@ async fn upgrade(
         }
         let question = format!(
             "upgrade {name} from {} to {version}?",
-            snapshot.observed.spec.version
+            snapshot.observed.control_plane.spec.version()
         );
         let answer = engine.terminal.confirm(&question).await;
         if !answer.context("cannot read the answer")? {
@@ -174,7 +174,7 @@ fn decided(
     arguments: &UpgradeArguments,
     makers: &Workers,
 ) -> anyhow::Result<Upgrade> {
-    let mut view = snapshot.view()?;
+    let mut view = snapshot.view();
     view.machines = reviewed_machines(snapshot).into();
     let context = ReviewContext {
         view: &view,

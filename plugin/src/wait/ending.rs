@@ -3,17 +3,18 @@
 use std::{fmt::Write as _, time::Duration};
 
 use jiff::Timestamp;
+use kcp_api::{KubeadmControlPlane, Object as _};
 
 use crate::{terminal::escape, verdict::Verdict};
 use kcp_control_plane::{
-    control_plane::{ControlPlane, Snapshot},
+    control_plane::Snapshot,
     duration::format_duration,
     staleness::Stuck,
     wait::{self, WaitCondition, WaitProgress},
 };
 
 /// How a wait ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Ending {
     /// The last poll.
     pub snapshot: Snapshot,
@@ -72,11 +73,11 @@ impl Ending {
 pub(crate) fn push_obstacles(
     text: &mut String,
     obstacles: &[Stuck],
-    control_plane: &ControlPlane,
+    control_plane: &KubeadmControlPlane,
     now: Timestamp,
 ) {
     for stuck in obstacles {
-        let hint = stuck.hint(&control_plane.namespace, &control_plane.name);
+        let hint = stuck.hint(control_plane.namespace(), control_plane.name());
         // Writing to a String cannot fail.
         let _ = writeln!(text, "  {}", escape(&stuck.message(now)));
         let _ = writeln!(text, "    hint: {}", escape(&hint));
@@ -94,12 +95,10 @@ fn push_lines(text: &mut String, lines: &[String]) {
 mod tests {
     use std::time::Duration;
 
-    use super::{Ending, EndingKind};
-    use crate::verdict::Verdict::{self, Met, Negative};
+    use kcp_api::ConditionStatus::True;
     use kcp_control_plane::{
         blocker::Blocker,
         control_plane::{
-            ConditionStatus::True,
             Snapshot,
             example::{condition, healthy, minutes_ago, now, set},
         },
@@ -107,12 +106,15 @@ mod tests {
         wait::WaitCondition,
     };
 
+    use super::{Ending, EndingKind};
+    use crate::verdict::Verdict::{self, Met, Negative};
+
     fn in_the_middle() -> Snapshot {
         let mut snapshot = healthy(3);
-        snapshot.control_plane.up_to_date_replicas = 1;
+        snapshot.control_plane.status.up_to_date_replicas = 1;
         let message = "Rolling out 2 not up-to-date replicas\n* rolloutAfter expired";
         set(
-            &mut snapshot.control_plane.conditions,
+            &mut snapshot.control_plane.status.conditions,
             condition("RollingOut", True, message),
         );
         snapshot

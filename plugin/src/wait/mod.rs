@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 pub use ending::{Ending, EndingKind};
 use jiff::Timestamp;
+use kcp_api::Object as _;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
@@ -110,7 +111,7 @@ pub async fn poll_until(
                 if shown == Shown::Lines {
                     print_changes(last.as_ref(), &snapshot, at, terminal)?;
                 }
-                let uid = last.as_ref().map(|last| last.control_plane.uid.as_str());
+                let uid = last.as_ref().map(|last| last.control_plane.uid());
                 let kind = match condition.progress(&snapshot, uid, at) {
                     WaitProgress::Met => Some(EndingKind::Met),
                     WaitProgress::Impossible(why) => Some(EndingKind::Impossible(why)),

@@ -1,6 +1,7 @@
 //! What changed since the last poll, a line each.
 
-use kcp_control_plane::control_plane::{Machine, Snapshot};
+use kcp_api::{Machine, Object as _};
+use kcp_control_plane::control_plane::Snapshot;
 
 /// The changes from one poll to the next; for the first poll, the counts.
 pub fn changes(before: Option<&Snapshot>, after: &Snapshot) -> Vec<String> {
@@ -26,12 +27,12 @@ pub fn machine_changes<'m>(
     let after: Vec<&Machine> = after.into_iter().collect();
     let mut events = Vec::new();
     for machine in &after {
-        let known = before.iter().find(|known| known.name == machine.name);
+        let known = before.iter().find(|known| known.name() == machine.name());
         events.extend(machine_events(known.copied(), machine));
     }
     for machine in &before {
-        if !after.iter().any(|left| left.name == machine.name) {
-            events.push(format!("Machine {} is gone", machine.name));
+        if !after.iter().any(|left| left.name() == machine.name()) {
+            events.push(format!("Machine {} is gone", machine.name()));
         }
     }
     events
@@ -40,24 +41,27 @@ pub fn machine_changes<'m>(
 fn counts(Snapshot { control_plane, .. }: &Snapshot) -> String {
     format!(
         "{}/{} Machines, {} ready, {} up to date",
-        control_plane.replicas,
-        control_plane.desired(),
-        control_plane.ready_replicas,
-        control_plane.up_to_date_replicas
+        control_plane.status.replicas,
+        control_plane.desired_replicas(),
+        control_plane.status.ready_replicas,
+        control_plane.status.up_to_date_replicas
     )
 }
 
 fn machine_events(before: Option<&Machine>, after: &Machine) -> Vec<String> {
-    let name = &after.name;
+    let name = &after.name();
     let mut events = Vec::new();
     if before.is_none() {
         events.push(format!("Machine {name} appeared"));
     }
-    if let (Some(node), None) = (&after.node, before.and_then(|before| before.node.as_ref())) {
+    if let (Some(node), None) = (
+        &after.status.node_name,
+        before.and_then(|before| before.status.node_name.as_ref()),
+    ) {
         events.push(format!("Machine {name} has node {node}"));
     }
-    if after.deleting_since.is_some() {
-        if before.is_none_or(|before| before.deleting_since.is_none()) {
+    if after.deletion_timestamp().is_some() {
+        if before.is_none_or(|before| before.deletion_timestamp().is_none()) {
             events.push(format!("Machine {name} is being deleted"));
         }
         // Of course it is no longer ready.
@@ -73,11 +77,12 @@ fn machine_events(before: Option<&Machine>, after: &Machine) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::changes;
-    use kcp_control_plane::control_plane::{
-        ConditionStatus::False,
-        example::{condition, healthy, machine, minutes_ago, new_machine, set},
+    use kcp_api::{ConditionStatus::False, metadata::Time};
+    use kcp_control_plane::control_plane::example::{
+        condition, healthy, machine, minutes_ago, new_machine, set,
     };
+
+    use super::changes;
 
     #[test]
     fn a_line_per_change() {
@@ -86,14 +91,14 @@ mod tests {
         assert_eq!(changes(Some(&one), &one), Vec::<String>::new());
 
         let mut asked = one.clone();
-        asked.control_plane.desired_replicas = Some(3);
+        asked.control_plane.spec.replicas = Some(3);
         assert_eq!(
             changes(Some(&one), &asked),
             ["1/3 Machines, 1 ready, 1 up to date"]
         );
 
         let mut second = asked.clone();
-        second.control_plane.replicas = 2;
+        second.control_plane.status.replicas = 2;
         second.machines.push(new_machine("c1-cp-m2"));
         assert_eq!(
             changes(Some(&asked), &second),
@@ -101,8 +106,8 @@ mod tests {
         );
 
         let mut ready = second.clone();
-        ready.control_plane.ready_replicas = 2;
-        ready.control_plane.up_to_date_replicas = 2;
+        ready.control_plane.status.ready_replicas = 2;
+        ready.control_plane.status.up_to_date_replicas = 2;
         ready.machines[1] = machine("c1-cp-m2");
         assert_eq!(
             changes(Some(&second), &ready),
@@ -113,9 +118,9 @@ mod tests {
         );
 
         let mut leaving = ready.clone();
-        leaving.machines[0].deleting_since = Some(minutes_ago(0));
+        leaving.machines[0].metadata.deletion_timestamp = Some(Time(minutes_ago(0)));
         set(
-            &mut leaving.machines[0].conditions,
+            &mut leaving.machines[0].status.conditions,
             condition("Ready", False, "deleting"),
         );
         assert_eq!(

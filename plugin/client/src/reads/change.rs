@@ -5,19 +5,21 @@ use std::{
     time::{Duration, Instant},
 };
 
+use kcp_api::{Object as _, kind::CLUSTER};
+use kcp_control_plane::change::snapshot::{ChangeSnapshot, Part, Unread};
+use kcp_control_plane::{
+    plan::observed::{Etcd, EtcdMember, Observed},
+    snapshot::{EtcdSurvey, Failure, Reading, Unasked, Workload},
+};
+
 use crate::{
-    CLUSTER, Error, ReadLimit,
+    Error, ReadLimit,
     reader::Reader,
     reads::{
         Excluded, MachineByNode, Target, limit_of_one,
         planned::{self, Fetched, Reads, fetch},
         workload_and_etcd,
     },
-};
-use kcp_control_plane::change::snapshot::{ChangeSnapshot, Part, Unread};
-use kcp_control_plane::{
-    plan::observed::{Cluster, Etcd, EtcdMember, Observed},
-    snapshot::{EtcdSurvey, Failure, Reading, Unasked, Workload},
 };
 
 /// How long all reads of a change may take together.
@@ -64,16 +66,15 @@ async fn read_parts(
     let mut fetched = Box::pin(fetch(reader, namespace, name, limit_of_one(limit))).await?;
     let Observed {
         control_plane,
-        spec,
         machines,
         ..
     } = &fetched.observed;
-    let Some(target) = Target::of(control_plane, spec) else {
+    let Some(target) = Target::of(control_plane) else {
         return Ok(of(fetched, Reading::NotYet, &Reading::NotYet));
     };
     let machines: MachineByNode = machines
         .iter()
-        .filter_map(|machine| Some((machine.machine.node.clone()?, machine.machine.name.clone())))
+        .filter_map(|machine| Some((machine.status.node_name.clone()?, machine.name().to_owned())))
         .collect();
     let nothing = Excluded::default();
     let beyond = workload_and_etcd(reader.connection, &target, ready(machines), nothing, end);
@@ -85,11 +86,9 @@ async fn read_parts(
         namespace,
         limit: ReadLimit::each(limit),
     };
-    let (object, planned) = reads.control_plane(name).await?;
+    let (object, control_plane) = reads.control_plane(name).await?;
     let at_first = std::mem::replace(&mut fetched.object, object);
-    fetched.observed.control_plane = planned.control_plane;
-    fetched.observed.spec = planned.spec;
-    fetched.observed.remediation_in_progress = planned.remediation_in_progress;
+    fetched.observed.control_plane = control_plane;
     let (snapshot, unread) = of(fetched, workload, &etcd);
     Ok((
         ChangeSnapshot {
@@ -115,29 +114,22 @@ pub async fn read_control_plane_alone(
         namespace,
         limit: ReadLimit::each(limit),
     };
-    let (object, planned) = reads.control_plane(name).await?;
-    let mut observed = Observed::from(planned);
-    let (mut cluster_object, mut unread) = (None, Vec::new());
-    if let Some(cluster) = observed.control_plane.cluster.clone() {
+    let (object, control_plane) = reads.control_plane(name).await?;
+    let mut observed = Observed::from(control_plane);
+    let mut unread = Vec::new();
+    if let Some(cluster) = observed.control_plane.cluster().map(str::to_owned) {
         match reads.cluster(&cluster).await {
-            Ok((object, cluster)) => {
-                cluster_object = Some(object);
-                observed.cluster = cluster;
-            }
-            Err(error) => {
-                observed.cluster = Cluster::unread();
-                unread.push(plain(&planned::Unread {
-                    part: Part::Cluster,
-                    kind: CLUSTER.kind.to_owned(),
-                    error,
-                }));
-            }
+            Ok(cluster) => observed.cluster = Some(cluster),
+            Err(error) => unread.push(plain(&planned::Unread {
+                part: Part::Cluster,
+                kind: CLUSTER.kind.to_owned(),
+                error,
+            })),
         }
     }
     Ok(ChangeSnapshot {
         object_at_first: object.clone(),
         object,
-        cluster_object,
         observed,
         machines_read: false,
         unread,
@@ -170,7 +162,6 @@ fn of(
     }
     let Fetched {
         object,
-        cluster_object,
         observed,
         unread,
         ..
@@ -178,7 +169,6 @@ fn of(
     let snapshot = ChangeSnapshot {
         object_at_first: object.clone(),
         object,
-        cluster_object,
         observed,
         machines_read: true,
         unread: unread.iter().map(plain).collect(),
@@ -202,7 +192,7 @@ fn without_quorum(observed: &Observed) -> Etcd {
     let nodes = observed
         .machines
         .iter()
-        .filter_map(|machine| machine.machine.node.clone());
+        .filter_map(|machine| machine.status.node_name.clone());
     let members = nodes.map(|name| EtcdMember {
         name,
         silence: Some("it does not answer, and the API server says that etcd does not answer it".to_owned()),
@@ -235,6 +225,7 @@ mod tests {
     };
 
     use http::Method;
+    use kcp_api::Object as _;
     use kcp_etcd::{Member, Members};
     use kcp_rules::case::{Base, V1BETA2};
     use serde_json::{Value, json};
@@ -298,7 +289,7 @@ mod tests {
     #[tokio::test]
     async fn reports_what_cannot_be_read_and_has_the_latest_version() {
         let snapshot = read(|_| None).await.expect("read");
-        assert_eq!(snapshot.control_plane().resource_version, "2");
+        assert_eq!(snapshot.control_plane().resource_version(), "2");
         assert_eq!(snapshot.observed.etcd, Etcd::Unread);
         assert_eq!(
             snapshot.warnings(),
@@ -308,7 +299,7 @@ mod tests {
             ]
         );
         // There is no Cluster: the rules know.
-        let view = snapshot.view().expect("decodes");
+        let view = snapshot.view();
         assert_eq!(view.cluster.get(), Some(&None));
     }
 
@@ -316,8 +307,6 @@ mod tests {
     fn an_api_server_without_etcd_tells_that_the_quorum_is_lost() {
         let fetched = || Fetched {
             object: "{}".to_owned(),
-            cluster_object: None,
-            machine_objects: Vec::new(),
             observed: example::observed(),
             unread: Vec::new(),
         };
@@ -375,8 +364,6 @@ mod tests {
         };
         let fetched = Fetched {
             object: "{}".to_owned(),
-            cluster_object: None,
-            machine_objects: Vec::new(),
             observed: example::observed(),
             unread: Vec::new(),
         };
@@ -408,7 +395,7 @@ mod tests {
                 ][..]
             )
         );
-        assert_eq!(snapshot.view().expect("decodes").cluster.get(), None);
+        assert_eq!(snapshot.view().cluster.get(), None);
     }
 
     #[tokio::test]

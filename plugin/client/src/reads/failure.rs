@@ -1,7 +1,9 @@
 //! What an error means to somebody who reads a report: which object, which permission.
 
-use crate::{Error, Kind};
+use kcp_api::Kind;
 use kcp_control_plane::snapshot::{Failure, reading::Forbidden};
+
+use crate::Error;
 
 /// `Kind`, or `Kind/name`: what was asked for.
 pub fn object(kind: &str, name: Option<&str>) -> String {
@@ -56,8 +58,10 @@ pub fn one_line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use kcp_api::kind::MACHINE;
+
     use super::{Failure, Forbidden, LONGEST_MESSAGE, of, of_all, one_line};
-    use crate::{Action, Error, MACHINE};
+    use crate::{Action, Error};
 
     fn list() -> Action {
         Action::new("list", &MACHINE.at("v1beta2"))

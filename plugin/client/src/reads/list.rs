@@ -3,77 +3,24 @@
 
 use std::collections::BTreeMap;
 
+use kcp_api::{
+    Cluster, Kind, Machine, MachineHealthCheck, Object as _,
+    control_plane::WithoutConfig,
+    kind::{CLUSTER, MACHINE, MACHINE_HEALTH_CHECK},
+    names::label,
+};
 use kube::core::ApiResource;
-use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::value::RawValue;
+use serde::de::DeserializeOwned;
 
 use crate::reads::{
     failure,
     management::{linked, unlinked},
-    wire::{MachineTies, NamedLink},
 };
-use crate::{Action, CLUSTER, Error, Kind, MACHINE, MACHINE_HEALTH_CHECK, ReadLimit, reader::Reader};
+use crate::{Action, Error, ReadLimit, reader::Reader};
 use kcp_control_plane::{
-    control_plane::{MachineHealthCheck, label},
-    plan::{
-        observed as plan,
-        wire::{PlannedControlPlane, PlannedMachine, WireCluster},
-    },
-    snapshot::{Failure, Management, Reading, management::ClusterLink},
+    plan::observed as plan,
+    snapshot::{Failure, Management, Reading},
 };
-
-/// A control plane without what only a comparison with its Machines' own configurations needs.
-#[derive(Deserialize)]
-#[serde(try_from = "Box<RawValue>")]
-struct ListedControlPlane(PlannedControlPlane);
-
-impl TryFrom<Box<RawValue>> for ListedControlPlane {
-    type Error = serde_json::Error;
-
-    fn try_from(object: Box<RawValue>) -> serde_json::Result<Self> {
-        let mut planned = PlannedControlPlane::decode(object.get())?;
-        planned.spec.forget_config();
-        Ok(Self(planned))
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(try_from = "Box<RawValue>")]
-struct ListedMachine {
-    machine: plan::Machine,
-    ties: MachineTies,
-}
-
-impl TryFrom<Box<RawValue>> for ListedMachine {
-    type Error = serde_json::Error;
-
-    fn try_from(object: Box<RawValue>) -> serde_json::Result<Self> {
-        let mut machine = PlannedMachine::decode(object.get())?.machine;
-        machine.bootstrap = plan::Bootstrap::Missing;
-        Ok(Self {
-            machine,
-            ties: serde_json::from_str(object.get())?,
-        })
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(try_from = "Box<RawValue>")]
-struct ListedCluster {
-    named: NamedLink,
-    cluster: plan::Cluster,
-}
-
-impl TryFrom<Box<RawValue>> for ListedCluster {
-    type Error = serde_json::Error;
-
-    fn try_from(object: Box<RawValue>) -> serde_json::Result<Self> {
-        Ok(Self {
-            named: serde_json::from_str(object.get())?,
-            cluster: serde_json::from_str::<WireCluster>(object.get())?.into(),
-        })
-    }
-}
 
 /// Reads the control planes of a namespace, or of all, by namespace and name: those with the labels of a selector, or
 /// all of them.
@@ -99,28 +46,27 @@ pub async fn list(
         Box::pin(lists.all(health_checks, None))
     );
     let mut context = ReviewContext {
-        machines: by_cluster(&MACHINE, machines, |listed: &ListedMachine| {
-            Some((
-                listed.machine.machine.namespace.clone(),
-                listed.machine.machine.cluster.clone()?,
-            ))
+        machines: by_cluster(&MACHINE, machines, |machine: &Machine| {
+            Some((machine.namespace().to_owned(), machine.spec.cluster_name.clone()?))
         }),
-        clusters: by_cluster(&CLUSTER, clusters, |listed: &ListedCluster| {
-            Some((listed.named.namespace.clone(), listed.named.link.name.clone()))
+        clusters: by_cluster(&CLUSTER, clusters, |cluster: &Cluster| {
+            Some((cluster.namespace().to_owned(), cluster.name().to_owned()))
         }),
         health_checks: by_cluster(
             &MACHINE_HEALTH_CHECK,
             health_checks,
-            |check: &MachineHealthCheck| Some((check.namespace.clone(), check.cluster.clone())),
+            |check: &MachineHealthCheck| {
+                Some((check.namespace().to_owned(), check.spec.cluster_name.clone()))
+            },
         ),
     };
     let mut control_planes: Vec<plan::Observed> = control_planes?
         .into_iter()
-        .map(|ListedControlPlane(planned)| planned.into())
+        .map(|WithoutConfig(control_plane)| control_plane.into())
         .collect();
     control_planes.sort_by(|a, b| {
         let (a, b) = (&a.control_plane, &b.control_plane);
-        (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name))
+        (a.namespace(), a.name()).cmp(&(b.namespace(), b.name()))
     });
     let missing = |key: &Key| Error::NotFound {
         action: Action::new("get", &reader.clusters)
@@ -173,8 +119,8 @@ fn by_cluster<T>(kind: &Kind, read: Result<Vec<T>, Error>, key: impl Fn(&T) -> O
 
 /// What there is beside control planes.
 struct ReviewContext {
-    machines: ByCluster<ListedMachine>,
-    clusters: ByCluster<ListedCluster>,
+    machines: ByCluster<Machine>,
+    clusters: ByCluster<Cluster>,
     health_checks: ByCluster<MachineHealthCheck>,
 }
 
@@ -182,41 +128,37 @@ impl ReviewContext {
     /// Gives a control plane what is its own. `missing` makes the error for a Cluster that is not there.
     fn around(&mut self, mut control_plane: plan::Observed, missing: impl Fn(&Key) -> Error) -> Management {
         let itself = &control_plane.control_plane;
-        let Some(cluster) = itself.cluster.clone() else {
+        let Some(cluster) = itself.cluster().map(str::to_owned) else {
             return unlinked(control_plane);
         };
-        let key = (itself.namespace.clone(), cluster);
+        let key = (itself.namespace().to_owned(), cluster);
         let mut unread = Vec::new();
-        let mut ties: Vec<MachineTies> = Vec::new();
         match &mut self.machines {
             Ok(machines) => {
                 if let Some(of_cluster) = machines.get_mut(&key) {
-                    let own = of_cluster.extract_if(.., |listed| itself.has(&listed.machine.machine));
-                    (control_plane.machines, ties) = own.map(|listed| (listed.machine, listed.ties)).unzip();
-                    let by_name = |machine: &plan::Machine| machine.machine.name.clone();
-                    control_plane.machines.sort_by_cached_key(by_name);
+                    let own = of_cluster.extract_if(.., |machine| itself.has(machine));
+                    control_plane.machines = own.collect();
+                    control_plane.machines.sort_by(|a, b| a.name().cmp(b.name()));
                 }
             }
             Err(failure) => unread.push((**failure).clone()),
         }
-        let link: Reading<ClusterLink>;
-        (link, control_plane.cluster) = match &self.clusters {
+        let mut cluster_failure = None;
+        match &self.clusters {
             Ok(clusters) => {
-                if let Some(listed) = clusters.get(&key).and_then(|listed| listed.first()) {
-                    (Reading::Read(listed.named.link.clone()), listed.cluster.clone())
-                } else {
+                control_plane.cluster = clusters.get(&key).and_then(|listed| listed.first()).cloned();
+                if control_plane.cluster.is_none() {
                     let object = failure::object(CLUSTER.kind, Some(&key.1));
-                    let failure = failure::of(object, &missing(&key));
-                    (Reading::Failed(failure), plan::Cluster::unread())
+                    cluster_failure = Some(failure::of(object, &missing(&key)));
                 }
             }
-            Err(failure) => (Reading::Failed((**failure).clone()), plan::Cluster::unread()),
-        };
+            Err(failure) => cluster_failure = Some((**failure).clone()),
+        }
         let health_checks = match &self.health_checks {
             Ok(all) => Reading::Read(all.get(&key).map(Vec::as_slice).unwrap_or_default()),
             Err(failure) => Reading::Failed((**failure).clone()),
         };
-        linked(control_plane, &ties, link, health_checks, unread)
+        linked(control_plane, cluster_failure, health_checks, unread)
     }
 }
 

@@ -1,18 +1,21 @@
 //! Reads what a change of a Machine is checked against.
 
+use kcp_api::{
+    KubeadmControlPlane, Machine, MachineHealthCheck, Object as _, PartialObjectMetadata, decode,
+    kind::MACHINE_HEALTH_CHECK, names::label,
+};
 use serde_json::value::RawValue;
 use thiserror::Error as ThisError;
 
 use crate::{
-    Action, Error, MACHINE_HEALTH_CHECK,
+    Action, Error,
     reader::Reader,
     reads::change::{LIMIT, read_everything},
     update::ReadObject,
 };
 use kcp_control_plane::{
     change::snapshot::ChangeSnapshot,
-    control_plane::{ControlPlane, MachineHealthCheck, label},
-    plan::{observed::Machine, wire::PlannedMachine},
+    control_plane::health_check::selects,
     verbs::machine::snapshot::{MachineObject, MachineSnapshot},
 };
 
@@ -125,7 +128,7 @@ pub async fn read_machine(
     let read = read_everything(reader, namespace, control_plane, LIMIT);
     let mut context = Box::pin(read).await?;
     let health_checks = if with_health_checks {
-        health_checks(reader, &object, context.control_plane().cluster.as_deref()).await?
+        health_checks(reader, &object, context.control_plane().cluster()).await?
     } else {
         Vec::new()
     };
@@ -141,7 +144,7 @@ pub async fn read_machine(
     if machine.machine().is_some() {
         return Ok(FoundMachine::OfControlPlane(Box::new(machine)));
     }
-    let control_plane = &machine.context.control_plane().name;
+    let control_plane = &machine.context.control_plane().name();
     let why = format!("its labels name control plane {control_plane}, which belongs to another Cluster");
     Ok(FoundMachine::Other { object: text, why })
 }
@@ -156,19 +159,18 @@ pub async fn concurrent_deletions(deleted: &MachineSnapshot, reader: &Reader<'_>
             )];
         }
     };
-    let had_begun = |name: &String| {
-        let mut before = deleted.observed().machines.iter().map(|machine| &machine.machine);
-        *name == deleted.object.name
-            || before.any(|machine| machine.name == *name && machine.deleting_since.is_some())
+    let had_begun = |name: &str| {
+        let mut before = deleted.observed().machines.iter();
+        name == deleted.object.name()
+            || before.any(|machine| machine.name() == name && machine.deletion_timestamp().is_some())
     };
     machines
-        .map(|machine| machine.machine)
         .filter(|machine| deleted.observed().control_plane.has(machine))
-        .filter(|machine| machine.deleting_since.is_some() && !had_begun(&machine.name))
+        .filter(|machine| machine.deletion_timestamp().is_some() && !had_begun(machine.name()))
         .map(|machine| {
             format!(
                 "Machine {} is being deleted too, which began after the check: etcd loses both members",
-                machine.name
+                machine.name()
             )
         })
         .collect()
@@ -188,31 +190,31 @@ fn decoded(reader: &Reader<'_>, name: &str, text: &str) -> Result<MachineObject,
 async fn no_such_machine(reader: &Reader<'_>, name: &str, error: Error) -> NoSuchMachine {
     let namespace = &reader.connection.namespace;
     let of_control_planes = Some(label::CONTROL_PLANE);
-    let listed: Result<Vec<Box<RawValue>>, Error> = reader
+    let listed: Result<Vec<PartialObjectMetadata>, Error> = reader
         .connection
         .list_metadata(&reader.machines, Some(namespace), of_control_planes)
         .await;
     // The names are only for the hint.
     let names = listed.unwrap_or_default().into_iter();
-    let names = names.filter_map(|object| Some(MachineObject::decode(object.get()).ok()?.name));
+    let names = names.map(|object| object.name().to_owned());
     NoSuchMachine::new(error, names.collect(), name, namespace)
 }
 
 /// The control plane Machines of a Cluster, each with its JSON.
 async fn listed(
     reader: &Reader<'_>,
-    control_plane: &ControlPlane,
+    control_plane: &KubeadmControlPlane,
 ) -> Result<Vec<(Box<RawValue>, Machine)>, Error> {
     let namespace = &reader.connection.namespace;
-    let cluster = control_plane.cluster.as_deref().unwrap_or_default();
+    let cluster = control_plane.cluster().unwrap_or_default();
     let selector = format!("{}={cluster},{}", label::CLUSTER_NAME, label::CONTROL_PLANE);
     let objects: Vec<Box<RawValue>> = reader
         .connection
         .list(&reader.machines, Some(namespace), Some(&selector))
         .await?;
     let decoded = objects.into_iter().map(|object| {
-        let planned = PlannedMachine::decode(object.get())?;
-        Ok((object, planned.machine))
+        let machine = decode(object.get())?;
+        Ok((object, machine))
     });
     decoded
         .collect::<Result<Vec<_>, _>>()
@@ -227,12 +229,10 @@ async fn latest(reader: &Reader<'_>, context: &mut ChangeSnapshot, name: &str) -
     let control_plane = &context.observed.control_plane;
     let machines = listed(reader, control_plane).await?;
     let mut texts = machines.iter();
-    let text = texts.find(|(_, machine)| machine.machine.name == name);
+    let text = texts.find(|(_, machine)| machine.name() == name);
     let text = text.map(|(text, _)| text.get().to_owned());
     let own = machines.into_iter().map(|(_, machine)| machine);
-    let own: Vec<Machine> = own
-        .filter(|machine| control_plane.has(&machine.machine))
-        .collect();
+    let own: Vec<Machine> = own.filter(|machine| control_plane.has(machine)).collect();
     replace(&mut context.observed.machines, own.into_iter());
     text.ok_or_else(|| Error::NotFound {
         action: action(reader, "get").named(name),
@@ -243,9 +243,7 @@ async fn latest(reader: &Reader<'_>, context: &mut ChangeSnapshot, name: &str) -
 fn replace(machines: &mut Vec<Machine>, now: impl Iterator<Item = Machine>) {
     let before = std::mem::take(machines);
     machines.extend(now.map(|machine| {
-        let known = before
-            .iter()
-            .find(|known| known.machine.name == machine.machine.name);
+        let known = before.iter().find(|known| known.name() == machine.name());
         match known.cloned() {
             Some(Machine {
                 infrastructure,
@@ -259,7 +257,7 @@ fn replace(machines: &mut Vec<Machine>, now: impl Iterator<Item = Machine>) {
             None => machine,
         }
     }));
-    machines.sort_by(|a, b| a.machine.name.cmp(&b.machine.name));
+    machines.sort_by(|a, b| a.name().cmp(b.name()));
 }
 
 /// The `MachineHealthChecks` of a Cluster that select a Machine.
@@ -272,19 +270,22 @@ async fn health_checks(
     let namespace = &reader.connection.namespace;
     let mut checks: Vec<MachineHealthCheck> =
         reader.connection.list(&resource, Some(namespace), None).await?;
-    checks.retain(|check| Some(check.cluster.as_str()) == cluster && check.selects(&object.labels));
-    checks.sort_by(|a, b| a.name.cmp(&b.name));
+    checks
+        .retain(|check| Some(check.spec.cluster_name.as_str()) == cluster && selects(check, &object.machine));
+    checks.sort_by(|a, b| a.name().cmp(b.name()));
     Ok(checks)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{NoSuchMachine, replace};
-    use crate::{Action, Error, MACHINE};
-    use kcp_control_plane::plan::{
-        example::{machine, template},
-        observed::Infrastructure,
+    use kcp_api::{Object as _, kind::MACHINE, machine::Infrastructure, names::annotation};
+    use kcp_control_plane::{
+        control_plane::example::annotate,
+        plan::example::{machine, template},
     };
+
+    use super::{NoSuchMachine, replace};
+    use crate::{Action, Error};
 
     fn hint(known: &[String]) -> String {
         let action = Action::new("get", &MACHINE.at("v1beta2"))
@@ -322,15 +323,15 @@ mod tests {
         let mut now = vec![machine("m3", "c", 0), machine("m2", "b", 4)];
         for machine in &mut now {
             machine.infrastructure = Infrastructure::Missing;
-            machine.to_be_deleted = true;
+            annotate(&mut machine.metadata, annotation::DELETE_MACHINE, "");
         }
         replace(&mut machines, now.into_iter());
         let found: Vec<_> = machines
             .into_iter()
             .map(|machine| {
                 (
-                    machine.machine.name,
-                    machine.to_be_deleted,
+                    machine.name().to_owned(),
+                    machine.is_deleted_first(),
                     machine.infrastructure,
                 )
             })

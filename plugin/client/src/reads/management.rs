@@ -1,30 +1,28 @@
 //! The management cluster, about one control plane.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
-use serde::de::IgnoredAny;
-use serde_json::value::RawValue;
-
-use crate::reads::{
-    failure,
-    wire::{MachineTies, NamedLink},
+use kcp_api::{
+    Cluster, KubeadmControlPlane, Machine, MachineHealthCheck, Object as _,
+    kind::{KUBEADM_CONTROL_PLANE, MACHINE_HEALTH_CHECK, SECRET},
 };
+use serde::de::IgnoredAny;
+
 use crate::{
-    Action, CLUSTER, Error, KUBEADM_CONTROL_PLANE, MACHINE, MACHINE_HEALTH_CHECK, ReadLimit, SECRET,
+    Action, Error, ReadLimit,
     reader::Reader,
-    reads::planned::{Fetched, Reads, Unread},
+    reads::{
+        failure,
+        planned::{Fetched, Reads, Unread},
+    },
 };
 use kcp_control_plane::{
     change::snapshot::Part,
-    control_plane::MachineHealthCheck,
-    plan::{
-        observed as plan,
-        wire::{PlannedControlPlane, PlannedMachine},
-    },
+    plan::observed as plan,
     snapshot::{
         Failure, Management, Reading,
-        management::{ClusterLink, HealthCheck},
+        management::{Deletion, HealthCheck},
     },
 };
 
@@ -46,17 +44,20 @@ pub async fn control_plane_of(
         .named(cluster);
     let read = reader
         .connection
-        .get::<NamedLink>(&reader.clusters, namespace, cluster);
-    let NamedLink { link, .. } = reader
+        .get::<Cluster>(&reader.clusters, namespace, cluster);
+    let read = reader
         .connection
         .within(limit.for_the_first(), &action, read)
         .await?;
-    match (link.control_plane_kind, link.control_plane_name) {
-        (Some(kind), Some(name)) if kind == KUBEADM_CONTROL_PLANE.kind => Ok(name),
-        (kind, _) => Err(Error::NoControlPlane {
+    match (read.control_plane(), &read.spec.control_plane_ref) {
+        (Some(name), _) if !name.is_empty() => Ok(name.to_owned()),
+        (_, reference) => Err(Error::NoControlPlane {
             cluster: cluster.to_owned(),
             namespace: namespace.to_owned(),
-            kind: kind.filter(|kind| kind != KUBEADM_CONTROL_PLANE.kind),
+            kind: reference
+                .as_ref()
+                .map(|reference| reference.kind.clone())
+                .filter(|kind| !kind.is_empty() && kind != KUBEADM_CONTROL_PLANE.kind),
         }),
     }
 }
@@ -76,22 +77,27 @@ pub async fn management(
         namespace,
         limit,
     };
-    let (object, planned) = reads.control_plane(name).await?;
-    Ok(around(&reads, object, planned, |_| ()).await)
+    let (object, control_plane) = reads.control_plane(name).await?;
+    Ok(around(&reads, object, control_plane, |_| ()).await)
 }
 
 /// Reads what surrounds a control plane. `machines_known` is told the Machines as soon as they are listed.
 pub async fn around(
     reads: &Reads<'_>,
     object: String,
-    planned: PlannedControlPlane,
-    machines_known: impl FnOnce(&[PlannedMachine]),
+    control_plane: KubeadmControlPlane,
+    machines_known: impl FnOnce(&[Machine]),
 ) -> Management {
-    let Some(cluster) = planned.control_plane.cluster.clone() else {
-        return unlinked(reads.context(object, planned, machines_known).await.observed);
+    let Some(cluster) = control_plane.cluster().map(str::to_owned) else {
+        return unlinked(
+            reads
+                .context(object, control_plane, machines_known)
+                .await
+                .observed,
+        );
     };
     let (fetched, health_checks, secrets) = tokio::join!(
-        Box::pin(reads.context(object, planned, machines_known)),
+        Box::pin(reads.context(object, control_plane, machines_known)),
         Box::pin(health_checks(reads)),
         Box::pin(secrets(reads, &cluster))
     );
@@ -104,7 +110,7 @@ pub async fn around(
 pub fn unlinked(control_plane: plan::Observed) -> Management {
     Management {
         control_plane,
-        cluster: Reading::NotYet,
+        cluster_failure: None,
         unowned: Vec::new(),
         deletions: Vec::new(),
         health_checks: Reading::NotYet,
@@ -115,95 +121,53 @@ pub fn unlinked(control_plane: plan::Observed) -> Management {
 
 /// What was read of one control plane, its Secrets left out.
 fn assembled(fetched: Fetched, health_checks: Result<&[MachineHealthCheck], &Error>) -> Management {
-    let mut cluster = Reading::NotYet;
+    let mut cluster_failure = None;
     let mut unread = Vec::new();
     for Unread { part, kind, error } in fetched.unread {
         match part {
             Part::Cluster => {
-                let name = fetched.observed.control_plane.cluster.as_deref();
-                cluster = Reading::Failed(failure::of(failure::object(&kind, name), &error));
+                let name = fetched.observed.control_plane.cluster();
+                cluster_failure = Some(failure::of(failure::object(&kind, name), &error));
             }
             Part::Machines | Part::Bootstrap | Part::Infrastructure => {
                 unread.push(failure::of(failure::object(&kind, None), &error));
             }
         }
     }
-    if let Some(object) = &fetched.cluster_object {
-        cluster = match serde_json::from_str::<NamedLink>(object) {
-            Ok(named) => Reading::Read(named.link),
-            Err(error) => Reading::Failed(malformed(CLUSTER.kind, &error)),
-        };
-    }
-    let ties = ties(&fetched.machine_objects).unwrap_or_else(|error| {
-        unread.push(malformed(MACHINE.kind, &error));
-        Vec::new()
-    });
     let health_checks = match health_checks {
         Ok(all) => Reading::Read(all),
         Err(error) => Reading::Failed(failure::of_all(&MACHINE_HEALTH_CHECK, error)),
     };
-    linked(fetched.observed, &ties, cluster, health_checks, unread)
-}
-
-fn ties(machines: &[Box<RawValue>]) -> serde_json::Result<Vec<MachineTies>> {
-    machines
-        .iter()
-        .map(|machine| serde_json::from_str(machine.get()))
-        .collect()
-}
-
-fn malformed(kind: &str, error: &serde_json::Error) -> Failure {
-    Failure {
-        object: failure::object(kind, None),
-        message: format!("the answer cannot be understood: {error}"),
-        hint: None,
-        forbidden: None,
-    }
+    linked(fetched.observed, cluster_failure, health_checks, unread)
 }
 
 /// What is known of a control plane that is linked to a Cluster; of all `MachineHealthChecks` of its namespace those
 /// that are about it.
 pub fn linked(
     control_plane: plan::Observed,
-    ties: &[MachineTies],
-    cluster: Reading<ClusterLink>,
+    cluster_failure: Option<Failure>,
     health_checks: Reading<&[MachineHealthCheck]>,
     unread: Vec<Failure>,
 ) -> Management {
-    let ties: BTreeMap<&str, &MachineTies> = ties.iter().map(|ties| (ties.name.as_str(), ties)).collect();
-    let names = control_plane
-        .machines
-        .iter()
-        .map(|machine| machine.machine.name.as_str());
-    let own: Vec<&MachineTies> = names.filter_map(|name| ties.get(name).copied()).collect();
-    let cluster_name = control_plane.control_plane.cluster.as_deref();
+    let machines = &control_plane.machines;
+    let cluster_name = control_plane.control_plane.cluster();
     let health_checks = health_checks.map(|all| {
         let about_it = all
             .iter()
-            .filter(|check| Some(check.cluster.as_str()) == cluster_name);
-        about_it.map(|check| held_against(check, &own)).collect()
+            .filter(|check| Some(check.spec.cluster_name.as_str()) == cluster_name);
+        about_it.map(|check| HealthCheck::of(check, machines)).collect()
     });
-    let unowned = own.iter().filter(|ties| !ties.is_owned);
+    let unowned = machines.iter().filter(|machine| machine.controller().is_none());
     Management {
-        unowned: unowned.map(|ties| ties.name.clone()).collect(),
-        deletions: own.iter().filter_map(|ties| ties.deletion.clone()).collect(),
+        unowned: unowned.map(|machine| machine.name().to_owned()).collect(),
+        deletions: machines.iter().filter_map(Deletion::of).collect(),
         control_plane,
-        cluster,
+        cluster_failure,
         health_checks,
         secrets: Reading::Excluded {
-            flag: crate::reads::WITHOUT_NAME,
+            flag: super::WITHOUT_NAME,
         },
         unread,
-    }
-}
-
-fn held_against(check: &MachineHealthCheck, machines: &[&MachineTies]) -> HealthCheck {
-    let targets = machines.iter().filter(|ties| check.selects(&ties.labels));
-    HealthCheck {
-        name: check.name.clone(),
-        paused: check.paused,
-        targets: targets.map(|ties| ties.name.clone()).collect(),
-        remediation_allowed: check.remediation_allowed,
     }
 }
 
@@ -225,7 +189,7 @@ struct Secrets {
 
 impl Secrets {
     fn put_into(self, management: &mut Management, kubeconfig: &str) {
-        management.control_plane.cluster.has_kubeconfig = if self.there.contains(kubeconfig) {
+        management.control_plane.has_kubeconfig = if self.there.contains(kubeconfig) {
             Some(true)
         } else {
             self.absent.contains(kubeconfig).then_some(false)

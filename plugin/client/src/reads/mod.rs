@@ -6,7 +6,6 @@
 //! - [`list`]: about all of a namespace, or of all namespaces
 //! - [`workload_and_etcd`]: the workload cluster ([`workload`]), and [`etcd`] through it, by way of Secrets ([`secret`])
 //! - [`time_limits`]: how the time that a command has is shared out
-//! - [`wire`]: objects as the API server sends them
 //! - [`failure`]: what an error means to somebody who reads a report
 
 pub mod change;
@@ -19,7 +18,6 @@ pub mod observe;
 pub mod planned;
 pub mod secret;
 pub mod time_limits;
-pub mod wire;
 pub mod workers;
 pub mod workload;
 pub mod workload_and_etcd;

@@ -4,17 +4,15 @@
 
 use std::time::Instant;
 
+use kcp_api::{Machine, Object as _, kind::KUBEADM_CONTROL_PLANE};
 use tokio::sync::oneshot;
 
 use crate::reads::{
     Excluded, MachineByNode, Target, failure, limit_of_one, management::around, time_limits::until,
     workload_and_etcd,
 };
-use crate::{Error, KUBEADM_CONTROL_PLANE, reader::Reader, reads::planned::Reads};
-use kcp_control_plane::{
-    plan::wire::PlannedMachine,
-    snapshot::{Management, Observed, Reading, Unasked},
-};
+use crate::{Error, reader::Reader, reads::planned::Reads};
+use kcp_control_plane::snapshot::{Management, Observed, Reading, Unasked};
 
 /// Reads a control plane and what surrounds it, until `end` at the latest.
 ///
@@ -32,11 +30,11 @@ pub async fn observe(
         namespace,
         limit: limit_of_one(until(end)),
     };
-    let (object, planned) = reads.control_plane(name).await?;
-    let target = Target::of(&planned.control_plane, &planned.spec);
+    let (object, control_plane) = reads.control_plane(name).await?;
+    let target = Target::of(&control_plane);
     let (machines_known, machines) = oneshot::channel();
     // Whoever does not listen asks no members.
-    let tell = |machines: &[PlannedMachine]| drop(machines_known.send(by_node(machines)));
+    let tell = |machines: &[Machine]| drop(machines_known.send(by_node(machines)));
     // None are told where they cannot be read.
     let machines = async { machines.await.unwrap_or_default() };
     let beyond = async {
@@ -45,8 +43,10 @@ pub async fn observe(
             None => (Reading::NotYet, Reading::NotYet, Reading::NotYet),
         }
     };
-    let (mut management, (workload, endpoint_certificate, etcd)) =
-        tokio::join!(Box::pin(around(&reads, object, planned, tell)), Box::pin(beyond));
+    let (mut management, (workload, endpoint_certificate, etcd)) = tokio::join!(
+        Box::pin(around(&reads, object, control_plane, tell)),
+        Box::pin(beyond)
+    );
     if let Some(survey) = etcd.read() {
         management.control_plane.etcd = survey.members(Unasked::Well);
     }
@@ -58,16 +58,16 @@ pub async fn observe(
     })
 }
 
-fn by_node(machines: &[PlannedMachine]) -> MachineByNode {
-    let machines = machines.iter().map(|planned| &planned.machine.machine);
+fn by_node(machines: &[Machine]) -> MachineByNode {
     machines
-        .filter_map(|machine| Some((machine.node.clone()?, machine.name.clone())))
+        .iter()
+        .filter_map(|machine| Some((machine.node()?.to_owned(), machine.name().to_owned())))
         .collect()
 }
 
 /// A control plane that was listed, and then could not be read: nothing of what is beyond it was asked.
 pub fn unread(mut listed: Management, error: &Error) -> Observed {
-    let name = &listed.control_plane.control_plane.name;
+    let name = &listed.control_plane.control_plane.name();
     let failure = failure::of(failure::object(KUBEADM_CONTROL_PLANE.kind, Some(name)), error);
     listed.unread.push(failure.clone());
     Observed {

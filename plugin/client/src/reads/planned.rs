@@ -5,29 +5,23 @@ use std::{
     future::Future,
 };
 
-use serde::de::DeserializeOwned;
-use serde_json::value::RawValue;
+use kcp_api::{
+    Cluster, Kind, KubeadmConfig, KubeadmConfigSpec, KubeadmControlPlane, Machine, Object as _,
+    PartialObjectMetadata, Reference, decode,
+    kind::{CLUSTER, KUBEADM_CONFIG, MACHINE},
+    machine::{Bootstrap, Infrastructure},
+    names::label,
+};
+use kcp_control_plane::change::snapshot::Part;
+use kcp_control_plane::plan::observed::Observed;
 
-use crate::{Action, CLUSTER, Error, KUBEADM_CONFIG, Kind, MACHINE, ReadLimit, reader::Reader};
-use kcp_control_plane::plan::{
-    observed::{Bootstrap, Cluster, Infrastructure, Machine, Observed},
-    spec::ConfigSpec,
-    wire::{PlannedControlPlane, PlannedMachine, Reference, WireCluster, WireConfig, WireInfrastructure},
-};
-use kcp_control_plane::{
-    change::snapshot::Part,
-    control_plane::{ControlPlane, label},
-};
+use crate::{Action, Error, ReadLimit, reader::Reader};
 
 /// What was read of a control plane.
 #[derive(Debug)]
 pub struct Fetched {
     /// The control plane as the server wrote it.
     pub object: String,
-    /// Its Cluster as the server wrote it; none where it has none, or that could not be read.
-    pub cluster_object: Option<String>,
-    /// The Machines as the server wrote them, others' with the labels of this control plane's among them.
-    pub machine_objects: Vec<Box<RawValue>>,
     /// What a plan is made from. Etcd's members are not read.
     pub observed: Observed,
     /// What could not be read.
@@ -80,10 +74,9 @@ pub struct Reads<'r> {
     pub limit: ReadLimit,
 }
 
-/// Machines as the server wrote them, and those of a control plane with what they were made from.
+/// The Machines of a control plane, and what their infrastructure was cloned from.
 struct Machines {
-    objects: Vec<Box<RawValue>>,
-    planned: Vec<PlannedMachine>,
+    own: Vec<Machine>,
     infrastructure: BTreeMap<Reference, Infrastructure>,
     unread: Vec<Unread>,
 }
@@ -93,7 +86,7 @@ impl Reads<'_> {
     ///
     /// # Errors
     /// When it is not there or cannot be read.
-    pub async fn control_plane(&self, name: &str) -> Result<(String, PlannedControlPlane), Error> {
+    pub async fn control_plane(&self, name: &str) -> Result<(String, KubeadmControlPlane), Error> {
         let resource = &self.reader.control_planes;
         let action = Action::new("get", resource)
             .in_namespace(self.namespace)
@@ -103,8 +96,8 @@ impl Reads<'_> {
         let text = connection
             .within(self.limit.for_the_first(), &action, read)
             .await?;
-        match PlannedControlPlane::decode(&text) {
-            Ok(planned) => Ok((text, planned)),
+        match decode(&text) {
+            Ok(control_plane) => Ok((text, control_plane)),
             Err(source) => Err(Error::Malformed { action, source }),
         }
     }
@@ -114,19 +107,17 @@ impl Reads<'_> {
     pub async fn context(
         &self,
         object: String,
-        planned: PlannedControlPlane,
-        machines_known: impl FnOnce(&[PlannedMachine]),
+        control_plane: KubeadmControlPlane,
+        machines_known: impl FnOnce(&[Machine]),
     ) -> Fetched {
         let mut fetched = Fetched {
             object,
-            cluster_object: None,
-            machine_objects: Vec::new(),
-            observed: planned.into(),
+            observed: control_plane.into(),
             unread: Vec::new(),
         };
         let control_plane = &fetched.observed.control_plane;
         // Not linked to a Cluster yet: it cannot have Machines.
-        let Some(cluster) = control_plane.cluster.clone() else {
+        let Some(cluster) = control_plane.cluster().map(str::to_owned) else {
             return fetched;
         };
         let selector = format!("{}={cluster},{}", label::CLUSTER_NAME, label::CONTROL_PLANE);
@@ -140,14 +131,8 @@ impl Reads<'_> {
             fetched.unread.push(Unread { part, kind, error });
         };
         match cluster {
-            Ok((object, cluster)) => {
-                fetched.cluster_object = Some(object);
-                fetched.observed.cluster = cluster;
-            }
-            Err(error) => {
-                unread(Part::Cluster, &CLUSTER, error);
-                fetched.observed.cluster = Cluster::unread();
-            }
+            Ok(cluster) => fetched.observed.cluster = Some(cluster),
+            Err(error) => unread(Part::Cluster, &CLUSTER, error),
         }
         let configs = configs.unwrap_or_else(|error| {
             unread(Part::Bootstrap, &KUBEADM_CONFIG, error);
@@ -156,12 +141,12 @@ impl Reads<'_> {
         match machines {
             Ok(machines) => {
                 fetched.unread.extend(machines.unread);
-                fetched.machine_objects = machines.objects;
-                let planned = machines.planned.into_iter();
-                let of_plan = planned.map(|planned| joined(planned, &configs, &machines.infrastructure));
-                fetched.observed.machines = of_plan.collect();
-                let by_name = |machine: &Machine| machine.machine.name.clone();
-                fetched.observed.machines.sort_by_cached_key(by_name);
+                let mut own = machines.own;
+                for machine in &mut own {
+                    join(machine, &configs, &machines.infrastructure);
+                }
+                own.sort_by(|a, b| a.name().cmp(b.name()));
+                fetched.observed.machines = own;
             }
             Err(error) => unread(Part::Machines, &MACHINE, error),
         }
@@ -176,91 +161,88 @@ impl Reads<'_> {
         self.reader.connection.within(self.limit, action, read).await
     }
 
-    /// A Cluster as the server wrote it, and what the controller waits for there.
+    /// A Cluster.
     ///
     /// # Errors
     /// When it is not there or cannot be read.
-    pub async fn cluster(&self, name: &str) -> Result<(String, Cluster), Error> {
+    pub async fn cluster(&self, name: &str) -> Result<Cluster, Error> {
         let resource = &self.reader.clusters;
         let action = Action::new("get", resource)
             .in_namespace(self.namespace)
             .named(name);
-        let read = self.reader.connection.get_text(resource, self.namespace, name);
-        let text = self.within(&action, read).await?;
-        match serde_json::from_str::<WireCluster>(&text) {
-            Ok(cluster) => Ok((text, cluster.into())),
-            Err(source) => Err(Error::Malformed { action, source }),
-        }
+        let read = self.reader.connection.get(resource, self.namespace, name);
+        self.within(&action, read).await
     }
 
     async fn machines(
         &self,
         selector: &str,
-        control_plane: &ControlPlane,
-        machines_known: impl FnOnce(&[PlannedMachine]),
+        control_plane: &KubeadmControlPlane,
+        machines_known: impl FnOnce(&[Machine]),
     ) -> Result<Machines, Error> {
         let resource = &self.reader.machines;
         let action = Action::new("list", resource).in_namespace(self.namespace);
-        let read =
-            self.reader
-                .connection
-                .list::<Box<RawValue>>(resource, Some(self.namespace), Some(selector));
-        let objects = self.within(&action, read).await?;
-        let decoded = objects.iter().map(|object| PlannedMachine::decode(object.get()));
-        let mut planned = decoded
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|source| Error::Malformed { action, source })?;
-        planned.retain(|planned| control_plane.has(&planned.machine.machine));
-        machines_known(&planned);
+        let read = self
+            .reader
+            .connection
+            .list(resource, Some(self.namespace), Some(selector));
+        let mut own: Vec<Machine> = self.within(&action, read).await?;
+        own.retain(|machine| control_plane.has(machine));
+        machines_known(&own);
         let mut unread = Vec::new();
-        let infrastructure = self.infrastructure(&planned, selector, &mut unread).await;
+        let infrastructure = self.infrastructure(&own, selector, &mut unread).await;
         Ok(Machines {
-            objects,
-            planned,
+            own,
             infrastructure,
             unread,
         })
     }
 
     /// The specs of bootstrap configurations, by name.
-    async fn configs(&self, selector: &str) -> Result<BTreeMap<String, ConfigSpec>, Error> {
+    async fn configs(&self, selector: &str) -> Result<BTreeMap<String, KubeadmConfigSpec>, Error> {
         // Fields differ: it is compared with the control plane's.
         let version = &self.reader.control_planes.version;
         let resource = self.reader.served.resource_in(&KUBEADM_CONFIG, version)?;
         let action = Action::new("list", &resource).in_namespace(self.namespace);
-        let read = self
-            .reader
-            .connection
-            .list::<WireConfig>(&resource, Some(self.namespace), Some(selector));
+        let read =
+            self.reader
+                .connection
+                .list::<KubeadmConfig>(&resource, Some(self.namespace), Some(selector));
         let configs = self.within(&action, read).await?.into_iter();
-        Ok(configs.map(|config| config.named(&resource.version)).collect())
+        Ok(configs
+            .map(|config| (config.name().to_owned(), config.spec))
+            .collect())
     }
 
     /// What infrastructure Machines were cloned from; a list per kind, of which there is one, if nobody changes it.
     async fn infrastructure(
         &self,
-        machines: &[PlannedMachine],
+        machines: &[Machine],
         selector: &str,
         unread: &mut Vec<Unread>,
     ) -> BTreeMap<Reference, Infrastructure> {
         let references = || {
             machines
                 .iter()
-                .filter_map(|planned| planned.infrastructure.as_ref())
+                .filter_map(|machine| machine.spec.infrastructure_ref.as_ref())
         };
         let kinds: BTreeSet<(&str, &str)> = references()
-            .map(|reference| (reference.group(), reference.kind.as_str()))
+            .map(|reference| (reference.group.as_str(), reference.kind.as_str()))
             .collect();
         let mut found = BTreeMap::new();
         for (group, kind) in kinds {
-            match self.metadata::<WireInfrastructure>(group, kind, selector).await {
+            match self.metadata(group, kind, selector).await {
                 Ok(list) => {
-                    let named: BTreeMap<_, _> = list.into_iter().map(WireInfrastructure::named).collect();
-                    let of_kind =
-                        references().filter(|reference| reference.group() == group && reference.kind == kind);
-                    found.extend(of_kind.filter_map(|reference| {
-                        let infrastructure = named.get(&reference.name)?;
-                        Some((reference.clone(), infrastructure.clone()))
+                    found.extend(list.iter().map(|object| {
+                        let reference = Reference {
+                            group: group.to_owned(),
+                            kind: kind.to_owned(),
+                            name: object.name().to_owned(),
+                        };
+                        let template = Reference::cloned_from(&object.metadata);
+                        let infrastructure =
+                            template.map_or(Infrastructure::Unannotated, Infrastructure::ClonedFrom);
+                        (reference, infrastructure)
                     }));
                 }
                 Err(error) => unread.push(Unread {
@@ -273,12 +255,12 @@ impl Reads<'_> {
         found
     }
 
-    async fn metadata<T: DeserializeOwned>(
+    async fn metadata(
         &self,
         group: &str,
         kind: &str,
         selector: &str,
-    ) -> Result<Vec<T>, Error> {
+    ) -> Result<Vec<PartialObjectMetadata>, Error> {
         let resource = self.reader.served.referenced(group, kind)?;
         let action = Action::new("list", &resource).in_namespace(self.namespace);
         let read = self
@@ -290,38 +272,38 @@ impl Reads<'_> {
 }
 
 /// Gives a Machine what it refers to.
-fn joined(
-    planned: PlannedMachine,
-    configs: &BTreeMap<String, ConfigSpec>,
+fn join(
+    machine: &mut Machine,
+    configs: &BTreeMap<String, KubeadmConfigSpec>,
     infrastructure: &BTreeMap<Reference, Infrastructure>,
-) -> Machine {
-    let mut machine = planned.machine;
-    machine.bootstrap = match planned.config.filter(|config| !config.name.is_empty()) {
+) {
+    let config = machine.spec.bootstrap_config_ref.as_ref();
+    machine.bootstrap = match config.filter(|config| !config.name.is_empty()) {
         None => Bootstrap::Unreferenced,
         Some(reference) => configs
             .get(&reference.name)
             .map_or(Bootstrap::Missing, |config| Bootstrap::Config(config.clone())),
     };
-    machine.infrastructure = planned
-        .infrastructure
-        .and_then(|reference| infrastructure.get(&reference).cloned())
+    let reference = machine.spec.infrastructure_ref.as_ref();
+    machine.infrastructure = reference
+        .and_then(|reference| infrastructure.get(reference).cloned())
         .unwrap_or_default();
-    machine
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
+    use kcp_api::{
+        Object as _,
+        machine::{Bootstrap, Infrastructure},
+    };
     use serde_json::{Value, json};
 
     use super::{Fetched, fetch};
     use crate::{Connection, Error, ReadLimit, canned::failure, reader::Reader};
     use kcp_control_plane::change::snapshot::Part;
-    use kcp_control_plane::plan::{
-        example::template,
-        observed::{Bootstrap, Cluster, Etcd, Infrastructure},
-    };
+    use kcp_control_plane::plan::{example::template, observed::Etcd};
 
     const GROUPS: [(&str, &str); 4] = [
         ("cluster.x-k8s.io", "v1beta2"),
@@ -364,11 +346,11 @@ mod tests {
                 json!({"items": [machine("m2", "c1-cp"), machine("m1", "c1-cp"), machine("m0", "other")]})
             }
             "kubeadmconfigs" => {
-                json!({"items": [{"metadata": {"name": "m1-config"}, "spec": {"verbosity": 3}}]})
+                json!({"items": [{"apiVersion": "bootstrap.cluster.x-k8s.io/v1beta2", "metadata": {"name": "m1-config"}, "spec": {"verbosity": 3}}]})
             }
             "dockermachines" => json!({"items": [{"metadata": {"name": "m2-infra", "annotations": {
                 "cluster.x-k8s.io/cloned-from-name": "t1",
-                "cluster.x-k8s.io/cloned-from-groupkind": template("t1").group_kind}}}]}),
+                "cluster.x-k8s.io/cloned-from-groupkind": template("t1").group_kind()}}}]}),
             _ => panic!("{path} is not asked for"),
         }
     }
@@ -395,8 +377,11 @@ mod tests {
         assert!(fetched.unread.is_empty());
         assert!(fetched.object.contains("c1-cp"));
         let observed = fetched.observed;
-        assert_eq!((observed.spec.replicas, &observed.etcd), (3, &Etcd::Unread));
-        assert!(observed.cluster.paused && !observed.cluster.infrastructure_ready);
+        assert_eq!(
+            (observed.control_plane.spec.replicas, &observed.etcd),
+            (Some(3), &Etcd::Unread)
+        );
+        assert!(observed.cluster_is_paused() && !observed.infrastructure_is_ready());
         let machines: Vec<_> = observed
             .machines
             .iter()
@@ -404,12 +389,7 @@ mod tests {
                 let config = matches!(&machine.bootstrap, Bootstrap::Config(config)
                     if config.version == "v1beta2" && config.fields == json!({"verbosity": 3}));
                 let is_missing = machine.bootstrap == Bootstrap::Missing;
-                (
-                    machine.machine.name.as_str(),
-                    config,
-                    is_missing,
-                    machine.infrastructure.clone(),
-                )
+                (machine.name(), config, is_missing, machine.infrastructure.clone())
             })
             .collect();
         assert_eq!(
@@ -423,11 +403,6 @@ mod tests {
 
     #[test]
     fn a_part_that_cannot_be_read_is_named() {
-        let ready = Cluster {
-            infrastructure_ready: true,
-            has_endpoint: true,
-            ..Cluster::default()
-        };
         for (path, part) in [
             ("/clusters/", Part::Cluster),
             ("/kubeadmconfigs", Part::Bootstrap),
@@ -443,10 +418,10 @@ mod tests {
                 "{:?}",
                 unread.error
             );
-            assert_eq!(observed.cluster == ready, part == Part::Cluster);
-            let all = |is: fn(&kcp_control_plane::plan::observed::Machine) -> bool| {
-                observed.machines.iter().all(is)
-            };
+            assert_eq!(observed.cluster.is_none(), part == Part::Cluster);
+            assert_eq!(observed.infrastructure_is_ready(), part == Part::Cluster);
+            assert_eq!(observed.has_endpoint(), part == Part::Cluster);
+            let all = |is: fn(&kcp_api::Machine) -> bool| observed.machines.iter().all(is);
             assert_eq!(
                 all(|machine| machine.bootstrap == Bootstrap::Missing),
                 part == Part::Bootstrap

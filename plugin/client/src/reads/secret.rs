@@ -2,9 +2,11 @@
 
 use std::time::Instant;
 
-use crate::reads::{failure, time_limits};
-use crate::{Action, Connection, Error, ReadLimit, SECRET, workload::Secret};
+use kcp_api::{Secret, kind::SECRET};
 use kcp_control_plane::snapshot::Failure;
+
+use crate::reads::{failure, time_limits};
+use crate::{Action, Connection, Error, ReadLimit};
 
 /// Where a Cluster's Secrets are.
 #[derive(Clone, Copy)]
@@ -26,11 +28,12 @@ impl Secrets<'_> {
     /// The Secret for one purpose.
     pub async fn read(&self, purpose: &str) -> Result<Secret, Failure> {
         let name = self.name(purpose);
-        let action = Action::new("get", &SECRET.at("v1"))
+        let resource = SECRET.at("v1");
+        let action = Action::new("get", &resource)
             .in_namespace(self.namespace)
             .named(&name);
         let limit = ReadLimit::each(time_limits::for_secret(time_limits::until(self.end)));
-        let read = Secret::read(self.management, self.namespace, &name);
+        let read = self.management.get(&resource, self.namespace, &name);
         let secret = self.management.within(limit, &action, read).await;
         secret.map_err(|error| {
             let failure = failure::of(object(&name), &error);

@@ -1,56 +1,15 @@
 //! Reads the objects that create workers of a Cluster.
 
-use serde::Deserialize;
-
-use crate::{Action, Error, Kind, ReadLimit, reader::Reader};
+use kcp_api::{
+    Kind, MachineDeployment, Object as _,
+    kind::{MACHINE_DEPLOYMENT, MACHINE_POOL},
+};
 use kcp_control_plane::{kubelet_skew::Worker, verbs::upgrade::workers::Workers};
 
+use crate::{Action, Error, ReadLimit, reader::Reader};
+
 /// The kinds that create workers. A cluster may lack a kind.
-const MAKERS: [Kind; 2] = [
-    Kind {
-        group: "cluster.x-k8s.io",
-        kind: "MachineDeployment",
-        plural: "machinedeployments",
-        versions: &["v1beta2", "v1beta1"],
-        product: "Cluster API",
-    },
-    Kind {
-        group: "cluster.x-k8s.io",
-        kind: "MachinePool",
-        plural: "machinepools",
-        versions: &["v1beta2", "v1beta1"],
-        product: "Cluster API",
-    },
-];
-
-#[derive(Deserialize)]
-struct Maker {
-    metadata: Metadata,
-    spec: MakerSpec,
-}
-
-#[derive(Deserialize)]
-struct Metadata {
-    name: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct MakerSpec {
-    #[serde(default)]
-    cluster_name: String,
-    template: Option<Template>,
-}
-
-#[derive(Deserialize)]
-struct Template {
-    spec: Option<TemplateSpec>,
-}
-
-#[derive(Deserialize)]
-struct TemplateSpec {
-    version: Option<String>,
-}
+const MAKERS: [Kind; 2] = [MACHINE_DEPLOYMENT, MACHINE_POOL];
 
 /// The workers that objects of the management cluster create for a Cluster. `limit` is for each read.
 pub async fn read_workers(reader: &Reader<'_>, cluster: Option<&str>, limit: ReadLimit) -> Workers {
@@ -70,31 +29,36 @@ pub async fn read_workers(reader: &Reader<'_>, cluster: Option<&str>, limit: Rea
     workers
 }
 
-async fn makers(reader: &Reader<'_>, kind: &Kind, limit: ReadLimit) -> Result<Vec<Maker>, Error> {
+async fn makers(reader: &Reader<'_>, kind: &Kind, limit: ReadLimit) -> Result<Vec<MachineDeployment>, Error> {
     let connection = reader.connection;
     let resource = reader.served.resource(kind)?;
     let action = Action::new("list", &resource).in_namespace(&connection.namespace);
-    let read = connection.list::<Maker>(&resource, Some(&connection.namespace), None);
+    let read = connection.list::<MachineDeployment>(&resource, Some(&connection.namespace), None);
     connection.within(limit, &action, read).await
 }
 
-fn made_for<'m>(cluster: &'m str, kind: &'m str, makers: Vec<Maker>) -> impl Iterator<Item = Worker> + 'm {
+fn made_for<'m>(
+    cluster: &'m str,
+    kind: &'m str,
+    makers: Vec<MachineDeployment>,
+) -> impl Iterator<Item = Worker> + 'm {
     let of_cluster = makers
         .into_iter()
         .filter(move |maker| maker.spec.cluster_name == cluster);
     of_cluster.filter_map(move |maker| {
         Some(Worker {
-            object: format!("{kind}/{}", maker.metadata.name),
-            version: maker.spec.template?.spec?.version?,
+            object: format!("{kind}/{}", maker.name()),
+            version: maker.version()?.to_owned(),
         })
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use kcp_api::MachineDeployment;
     use serde_json::{Value, json};
 
-    use super::{Maker, made_for};
+    use super::made_for;
     use kcp_control_plane::kubelet_skew::Worker;
 
     fn worker(object: &str, version: &str) -> Worker {
@@ -106,7 +70,7 @@ mod tests {
 
     #[test]
     fn what_makes_workers_of_a_cluster() {
-        let maker = |name: &str, cluster: &str, template: Value| -> Maker {
+        let maker = |name: &str, cluster: &str, template: Value| -> MachineDeployment {
             let maker =
                 json!({"metadata": {"name": name}, "spec": {"clusterName": cluster, "template": template}});
             serde_json::from_value(maker).expect("decodes")

@@ -66,7 +66,7 @@ impl WorkloadCluster {
         let server = api_server(&full_name, VALUE, kubeconfig, left)
             .await
             .map_err(|error| Failure {
-                hint: Some(renewal_hint(secrets, secret.is_managed())),
+                hint: Some(renewal_hint(secrets, secret.is_managed_by_control_plane())),
                 ..secrets.unusable(KUBECONFIG, error.to_string())
             })?;
         let limit = time_limits::for_workload(left);

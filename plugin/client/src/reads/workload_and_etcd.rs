@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, future::Future, time::Instant};
 
+use kcp_api::{KubeadmControlPlane, Object as _};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
@@ -12,11 +13,7 @@ use crate::reads::{
     time_limits,
     workload::{Nodes, WorkloadCluster},
 };
-use kcp_control_plane::{
-    control_plane::ControlPlane,
-    plan::spec::Spec,
-    snapshot::{EndpointCertificate, EtcdSurvey, Failure, Reading, Workload},
-};
+use kcp_control_plane::snapshot::{EndpointCertificate, EtcdSurvey, Failure, Reading, Workload};
 
 /// What of a control plane decides where to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,18 +39,18 @@ pub struct Excluded {
 
 impl Target {
     /// None for a control plane that is not linked to a Cluster yet.
-    pub fn of(control_plane: &ControlPlane, spec: &Spec) -> Option<Self> {
-        let endpoints = spec
-            .config
+    pub fn of(control_plane: &KubeadmControlPlane) -> Option<Self> {
+        let config = &control_plane.spec.kubeadm_config_spec;
+        let endpoints = config
             .fields
             .pointer("/clusterConfiguration/etcd/external/endpoints");
         let endpoints = endpoints.and_then(Value::as_array).into_iter().flatten();
         Some(Self {
-            namespace: control_plane.namespace.clone(),
-            cluster: control_plane.cluster.clone()?,
-            initialized: control_plane.initialized,
-            external_etcd: control_plane
-                .external_etcd
+            namespace: control_plane.namespace().to_owned(),
+            cluster: control_plane.cluster().map(str::to_owned)?,
+            initialized: control_plane.status.initialized,
+            external_etcd: config
+                .has_external_etcd()
                 .then(|| endpoints.filter_map(Value::as_str).map(str::to_owned).collect()),
         })
     }
@@ -235,6 +232,7 @@ mod tests {
         time::{Duration, Instant},
     };
 
+    use kcp_api::{Object as _, names::label};
     use serde_json::json;
 
     use super::{Excluded, Failure, MachineByNode, Reading, Target, workload_and_etcd};
@@ -243,11 +241,11 @@ mod tests {
 
     #[test]
     fn a_control_plane_tells_where_to_read() {
-        let target = |observed: &Observed| Target::of(&observed.control_plane, &observed.spec);
+        let target = |observed: &Observed| Target::of(&observed.control_plane);
         let mut observed = example::observed();
-        observed.control_plane.namespace = "d".to_owned();
-        observed.control_plane.cluster = Some("edge".to_owned());
-        observed.control_plane.initialized = true;
+        let labels = [(label::CLUSTER_NAME.to_owned(), "edge".to_owned())];
+        observed.control_plane.metadata.labels = Some(labels.into());
+        observed.control_plane.status.initialized = true;
         let stacked = Target {
             namespace: "d".to_owned(),
             cluster: "edge".to_owned(),
@@ -256,8 +254,7 @@ mod tests {
         };
         assert_eq!(target(&observed), Some(stacked.clone()));
 
-        observed.control_plane.external_etcd = true;
-        observed.spec.config.fields =
+        observed.control_plane.spec.kubeadm_config_spec.fields =
             json!({"clusterConfiguration": {"etcd": {"external": {"endpoints": ["https://e:2379"]}}}});
         assert_eq!(
             target(&observed),
@@ -267,7 +264,7 @@ mod tests {
             })
         );
 
-        observed.control_plane.cluster = None;
+        observed.control_plane.metadata.labels = None;
         assert_eq!(target(&observed), None);
     }
 

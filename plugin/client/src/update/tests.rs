@@ -4,12 +4,13 @@ use std::sync::{
 };
 
 use http::Method;
+use kcp_api::kind::KUBEADM_CONTROL_PLANE;
 use serde_json::{Value, json};
 
 use super::{
     Change, ObjectWrite, ReadObject, Target, Updated, WriteMode, WriteResult, is_stored, metadata, update,
 };
-use crate::{Connection, Error, KUBEADM_CONTROL_PLANE, canned::failure};
+use crate::{Connection, Error, canned::failure};
 
 #[derive(Debug)]
 struct Text(String);

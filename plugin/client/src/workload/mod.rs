@@ -10,12 +10,10 @@ pub mod answer_limit;
 pub mod kubeconfig;
 pub mod objects;
 pub mod port_forward;
-pub mod secret;
 pub mod serving_certificate;
 
 pub use answer_limit::AnswerLimit;
 pub use kubeconfig::{ApiServer, KubeconfigError, KubeconfigFault, api_server, client};
 pub use objects::Objects;
 pub use port_forward::PortForward;
-pub use secret::Secret;
 pub use serving_certificate::{ServingCertificate, ServingCertificateError, certificate_end};

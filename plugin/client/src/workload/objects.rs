@@ -169,10 +169,11 @@ mod tests {
     };
 
     use k8s_openapi::api::core::v1::{ConfigMap, Node};
+    use kcp_api::kind::MACHINE;
     use serde_json::{Value, json};
 
     use super::{Error, Objects};
-    use crate::{Action, Connection, MACHINE, canned::failure};
+    use crate::{Action, Connection, canned::failure};
 
     /// Objects of a server that gives these answers, one after the other, and then the last.
     fn objects(answers: Vec<(u16, Value)>) -> Objects {

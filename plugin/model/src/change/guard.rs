@@ -73,23 +73,21 @@ pub fn standstill(plan: &Plan) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use kcp_api::{ConditionStatus, KubeadmControlPlaneSpec, Object as _, metadata::Time};
+
     use super::{Guard, standstill};
     use crate::{
-        control_plane::{
-            ConditionStatus,
-            example::{condition, minutes_ago, now, set},
-        },
+        control_plane::example::{condition, minutes_ago, now, pause, set},
         plan::{
-            example::{observed, spec},
+            example::{observed, restarted, spec, with_replicas},
             observed::{Etcd, EtcdMember, Observed},
             outlook::{Asked, Plan, plan},
-            spec::Spec,
             step::NoPlan,
         },
         quorum::Votes,
     };
 
-    fn of(observed: &Observed, spec: Spec, denials: &[&str]) -> Plan {
+    fn of(observed: &Observed, spec: KubeadmControlPlaneSpec, denials: &[&str]) -> Plan {
         let asked = Asked {
             spec,
             changes: Vec::new(),
@@ -123,18 +121,23 @@ mod tests {
 
     #[test]
     fn tells_a_blocked_change_from_an_impossible_one() {
-        type Case = (&'static str, fn(&mut Observed), Spec, &'static [&'static str]);
+        type Case = (
+            &'static str,
+            fn(&mut Observed),
+            KubeadmControlPlaneSpec,
+            &'static [&'static str],
+        );
         const COSTS_4: &str = "the controller cannot see this, and its first step could cost etcd its quorum: 2 of 4 \
                                voting members healthy, 3 needed";
         const COSTS_2: &str = "the controller cannot see this, and its first step could cost etcd its quorum: 1 of 2 \
                                voting members healthy, 2 needed";
-        let one = || spec().with_replicas(1);
-        let five = || spec().with_replicas(5);
+        let one = || with_replicas(spec(), 1);
+        let five = || with_replicas(spec(), 5);
         let cases: Vec<Case> = vec![
             ("well", |_| {}, five(), &[]),
             ("well, fewer", |_| {}, one(), &[]),
-            ("well, restart", |_| {}, spec().restarted(now()), &[]),
-            ("paused", |o| o.control_plane.paused = true, five(), &[]),
+            ("well, restart", |_| {}, restarted(spec(), now()), &[]),
+            ("paused", |o| pause(&mut o.control_plane.metadata), five(), &[]),
             (
                 "a member that is silent",
                 |o| o.etcd = members(&[("node-m2", "no answer within 2 s")]),
@@ -147,7 +150,7 @@ mod tests {
             (
                 "a member that is silent, restart",
                 |o| o.etcd = members(&[("node-m2", "no answer within 2 s")]),
-                spec().restarted(now()),
+                restarted(spec(), now()),
                 &[
                     "etcd member node-m2 of Machine m2 is not healthy: no answer within 2 s",
                     COSTS_4,
@@ -157,7 +160,7 @@ mod tests {
                 "a member that is silent, fewer, and another is chosen",
                 |o| {
                     o.etcd = members(&[("node-m2", "no answer within 2 s")]);
-                    o.cluster.failure_domains.clear();
+                    o.set_failure_domains("");
                 },
                 one(),
                 &[
@@ -179,7 +182,7 @@ mod tests {
             ),
             (
                 "a Machine that goes",
-                |o| o.machines[0].machine.deleting_since = Some(minutes_ago(1)),
+                |o| o.machines[0].metadata.deletion_timestamp = Some(Time(minutes_ago(1))),
                 five(),
                 &["Machine m1 is being deleted"],
             ),
@@ -187,14 +190,14 @@ mod tests {
                 "no Machine at all",
                 |o| {
                     o.machines.clear();
-                    o.cluster.infrastructure_ready = false;
+                    o.cluster_mut().status.infrastructure_provisioned = false;
                 },
                 five(),
                 &[],
             ),
             (
                 "being deleted",
-                |o| o.control_plane.deleting_since = Some(minutes_ago(1)),
+                |o| o.control_plane.metadata.deletion_timestamp = Some(Time(minutes_ago(1))),
                 five(),
                 &["the control plane is being deleted"],
             ),
@@ -222,18 +225,18 @@ mod tests {
         // The controller would not wait, and either step costs the quorum.
         let mut silent = observed();
         silent.etcd = members(&[("node-m2", "gone")]);
-        silent.cluster.failure_domains.clear();
+        silent.set_failure_domains("");
         for replicas in [1, 5] {
-            let guard = Guard::of(&of(&silent, spec().with_replicas(replicas), &[]));
+            let guard = Guard::of(&of(&silent, with_replicas(spec(), replicas), &[]));
             assert!(matches!(guard, Guard::AtRisk { .. }), "to {replicas}: {guard:?}");
         }
         // It waits for what conditions tell it.
         set(
-            &mut silent.machines[1].machine.conditions,
+            &mut silent.machines[1].status.conditions,
             condition("EtcdPodHealthy", ConditionStatus::False, "crashed"),
         );
         for replicas in [1, 5] {
-            let guard = Guard::of(&of(&silent, spec().with_replicas(replicas), &[]));
+            let guard = Guard::of(&of(&silent, with_replicas(spec(), replicas), &[]));
             assert!(matches!(guard, Guard::Blocked(_)), "to {replicas}: {guard:?}");
         }
         // The rules speak for themselves.
@@ -243,10 +246,10 @@ mod tests {
     #[test]
     fn a_standstill_is_reported() {
         let mut observed = observed();
-        observed.control_plane.paused = true;
-        observed.cluster.has_endpoint = false;
+        pause(&mut observed.control_plane.metadata);
+        observed.cluster_mut().spec.control_plane_endpoint = None;
         assert_eq!(
-            standstill(&of(&observed, spec().with_replicas(5), &[])),
+            standstill(&of(&observed, with_replicas(spec(), 5), &[])),
             [
                 "the control plane is paused: no controller reconciles it",
                 "the Cluster has no control plane endpoint yet"

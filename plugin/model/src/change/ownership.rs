@@ -46,7 +46,7 @@ const SAME_FIELDS: &[(&[&str], &[&str])] = &[
     (&["spec", "rolloutAfter"], &["spec", "rollout"]),
 ];
 
-const PAUSED: &[&str] = &["metadata", "annotations", crate::control_plane::PAUSED_ANNOTATION];
+const PAUSED: &[&str] = &["metadata", "annotations", kcp_api::names::annotation::PAUSED];
 
 /// Who owns the fields to write.
 #[derive(Clone, Debug, PartialEq, Eq)]

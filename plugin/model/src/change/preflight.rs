@@ -76,7 +76,7 @@ pub fn preflight(
     warnings.extend(snapshot.warnings());
     warnings.extend(standstill(&plan));
     let mut refusals = vec![(RefusedBy::Rules, review.denials.clone())];
-    match ownership.warnings(snapshot.control_plane().cluster.as_deref()) {
+    match ownership.warnings(snapshot.control_plane().cluster()) {
         Ok(applied) => warnings.extend(applied),
         Err(why) => refusals.push((RefusedBy::Command, vec![why])),
     }
@@ -136,19 +136,18 @@ pub fn preflight_without_plan(
         return Ok(Err(Refusal::new(RefusedBy::Rules, denials)));
     }
     let ownership = ownership(&snapshot.object, patch, context.field_manager)?;
-    Ok(
-        match ownership.warnings(snapshot.control_plane().cluster.as_deref()) {
-            Ok(applied) => {
-                warnings.extend(applied);
-                Ok(warnings)
-            }
-            Err(why) => Err(Refusal::new(RefusedBy::Command, vec![why])),
-        },
-    )
+    Ok(match ownership.warnings(snapshot.control_plane().cluster()) {
+        Ok(applied) => {
+            warnings.extend(applied);
+            Ok(warnings)
+        }
+        Err(why) => Err(Refusal::new(RefusedBy::Command, vec![why])),
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use kcp_api::ConditionStatus::False;
     use kcp_rules::view::View;
     use serde_json::{Value, json};
 
@@ -159,10 +158,7 @@ mod tests {
             example::{fail, snapshot},
             snapshot::ChangeSnapshot,
         },
-        control_plane::{
-            ConditionStatus::False,
-            example::{condition, now, set},
-        },
+        control_plane::example::{condition, now, set},
         plan::observed::{Etcd, EtcdMember},
         review::{Review, ReviewContext},
         snapshot::Failure,
@@ -292,7 +288,7 @@ mod tests {
             refusal.map(|refusal| refusal.remedies)
         };
         let mut uncertified = snapshot();
-        let conditions = &mut uncertified.observed.control_plane.conditions;
+        let conditions = &mut uncertified.observed.control_plane.status.conditions;
         set(conditions, condition("CertificatesAvailable", False, "no"));
         let see = "see condition CertificatesAvailable of kcp c1-cp in d".to_owned();
         assert_eq!(remedies(&uncertified, false), Some(vec![see]));

@@ -1,10 +1,10 @@
 //! What a change of a control plane is checked against.
 
 use jiff::Timestamp;
-use kcp_rules::view::View;
+use kcp_api::KubeadmControlPlane;
+use kcp_rules::view::{self, View};
 
 use crate::{
-    control_plane::{ControlPlane, cluster_of},
     plan::observed::Observed,
     snapshot::{Failure, Reading, Workload},
 };
@@ -22,11 +22,11 @@ pub enum ReadScope {
 
 impl ReadScope {
     /// Whether the control plane and its Cluster are enough.
-    pub fn suffices(self, control_plane: &ControlPlane, now: Timestamp) -> bool {
+    pub fn suffices(self, control_plane: &KubeadmControlPlane, now: Timestamp) -> bool {
         match self {
             Self::All => false,
             Self::ControlPlane => true,
-            Self::AllOnceRollingOut => control_plane.rollout_after.is_none_or(|after| after > now),
+            Self::AllOnceRollingOut => control_plane.spec.rollout_after.is_none_or(|after| after > now),
         }
     }
 }
@@ -38,8 +38,6 @@ pub struct ChangeSnapshot {
     pub object: String,
     /// Its JSON when reading began. Reading everything takes seconds.
     pub object_at_first: String,
-    /// The JSON of its Cluster; none if it has none, or it could not be read.
-    pub cluster_object: Option<String>,
     pub observed: Observed,
     /// False if Machines, workload cluster and etcd were not asked for.
     pub machines_read: bool,
@@ -51,23 +49,20 @@ pub struct ChangeSnapshot {
 }
 
 impl ChangeSnapshot {
-    pub const fn control_plane(&self) -> &ControlPlane {
+    pub const fn control_plane(&self) -> &KubeadmControlPlane {
         &self.observed.control_plane
     }
 
     /// The other objects that the admission rules look at.
-    ///
-    /// # Errors
-    /// When the Cluster does not have its kind's types.
-    pub fn view(&self) -> serde_json::Result<View> {
+    pub fn view(&self) -> View {
         let mut view = View::default();
-        match &self.cluster_object {
-            Some(cluster) => view.cluster = Some(cluster_of(cluster)?).into(),
+        match &self.observed.cluster {
+            Some(cluster) => view.cluster = Some(view::Cluster::from(cluster)).into(),
             None if self.unread_cluster().is_none_or(Unread::is_gone) => view.cluster = None.into(),
             // The server can read it and decides.
             None => {}
         }
-        Ok(view)
+        view
     }
 
     /// What could not be read, and what is assumed instead; a line each.

@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use jiff::Timestamp;
+use kcp_api::Object as _;
 
 use crate::{
     checks::{
@@ -52,7 +53,12 @@ fn expiry(observed: &Observed, expires: Timestamp, now: Timestamp) -> Option<(Ch
         ));
     }
     let left = age(now, expires);
-    let validity = observed.management.control_plane.spec.certificate_validity_days();
+    let validity = observed
+        .management
+        .control_plane
+        .control_plane
+        .spec
+        .certificate_validity_days();
     let third = u64::try_from(validity).unwrap_or_default() / 3;
     let warning = Duration::from_secs(EXPIRY_WARNING_DAYS.min(third).saturating_mul(DAY_SECONDS));
     (left < warning).then(|| {
@@ -68,15 +74,16 @@ fn renewal_hint(observed: &Observed) -> String {
     let control_plane = &observed.management.control_plane.control_plane;
     format!(
         "replace the Machines to renew the certificates: kubectl kcp rollout start {} -n {}",
-        control_plane.name, control_plane.namespace
+        control_plane.name(),
+        control_plane.namespace()
     )
 }
 
 pub fn of_machines(observed: &Observed, now: Timestamp) -> Judgement {
     machines_read(observed)?;
     let findings = machines(observed).iter().filter_map(|of| {
-        let (outcome, message) = expiry(observed, of.certificates_expire?, now)?;
-        Some(Finding::of(outcome, machine(&of.machine.name), message).hint(renewal_hint(observed)))
+        let (outcome, message) = expiry(observed, of.status.certificates_expiry_date?, now)?;
+        Some(Finding::of(outcome, machine(of.name()), message).hint(renewal_hint(observed)))
     });
     Ok(findings.collect())
 }
@@ -115,16 +122,20 @@ pub fn of_etcd(observed: &Observed, now: Timestamp) -> Judgement {
 pub fn secrets(observed: &Observed, now: Timestamp) -> Judgement {
     let present: &BTreeSet<String> = need(&observed.management.secrets, "Secrets")?;
     let control_plane = &observed.management.control_plane.control_plane;
-    let Some(cluster) = &control_plane.cluster else {
+    let Some(cluster) = &control_plane.cluster() else {
         return Err(Unjudged::skipped("it has no Cluster yet"));
     };
     // The CA of an etcd elsewhere is in the same place, beside a client's certificate that only then is needed.
-    let client = control_plane.external_etcd.then_some("apiserver-etcd-client");
+    let client = control_plane
+        .spec
+        .kubeadm_config_spec
+        .has_external_etcd()
+        .then_some("apiserver-etcd-client");
     let wanted = ["ca", "etcd", "proxy", "sa", "kubeconfig"];
     // The controller makes them before the first Machine.
-    let is_new = !control_plane.initialized
+    let is_new = !control_plane.status.initialized
         && control_plane
-            .created
+            .creation_timestamp()
             .is_some_and(|created| age(created, now) < JOIN_LIMIT);
     let absent: Vec<String> = wanted
         .into_iter()
@@ -146,7 +157,7 @@ pub fn secrets(observed: &Observed, now: Timestamp) -> Judgement {
         }
         Finding::fail(object, "does not exist").hint(format!(
             "see: kubectl get secrets -n {} -l cluster.x-k8s.io/cluster-name={cluster}",
-            control_plane.namespace
+            control_plane.namespace()
         ))
     });
     Ok(findings.collect())
@@ -154,13 +165,15 @@ pub fn secrets(observed: &Observed, now: Timestamp) -> Judgement {
 
 #[cfg(test)]
 pub(super) mod cases {
+    use kcp_api::{machine::Bootstrap, metadata::Time};
+
     use crate::{
         checks::{
             example::{failure, in_days, secrets},
             tests::Case,
         },
-        control_plane::example::{minutes_ago, now},
-        plan::observed::{Bootstrap, Etcd},
+        control_plane::example::{minutes_ago, now, use_external_etcd},
+        plan::observed::Etcd,
         snapshot::Reading,
     };
 
@@ -174,27 +187,27 @@ pub(super) mod cases {
         }),
         ("secrets-present", "not_yet", |o| {
             o.management.secrets = Reading::Read(secrets(&[]));
-            o.control_plane().initialized = false;
-            o.control_plane().created = Some(minutes_ago(1));
+            o.control_plane().status.initialized = false;
+            o.control_plane().metadata.creation_timestamp = Some(Time(minutes_ago(1)));
         }),
         ("secrets-present", "client_of_an_etcd_elsewhere", |o| {
-            o.control_plane().external_etcd = true;
+            use_external_etcd(&mut o.control_plane().spec);
             o.facts().etcd = Etcd::External;
             o.survey().stacked = false;
         }),
         ("machine-certificates", "soon_and_expired", |o| {
-            o.machine(1).certificates_expire = Some(in_days(29));
-            o.machine(2).certificates_expire = Some(now());
-            o.machine(3).certificates_expire = Some(in_days(30));
+            o.machine(1).status.certificates_expiry_date = Some(in_days(29));
+            o.machine(2).status.certificates_expiry_date = Some(now());
+            o.machine(3).status.certificates_expiry_date = Some(in_days(30));
         }),
         ("machine-certificates", "short_lived", |o| {
-            o.facts().spec.config.fields =
+            o.facts().control_plane.spec.kubeadm_config_spec.fields =
                 serde_json::json!({"clusterConfiguration": {"certificateValidityPeriodDays": 9}});
             for number in 1..=3 {
                 o.machine(number).bootstrap = Bootstrap::Missing;
             }
-            o.machine(1).certificates_expire = Some(in_days(3));
-            o.machine(2).certificates_expire = Some(in_days(2));
+            o.machine(1).status.certificates_expiry_date = Some(in_days(3));
+            o.machine(2).status.certificates_expiry_date = Some(in_days(2));
         }),
         ("endpoint-certificate", "soon", |o| {
             o.endpoint_certificate().expires = in_days(3);

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
+use kcp_api::{Machine, Object as _};
 
 use crate::{
     checks::{
@@ -10,7 +11,6 @@ use crate::{
         finding::{CheckOutcome, Finding, Judgement, Unjudged, machine, need, node, or_else},
         machine_grace::{Phase, is_turning, machine_of_node, machines, machines_read, phase_of_node},
     },
-    plan::observed::Machine,
     snapshot::{
         Observed,
         workload::{Component, StaticPod},
@@ -76,7 +76,13 @@ fn pods(observed: &Observed) -> Result<Vec<&StaticPod>, Unjudged> {
 
 /// What the controller has written into a condition of each Machine that has settled.
 pub fn by_conditions(observed: &Observed, kind: &str, about: &str, now: Timestamp) -> Vec<Finding> {
-    let external = observed.management.control_plane.control_plane.external_etcd;
+    let external = observed
+        .management
+        .control_plane
+        .control_plane
+        .spec
+        .kubeadm_config_spec
+        .has_external_etcd();
     if external && kind.starts_with("Etcd") {
         return Vec::new();
     }
@@ -85,13 +91,10 @@ pub fn by_conditions(observed: &Observed, kind: &str, about: &str, now: Timestam
         .filter(|of| of.has_node() && Phase::of(of, now) == Phase::Settled);
     settled
         .filter_map(|of| {
-            let condition = of
-                .machine
-                .condition(kind)
-                .filter(|condition| !condition.is_true())?;
+            let condition = of.condition(kind).filter(|condition| !condition.is_true())?;
             let doubt = if condition.is_false() { "" } else { "unknown: " };
             let message = format!("{about}: {doubt}{}", condition.one_line());
-            Some(Finding::fail(machine(&of.machine.name), message).hint(describe(of)))
+            Some(Finding::fail(machine(of.name()), message).hint(describe(of)))
         })
         .collect()
 }
@@ -104,7 +107,7 @@ pub fn machines_without_etcd(observed: &Observed) -> BTreeSet<&str> {
         .filter(|pod| pod.component == Component::Etcd && !pod.ready && !pod.deleting);
     not_ready
         .filter_map(|pod| machine_of_node(observed, &pod.node))
-        .map(|of| of.machine.name.as_str())
+        .map(kcp_api::Object::name)
         .collect()
 }
 
@@ -112,7 +115,8 @@ pub fn machines_without_etcd(observed: &Observed) -> BTreeSet<&str> {
 pub fn describe(of: &Machine) -> String {
     format!(
         "see: kubectl describe machine {} -n {}",
-        of.machine.name, of.machine.namespace
+        of.name(),
+        of.namespace()
     )
 }
 
@@ -127,15 +131,15 @@ pub fn api_servers_match(observed: &Observed, now: Timestamp) -> Judgement {
     let is_turning = is_turning(observed, now);
     let without_pod = machines(observed).iter().filter_map(|of| {
         let on = of
-            .machine
-            .node
+            .status
+            .node_name
             .as_deref()
             .filter(|node| !with_pod.contains(node))?;
         let message = format!("node {on} has no API server pod");
         match Phase::of(of, now) {
             Phase::Leaving => None,
-            Phase::Starting => Some(Finding::info(machine(&of.machine.name), format!("{message} yet"))),
-            Phase::Settled => Some(Finding::fail(machine(&of.machine.name), message).hint(describe(of))),
+            Phase::Starting => Some(Finding::info(machine(of.name()), format!("{message} yet"))),
+            Phase::Settled => Some(Finding::fail(machine(of.name()), message).hint(describe(of))),
         }
     });
     let without_machine = with_pod
@@ -166,7 +170,14 @@ pub fn schedulers_ready(observed: &Observed, now: Timestamp) -> Judgement {
 }
 
 pub fn etcd_pods_ready(observed: &Observed, now: Timestamp) -> Judgement {
-    if observed.management.control_plane.control_plane.external_etcd {
+    if observed
+        .management
+        .control_plane
+        .control_plane
+        .spec
+        .kubeadm_config_spec
+        .has_external_etcd()
+    {
         return Err(Unjudged::skipped("etcd is external"));
     }
     ready(observed, Component::Etcd, now)
@@ -198,7 +209,7 @@ fn ready(observed: &Observed, component: Component, now: Timestamp) -> Judgement
         .iter()
         .filter(|_| component != Component::ApiServer);
     let absent = expected
-        .filter_map(|machine| machine.machine.node.as_deref())
+        .filter_map(|machine| machine.node())
         .filter(|on| !of_component().any(|pod| pod.node == *on))
         .filter_map(|on| of_node(observed, on, &format!("there is no {about} pod"), now));
     Ok(not_ready.chain(absent).collect())
@@ -220,7 +231,7 @@ pub fn of_node(observed: &Observed, on: &str, message: &str, now: Timestamp) -> 
         Phase::Settled => CheckOutcome::Fail,
     };
     let finding = match machine_of_node(observed, on) {
-        Some(of) => Finding::of(outcome, machine(&of.machine.name), message).and(node(on)),
+        Some(of) => Finding::of(outcome, machine(of.name()), message).and(node(on)),
         None => Finding::of(outcome, node(on), message),
     };
     Some(finding)
@@ -228,15 +239,17 @@ pub fn of_node(observed: &Observed, on: &str, message: &str, now: Timestamp) -> 
 
 #[cfg(test)]
 pub(super) mod cases {
+    use kcp_api::{
+        ConditionStatus::{False, Unknown},
+        metadata::Time,
+    };
+
     use crate::{
         checks::{
             example::failure,
             tests::{Case, joins_unnamed, leave_out, starts},
         },
-        control_plane::{
-            ConditionStatus::{False, Unknown},
-            example::{condition, minutes_ago, set},
-        },
+        control_plane::example::{condition, minutes_ago, set, use_external_etcd},
         plan::observed::Etcd,
         snapshot::{
             Observed, Reading,
@@ -288,7 +301,7 @@ pub(super) mod cases {
         ("api-servers-ready", "by_the_condition", |o| {
             leave_out(o);
             let failed = condition("APIServerPodHealthy", False, "readiness probe failed");
-            set(&mut o.machine(2).machine.conditions, failed);
+            set(&mut o.machine(2).status.conditions, failed);
         }),
         ("controller-managers-ready", "not_ready", |o| {
             not_ready(o, Component::ControllerManager);
@@ -302,15 +315,15 @@ pub(super) mod cases {
         }),
         ("schedulers-ready", "of_a_machine_that_leaves", |o| {
             not_ready(o, Component::Scheduler);
-            o.machine(2).machine.deleting_since = Some(minutes_ago(1));
+            o.machine(2).metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
         }),
         ("schedulers-ready", "of_a_machine_that_has_just_joined", |o| {
             not_ready(o, Component::Scheduler);
-            o.machine(2).machine.created = Some(minutes_ago(3));
+            o.machine(2).metadata.creation_timestamp = Some(Time(minutes_ago(3)));
             o.machine(2)
-                .machine
+                .status
                 .conditions
-                .retain(|other| !matches!(other.kind.as_str(), "Ready" | "NodeKubeadmLabelsAndTaintsSet"));
+                .retain(|other| !matches!(other.type_.as_str(), "Ready" | "NodeKubeadmLabelsAndTaintsSet"));
         }),
         (
             "schedulers-ready",
@@ -333,7 +346,7 @@ pub(super) mod cases {
         ("schedulers-ready", "by_a_condition_that_is_unknown", |o| {
             leave_out(o);
             let unknown = condition("SchedulerPodHealthy", Unknown, "no connection");
-            set(&mut o.machine(2).machine.conditions, unknown);
+            set(&mut o.machine(2).status.conditions, unknown);
         }),
         (
             "schedulers-ready",
@@ -341,11 +354,11 @@ pub(super) mod cases {
             |o| {
                 o.workload().static_pods = Reading::Failed(failure("Pod", "no answer"));
                 let failed = condition("SchedulerPodHealthy", False, "crashed");
-                set(&mut o.machine(2).machine.conditions, failed);
+                set(&mut o.machine(2).status.conditions, failed);
             },
         ),
         ("etcd-pods-ready", "elsewhere", |o| {
-            o.control_plane().external_etcd = true;
+            use_external_etcd(&mut o.control_plane().spec);
             o.secrets().insert("c1-apiserver-etcd-client".to_owned());
             o.facts().etcd = Etcd::External;
             o.survey().stacked = false;

@@ -1,6 +1,7 @@
 //! What the controller says of the whole control plane.
 
 use jiff::Timestamp;
+use kcp_api::{Condition, ConditionStatus, KubeadmControlPlane, Object as _};
 
 use crate::{
     checks::{
@@ -10,7 +11,6 @@ use crate::{
         finding::{CheckOutcome, Finding, Judgement, Unjudged},
         machine_grace::{is_fresh, is_turning},
     },
-    control_plane::{Condition, ConditionStatus, ControlPlane},
     snapshot::Observed,
     staleness::{JOIN_LIMIT, SUMMARY_LAG_LIMIT, age},
 };
@@ -46,12 +46,12 @@ pub const CHECKS: &[Check] = &[
     .summing_up(),
 ];
 
-fn control_plane(observed: &Observed) -> &ControlPlane {
+fn control_plane(observed: &Observed) -> &KubeadmControlPlane {
     &observed.management.control_plane.control_plane
 }
 
 fn object(observed: &Observed) -> String {
-    format!("KubeadmControlPlane/{}", control_plane(observed).name)
+    format!("KubeadmControlPlane/{}", control_plane(observed).name())
 }
 
 /// A condition that does not hold.
@@ -68,7 +68,7 @@ fn finding(observed: &Observed, condition: &Condition) -> Finding {
     };
     let message = format!(
         "{} is {}: {}",
-        condition.kind,
+        condition.type_,
         condition.status.as_str(),
         condition.one_line()
     );
@@ -78,14 +78,14 @@ fn finding(observed: &Observed, condition: &Condition) -> Finding {
 /// Whether the control plane is young and its first Machine is not up yet.
 fn is_new(observed: &Observed, now: Timestamp) -> bool {
     let control_plane = control_plane(observed);
-    let created = control_plane.created;
-    !control_plane.initialized && created.is_some_and(|created| age(created, now) < JOIN_LIMIT)
+    let created = control_plane.creation_timestamp();
+    !control_plane.status.initialized && created.is_some_and(|created| age(created, now) < JOIN_LIMIT)
 }
 
 /// What no controller has looked at cannot be judged.
 pub fn reported(observed: &Observed, _: Timestamp) -> Judgement {
     let control_plane = control_plane(observed);
-    let message = if control_plane.conditions.is_empty() {
+    let message = if control_plane.status.conditions.is_empty() {
         "no controller has reported a status yet"
     } else if control_plane.condition("Available").is_none() {
         "no controller has reported whether it is available"
@@ -99,13 +99,13 @@ pub fn reported(observed: &Observed, _: Timestamp) -> Judgement {
 
 pub fn current(observed: &Observed, _: Timestamp) -> Judgement {
     let control_plane = control_plane(observed);
-    if control_plane.conditions.is_empty() || control_plane.is_observed() {
+    if control_plane.status.conditions.is_empty() || control_plane.is_observed() {
         return Ok(Vec::new());
     }
     let message = format!(
         "the controller has processed generation {} of the spec, but not yet {}",
-        control_plane.observed_generation.unwrap_or(0),
-        control_plane.generation
+        control_plane.status.observed_generation.unwrap_or(0),
+        control_plane.generation()
     );
     Ok(vec![Finding::unknown(object(observed), message)])
 }
@@ -137,7 +137,11 @@ pub fn certificates_available(observed: &Observed, now: Timestamp) -> Judgement 
 
 pub fn etcd_cluster_healthy(observed: &Observed, now: Timestamp) -> Judgement {
     // Cluster API leaves it to others, and may leave what it said before it knew.
-    if control_plane(observed).external_etcd {
+    if control_plane(observed)
+        .spec
+        .kubeadm_config_spec
+        .has_external_etcd()
+    {
         return Err(Unjudged::skipped("etcd is external"));
     }
     // The checks of the members report their problems.
@@ -172,40 +176,44 @@ fn of_machines(observed: &Observed, kind: &str, is_explained: bool, now: Timesta
 
 #[cfg(test)]
 pub(super) mod cases {
+    use kcp_api::{
+        ConditionStatus::{False, Unknown},
+        Object as _,
+        metadata::Time,
+    };
+
     use crate::{
         checks::tests::{Case, says, starts},
-        control_plane::{
-            ConditionStatus::{False, Unknown},
-            example::minutes_ago,
-        },
+        control_plane::example::{minutes_ago, use_external_etcd},
         plan::observed::Etcd,
     };
 
     pub(crate) const CASES: &[Case] = &[
         ("status-reported", "nothing", |o| {
-            o.control_plane().observed_generation = None;
-            o.control_plane().conditions.clear();
+            o.control_plane().status.observed_generation = None;
+            o.control_plane().status.conditions.clear();
         }),
         ("status-reported", "not_whether_it_is_available", |o| {
             o.control_plane()
+                .status
                 .conditions
-                .retain(|other| other.kind != "Available");
+                .retain(|other| other.type_ != "Available");
         }),
         ("status-current", "older_spec", |o| {
-            o.control_plane().generation += 1;
+            o.control_plane().metadata.generation = Some(8);
         }),
         ("available", "no", |o| says(o, "Available", False, "no quorum", 5)),
         ("available", "cannot_be_told", |o| {
             says(o, "Available", Unknown, "", 5);
         }),
         ("available", "not_come_up_yet", |o| {
-            o.control_plane().initialized = false;
-            o.control_plane().created = Some(minutes_ago(9));
+            o.control_plane().status.initialized = false;
+            o.control_plane().metadata.creation_timestamp = Some(Time(minutes_ago(9)));
             says(o, "Available", False, "Control plane not yet initialized", 9);
         }),
         ("available", "does_not_come_up", |o| {
-            o.control_plane().initialized = false;
-            o.control_plane().created = Some(minutes_ago(10));
+            o.control_plane().status.initialized = false;
+            o.control_plane().metadata.creation_timestamp = Some(Time(minutes_ago(10)));
             says(o, "Available", False, "Control plane not yet initialized", 10);
         }),
         ("available", "a_moment_ago_while_a_machine_starts", |o| {
@@ -216,8 +224,8 @@ pub(super) mod cases {
             says(o, "CertificatesAvailable", False, "ca is missing", 5);
         }),
         ("certificates-available", "not_yet", |o| {
-            o.control_plane().initialized = false;
-            o.control_plane().created = Some(minutes_ago(1));
+            o.control_plane().status.initialized = false;
+            o.control_plane().metadata.creation_timestamp = Some(Time(minutes_ago(1)));
             says(o, "CertificatesAvailable", Unknown, "", 1);
         }),
         ("etcd-cluster-healthy", "no", |o| {
@@ -245,7 +253,7 @@ pub(super) mod cases {
             o.kill(2);
         }),
         ("etcd-cluster-healthy", "elsewhere", |o| {
-            o.control_plane().external_etcd = true;
+            use_external_etcd(&mut o.control_plane().spec);
             o.secrets().insert("c1-apiserver-etcd-client".to_owned());
             o.survey().stacked = false;
             o.facts().etcd = Etcd::External;

@@ -1,7 +1,9 @@
 //! etcd's members: those that should be there are, and answer.
 
-use crate::checks::etcd_quorum::{ETCD, stacked};
 use jiff::Timestamp;
+use kcp_api::Object as _;
+
+use crate::checks::etcd_quorum::{ETCD, stacked};
 
 use crate::{
     checks::{
@@ -38,12 +40,12 @@ pub fn match_machines(observed: &Observed, now: Timestamp) -> Judgement {
     }
     let is_member = |node: &str| membership.listed().any(|listed| listed.member.name == node);
     let without_member = machines(observed).iter().filter_map(|of| {
-        let node = of.machine.node.as_deref()?;
+        let node = of.node()?;
         if is_member(node) || Phase::of(of, now) == Phase::Leaving {
             return None;
         }
         let message = format!("node {node} has no etcd member");
-        let object = machine(&of.machine.name);
+        let object = machine(of.name());
         if Phase::of(of, now) == Phase::Starting {
             return Some(Finding::info(object, format!("{message} yet")));
         }
@@ -91,9 +93,7 @@ fn unowned(
     let Some(first) = without_node(observed).next() else {
         return Finding::fail(object, message).hint(removal_hint());
     };
-    let names: Vec<&str> = without_node(observed)
-        .map(|of| of.machine.name.as_str())
-        .collect();
+    let names: Vec<&str> = without_node(observed).map(kcp_api::Object::name).collect();
     Finding::fail(
         object,
         format!(
@@ -119,7 +119,7 @@ pub fn alarms(observed: &Observed, _: Timestamp) -> Judgement {
             Some(Listed { member, .. }) => vec![member_object(member)],
             // With id 0 etcd reports that it cannot tell which member's data is wrong.
             None if id == 0 => {
-                let name = &observed.management.control_plane.control_plane.name;
+                let name = &observed.management.control_plane.control_plane.name();
                 vec![format!("KubeadmControlPlane/{name}")]
             }
             None => vec![format!("EtcdMember/{}", hexadecimal(id))],
@@ -184,7 +184,7 @@ pub fn learners(observed: &Observed, now: Timestamp) -> Judgement {
                 |machine| Phase::of(machine, now) != Phase::Settled,
             );
             let about = |finding: Finding| match of {
-                Some(of) => finding.and(machine(&of.machine.name)),
+                Some(of) => finding.and(machine(of.name())),
                 None => finding,
             };
             if is_starting {
@@ -205,6 +205,9 @@ pub fn learners(observed: &Observed, now: Timestamp) -> Judgement {
 
 #[cfg(test)]
 pub(super) mod cases {
+    use kcp_api::metadata::Time;
+    use kcp_etcd::{Alarm, AlarmKind};
+
     use crate::{
         checks::{
             example::{failure, member},
@@ -213,11 +216,10 @@ pub(super) mod cases {
         control_plane::example::minutes_ago,
         snapshot::{Observed, etcd::Alarms},
     };
-    use kcp_etcd::{Alarm, AlarmKind};
 
     /// `m3` is settled, and does not name its node: the member there may be its own.
     fn names_no_node(observed: &mut Observed) {
-        observed.machine(3).machine.node = None;
+        observed.machine(3).status.node_name = None;
         observed.survey().asked[2].machine = None;
     }
 
@@ -259,7 +261,7 @@ pub(super) mod cases {
             o.each_list_of(&[1, 2], |list| list.members.push(member(3, "node-m3")));
         }),
         ("etcd-members-match", "machine_that_leaves", |o| {
-            o.machine(3).machine.deleting_since = Some(minutes_ago(1));
+            o.machine(3).metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
             o.each_list_of(&[1, 2], |list| list.members.truncate(2));
             o.kill(3);
         }),

@@ -1,5 +1,8 @@
 //! etcd's votes: whether it can decide, and how many members may fail before it cannot.
 
+use jiff::Timestamp;
+use kcp_api::Object as _;
+
 use crate::{
     checks::{
         components,
@@ -11,7 +14,6 @@ use crate::{
         etcd::{Answer, EtcdSurvey},
     },
 };
-use jiff::Timestamp;
 
 use crate::{
     checks::{
@@ -143,7 +145,14 @@ struct VoteCount {
 }
 
 fn count_votes(observed: &Observed, now: Timestamp) -> Result<VoteCount, Unjudged> {
-    if observed.management.control_plane.control_plane.external_etcd {
+    if observed
+        .management
+        .control_plane
+        .control_plane
+        .spec
+        .kubeadm_config_spec
+        .has_external_etcd()
+    {
         return Err(Unjudged::skipped("etcd is external"));
     }
     let unasked = match stacked(observed).map(Membership::of) {
@@ -188,7 +197,7 @@ fn count_votes(observed: &Observed, now: Timestamp) -> Result<VoteCount, Unjudge
 
 impl VoteCount {
     fn judged(self, observed: &Observed, message: Option<String>, hint: Option<&str>) -> Judgement {
-        let name = &observed.management.control_plane.control_plane.name;
+        let name = &observed.management.control_plane.control_plane.name();
         let findings = message.map(|message| {
             let object = format!("KubeadmControlPlane/{name}");
             let finding = if self.are_leaving && self.votes.has_quorum() {
@@ -253,11 +262,9 @@ fn votes_from_outside(observed: &Observed, now: Timestamp) -> (Votes, Vec<String
     };
     let unhealthy: Vec<String> = members()
         .filter(|of| {
-            of.is_not("EtcdPodHealthy")
-                || of.is_not("EtcdMemberHealthy")
-                || without_etcd.contains(of.machine.name.as_str())
+            of.is_not("EtcdPodHealthy") || of.is_not("EtcdMemberHealthy") || without_etcd.contains(of.name())
         })
-        .map(|machine| machine.machine.name.clone())
+        .map(|machine| machine.name().to_owned())
         .collect();
     let votes = Votes {
         voters: members().count(),
@@ -269,15 +276,17 @@ fn votes_from_outside(observed: &Observed, now: Timestamp) -> (Votes, Vec<String
 
 #[cfg(test)]
 pub(super) mod cases {
+    use kcp_api::{
+        ConditionStatus::{False, Unknown},
+        metadata::Time,
+    };
+
     use crate::{
         checks::{
             example::failure,
             tests::{Case, elsewhere, joins, joins_unnamed, unread},
         },
-        control_plane::{
-            ConditionStatus::{False, Unknown},
-            example::{condition, minutes_ago, set},
-        },
+        control_plane::example::{condition, minutes_ago, set},
         snapshot::{Observed, Reading, etcd::Alarms},
     };
 
@@ -307,7 +316,7 @@ pub(super) mod cases {
 
     fn pod_failed(observed: &mut Observed, number: usize) {
         let failed = condition("EtcdPodHealthy", False, "pod etcd-node: CrashLoopBackOff");
-        set(&mut observed.machine(number).machine.conditions, failed);
+        set(&mut observed.machine(number).status.conditions, failed);
     }
 
     pub(crate) const CASES: &[Case] = &[
@@ -341,7 +350,7 @@ pub(super) mod cases {
             pod_failed(o, 2);
         }),
         ("etcd-tolerance", "leaves_and_is_still_listed", |o| {
-            o.machine(2).machine.deleting_since = Some(minutes_ago(1));
+            o.machine(2).metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
             o.kill(2);
         }),
         ("etcd-tolerance", "one_killed", |o| o.kill(2)),
@@ -378,11 +387,11 @@ pub(super) mod cases {
             o.each_list_of(&[1, 2], |list| list.members[2].is_learner = true);
         }),
         ("etcd-members-answer", "killed_soon_after_it_was_made", |o| {
-            o.machine(2).machine.created = Some(minutes_ago(2));
+            o.machine(2).metadata.creation_timestamp = Some(Time(minutes_ago(2)));
             o.kill(2);
         }),
         ("etcd-members-answer", "leaves_and_is_still_listed", |o| {
-            o.machine(2).machine.deleting_since = Some(minutes_ago(1));
+            o.machine(2).metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
             o.kill(2);
         }),
         ("etcd-members-answer", "comes_up", |o| {
@@ -401,7 +410,7 @@ pub(super) mod cases {
         ("etcd-members-answer", "by_the_condition", |o| {
             o.etcd = Reading::Excluded { flag: "--no-etcd" };
             let unknown = condition("EtcdMemberHealthy", Unknown, "no connection");
-            set(&mut o.machine(2).machine.conditions, unknown);
+            set(&mut o.machine(2).status.conditions, unknown);
         }),
         ("etcd-members-answer", "elsewhere", |o| {
             elsewhere(o);

@@ -171,7 +171,7 @@ pub(super) mod cases {
         }),
         ("etcd-space", "quotas_differ_during_a_rollout", |o| {
             o.status(2).db_size_quota = Some(1024 * 1024 * 1024);
-            o.machine(2).machine.version = Some("v1.33.0".to_owned());
+            o.machine(2).spec.version = Some("v1.33.0".to_owned());
         }),
         ("etcd-space", "no_quota_told", |o| {
             for number in 1..=3 {
@@ -193,7 +193,7 @@ pub(super) mod cases {
         }),
         ("etcd-versions", "during_a_rollout", |o| {
             o.status(2).version = "3.5.21".to_owned();
-            o.machine(2).machine.version = Some("v1.33.0".to_owned());
+            o.machine(2).spec.version = Some("v1.33.0".to_owned());
         }),
     ];
 }

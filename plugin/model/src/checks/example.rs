@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use kcp_api::{Cluster, Machine, Reference};
 use kcp_etcd::{Member, Members, Status};
 
 use crate::{
@@ -10,7 +11,7 @@ use crate::{
     snapshot::{
         EndpointCertificate, EtcdSurvey, Failure, Management, Observed, Reading, Workload,
         etcd::{Alarms, Answer, Asked},
-        management::{ClusterLink, HealthCheck},
+        management::HealthCheck,
         reading::Forbidden,
         workload::{Addon, Component, ControllerLease, Node, StaticPod},
     },
@@ -25,12 +26,7 @@ pub fn observed() -> Observed {
     Observed {
         management: Management {
             control_plane: plan::example::observed(),
-            cluster: Reading::Read(ClusterLink {
-                name: "c1".to_owned(),
-                control_plane_kind: Some("KubeadmControlPlane".to_owned()),
-                control_plane_name: Some("c1-cp".to_owned()),
-                endpoint: Some("10.0.0.1:6443".to_owned()),
-            }),
+            cluster_failure: None,
             unowned: Vec::new(),
             deletions: Vec::new(),
             health_checks: Reading::Read(vec![HealthCheck {
@@ -229,20 +225,26 @@ impl Observed {
         part(&mut self.management.secrets)
     }
 
-    pub fn cluster(&mut self) -> &mut ClusterLink {
-        part(&mut self.management.cluster)
+    pub fn cluster(&mut self) -> &mut Cluster {
+        self.facts().cluster_mut()
+    }
+
+    /// `spec.controlPlaneRef` of the Cluster.
+    pub fn reference(&mut self) -> &mut Reference {
+        let reference = self.cluster().spec.control_plane_ref.as_mut();
+        reference.expect("a reference")
     }
 
     pub fn facts(&mut self) -> &mut facts::Observed {
         &mut self.management.control_plane
     }
 
-    pub fn control_plane(&mut self) -> &mut crate::control_plane::ControlPlane {
+    pub fn control_plane(&mut self) -> &mut kcp_api::KubeadmControlPlane {
         &mut self.facts().control_plane
     }
 
     /// The Machine `m1`, `m2` or `m3`.
-    pub fn machine(&mut self, number: usize) -> &mut facts::Machine {
+    pub fn machine(&mut self, number: usize) -> &mut Machine {
         &mut self.facts().machines[number - 1]
     }
 

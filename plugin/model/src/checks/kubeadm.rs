@@ -1,11 +1,13 @@
 //! What kubeadm has set up: the configuration for Machines that join, and the labels and taints of nodes.
 
+use jiff::Timestamp;
+use kcp_api::Object as _;
+
 use crate::checks::{
     components::{by_conditions, of_node},
     finding::or_else,
     machine_grace::machine_of_node,
 };
-use jiff::Timestamp;
 
 use crate::{
     checks::{
@@ -47,7 +49,7 @@ pub fn version(observed: &Observed, now: Timestamp) -> Judgement {
         ));
     };
     let plan = &observed.management.control_plane;
-    let asked = &plan.spec.version;
+    let asked = plan.control_plane.spec.version();
     if release(kept) == release(asked) {
         return Ok(Vec::new());
     }
@@ -60,7 +62,8 @@ pub fn version(observed: &Observed, now: Timestamp) -> Judgement {
     let control_plane = &plan.control_plane;
     Ok(vec![Finding::warn(object, message).hint(format!(
         "the controller updates it when a rollout begins: kubectl kcp rollout start {} -n {}",
-        control_plane.name, control_plane.namespace
+        control_plane.name(),
+        control_plane.namespace()
     ))])
 }
 
@@ -97,7 +100,13 @@ pub fn labels_and_taints(observed: &Observed, now: Timestamp) -> Judgement {
 
 /// kubeadm taints the nodes unless `nodeRegistration.taints` says otherwise.
 fn wants_taint(observed: &Observed) -> bool {
-    let fields = &observed.management.control_plane.spec.config.fields;
+    let fields = &observed
+        .management
+        .control_plane
+        .control_plane
+        .spec
+        .kubeadm_config_spec
+        .fields;
     ["initConfiguration", "joinConfiguration"]
         .iter()
         .filter_map(|section| fields.pointer(&format!("/{section}/nodeRegistration/taints")))
@@ -106,13 +115,11 @@ fn wants_taint(observed: &Observed) -> bool {
 
 #[cfg(test)]
 pub(super) mod cases {
+    use kcp_api::{ConditionStatus::False, machine::Bootstrap};
+
     use crate::{
         checks::tests::{Case, leave_out},
-        control_plane::{
-            ConditionStatus::False,
-            example::{condition, set},
-        },
-        plan::observed::Bootstrap,
+        control_plane::example::{condition, set},
         snapshot::{Reading, workload::Node},
     };
 
@@ -132,8 +139,8 @@ pub(super) mod cases {
         }),
         ("node-labels-and-taints", "no_taint_is_asked_for", |o| {
             o.nodes()[1].has_control_plane_taint = false;
-            o.facts().spec.config.fields["joinConfiguration"]["nodeRegistration"]["taints"] =
-                serde_json::json!([]);
+            o.facts().control_plane.spec.kubeadm_config_spec.fields["joinConfiguration"]["nodeRegistration"]
+                ["taints"] = serde_json::json!([]);
             for number in 1..=3 {
                 o.machine(number).bootstrap = Bootstrap::Missing;
             }
@@ -141,7 +148,7 @@ pub(super) mod cases {
         ("node-labels-and-taints", "by_the_condition", |o| {
             leave_out(o);
             let failed = condition("NodeKubeadmLabelsAndTaintsSet", False, "the taint is missing");
-            set(&mut o.machine(2).machine.conditions, failed);
+            set(&mut o.machine(2).status.conditions, failed);
         }),
         ("kubeadm-config-version", "another", |o| {
             o.workload().kubeadm_version = Reading::Read(Some("v1.33.6".to_owned()));
@@ -151,7 +158,7 @@ pub(super) mod cases {
             "before_the_first_machine_of_a_rollout",
             |o| {
                 o.workload().kubeadm_version = Reading::Read(Some("v1.33.6".to_owned()));
-                o.machine(1).machine.version = Some("v1.33.6".to_owned());
+                o.machine(1).spec.version = Some("v1.33.6".to_owned());
             },
         ),
         ("kubeadm-config-version", "a_vendor_s_build", |o| {

@@ -30,14 +30,14 @@ pub fn kubelet_skew(observed: &Observed, _: Timestamp) -> Judgement {
     let nodes = need(&workload.nodes, "nodes")?;
     let mut servers: Vec<&str> = machines(observed)
         .iter()
-        .filter_map(|of| of.machine.version.as_deref())
+        .filter_map(|of| of.spec.version.as_deref())
         .filter(|version| minor(version).is_some())
         .collect();
     servers.sort_by_key(|version| minor(version));
     let (Some(oldest), Some(newest)) = (servers.first(), servers.last()) else {
         return Err(Unjudged::unknown("no Machine reports its Kubernetes version"));
     };
-    let desired = observed.management.control_plane.spec.version.as_str();
+    let desired = observed.management.control_plane.control_plane.spec.version();
     let workers = nodes
         .iter()
         .filter(|of| machine_of_node(observed, &of.name).is_none() && !of.has_control_plane_label);
@@ -80,14 +80,14 @@ pub(super) mod cases {
         ("kubelet-skew", "behind", |o| worker(o, "v1.30.0")),
         ("kubelet-skew", "behind_and_below_1_25", |o| {
             for number in 1..=3 {
-                o.machine(number).machine.version = Some("v1.27.0".to_owned());
+                o.machine(number).spec.version = Some("v1.27.0".to_owned());
             }
-            o.facts().spec.version = "v1.27.0".to_owned();
+            o.facts().control_plane.spec.version = Some("v1.27.0".to_owned());
             worker(o, "v1.24.17");
         }),
         ("kubelet-skew", "behind_what_is_asked_for", |o| {
             worker(o, "v1.31.9");
-            o.facts().spec.version = "v1.35.0".to_owned();
+            o.facts().control_plane.spec.version = Some("v1.35.0".to_owned());
         }),
     ];
 }

@@ -1,6 +1,7 @@
 //! The control plane as an object: whether it is paused, which Cluster owns it, and whether it is being deleted.
 
 use jiff::Timestamp;
+use kcp_api::{KubeadmControlPlane, Object as _, Reference};
 
 use crate::{
     checks::{
@@ -8,7 +9,6 @@ use crate::{
         finding::{CheckOutcome, Finding, Judgement, Unjudged, machine, need},
         rollout::has_pending_change,
     },
-    control_plane::ControlPlane,
     plan::preflight::topology_version,
     snapshot::Observed,
     staleness::since,
@@ -44,17 +44,17 @@ pub const CHECKS: &[Check] = &[
     ),
 ];
 
-fn control_plane(observed: &Observed) -> &ControlPlane {
+fn control_plane(observed: &Observed) -> &KubeadmControlPlane {
     &observed.management.control_plane.control_plane
 }
 
 fn object(observed: &Observed) -> String {
-    format!("KubeadmControlPlane/{}", control_plane(observed).name)
+    format!("KubeadmControlPlane/{}", control_plane(observed).name())
 }
 
 pub fn deletion(observed: &Observed, now: Timestamp) -> Judgement {
     let control_plane = control_plane(observed);
-    let Some(started) = control_plane.deleting_since else {
+    let Some(started) = control_plane.deletion_timestamp() else {
         return Ok(Vec::new());
     };
     let waiting = control_plane
@@ -65,17 +65,17 @@ pub fn deletion(observed: &Observed, now: Timestamp) -> Judgement {
 }
 
 pub fn failure(observed: &Observed, _: Timestamp) -> Judgement {
-    let failure = control_plane(observed).failure.as_ref();
+    let failure = control_plane(observed).status.failure();
     Ok(failure
-        .map(|failure| Finding::fail(object(observed), failure))
+        .map(|failure| Finding::fail(object(observed), &failure))
         .into_iter()
         .collect())
 }
 
 pub fn paused(observed: &Observed, now: Timestamp) -> Judgement {
     let control_plane = control_plane(observed);
-    let cluster_paused = observed.management.control_plane.cluster.paused;
-    let own = control_plane.paused;
+    let cluster_paused = observed.management.control_plane.cluster_is_paused();
+    let own = control_plane.is_paused();
     if !own && !cluster_paused && !control_plane.is("Paused") {
         return Ok(Vec::new());
     }
@@ -84,7 +84,7 @@ pub fn paused(observed: &Observed, now: Timestamp) -> Judgement {
     } else {
         (CheckOutcome::Warn, "")
     };
-    let (name, namespace) = (&control_plane.name, &control_plane.namespace);
+    let (name, namespace) = (control_plane.name(), control_plane.namespace());
     if own {
         let message = format!("paused{pending}: no controller reconciles it");
         let finding = Finding::of(outcome, object(observed), message).hint(format!(
@@ -94,7 +94,7 @@ pub fn paused(observed: &Observed, now: Timestamp) -> Judgement {
     }
     let message = format!("its Cluster is paused{pending}: no controller reconciles it");
     let finding = Finding::of(outcome, object(observed), message);
-    Ok(vec![match &control_plane.cluster {
+    Ok(vec![match control_plane.cluster() {
         Some(cluster) => finding.and(format!("Cluster/{cluster}")).hint(format!(
             "resume: kubectl patch cluster {cluster} -n {namespace} --type=merge -p '{{\"spec\":{{\"paused\":false}}}}'"
         )),
@@ -104,27 +104,25 @@ pub fn paused(observed: &Observed, now: Timestamp) -> Judgement {
 
 pub fn cluster_reference(observed: &Observed, _: Timestamp) -> Judgement {
     let control_plane = control_plane(observed);
-    if control_plane.cluster.is_none() {
+    if control_plane.cluster().is_none() {
         return Err(Unjudged::skipped("it has no Cluster yet"));
     }
-    let cluster = need(&observed.management.cluster, "the Cluster")?;
-    let kind = cluster
-        .control_plane_kind
-        .as_deref()
-        .unwrap_or("KubeadmControlPlane");
-    let message = match cluster.control_plane_name.as_deref() {
-        Some(name) if kind == "KubeadmControlPlane" && name == control_plane.name => return Ok(Vec::new()),
-        Some(name) => format!(
+    let cluster = observed.management.cluster();
+    let cluster = need(&cluster, "the Cluster")?;
+    let reference = cluster.spec.control_plane_ref.as_ref();
+    let message = match reference.filter(|reference| !reference.name.is_empty()) {
+        Some(_) if cluster.control_plane() == Some(control_plane.name()) => return Ok(Vec::new()),
+        Some(Reference { kind, name, .. }) => format!(
             "spec.controlPlaneRef of Cluster {} names {kind} {name}",
-            cluster.name
+            cluster.name()
         ),
         None => format!(
             "Cluster {} names no control plane in spec.controlPlaneRef",
-            cluster.name
+            cluster.name()
         ),
     };
     Ok(vec![
-        Finding::fail(format!("Cluster/{}", cluster.name), message)
+        Finding::fail(format!("Cluster/{}", cluster.name()), message)
             .and(object(observed))
             .hint(
                 "the controller reconciles a control plane once its Cluster owns it: correct spec.controlPlaneRef",
@@ -134,22 +132,24 @@ pub fn cluster_reference(observed: &Observed, _: Timestamp) -> Judgement {
 
 /// What the controller waits for before it does anything.
 pub fn cluster_ready(observed: &Observed, _: Timestamp) -> Judgement {
-    need(&observed.management.cluster, "the Cluster")?;
+    need(&observed.management.cluster(), "the Cluster")?;
     let control_plane = control_plane(observed);
-    let cluster = &observed.management.control_plane.cluster;
+    let facts = &observed.management.control_plane;
     let object = control_plane
-        .cluster
-        .as_ref()
+        .cluster()
         .map_or_else(|| object(observed), |name| format!("Cluster/{name}"));
     // Before the first Machine there is time for both.
-    let outcome = if control_plane.initialized {
+    let outcome = if control_plane.status.initialized {
         CheckOutcome::Fail
     } else {
         CheckOutcome::Info
     };
     let messages = [
-        (!cluster.infrastructure_ready, "its infrastructure is not ready"),
-        (!cluster.has_endpoint, "has no control plane endpoint"),
+        (
+            !facts.infrastructure_is_ready(),
+            "its infrastructure is not ready",
+        ),
+        (!facts.has_endpoint(), "has no control plane endpoint"),
     ];
     Ok(messages
         .into_iter()
@@ -160,7 +160,7 @@ pub fn cluster_ready(observed: &Observed, _: Timestamp) -> Judgement {
 
 pub fn topology(observed: &Observed, _: Timestamp) -> Judgement {
     let plan = &observed.management.control_plane;
-    let Some(version) = topology_version(plan, &plan.spec) else {
+    let Some(version) = topology_version(plan, &plan.control_plane.spec) else {
         return Ok(Vec::new());
     };
     let message = format!("the Cluster's topology upgrades to {version} before the control plane does");
@@ -174,12 +174,12 @@ pub fn adoption(observed: &Observed, _: Timestamp) -> Judgement {
             machine(name),
             format!(
                 "is a control plane Machine of the Cluster, but {} does not own it",
-                control_plane.name
+                control_plane.name()
             ),
         )
         .hint(format!(
             "the controller adopts it unless it is paused; see: kubectl get machine {name} -n {} -o yaml",
-            control_plane.namespace
+            control_plane.namespace()
         ))
     });
     Ok(findings.collect())
@@ -187,56 +187,60 @@ pub fn adoption(observed: &Observed, _: Timestamp) -> Judgement {
 
 #[cfg(test)]
 pub(super) mod cases {
+    use kcp_api::{ConditionStatus::True, Object as _, metadata::Time};
+
     use crate::{
         checks::tests::{Case, says},
-        control_plane::{ConditionStatus::True, example::minutes_ago},
+        control_plane::example::{minutes_ago, pause},
     };
 
     pub(crate) const CASES: &[Case] = &[
-        ("not-paused", "at_rest", |o| o.control_plane().paused = true),
+        ("not-paused", "at_rest", |o| {
+            pause(&mut o.control_plane().metadata);
+        }),
         ("not-paused", "with_a_change_pending", |o| {
-            o.control_plane().paused = true;
-            o.control_plane().desired_replicas = Some(5);
+            pause(&mut o.control_plane().metadata);
+            o.control_plane().spec.replicas = Some(5);
         }),
         ("not-paused", "with_a_machine_out_of_date", |o| {
-            o.control_plane().paused = true;
-            o.machine(1).machine.version = Some("v1.33.0".to_owned());
+            pause(&mut o.control_plane().metadata);
+            o.machine(1).spec.version = Some("v1.33.0".to_owned());
         }),
         ("not-paused", "by_its_cluster", |o| {
-            o.facts().cluster.paused = true;
+            o.facts().cluster_mut().spec.paused = true;
         }),
         ("not-paused", "says_a_condition", |o| {
             says(o, "Paused", True, "", 5);
         }),
         ("not-deleted", "deleting", |o| {
-            o.control_plane().deleting_since = Some(minutes_ago(5));
+            o.control_plane().metadata.deletion_timestamp = Some(Time(minutes_ago(5)));
             says(o, "Deleting", True, "* waiting for 2 workers", 5);
         }),
         ("no-failure", "reported", |o| {
-            o.control_plane().failure = Some("CreateError: no quota\nleft".to_owned());
+            o.control_plane().status.failure_message = Some("CreateError: no quota\nleft".to_owned());
         }),
         ("cluster-reference", "another", |o| {
-            o.cluster().control_plane_name = Some("other".to_owned());
+            o.reference().name = "other".to_owned();
         }),
         ("cluster-reference", "another_kind", |o| {
-            o.cluster().control_plane_kind = Some("RKE2ControlPlane".to_owned());
+            o.reference().kind = "RKE2ControlPlane".to_owned();
         }),
         ("cluster-reference", "none", |o| {
-            o.cluster().control_plane_name = None;
+            o.cluster().spec.control_plane_ref = None;
         }),
         ("cluster-reference", "not_linked", |o| {
-            o.control_plane().cluster = None;
+            o.control_plane().metadata.labels = None;
         }),
         ("cluster-ready", "neither", |o| {
-            o.facts().cluster.infrastructure_ready = false;
-            o.facts().cluster.has_endpoint = false;
+            o.facts().cluster_mut().status.infrastructure_provisioned = false;
+            o.facts().cluster_mut().spec.control_plane_endpoint = None;
         }),
         ("cluster-ready", "not_yet", |o| {
-            o.facts().cluster.infrastructure_ready = false;
-            o.control_plane().initialized = false;
+            o.facts().cluster_mut().status.infrastructure_provisioned = false;
+            o.control_plane().status.initialized = false;
         }),
         ("topology-version", "goes_on", |o| {
-            o.facts().cluster.topology_version = Some("v1.35.0".to_owned());
+            o.facts().set_topology("v1.35.0");
         }),
         ("machines-owned", "to_be_adopted", |o| {
             o.management.unowned = vec!["old-1".to_owned()];

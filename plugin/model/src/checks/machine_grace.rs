@@ -5,10 +5,9 @@ use std::time::Duration;
 use crate::staleness::{DELETION_LIMIT, JOIN_LIMIT, SETTLING_LIMIT, age};
 
 use jiff::Timestamp;
+use kcp_api::{Condition, Machine, Object as _};
 
-use crate::{
-    checks::finding::Unjudged, control_plane::Condition, plan::observed::Machine, snapshot::Observed,
-};
+use crate::{checks::finding::Unjudged, snapshot::Observed};
 
 /// Says that a Machine's node has been marked by kubeadm.
 const MARKED: &str = "NodeKubeadmLabelsAndTaintsSet";
@@ -25,7 +24,7 @@ pub enum Phase {
 
 impl Phase {
     pub fn of(machine: &Machine, now: Timestamp) -> Self {
-        if let Some(since) = machine.machine.deleting_since {
+        if let Some(since) = machine.deletion_timestamp() {
             return if age(since, now) > DELETION_LIMIT {
                 Self::Settled
             } else {
@@ -33,8 +32,7 @@ impl Phase {
             };
         }
         let is_young = machine
-            .machine
-            .created
+            .creation_timestamp()
             .is_some_and(|created| age(created, now) < JOIN_LIMIT);
         if is_young && !has_settled(machine, now) {
             Self::Starting
@@ -46,10 +44,10 @@ impl Phase {
 
 /// Whether a Machine has joined, and long enough ago.
 fn has_settled(machine: &Machine, now: Timestamp) -> bool {
-    let marked = machine.machine.condition(MARKED);
+    let marked = machine.condition(MARKED);
     let is_marked =
         marked.is_some_and(|condition| condition.is_true() && !is_fresh(condition, now, SETTLING_LIMIT));
-    machine.has_node() && (is_marked || machine.machine.ready() == Some(true))
+    machine.has_node() && (is_marked || machine.ready() == Some(true))
 }
 
 /// Whether a condition is as it is since a short while only.
@@ -90,7 +88,7 @@ pub fn machines_read(observed: &Observed) -> Result<(), Unjudged> {
 pub fn machine_of_node<'o>(observed: &'o Observed, node: &str) -> Option<&'o Machine> {
     machines(observed)
         .iter()
-        .find(|machine| machine.machine.node.as_deref() == Some(node))
+        .find(|machine| machine.node() == Some(node))
 }
 
 /// The Machines that name no node: a node that no Machine names may be of one of them, as may the member on it. A node
@@ -114,13 +112,16 @@ pub fn phase_of_node(observed: &Observed, node: &str, now: Timestamp) -> Phase {
 
 #[cfg(test)]
 mod tests {
+    use kcp_api::{
+        ConditionStatus::{False, True},
+        Machine,
+        metadata::Time,
+    };
+
     use super::Phase::{self, Leaving, Settled, Starting};
     use crate::{
-        control_plane::{
-            ConditionStatus::{False, True},
-            example::{condition, minutes_ago, now, set},
-        },
-        plan::{example::machine, observed::Machine},
+        control_plane::example::{condition, minutes_ago, now, set},
+        plan::example::machine,
     };
 
     #[test]
@@ -128,41 +129,41 @@ mod tests {
         type Case = (&'static str, fn(&mut Machine), Phase);
         let cases: &[Case] = &[
             ("old", |_| {}, Settled),
-            ("old_without_node", |m| m.machine.node = None, Settled),
+            ("old_without_node", |m| m.status.node_name = None, Settled),
             (
                 "young_without_node",
                 |m| {
-                    m.machine.created = Some(minutes_ago(9));
-                    m.machine.node = None;
+                    m.metadata.creation_timestamp = Some(Time(minutes_ago(9)));
+                    m.status.node_name = None;
                 },
                 Starting,
             ),
             (
                 "young_and_joined_a_while_ago",
                 |m| {
-                    m.machine.created = Some(minutes_ago(9));
-                    set(&mut m.machine.conditions, condition("Ready", False, ""));
+                    m.metadata.creation_timestamp = Some(Time(minutes_ago(9)));
+                    set(&mut m.status.conditions, condition("Ready", False, ""));
                 },
                 Settled,
             ),
             (
                 "young_and_joined_just_now",
                 |m| {
-                    m.machine.created = Some(minutes_ago(9));
-                    set(&mut m.machine.conditions, condition("Ready", False, ""));
+                    m.metadata.creation_timestamp = Some(Time(minutes_ago(9)));
+                    set(&mut m.status.conditions, condition("Ready", False, ""));
                     let mut marked = condition("NodeKubeadmLabelsAndTaintsSet", True, "");
                     marked.last_transition_time = Some(now());
-                    set(&mut m.machine.conditions, marked);
+                    set(&mut m.status.conditions, marked);
                 },
                 Starting,
             ),
             (
                 "young_and_not_marked",
                 |m| {
-                    m.machine.created = Some(minutes_ago(9));
-                    set(&mut m.machine.conditions, condition("Ready", False, ""));
+                    m.metadata.creation_timestamp = Some(Time(minutes_ago(9)));
+                    set(&mut m.status.conditions, condition("Ready", False, ""));
                     set(
-                        &mut m.machine.conditions,
+                        &mut m.status.conditions,
                         condition("NodeKubeadmLabelsAndTaintsSet", False, ""),
                     );
                 },
@@ -171,21 +172,21 @@ mod tests {
             (
                 "young_and_ready_before_it_is_marked",
                 |m| {
-                    m.machine.created = Some(minutes_ago(9));
-                    m.machine
+                    m.metadata.creation_timestamp = Some(Time(minutes_ago(9)));
+                    m.status
                         .conditions
-                        .retain(|other| other.kind != "NodeKubeadmLabelsAndTaintsSet");
+                        .retain(|other| other.type_ != "NodeKubeadmLabelsAndTaintsSet");
                 },
                 Settled,
             ),
             (
                 "leaving",
-                |m| m.machine.deleting_since = Some(minutes_ago(30)),
+                |m| m.metadata.deletion_timestamp = Some(Time(minutes_ago(30))),
                 Leaving,
             ),
             (
                 "leaving_for_too_long",
-                |m| m.machine.deleting_since = Some(minutes_ago(31)),
+                |m| m.metadata.deletion_timestamp = Some(Time(minutes_ago(31))),
                 Settled,
             ),
         ];

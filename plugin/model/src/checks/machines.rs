@@ -1,6 +1,7 @@
 //! Whether every Machine has joined and is ready, and whether deleted ones are gone in time.
 
 use jiff::Timestamp;
+use kcp_api::{Condition, Machine, Object as _};
 
 use crate::{
     checks::{
@@ -9,8 +10,6 @@ use crate::{
         finding::{CheckOutcome, Finding, Judgement, machine},
         machine_grace::{Phase, machines, machines_read},
     },
-    control_plane::Condition,
-    plan::observed::Machine,
     snapshot::Observed,
     staleness::since,
 };
@@ -44,14 +43,13 @@ pub fn nodes(observed: &Observed, now: Timestamp) -> Judgement {
         .filter_map(|of| match Phase::of(of, now) {
             Phase::Leaving => None,
             Phase::Starting => Some(starting(of, now)),
-            Phase::Settled if of.has_node() || of.machine.deleting_since.is_some() => None,
+            Phase::Settled if of.has_node() || of.deletion_timestamp().is_some() => None,
             Phase::Settled => {
                 let lasts = of
-                    .machine
-                    .created
+                    .creation_timestamp()
                     .map_or_else(String::new, |created| format!(" for {}", since(created, now)));
                 let message = format!("no node has joined{lasts}");
-                Some(Finding::fail(machine(&of.machine.name), message).hint(describe(of)))
+                Some(Finding::fail(machine(of.name()), message).hint(describe(of)))
             }
         });
     Ok(findings.collect())
@@ -59,21 +57,20 @@ pub fn nodes(observed: &Observed, now: Timestamp) -> Judgement {
 
 fn starting(of: &Machine, now: Timestamp) -> Finding {
     let lasts = of
-        .machine
-        .created
+        .creation_timestamp()
         .map_or_else(String::new, |created| format!(" for {}", since(created, now)));
     let phase = of
-        .machine
+        .status
         .phase
         .as_ref()
         .map_or_else(String::new, |phase| format!(", {}", phase.to_lowercase()));
-    Finding::info(machine(&of.machine.name), format!("starting{lasts}{phase}"))
+    Finding::info(machine(of.name()), format!("starting{lasts}{phase}"))
 }
 
 pub fn deletions(observed: &Observed, now: Timestamp) -> Judgement {
     machines_read(observed)?;
     let findings = machines(observed).iter().filter_map(|of| {
-        let started = of.machine.deleting_since?;
+        let started = of.deletion_timestamp()?;
         let outcome = if Phase::of(of, now) == Phase::Settled {
             CheckOutcome::Fail
         } else {
@@ -83,10 +80,10 @@ pub fn deletions(observed: &Observed, now: Timestamp) -> Judgement {
             .management
             .deletions
             .iter()
-            .find(|deletion| deletion.machine == of.machine.name)
+            .find(|deletion| deletion.machine == of.name())
             .map(|deletion| deletion.waits_for.join("; "));
         let says = || {
-            let condition = of.machine.condition("Deleting");
+            let condition = of.condition("Deleting");
             condition
                 .filter(|c| Condition::is_true(c))
                 .map(Condition::one_line)
@@ -96,7 +93,7 @@ pub fn deletions(observed: &Observed, now: Timestamp) -> Judgement {
             .or_else(says)
             .map_or_else(String::new, |text| format!(", waits for: {text}"));
         let message = format!("being deleted for {}{waits_for}", since(started, now));
-        let finding = Finding::of(outcome, machine(&of.machine.name), message);
+        let finding = Finding::of(outcome, machine(of.name()), message);
         Some(match outcome {
             CheckOutcome::Fail => finding.hint(describe(of)),
             _ => finding,
@@ -112,23 +109,19 @@ pub fn ready(observed: &Observed, now: Timestamp) -> Judgement {
         .iter()
         .filter(|of| of.has_node() && Phase::of(of, now) == Phase::Settled);
     let findings = settled.filter_map(|of| {
-        let condition = of
-            .machine
-            .condition("Ready")
-            .filter(|ready| Condition::is_false(ready))?;
+        let condition = of.condition("Ready").filter(|ready| Condition::is_false(ready))?;
         let is_explained = EXPLAIN.iter().any(|kind| {
-            let other = of.machine.condition(kind);
+            let other = of.condition(kind);
             other.is_some_and(|other| !other.is_true())
         });
-        (!is_explained)
-            .then(|| Finding::fail(machine(&of.machine.name), condition.one_line()).hint(describe(of)))
+        (!is_explained).then(|| Finding::fail(machine(of.name()), condition.one_line()).hint(describe(of)))
     });
     Ok(findings.collect())
 }
 
 /// How to replace a Machine: through its `MachineHealthCheck` if it has one, which protects the quorum.
 pub fn replacement_hint(observed: &Observed, of: &Machine) -> String {
-    let (name, namespace) = (&of.machine.name, &of.machine.namespace);
+    let (name, namespace) = (of.name(), of.namespace());
     let covers = observed.management.health_checks.read().is_some_and(|checks| {
         checks
             .iter()
@@ -145,12 +138,14 @@ pub fn replacement_hint(observed: &Observed, of: &Machine) -> String {
 
 #[cfg(test)]
 pub(super) mod cases {
+    use kcp_api::{
+        ConditionStatus::{False, True},
+        metadata::Time,
+    };
+
     use crate::{
         checks::tests::{Case, starts},
-        control_plane::{
-            ConditionStatus::{False, True},
-            example::{condition, minutes_ago, set},
-        },
+        control_plane::example::{condition, minutes_ago, set},
         snapshot::management::Deletion,
     };
 
@@ -158,17 +153,17 @@ pub(super) mod cases {
         ("machines-joined", "starts", starts),
         ("machines-joined", "does_not_join", |o| {
             starts(o);
-            o.machine(3).machine.created = Some(minutes_ago(10));
+            o.machine(3).metadata.creation_timestamp = Some(Time(minutes_ago(10)));
         }),
         ("machines-ready", "for_another_reason", |o| {
-            let conditions = &mut o.machine(2).machine.conditions;
+            let conditions = &mut o.machine(2).status.conditions;
             set(
                 conditions,
                 condition("Ready", False, "* NodeHealthy: kubelet is down"),
             );
         }),
         ("machines-ready", "as_another_condition_says", |o| {
-            let conditions = &mut o.machine(2).machine.conditions;
+            let conditions = &mut o.machine(2).status.conditions;
             set(
                 conditions,
                 condition("Ready", False, "* SchedulerPodHealthy: crashed"),
@@ -176,7 +171,7 @@ pub(super) mod cases {
             set(conditions, condition("SchedulerPodHealthy", False, "crashed"));
         }),
         ("machine-deletions", "leaves", |o| {
-            o.machine(2).machine.deleting_since = Some(minutes_ago(5));
+            o.machine(2).metadata.deletion_timestamp = Some(Time(minutes_ago(5)));
             o.management.deletions = vec![Deletion {
                 machine: "m2".to_owned(),
                 since: minutes_ago(5),
@@ -187,9 +182,9 @@ pub(super) mod cases {
             }];
         }),
         ("machine-deletions", "does_not_go", |o| {
-            o.machine(2).machine.deleting_since = Some(minutes_ago(31));
+            o.machine(2).metadata.deletion_timestamp = Some(Time(minutes_ago(31)));
             let deleting = condition("Deleting", True, "Drain not completed yet:\n* Pod a/b");
-            set(&mut o.machine(2).machine.conditions, deleting);
+            set(&mut o.machine(2).status.conditions, deleting);
         }),
     ];
 }

@@ -1,6 +1,7 @@
 //! etcd's members, put together from what each of them says.
 
 use jiff::Timestamp;
+use kcp_api::Object as _;
 use kcp_etcd::{Member, Members};
 
 use crate::{
@@ -109,7 +110,7 @@ impl<'s> Membership<'s> {
                 }) && !alarmed.contains(&member.id),
                 machine: machine_of_node(observed, &member.name)
                     .filter(|_| self.survey.stacked)
-                    .map(|machine| machine.machine.name.clone()),
+                    .map(|machine| machine.name().to_owned()),
             })
             .collect()
     }

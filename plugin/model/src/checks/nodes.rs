@@ -38,7 +38,7 @@ pub fn ready(observed: &Observed, now: Timestamp) -> Judgement {
     });
     let gone = machines(observed)
         .iter()
-        .filter_map(|machine| machine.machine.node.as_deref())
+        .filter_map(|machine| machine.node())
         .filter(|on| !nodes.iter().any(|of| of.name == *on))
         .filter_map(|on| of_node(observed, on, "its node is not in the workload cluster", now));
     Ok(present.chain(gone).collect())

@@ -1,6 +1,7 @@
 //! Whether the controller makes progress: a change that is stuck, and a controller that has stopped.
 
 use jiff::Timestamp;
+use kcp_api::{Machine, Object as _};
 
 use crate::{
     blocker::Blocker,
@@ -10,7 +11,6 @@ use crate::{
         machine_grace::machines,
         rollout::has_pending_change,
     },
-    control_plane::Machine,
     snapshot::Observed,
     staleness::{Stuck, stuck},
 };
@@ -26,7 +26,7 @@ pub const CHECKS: &[Check] = &[
 ];
 
 fn all(observed: &Observed, now: Timestamp) -> Vec<Stuck> {
-    let machines: Vec<Machine> = machines(observed).iter().map(|of| of.machine.clone()).collect();
+    let machines: Vec<Machine> = machines(observed).to_vec();
     stuck(&observed.management.control_plane.control_plane, &machines, now)
 }
 
@@ -54,8 +54,8 @@ fn change(observed: &Observed, now: Timestamp) -> Judgement {
 
 fn finding(observed: &Observed, stuck: &Stuck, message: &str) -> Finding {
     let control_plane = &observed.management.control_plane.control_plane;
-    let finding = Finding::fail(format!("KubeadmControlPlane/{}", control_plane.name), message)
-        .hint(stuck.hint(&control_plane.namespace, &control_plane.name));
+    let finding = Finding::fail(format!("KubeadmControlPlane/{}", control_plane.name()), message)
+        .hint(stuck.hint(control_plane.namespace(), control_plane.name()));
     match stuck.blocker.machine() {
         Some(name) => finding.and(machine(name)),
         None => finding,
@@ -64,20 +64,23 @@ fn finding(observed: &Observed, stuck: &Stuck, message: &str) -> Finding {
 
 #[cfg(test)]
 pub(super) mod cases {
+    use kcp_api::{
+        ConditionStatus::{False, True},
+        Object as _,
+        metadata::Time,
+    };
+
     use crate::{
         checks::tests::{Case, says, starts},
-        control_plane::{
-            ConditionStatus::{False, True},
-            example::minutes_ago,
-        },
+        control_plane::example::{change_spec, minutes_ago},
         snapshot::Observed,
     };
 
     /// Nothing has happened for two hours.
     fn quiet(observed: &mut Observed) {
         for machine in &mut observed.facts().machines {
-            machine.machine.created = Some(minutes_ago(600));
-            for condition in &mut machine.machine.conditions {
+            machine.metadata.creation_timestamp = Some(Time(minutes_ago(600)));
+            for condition in &mut machine.status.conditions {
                 condition.last_transition_time = Some(minutes_ago(120));
             }
         }
@@ -86,8 +89,8 @@ pub(super) mod cases {
     fn scale_up(observed: &mut Observed, minutes: i64, message: &str) {
         quiet(observed);
         says(observed, "ScalingUp", True, message, minutes);
-        observed.control_plane().desired_replicas = Some(5);
-        observed.facts().spec.replicas = 5;
+        observed.control_plane().spec.replicas = Some(5);
+        observed.facts().control_plane.spec.replicas = Some(5);
     }
 
     fn roll_out(observed: &mut Observed, minutes: i64) {
@@ -99,9 +102,9 @@ pub(super) mod cases {
             "Rolling out 3 not up-to-date replicas",
             minutes,
         );
-        observed.control_plane().up_to_date_replicas = 0;
+        observed.control_plane().status.up_to_date_replicas = 0;
         for number in 1..=3 {
-            observed.machine(number).machine.version = Some("v1.33.0".to_owned());
+            observed.machine(number).spec.version = Some("v1.33.0".to_owned());
         }
     }
 
@@ -109,12 +112,12 @@ pub(super) mod cases {
 
     pub(crate) const CASES: &[Case] = &[
         ("controller-responds", "a_change_of_a_moment_ago", |o| {
-            o.control_plane().generation += 1;
-            o.control_plane().spec_changed = Some(minutes_ago(10));
+            o.control_plane().metadata.generation = Some(8);
+            change_spec(&mut o.control_plane().metadata, minutes_ago(10));
         }),
         ("controller-responds", "a_change_of_long_ago", |o| {
-            o.control_plane().generation += 1;
-            o.control_plane().spec_changed = Some(minutes_ago(11));
+            o.control_plane().metadata.generation = Some(8);
+            change_spec(&mut o.control_plane().metadata, minutes_ago(11));
         }),
         ("change-progress", "blocked_for_a_moment", |o| {
             scale_up(o, 30, BLOCKED);
@@ -145,7 +148,7 @@ pub(super) mod cases {
             let mut failed =
                 crate::control_plane::example::condition("SchedulerPodHealthy", False, "crashed");
             failed.last_transition_time = Some(minutes_ago(11));
-            crate::control_plane::example::set(&mut o.machine(2).machine.conditions, failed);
+            crate::control_plane::example::set(&mut o.machine(2).status.conditions, failed);
         }),
         ("change-progress", "nothing_is_pending", |o| {
             quiet(o);

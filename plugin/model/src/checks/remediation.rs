@@ -1,6 +1,7 @@
 //! Unhealthy Machines, what blocks their replacement, and whether a `MachineHealthCheck` covers every Machine.
 
 use jiff::Timestamp;
+use kcp_api::{Condition, Machine, Object as _};
 
 use crate::{
     blocker::Blocker,
@@ -13,7 +14,6 @@ use crate::{
         membership::Membership,
         rollout::up_to_date,
     },
-    control_plane::Condition,
     plan::{
         preflight::topology_version,
         remediation::{self, Terms},
@@ -79,9 +79,9 @@ fn has_failed(replica: &Replica, condition: &str) -> bool {
 pub fn terms(observed: &Observed, now: Timestamp) -> Terms<'_> {
     let of = &observed.management.control_plane;
     Terms {
-        limits: &of.spec.remediation,
-        initialized: of.control_plane.initialized,
-        topology_version: topology_version(of, &of.spec).map(String::as_str),
+        limits: &of.control_plane.spec.remediation,
+        initialized: of.control_plane.status.initialized,
+        topology_version: topology_version(of, &of.control_plane.spec),
         now,
     }
 }
@@ -95,13 +95,13 @@ pub fn next_remediation(observed: &Observed, now: Timestamp) -> Option<remediati
 pub fn health_checks_passed(observed: &Observed, now: Timestamp) -> Judgement {
     machines_read(observed)?;
     let findings = machines(observed).iter().filter_map(|of| {
-        let condition = of.machine.condition("HealthCheckSucceeded")?;
+        let condition = of.condition("HealthCheckSucceeded")?;
         if condition.is_true() || Phase::of(of, now) == Phase::Leaving {
             return None;
         }
         let doubt = if condition.is_false() { "" } else { "unknown: " };
         let message = format!("health check: {doubt}{}", condition.one_line());
-        Some(Finding::fail(machine(&of.machine.name), message).hint(describe(of)))
+        Some(Finding::fail(machine(of.name()), message).hint(describe(of)))
     });
     Ok(findings.collect())
 }
@@ -110,14 +110,18 @@ pub fn health_checks_passed(observed: &Observed, now: Timestamp) -> Judgement {
 pub fn remediation(observed: &Observed, now: Timestamp) -> Judgement {
     machines_read(observed)?;
     let control_plane = &observed.management.control_plane.control_plane;
-    let object = || format!("KubeadmControlPlane/{}", control_plane.name);
+    let object = || format!("KubeadmControlPlane/{}", control_plane.name());
     let mut findings = Vec::new();
     if let Some(condition) = control_plane
         .condition("Remediating")
         .filter(|condition| Condition::is_true(condition))
     {
         findings.push(Finding::info(object(), condition.one_line()));
-    } else if let Some(remediation) = &observed.management.control_plane.remediation_in_progress
+    } else if let Some(remediation) = observed
+        .management
+        .control_plane
+        .control_plane
+        .remediation_in_progress()
         && state(observed, now).remediation_in_progress
     {
         let message = format!(
@@ -129,10 +133,12 @@ pub fn remediation(observed: &Observed, now: Timestamp) -> Judgement {
     if let Some(outlook) = next_remediation(observed, now) {
         let retries = machines(observed)
             .iter()
-            .find(|of| of.machine.name == outlook.machine)
-            .and_then(|of| of.remediation_for.as_ref())
-            .filter(|last| last.retries > 0)
-            .map_or_else(String::new, |last| format!(", after {} retries", last.retries));
+            .find(|of| of.name() == outlook.machine)
+            .and_then(Machine::remediation_for)
+            .filter(|last| last.retry_count > 0)
+            .map_or_else(String::new, |last| {
+                format!(", after {} retries", last.retry_count)
+            });
         let object = machine(&outlook.machine);
         findings.push(match &outlook.blocked_by {
             None => Finding::info(object, format!("is the next to be replaced{retries}")),
@@ -189,13 +195,13 @@ pub fn cover(observed: &Observed, now: Timestamp) -> Judgement {
             ));
         }
     }
-    let covered = |name: &String| of_machines.iter().any(|check| check.targets.contains(name));
+    let covered = |name: &str| of_machines.iter().any(|check| check.targets.contains(name));
     let uncovered = machines(observed)
         .iter()
-        .filter(|of| of.machine.deleting_since.is_none() && !covered(&of.machine.name))
+        .filter(|of| of.deletion_timestamp().is_none() && !covered(of.name()))
         .map(|of| {
             Finding::warn(
-                machine(&of.machine.name),
+                machine(of.name()),
                 "no MachineHealthCheck selects it, unlike the other Machines",
             )
         });
@@ -205,18 +211,20 @@ pub fn cover(observed: &Observed, now: Timestamp) -> Judgement {
 
 #[cfg(test)]
 pub(super) mod cases {
+    use kcp_api::{
+        ConditionStatus::{False, True},
+        Remediation,
+        names::annotation,
+    };
+
     use crate::{
         checks::tests::{Case, starts},
-        control_plane::{
-            ConditionStatus::{False, True},
-            example::{condition, minutes_ago, now, set},
-        },
-        plan::observed::Remediation,
+        control_plane::example::{condition, minutes_ago, now, record, set},
         snapshot::{Observed, Reading},
     };
 
     fn unhealthy(observed: &mut Observed, number: usize) {
-        let conditions = &mut observed.machine(number).machine.conditions;
+        let conditions = &mut observed.machine(number).status.conditions;
         set(
             conditions,
             condition("HealthCheckSucceeded", False, "node is not ready"),
@@ -229,23 +237,27 @@ pub(super) mod cases {
         ("remediation", "next", |o| unhealthy(o, 2)),
         ("remediation", "in_progress", |o| {
             let remediating = condition("Remediating", True, "* Machine m2 is being replaced");
-            set(&mut o.control_plane().conditions, remediating);
+            set(&mut o.control_plane().status.conditions, remediating);
         }),
         ("remediation", "noted", |o| {
-            o.facts().remediation_in_progress = Some(Remediation {
+            let remediation = Remediation {
                 machine: "m0".to_owned(),
-                time: Some(now()),
-                retries: 0,
-            });
+                timestamp: Some(now()),
+                retry_count: 0,
+            };
+            let metadata = &mut o.control_plane().metadata;
+            record(metadata, annotation::REMEDIATION_IN_PROGRESS, &remediation);
         }),
         ("remediation", "tried_too_often", |o| {
-            o.facts().spec.remediation.max_retry = Some(2);
+            o.facts().control_plane.spec.remediation.max_retry = Some(2);
             unhealthy(o, 2);
-            o.machine(2).remediation_for = Some(Remediation {
+            let remediation = Remediation {
                 machine: "m0".to_owned(),
-                time: Some(minutes_ago(11)),
-                retries: 2,
-            });
+                timestamp: Some(minutes_ago(11)),
+                retry_count: 2,
+            };
+            let metadata = &mut o.machine(2).metadata;
+            record(metadata, annotation::REMEDIATION_FOR, &remediation);
         }),
         ("remediation", "kept_by_quorum", |o| {
             unhealthy(o, 2);

@@ -1,6 +1,7 @@
 //! The pending change: outdated Machines, and the number of Machines.
 
 use jiff::Timestamp;
+use kcp_api::Object as _;
 
 use crate::{
     checks::{
@@ -26,8 +27,8 @@ pub const CHECKS: &[Check] = &[
 pub fn up_to_date(observed: &Observed, now: Timestamp) -> Vec<Verdict> {
     let plan = &observed.management.control_plane;
     let standard = Standard {
-        current: &plan.spec,
-        asked: &plan.spec,
+        current: &plan.control_plane.spec,
+        asked: &plan.control_plane.spec,
         is_observed: plan.control_plane.is_observed(),
         now,
     };
@@ -50,8 +51,8 @@ pub fn is_rolling_out(observed: &Observed, now: Timestamp) -> bool {
 pub fn has_pending_change(observed: &Observed, now: Timestamp) -> bool {
     let control_plane = &observed.management.control_plane.control_plane;
     !control_plane.is_observed()
-        || control_plane.replicas != control_plane.desired()
-        || control_plane.up_to_date_replicas < control_plane.replicas
+        || control_plane.status.replicas != control_plane.desired_replicas()
+        || control_plane.status.up_to_date_replicas < control_plane.status.replicas
         || is_rolling_out(observed, now)
 }
 
@@ -71,7 +72,7 @@ pub fn machines_up_to_date(observed: &Observed, now: Timestamp) -> Judgement {
         .filter(|condition| condition.is_true() && outdated().next().is_none())
         .map_or_else(String::new, |condition| format!(": {}", condition.one_line()));
     let message = format!("rollout in progress, {current} of {all} Machines up to date{why}");
-    let summary = Finding::info(format!("KubeadmControlPlane/{}", control_plane.name), message);
+    let summary = Finding::info(format!("KubeadmControlPlane/{}", control_plane.name()), message);
     let each = outdated().map(|verdict| {
         let reasons: Vec<String> = verdict
             .reasons
@@ -88,7 +89,7 @@ pub fn machines_up_to_date(observed: &Observed, now: Timestamp) -> Judgement {
 
 pub fn replicas(observed: &Observed, _: Timestamp) -> Judgement {
     let control_plane = &observed.management.control_plane.control_plane;
-    let (desired, there) = (control_plane.desired(), control_plane.replicas);
+    let (desired, there) = (control_plane.desired_replicas(), control_plane.status.replicas);
     // What the status says of an older spec is no number to compare with.
     if there == desired || control_plane.is_rolling_out() || !control_plane.is_observed() {
         return Ok(Vec::new());
@@ -96,7 +97,7 @@ pub fn replicas(observed: &Observed, _: Timestamp) -> Judgement {
     let direction = if there < desired { "up" } else { "down" };
     let message = format!("scaling {direction}: {there} of {desired} Machines");
     Ok(vec![Finding::info(
-        format!("KubeadmControlPlane/{}", control_plane.name),
+        format!("KubeadmControlPlane/{}", control_plane.name()),
         message,
     )])
 }
@@ -104,16 +105,19 @@ pub fn replicas(observed: &Observed, _: Timestamp) -> Judgement {
 /// Whether new Machines would not be replaced at once.
 pub fn ends(observed: &Observed, _: Timestamp) -> Judgement {
     let plan = &observed.management.control_plane;
-    if !plan.spec.rolls_out_for_ever() {
+    if !plan.control_plane.spec.rolls_out_without_end() {
         return Ok(Vec::new());
     }
     let message = format!(
         "Machines are replaced {} days before their certificates expire, and new certificates last {} days: the rollout \
          never ends",
-        plan.spec.certificates_expiry_days.unwrap_or_default(),
-        plan.spec.certificate_validity_days()
+        plan.control_plane
+            .spec
+            .certificates_expiry_days
+            .unwrap_or_default(),
+        plan.control_plane.spec.certificate_validity_days()
     );
-    let object = format!("KubeadmControlPlane/{}", plan.control_plane.name);
+    let object = format!("KubeadmControlPlane/{}", plan.control_plane.name());
     Ok(vec![
         Finding::fail(object, message).hint("lower certificatesExpiryDays in the spec"),
     ])
@@ -121,32 +125,31 @@ pub fn ends(observed: &Observed, _: Timestamp) -> Judgement {
 
 #[cfg(test)]
 pub(super) mod cases {
+    use kcp_api::ConditionStatus::True;
+
     use crate::{
         checks::tests::Case,
-        control_plane::{
-            ConditionStatus::True,
-            example::{condition, set},
-        },
+        control_plane::example::{condition, set},
     };
 
     pub(crate) const CASES: &[Case] = &[
         ("machines-up-to-date", "version", |o| {
-            o.machine(1).machine.version = Some("v1.33.0".to_owned());
+            o.machine(1).spec.version = Some("v1.33.0".to_owned());
         }),
         ("machines-up-to-date", "the_controller_alone_says_so", |o| {
             let rolling_out = condition("RollingOut", True, "Rolling out 1 not up-to-date replicas");
-            set(&mut o.control_plane().conditions, rolling_out);
+            set(&mut o.control_plane().status.conditions, rolling_out);
         }),
         ("rollout-ends", "never", |o| {
-            o.facts().spec.certificates_expiry_days = Some(365);
+            o.facts().control_plane.spec.certificates_expiry_days = Some(365);
         }),
-        ("replicas", "up", |o| o.control_plane().desired_replicas = Some(5)),
+        ("replicas", "up", |o| o.control_plane().spec.replicas = Some(5)),
         ("replicas", "down", |o| {
-            o.control_plane().desired_replicas = Some(1);
+            o.control_plane().spec.replicas = Some(1);
         }),
         ("replicas", "during_a_rollout", |o| {
-            o.control_plane().replicas = 4;
-            o.control_plane().up_to_date_replicas = 1;
+            o.control_plane().status.replicas = 4;
+            o.control_plane().status.up_to_date_replicas = 1;
         }),
     ];
 }

@@ -39,7 +39,7 @@ fn unread<'f>(failures: impl IntoIterator<Item = &'f Failure>) -> Vec<Finding> {
 fn of_management(observed: &Observed) -> impl Iterator<Item = &Failure> {
     let management = &observed.management;
     let readings = [
-        management.cluster.failure(),
+        management.cluster_failure.as_ref(),
         management.health_checks.failure(),
         management.secrets.failure(),
     ];
@@ -171,6 +171,7 @@ pub(super) mod cases {
             example::{failure, forbidden},
             tests::Case,
         },
+        control_plane::example::use_external_etcd,
         plan::observed::Etcd,
         snapshot::{Reading, etcd::Alarms},
     };
@@ -181,7 +182,8 @@ pub(super) mod cases {
                 Reading::Failed(failure("MachineHealthCheck", "no answer within 2s"));
         }),
         ("management-readable", "the_cluster", |o| {
-            o.management.cluster = Reading::Failed(failure("Cluster/c1", "is not there"));
+            o.facts().cluster = None;
+            o.management.cluster_failure = Some(failure("Cluster/c1", "is not there"));
         }),
         ("management-readable", "infrastructure", |o| {
             o.management.unread = vec![failure("DockerMachine", "no answer within 2s")];
@@ -222,7 +224,7 @@ pub(super) mod cases {
             o.etcd = Reading::Failed(failure("Secret/c1-etcd", "tls.crt is no certificate"));
         }),
         ("etcd-reachable", "elsewhere", |o| {
-            o.control_plane().external_etcd = true;
+            use_external_etcd(&mut o.control_plane().spec);
             o.facts().etcd = Etcd::External;
             o.secrets().insert("c1-apiserver-etcd-client".to_owned());
             o.etcd = Reading::OutOfReach(failure("etcd", "no way to 10.1.0.1:2379"));

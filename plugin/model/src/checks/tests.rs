@@ -1,5 +1,7 @@
 //! Each check: a control plane with nothing wrong passes, and what each fault comes to, to the letter.
 
+use kcp_api::metadata::Time;
+
 use std::{collections::BTreeSet, fmt::Write as _};
 
 use crate::{
@@ -10,7 +12,7 @@ use crate::{
         finding::CheckOutcome,
         kubeadm, kubelet_skew, lifecycle, machines, nodes, progress, remediation, rollout, sources,
     },
-    control_plane::example::{condition, minutes_ago, now, set},
+    control_plane::example::{condition, minutes_ago, now, set, use_external_etcd},
     inspection::inspect,
     plan::observed::Etcd,
     snapshot::{Observed, Reading},
@@ -160,22 +162,21 @@ fn every_message_and_hint_is_one_line_about_an_object() {
 pub fn says(
     observed: &mut Observed,
     kind: &str,
-    status: crate::control_plane::ConditionStatus,
+    status: kcp_api::ConditionStatus,
     message: &str,
     minutes: i64,
 ) {
     let mut condition = condition(kind, status, message);
     condition.last_transition_time = Some(minutes_ago(minutes));
-    set(&mut observed.control_plane().conditions, condition);
+    set(&mut observed.control_plane().status.conditions, condition);
 }
 
 /// `m3` was made a minute ago. Its node is there, and it has yet to name it.
 pub fn joins_unnamed(observed: &mut Observed) {
-    let machine = &mut observed.machine(3).machine;
-    *machine = crate::control_plane::Machine {
-        version: machine.version.clone(),
-        ..crate::control_plane::example::new_machine("m3")
-    };
+    let machine = observed.machine(3);
+    let new = crate::control_plane::example::new_machine("m3");
+    (machine.metadata, machine.status) = (new.metadata, new.status);
+    machine.spec.failure_domain = None;
     observed.survey().asked[2].machine = None;
 }
 
@@ -202,11 +203,12 @@ pub fn unread(observed: &mut Observed) {
 
 /// `m3` has just joined, and kubeadm has not marked its node yet.
 pub fn joins(observed: &mut Observed) {
-    let machine = &mut observed.machine(3).machine;
-    machine.created = Some(minutes_ago(2));
+    let machine = &mut observed.machine(3);
+    machine.metadata.creation_timestamp = Some(Time(minutes_ago(2)));
     machine
+        .status
         .conditions
-        .retain(|other| other.kind != "NodeKubeadmLabelsAndTaintsSet" && other.kind != "Ready");
+        .retain(|other| other.type_ != "NodeKubeadmLabelsAndTaintsSet" && other.type_ != "Ready");
 }
 
 pub fn another_cluster(observed: &mut Observed) {
@@ -221,7 +223,7 @@ pub fn another_cluster(observed: &mut Observed) {
 }
 
 pub fn elsewhere(observed: &mut Observed) {
-    observed.control_plane().external_etcd = true;
+    use_external_etcd(&mut observed.control_plane().spec);
     observed.secrets().insert("c1-apiserver-etcd-client".to_owned());
     observed.facts().etcd = Etcd::External;
     observed.survey().stacked = false;

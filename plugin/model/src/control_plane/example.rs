@@ -1,8 +1,17 @@
 //! Control planes to test with.
 
 use jiff::Timestamp;
+use kcp_api::{
+    Condition, ConditionStatus, KubeadmControlPlane, KubeadmControlPlaneSpec, Machine, Remediation,
+    control_plane::KubeadmControlPlaneStatus,
+    machine::{MachineSpec, MachineStatus},
+    metadata::{ManagedFieldsEntry, ObjectMeta, OwnerReference, Time},
+    names::{annotation, label},
+};
 
-use crate::control_plane::{Condition, ConditionStatus, ControlPlane, Machine, Snapshot};
+use serde_json::json;
+
+use crate::control_plane::Snapshot;
 
 /// The time of every example.
 pub fn now() -> Timestamp {
@@ -16,7 +25,7 @@ pub fn minutes_ago(minutes: i64) -> Timestamp {
 
 pub fn condition(kind: &str, status: ConditionStatus, message: &str) -> Condition {
     Condition {
-        kind: kind.to_owned(),
+        type_: kind.to_owned(),
         status,
         reason: "Reason".to_owned(),
         message: message.to_owned(),
@@ -26,7 +35,7 @@ pub fn condition(kind: &str, status: ConditionStatus, message: &str) -> Conditio
 
 /// Sets a condition of an object.
 pub fn set(conditions: &mut Vec<Condition>, condition: Condition) {
-    conditions.retain(|other| other.kind != condition.kind);
+    conditions.retain(|other| other.type_ != condition.type_);
     conditions.push(condition);
 }
 
@@ -42,35 +51,95 @@ pub fn machine(name: &str) -> Machine {
         "EtcdMemberHealthy",
         "NodeKubeadmLabelsAndTaintsSet",
     ];
+    let owner = OwnerReference {
+        api_version: "controlplane.cluster.x-k8s.io/v1beta2".to_owned(),
+        kind: "KubeadmControlPlane".to_owned(),
+        name: "c1-cp".to_owned(),
+        controller: Some(true),
+        ..OwnerReference::default()
+    };
     Machine {
-        name: name.to_owned(),
-        namespace: "d".to_owned(),
-        cluster: Some("c1".to_owned()),
-        owner: Some("c1-cp".to_owned()),
-        created: Some(minutes_ago(120)),
-        version: Some("v1.34.1".to_owned()),
-        node: Some(format!("node-{name}")),
-        phase: Some("Running".to_owned()),
-        conditions: kinds
-            .map(|kind| condition(kind, ConditionStatus::True, ""))
-            .to_vec(),
+        api_version: "cluster.x-k8s.io/v1beta2".to_owned(),
+        metadata: ObjectMeta {
+            creation_timestamp: Some(Time(minutes_ago(120))),
+            owner_references: Some(vec![owner]),
+            ..metadata(name)
+        },
+        spec: MachineSpec {
+            cluster_name: Some("c1".to_owned()),
+            version: Some("v1.34.1".to_owned()),
+            ..MachineSpec::default()
+        },
+        status: MachineStatus {
+            node_name: Some(format!("node-{name}")),
+            phase: Some("Running".to_owned()),
+            conditions: kinds
+                .map(|kind| condition(kind, ConditionStatus::True, ""))
+                .to_vec(),
+            ..MachineStatus::default()
+        },
         ..Machine::default()
     }
 }
 
+/// Metadata of an object in the namespace of every example.
+fn metadata(name: &str) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(name.to_owned()),
+        namespace: Some("d".to_owned()),
+        ..ObjectMeta::default()
+    }
+}
+
+/// Sets an annotation of an object.
+pub fn annotate(metadata: &mut ObjectMeta, name: &str, value: &str) {
+    let annotations = metadata.annotations.get_or_insert_default();
+    annotations.insert(name.to_owned(), value.to_owned());
+}
+
+/// Pauses an object by its annotation.
+pub fn pause(metadata: &mut ObjectMeta) {
+    annotate(metadata, annotation::PAUSED, "");
+}
+
+/// Records a remediation in an annotation of an object.
+pub fn record(metadata: &mut ObjectMeta, name: &str, remediation: &Remediation) {
+    let Remediation {
+        machine,
+        timestamp,
+        retry_count,
+    } = remediation;
+    let value = json!({"machine": machine, "timestamp": timestamp, "retryCount": retry_count});
+    annotate(metadata, name, &value.to_string());
+}
+
+/// Has a control plane's spec changed last at a time.
+pub fn change_spec(metadata: &mut ObjectMeta, time: Timestamp) {
+    metadata.managed_fields = Some(vec![ManagedFieldsEntry {
+        time: Some(Time(time)),
+        ..ManagedFieldsEntry::default()
+    }]);
+}
+
+/// Has a control plane use an etcd that runs elsewhere.
+pub fn use_external_etcd(spec: &mut KubeadmControlPlaneSpec) {
+    spec.kubeadm_config_spec.fields["clusterConfiguration"]["etcd"] = json!({"external": {}});
+}
+
 /// A Machine made a minute ago.
 pub fn new_machine(name: &str) -> Machine {
-    Machine {
-        created: Some(minutes_ago(1)),
-        node: None,
+    let mut machine = machine(name);
+    machine.metadata.creation_timestamp = Some(Time(minutes_ago(1)));
+    machine.status = MachineStatus {
         phase: Some("Provisioning".to_owned()),
         conditions: vec![condition(
             "Ready",
             ConditionStatus::False,
             "waiting for infrastructure",
         )],
-        ..machine(name)
-    }
+        ..MachineStatus::default()
+    };
+    machine
 }
 
 /// A control plane with as many Machines as it should have, and nothing wrong.
@@ -83,27 +152,34 @@ pub fn healthy(machines: usize) -> Snapshot {
     ];
     let count = i64::try_from(machines).expect("a small number");
     Snapshot {
-        control_plane: ControlPlane {
-            name: "c1-cp".to_owned(),
-            namespace: "d".to_owned(),
-            uid: "u1".to_owned(),
-            cluster: Some("c1".to_owned()),
-            resource_version: "12".to_owned(),
-            generation: 7,
-            observed_generation: Some(7),
-            created: Some(minutes_ago(60 * 24 * 3)),
-            desired_replicas: Some(count),
-            desired_version: Some("v1.34.1".to_owned()),
-            replicas: count,
-            ready_replicas: count,
-            available_replicas: count,
-            up_to_date_replicas: count,
-            version: Some("v1.34.1".to_owned()),
-            initialized: true,
-            conditions: kinds
-                .map(|kind| condition(kind, ConditionStatus::True, ""))
-                .to_vec(),
-            ..ControlPlane::default()
+        control_plane: KubeadmControlPlane {
+            api_version: "controlplane.cluster.x-k8s.io/v1beta2".to_owned(),
+            metadata: ObjectMeta {
+                uid: Some("u1".to_owned()),
+                resource_version: Some("12".to_owned()),
+                generation: Some(7),
+                creation_timestamp: Some(Time(minutes_ago(60 * 24 * 3))),
+                labels: Some([(label::CLUSTER_NAME.to_owned(), "c1".to_owned())].into()),
+                ..metadata("c1-cp")
+            },
+            spec: KubeadmControlPlaneSpec {
+                replicas: Some(count),
+                version: Some("v1.34.1".to_owned()),
+                ..KubeadmControlPlaneSpec::default()
+            },
+            status: KubeadmControlPlaneStatus {
+                observed_generation: Some(7),
+                replicas: count,
+                ready_replicas: count,
+                available_replicas: count,
+                up_to_date_replicas: count,
+                version: Some("v1.34.1".to_owned()),
+                initialized: true,
+                conditions: kinds
+                    .map(|kind| condition(kind, ConditionStatus::True, ""))
+                    .to_vec(),
+                ..KubeadmControlPlaneStatus::default()
+            },
         },
         machines: (1..=machines).map(|n| machine(&format!("c1-cp-m{n}"))).collect(),
     }

@@ -5,6 +5,7 @@ mod preflight;
 use std::cmp::Reverse;
 
 use jiff::Timestamp;
+use kcp_api::{Machine, Object as _};
 use serde::Serialize;
 
 use crate::{
@@ -16,7 +17,6 @@ use crate::{
         rollout::up_to_date,
         sources::are_complete,
     },
-    control_plane::Machine,
     plan::rollout_reason,
     quorum::Votes,
     snapshot::Observed,
@@ -176,7 +176,7 @@ impl Inspection {
     /// None if it is unknown.
     pub fn is_up_to_date(&self, machine: &Machine) -> Option<bool> {
         let mut verdicts = self.up_to_date.iter();
-        let judged = verdicts.find(|verdict| verdict.machine == machine.name);
+        let judged = verdicts.find(|verdict| verdict.machine == machine.name());
         judged.map_or_else(
             || machine.up_to_date(),
             |verdict| Some(verdict.reasons.is_empty()),

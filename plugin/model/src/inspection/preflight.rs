@@ -2,6 +2,7 @@
 //! API's proposal "Kubeadm Based Control Plane Management" requires and the controller no longer makes.
 
 use jiff::Timestamp;
+use kcp_api::{KubeadmControlPlaneSpec, Object as _};
 
 use crate::{
     blocker::Blocker,
@@ -17,7 +18,6 @@ use crate::{
         course::first_change,
         preflight::{blockers, reconciliation_blockers},
         remediation,
-        spec::Spec,
         state::{Deletion, HealthCheck, State},
         step::{NoPlan, Surroundings},
     },
@@ -77,16 +77,21 @@ struct Inputs<'o> {
     now: Timestamp,
 }
 
+fn with_replicas(spec: KubeadmControlPlaneSpec, replicas: usize) -> KubeadmControlPlaneSpec {
+    let replicas = i64::try_from(replicas).ok();
+    KubeadmControlPlaneSpec { replicas, ..spec }
+}
+
 impl Inputs<'_> {
-    fn spec(&self) -> &Spec {
-        &self.observed.management.control_plane.spec
+    fn spec(&self) -> &KubeadmControlPlaneSpec {
+        &self.observed.management.control_plane.control_plane.spec
     }
 
     fn scale_up(&self) -> Permission {
         let spec = self.spec().clone();
         let replicas = self.state.replicas.len() + 1;
         self.permission(
-            &self.first_step(self.state.clone(), &Spec { replicas, ..spec }),
+            &self.first_step(self.state.clone(), &with_replicas(spec, replicas)),
             |_| true,
         )
     }
@@ -97,7 +102,7 @@ impl Inputs<'_> {
         let blockers = if replicas == 0 && are_machines_read(self.observed) {
             vec![Blocker::LastMachine]
         } else {
-            self.first_step(self.state.clone(), &Spec { replicas, ..spec })
+            self.first_step(self.state.clone(), &with_replicas(spec, replicas))
         };
         self.permission_to_delete(&blockers)
     }
@@ -122,7 +127,7 @@ impl Inputs<'_> {
         let replicas = state.replicas.len().max(1);
         let creates_first = state.replicas.is_empty() || self.spec().max_surge > 0;
         let spec = self.spec().clone();
-        let blockers = self.first_step(state, &Spec { replicas, ..spec });
+        let blockers = self.first_step(state, &with_replicas(spec, replicas));
         if creates_first {
             self.permission(&blockers, |_| true)
         } else {
@@ -160,7 +165,7 @@ impl Inputs<'_> {
     }
 
     /// What blocks the first step of a plan.
-    fn first_step(&self, mut state: State, spec: &Spec) -> Vec<Blocker> {
+    fn first_step(&self, mut state: State, spec: &KubeadmControlPlaneSpec) -> Vec<Blocker> {
         // Without Machines no member has one: none of them is left behind.
         if state.replicas.is_empty() {
             state.members = state.members.map(|_| Vec::new());
@@ -171,12 +176,12 @@ impl Inputs<'_> {
             state,
             Surroundings {
                 spec,
-                declared: &plan.cluster.failure_domains,
+                declared: &plan.failure_domains(),
                 terms: terms(self.observed, self.now),
             },
         );
         match steps {
-            Ok(steps) => blockers(plan, &plan.spec, &steps),
+            Ok(steps) => blockers(plan, &plan.control_plane.spec, &steps),
             Err(NoPlan::LastMachine { .. }) => vec![Blocker::LastMachine],
             Err(NoPlan::QuorumLost { votes }) => vec![Blocker::Quorum { votes }],
             Err(_) => vec![votes.map_or(Blocker::MembersUnknown, |votes| Blocker::Quorum { votes })],
@@ -215,14 +220,14 @@ impl Inputs<'_> {
     /// `machine` is the one that would be remediated.
     fn blocked_by(&self, blocker: &Blocker, machine: Option<&str>) -> BlockedBy {
         let control_plane = &self.observed.management.control_plane.control_plane;
-        let itself = || format!("KubeadmControlPlane/{}", control_plane.name);
+        let itself = || format!("KubeadmControlPlane/{}", control_plane.name());
         let object = match blocker {
             Blocker::ClusterPaused
             | Blocker::InfrastructureNotReady
             | Blocker::NoEndpoint
             | Blocker::NoKubeconfig
             | Blocker::TopologyVersion { .. } => {
-                let cluster = control_plane.cluster.as_ref();
+                let cluster = control_plane.cluster();
                 cluster.map_or_else(itself, |name| format!("Cluster/{name}"))
             }
             Blocker::MemberWithoutMachine { member } if !member.is_empty() => format!("EtcdMember/{member}"),

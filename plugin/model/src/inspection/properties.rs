@@ -1,6 +1,12 @@
 //! What holds of every inspection.
 
 use jiff::Timestamp;
+use kcp_api::{
+    Condition, ConditionStatus, Machine, Object as _, Remediation,
+    machine::MachineStatus,
+    metadata::{ObjectMeta, Time},
+    names::annotation,
+};
 use kcp_etcd::{Alarm, AlarmKind, Member, Members, Status};
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
@@ -9,7 +15,7 @@ use crate::{
         example::{failure, forbidden, observed},
         finding::CheckOutcome,
     },
-    control_plane::{Condition, ConditionStatus, Machine, example::now},
+    control_plane::example::{annotate, now, pause, record, use_external_etcd},
     inspection::{Health, inspect},
     plan::observed as facts,
     snapshot::{
@@ -79,7 +85,7 @@ fn conditions() -> impl Strategy<Value = Vec<Condition>> {
     let messages = select(vec!["", "x is blocked because:\n* y", "\n"]);
     let condition = (kinds, statuses, messages, option::of(times())).prop_map(
         |(kind, status, message, last_transition_time)| Condition {
-            kind: kind.to_owned(),
+            type_: kind.to_owned(),
             status,
             reason: String::new(),
             message: message.to_owned(),
@@ -89,15 +95,16 @@ fn conditions() -> impl Strategy<Value = Vec<Condition>> {
     vec(condition, 0..10)
 }
 
-fn machines() -> impl Strategy<Value = Vec<facts::Machine>> {
+fn machines() -> impl Strategy<Value = Vec<Machine>> {
     let lives = (option::of(times()), option::of(times()), option::of(times()));
-    let remediation = (names(), option::of(times()), any::<i64>()).prop_map(|(machine, time, retries)| {
-        facts::Remediation {
-            machine,
-            time,
-            retries,
-        }
-    });
+    let remediation =
+        (names(), option::of(times()), any::<i64>()).prop_map(|(machine, timestamp, retry_count)| {
+            Remediation {
+                machine,
+                timestamp,
+                retry_count,
+            }
+        });
     let flags = (any::<bool>(), any::<bool>(), any::<bool>());
     let versions = option::of(select(vec!["v1.34.1", "v1.33.0", "", "v1", "latest"]));
     let machine = (
@@ -111,24 +118,34 @@ fn machines() -> impl Strategy<Value = Vec<facts::Machine>> {
     );
     let machine = machine.prop_map(
         |(name, node, (created, deleting_since, expire), conditions, remediation_for, flags, version)| {
-            facts::Machine {
-                machine: Machine {
-                    name,
-                    namespace: "d".to_owned(),
-                    created,
-                    deleting_since,
-                    node,
-                    conditions,
-                    version: version.map(str::to_owned),
-                    ..Machine::default()
-                },
-                to_be_deleted: flags.0,
-                to_be_remediated: flags.1,
-                updating_in_place: flags.2,
-                remediation_for,
-                certificates_expire: expire,
-                ..facts::Machine::default()
+            let mut machine = Machine::default();
+            machine.metadata = ObjectMeta {
+                name: Some(name),
+                namespace: Some("d".to_owned()),
+                creation_timestamp: created.map(Time),
+                deletion_timestamp: deleting_since.map(Time),
+                ..ObjectMeta::default()
+            };
+            machine.spec.version = version.map(str::to_owned);
+            machine.status = MachineStatus {
+                node_name: node,
+                conditions,
+                certificates_expiry_date: expire,
+                ..MachineStatus::default()
+            };
+            for (is_set, name) in [
+                (flags.0, annotation::DELETE_MACHINE),
+                (flags.1, annotation::REMEDIATE_MACHINE),
+                (flags.2, annotation::UPDATE_IN_PROGRESS),
+            ] {
+                if is_set {
+                    annotate(&mut machine.metadata, name, "");
+                }
             }
+            if let Some(remediation) = remediation_for {
+                record(&mut machine.metadata, annotation::REMEDIATION_FOR, &remediation);
+            }
+            machine
         },
     );
     vec(machine, 0..5)
@@ -324,20 +341,24 @@ fn anything() -> impl Strategy<Value = Observed> {
             let [external, paused, initialized, ready, reads_members] = flags;
             let facts = observed.facts();
             facts.machines = machines;
-            facts.spec.certificates_expiry_days = days;
-            facts.cluster.infrastructure_ready = ready;
+            facts.control_plane.spec.certificates_expiry_days = days;
+            facts.cluster_mut().status.infrastructure_provisioned = ready;
             if external {
                 facts.etcd = facts::Etcd::External;
             } else if reads_members {
                 facts.etcd = facts::Etcd::Members(vec![facts::EtcdMember::default()]);
             }
             let control_plane = &mut facts.control_plane;
-            control_plane.conditions = conditions;
-            control_plane.external_etcd = external;
-            control_plane.paused = paused;
-            control_plane.initialized = initialized;
-            control_plane.desired_replicas = replicas;
-            control_plane.created = created;
+            control_plane.status.conditions = conditions;
+            if external {
+                use_external_etcd(&mut control_plane.spec);
+            }
+            if paused {
+                pause(&mut control_plane.metadata);
+            }
+            control_plane.status.initialized = initialized;
+            control_plane.spec.replicas = replicas;
+            control_plane.metadata.creation_timestamp = created.map(Time);
             Observed {
                 workload,
                 endpoint_certificate,

@@ -1,12 +1,11 @@
+use kcp_api::{ConditionStatus::False, Object as _, metadata::Time};
+
 use crate::{
     checks::{
         example::{failure, observed},
         finding::CheckOutcome,
     },
-    control_plane::{
-        ConditionStatus::False,
-        example::{condition, now, set},
-    },
+    control_plane::example::{condition, now, pause, set, use_external_etcd},
     inspection::{
         Basis::{self, AllSources, Conditions},
         Health::{self, Blocked, Degraded, Healthy, Unknown},
@@ -39,7 +38,7 @@ fn the_verdict_and_what_it_rests_on() {
         (
             "etcd_out_of_reach",
             |o| {
-                o.control_plane().external_etcd = true;
+                use_external_etcd(&mut o.control_plane().spec);
                 o.secrets().insert("c1-apiserver-etcd-client".to_owned());
                 o.etcd = Reading::OutOfReach(failure("etcd", "no way"));
             },
@@ -72,7 +71,7 @@ fn the_verdict_and_what_it_rests_on() {
             "etcd_failed_and_something_is_wrong_anyway",
             |o| {
                 o.etcd = Reading::Failed(failure("Secret/c1-etcd", "is not there"));
-                o.control_plane().failure = Some("broken".to_owned());
+                o.control_plane().status.failure_message = Some("broken".to_owned());
             },
             Degraded,
             Conditions,
@@ -81,8 +80,8 @@ fn the_verdict_and_what_it_rests_on() {
             "etcd_failed_and_what_is_asked_for_does_not_go_on",
             |o| {
                 o.etcd = Reading::Failed(failure("Secret/c1-etcd", "is not there"));
-                o.control_plane().paused = true;
-                o.control_plane().desired_replicas = Some(5);
+                pause(&mut o.control_plane().metadata);
+                o.control_plane().spec.replicas = Some(5);
             },
             Blocked,
             Conditions,
@@ -90,7 +89,7 @@ fn the_verdict_and_what_it_rests_on() {
         (
             "warnings_alone",
             |o| {
-                o.control_plane().paused = true;
+                pause(&mut o.control_plane().metadata);
                 o.health_checks()[0].paused = true;
             },
             Healthy,
@@ -98,7 +97,7 @@ fn the_verdict_and_what_it_rests_on() {
         ),
         (
             "a_rollout",
-            |o| o.machine(1).machine.version = Some("v1.33.0".to_owned()),
+            |o| o.machine(1).spec.version = Some("v1.33.0".to_owned()),
             Healthy,
             AllSources,
         ),
@@ -108,7 +107,7 @@ fn the_verdict_and_what_it_rests_on() {
             |o| {
                 leave_out(o);
                 let failed = condition("SchedulerPodHealthy", False, "crashed");
-                set(&mut o.machine(2).machine.conditions, failed);
+                set(&mut o.machine(2).status.conditions, failed);
             },
             Degraded,
             Conditions,
@@ -160,7 +159,7 @@ fn votes_are_those_of_the_members() {
 #[test]
 fn a_machine_out_of_date_is_told_with_the_reason() {
     let mut observed = observed();
-    observed.machine(1).machine.version = Some("v1.33.0".to_owned());
+    observed.machine(1).spec.version = Some("v1.33.0".to_owned());
     let up_to_date = inspect(&observed, now()).up_to_date;
     let reasons: Vec<_> = up_to_date
         .iter()
@@ -198,8 +197,8 @@ fn nothing_is_wrong_while_a_machine_comes_up() {
             o.each_list_of(&[1, 2], |list| list.members.push(member(3, "node-m3")));
         }),
         ("its_node_is_told_and_its_pods_are_not_ready", |o| {
-            o.machine(3).machine.created = Some(minutes_ago(2));
-            o.machine(3).machine.conditions.clear();
+            o.machine(3).metadata.creation_timestamp = Some(Time(minutes_ago(2)));
+            o.machine(3).status.conditions.clear();
             o.nodes()[2].ready = Some(false);
             o.nodes()[2].has_control_plane_label = false;
             o.nodes()[2].has_control_plane_taint = false;
@@ -211,7 +210,7 @@ fn nothing_is_wrong_while_a_machine_comes_up() {
             o.answer(3).members = Err(failure("etcd", "rpc not supported for learner"));
         }),
         ("it_leaves", |o| {
-            o.machine(3).machine.deleting_since = Some(minutes_ago(5));
+            o.machine(3).metadata.deletion_timestamp = Some(Time(minutes_ago(5)));
             o.each_list_of(&[1, 2], |list| list.members.truncate(2));
             o.survey().asked[2].answer = Err(failure("etcd", "connection refused"));
             for pod in o.pods().iter_mut().filter(|pod| pod.node == "node-m3") {

@@ -1,10 +1,11 @@
 //! The change that the arguments request, reviewed by the admission rules.
 
 use jiff::Timestamp;
+use kcp_api::KubeadmControlPlane;
 use kcp_rules::api::{DecodeError, decode};
 use serde_json::{Map, Value, json};
 
-use crate::plan::{effect::changes, outlook::Asked, spec::with_leading_v, wire::PlannedControlPlane};
+use crate::plan::{effect::changes, outlook::Asked};
 use crate::{
     merge_patch,
     review::{Review, ReviewContext, review_update},
@@ -18,6 +19,11 @@ pub struct Change {
     /// With or without the leading `v`, as in Cluster API's own webhook.
     pub version: Option<String>,
     pub restart: bool,
+}
+
+/// A Kubernetes version with its leading `v`, given or not, as Cluster API's own webhook has it.
+pub fn with_leading_v(version: &str) -> String {
+    format!("v{}", version.strip_prefix('v').unwrap_or(version))
 }
 
 impl Change {
@@ -62,8 +68,8 @@ pub fn ask(
 pub fn asked(text: &str, patch: &Value, denials: &[String]) -> Result<Asked, DecodeError> {
     let new_text = patched(text, patch)?;
     let (old, new): (Value, Value) = (decode(text)?, decode(&new_text)?);
-    let (before, after): (PlannedControlPlane, PlannedControlPlane) = (decode(text)?, decode(&new_text)?);
-    let same_template = before.spec.infrastructure == after.spec.infrastructure;
+    let (before, after): (KubeadmControlPlane, KubeadmControlPlane) = (decode(text)?, decode(&new_text)?);
+    let same_template = before.spec.infrastructure_ref == after.spec.infrastructure_ref;
     Ok(Asked {
         changes: changes(&old, &new, same_template),
         spec: after.spec,
@@ -119,7 +125,7 @@ mod tests {
             ("v1beta2", "spec.rollout.after"),
         ] {
             let asked = asked(version, &change);
-            assert_eq!(asked.spec.replicas, 5);
+            assert_eq!(asked.spec.replicas, Some(5));
             assert_eq!(asked.spec.rollout_after, Some(now()));
             let fields: Vec<_> = asked.changes.iter().map(|change| change.field.as_str()).collect();
             assert_eq!(fields, ["spec.replicas", field], "{version}");
@@ -133,7 +139,7 @@ mod tests {
                 version: Some(version.to_owned()),
                 ..Change::default()
             };
-            assert_eq!(asked("v1beta2", &change).spec.version, "v1.99.0");
+            assert_eq!(asked("v1beta2", &change).spec.version(), "v1.99.0");
         }
     }
 
@@ -161,6 +167,6 @@ mod tests {
         let patch = Change::default().patch("g/v1beta2", now());
         let (asked, warnings) = ask(&object.to_string(), &patch, context).expect("decodes");
         assert_eq!((asked.changes, asked.denials, warnings), (vec![], vec![], vec![]));
-        assert_eq!(asked.spec.replicas, 4);
+        assert_eq!(asked.spec.replicas, Some(4));
     }
 }

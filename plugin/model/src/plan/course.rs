@@ -72,10 +72,10 @@ impl StepVotes {
 /// When there is no way that keeps etcd's quorum.
 pub fn course(start: State, surroundings: Surroundings<'_>) -> Result<Vec<Step>, NoPlan> {
     let spec = surroundings.spec;
-    if spec.replicas == 0 {
+    if spec.size() == 0 {
         return Err(NoPlan::NoReplicas);
     }
-    if spec.rolls_out_for_ever() {
+    if spec.rolls_out_without_end() {
         return Err(NoPlan::Endless {
             expiry_days: spec.certificates_expiry_days.unwrap_or_default(),
             validity_days: spec.certificate_validity_days(),
@@ -108,7 +108,7 @@ fn follow(
 ) -> Result<Vec<Step>, NoPlan> {
     // Each Machine is waited for, deleted and replaced once at most.
     let members = start.members.as_ref().map_or(0, Vec::len);
-    let limit = 4 * (start.replicas.len() + members + surroundings.spec.replicas) + 4;
+    let limit = 4 * (start.replicas.len() + members + surroundings.spec.size()) + 4;
     let mut steps = Vec::new();
     let mut states = BTreeSet::from([start]);
     for _ in 0..limit {
@@ -206,19 +206,20 @@ fn step_of(ways: &[Way], may_differ: bool) -> Step {
 
 #[cfg(test)]
 mod tests {
+    use kcp_api::KubeadmControlPlaneSpec;
+
     use super::{Action, Choice, NoPlan, Step, Surroundings, course};
     use crate::{
         control_plane::example::now,
         plan::{
-            example::{declared, spec, state},
+            example::{declared, spec, state, with_replicas},
             remediation::Terms,
-            spec::Spec,
             state::State,
         },
         quorum::Votes,
     };
 
-    fn plan(state: State, spec: &Spec) -> Result<Vec<Step>, NoPlan> {
+    fn plan(state: State, spec: &KubeadmControlPlaneSpec) -> Result<Vec<Step>, NoPlan> {
         let declared = declared("a b c");
         course(
             state,
@@ -235,11 +236,10 @@ mod tests {
         )
     }
 
-    fn spec_of(replicas: usize, max_surge: usize) -> Spec {
-        Spec {
-            replicas,
+    fn spec_of(replicas: usize, max_surge: usize) -> KubeadmControlPlaneSpec {
+        KubeadmControlPlaneSpec {
             max_surge,
-            ..spec()
+            ..with_replicas(spec(), replicas)
         }
     }
 

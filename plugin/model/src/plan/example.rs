@@ -1,17 +1,20 @@
 //! Control planes to plan with.
 
 use jiff::{SignedDuration, Timestamp};
+use kcp_api::{
+    Cluster, KubeadmConfigSpec, KubeadmControlPlane, KubeadmControlPlaneSpec, Machine, Reference,
+    cluster::{ClusterSpec, ClusterStatus, Endpoint, FailureDomain, Topology},
+    machine::{Bootstrap, Infrastructure},
+    metadata::{ObjectMeta, Time},
+};
 use serde_json::json;
 
-use crate::control_plane::{self, example};
-use crate::{
-    plan::{
-        observed::{Bootstrap, Cluster, Etcd, Infrastructure, Machine, Observed},
-        spec::{ConfigSpec, RemediationLimits, Spec, TemplateRef},
-        state::{Deletion, Fault, HealthCheck, Replica, State},
-    },
-    quorum::Member,
+use crate::control_plane::example;
+use crate::plan::{
+    observed::{Etcd, Observed},
+    state::{Deletion, Fault, HealthCheck, Replica, State},
 };
+use crate::quorum::Member;
 
 /// Names of failure domains, apart by blanks.
 pub fn declared(names: &str) -> Vec<String> {
@@ -96,51 +99,48 @@ pub fn state(machines: &str) -> State {
 }
 
 /// A spec of three Machines.
-pub fn spec() -> Spec {
-    Spec {
-        replicas: 3,
-        version: "v1.34.1".to_owned(),
-        max_surge: 1,
-        rollout_after: None,
-        certificates_expiry_days: None,
-        infrastructure: template("t1"),
-        config: config(json!({"joinConfiguration": {"nodeRegistration": {"name": "n"}}})),
-        remediation: RemediationLimits::default(),
+pub fn spec() -> KubeadmControlPlaneSpec {
+    KubeadmControlPlaneSpec {
+        replicas: Some(3),
+        version: Some("v1.34.1".to_owned()),
+        infrastructure_ref: template("t1"),
+        kubeadm_config_spec: config(json!({"joinConfiguration": {"nodeRegistration": {"name": "n"}}})),
+        ..KubeadmControlPlaneSpec::default()
     }
 }
 
-impl Spec {
-    /// The spec with another number of Machines.
-    pub fn with_replicas(self, replicas: usize) -> Self {
-        Self { replicas, ..self }
-    }
+/// The spec with another number of Machines.
+pub fn with_replicas(spec: KubeadmControlPlaneSpec, replicas: usize) -> KubeadmControlPlaneSpec {
+    let replicas = Some(i64::try_from(replicas).expect("a small number"));
+    KubeadmControlPlaneSpec { replicas, ..spec }
+}
 
-    /// The spec with another Kubernetes version.
-    pub fn with_version(self, version: &str) -> Self {
-        let version = version.to_owned();
-        Self { version, ..self }
-    }
+/// The spec with another Kubernetes version.
+pub fn with_version(spec: KubeadmControlPlaneSpec, version: &str) -> KubeadmControlPlaneSpec {
+    let version = Some(version.to_owned());
+    KubeadmControlPlaneSpec { version, ..spec }
+}
 
-    /// The spec with every Machine of before `now` to be replaced.
-    pub fn restarted(self, now: Timestamp) -> Self {
-        Self {
-            rollout_after: Some(now),
-            ..self
-        }
+/// The spec with every Machine from before `now` to be replaced.
+pub fn restarted(spec: KubeadmControlPlaneSpec, now: Timestamp) -> KubeadmControlPlaneSpec {
+    KubeadmControlPlaneSpec {
+        rollout_after: Some(now),
+        ..spec
     }
 }
 
 /// A template that infrastructure Machines are cloned from.
-pub fn template(name: &str) -> TemplateRef {
-    TemplateRef {
-        group_kind: "DockerMachineTemplate.infrastructure.cluster.x-k8s.io".to_owned(),
+pub fn template(name: &str) -> Reference {
+    Reference {
+        group: "infrastructure.cluster.x-k8s.io".to_owned(),
+        kind: "DockerMachineTemplate".to_owned(),
         name: name.to_owned(),
     }
 }
 
 /// A bootstrap configuration.
-pub fn config(fields: serde_json::Value) -> ConfigSpec {
-    ConfigSpec {
+pub fn config(fields: serde_json::Value) -> KubeadmConfigSpec {
+    KubeadmConfigSpec {
         version: "v1beta2".to_owned(),
         fields,
     }
@@ -148,34 +148,76 @@ pub fn config(fields: serde_json::Value) -> ConfigSpec {
 
 /// A Machine that is as the spec asks, so many hours old.
 pub fn machine(name: &str, failure_domain: &str, hours: i64) -> Machine {
-    Machine {
-        machine: control_plane::Machine {
-            created: Some(example::minutes_ago(hours * 60)),
-            failure_domain: Some(failure_domain.to_owned()),
-            ..example::machine(name)
+    let mut machine = example::machine(name);
+    machine.metadata.creation_timestamp = Some(Time(example::minutes_ago(hours * 60)));
+    machine.spec.failure_domain = Some(failure_domain.to_owned());
+    machine.infrastructure = Infrastructure::ClonedFrom(template("t1"));
+    machine.bootstrap = Bootstrap::Config(config(json!({
+        "clusterConfiguration": {"featureGates": {"ControlPlaneKubeletLocalMode": true}},
+        "joinConfiguration": {"controlPlane": {}, "nodeRegistration": {"name": "n"}},
+    })));
+    machine
+}
+
+/// A Cluster that is ready, with failure domains of these names.
+pub fn cluster(failure_domains: &str) -> Cluster {
+    let domains = declared(failure_domains).into_iter().map(|name| FailureDomain {
+        name,
+        control_plane: true,
+    });
+    Cluster {
+        metadata: ObjectMeta {
+            name: Some("c1".to_owned()),
+            namespace: Some("d".to_owned()),
+            ..ObjectMeta::default()
         },
-        infrastructure: Infrastructure::ClonedFrom(template("t1")),
-        bootstrap: Bootstrap::Config(config(json!({
-            "clusterConfiguration": {"featureGates": {"ControlPlaneKubeletLocalMode": true}},
-            "joinConfiguration": {"controlPlane": {}, "nodeRegistration": {"name": "n"}},
-        }))),
-        ..Machine::default()
+        spec: ClusterSpec {
+            control_plane_ref: Some(Reference {
+                group: "controlplane.cluster.x-k8s.io".to_owned(),
+                kind: "KubeadmControlPlane".to_owned(),
+                name: "c1-cp".to_owned(),
+            }),
+            control_plane_endpoint: Some(Endpoint {
+                host: "10.0.0.1".to_owned(),
+                port: 6443,
+            }),
+            ..ClusterSpec::default()
+        },
+        status: ClusterStatus {
+            failure_domains: domains.collect(),
+            infrastructure_provisioned: true,
+        },
+    }
+}
+
+/// Ways to what there is to change.
+impl Observed {
+    pub fn cluster_mut(&mut self) -> &mut Cluster {
+        self.cluster.as_mut().expect("a Cluster")
+    }
+
+    /// Gives its Cluster a managed topology of a version.
+    pub fn set_topology(&mut self, version: &str) {
+        self.cluster_mut().spec.topology = Some(Topology {
+            version: Some(version.to_owned()),
+        });
+    }
+
+    /// Gives its Cluster failure domains of these names.
+    pub fn set_failure_domains(&mut self, names: &str) {
+        self.cluster_mut().status = cluster(names).status;
     }
 }
 
 /// Three Machines, one in each of three failure domains, with nothing wrong and nothing to do.
 pub fn observed() -> Observed {
     Observed {
-        control_plane: example::healthy(3).control_plane,
-        spec: spec(),
-        remediation_in_progress: None,
-        cluster: Cluster {
-            failure_domains: declared("a b c"),
-            infrastructure_ready: true,
-            has_endpoint: true,
-            has_kubeconfig: Some(true),
-            ..Cluster::default()
+        control_plane: KubeadmControlPlane {
+            spec: spec(),
+            ..example::healthy(3).control_plane
         },
+        cluster: Some(cluster("a b c")),
+        has_kubeconfig: Some(true),
         machines: vec![
             machine("m1", "a", 5),
             machine("m2", "b", 4),

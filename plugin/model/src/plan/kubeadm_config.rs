@@ -3,9 +3,10 @@
 //! As `matchesKubeadmConfig` of Cluster API v1.14, on the documents instead of Go's types: what cannot change a Machine
 //! is taken out of both, then they are compared.
 
+use kcp_api::KubeadmConfigSpec;
 use serde_json::{Map, Value, json};
 
-use crate::plan::{difference::differences, spec::ConfigSpec};
+use crate::plan::difference::differences;
 
 /// Fields that are empty and yet say something: no taints, as against kubeadm's own.
 const MEANT_EMPTY: &[&str] = &["taints"];
@@ -42,7 +43,11 @@ const SHARED: &[&str] = &["timeouts", "patches", "skipPhases", "nodeRegistration
 
 /// The paths at which a Machine's configuration is not what `asked` makes of it; none when the two are of different API
 /// versions and cannot be compared.
-pub fn outdated_paths(machine: &ConfigSpec, asked: &ConfigSpec, version: &str) -> Option<Vec<String>> {
+pub fn outdated_paths(
+    machine: &KubeadmConfigSpec,
+    asked: &KubeadmConfigSpec,
+    version: &str,
+) -> Option<Vec<String>> {
     if machine.version != asked.version {
         return None;
     }
@@ -109,13 +114,13 @@ fn joining(machine: &Value, asked: &Value, is_first: bool) -> Value {
     Value::Object(fields)
 }
 
-fn joining_of(asked: &ConfigSpec, version: &str) -> Value {
+fn joining_of(asked: &KubeadmConfigSpec, version: &str) -> Value {
     let mut fields = with_feature_gates(&asked.fields, version);
     fields.remove("initConfiguration");
     Value::Object(fields)
 }
 
-fn first_of(asked: &ConfigSpec, version: &str) -> Value {
+fn first_of(asked: &KubeadmConfigSpec, version: &str) -> Value {
     let mut fields = with_feature_gates(&asked.fields, version);
     fields.remove("joinConfiguration");
     Value::Object(fields)
@@ -181,7 +186,7 @@ fn prune(value: &mut Value) {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{ConfigSpec, outdated_paths};
+    use super::{KubeadmConfigSpec, outdated_paths};
     use crate::plan::example::config;
 
     const GATES: &str = r#"{"ControlPlaneKubeletLocalMode": true}"#;
@@ -343,7 +348,7 @@ mod tests {
 
     #[test]
     fn two_versions_are_not_compared() {
-        let earlier = ConfigSpec {
+        let earlier = KubeadmConfigSpec {
             version: "v1beta1".to_owned(),
             ..config(json!({}))
         };

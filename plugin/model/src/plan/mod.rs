@@ -16,10 +16,8 @@ pub mod preflight;
 pub mod remediation;
 pub mod risk;
 pub mod rollout_reason;
-pub mod spec;
 pub mod state;
 pub mod step;
-pub mod wire;
 pub mod wording;
 
 #[cfg(any(test, feature = "testing"))]

@@ -1,110 +1,72 @@
 //! The facts that a plan is made from.
 
-use jiff::Timestamp;
-
-use crate::control_plane::{self, ControlPlane};
-use crate::plan::spec::{ConfigSpec, Spec, TemplateRef};
+use kcp_api::{Cluster, KubeadmControlPlane, KubeadmControlPlaneSpec, Machine};
 
 /// A control plane and what surrounds it, at one time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observed {
-    /// The control plane, as `status` reads it.
-    pub control_plane: ControlPlane,
-    /// Its spec as it stands.
-    pub spec: Spec,
-    /// The remediation that the controller has begun and not yet replaced a Machine for.
-    pub remediation_in_progress: Option<Remediation>,
-    /// What its Cluster says.
-    pub cluster: Cluster,
-    /// Its Machines.
+    pub control_plane: KubeadmControlPlane,
+    /// None before Cluster API has linked the two, and where the Cluster could not be read.
+    pub cluster: Option<Cluster>,
+    /// Whether the Secret with the workload cluster's kubeconfig exists; none where that was not read.
+    pub has_kubeconfig: Option<bool>,
+    /// The Machines of the control plane, with what they refer to.
     pub machines: Vec<Machine>,
-    /// What is known of etcd's members.
     pub etcd: Etcd,
 }
 
-/// A Machine with what decides about its future.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Machine {
-    /// The Machine, as `status` reads it.
-    pub machine: control_plane::Machine,
-    /// Annotated with `cluster.x-k8s.io/delete-machine`: the first to go.
-    pub to_be_deleted: bool,
-    /// Annotated with `cluster.x-k8s.io/remediate-machine`.
-    pub to_be_remediated: bool,
-    /// An update in place has begun on it.
-    pub updating_in_place: bool,
-    /// Which remediation it replaced a Machine for.
-    pub remediation_for: Option<Remediation>,
-    /// When its certificates expire, as far as the controller knows.
-    pub certificates_expire: Option<Timestamp>,
-    /// Its infrastructure Machine.
-    pub infrastructure: Infrastructure,
-    /// Its bootstrap configuration.
-    pub bootstrap: Bootstrap,
-}
-
-/// An infrastructure Machine, as far as it decides.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Infrastructure {
-    /// There is none, or it could not be read.
-    #[default]
-    Missing,
-    /// It does not say which template it was cloned from.
-    Unannotated,
-    /// It was cloned from this template.
-    ClonedFrom(TemplateRef),
-}
-
-/// A bootstrap configuration, as far as it decides.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub enum Bootstrap {
-    /// The Machine names none.
-    #[default]
-    Unreferenced,
-    /// It is gone, or could not be read.
-    Missing,
-    /// The spec of a `KubeadmConfig`.
-    Config(ConfigSpec),
-}
-
-/// One remediation, as the controller notes it in its annotations `remediation-in-progress` and `remediation-for`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Remediation {
-    /// The Machine that was deleted.
-    pub machine: String,
-    /// When; none where the note does not say.
-    pub time: Option<Timestamp>,
-    /// How often it was tried before.
-    pub retries: i64,
-}
-
-/// What a Cluster says that the controller waits for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cluster {
-    /// Whether `spec.paused` is set.
-    pub paused: bool,
-    /// Failure domains that take control plane Machines, by name.
-    pub failure_domains: Vec<String>,
-    /// Whether the infrastructure provider has done its part.
-    pub infrastructure_ready: bool,
-    /// Whether clients know where to reach the control plane.
-    pub has_endpoint: bool,
-    /// Whether the Secret with the workload cluster's kubeconfig is there; none where nobody has looked.
-    pub has_kubeconfig: Option<bool>,
-    /// The version that a managed topology is at or goes to; none without one.
-    pub topology_version: Option<String>,
-    /// The step of an upgrade across several minors that a managed topology is in.
-    pub topology_upgrade_step: Option<String>,
-}
-
-impl Cluster {
-    /// One that could not be read: it is taken for ready, without failure domains.
-    pub fn unread() -> Self {
+impl From<KubeadmControlPlane> for Observed {
+    /// Before anything else was read.
+    fn from(control_plane: KubeadmControlPlane) -> Self {
         Self {
-            infrastructure_ready: true,
-            has_endpoint: true,
-            ..Self::default()
+            etcd: if control_plane.spec.kubeadm_config_spec.has_external_etcd() {
+                Etcd::External
+            } else {
+                Etcd::Unread
+            },
+            control_plane,
+            cluster: None,
+            has_kubeconfig: None,
+            machines: Vec::new(),
         }
+    }
+}
+
+impl Observed {
+    pub const fn spec(&self) -> &KubeadmControlPlaneSpec {
+        &self.control_plane.spec
+    }
+
+    /// Whether `spec.paused` of its Cluster is set.
+    pub fn cluster_is_paused(&self) -> bool {
+        self.cluster.as_ref().is_some_and(|cluster| cluster.spec.paused)
+    }
+
+    /// Whether the infrastructure of its Cluster is ready. A Cluster that could not be read counts as ready.
+    pub fn infrastructure_is_ready(&self) -> bool {
+        self.cluster.as_ref().map_or(self.is_linked(), |cluster| {
+            cluster.status.infrastructure_provisioned
+        })
+    }
+
+    /// Whether its Cluster has a control plane endpoint. A Cluster that could not be read counts as one that has.
+    pub fn has_endpoint(&self) -> bool {
+        self.cluster
+            .as_ref()
+            .map_or(self.is_linked(), Cluster::has_endpoint)
+    }
+
+    fn is_linked(&self) -> bool {
+        self.control_plane.cluster().is_some()
+    }
+
+    /// The failure domains of its Cluster that take control plane Machines, by name.
+    pub fn failure_domains(&self) -> Vec<String> {
+        let domains = self
+            .cluster
+            .iter()
+            .flat_map(Cluster::control_plane_failure_domains);
+        domains.map(str::to_owned).collect()
     }
 }
 
@@ -156,36 +118,5 @@ impl Etcd {
                 members.any(|member| member.name == node && member.has_alarm)
             }
         }
-    }
-}
-
-impl Machine {
-    /// Whether its node has joined.
-    pub const fn has_node(&self) -> bool {
-        self.machine.node.is_some()
-    }
-
-    /// Whether a condition of a type holds.
-    pub fn is(&self, kind: &str) -> bool {
-        self.machine
-            .condition(kind)
-            .is_some_and(control_plane::Condition::is_true)
-    }
-
-    /// Whether a condition of a type is there and does not hold.
-    pub fn is_not(&self, kind: &str) -> bool {
-        self.machine
-            .condition(kind)
-            .is_some_and(control_plane::Condition::is_false)
-    }
-
-    /// Whether a health check has found it unhealthy.
-    pub fn failed_health_check(&self) -> bool {
-        self.is_not("HealthCheckSucceeded")
-    }
-
-    /// Whether its control plane is asked to replace it.
-    pub fn awaits_remediation(&self) -> bool {
-        self.failed_health_check() && self.is_not("OwnerRemediated")
     }
 }

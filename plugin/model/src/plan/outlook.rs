@@ -1,6 +1,7 @@
 //! The plan of a change: its steps, what blocks the first one, and which Machines are replaced.
 
 use jiff::{SignedDuration, Timestamp};
+use kcp_api::{KubeadmControlPlaneSpec, Object as _};
 
 use crate::{
     blocker::Blocker,
@@ -12,7 +13,6 @@ use crate::{
         remediation::{self, Terms},
         risk::risk,
         rollout_reason::{Standard, Verdict, judge},
-        spec::Spec,
         state::State,
         step::{NoPlan, Surroundings},
     },
@@ -22,7 +22,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 pub struct Asked {
     /// The desired spec.
-    pub spec: Spec,
+    pub spec: KubeadmControlPlaneSpec,
     /// Fields that change; empty for a plan of the pending changes.
     pub changes: Vec<Change>,
     /// Why the admission rules deny it, a line each.
@@ -34,7 +34,7 @@ pub struct Plan {
     pub namespace: String,
     pub name: String,
     pub replicas: usize,
-    pub current: Spec,
+    pub current: KubeadmControlPlaneSpec,
     pub asked: Asked,
     /// For each Machine, by name: whether it is outdated.
     pub verdicts: Vec<Verdict>,
@@ -65,7 +65,7 @@ pub fn plan(observed: &Observed, asked: &Asked, now: Timestamp) -> Plan {
     // A rollout begins after the time that it is asked for.
     let judged_at = now.checked_add(SignedDuration::from_secs(1)).unwrap_or(now);
     let standard = Standard {
-        current: &observed.spec,
+        current: &observed.control_plane.spec,
         asked: &asked.spec,
         is_observed: observed.control_plane.is_observed(),
         now: judged_at,
@@ -83,12 +83,12 @@ pub fn plan(observed: &Observed, asked: &Asked, now: Timestamp) -> Plan {
     let state = State::of(observed, is_outdated);
     let terms = Terms {
         limits: &asked.spec.remediation,
-        initialized: observed.control_plane.initialized,
-        topology_version: preflight::topology_version(observed, &asked.spec).map(String::as_str),
+        initialized: observed.control_plane.status.initialized,
+        topology_version: preflight::topology_version(observed, &asked.spec),
         now,
     };
     let remediation = remediation::outlook(&state, terms);
-    let steps = if observed.control_plane.deleting_since.is_some() {
+    let steps = if observed.control_plane.deletion_timestamp().is_some() {
         Err(NoPlan::BeingDeleted)
     } else if !asked.denials.is_empty() {
         Err(NoPlan::Refused {
@@ -99,7 +99,7 @@ pub fn plan(observed: &Observed, asked: &Asked, now: Timestamp) -> Plan {
             state.clone(),
             Surroundings {
                 spec: &asked.spec,
-                declared: &observed.cluster.failure_domains,
+                declared: &observed.failure_domains(),
                 terms,
             },
         )
@@ -110,10 +110,10 @@ pub fn plan(observed: &Observed, asked: &Asked, now: Timestamp) -> Plan {
     };
     let at_risk = steps.as_ref().ok().and_then(|steps| risk(&state, steps));
     Plan {
-        namespace: observed.control_plane.namespace.clone(),
-        name: observed.control_plane.name.clone(),
+        namespace: observed.control_plane.namespace().to_owned(),
+        name: observed.control_plane.name().to_owned(),
         replicas: observed.machines.len(),
-        current: observed.spec.clone(),
+        current: observed.control_plane.spec.clone(),
         asked: asked.clone(),
         rollout_to_come: asked.spec.rollout_after.filter(|after| *after >= judged_at),
         verdicts,
@@ -155,17 +155,19 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
-    use super::{Asked, NoPlan, Plan, Spec, Stretch, plan};
+    use kcp_api::metadata::Time;
+
+    use super::{Asked, KubeadmControlPlaneSpec, NoPlan, Plan, Stretch, plan};
     use crate::{
         control_plane::example::{minutes_ago, now},
         plan::{
-            example::{machine, observed, spec},
+            example::{machine, observed, restarted, spec, with_replicas, with_version},
             observed::Observed,
             step::Action,
         },
     };
 
-    pub(crate) fn of(observed: &Observed, spec: Spec) -> Plan {
+    pub(crate) fn of(observed: &Observed, spec: KubeadmControlPlaneSpec) -> Plan {
         plan(
             observed,
             &Asked {
@@ -187,16 +189,16 @@ mod tests {
         let any = || vec!["m1|m2|m3".to_owned(); 3];
         for (name, asked, deleted) in [
             ("nothing", spec(), vec![]),
-            ("version", spec().with_version("v1.34.2"), any()),
-            ("restart", spec().restarted(now()), any()),
+            ("version", with_version(spec(), "v1.34.2"), any()),
+            ("restart", restarted(spec(), now()), any()),
             (
                 "scale_down",
-                spec().with_replicas(1),
+                with_replicas(spec(), 1),
                 vec!["m1|m2|m3".to_owned(); 2],
             ),
             (
                 "rollout_to_come",
-                Spec {
+                KubeadmControlPlaneSpec {
                     rollout_after: Some(minutes_ago(-60)),
                     ..spec()
                 },
@@ -208,13 +210,13 @@ mod tests {
         }
         let to_come = of(
             &observed(),
-            Spec {
+            KubeadmControlPlaneSpec {
                 rollout_after: Some(minutes_ago(-60)),
                 ..spec()
             },
         );
         assert_eq!(to_come.rollout_to_come, Some(minutes_ago(-60)));
-        assert_eq!(of(&observed(), spec().restarted(now())).rollout_to_come, None);
+        assert_eq!(of(&observed(), restarted(spec(), now())).rollout_to_come, None);
     }
 
     #[test]
@@ -222,7 +224,7 @@ mod tests {
         let mut observed = observed();
         observed.machines.pop();
         let mut outdated = machine("m3", "c", 1);
-        outdated.machine.version = Some("v1.33.0".to_owned());
+        outdated.spec.version = Some("v1.33.0".to_owned());
         observed.machines.push(outdated);
         let plan = of(&observed, spec());
         assert!(plan.rolls_out());
@@ -237,8 +239,8 @@ mod tests {
         assert_eq!(stretches, [Stretch { first: 1, last: 2 }]);
 
         let mut observed = crate::plan::example::observed();
-        observed.machines[0].machine.version = Some("v1.33.0".to_owned());
-        observed.machines[1].machine.version = Some("v1.33.0".to_owned());
+        observed.machines[0].spec.version = Some("v1.33.0".to_owned());
+        observed.machines[1].spec.version = Some("v1.33.0".to_owned());
         let stretches = of(&observed, spec()).fragile_stretches();
         assert_eq!(
             stretches,
@@ -249,7 +251,7 @@ mod tests {
     #[test]
     fn a_control_plane_that_is_being_deleted_has_no_plan() {
         let mut observed = observed();
-        observed.control_plane.deleting_since = Some(minutes_ago(1));
+        observed.control_plane.metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
         assert_eq!(of(&observed, spec()).steps, Err(NoPlan::BeingDeleted));
     }
 
@@ -257,7 +259,7 @@ mod tests {
     fn what_the_rules_refuse_has_no_plan() {
         let why = vec!["spec.replicas: 4 is even (replicas-even)".to_owned()];
         let asked = Asked {
-            spec: spec().with_replicas(4),
+            spec: with_replicas(spec(), 4),
             changes: vec![],
             denials: why.clone(),
         };

@@ -3,29 +3,27 @@
 //! As the beginning of `reconcile` and `preflightChecks` of Cluster API; all blockers, where the controller reports the
 //! first only.
 
+use kcp_api::{KubeadmControlPlaneSpec, Machine, Object as _};
+
 use crate::blocker::Blocker;
 use crate::plan::{
     course::Step,
-    observed::{Etcd, Machine, Observed},
-    spec::Spec,
+    observed::{Etcd, Observed},
     state::COMPONENT_CONDITIONS,
     step::{Action, Purpose},
 };
 
 /// The version that a managed topology upgrades to before the control plane may change.
-pub fn topology_version<'o>(observed: &'o Observed, asked: &Spec) -> Option<&'o String> {
-    let cluster = &observed.cluster;
-    let step = cluster
-        .topology_upgrade_step
-        .as_ref()
-        .filter(|step| !step.is_empty());
-    let version = cluster.topology_version.as_ref()?;
-    let is_there = *version == asked.version || step == Some(&asked.version);
+pub fn topology_version<'o>(observed: &'o Observed, asked: &KubeadmControlPlaneSpec) -> Option<&'o str> {
+    let cluster = observed.cluster.as_ref()?;
+    let step = cluster.topology_upgrade_step().filter(|step| !step.is_empty());
+    let version = cluster.spec.topology.as_ref()?.version.as_deref()?;
+    let is_there = version == asked.version() || step == Some(asked.version());
     (!is_there).then(|| step.unwrap_or(version))
 }
 
 /// What blocks the first of the steps; nothing if there are no steps.
-pub fn blockers(observed: &Observed, asked: &Spec, steps: &[Step]) -> Vec<Blocker> {
+pub fn blockers(observed: &Observed, asked: &KubeadmControlPlaneSpec, steps: &[Step]) -> Vec<Blocker> {
     if steps.is_empty() {
         return Vec::new();
     }
@@ -35,7 +33,7 @@ pub fn blockers(observed: &Observed, asked: &Spec, steps: &[Step]) -> Vec<Blocke
         first.is_some_and(|step| !matches!(step.purpose, Purpose::Initialize | Purpose::Remediate));
     if has_preflight && let Some(version) = topology_version(observed, asked) {
         blockers.push(Blocker::TopologyVersion {
-            version: version.clone(),
+            version: version.to_owned(),
         });
     }
     let joins =
@@ -54,20 +52,19 @@ pub fn blockers(observed: &Observed, asked: &Spec, steps: &[Step]) -> Vec<Blocke
 }
 
 /// What stops the controller from reconciling the control plane at all.
-pub fn reconciliation_blockers(
-    Observed {
-        control_plane,
-        cluster,
-        ..
-    }: &Observed,
-) -> Vec<Blocker> {
-    let paused = control_plane.paused || (control_plane.is("Paused") && !cluster.paused);
+pub fn reconciliation_blockers(observed: &Observed) -> Vec<Blocker> {
+    let control_plane = &observed.control_plane;
+    let cluster_paused = observed.cluster_is_paused();
+    let paused = control_plane.is_paused() || (control_plane.is("Paused") && !cluster_paused);
     [
         (paused, Blocker::Paused),
-        (cluster.paused, Blocker::ClusterPaused),
-        (!cluster.infrastructure_ready, Blocker::InfrastructureNotReady),
-        (!cluster.has_endpoint, Blocker::NoEndpoint),
-        (cluster.has_kubeconfig == Some(false), Blocker::NoKubeconfig),
+        (cluster_paused, Blocker::ClusterPaused),
+        (
+            !observed.infrastructure_is_ready(),
+            Blocker::InfrastructureNotReady,
+        ),
+        (!observed.has_endpoint(), Blocker::NoEndpoint),
+        (observed.has_kubeconfig == Some(false), Blocker::NoKubeconfig),
     ]
     .into_iter()
     .filter_map(|(is_so, blocker)| is_so.then_some(blocker))
@@ -84,7 +81,7 @@ fn of_machine(observed: &Observed, purpose: Purpose, name: &str) -> Vec<Blocker>
         Purpose::FinishUpdate => vec![Blocker::UpdatingInPlace { machine: machine() }],
         Purpose::RemoveMember => vec![Blocker::MemberWithoutMachine { member: machine() }],
         Purpose::ComeUp | Purpose::Recover => {
-            let of_name = |other: &&Machine| other.machine.name == name;
+            let of_name = |other: &&Machine| other.name() == name;
             let stacked = observed.etcd != Etcd::External;
             match observed.machines.iter().find(of_name) {
                 Some(machine) if machine.has_node() => {
@@ -108,19 +105,19 @@ fn of_machine(observed: &Observed, purpose: Purpose, name: &str) -> Vec<Blocker>
 }
 
 fn conditions(machine: &Machine, stacked: bool, purpose: Purpose) -> Vec<Blocker> {
-    let name = || machine.machine.name.clone();
+    let name = || machine.name().to_owned();
     let failed = COMPONENT_CONDITIONS
         .iter()
         .filter(|(_, of_etcd)| stacked || !of_etcd)
         .filter(|(condition, _)| !machine.is(condition));
     let mut blockers: Vec<Blocker> = failed
         .map(|(kind, _)| {
-            let condition = machine.machine.condition(kind);
+            let condition = machine.condition(kind);
             Blocker::Condition {
                 machine: name(),
                 condition: kind,
                 status: condition.map_or("absent", |condition| condition.status.as_str()),
-                message: condition.map(crate::control_plane::Condition::one_line),
+                message: condition.map(kcp_api::Condition::one_line),
             }
         })
         .collect();
@@ -131,40 +128,43 @@ fn conditions(machine: &Machine, stacked: bool, purpose: Purpose) -> Vec<Blocker
 }
 
 fn silent(machine: &Machine, etcd: &Etcd) -> Option<Blocker> {
-    let node = machine.machine.node.as_deref()?;
+    let node = machine.node()?;
     Some(Blocker::Silent {
         member: node.to_owned(),
-        machine: machine.machine.name.clone(),
+        machine: machine.name().to_owned(),
         why: etcd.silence(node)?.to_owned(),
     })
 }
 
 fn alarm(machine: &Machine, etcd: &Etcd) -> Option<Blocker> {
-    let node = machine.machine.node.as_deref()?;
+    let node = machine.node()?;
     etcd.has_alarm(node).then(|| Blocker::Alarm {
         member: node.to_owned(),
-        machine: machine.machine.name.clone(),
+        machine: machine.name().to_owned(),
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use kcp_api::{
+        ConditionStatus::{False, Unknown},
+        KubeadmControlPlaneSpec, Object as _,
+        metadata::Time,
+        names::annotation,
+    };
+
     use super::{blockers, topology_version};
     use crate::{
         blocker::Blocker,
-        control_plane::{
-            ConditionStatus::{False, Unknown},
-            example::{condition, minutes_ago, set},
-        },
+        control_plane::example::{annotate, condition, minutes_ago, pause, set},
         plan::{
-            example::{observed, spec},
+            example::{observed, spec, with_replicas, with_version},
             observed::{Etcd, EtcdMember, Observed},
             outlook::{Asked, plan},
-            spec::Spec,
         },
     };
 
-    fn of(observed: &Observed, spec: Spec) -> Vec<Blocker> {
+    fn of(observed: &Observed, spec: KubeadmControlPlaneSpec) -> Vec<Blocker> {
         let asked = Asked {
             spec,
             changes: vec![],
@@ -181,32 +181,33 @@ mod tests {
         let cases: &[Case] = &[
             (|_| {}, &[]),
             (
-                |observed| observed.control_plane.paused = true,
+                |observed| pause(&mut observed.control_plane.metadata),
                 &[Blocker::Paused],
             ),
             (
-                |observed| observed.cluster.paused = true,
+                |observed| observed.cluster_mut().spec.paused = true,
                 &[Blocker::ClusterPaused],
             ),
             (
-                |observed| observed.cluster.infrastructure_ready = false,
+                |observed| observed.cluster_mut().status.infrastructure_provisioned = false,
                 &[Blocker::InfrastructureNotReady],
             ),
             (
-                |observed| observed.cluster.has_endpoint = false,
+                |observed| observed.cluster_mut().spec.control_plane_endpoint = None,
                 &[Blocker::NoEndpoint],
             ),
             (
-                |observed| observed.cluster.has_kubeconfig = Some(false),
+                |observed| observed.has_kubeconfig = Some(false),
                 &[Blocker::NoKubeconfig],
             ),
-            (|observed| observed.cluster.has_kubeconfig = None, &[]),
+            (|observed| observed.has_kubeconfig = None, &[]),
             (
                 |observed| {
                     observed
                         .control_plane
+                        .status
                         .conditions
-                        .retain(|other| other.kind != "CertificatesAvailable");
+                        .retain(|other| other.type_ != "CertificatesAvailable");
                 },
                 &[Blocker::CertificatesNotAvailable],
             ),
@@ -214,7 +215,7 @@ mod tests {
         for (change, expected) in cases {
             let mut observed = observed();
             change(&mut observed);
-            assert_eq!(of(&observed, spec().with_replicas(5)), *expected);
+            assert_eq!(of(&observed, with_replicas(spec(), 5)), *expected);
             // Nothing to do: nothing is kept.
             assert_eq!(of(&observed, spec()), []);
         }
@@ -223,15 +224,15 @@ mod tests {
     #[test]
     fn certificates_are_for_machines_that_join() {
         let mut observed = observed();
-        observed.control_plane.conditions.clear();
-        assert_eq!(of(&observed, spec().with_replicas(1)), []);
+        observed.control_plane.status.conditions.clear();
+        assert_eq!(of(&observed, with_replicas(spec(), 1)), []);
         observed.machines.clear();
         assert_eq!(of(&observed, spec()), []);
     }
 
     #[test]
     fn a_topology_comes_to_its_version_first() {
-        let spec = spec().with_version("v1.35.0");
+        let spec = with_version(spec(), "v1.35.0");
         for (version, step, expected) in [
             (None, None, None),
             (Some("v1.35.0"), None, None),
@@ -241,10 +242,15 @@ mod tests {
             (Some("v1.36.0"), Some(""), Some("v1.36.0")),
         ] {
             let mut observed = observed();
-            observed.cluster.topology_version = version.map(str::to_owned);
-            observed.cluster.topology_upgrade_step = step.map(str::to_owned);
+            if let Some(version) = version {
+                observed.set_topology(version);
+            }
+            if let Some(step) = step {
+                let metadata = &mut observed.cluster_mut().metadata;
+                annotate(metadata, annotation::TOPOLOGY_UPGRADE_STEP, step);
+            }
             assert_eq!(
-                topology_version(&observed, &spec).map(String::as_str),
+                topology_version(&observed, &spec),
                 expected,
                 "{version:?} {step:?}"
             );
@@ -275,21 +281,25 @@ mod tests {
             message: None,
         };
         let cases: Vec<Case> = vec![
-            ("no_node", |o| o.machines[1].machine.node = None, vec![no_node]),
+            (
+                "no_node",
+                |o| o.machines[1].status.node_name = None,
+                vec![no_node],
+            ),
             (
                 "being_deleted",
-                |o| o.machines[1].machine.deleting_since = Some(minutes_ago(1)),
+                |o| o.machines[1].metadata.deletion_timestamp = Some(Time(minutes_ago(1))),
                 vec![being_deleted],
             ),
             (
                 "updating",
-                |o| o.machines[1].updating_in_place = true,
+                |o| annotate(&mut o.machines[1].metadata, annotation::UPDATE_IN_PROGRESS, ""),
                 vec![Blocker::UpdatingInPlace { machine: machine() }],
             ),
             (
                 "false_and_unknown",
                 |o| {
-                    let conditions = &mut o.machines[1].machine.conditions;
+                    let conditions = &mut o.machines[1].status.conditions;
                     set(conditions, condition("SchedulerPodHealthy", False, "crashed"));
                     set(conditions, condition("EtcdPodHealthy", Unknown, ""));
                 },
@@ -302,9 +312,9 @@ mod tests {
                 "absent",
                 |o| {
                     o.machines[1]
-                        .machine
+                        .status
                         .conditions
-                        .retain(|other| other.kind != "APIServerPodHealthy");
+                        .retain(|other| other.type_ != "APIServerPodHealthy");
                 },
                 vec![failed("APIServerPodHealthy", "absent", None)],
             ),
@@ -312,8 +322,8 @@ mod tests {
             (
                 "labels_and_ready",
                 |o| {
-                    o.machines[1].machine.conditions.retain(|other| {
-                        other.kind != "NodeKubeadmLabelsAndTaintsSet" && other.kind != "Ready"
+                    o.machines[1].status.conditions.retain(|other| {
+                        other.type_ != "NodeKubeadmLabelsAndTaintsSet" && other.type_ != "Ready"
                     });
                 },
                 vec![],
@@ -323,9 +333,9 @@ mod tests {
                 |o| {
                     o.etcd = Etcd::External;
                     o.machines[1]
-                        .machine
+                        .status
                         .conditions
-                        .retain(|other| !other.kind.starts_with("Etcd"));
+                        .retain(|other| !other.type_.starts_with("Etcd"));
                 },
                 vec![],
             ),
@@ -358,7 +368,7 @@ mod tests {
         for (name, change, expected) in cases {
             let mut observed = observed();
             change(&mut observed);
-            assert_eq!(of(&observed, spec().with_replicas(5)), expected, "{name}");
+            assert_eq!(of(&observed, with_replicas(spec(), 5)), expected, "{name}");
         }
     }
 
@@ -366,12 +376,12 @@ mod tests {
     fn what_is_wrong_with_the_machine_that_goes_does_not_count() {
         let mut observed = observed();
         let oldest = &mut observed.machines[0];
-        oldest.to_be_deleted = true;
+        annotate(&mut oldest.metadata, annotation::DELETE_MACHINE, "");
         set(
-            &mut oldest.machine.conditions,
+            &mut oldest.status.conditions,
             condition("SchedulerPodHealthy", False, "crashed"),
         );
-        assert_eq!(of(&observed, spec().with_replicas(1)), []);
-        assert_eq!(of(&observed, spec().with_replicas(5)).len(), 1);
+        assert_eq!(of(&observed, with_replicas(spec(), 1)), []);
+        assert_eq!(of(&observed, with_replicas(spec(), 5)).len(), 1);
     }
 }

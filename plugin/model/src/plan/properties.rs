@@ -1,14 +1,14 @@
 //! What holds of every plan.
 
+use kcp_api::KubeadmControlPlaneSpec;
 use proptest::{collection::vec, prelude::*};
 
-use crate::control_plane::example::now;
 use crate::{
+    control_plane::example::now,
     plan::{
         course::{Choice, Step, course},
-        example::{declared, spec, state},
+        example::{declared, spec, state, with_replicas},
         remediation::Terms,
-        spec::Spec,
         state::State,
         step::{self, Action, NoPlan, Outcome, Purpose, Surroundings},
     },
@@ -19,7 +19,7 @@ use crate::{
 #[derive(Clone, Debug)]
 struct Start {
     state: State,
-    spec: Spec,
+    spec: KubeadmControlPlaneSpec,
     declared: Vec<String>,
     initialized: bool,
 }
@@ -104,10 +104,9 @@ fn starts() -> impl Strategy<Value = Start> {
                 Start {
                     initialized: initialized || state.replicas.len() > 1,
                     state,
-                    spec: Spec {
-                        replicas,
+                    spec: KubeadmControlPlaneSpec {
                         max_surge,
-                        ..spec()
+                        ..with_replicas(spec(), replicas)
                     },
                     declared: declared(domains),
                 }
@@ -123,8 +122,8 @@ fn began_without_quorum(state: &State) -> bool {
             .is_some_and(crate::quorum::Votes::has_quorum)
 }
 
-fn is_at_target(state: &State, spec: &Spec) -> bool {
-    state.replicas.len() == spec.replicas
+fn is_at_target(state: &State, spec: &KubeadmControlPlaneSpec) -> bool {
+    state.replicas.len() == spec.size()
         && state
             .replicas
             .iter()
@@ -217,7 +216,7 @@ proptest! {
         start in starts(), dice in dice()
     ) {
         let Some((_, trace)) = planned(&start, &dice) else { return Ok(()) };
-        let desired = start.spec.replicas;
+        let desired = start.spec.size();
         let surge = start.spec.max_surge;
         for (_, outcome) in &trace.taken {
             let there = outcome.state.replicas.len();
@@ -253,7 +252,7 @@ proptest! {
             Ok(_) | Err(NoPlan::QuorumLost { .. }) => {}
             Err(NoPlan::LastMachine { .. }) => {
                 let all_go = start.state.replicas.iter().all(crate::plan::state::Replica::is_deleting);
-                prop_assert!(all_go || (start.spec.max_surge == 0 && start.spec.replicas == 1));
+                prop_assert!(all_go || (start.spec.max_surge == 0 && start.spec.size() == 1));
             }
             Err(NoPlan::Stuck { .. }) => {
                 let orphans = start.state.orphans();

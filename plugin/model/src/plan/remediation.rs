@@ -4,14 +4,12 @@
 //! preflight checks.
 
 use jiff::{SignedDuration, Timestamp};
+use kcp_api::control_plane::RemediationLimits;
 use serde::Serialize;
 
 use crate::blocker::Blocker;
 use crate::{
-    plan::{
-        spec::RemediationLimits,
-        state::{COMPONENT_CONDITIONS, HealthCheck, LABELS, Replica, State},
-    },
+    plan::state::{COMPONENT_CONDITIONS, HealthCheck, LABELS, Replica, State},
     quorum::Change,
 };
 
@@ -92,7 +90,7 @@ fn blocker(state: &State, first: &Replica, terms: Terms<'_>) -> Option<Blocker> 
 
 fn retry_blocker(first: &Replica, Terms { limits, now, .. }: Terms<'_>) -> Option<Blocker> {
     let last = first.remediation_for.as_ref()?;
-    let since = last.time?;
+    let since = last.timestamp?;
     let ends = |period: SignedDuration| since.checked_add(period).unwrap_or(Timestamp::MAX);
     if ends(limits.min_healthy_period) <= now {
         return None;
@@ -101,9 +99,9 @@ fn retry_blocker(first: &Replica, Terms { limits, now, .. }: Terms<'_>) -> Optio
     if until > now {
         return Some(Blocker::TriedRecently { until });
     }
-    let too_often = limits.max_retry.is_some_and(|most| last.retries >= most);
+    let too_often = limits.max_retry.is_some_and(|most| last.retry_count >= most);
     too_often.then_some(Blocker::TriedTooOften {
-        retries: last.retries,
+        retries: last.retry_count,
     })
 }
 
@@ -137,13 +135,12 @@ fn loss_blocker(state: &State, first: &Replica) -> Option<Blocker> {
 
 #[cfg(test)]
 mod tests {
+    use kcp_api::Remediation;
+
     use super::{Blocker, Outlook, RemediationLimits, State, Terms, outlook};
     use crate::{
         control_plane::example::{minutes_ago, now},
-        plan::{
-            example::{replicas, state},
-            observed::Remediation,
-        },
+        plan::example::{replicas, state},
         quorum::Votes,
     };
 
@@ -297,8 +294,8 @@ mod tests {
             for replica in &mut state.replicas {
                 replica.remediation_for = Some(Remediation {
                     machine: "m0".to_owned(),
-                    time: minutes.map(minutes_ago),
-                    retries,
+                    timestamp: minutes.map(minutes_ago),
+                    retry_count: retries,
                 });
             }
             let outlook = look_under(&state, &limits).expect("one waits");

@@ -63,7 +63,7 @@ mod tests {
         control_plane::example::now,
         plan::{
             course::course,
-            example::{spec, state},
+            example::{spec, state, with_replicas},
             remediation::Terms,
             state::Fault,
             step::Surroundings,
@@ -79,7 +79,7 @@ mod tests {
                 is_false: false,
             }));
         }
-        let spec = spec().with_replicas(replicas);
+        let spec = with_replicas(spec(), replicas);
         let surroundings = Surroundings {
             spec: &spec,
             declared: &[],

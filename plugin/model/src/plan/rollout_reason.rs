@@ -4,14 +4,13 @@
 //! spec, its result counts, and any other difference is one that an update of Cluster API would find.
 
 use jiff::{SignedDuration, Timestamp};
+use kcp_api::{
+    Condition, KubeadmControlPlaneSpec, Machine, Object as _, Reference,
+    machine::{Bootstrap, Infrastructure},
+};
 use serde::Serialize;
 
-use crate::control_plane::Condition;
-use crate::plan::{
-    kubeadm_config::outdated_paths,
-    observed::{Bootstrap, Infrastructure, Machine},
-    spec::{Spec, TemplateRef},
-};
+use crate::plan::kubeadm_config::outdated_paths;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
@@ -75,9 +74,9 @@ pub enum Gap {
 /// What a Machine is compared with.
 #[derive(Clone, Copy, Debug)]
 pub struct Standard<'s> {
-    pub current: &'s Spec,
+    pub current: &'s KubeadmControlPlaneSpec,
     /// The desired spec.
-    pub asked: &'s Spec,
+    pub asked: &'s KubeadmControlPlaneSpec,
     /// Whether the controller has processed the current spec.
     pub is_observed: bool,
     pub now: Timestamp,
@@ -93,20 +92,20 @@ pub fn judge(machine: &Machine, standard: Standard<'_>) -> Verdict {
     let mut gaps = Vec::new();
     let mut reasons = timed(machine, asked, now, &mut gaps);
     if let Some(version) = machine
-        .machine
+        .spec
         .version
         .as_ref()
-        .filter(|version| **version != asked.version)
+        .filter(|version| *version != asked.version())
     {
         reasons.push(Reason::Version {
             machine: version.clone(),
-            asked: asked.version.clone(),
+            asked: asked.version().to_owned(),
         });
     }
     let mut fields = config_fields(machine, asked, &mut gaps);
     let infrastructure = infrastructure(machine, asked, &mut gaps);
 
-    let reported = machine.machine.condition("UpToDate").filter(|_| is_observed);
+    let reported = machine.condition("UpToDate").filter(|_| is_observed);
     let mut after_provider_update = Vec::new();
     if reported.is_some_and(Condition::is_true) {
         after_provider_update = config_fields(machine, current, &mut Vec::new());
@@ -125,7 +124,7 @@ pub fn judge(machine: &Machine, standard: Standard<'_>) -> Verdict {
         });
     }
     Verdict {
-        machine: machine.machine.name.clone(),
+        machine: machine.name().to_owned(),
         reasons,
         gaps,
         after_provider_update,
@@ -133,21 +132,29 @@ pub fn judge(machine: &Machine, standard: Standard<'_>) -> Verdict {
 }
 
 /// Whether the current spec explains it.
-fn is_explained(machine: &Machine, current: &Spec, now: Timestamp) -> bool {
+fn is_explained(machine: &Machine, current: &KubeadmControlPlaneSpec, now: Timestamp) -> bool {
     let gaps = &mut Vec::new();
     !timed(machine, current, now, gaps).is_empty()
         || machine
-            .machine
+            .spec
             .version
             .as_ref()
-            .is_some_and(|version| *version != current.version)
+            .is_some_and(|version| version != current.version())
         || !config_fields(machine, current, gaps).is_empty()
         || infrastructure(machine, current, gaps).is_some()
 }
 
-fn timed(machine: &Machine, asked: &Spec, now: Timestamp, gaps: &mut Vec<Gap>) -> Vec<Reason> {
+fn timed(
+    machine: &Machine,
+    asked: &KubeadmControlPlaneSpec,
+    now: Timestamp,
+    gaps: &mut Vec<Gap>,
+) -> Vec<Reason> {
     let mut reasons = Vec::new();
-    match (asked.certificates_expiry_days, machine.certificates_expire) {
+    match (
+        asked.certificates_expiry_days,
+        machine.status.certificates_expiry_date,
+    ) {
         (Some(_), None) => gaps.push(Gap::ExpiryUnknown),
         (Some(days), Some(expire)) => {
             let margin = SignedDuration::from_secs(days.saturating_mul(24 * 60 * 60));
@@ -157,7 +164,7 @@ fn timed(machine: &Machine, asked: &Spec, now: Timestamp, gaps: &mut Vec<Gap>) -
         }
         (None, _) => {}
     }
-    if let (Some(after), Some(created)) = (asked.rollout_after, machine.machine.created)
+    if let (Some(after), Some(created)) = (asked.rollout_after, machine.creation_timestamp())
         && created < after
         && after < now
     {
@@ -166,28 +173,30 @@ fn timed(machine: &Machine, asked: &Spec, now: Timestamp, gaps: &mut Vec<Gap>) -
     reasons
 }
 
-fn config_fields(machine: &Machine, asked: &Spec, gaps: &mut Vec<Gap>) -> Vec<String> {
+fn config_fields(machine: &Machine, asked: &KubeadmControlPlaneSpec, gaps: &mut Vec<Gap>) -> Vec<String> {
     let gap = match &machine.bootstrap {
         Bootstrap::Unreferenced => Gap::ConfigUnreferenced,
         Bootstrap::Missing => Gap::ConfigMissing,
-        Bootstrap::Config(config) => match outdated_paths(config, &asked.config, &asked.version) {
-            Some(fields) => return fields,
-            None => Gap::ConfigVersion,
-        },
+        Bootstrap::Config(config) => {
+            match outdated_paths(config, &asked.kubeadm_config_spec, asked.version()) {
+                Some(fields) => return fields,
+                None => Gap::ConfigVersion,
+            }
+        }
     };
     gaps.push(gap);
     Vec::new()
 }
 
-fn infrastructure(machine: &Machine, asked: &Spec, gaps: &mut Vec<Gap>) -> Option<Reason> {
-    let shown = |template: &TemplateRef| format!("{}/{}", template.group_kind, template.name);
+fn infrastructure(machine: &Machine, asked: &KubeadmControlPlaneSpec, gaps: &mut Vec<Gap>) -> Option<Reason> {
+    let shown = |template: &Reference| format!("{}/{}", template.group_kind(), template.name);
     match &machine.infrastructure {
         Infrastructure::Missing => gaps.push(Gap::InfrastructureMissing),
         Infrastructure::Unannotated => gaps.push(Gap::TemplateUnknown),
-        Infrastructure::ClonedFrom(template) if *template != asked.infrastructure => {
+        Infrastructure::ClonedFrom(template) if *template != asked.infrastructure_ref => {
             return Some(Reason::Infrastructure {
                 machine: shown(template),
-                asked: shown(&asked.infrastructure),
+                asked: shown(&asked.infrastructure_ref),
             });
         }
         Infrastructure::ClonedFrom(_) => {}
@@ -225,27 +234,25 @@ impl Gap {
 
 #[cfg(test)]
 mod tests {
+    use kcp_api::{
+        ConditionStatus::{False, Unknown},
+        KubeadmControlPlaneSpec, Machine,
+        machine::{Bootstrap, Infrastructure},
+    };
     use serde_json::json;
 
     use super::{Gap, Reason, Standard, Verdict, judge};
     use crate::{
-        control_plane::{
-            ConditionStatus::{False, Unknown},
-            example::{condition, minutes_ago, now, set},
-        },
-        plan::{
-            example::{config, machine, spec, template},
-            observed::{Bootstrap, Infrastructure, Machine},
-            spec::Spec,
-        },
+        control_plane::example::{condition, minutes_ago, now, set},
+        plan::example::{config, machine, spec, template, with_replicas, with_version},
     };
 
     type Alteration<'a> = &'a dyn Fn(&mut Machine);
 
     /// Judges a Machine of five hours that the controller says nothing of.
-    fn unreported(change: impl Fn(&mut Machine), asked: &Spec) -> Verdict {
+    fn unreported(change: impl Fn(&mut Machine), asked: &KubeadmControlPlaneSpec) -> Verdict {
         let mut machine = machine("m1", "a", 5);
-        machine.machine.conditions.clear();
+        machine.status.conditions.clear();
         change(&mut machine);
         let current = spec();
         judge(
@@ -259,9 +266,9 @@ mod tests {
         )
     }
 
-    fn other_config() -> Spec {
-        Spec {
-            config: config(json!({"joinConfiguration": {"nodeRegistration": {"name": "o"}}})),
+    fn other_config() -> KubeadmControlPlaneSpec {
+        KubeadmControlPlaneSpec {
+            kubeadm_config_spec: config(json!({"joinConfiguration": {"nodeRegistration": {"name": "o"}}})),
             ..spec()
         }
     }
@@ -269,28 +276,28 @@ mod tests {
     #[test]
     fn why_a_machine_is_to_be_replaced() {
         let field = "joinConfiguration.nodeRegistration.name".to_owned();
-        let rollout_at = |minutes| Spec {
+        let rollout_at = |minutes| KubeadmControlPlaneSpec {
             rollout_after: Some(minutes_ago(minutes)),
             ..spec()
         };
-        let within_thirty_days = Spec {
+        let within_thirty_days = KubeadmControlPlaneSpec {
             certificates_expiry_days: Some(30),
             ..spec()
         };
         let expires_in = |days: i64| {
             let expire = now() + jiff::SignedDuration::from_hours(24 * days);
             (expire, move |machine: &mut Machine| {
-                machine.certificates_expire = Some(expire);
+                machine.status.certificates_expiry_date = Some(expire);
             })
         };
         let (soon, expires_soon) = expires_in(29);
         let (_, expires_late) = expires_in(30);
-        let cases: &[(&str, Alteration<'_>, Spec, &[Reason])] = &[
+        let cases: &[(&str, Alteration<'_>, KubeadmControlPlaneSpec, &[Reason])] = &[
             ("as_asked", &|_| {}, spec(), &[]),
             (
                 "version",
                 &|_| {},
-                spec().with_version("v1.35.0"),
+                with_version(spec(), "v1.35.0"),
                 &[Reason::Version {
                     machine: "v1.34.1".to_owned(),
                     asked: "v1.35.0".to_owned(),
@@ -301,8 +308,8 @@ mod tests {
                 &|machine| machine.infrastructure = Infrastructure::ClonedFrom(template("t0")),
                 spec(),
                 &[Reason::Infrastructure {
-                    machine: format!("{}/t0", template("t0").group_kind),
-                    asked: format!("{}/t1", template("t1").group_kind),
+                    machine: format!("{}/t0", template("t0").group_kind()),
+                    asked: format!("{}/t1", template("t1").group_kind()),
                 }],
             ),
             (
@@ -311,7 +318,7 @@ mod tests {
                 other_config(),
                 &[Reason::Config { fields: vec![field] }],
             ),
-            ("replicas", &|_| {}, spec().with_replicas(5), &[]),
+            ("replicas", &|_| {}, with_replicas(spec(), 5), &[]),
             (
                 "rollout_after",
                 &|_| {},
@@ -332,7 +339,7 @@ mod tests {
             (
                 "days_beyond_all_time",
                 &expires_soon,
-                Spec {
+                KubeadmControlPlaneSpec {
                     certificates_expiry_days: Some(i64::MAX),
                     ..spec()
                 },
@@ -348,12 +355,13 @@ mod tests {
     fn what_is_missing_is_taken_for_as_asked() {
         type Change = fn(&mut Machine);
         let mut asked = other_config();
-        asked.infrastructure = template("t2");
+        asked.infrastructure_ref = template("t2");
         asked.certificates_expiry_days = Some(30);
         let known: Change = |machine| {
-            machine.certificates_expire = Some(now() + jiff::SignedDuration::from_hours(24 * 300));
+            machine.status.certificates_expiry_date =
+                Some(now() + jiff::SignedDuration::from_hours(24 * 300));
             machine.infrastructure = Infrastructure::ClonedFrom(template("t2"));
-            machine.bootstrap = Bootstrap::Config(other_config().config);
+            machine.bootstrap = Bootstrap::Config(other_config().kubeadm_config_spec);
         };
         let cases: &[(Change, Gap)] = &[
             (
@@ -381,13 +389,16 @@ mod tests {
                 },
                 Gap::ConfigVersion,
             ),
-            (|machine| machine.certificates_expire = None, Gap::ExpiryUnknown),
+            (
+                |machine| machine.status.certificates_expiry_date = None,
+                Gap::ExpiryUnknown,
+            ),
         ];
         for (change, gap) in cases {
             let verdict = unreported(
                 |machine| {
                     known(machine);
-                    machine.machine.version = Some("v1.34.1".to_owned());
+                    machine.spec.version = Some("v1.34.1".to_owned());
                     if let Bootstrap::Config(config) = &mut machine.bootstrap {
                         config.fields["clusterConfiguration"] =
                             json!({"featureGates": {"ControlPlaneKubeletLocalMode": true}});
@@ -405,7 +416,10 @@ mod tests {
     #[test]
     fn the_word_of_the_controller_counts() {
         let field = || "joinConfiguration.nodeRegistration.name".to_owned();
-        let judged = |machine: &Machine, current: &Spec, asked: &Spec, is_observed| {
+        let judged = |machine: &Machine,
+                      current: &KubeadmControlPlaneSpec,
+                      asked: &KubeadmControlPlaneSpec,
+                      is_observed| {
             judge(
                 machine,
                 Standard {
@@ -419,12 +433,12 @@ mod tests {
         let says_yes = machine("m1", "a", 5);
         let mut says_no = machine("m1", "a", 5);
         set(
-            &mut says_no.machine.conditions,
+            &mut says_no.status.conditions,
             condition("UpToDate", False, "* Flavour"),
         );
         let mut says_nothing = machine("m1", "a", 5);
         set(
-            &mut says_nothing.machine.conditions,
+            &mut says_nothing.status.conditions,
             condition("UpToDate", Unknown, ""),
         );
 
@@ -478,7 +492,7 @@ mod tests {
         // It is being updated in place: no reason to replace it.
         let mut updating = says_no.clone();
         updating
-            .machine
+            .status
             .conditions
             .iter_mut()
             .for_each(|condition| condition.reason = "Updating".to_owned());

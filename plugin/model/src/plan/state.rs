@@ -3,10 +3,11 @@
 use std::cmp::Ordering;
 
 use jiff::Timestamp;
+use kcp_api::{Machine, Object as _, Remediation};
 
 use crate::blocker::Blocker;
 use crate::{
-    plan::observed::{Etcd, Machine, Observed, Remediation},
+    plan::observed::{Etcd, Observed},
     quorum::{Change, Member, Votes},
 };
 
@@ -149,16 +150,16 @@ impl Replica {
 }
 
 fn deletion(machine: &Machine) -> Deletion {
-    match machine.machine.deleting_since {
+    match machine.deletion_timestamp() {
         Some(since) => Deletion::UnderWay(since),
-        None if machine.to_be_deleted => Deletion::Marked,
+        None if machine.is_deleted_first() => Deletion::Marked,
         None => Deletion::Unasked,
     }
 }
 
 fn health(machine: &Machine) -> HealthCheck {
     match (machine.failed_health_check(), machine.awaits_remediation()) {
-        (_, true) if machine.to_be_remediated => HealthCheck::AwaitsRemediationFirst,
+        (_, true) if machine.is_marked_unhealthy() => HealthCheck::AwaitsRemediationFirst,
         (_, true) => HealthCheck::AwaitsRemediation,
         (true, false) => HealthCheck::Failed,
         (false, false) => HealthCheck::Passed,
@@ -177,24 +178,24 @@ impl State {
     pub fn of(observed: &Observed, is_outdated: impl Fn(&str) -> bool) -> Self {
         let stacked = observed.etcd != Etcd::External;
         let is_silent = |machine: &Machine| {
-            let node = machine.machine.node.as_deref();
+            let node = machine.node();
             node.is_some_and(|node| observed.etcd.silence(node).is_some() || observed.etcd.has_alarm(node))
         };
         let mut replicas: Vec<Replica> = observed
             .machines
             .iter()
             .map(|machine| Replica {
-                name: machine.machine.name.clone(),
+                name: machine.name().to_owned(),
                 is_new: false,
-                created: machine.machine.created,
-                failure_domain: machine.machine.failure_domain.clone(),
-                node: machine.machine.node.clone(),
-                is_outdated: is_outdated(&machine.machine.name),
+                created: machine.creation_timestamp(),
+                failure_domain: machine.spec.failure_domain.clone(),
+                node: machine.status.node_name.clone(),
+                is_outdated: is_outdated(machine.name()),
                 deletion: deletion(machine),
-                is_updating: machine.updating_in_place,
+                is_updating: machine.is_updating_in_place(),
                 is_silent: is_silent(machine),
                 health: health(machine),
-                remediation_for: machine.remediation_for.clone(),
+                remediation_for: machine.remediation_for().clone(),
                 faults: conditions(stacked)
                     .filter(|condition| !machine.is(condition))
                     .map(|condition| Fault {
@@ -207,12 +208,13 @@ impl State {
         replicas.sort_by(|a, b| a.name.cmp(&b.name));
         // The note of a remediation is stale once a Machine younger than it is there.
         let remediation_in_progress = observed
-            .remediation_in_progress
+            .control_plane
+            .remediation_in_progress()
             .as_ref()
             .is_some_and(|remediation| {
                 !replicas
                     .iter()
-                    .any(|replica| replica.created.is_some() && replica.created > remediation.time)
+                    .any(|replica| replica.created.is_some() && replica.created > remediation.timestamp)
             });
         Self {
             members: members(&observed.etcd, &replicas),

@@ -3,6 +3,7 @@
 //! In the order of its `reconcile`: etcd members without a Machine, deletions, remediation, in-place updates, rollout,
 //! scaling. The simulation assumes that whatever the controller waits for happens.
 
+use kcp_api::KubeadmControlPlaneSpec;
 use serde::Serialize;
 
 use crate::{
@@ -10,7 +11,6 @@ use crate::{
         deletion_order::{self, Group},
         failure_domain::{self, Why},
         remediation::{self, Terms},
-        spec::Spec,
         state::{Replica, State},
     },
     quorum::{Change, Votes},
@@ -98,7 +98,7 @@ pub enum NoPlan {
 /// What decides besides the state.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings<'s> {
-    pub spec: &'s Spec,
+    pub spec: &'s KubeadmControlPlaneSpec,
     /// Failure domains of the Cluster.
     pub declared: &'s [String],
     pub terms: Terms<'s>,
@@ -125,9 +125,9 @@ pub fn next(state: &State, surroundings: Surroundings<'_>) -> Result<Vec<Outcome
     if let Some(outcome) = update_under_way(state) {
         return Ok(vec![outcome]);
     }
-    let (there, desired) = (state.replicas.len(), surroundings.spec.replicas);
+    let (there, desired) = (state.replicas.len(), surroundings.spec.size());
     if state.needs_rollout() {
-        return if there < surroundings.spec.most_replicas() {
+        return if there < desired + surroundings.spec.max_surge {
             create(state, surroundings, Purpose::Rollout)
         } else {
             delete(state, surroundings, Purpose::Rollout)

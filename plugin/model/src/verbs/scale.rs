@@ -31,7 +31,7 @@ pub fn decide(
     context: ReviewContext<'_>,
 ) -> Result<Decision, DecodeError> {
     let ScaleOptions { replicas, force, .. } = options;
-    let desired = snapshot.control_plane().desired_replicas;
+    let desired = snapshot.control_plane().spec.replicas;
     if let Some(current) = options.current.filter(|current| desired != Some(*current)) {
         return Ok(Decision::Refused(Refusal::new(
             RefusedBy::Command,
@@ -78,6 +78,7 @@ fn number(replicas: Option<i64>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use kcp_api::{Object as _, metadata::Time};
     use kcp_rules::view::View;
     use serde_json::json;
 
@@ -87,7 +88,7 @@ mod tests {
             example::{fail, snapshot},
             snapshot::ChangeSnapshot,
         },
-        control_plane::example::{minutes_ago, now},
+        control_plane::example::{minutes_ago, now, pause},
     };
 
     fn decision(snapshot: &ChangeSnapshot, options: ScaleOptions) -> Decision {
@@ -154,7 +155,7 @@ mod tests {
         assert_eq!(proposal.event.note("alice"), "scaled by alice from 3 to 5");
 
         let mut unset = snapshot();
-        unset.observed.control_plane.desired_replicas = None;
+        unset.observed.control_plane.spec.replicas = None;
         let Decision::Write(proposal) = decision(&unset, to(5)) else {
             panic!("not written");
         };
@@ -215,7 +216,7 @@ mod tests {
     #[test]
     fn a_paused_control_plane_is_scaled_with_a_warning_and_a_deleted_one_is_not() {
         let mut paused = snapshot();
-        paused.observed.control_plane.paused = true;
+        pause(&mut paused.observed.control_plane.metadata);
         let decided = decision(&paused, to(5));
         assert!(
             matches!(&decided, Decision::Write(proposal)
@@ -223,7 +224,7 @@ mod tests {
             "{decided:?}"
         );
         let mut deleted = snapshot();
-        deleted.observed.control_plane.deleting_since = Some(minutes_ago(1));
+        deleted.observed.control_plane.metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
         assert_eq!(
             refusal(decision(&deleted, ScaleOptions { force: true, ..to(5) })),
             refused(RefusedBy::Command, "the control plane is being deleted")

@@ -10,7 +10,8 @@ pub mod patches;
 
 use std::fmt;
 
-use kcp_client::{Connection, Error, workload::Secret};
+use kcp_api::{Secret, kind::SECRET};
+use kcp_client::{Connection, Error};
 use serde_json::Value;
 
 /// The key of a Secret with an install-config, as for Hive.
@@ -46,7 +47,8 @@ impl InstallConfig {
     /// # Errors
     /// If the Secret cannot be read, or does not contain a YAML object.
     pub async fn of_secret(connection: &Connection, name: &str) -> Result<Self, InstallConfigError> {
-        let secret = Secret::read(connection, &connection.namespace, name)
+        let secret: Secret = connection
+            .get(&SECRET.at("v1"), &connection.namespace, name)
             .await
             .map_err(InstallConfigError::Secret)?;
         let content = secret.value(KEY).ok_or_else(|| InstallConfigError::NoKey {

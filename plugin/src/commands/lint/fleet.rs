@@ -1,45 +1,27 @@
 //! The objects of a cluster.
 
+use kcp_api::{
+    Kind,
+    kind::{
+        CLUSTER, CLUSTER_DEPLOYMENT, CLUSTER_DEPLOYMENT_CUSTOMIZATION, CLUSTER_POOL, KUBEADM_CONTROL_PLANE,
+        KUBEADM_CONTROL_PLANE_TEMPLATE, MACHINE,
+    },
+};
 use kcp_rules::view::object::MachineObject;
 use serde_json::value::RawValue;
 
 use crate::commands::lint::{input::Input, report::Place, subject::Subject};
 use crate::session::Session;
-use kcp_client::{CLUSTER, Connection, Error, KUBEADM_CONTROL_PLANE, Kind, MACHINE, Served};
-
-const TEMPLATE: Kind = Kind {
-    kind: "KubeadmControlPlaneTemplate",
-    plural: "kubeadmcontrolplanetemplates",
-    ..KUBEADM_CONTROL_PLANE
-};
-
-const fn hive(kind: &'static str, plural: &'static str) -> Kind {
-    Kind {
-        group: "hive.openshift.io",
-        kind,
-        plural,
-        versions: &["v1"],
-        product: "Hive",
-    }
-}
+use kcp_client::{Connection, Error, Served};
 
 /// What is judged, in the order of the report.
 const SUBJECTS: [(Subject, Kind); 6] = [
     (Subject::Cluster, CLUSTER),
     (Subject::ControlPlane, KUBEADM_CONTROL_PLANE),
-    (Subject::Template, TEMPLATE),
-    (Subject::ClusterPool, hive("ClusterPool", "clusterpools")),
-    (
-        Subject::Customization,
-        hive(
-            "ClusterDeploymentCustomization",
-            "clusterdeploymentcustomizations",
-        ),
-    ),
-    (
-        Subject::ClusterDeployment,
-        hive("ClusterDeployment", "clusterdeployments"),
-    ),
+    (Subject::Template, KUBEADM_CONTROL_PLANE_TEMPLATE),
+    (Subject::ClusterPool, CLUSTER_POOL),
+    (Subject::Customization, CLUSTER_DEPLOYMENT_CUSTOMIZATION),
+    (Subject::ClusterDeployment, CLUSTER_DEPLOYMENT),
 ];
 
 /// Connects. Without a name, `--cluster` does not choose a cluster of the kubeconfig.

@@ -1,6 +1,7 @@
 //! The JSON of a plan: `kubectl-kcp.dev/v1alpha1`.
 
 use jiff::Timestamp;
+use kcp_api::KubeadmControlPlaneSpec;
 use serde::Serialize;
 
 use crate::document::{API_VERSION, ObjectName};
@@ -14,7 +15,6 @@ use kcp_control_plane::{
         outlook::Plan,
         remediation,
         rollout_reason::{Gap, Reason, Verdict},
-        spec::Spec,
         step::{Action, NoPlan, Purpose},
         wording,
     },
@@ -211,10 +211,10 @@ impl<T> Told<T> {
 }
 
 impl SpecSummary {
-    fn of(spec: &Spec) -> Self {
+    fn of(spec: &KubeadmControlPlaneSpec) -> Self {
         Self {
-            replicas: spec.replicas,
-            version: spec.version.clone(),
+            replicas: spec.size(),
+            version: spec.version().to_owned(),
             max_surge: spec.max_surge,
         }
     }
@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn no_secret_of_a_configuration_is_told() {
         let mut plan = version_change();
-        plan.asked.spec.config.fields = serde_json::json!({"users": [{"passwd": "s3cret"}]});
+        plan.asked.spec.kubeadm_config_spec.fields = serde_json::json!({"users": [{"passwd": "s3cret"}]});
         assert!(!document(&plan).contains("s3cret"));
         assert!(!format!("{plan:?}").contains("s3cret"));
     }

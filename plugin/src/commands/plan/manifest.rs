@@ -4,12 +4,12 @@
 //! kubectl's three-way merge patch of a custom resource (`k8s.io/kubectl`, `pkg/cmd/apply`). Fields that nobody has
 //! applied stay.
 
+use kcp_api::kind::KUBEADM_CONTROL_PLANE;
 use serde_json::{Map, Value, json};
 use thiserror::Error as ThisError;
 
 use crate::commands::lint::document::{Located, SyntaxError, parse};
-use kcp_client::KUBEADM_CONTROL_PLANE;
-use kcp_control_plane::plan::spec::with_leading_v;
+use kcp_control_plane::plan::ask::with_leading_v;
 
 /// What the last `kubectl apply` was given.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";

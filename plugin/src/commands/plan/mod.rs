@@ -32,8 +32,8 @@ use crate::{
     terminal::table::Layout,
     verdict::Verdict,
 };
+use kcp_api::kind::KUBEADM_CONTROL_PLANE;
 use kcp_client::{
-    KUBEADM_CONTROL_PLANE,
     reader::Reader,
     reads::change::{LIMIT, read_everything_or_fail},
 };
@@ -62,7 +62,7 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
     // Each part decides about the steps.
     let read = read_everything_or_fail(&reader, &connection.namespace, &arguments.name, LIMIT);
     let snapshot = Box::pin(read).await?;
-    let view = snapshot.view()?;
+    let view = snapshot.view();
     let now = Timestamp::now();
     let mut warnings = snapshot.warnings();
     let patch = match (&manifest, &arguments.file) {

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use kcp_api::KubeadmControlPlaneSpec;
 use owo_colors::{OwoColorize as _, Style};
 
 use crate::terminal::{
@@ -10,7 +11,7 @@ use crate::terminal::{
     table::{Cell, Layout, Table},
 };
 use kcp_control_plane::plan::{
-    course::Step, effect::Effect, outlook::Plan, rollout_reason::Verdict, spec::Spec, step::Action, wording,
+    course::Step, effect::Effect, outlook::Plan, rollout_reason::Verdict, step::Action, wording,
 };
 
 pub fn screen(plan: &Plan, layout: Layout) -> String {
@@ -27,7 +28,7 @@ pub fn screen(plan: &Plan, layout: Layout) -> String {
     line("Machines", &machines(plan), Style::new());
     line(
         "Version",
-        &from_to(&plan.current.version, &plan.asked.spec.version),
+        &from_to(plan.current.version(), plan.asked.spec.version()),
         Style::new(),
     );
     line("Plan", &wording::summary(plan), summary_style(plan));
@@ -61,10 +62,10 @@ fn machines(
         ..
     }: &Plan,
 ) -> String {
-    let surge = |spec: &Spec| spec.max_surge.to_string();
+    let surge = |spec: &KubeadmControlPlaneSpec| spec.max_surge.to_string();
     format!(
         "{replicas} of {} desired, maxSurge {}",
-        from_to(&current.replicas.to_string(), &asked.spec.replicas.to_string()),
+        from_to(&current.size().to_string(), &asked.spec.size().to_string()),
         from_to(&surge(current), &surge(&asked.spec))
     )
 }

@@ -1,6 +1,7 @@
 //! The JSON of `rollout status`: `kubectl-kcp.dev/v1alpha1`.
 
 use jiff::Timestamp;
+use kcp_api::Object as _;
 use serde::Serialize;
 
 use crate::commands::rollout::report::{RolloutProgress, RolloutReport};
@@ -45,16 +46,16 @@ impl<'r> RolloutStatus<'r> {
     /// The document of a report.
     pub fn of(report: &'r RolloutReport) -> Self {
         let control_plane = &report.snapshot.control_plane;
-        let (name, namespace) = (control_plane.name.as_str(), control_plane.namespace.as_str());
+        let (name, namespace) = (control_plane.name(), control_plane.namespace());
         Self {
             api_version: API_VERSION,
             kind: "RolloutStatus",
             metadata: control_plane.into(),
             progress: report.progress,
-            desired_replicas: control_plane.desired(),
-            replicas: control_plane.replicas,
-            ready_replicas: control_plane.ready_replicas,
-            up_to_date_replicas: control_plane.up_to_date_replicas,
+            desired_replicas: control_plane.desired_replicas(),
+            replicas: control_plane.status.replicas,
+            ready_replicas: control_plane.status.ready_replicas,
+            up_to_date_replicas: control_plane.status.up_to_date_replicas,
             planned: report.planned,
             waiting_for: &report.waiting_for,
             obstacles: report
@@ -73,13 +74,15 @@ impl<'r> RolloutStatus<'r> {
 
 #[cfg(test)]
 mod tests {
+    use kcp_api::metadata::Time;
+    use kcp_control_plane::control_plane::example::{healthy, minutes_ago, now};
+
     use super::RolloutStatus;
     use crate::{
         commands::rollout::report::RolloutReport,
         printer::json,
         testing::{assert_every_format, schema},
     };
-    use kcp_control_plane::control_plane::example::{healthy, minutes_ago, now};
 
     #[test]
     fn the_schema_is_checked_in() {
@@ -89,12 +92,15 @@ mod tests {
     #[test]
     fn a_rollout_that_is_stuck() {
         let mut snapshot = healthy(3);
-        snapshot.control_plane.up_to_date_replicas = 2;
+        snapshot.control_plane.status.up_to_date_replicas = 2;
         for machine in &mut snapshot.machines {
-            machine.created = Some(minutes_ago(600));
-            machine.conditions.retain(|condition| condition.kind != "Ready");
+            machine.metadata.creation_timestamp = Some(Time(minutes_ago(600)));
+            machine
+                .status
+                .conditions
+                .retain(|condition| condition.type_ != "Ready");
         }
-        snapshot.machines[0].deleting_since = Some(minutes_ago(41));
+        snapshot.machines[0].metadata.deletion_timestamp = Some(Time(minutes_ago(41)));
         let report = RolloutReport::of(snapshot, now());
         schema::conforms(&RolloutStatus::of(&report));
         assert_every_format(&report);

@@ -20,8 +20,10 @@ pub use arguments::{
 use document::RolloutStatus;
 use history::{History, document::RolloutHistory, history};
 use jiff::Timestamp;
+use kcp_api::Object as _;
+use kcp_api::kind::KUBEADM_CONTROL_PLANE;
 use kcp_client::{
-    KUBEADM_CONTROL_PLANE, ReadLimit,
+    ReadLimit,
     reader::Reader,
     reads::planned::{Unread, fetch},
 };
@@ -230,7 +232,7 @@ impl Report for RolloutReport {
     fn names(&self) -> Vec<String> {
         vec![resource_name(
             &KUBEADM_CONTROL_PLANE,
-            &self.snapshot.control_plane.name,
+            self.snapshot.control_plane.name(),
         )]
     }
 }

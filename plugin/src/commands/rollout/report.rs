@@ -13,7 +13,7 @@ use kcp_control_plane::{
     wait::{self, WaitCondition, WaitProgress},
 };
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RolloutReport {
     pub snapshot: Snapshot,
     pub progress: RolloutProgress,
@@ -78,7 +78,11 @@ impl RolloutReport {
             Some(EndingKind::TimedOut(_)) => (RolloutProgress::TimedOut, Vec::new(), says),
         };
         Self {
-            planned: snapshot.control_plane.rollout_after.filter(|after| *after > now),
+            planned: snapshot
+                .control_plane
+                .spec
+                .rollout_after
+                .filter(|after| *after > now),
             snapshot,
             progress,
             waiting_for,
@@ -101,6 +105,7 @@ impl RolloutReport {
 
 #[cfg(test)]
 mod tests {
+    use kcp_api::{ConditionStatus::False, Object as _, metadata::Time};
     use std::time::Duration;
 
     use super::{
@@ -112,20 +117,22 @@ mod tests {
         wait::{Ending, EndingKind},
     };
     use kcp_control_plane::control_plane::{
-        ConditionStatus::False,
         Snapshot,
-        example::{condition, healthy, minutes_ago, now, set},
+        example::{condition, healthy, minutes_ago, now, pause, set},
     };
 
     fn unhealthy(snapshot: &mut Snapshot, minutes: i64) {
-        snapshot.control_plane.up_to_date_replicas = 1;
+        snapshot.control_plane.status.up_to_date_replicas = 1;
         for machine in &mut snapshot.machines {
-            machine.created = Some(minutes_ago(600));
-            machine.conditions.retain(|condition| condition.kind != "Ready");
+            machine.metadata.creation_timestamp = Some(Time(minutes_ago(600)));
+            machine
+                .status
+                .conditions
+                .retain(|condition| condition.type_ != "Ready");
         }
         let mut failed = condition("EtcdMemberHealthy", False, "no answer");
         failed.last_transition_time = Some(minutes_ago(minutes));
-        set(&mut snapshot.machines[0].conditions, failed);
+        set(&mut snapshot.machines[0].status.conditions, failed);
     }
 
     #[test]
@@ -133,13 +140,17 @@ mod tests {
         type Case = (&'static str, fn(&mut Snapshot), RolloutProgress);
         let cases: &[Case] = &[
             ("as_asked", |_| {}, Complete),
-            ("goes_on", |s| s.control_plane.up_to_date_replicas = 1, InProgress),
+            (
+                "goes_on",
+                |s| s.control_plane.status.up_to_date_replicas = 1,
+                InProgress,
+            ),
             ("in_the_way", |s| unhealthy(s, 5), InProgress),
             ("in_the_way_for_long", |s| unhealthy(s, 15), Stuck),
-            ("paused", |s| s.control_plane.paused = true, Stopped),
+            ("paused", |s| pause(&mut s.control_plane.metadata), Stopped),
             (
                 "planned",
-                |s| s.control_plane.rollout_after = Some(minutes_ago(-5)),
+                |s| s.control_plane.spec.rollout_after = Some(minutes_ago(-5)),
                 Complete,
             ),
         ];
@@ -164,7 +175,7 @@ mod tests {
             (EndingKind::TimedOut(Duration::from_secs(1)), TimedOut),
         ] {
             let mut snapshot = healthy(3);
-            snapshot.control_plane.up_to_date_replicas = 1;
+            snapshot.control_plane.status.up_to_date_replicas = 1;
             let report = RolloutReport::at_the_end(Ending { snapshot, kind }, now());
             assert_eq!(report.progress, progress);
             assert_eq!(report.waiting_for, ["Machines up to date: 1 of 3"]);

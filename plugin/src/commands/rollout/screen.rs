@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use kcp_api::Object as _;
 use owo_colors::OwoColorize as _;
 
 use crate::commands::rollout::report::{RolloutProgress, RolloutReport};
@@ -18,8 +19,8 @@ pub fn status(report: &RolloutReport) -> String {
     let control_plane = &report.snapshot.control_plane;
     let counts = format!(
         "{} of {} Machines up to date",
-        control_plane.up_to_date_replicas,
-        control_plane.desired()
+        control_plane.status.up_to_date_replicas,
+        control_plane.desired_replicas()
     );
     let (word, style) = match report.progress {
         RolloutProgress::Complete => ("complete", GOOD),
@@ -35,7 +36,7 @@ pub fn status(report: &RolloutReport) -> String {
     };
     let mut text = format!(
         "kubeadmcontrolplane/{} rollout {}: {counts}{}\n",
-        escape(&control_plane.name),
+        escape(control_plane.name()),
         word.style(style),
         escape(&rest)
     );
@@ -64,13 +65,14 @@ pub fn status(report: &RolloutReport) -> String {
 
 #[cfg(test)]
 mod tests {
+    use kcp_api::{ConditionStatus::True, Object as _, metadata::Time};
+    use kcp_control_plane::control_plane::{
+        Snapshot,
+        example::{condition, healthy, minutes_ago, now, pause, set},
+    };
+
     use super::status;
     use crate::{commands::rollout::report::RolloutReport, terminal::plain};
-    use kcp_control_plane::control_plane::{
-        ConditionStatus::True,
-        Snapshot,
-        example::{condition, healthy, minutes_ago, now, set},
-    };
 
     fn show(snapshot: &Snapshot) -> String {
         plain(&status(&RolloutReport::of(snapshot.clone(), now())))
@@ -81,19 +83,19 @@ mod tests {
         let mut snapshot = healthy(3);
         insta::assert_snapshot!(show(&snapshot), @"kubeadmcontrolplane/c1-cp rollout complete: 3 of 3 Machines up to date");
 
-        snapshot.control_plane.rollout_after = Some(minutes_ago(-60));
+        snapshot.control_plane.spec.rollout_after = Some(minutes_ago(-60));
         insta::assert_snapshot!(show(&snapshot), @r"
         kubeadmcontrolplane/c1-cp rollout complete: 3 of 3 Machines up to date
         a rollout is planned: it replaces every Machine created before 2026-08-21T13:00:00Z, from then on
         ");
 
-        snapshot.control_plane.rollout_after = None;
-        snapshot.control_plane.up_to_date_replicas = 1;
-        snapshot.control_plane.replicas = 4;
-        snapshot.machines[0].deleting_since = Some(minutes_ago(1));
+        snapshot.control_plane.spec.rollout_after = None;
+        snapshot.control_plane.status.up_to_date_replicas = 1;
+        snapshot.control_plane.status.replicas = 4;
+        snapshot.machines[0].metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
         let message = "Rolling out 2 not up-to-date replicas\n* rolloutAfter expired";
         set(
-            &mut snapshot.control_plane.conditions,
+            &mut snapshot.control_plane.status.conditions,
             condition("RollingOut", True, message),
         );
         insta::assert_snapshot!(show(&snapshot), @r"
@@ -104,19 +106,22 @@ mod tests {
           Cluster API: Rolling out 2 not up-to-date replicas; rolloutAfter expired
         ");
 
-        snapshot.control_plane.paused = true;
+        pause(&mut snapshot.control_plane.metadata);
         insta::assert_snapshot!(show(&snapshot), @"kubeadmcontrolplane/c1-cp rollout stopped: 1 of 3 Machines up to date; the control plane is paused; the change resumes when it is unpaused");
     }
 
     #[test]
     fn shows_what_blocks_it() {
         let mut snapshot = healthy(3);
-        snapshot.control_plane.up_to_date_replicas = 2;
+        snapshot.control_plane.status.up_to_date_replicas = 2;
         for machine in &mut snapshot.machines {
-            machine.created = Some(minutes_ago(600));
-            machine.conditions.retain(|condition| condition.kind != "Ready");
+            machine.metadata.creation_timestamp = Some(Time(minutes_ago(600)));
+            machine
+                .status
+                .conditions
+                .retain(|condition| condition.type_ != "Ready");
         }
-        snapshot.machines[0].deleting_since = Some(minutes_ago(41));
+        snapshot.machines[0].metadata.deletion_timestamp = Some(Time(minutes_ago(41)));
         insta::assert_snapshot!(show(&snapshot), @r"
         kubeadmcontrolplane/c1-cp rollout stuck: 2 of 3 Machines up to date; blocked by:
           for 41m: Machine c1-cp-m1 is being deleted

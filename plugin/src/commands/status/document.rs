@@ -1,12 +1,17 @@
 //! The JSON and YAML of `status`: `kubectl-kcp.dev/v1alpha1`. `plugin/schema` says the same as JSON schemas.
 
 use jiff::Timestamp;
+use kcp_api::{Condition, Machine, Object as _};
 use kcp_etcd::{Alarm, Member};
 use serde::Serialize;
 
 use crate::{
     commands::plan::document::{EtcdVotes, Told},
     document::{API_VERSION, ObjectName},
+};
+use kcp_control_plane::plan::{
+    self,
+    rollout_reason::{Gap, Reason},
 };
 use kcp_control_plane::{
     checks::{
@@ -18,11 +23,6 @@ use kcp_control_plane::{
         EtcdSurvey, Failure, Observed, Reading,
         etcd::{Alarms, Asked, alarm_name, hexadecimal},
     },
-};
-use kcp_control_plane::{
-    control_plane::Condition,
-    plan,
-    plan::rollout_reason::{Gap, Reason},
 };
 
 /// Several control planes.
@@ -295,35 +295,37 @@ impl ControlPlaneStatus {
         let plan::observed::Observed {
             control_plane,
             machines,
-            cluster,
             ..
         } = &observed.management.control_plane;
+        let is_paused = control_plane.is_paused()
+            || control_plane.is("Paused")
+            || observed.management.control_plane.cluster_is_paused();
         let findings = inspection.findings().into_iter();
         Self {
             api_version: API_VERSION,
             kind: "ControlPlaneStatus",
             metadata: control_plane.into(),
-            cluster: control_plane.cluster.clone(),
+            cluster: control_plane.cluster().map(str::to_owned),
             desired: Desired {
-                replicas: control_plane.desired_replicas,
-                version: control_plane.desired_version.clone(),
-                rollout_after: control_plane.rollout_after,
+                replicas: control_plane.spec.replicas,
+                version: control_plane.spec.version.clone(),
+                rollout_after: control_plane.spec.rollout_after,
             },
             reported: Reported {
-                replicas: control_plane.replicas,
-                ready_replicas: control_plane.ready_replicas,
-                available_replicas: control_plane.available_replicas,
-                up_to_date_replicas: control_plane.up_to_date_replicas,
-                version: control_plane.version.clone(),
-                initialized: control_plane.initialized,
-                paused: control_plane.paused || control_plane.is("Paused") || cluster.paused,
+                replicas: control_plane.status.replicas,
+                ready_replicas: control_plane.status.ready_replicas,
+                available_replicas: control_plane.status.available_replicas,
+                up_to_date_replicas: control_plane.status.up_to_date_replicas,
+                version: control_plane.status.version.clone(),
+                initialized: control_plane.status.initialized,
+                paused: is_paused,
                 current: control_plane.is_observed(),
             },
             machines: machines
                 .iter()
                 .map(|machine| MachineStatus::of(machine, inspection))
                 .collect(),
-            conditions: control_plane.conditions.clone(),
+            conditions: control_plane.status.conditions.clone(),
             sources: Sources {
                 workload: Source::of(&observed.workload),
                 etcd: Source::of(&observed.etcd),
@@ -342,22 +344,17 @@ impl ControlPlaneStatus {
 }
 
 impl MachineStatus {
-    fn of(machine: &plan::observed::Machine, inspection: &Inspection) -> Self {
-        let plan::observed::Machine {
-            machine,
-            certificates_expire,
-            ..
-        } = machine;
+    fn of(machine: &Machine, inspection: &Inspection) -> Self {
         let mut verdicts = inspection.up_to_date.iter();
-        let verdict = verdicts.find(|verdict| verdict.machine == machine.name);
+        let verdict = verdicts.find(|verdict| verdict.machine == machine.name());
         let reasons = verdict.into_iter().flat_map(|verdict| &verdict.reasons);
         let gaps = verdict.into_iter().flat_map(|verdict| &verdict.gaps);
         Self {
-            name: machine.name.clone(),
-            node: machine.node.clone(),
-            version: machine.version.clone(),
-            failure_domain: machine.failure_domain.clone(),
-            phase: machine.phase.clone(),
+            name: machine.name().to_owned(),
+            node: machine.status.node_name.clone(),
+            version: machine.spec.version.clone(),
+            failure_domain: machine.spec.failure_domain.clone(),
+            phase: machine.status.phase.clone(),
             ready: machine.ready(),
             up_to_date: inspection.is_up_to_date(machine),
             outdated_because: reasons
@@ -366,10 +363,10 @@ impl MachineStatus {
             gaps: gaps
                 .map(|gap| Told::new(gap.clone(), gap.message().to_owned(), None))
                 .collect(),
-            certificates_expire: *certificates_expire,
-            creation_timestamp: machine.created,
-            deletion_timestamp: machine.deleting_since,
-            conditions: machine.conditions.clone(),
+            certificates_expire: machine.status.certificates_expiry_date,
+            creation_timestamp: machine.creation_timestamp(),
+            deletion_timestamp: machine.deletion_timestamp(),
+            conditions: machine.status.conditions.clone(),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use kcp_api::Object as _;
 
 use crate::commands::status::{
     arguments::StatusArguments,
@@ -85,7 +86,7 @@ async fn one(
 async fn deep(reader: &Reader<'_>, listed: &Management, excluded: Excluded, timeout: Duration) -> Observed {
     let end = Instant::now() + timeout;
     let control_plane = &listed.control_plane.control_plane;
-    let (namespace, name) = (&control_plane.namespace, &control_plane.name);
+    let (namespace, name) = (&control_plane.namespace(), &control_plane.name());
     match reads::observe(reader, namespace, name, excluded, end).await {
         Ok(observed) => observed,
         Err(error) => reads::unread(listed.clone(), &error),

@@ -1,6 +1,7 @@
 //! What `status` prints.
 
 use jiff::Timestamp;
+use kcp_api::{Object as _, kind::KUBEADM_CONTROL_PLANE};
 use serde::Serialize;
 
 use crate::commands::status::{
@@ -8,7 +9,6 @@ use crate::commands::status::{
     screen::{Layout, Screen, list, one},
 };
 use crate::{document::resource_name, output::Report, verdict::Verdict};
-use kcp_client::KUBEADM_CONTROL_PLANE;
 use kcp_control_plane::{inspection::Inspection, snapshot::Observed};
 
 /// A control plane as it was read and judged.
@@ -93,7 +93,7 @@ impl Report for StatusReport<'_> {
         let control_planes =
             inspected.map(|inspected| &inspected.observed.management.control_plane.control_plane);
         control_planes
-            .map(|control_plane| resource_name(&KUBEADM_CONTROL_PLANE, &control_plane.name))
+            .map(|control_plane| resource_name(&KUBEADM_CONTROL_PLANE, control_plane.name()))
             .collect()
     }
 }

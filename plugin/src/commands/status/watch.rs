@@ -1,6 +1,7 @@
 //! Staying with control planes: what is shown, and what has changed.
 
 use jiff::Timestamp;
+use kcp_api::Object as _;
 
 use crate::commands::status::{
     report::{Inspected, Subject},
@@ -52,7 +53,7 @@ fn lines(before: Option<&Subject>, after: &Subject) -> Vec<String> {
 
 fn name(inspected: &Inspected) -> String {
     let control_plane = &inspected.observed.management.control_plane.control_plane;
-    format!("{}/{}", control_plane.namespace, control_plane.name)
+    format!("{}/{}", control_plane.namespace(), control_plane.name())
 }
 
 #[cfg(test)]
@@ -85,7 +86,13 @@ mod tests {
     #[test]
     fn each_line_names_its_control_plane_where_there_are_several() {
         let mut other = inspected(healthy());
-        other.observed.management.control_plane.control_plane.name = "other".to_owned();
+        other
+            .observed
+            .management
+            .control_plane
+            .control_plane
+            .metadata
+            .name = Some("other".to_owned());
         let before = several(vec![inspected(healthy()), other]);
         assert_eq!(lines(None, &before), ["d/c1-cp: Healthy", "d/other: Healthy"]);
         assert_eq!(lines(Some(&before), &before), Vec::<String>::new());

@@ -2,10 +2,10 @@
 
 use std::time::SystemTime;
 
+use kcp_api::Secret;
 use kcp_etcd::{ClientCertificate, CredentialError, Tls, Trust};
 
 use crate::reads::secret::Secrets;
-use crate::workload::Secret;
 use kcp_control_plane::snapshot::Failure;
 
 /// The Secret with etcd's authority. Its key is there unless etcd is external or an operator keeps it elsewhere.
@@ -90,10 +90,11 @@ mod tests {
     use std::time::{Duration, Instant, SystemTime};
 
     use k8s_openapi::ByteString;
+    use kcp_api::Secret;
     use serde_json::json;
 
     use super::{Access, Secrets};
-    use crate::{Connection, workload::Secret};
+    use crate::Connection;
 
     const CERTIFICATE: &[u8] = include_bytes!("../../../../etcd/tests/keys/rsa-pkcs1.crt");
     const KEY: &[u8] = include_bytes!("../../../../etcd/tests/keys/rsa-pkcs1.key");

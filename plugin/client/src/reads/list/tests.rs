@@ -2,14 +2,16 @@
 
 use std::{sync::Arc, time::Duration};
 
+use kcp_api::{Object as _, machine::Bootstrap};
 use serde_json::{Value, json};
 
-use crate::reads::list::list;
-use crate::{Connection, Error, ReadLimit, canned::failure, reader::Reader, reads::WITHOUT_NAME};
-use kcp_control_plane::{
-    plan::observed::{Bootstrap, Cluster},
-    snapshot::{Failure, Management, Reading, reading::Forbidden},
+use crate::{
+    Connection, Error, ReadLimit,
+    canned::failure,
+    reader::Reader,
+    reads::{WITHOUT_NAME, list::list},
 };
+use kcp_control_plane::snapshot::{Failure, Management, Reading, reading::Forbidden};
 
 fn groups() -> Value {
     let groups = ["cluster.x-k8s.io", "controlplane.cluster.x-k8s.io"].map(|name| {
@@ -94,8 +96,8 @@ fn names(listed: &[Management]) -> Vec<(&str, Vec<&str>)> {
     let observed = listed.iter().map(|management| &management.control_plane);
     let names = observed.map(|observed| {
         let machines = observed.machines.iter();
-        let machines = machines.map(|machine| machine.machine.name.as_str());
-        (observed.control_plane.name.as_str(), machines.collect())
+        let machines = machines.map(kcp_api::Object::name);
+        (observed.control_plane.name(), machines.collect())
     });
     names.collect()
 }
@@ -114,7 +116,7 @@ fn each_control_plane_gets_its_own() {
     let [first, second, third] = listed.as_slice() else {
         panic!("three");
     };
-    assert!(first.control_plane.cluster.paused && !third.control_plane.cluster.paused);
+    assert!(first.control_plane.cluster_is_paused() && !third.control_plane.cluster_is_paused());
     assert_eq!(first.unowned, ["unowned"]);
     assert_eq!(first.health_checks, Reading::Read(Vec::new()));
     let covered: Vec<_> = third.health_checks.read().expect("read")[0]
@@ -123,7 +125,7 @@ fn each_control_plane_gets_its_own() {
         .collect();
     assert_eq!(covered, ["elsewhere"]);
     assert_eq!(
-        second.cluster,
+        second.cluster(),
         Reading::Failed(Failure {
             object: "Cluster/c2".to_owned(),
             message: "cannot get clusters \"c2\" in namespace \"a\": not found".to_owned(),
@@ -131,14 +133,19 @@ fn each_control_plane_gets_its_own() {
             forbidden: None,
         })
     );
-    assert_eq!(second.control_plane.cluster, Cluster::unread());
+    assert!(second.control_plane.infrastructure_is_ready() && second.control_plane.has_endpoint());
     for management in &listed {
         let flag = WITHOUT_NAME;
         assert_eq!(management.secrets, Reading::Excluded { flag });
         assert_eq!(management.unread, []);
         // Nothing of it but what decides about new Machines.
         assert_eq!(
-            management.control_plane.spec.config.fields,
+            management
+                .control_plane
+                .control_plane
+                .spec
+                .kubeadm_config_spec
+                .fields,
             json!({"clusterConfiguration": {"certificateValidityPeriodDays": 3650}})
         );
         let machines = &management.control_plane.machines;
@@ -175,10 +182,10 @@ fn each_list_fails_alone() {
     }
     for management in read(None, "clusters").expect("the rest is read") {
         assert_eq!(
-            management.cluster,
+            management.cluster(),
             Reading::Failed(refused("Cluster", "clusters"))
         );
-        assert_eq!(management.control_plane.cluster, Cluster::unread());
+        assert!(management.control_plane.infrastructure_is_ready());
     }
     for management in read(None, "machinehealthchecks").expect("the rest is read") {
         let failure = refused("MachineHealthCheck", "machinehealthchecks");

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use http::Method;
+use kcp_api::Object as _;
 
 use crate::reads::management::{control_plane_of, management};
 use crate::{
@@ -13,7 +14,7 @@ use crate::{
 };
 use kcp_control_plane::snapshot::{
     Failure, Management, Reading,
-    management::{ClusterLink, Deletion, HealthCheck},
+    management::{Deletion, HealthCheck},
     reading::Forbidden,
 };
 
@@ -49,22 +50,23 @@ fn names<'n>(names: impl IntoIterator<Item = &'n str>) -> Vec<String> {
 
 fn machines(management: &Management) -> Vec<&str> {
     let machines = management.control_plane.machines.iter();
-    machines.map(|machine| machine.machine.name.as_str()).collect()
+    machines.map(kcp_api::Object::name).collect()
 }
 
 #[test]
 fn everything_there_is_to_know() {
     let management = of("/nothing", "c1-cp").expect("it is read");
     assert_eq!(machines(&management), ["m1", "m2", "m3"]);
-    assert_eq!(
-        management.cluster,
-        Reading::Read(ClusterLink {
-            name: "c1".to_owned(),
-            control_plane_kind: Some("KubeadmControlPlane".to_owned()),
-            control_plane_name: Some("c1-cp".to_owned()),
-            endpoint: Some("edge.example.com:6443".to_owned()),
-        })
-    );
+    let Reading::Read(cluster) = management.cluster() else {
+        panic!("{:?}", management.cluster());
+    };
+    assert_eq!((cluster.name(), cluster.control_plane()), ("c1", Some("c1-cp")));
+    let endpoint = cluster
+        .spec
+        .control_plane_endpoint
+        .as_ref()
+        .map(ToString::to_string);
+    assert_eq!(endpoint.as_deref(), Some("edge.example.com:6443"));
     assert_eq!(management.unowned, ["m3"]);
     assert_eq!(
         management.deletions,
@@ -84,7 +86,7 @@ fn everything_there_is_to_know() {
     );
     let secrets = names(["c1-etcd", "c1-kubeconfig"]).into_iter().collect();
     assert_eq!(management.secrets, Reading::Read(secrets));
-    assert_eq!(management.control_plane.cluster.has_kubeconfig, Some(true));
+    assert_eq!(management.control_plane.has_kubeconfig, Some(true));
     assert_eq!(management.unread, []);
 }
 
@@ -112,9 +114,8 @@ fn each_part_fails_alone() {
     };
     with("/clusters/", &|expected| {
         let resource = "clusters.cluster.x-k8s.io";
-        expected.cluster = Reading::Failed(refused("Cluster/c1", "get", resource, "clusters \"c1\""));
-        let cluster = &mut expected.control_plane.cluster;
-        (cluster.infrastructure_ready, cluster.has_endpoint) = (true, true);
+        expected.cluster_failure = Some(refused("Cluster/c1", "get", resource, "clusters \"c1\""));
+        expected.control_plane.cluster = None;
     });
     with("/machinehealthchecks", &|expected| {
         let resource = "machinehealthchecks.cluster.x-k8s.io";
@@ -135,11 +136,11 @@ fn each_part_fails_alone() {
     with("/secrets/c1-kubeconfig", &|expected| {
         expected.unread = vec![secret("c1-kubeconfig")];
         expected.secrets = Reading::Read(names(["c1-etcd"]).into_iter().collect());
-        expected.control_plane.cluster.has_kubeconfig = None;
+        expected.control_plane.has_kubeconfig = None;
     });
     with("/secrets/", &|expected| {
         expected.secrets = Reading::Failed(secret("c1-kubeconfig"));
-        expected.control_plane.cluster.has_kubeconfig = None;
+        expected.control_plane.has_kubeconfig = None;
     });
     with("/kubeadmconfigs", &|expected| {
         let resource = "kubeadmconfigs.bootstrap.cluster.x-k8s.io";
@@ -180,7 +181,7 @@ fn without_the_control_plane_there_is_nothing_to_tell() {
 #[test]
 fn one_without_a_cluster_has_nothing_around_it() {
     let management = of("/nothing", "alone").expect("it is read");
-    assert_eq!(management.cluster, Reading::NotYet);
+    assert_eq!(management.cluster(), Reading::NotYet);
     assert_eq!(management.health_checks, Reading::NotYet);
     assert_eq!(management.secrets, Reading::NotYet);
 }

@@ -1,14 +1,18 @@
+use kcp_api::{
+    ConditionStatus::{False, Unknown},
+    Object as _, Remediation,
+    metadata::Time,
+    names::annotation,
+};
+
 use crate::{
     checks::{
         example::{failure, forbidden, observed},
         find,
     },
-    control_plane::{
-        ConditionStatus::{False, Unknown},
-        example::{condition, minutes_ago, now, set},
-    },
+    control_plane::example::{annotate, condition, minutes_ago, now, pause, record, set, use_external_etcd},
     inspection::{Permission, Preflight, inspect},
-    plan::observed::{Etcd, Remediation},
+    plan::observed::Etcd,
     snapshot::{Observed, Reading, etcd::Alarms, workload::Component},
 };
 
@@ -54,7 +58,7 @@ fn all(preflight: &Preflight) -> Vec<Vec<String>> {
 
 fn fails(observed: &mut Observed, number: usize, kind: &str) {
     set(
-        &mut observed.machine(number).machine.conditions,
+        &mut observed.machine(number).status.conditions,
         condition(kind, False, "failed"),
     );
 }
@@ -184,14 +188,14 @@ type Case = (
 const CASES: &[Case] = &[
     (
         "paused",
-        |o| o.control_plane().paused = true,
+        |o| pause(&mut o.control_plane().metadata),
         &["no", "not-paused: KubeadmControlPlane/c1-cp"],
         &["no", "not-paused: KubeadmControlPlane/c1-cp"],
         &["no", "not-paused: KubeadmControlPlane/c1-cp"],
     ),
     (
         "cluster_paused",
-        |o| o.facts().cluster.paused = true,
+        |o| o.facts().cluster_mut().spec.paused = true,
         &["no", "not-paused: Cluster/c1"],
         &["no", "not-paused: Cluster/c1"],
         &["no", "not-paused: Cluster/c1"],
@@ -200,7 +204,7 @@ const CASES: &[Case] = &[
         "certificates",
         |o| {
             set(
-                &mut o.control_plane().conditions,
+                &mut o.control_plane().status.conditions,
                 condition("CertificatesAvailable", Unknown, ""),
             );
         },
@@ -210,14 +214,14 @@ const CASES: &[Case] = &[
     ),
     (
         "topology",
-        |o| o.facts().cluster.topology_version = Some("v1.35.0".to_owned()),
+        |o| o.facts().set_topology("v1.35.0"),
         &["no", "topology-version: Cluster/c1"],
         &["no", "topology-version: Cluster/c1"],
         &["no", "topology-version: Cluster/c1"],
     ),
     (
         "another_leaves",
-        |o| o.machine(3).machine.deleting_since = Some(minutes_ago(1)),
+        |o| o.machine(3).metadata.deletion_timestamp = Some(Time(minutes_ago(1))),
         &["no", "machine-deletions: Machine/m3"],
         &["no", "machine-deletions: Machine/m3"],
         &["no", "machine-deletions: Machine/m3"],
@@ -248,7 +252,7 @@ const CASES: &[Case] = &[
     (
         "the_machine_that_is_marked_to_go",
         |o| {
-            o.machine(3).to_be_deleted = true;
+            annotate(&mut o.machine(3).metadata, annotation::DELETE_MACHINE, "");
             fails(o, 3, "SchedulerPodHealthy");
             o.pod(Component::Scheduler, 3).ready = false;
         },
@@ -280,11 +284,13 @@ const CASES: &[Case] = &[
     (
         "a_replacement_has_yet_to_be_made",
         |o| {
-            o.facts().remediation_in_progress = Some(Remediation {
+            let remediation = Remediation {
                 machine: "m0".to_owned(),
-                time: Some(now()),
-                retries: 0,
-            });
+                timestamp: Some(now()),
+                retry_count: 0,
+            };
+            let metadata = &mut o.control_plane().metadata;
+            record(metadata, annotation::REMEDIATION_IN_PROGRESS, &remediation);
             fails(o, 3, "SchedulerPodHealthy");
         },
         &["yes"],
@@ -332,7 +338,7 @@ const CASES: &[Case] = &[
     (
         "etcd_elsewhere_is_out_of_reach",
         |o| {
-            o.control_plane().external_etcd = true;
+            use_external_etcd(&mut o.control_plane().spec);
             o.facts().etcd = crate::plan::observed::Etcd::External;
             o.secrets().insert("c1-apiserver-etcd-client".to_owned());
             o.etcd = Reading::OutOfReach(failure("etcd", "no way to 10.1.0.1:2379"));
@@ -363,15 +369,15 @@ fn what_keeps_what() {
 fn a_rollout_begins_with_a_machine_more_or_one_less() {
     let certificates = |o: &mut Observed| {
         let unknown = condition("CertificatesAvailable", Unknown, "");
-        set(&mut o.control_plane().conditions, unknown);
+        set(&mut o.control_plane().status.conditions, unknown);
     };
     assert_eq!(preflight(certificates).rollout.allowed, Some(false));
     let preflight_without_surge = preflight(|o| {
         certificates(o);
-        o.facts().spec.max_surge = 0;
+        o.facts().control_plane.spec.max_surge = 0;
     });
     assert_eq!(preflight_without_surge.rollout.allowed, Some(true));
-    let endless = preflight(|o| o.facts().spec.certificates_expiry_days = Some(365));
+    let endless = preflight(|o| o.facts().control_plane.spec.certificates_expiry_days = Some(365));
     assert_eq!(
         (told(&endless.scale_up), told(&endless.rollout)),
         (
@@ -401,7 +407,7 @@ fn nothing_is_removed_while_members_contradict_each_other() {
     }
     let turning = preflight(|o| {
         disputed(o);
-        o.machine(2).machine.deleting_since = Some(minutes_ago(1));
+        o.machine(2).metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
     });
     for remediation in turning.remediation {
         let told = told(&remediation.permission);

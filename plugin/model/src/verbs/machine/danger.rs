@@ -3,6 +3,8 @@
 //! As `canSafelyRemediateMachine` of Cluster API, which `reconcilePreTerminateHook` calls too; but etcd's own answers
 //! count, and Machines that are being deleted do not.
 
+use kcp_api::Object as _;
+
 use crate::{
     plan::{
         observed::{Etcd, Observed},
@@ -35,7 +37,7 @@ pub enum Danger {
 /// None if the control plane survives the loss of this Machine.
 pub fn danger(observed: &Observed, machine: &str) -> Option<Danger> {
     // A control plane that was never initialized has no data.
-    if !observed.control_plane.initialized {
+    if !observed.control_plane.status.initialized {
         return None;
     }
     let mut state = state(observed);
@@ -76,8 +78,8 @@ pub fn leader_warning(observed: &Observed, machine: &str) -> Option<String> {
         return None;
     };
     let mut machines = observed.machines.iter();
-    let machine_of = machines.find(|other| other.machine.name == machine)?;
-    let node = machine_of.machine.node.as_ref()?;
+    let machine_of = machines.find(|other| other.name() == machine)?;
+    let node = machine_of.status.node_name.as_ref()?;
     let mut leaders = members.iter().filter(|member| member.is_leader);
     leaders.any(|member| member.name == *node).then(|| {
         format!(
@@ -167,12 +169,14 @@ impl Danger {
 
 #[cfg(test)]
 mod tests {
+    use kcp_api::{
+        ConditionStatus::{False, Unknown},
+        metadata::Time,
+    };
+
     use super::{Danger, danger};
     use crate::{
-        control_plane::{
-            ConditionStatus::{False, Unknown},
-            example::{condition, minutes_ago, set},
-        },
+        control_plane::example::{condition, minutes_ago, set},
         plan::{
             example::observed,
             observed::{Etcd, EtcdMember, Observed},
@@ -199,7 +203,7 @@ mod tests {
     }
 
     fn crashed(observed: &mut Observed, machine: usize, kind: &str) {
-        let conditions = &mut observed.machines[machine - 1].machine.conditions;
+        let conditions = &mut observed.machines[machine - 1].status.conditions;
         set(conditions, condition(kind, False, "crashed"));
     }
 
@@ -268,7 +272,7 @@ mod tests {
             (
                 "one is not known: another",
                 |o| {
-                    let conditions = &mut o.machines[2].machine.conditions;
+                    let conditions = &mut o.machines[2].status.conditions;
                     set(conditions, condition("EtcdPodHealthy", Unknown, ""));
                 },
                 "m1",
@@ -307,7 +311,7 @@ mod tests {
                 "one that has not started: it",
                 |o| {
                     o.etcd = members("m1 m2 m3-");
-                    o.machines[2].machine.node = None;
+                    o.machines[2].status.node_name = None;
                 },
                 "m3",
                 &[],
@@ -316,8 +320,8 @@ mod tests {
                 "one that has not started, of one of two",
                 |o| {
                     o.etcd = members("m1 m3-");
-                    o.machines[1].machine.node = None;
-                    o.machines[2].machine.node = None;
+                    o.machines[1].status.node_name = None;
+                    o.machines[2].status.node_name = None;
                 },
                 "m3",
                 &["etcd members have not started or are still learners: (not started)"],
@@ -354,7 +358,7 @@ mod tests {
                 "the others go",
                 |o| {
                     for machine in &mut o.machines[1..] {
-                        machine.machine.deleting_since = Some(minutes_ago(1));
+                        machine.metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
                     }
                 },
                 "m1",
@@ -387,7 +391,7 @@ mod tests {
             (
                 "it never came up",
                 |o| {
-                    o.control_plane.initialized = false;
+                    o.control_plane.status.initialized = false;
                     o.machines.truncate(1);
                 },
                 "m1",

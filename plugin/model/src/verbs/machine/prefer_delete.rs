@@ -1,6 +1,7 @@
 //! `machine prefer-delete`: marks a Machine to be deleted before others, or removes the mark.
 
 use jiff::Timestamp;
+use kcp_api::{Object as _, names::annotation};
 use serde_json::json;
 
 use crate::{
@@ -19,7 +20,7 @@ use crate::{
     },
     verbs::machine::{
         danger::{Danger, danger, leader_warning},
-        snapshot::{DELETE_MACHINE, MachineSnapshot},
+        snapshot::MachineSnapshot,
     },
 };
 
@@ -35,14 +36,14 @@ pub fn decide(
     field_manager: &str,
     now: Timestamp,
 ) -> Decision {
-    if machine.object.is_deleting {
+    if machine.object.is_deleting() {
         return Decision::Unchanged("it is being deleted already".to_owned());
     }
-    let is_marked = machine.object.has(DELETE_MACHINE);
+    let is_marked = machine.object.has_annotation(annotation::DELETE_MACHINE);
     match (preference, is_marked) {
         (Preference::Preferred, true) => {
             let mut why = vec!["it is preferred for deletion already".to_owned()];
-            why.extend(Effect::of(machine.observed(), &machine.object.name, now).lines);
+            why.extend(Effect::of(machine.observed(), machine.object.name(), now).lines);
             Decision::Unchanged(why.join("; "))
         }
         (Preference::Cleared, false) => Decision::Unchanged("it is not preferred for deletion".to_owned()),
@@ -52,7 +53,7 @@ pub fn decide(
 }
 
 fn clear(machine: &MachineSnapshot, field_manager: &str) -> Decision {
-    let patch = json!({"metadata": {"annotations": {DELETE_MACHINE: null}}});
+    let patch = json!({"metadata": {"annotations": {annotation::DELETE_MACHINE: null}}});
     Decision::Write(Proposal {
         warnings: applied(&machine.object.text, &patch, field_manager),
         write: ObjectWrite::patch(patch),
@@ -62,14 +63,14 @@ fn clear(machine: &MachineSnapshot, field_manager: &str) -> Decision {
             reason: "MachineNotPreferredForDeletion",
             action: "PreferMachineDeletion",
             done: "preferred deletion withdrawn",
-            detail: format!("for Machine {}", machine.object.name),
+            detail: format!("for Machine {}", machine.object.name()),
         },
     })
 }
 
 fn prefer(machine: &MachineSnapshot, field_manager: &str, now: Timestamp) -> Decision {
-    let name = &machine.object.name;
-    let patch = json!({"metadata": {"annotations": {DELETE_MACHINE: ""}}});
+    let name = &machine.object.name();
+    let patch = json!({"metadata": {"annotations": {annotation::DELETE_MACHINE: ""}}});
     let effect = Effect::of(machine.observed(), name, now);
     let danger = danger(machine.observed(), name);
     // The controller waits for members that start, as they do in every rollout.
@@ -112,7 +113,7 @@ impl Effect {
     fn of(observed: &Observed, name: &str, now: Timestamp) -> Self {
         let observed = marked(observed, name);
         let asked = Asked {
-            spec: observed.spec.clone(),
+            spec: observed.control_plane.spec.clone(),
             changes: Vec::new(),
             denials: Vec::new(),
         };
@@ -135,7 +136,10 @@ impl Effect {
 fn marked(observed: &Observed, name: &str) -> Observed {
     let mut observed = observed.clone();
     for machine in &mut observed.machines {
-        machine.to_be_deleted |= machine.machine.name == name;
+        if machine.name() == name {
+            let annotations = machine.metadata.annotations.get_or_insert_default();
+            annotations.insert(annotation::DELETE_MACHINE.to_owned(), String::new());
+        }
     }
     observed
 }
@@ -160,7 +164,7 @@ fn deletion_order(observed: &Observed, plan: &Plan, name: &str) -> Option<String
         verdict.is_some_and(|verdict| !verdict.reasons.is_empty())
     };
     let state = State::of(observed, is_outdated);
-    let next = next_to_delete(&observed.cluster.failure_domains, &state.replicas)?;
+    let next = next_to_delete(&observed.failure_domains(), &state.replicas)?;
     let is_among = next.machines.iter().any(|other| other == name);
     Some(match next.machines.as_slice() {
         [_] if is_among => "it is deleted first".to_owned(),
@@ -171,16 +175,17 @@ fn deletion_order(observed: &Observed, plan: &Plan, name: &str) -> Option<String
 
 #[cfg(test)]
 mod tests {
+    use kcp_api::{Object as _, metadata::Time, names::annotation};
     use serde_json::json;
 
     use super::{Decision, ObjectWrite, Preference, decide};
     use crate::{
         change::decision::{Refusal, RefusedBy},
-        control_plane::example::now,
+        control_plane::example::{annotate, minutes_ago, now},
         plan::observed::Etcd,
         verbs::machine::{
             example::{dead, snapshot},
-            snapshot::{DELETE_MACHINE, MachineSnapshot},
+            snapshot::MachineSnapshot,
         },
     };
 
@@ -189,24 +194,28 @@ mod tests {
     }
 
     fn mark(machine: &mut MachineSnapshot) {
-        let annotation = DELETE_MACHINE.to_owned();
-        machine.object.annotations.insert(annotation, String::new());
+        let annotation = annotation::DELETE_MACHINE.to_owned();
+        annotate(&mut machine.object.machine.metadata, &annotation, "");
     }
 
     /// Marks another Machine, by its number.
     fn mark_other(machine: &mut MachineSnapshot, number: usize) {
-        machine.context.observed.machines[number - 1].to_be_deleted = true;
+        annotate(
+            &mut machine.context.observed.machines[number - 1].metadata,
+            annotation::DELETE_MACHINE,
+            "",
+        );
     }
 
     fn outdate(machine: &mut MachineSnapshot, number: usize) {
-        machine.context.observed.machines[number - 1].machine.version = Some("v1.2.3".to_owned());
+        machine.context.observed.machines[number - 1].spec.version = Some("v1.2.3".to_owned());
     }
 
     fn spread_over_domains(machine: &mut MachineSnapshot) {
         let observed = &mut machine.context.observed;
-        observed.cluster.failure_domains = ["a", "b", "c"].map(str::to_owned).to_vec();
+        observed.set_failure_domains("a b c");
         for (machine, domain) in observed.machines.iter_mut().zip(["a", "b", "c"]) {
-            machine.machine.failure_domain = Some(domain.to_owned());
+            machine.spec.failure_domain = Some(domain.to_owned());
         }
     }
 
@@ -250,7 +259,7 @@ mod tests {
             ),
             (
                 "one too many",
-                |machine| machine.context.observed.spec.replicas = 2,
+                |machine| machine.context.observed.control_plane.spec.replicas = Some(2),
                 &["takes effect now: the control plane is scaling down", FIRST],
             ),
             (
@@ -299,7 +308,7 @@ mod tests {
         let mut marked = snapshot("m2");
         mark(&mut marked);
         let mut deleting = snapshot("m2");
-        deleting.object.is_deleting = true;
+        deleting.object.machine.metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
         for (machine, preference, why) in [
             (
                 &marked,
@@ -339,7 +348,7 @@ mod tests {
     fn a_machine_that_must_not_be_deleted_and_would_be_now_is_refused() {
         let mut machine = snapshot("m2");
         dead(&mut machine, &["m3"]);
-        machine.context.observed.spec.replicas = 2;
+        machine.context.observed.control_plane.spec.replicas = Some(2);
         let why = [
             "without it etcd loses quorum: 1 of 2 voting members healthy, 2 needed",
             "etcd member node-m3 of Machine m3 is not healthy: no answer within 2s",

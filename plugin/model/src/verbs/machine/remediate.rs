@@ -4,6 +4,7 @@
 //! tells its control plane to replace it.
 
 use jiff::Timestamp;
+use kcp_api::{MachineHealthCheck, Object as _, Reference, names::annotation};
 use serde_json::json;
 
 use crate::{
@@ -13,7 +14,7 @@ use crate::{
         event::ChangeEvent,
         ownership::applied,
     },
-    control_plane::MachineHealthCheck,
+    control_plane::health_check::would_allow,
     plan::{
         observed::Observed,
         preflight::topology_version,
@@ -23,7 +24,7 @@ use crate::{
     verbs::machine::{
         danger::{danger, leader_warning},
         replace,
-        snapshot::{MachineSnapshot, REMEDIATE_MACHINE, SKIP_REMEDIATION},
+        snapshot::MachineSnapshot,
     },
 };
 
@@ -31,11 +32,11 @@ use crate::{
 pub const FORCED: &str = "use --force to mark it now; the controller replaces it once its preflight passes";
 
 pub fn decide(machine: &MachineSnapshot, force: bool, field_manager: &str, now: Timestamp) -> Decision {
-    let name = &machine.object.name;
-    if machine.object.is_deleting {
+    let name = &machine.object.name();
+    if machine.object.is_deleting() {
         return Decision::Unchanged("it is being deleted already".to_owned());
     }
-    if machine.object.has(REMEDIATE_MACHINE) {
+    if machine.object.has_annotation(annotation::REMEDIATE_MACHINE) {
         return Decision::Unchanged("it is marked for remediation already".to_owned());
     }
     let mut objections = objections(machine);
@@ -64,7 +65,7 @@ pub fn decide(machine: &MachineSnapshot, force: bool, field_manager: &str, now: 
         Ok(more) => warnings.extend(more),
         Err(mut refusal) => {
             if refusal.by == RefusedBy::Command && replace::is_allowed(machine, now) {
-                let namespace = &machine.object.namespace;
+                let namespace = &machine.object.namespace();
                 refusal.remedies.push(format!(
                     "replace it without a health check: kubectl kcp machine replace {name} -n {namespace}"
                 ));
@@ -93,12 +94,13 @@ fn objections(machine: &MachineSnapshot) -> Objections {
     let mut lasting: Vec<String> = pauses
         .map(|pause| format!("{pause}: no controller would remediate it"))
         .collect();
-    if machine.object.has(SKIP_REMEDIATION) {
+    if machine.object.has_annotation(annotation::SKIP_REMEDIATION) {
         lasting.push(format!(
-            "its annotation {SKIP_REMEDIATION} excludes it from remediation"
+            "its annotation {} excludes it from remediation",
+            annotation::SKIP_REMEDIATION
         ));
     }
-    if machine.context.control_plane().deleting_since.is_some() {
+    if machine.context.control_plane().deletion_timestamp().is_some() {
         lasting.push("the control plane is being deleted".to_owned());
     }
     Objections {
@@ -108,7 +110,7 @@ fn objections(machine: &MachineSnapshot) -> Objections {
 }
 
 fn patch() -> serde_json::Value {
-    json!({"metadata": {"annotations": {REMEDIATE_MACHINE: ""}}})
+    json!({"metadata": {"annotations": {annotation::REMEDIATE_MACHINE: ""}}})
 }
 
 /// What acts on the annotation.
@@ -139,28 +141,29 @@ fn remediator(machine: &MachineSnapshot) -> Result<Remediator, Vec<String>> {
         }
     }
     // A control plane that is asked acts, whatever other remediators do.
-    let Some(MachineHealthCheck { name, external, .. }) =
-        acting.into_iter().min_by_key(|check| check.external.is_some())
+    let Some(acting) = acting
+        .into_iter()
+        .min_by_key(|check| check.spec.template_ref.is_some())
     else {
         return Err(why);
     };
-    let check = name.clone();
-    Ok(match external {
+    let check = acting.name().to_owned();
+    Ok(match &acting.spec.template_ref {
         None => Remediator::ControlPlane { check },
-        Some(template) => Remediator::Other {
+        Some(Reference { kind, .. }) => Remediator::Other {
             check,
-            kind: template.strip_suffix("Template").unwrap_or(template).to_owned(),
+            kind: kind.strip_suffix("Template").unwrap_or(kind).to_owned(),
         },
     })
 }
 
 /// Why a `MachineHealthCheck` would not act with `more` unhealthy Machines.
 fn inaction(check: &MachineHealthCheck, more: u64) -> Option<String> {
-    let MachineHealthCheck { name, .. } = check;
-    if check.paused {
+    let name = check.name();
+    if check.is_paused() {
         return Some(format!("MachineHealthCheck {name} is paused"));
     }
-    (check.would_allow(more) == Some(false)).then(|| {
+    (would_allow(check, more) == Some(false)).then(|| {
         format!(
             "MachineHealthCheck {name} would not act: its limits exclude this number of unhealthy Machines"
         )
@@ -175,11 +178,11 @@ fn remediated(observed: &Observed, machine: &str, now: Timestamp) -> Option<Outl
             replica.health = HealthCheck::AwaitsRemediationFirst;
         }
     }
-    let spec = &observed.spec;
+    let spec = &observed.control_plane.spec;
     let terms = Terms {
         limits: &spec.remediation,
-        initialized: observed.control_plane.initialized,
-        topology_version: topology_version(observed, spec).map(String::as_str),
+        initialized: observed.control_plane.status.initialized,
+        topology_version: topology_version(observed, spec),
         now,
     };
     outlook(&state, terms)
@@ -206,19 +209,17 @@ fn object_to(objections: &mut Objections, outlook: &Outlook, machine: &str) {
 
 #[cfg(test)]
 mod tests {
+    use kcp_api::{ConditionStatus::True, Object as _, Remediation, metadata::Time, names::annotation};
     use serde_json::{Value, json};
 
     use super::{Decision, ObjectWrite, decide};
     use crate::{
         change::decision::{Refusal, RefusedBy},
-        control_plane::{
-            ConditionStatus::True,
-            example::{condition, minutes_ago, now},
-        },
-        plan::observed::{Etcd, Remediation},
+        control_plane::example::{annotate, condition, minutes_ago, now, pause, record},
+        plan::observed::Etcd,
         verbs::machine::{
             example::{dead, snapshot},
-            snapshot::{MachineSnapshot, SKIP_REMEDIATION},
+            snapshot::MachineSnapshot,
         },
     };
 
@@ -244,11 +245,8 @@ mod tests {
         json!({"remediation": {"triggerIf": {"unhealthyLessThanOrEqualTo": 1}}})
     }
 
-    fn annotate(machine: &mut MachineSnapshot, annotation: &str) {
-        machine
-            .object
-            .annotations
-            .insert(annotation.to_owned(), String::new());
+    fn mark(machine: &mut MachineSnapshot, annotation: &str) {
+        annotate(&mut machine.object.machine.metadata, annotation, "");
     }
 
     fn decision(machine: &MachineSnapshot, force: bool) -> Decision {
@@ -260,7 +258,7 @@ mod tests {
         let why = why.iter().map(ToString::to_string).collect();
         let mut refusal = Refusal::new(by, why);
         if by == RefusedBy::Command && super::replace::is_allowed(machine, now()) {
-            let name = &machine.object.name;
+            let name = &machine.object.name();
             refusal.remedies = vec![format!(
                 "replace it without a health check: kubectl kcp machine replace {name} -n d"
             )];
@@ -309,7 +307,7 @@ mod tests {
             ),
             (
                 "health check paused",
-                |machine| machine.health_checks[0].paused = true,
+                |machine| pause(&mut machine.health_checks[0].metadata),
                 "MachineHealthCheck h is paused",
             ),
             (
@@ -319,7 +317,7 @@ mod tests {
                     check(machine, "h", 2, &at_most_one());
                     let healthy = condition("HealthCheckSucceeded", True, "");
                     machine.context.observed.machines[1]
-                        .machine
+                        .status
                         .conditions
                         .push(healthy);
                 },
@@ -327,22 +325,25 @@ mod tests {
             ),
             (
                 "skipped",
-                |machine| annotate(machine, SKIP_REMEDIATION),
+                |machine| mark(machine, annotation::SKIP_REMEDIATION),
                 "its annotation cluster.x-k8s.io/skip-remediation excludes it from remediation",
             ),
             (
                 "paused",
-                |machine| annotate(machine, "cluster.x-k8s.io/paused"),
+                |machine| mark(machine, "cluster.x-k8s.io/paused"),
                 "the Machine is paused: no controller would remediate it",
             ),
             (
                 "Cluster paused",
-                |machine| machine.context.observed.cluster.paused = true,
+                |machine| machine.context.observed.cluster_mut().spec.paused = true,
                 "the Cluster is paused: no controller would remediate it",
             ),
             (
                 "deleted",
-                |machine| machine.context.observed.control_plane.deleting_since = Some(minutes_ago(1)),
+                |machine| {
+                    machine.context.observed.control_plane.metadata.deletion_timestamp =
+                        Some(Time(minutes_ago(1)));
+                },
                 "the control plane is being deleted",
             ),
         ];
@@ -388,26 +389,36 @@ mod tests {
             ),
             (
                 "another is being deleted",
-                |machine| machine.context.observed.machines[2].machine.deleting_since = Some(minutes_ago(1)),
+                |machine| {
+                    machine.context.observed.machines[2].metadata.deletion_timestamp =
+                        Some(Time(minutes_ago(1)));
+                },
                 RefusedBy::Preflight,
                 &["Machine m3 is being deleted"],
             ),
             (
                 "another comes up",
-                |machine| machine.context.observed.machines[2].machine.node = None,
+                |machine| machine.context.observed.machines[2].status.node_name = None,
                 RefusedBy::Preflight,
                 &["Machine m3 is starting"],
             ),
             (
                 "tried just now",
                 |machine| {
-                    machine.context.observed.spec.remediation.retry_period =
-                        jiff::SignedDuration::from_mins(10);
-                    machine.context.observed.machines[1].remediation_for = Some(Remediation {
+                    machine
+                        .context
+                        .observed
+                        .control_plane
+                        .spec
+                        .remediation
+                        .retry_period = jiff::SignedDuration::from_mins(10);
+                    let remediation = Remediation {
                         machine: "m0".to_owned(),
-                        time: Some(minutes_ago(5)),
-                        retries: 1,
-                    });
+                        timestamp: Some(minutes_ago(5)),
+                        retry_count: 1,
+                    };
+                    let metadata = &mut machine.context.observed.machines[1].metadata;
+                    record(metadata, annotation::REMEDIATION_FOR, &remediation);
                 },
                 RefusedBy::Preflight,
                 &["the last attempt was too recent: the controller tries again at 2026-08-21T12:05:00Z"],
@@ -439,11 +450,12 @@ mod tests {
     fn no_change_is_left() {
         for (change, why) in [
             (
-                (|machine| machine.object.is_deleting = true) as fn(&mut MachineSnapshot),
+                (|machine| machine.object.machine.metadata.deletion_timestamp = Some(Time(minutes_ago(1))))
+                    as fn(&mut MachineSnapshot),
                 "it is being deleted already",
             ),
             (
-                |machine| annotate(machine, super::REMEDIATE_MACHINE),
+                |machine| mark(machine, annotation::REMEDIATE_MACHINE),
                 "it is marked for remediation already",
             ),
         ] {

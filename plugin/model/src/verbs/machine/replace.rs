@@ -1,6 +1,7 @@
 //! `machine replace`: deletes a Machine so that its control plane creates another.
 
 use jiff::Timestamp;
+use kcp_api::{Object as _, metadata::Time};
 
 use crate::{
     blocker::Blocker,
@@ -26,8 +27,8 @@ pub const FORCED: &str =
     "use --force to delete it now; the controller creates another once its preflight passes";
 
 pub fn decide(machine: &MachineSnapshot, force: bool, now: Timestamp) -> Decision {
-    let name = &machine.object.name;
-    if machine.object.is_deleting {
+    let name = &machine.object.name();
+    if machine.object.is_deleting() {
         return Decision::Unchanged("it is being deleted already".to_owned());
     }
     let pauses = machine.pauses().into_iter();
@@ -77,12 +78,12 @@ pub fn is_allowed(machine: &MachineSnapshot, now: Timestamp) -> bool {
 fn plan_without(observed: &Observed, name: &str, now: Timestamp) -> Plan {
     let mut observed = observed.clone();
     for machine in &mut observed.machines {
-        if machine.machine.name == name {
-            machine.machine.deleting_since = Some(now);
+        if machine.name() == name {
+            machine.metadata.deletion_timestamp = Some(Time(now));
         }
     }
     let asked = Asked {
-        spec: observed.spec.clone(),
+        spec: observed.control_plane.spec.clone(),
         changes: Vec::new(),
         denials: Vec::new(),
     };
@@ -118,7 +119,7 @@ fn consequences(plan: &Plan) -> Vec<String> {
     let Some(created) = created else {
         return vec![format!(
             "no Machine replaces it: replicas is {}",
-            plan.asked.spec.replicas
+            plan.asked.spec.size()
         )];
     };
     let mut lines = Vec::new();
@@ -139,10 +140,12 @@ fn consequences(plan: &Plan) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use kcp_api::{Object as _, metadata::Time};
+
     use super::{Decision, ObjectWrite, decide, is_allowed};
     use crate::{
         change::decision::{Refusal, RefusedBy},
-        control_plane::example::{minutes_ago, now},
+        control_plane::example::{annotate, minutes_ago, now, pause},
         plan::observed::{Etcd, EtcdMember},
         verbs::machine::{
             example::{dead, fail, snapshot},
@@ -166,7 +169,7 @@ mod tests {
                     proposal.event.note("alice"),
                     format!(
                         "replacement requested by alice for Machine {}",
-                        machine.object.name
+                        machine.object.name()
                     )
                 );
                 (proposal.warnings, proposal.consequences)
@@ -202,25 +205,28 @@ mod tests {
         let cases: &[Case] = &[
             (
                 "control plane",
-                |machine| machine.context.observed.control_plane.paused = true,
+                |machine| pause(&mut machine.context.observed.control_plane.metadata),
                 "the control plane is paused: no Machine would replace it",
             ),
             (
                 "Cluster",
-                |machine| machine.context.observed.cluster.paused = true,
+                |machine| machine.context.observed.cluster_mut().spec.paused = true,
                 "the Cluster is paused: no Machine would replace it",
             ),
             (
                 "Machine",
                 |machine| {
                     let paused = "cluster.x-k8s.io/paused".to_owned();
-                    machine.object.annotations.insert(paused, String::new());
+                    annotate(&mut machine.object.machine.metadata, &paused, "");
                 },
                 "the Machine is paused: no Machine would replace it",
             ),
             (
                 "deleted",
-                |machine| machine.context.observed.control_plane.deleting_since = Some(minutes_ago(1)),
+                |machine| {
+                    machine.context.observed.control_plane.metadata.deletion_timestamp =
+                        Some(Time(minutes_ago(1)));
+                },
                 "the control plane is being deleted",
             ),
         ];
@@ -241,13 +247,18 @@ mod tests {
     fn unrelated_obstacles_are_warnings() {
         let mut machine = snapshot("m3");
         dead(&mut machine, &["m3"]);
-        machine.context.observed.spec.certificates_expiry_days = Some(400);
+        machine
+            .context
+            .observed
+            .control_plane
+            .spec
+            .certificates_expiry_days = Some(400);
         let endless = "the rollout would never end: Machines are replaced 400 days before their certificates expire, and \
                        new certificates last 365 days";
         assert_eq!(written(&machine, false), (vec![endless.to_owned()], Vec::new()));
         let mut machine = snapshot("m3");
         dead(&mut machine, &["m3"]);
-        machine.context.observed.spec.replicas = 0;
+        machine.context.observed.control_plane.spec.replicas = Some(0);
         let none = "no Machine replaces it: replicas is 0".to_owned();
         let asked = "the desired number of Machines is 0".to_owned();
         assert_eq!(written(&machine, false), (vec![asked], vec![none]));
@@ -266,17 +277,20 @@ mod tests {
             ("danger", |machine| dead(machine, &["m3"]), false),
             (
                 "paused",
-                |machine| machine.context.observed.cluster.paused = true,
+                |machine| machine.context.observed.cluster_mut().spec.paused = true,
                 false,
             ),
             (
                 "the control plane is being deleted",
-                |machine| machine.context.observed.control_plane.deleting_since = Some(minutes_ago(1)),
+                |machine| {
+                    machine.context.observed.control_plane.metadata.deletion_timestamp =
+                        Some(Time(minutes_ago(1)));
+                },
                 false,
             ),
             (
                 "it is being deleted",
-                |machine| machine.object.is_deleting = true,
+                |machine| machine.object.machine.metadata.deletion_timestamp = Some(Time(minutes_ago(1))),
                 false,
             ),
         ];
@@ -298,17 +312,20 @@ mod tests {
             ),
             (
                 "another is being deleted",
-                |machine| machine.context.observed.machines[1].machine.deleting_since = Some(minutes_ago(1)),
+                |machine| {
+                    machine.context.observed.machines[1].metadata.deletion_timestamp =
+                        Some(Time(minutes_ago(1)));
+                },
                 &["Machine m2 is being deleted"],
             ),
             (
                 "the topology moves",
-                |machine| machine.context.observed.cluster.topology_version = Some("v9.9.9".to_owned()),
+                |machine| machine.context.observed.set_topology("v9.9.9"),
                 &["the Cluster's topology upgrades to v9.9.9 first"],
             ),
             (
                 "certificates",
-                |machine| machine.context.observed.control_plane.conditions.clear(),
+                |machine| machine.context.observed.control_plane.status.conditions.clear(),
                 &["condition CertificatesAvailable is not True: no Machine can join"],
             ),
         ];
@@ -331,8 +348,8 @@ mod tests {
     #[test]
     fn a_machine_that_is_being_deleted_is_left_alone() {
         let mut machine = snapshot("m1");
-        machine.object.is_deleting = true;
-        machine.context.observed.control_plane.paused = true;
+        machine.object.machine.metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
+        pause(&mut machine.context.observed.control_plane.metadata);
         assert_eq!(
             decide(&machine, false, now()),
             Decision::Unchanged("it is being deleted already".to_owned())
@@ -348,9 +365,9 @@ mod tests {
             ..EtcdMember::default()
         };
         machine.context.observed.etcd = Etcd::Members(["m1", "m2", "m3"].map(member).to_vec());
-        machine.context.observed.cluster.failure_domains = vec!["a".to_owned(), "b".to_owned()];
+        machine.context.observed.set_failure_domains("a b");
         for (machine, domain) in machine.context.observed.machines.iter_mut().zip(["b", "a", "a"]) {
-            machine.machine.failure_domain = Some(domain.to_owned());
+            machine.spec.failure_domain = Some(domain.to_owned());
         }
         let (warnings, consequences) = written(&machine, false);
         assert_eq!(
@@ -365,7 +382,7 @@ mod tests {
             ["its replacement is created in failure domain b", FRAGILE]
         );
         // One too many.
-        machine.context.observed.spec.replicas = 2;
+        machine.context.observed.control_plane.spec.replicas = Some(2);
         assert_eq!(
             written(&machine, false).1,
             ["no Machine replaces it: replicas is 2"]

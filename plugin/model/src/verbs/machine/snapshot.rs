@@ -1,24 +1,16 @@
 //! A Machine and its control plane, read at one time.
 
-use std::collections::BTreeMap;
-
-use serde::Deserialize;
+use kcp_api::{
+    DecodeError, Machine, MachineHealthCheck, Object, decode,
+    kind::{KUBEADM_CONTROL_PLANE, MACHINE},
+    metadata::{ObjectMeta, OwnerReference},
+    names::label,
+};
 
 use crate::{
     change::{event::ObjectReference, snapshot::ChangeSnapshot},
-    control_plane::{MachineHealthCheck, PAUSED_ANNOTATION, label},
-    plan::observed::{Machine, Observed},
+    plan::observed::Observed,
 };
-
-const KUBEADM_CONTROL_PLANE: &str = "KubeadmControlPlane";
-const MACHINE: &str = "Machine";
-
-/// A Machine with this annotation is deleted before others.
-pub const DELETE_MACHINE: &str = "cluster.x-k8s.io/delete-machine";
-/// A `MachineHealthCheck` that selects a Machine with this annotation counts it as unhealthy.
-pub const REMEDIATE_MACHINE: &str = "cluster.x-k8s.io/remediate-machine";
-/// `MachineHealthChecks` ignore a Machine with this annotation.
-pub const SKIP_REMEDIATION: &str = "cluster.x-k8s.io/skip-remediation";
 
 /// What a change of a Machine is checked against.
 #[derive(Debug)]
@@ -39,21 +31,18 @@ impl MachineSnapshot {
 
     pub fn machine(&self) -> Option<&Machine> {
         let mut machines = self.observed().machines.iter();
-        machines.find(|machine| machine.machine.name == self.object.name)
+        machines.find(|machine| machine.name() == self.object.name())
     }
 
     /// Which pauses keep the controllers from working on the Machine, a line each.
     pub fn pauses(&self) -> Vec<String> {
-        let Observed {
-            control_plane,
-            cluster,
-            ..
-        } = self.observed();
-        let is_paused = control_plane.paused || (control_plane.is("Paused") && !cluster.paused);
+        let control_plane = &self.observed().control_plane;
+        let cluster_paused = self.observed().cluster_is_paused();
+        let is_paused = control_plane.is_paused() || (control_plane.is("Paused") && !cluster_paused);
         [
             (self.object.is_paused(), "the Machine is paused"),
             (is_paused, "the control plane is paused"),
-            (cluster.paused, "the Cluster is paused"),
+            (cluster_paused, "the Cluster is paused"),
         ]
         .into_iter()
         .filter(|(is_so, _)| *is_so)
@@ -62,83 +51,36 @@ impl MachineSnapshot {
     }
 }
 
-/// The metadata of a Machine.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// A Machine, and its JSON.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct MachineObject {
-    /// The whole object's JSON.
     pub text: String,
-    pub name: String,
-    pub namespace: String,
-    pub uid: String,
-    pub resource_version: String,
-    pub is_deleting: bool,
-    pub labels: BTreeMap<String, String>,
-    /// Most of Cluster API's annotations act by their presence, whatever their value.
-    pub annotations: BTreeMap<String, String>,
-    /// Kind and name of its controller; none if it has no owner.
-    pub owner: Option<(String, String)>,
+    pub machine: Machine,
 }
 
-#[derive(Deserialize)]
-struct WireMachine {
-    metadata: Metadata,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Metadata {
-    name: String,
-    #[serde(default)]
-    namespace: String,
-    #[serde(default)]
-    uid: String,
-    #[serde(default)]
-    resource_version: String,
-    deletion_timestamp: Option<serde::de::IgnoredAny>,
-    #[serde(default)]
-    labels: BTreeMap<String, String>,
-    #[serde(default)]
-    annotations: BTreeMap<String, String>,
-    #[serde(default)]
-    owner_references: Vec<OwnerReference>,
-}
-
-#[derive(Deserialize)]
-struct OwnerReference {
-    kind: String,
-    name: String,
-    #[serde(default)]
-    controller: bool,
+impl Object for MachineObject {
+    fn metadata(&self) -> &ObjectMeta {
+        &self.machine.metadata
+    }
 }
 
 impl MachineObject {
     /// # Errors
-    /// When its metadata do not have their types.
-    pub fn decode(text: &str) -> serde_json::Result<Self> {
-        let WireMachine { metadata } = serde_json::from_str(text)?;
-        let mut owners = metadata.owner_references;
-        // A control plane is the owner before it sets `controller`.
-        owners.sort_by_key(|owner| !(owner.controller || owner.kind == KUBEADM_CONTROL_PLANE));
+    /// When a field has another type than its kind gives it.
+    pub fn decode(text: &str) -> Result<Self, DecodeError> {
         Ok(Self {
+            machine: decode(text)?,
             text: text.to_owned(),
-            name: metadata.name,
-            namespace: metadata.namespace,
-            uid: metadata.uid,
-            resource_version: metadata.resource_version,
-            is_deleting: metadata.deletion_timestamp.is_some(),
-            labels: metadata.labels,
-            annotations: metadata.annotations,
-            owner: owners.into_iter().next().map(|owner| (owner.kind, owner.name)),
         })
     }
 
-    /// Whether it has an annotation, whatever its value.
-    pub fn has(&self, annotation: &str) -> bool {
-        self.annotations.contains_key(annotation)
-    }
-
-    pub fn is_paused(&self) -> bool {
-        self.has(PAUSED_ANNOTATION)
+    /// Its controller, or else its first owner. A control plane is the owner before it sets `controller`.
+    fn manager(&self) -> Option<&OwnerReference> {
+        let owners = self.owner_references();
+        let manages = |owner: &&OwnerReference| {
+            owner.controller == Some(true) || owner.kind == KUBEADM_CONTROL_PLANE.kind
+        };
+        owners.iter().find(manages).or_else(|| owners.first())
     }
 
     /// The name of its `KubeadmControlPlane`.
@@ -146,22 +88,23 @@ impl MachineObject {
     /// # Errors
     /// Why it has none.
     pub fn control_plane(&self) -> Result<&str, String> {
-        if !self.labels.contains_key(label::CONTROL_PLANE) {
-            return Err(match &self.owner {
+        let manager = self
+            .manager()
+            .map(|owner| (owner.kind.as_str(), owner.name.as_str()));
+        if self.label(label::CONTROL_PLANE).is_none() {
+            return Err(match manager {
                 Some((kind, name)) => format!("it is not a control plane Machine: {kind} {name} owns it"),
                 None => "it is not a control plane Machine".to_owned(),
             });
         }
-        match &self.owner {
-            Some((kind, name)) if kind == KUBEADM_CONTROL_PLANE => Ok(name),
+        match manager {
+            Some((kind, name)) if kind == KUBEADM_CONTROL_PLANE.kind => Ok(name),
             Some((kind, name)) => Err(format!(
                 "its control plane is {kind} {name}, not a KubeadmControlPlane"
             )),
             // Not adopted yet.
             None => self
-                .labels
-                .get(label::CONTROL_PLANE_NAME)
-                .map(String::as_str)
+                .label(label::CONTROL_PLANE_NAME)
                 .ok_or_else(|| "no control plane owns it".to_owned()),
         }
     }
@@ -169,17 +112,18 @@ impl MachineObject {
     pub fn reference(&self, api_version: &str) -> ObjectReference {
         ObjectReference {
             api_version: api_version.to_owned(),
-            kind: MACHINE.to_owned(),
-            namespace: self.namespace.clone(),
-            name: self.name.clone(),
-            uid: self.uid.clone(),
-            resource_version: self.resource_version.clone(),
+            kind: MACHINE.kind.to_owned(),
+            namespace: self.namespace().to_owned(),
+            name: self.name().to_owned(),
+            uid: self.uid().to_owned(),
+            resource_version: self.resource_version().to_owned(),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use kcp_api::Object as _;
     use serde_json::{Value, json};
 
     use super::MachineObject;
@@ -248,8 +192,8 @@ mod tests {
             "deletionTimestamp": "2026-08-21T12:00:00Z",
             "annotations": {"cluster.x-k8s.io/paused": "false", "cluster.x-k8s.io/delete-machine": ""}});
         let machine = MachineObject::decode(&json!({ "metadata": metadata }).to_string()).expect("decodes");
-        assert!(machine.is_deleting && machine.is_paused() && machine.has(super::DELETE_MACHINE));
-        assert!(!machine.has(super::REMEDIATE_MACHINE));
+        assert!(machine.is_deleting() && machine.is_paused() && machine.machine.is_deleted_first());
+        assert!(!machine.machine.is_marked_unhealthy());
         let reference = machine.reference("g/v1");
         assert_eq!(
             (reference.kind.as_str(), reference.resource_version.as_str()),

@@ -3,6 +3,7 @@
 //! A rollout that is complete keeps its time in the spec: removing it would not change which Machines are outdated.
 
 use jiff::Timestamp;
+use kcp_api::{Machine, Object as _};
 use kcp_rules::api::{DecodeError, control_plane::Shape, decode};
 use serde_json::{Value, json};
 
@@ -13,7 +14,6 @@ use crate::{
         preflight::{ChangeRequest, preflight, preflight_without_plan, review},
         snapshot::ChangeSnapshot,
     },
-    control_plane::Machine,
     plan::wording,
     review::ReviewContext,
 };
@@ -39,21 +39,25 @@ enum RequestedRollout {
 
 impl RequestedRollout {
     fn of(snapshot: &ChangeSnapshot, now: Timestamp) -> Self {
-        let Some(after) = snapshot.observed.control_plane.rollout_after else {
+        let Some(after) = snapshot.observed.control_plane.spec.rollout_after else {
             return Self::None;
         };
         // Machines are not read before the rollout's time. It may have come since, but nothing is replaced that soon.
         if after > now || !snapshot.machines_read {
             return Self::Planned { after };
         }
-        let machines = snapshot.observed.machines.iter().map(|machine| &machine.machine);
-        let staying = machines.filter(|machine| machine.deleting_since.is_none());
-        let (left, replacements): (Vec<_>, Vec<_>) =
-            staying.partition(|machine| machine.created.is_some_and(|created| created < after));
+        let machines = snapshot.observed.machines.iter();
+        let staying = machines.filter(|machine| machine.deletion_timestamp().is_none());
+        let (left, replacements): (Vec<_>, Vec<_>) = staying.partition(|machine| {
+            machine
+                .creation_timestamp()
+                .is_some_and(|created| created < after)
+        });
         if left.is_empty() {
             return Self::Complete { after };
         }
-        let names = |machines: Vec<&Machine>| machines.iter().map(|machine| machine.name.clone()).collect();
+        let names =
+            |machines: Vec<&Machine>| machines.iter().map(|machine| machine.name().to_owned()).collect();
         Self::InProgress {
             after,
             replacements: names(replacements),
@@ -159,7 +163,7 @@ fn outcome(
 /// The refusal to cancel a rollout in progress without `--running`.
 fn unconfirmed(snapshot: &ChangeSnapshot, after: Timestamp, consequences: Vec<String>) -> Refusal {
     let control_plane = snapshot.control_plane();
-    let (name, namespace) = (&control_plane.name, &control_plane.namespace);
+    let (name, namespace) = (&control_plane.name(), &control_plane.namespace());
     let mut why = vec![format!(
         "the rollout of {after} is in progress already; if you cancel it:"
     )];
@@ -188,6 +192,7 @@ fn removal(object: &Value, api_version: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use kcp_api::metadata::Time;
     use kcp_rules::view::View;
     use serde_json::{Value, json};
 
@@ -207,8 +212,8 @@ mod tests {
     fn rollout_at(minutes: i64) -> ChangeSnapshot {
         let mut snapshot = snapshot();
         let after = Some(minutes_ago(minutes));
-        snapshot.observed.control_plane.rollout_after = after;
-        snapshot.observed.spec.rollout_after = after;
+        snapshot.observed.control_plane.spec.rollout_after = after;
+        snapshot.observed.control_plane.spec.rollout_after = after;
         let mut object: Value = serde_json::from_str(&snapshot.object).expect("JSON");
         object["spec"]["rollout"]["after"] = json!(minutes_ago(minutes).to_string());
         snapshot.object = object.to_string();
@@ -267,7 +272,7 @@ mod tests {
         // A rollout is complete once its last old Machine is being deleted.
         let mut ending = rollout_at(270);
         assert_eq!(of(&ending), running(&["m1"], &["m2", "m3"], 270));
-        ending.observed.machines[0].machine.deleting_since = Some(minutes_ago(1));
+        ending.observed.machines[0].metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
         assert_eq!(
             of(&ending),
             RequestedRollout::Complete {
@@ -334,8 +339,8 @@ mod tests {
 
         // Between a creation and a deletion there is one Machine more than the spec asks for.
         let mut surplus = snapshot.observed.machines[2].clone();
-        surplus.machine.name = "m4".to_owned();
-        surplus.machine.node = Some("node-m4".to_owned());
+        surplus.metadata.name = Some("m4".to_owned());
+        surplus.status.node_name = Some("node-m4".to_owned());
         snapshot.observed.machines.push(surplus);
         let rest = "old Machines stay too: m1 and m2; the plan after that: 1 step: 0 to create, 1 to delete";
         assert_eq!(

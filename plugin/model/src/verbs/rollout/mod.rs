@@ -4,16 +4,16 @@ pub mod cancel;
 pub mod pause;
 pub mod start;
 
-use crate::control_plane::ControlPlane;
+use kcp_api::KubeadmControlPlane;
 
 /// The progress of a rollout as the control plane reports it; none if no rollout is in progress.
-fn progress(control_plane: &ControlPlane) -> Option<String> {
-    let is_in_progress = control_plane.initialized && control_plane.is_rolling_out();
+fn progress(control_plane: &KubeadmControlPlane) -> Option<String> {
+    let is_in_progress = control_plane.status.initialized && control_plane.is_rolling_out();
     is_in_progress.then(|| {
         format!(
             "a rollout is in progress: {} of {} Machines are up to date",
-            control_plane.up_to_date_replicas,
-            control_plane.desired()
+            control_plane.status.up_to_date_replicas,
+            control_plane.desired_replicas()
         )
     })
 }

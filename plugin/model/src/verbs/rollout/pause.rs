@@ -3,6 +3,7 @@
 //! As `clusterctl alpha rollout pause` and `resume` do, by the presence of the annotation `cluster.x-k8s.io/paused`. A
 //! paused Cluster pauses its control plane as well.
 
+use kcp_api::{KubeadmControlPlane, Object as _, names::annotation::PAUSED};
 use kcp_rules::api::DecodeError;
 use serde_json::{Value, json};
 
@@ -13,7 +14,6 @@ use crate::{
         preflight::preflight_without_plan,
         snapshot::ChangeSnapshot,
     },
-    control_plane::{ControlPlane, PAUSED_ANNOTATION},
     review::ReviewContext,
     verbs::rollout::progress,
 };
@@ -37,21 +37,21 @@ pub fn decide(
     context: ReviewContext<'_>,
 ) -> Result<Decision, DecodeError> {
     let control_plane = snapshot.control_plane();
-    let cluster_is_paused = action == PauseAction::Resume && snapshot.observed.cluster.paused;
-    if control_plane.paused == (action == PauseAction::Pause) {
+    let cluster_is_paused = action == PauseAction::Resume && snapshot.observed.cluster_is_paused();
+    if control_plane.is_paused() == (action == PauseAction::Pause) {
         return Ok(Decision::Unchanged(match action {
             PauseAction::Pause => "it is paused already".to_owned(),
             PauseAction::Resume if cluster_is_paused => {
-                format!("it does not have the annotation {PAUSED_ANNOTATION}; {CLUSTER_IS_PAUSED}")
+                format!("it does not have the annotation {PAUSED}; {CLUSTER_IS_PAUSED}")
             }
-            PauseAction::Resume => format!("it does not have the annotation {PAUSED_ANNOTATION}"),
+            PauseAction::Resume => format!("it does not have the annotation {PAUSED}"),
         }));
     }
     let (value, reason, verb, done) = match action {
         PauseAction::Pause => (json!("true"), "Paused", "Pause", "paused"),
         PauseAction::Resume => (Value::Null, "Resumed", "Resume", "resumed"),
     };
-    let patch = json!({"metadata": {"annotations": {PAUSED_ANNOTATION: value}}});
+    let patch = json!({"metadata": {"annotations": {PAUSED: value}}});
     let mut warnings = match preflight_without_plan(snapshot, &patch, context)? {
         Ok(warnings) => warnings,
         Err(refusal) => return Ok(Decision::Refused(refusal)),
@@ -73,7 +73,7 @@ pub fn decide(
     }))
 }
 
-fn consequences(control_plane: &ControlPlane, action: PauseAction) -> Vec<String> {
+fn consequences(control_plane: &KubeadmControlPlane, action: PauseAction) -> Vec<String> {
     let mut consequences = Vec::new();
     if let Some(progress) = progress(control_plane) {
         consequences.push(match action {
@@ -81,7 +81,7 @@ fn consequences(control_plane: &ControlPlane, action: PauseAction) -> Vec<String
             PauseAction::Resume => format!("{progress}; it continues"),
         });
     }
-    if control_plane.deleting_since.is_some() && action == PauseAction::Pause {
+    if control_plane.deletion_timestamp().is_some() && action == PauseAction::Pause {
         consequences.push("the control plane is being deleted; this continues when it is resumed".to_owned());
     }
     consequences
@@ -89,6 +89,7 @@ fn consequences(control_plane: &ControlPlane, action: PauseAction) -> Vec<String
 
 #[cfg(test)]
 mod tests {
+    use kcp_api::{KubeadmControlPlane, Object as _, metadata::Time};
     use kcp_rules::view::View;
     use serde_json::{Value, json};
 
@@ -99,10 +100,7 @@ mod tests {
             example::snapshot,
             snapshot::ChangeSnapshot,
         },
-        control_plane::{
-            ControlPlane,
-            example::{minutes_ago, now},
-        },
+        control_plane::example::{minutes_ago, now, pause},
         review::ReviewContext,
     };
 
@@ -116,7 +114,7 @@ mod tests {
         decide(snapshot, action, context).expect("decodes")
     }
 
-    fn changed(change: fn(&mut ControlPlane)) -> ChangeSnapshot {
+    fn changed(change: fn(&mut KubeadmControlPlane)) -> ChangeSnapshot {
         let mut snapshot = snapshot();
         change(&mut snapshot.observed.control_plane);
         snapshot
@@ -131,7 +129,7 @@ mod tests {
 
     #[test]
     fn sets_and_removes_the_annotation() {
-        let paused = changed(|control_plane| control_plane.paused = true);
+        let paused = changed(|control_plane| pause(&mut control_plane.metadata));
         for (name, snapshot, action, expected) in [
             (
                 "pause",
@@ -142,7 +140,7 @@ mod tests {
             ("pause_again", paused, PauseAction::Pause, None),
             (
                 "resume",
-                changed(|c| c.paused = true),
+                changed(|c| pause(&mut c.metadata)),
                 PauseAction::Resume,
                 Some((Value::Null, "resumed by alice")),
             ),
@@ -163,26 +161,31 @@ mod tests {
 
     #[test]
     fn says_what_stops_and_what_continues() {
-        type Case = (&'static str, fn(&mut ControlPlane), PauseAction, &'static str);
+        type Case = (
+            &'static str,
+            fn(&mut KubeadmControlPlane),
+            PauseAction,
+            &'static str,
+        );
         let cases: &[Case] = &[
             (
                 "pause_in_a_rollout",
-                |c| c.up_to_date_replicas = 1,
+                |c| c.status.up_to_date_replicas = 1,
                 PauseAction::Pause,
                 "a rollout is in progress: 1 of 3 Machines are up to date; it continues when the control plane is resumed",
             ),
             (
                 "resume_in_a_rollout",
                 |c| {
-                    c.paused = true;
-                    c.up_to_date_replicas = 1;
+                    pause(&mut c.metadata);
+                    c.status.up_to_date_replicas = 1;
                 },
                 PauseAction::Resume,
                 "a rollout is in progress: 1 of 3 Machines are up to date; it continues",
             ),
             (
                 "pause_a_deletion",
-                |c| c.deleting_since = Some(minutes_ago(1)),
+                |c| c.metadata.deletion_timestamp = Some(Time(minutes_ago(1))),
                 PauseAction::Pause,
                 "the control plane is being deleted; this continues when it is resumed",
             ),
@@ -206,17 +209,17 @@ mod tests {
             Decision::Refused(Refusal::new(RefusedBy::Command, vec![why.to_owned()]))
         );
         // A pause set by another client can be resumed.
-        owned.observed.control_plane.paused = true;
+        pause(&mut owned.observed.control_plane.metadata);
         assert!(matches!(decided(&owned, PauseAction::Resume), Decision::Write(_)));
     }
 
     #[test]
     fn a_paused_cluster_keeps_a_resumed_control_plane_paused() {
-        let mut snapshot = changed(|control_plane| control_plane.paused = true);
-        snapshot.observed.cluster.paused = true;
+        let mut snapshot = changed(|control_plane| pause(&mut control_plane.metadata));
+        snapshot.observed.cluster_mut().spec.paused = true;
         let resumed = proposal(decided(&snapshot, PauseAction::Resume));
         assert_eq!(resumed.warnings, [super::CLUSTER_IS_PAUSED]);
-        snapshot.observed.control_plane.paused = false;
+        snapshot.observed.control_plane.metadata.annotations = None;
         assert_eq!(
             decided(&snapshot, PauseAction::Resume),
             Decision::Unchanged(format!(

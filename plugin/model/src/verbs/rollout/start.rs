@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use kcp_api::{KubeadmControlPlane, Object as _};
 use kcp_rules::api::{DecodeError, control_plane::Shape};
 use serde_json::{Value, json};
 
@@ -13,7 +14,6 @@ use crate::{
         preflight::{ChangeRequest, preflight, review},
         snapshot::ChangeSnapshot,
     },
-    control_plane::ControlPlane,
     review::ReviewContext,
     verbs::rollout::progress,
 };
@@ -99,7 +99,7 @@ pub fn decide(
             return Ok(Decision::Refused(refusal));
         }
     };
-    if control_plane.rollout_after == Some(after) {
+    if control_plane.spec.rollout_after == Some(after) {
         return Ok(Decision::Unchanged(format!(
             "spec asks for a rollout at {after} already"
         )));
@@ -156,14 +156,14 @@ fn rollout_after(api_version: &str, after: Timestamp) -> Value {
 }
 
 /// Why no rollout can start; no reasons if one can.
-fn obstacles(control_plane: &ControlPlane, cluster_is_paused: bool, now: Timestamp) -> Refusal {
-    let ControlPlane { name, namespace, .. } = control_plane;
+fn obstacles(control_plane: &KubeadmControlPlane, cluster_is_paused: bool, now: Timestamp) -> Refusal {
+    let (name, namespace) = (control_plane.name(), control_plane.namespace());
     let mut refusal = Refusal::new(RefusedBy::Command, Vec::new());
     let Refusal { why, remedies, .. } = &mut refusal;
-    if control_plane.deleting_since.is_some() {
+    if control_plane.deletion_timestamp().is_some() {
         why.push("the control plane is being deleted".to_owned());
     }
-    if control_plane.paused {
+    if control_plane.is_paused() {
         why.push("the control plane is paused by its annotation cluster.x-k8s.io/paused".to_owned());
         remedies.push(format!(
             "resume it with: kubectl kcp rollout resume {name} -n {namespace}"
@@ -173,7 +173,7 @@ fn obstacles(control_plane: &ControlPlane, cluster_is_paused: bool, now: Timesta
         why.push("the control plane's Cluster is paused: spec.paused is true".to_owned());
         remedies.push("set spec.paused of the Cluster to false".to_owned());
     }
-    if !control_plane.initialized {
+    if !control_plane.status.initialized {
         why.push("the control plane is not initialized yet: it has no Machine to replace".to_owned());
     } else if !control_plane.is_observed() {
         why.push("the controller has not seen the latest change of the spec yet".to_owned());
@@ -183,7 +183,7 @@ fn obstacles(control_plane: &ControlPlane, cluster_is_paused: bool, now: Timesta
             "watch it with: kubectl kcp rollout status {name} -n {namespace} -w"
         ));
     }
-    if let Some(planned) = control_plane.rollout_after.filter(|after| *after > now) {
+    if let Some(planned) = control_plane.spec.rollout_after.filter(|after| *after > now) {
         why.push(format!("a rollout is planned for {planned} already"));
         remedies.push(format!(
             "cancel it with: kubectl kcp rollout cancel {name} -n {namespace}"
@@ -196,6 +196,7 @@ fn obstacles(control_plane: &ControlPlane, cluster_is_paused: bool, now: Timesta
 mod tests {
     use std::time::Duration;
 
+    use kcp_api::{ConditionStatus::True, KubeadmControlPlane, Object as _, metadata::Time};
     use kcp_rules::{
         case::{Base, V1BETA1},
         view::{Cluster, View},
@@ -209,11 +210,7 @@ mod tests {
             example::{fail, snapshot},
             snapshot::ChangeSnapshot,
         },
-        control_plane::{
-            ConditionStatus::True,
-            ControlPlane,
-            example::{condition, minutes_ago, now, set},
-        },
+        control_plane::example::{condition, minutes_ago, now, pause, set},
         verbs::rollout::start::{InvalidTime, Start},
     };
 
@@ -324,12 +321,12 @@ mod tests {
         let unpause = "set spec.paused of the Cluster to false";
         let watch = "watch it with: kubectl kcp rollout status c1-cp -n d -w";
         let mut all = snapshot();
-        all.observed.control_plane.paused = true;
-        all.observed.control_plane.up_to_date_replicas = 1;
+        pause(&mut all.observed.control_plane.metadata);
+        all.observed.control_plane.status.up_to_date_replicas = 1;
         let refused = refusal(decided(&all, StartOptions::default(), "v1beta2", true));
         assert_eq!(refused.remedies, [resume, unpause, watch]);
         let mut deleted = snapshot();
-        deleted.observed.control_plane.deleting_since = Some(minutes_ago(1));
+        deleted.observed.control_plane.metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
         let refused = refusal(decided(&deleted, StartOptions::default(), "v1beta2", false));
         assert_eq!(refused.remedies, Vec::<String>::new());
     }
@@ -338,7 +335,7 @@ mod tests {
     fn the_same_time_is_not_written_again() {
         let mut snapshot = snapshot();
         let planned = minutes_ago(-5);
-        snapshot.observed.control_plane.rollout_after = Some(planned);
+        snapshot.observed.control_plane.spec.rollout_after = Some(planned);
         let again = decided(&snapshot, startning(Start::At(planned)), "v1beta2", false);
         assert_eq!(
             again,
@@ -350,44 +347,49 @@ mod tests {
 
     #[test]
     fn refuses_while_no_rollout_can_start() {
-        type Case = (&'static str, bool, fn(&mut ControlPlane), &'static str);
+        type Case = (&'static str, bool, fn(&mut KubeadmControlPlane), &'static str);
         let cases: &[Case] = &[
-            ("paused", false, |c| c.paused = true, "paused by its annotation"),
+            (
+                "paused",
+                false,
+                |c| pause(&mut c.metadata),
+                "paused by its annotation",
+            ),
             ("cluster_paused", true, |_| {}, "Cluster is paused"),
             (
                 "deleting",
                 false,
-                |c| c.deleting_since = Some(minutes_ago(1)),
+                |c| c.metadata.deletion_timestamp = Some(Time(minutes_ago(1))),
                 "being deleted",
             ),
             (
                 "not_initialized",
                 false,
-                |c| c.initialized = false,
+                |c| c.status.initialized = false,
                 "is not initialized yet",
             ),
             (
                 "not_observed",
                 false,
-                |c| c.generation += 1,
+                |c| c.metadata.generation = Some(8),
                 "has not seen the latest change",
             ),
             (
                 "outdated_machines",
                 false,
-                |c| c.up_to_date_replicas = 1,
+                |c| c.status.up_to_date_replicas = 1,
                 "in progress: 1 of 3",
             ),
             (
                 "rolling_out",
                 false,
-                |c| set(&mut c.conditions, condition("RollingOut", True, "")),
+                |c| set(&mut c.status.conditions, condition("RollingOut", True, "")),
                 "in progress",
             ),
             (
                 "planned",
                 false,
-                |c| c.rollout_after = Some(minutes_ago(-5)),
+                |c| c.spec.rollout_after = Some(minutes_ago(-5)),
                 "planned for 2026-08-21T12:05:00Z already",
             ),
         ];

@@ -8,6 +8,7 @@ pub mod image_tag;
 pub mod removal;
 pub mod workers;
 
+use kcp_api::Object as _;
 use kcp_rules::{api::DecodeError, view};
 use serde_json::{Value, json};
 
@@ -19,7 +20,7 @@ use crate::{
         snapshot::ChangeSnapshot,
     },
     kubelet_skew,
-    plan::{outlook::Plan, spec::with_leading_v},
+    plan::{ask::with_leading_v, outlook::Plan},
     review::ReviewContext,
     verbs::upgrade::{removal::removals, workers::Workers},
 };
@@ -102,7 +103,7 @@ pub fn decide(
 ) -> Result<Upgrade, DecodeError> {
     let version = with_leading_v(options.version);
     let observed = &snapshot.observed;
-    let from = &observed.spec.version;
+    let from = observed.control_plane.spec.version();
     let patch = json!({ "spec": { "version": version } });
     let review = review(snapshot, &patch, context)?;
     let request = ChangeRequest {
@@ -115,9 +116,14 @@ pub fn decide(
         .makers
         .clone()
         .with_nodes(&snapshot.workload, &observed.machines);
-    let assessment = assess(from, &version, &observed.spec.config.fields, &workers);
+    let assessment = assess(
+        from,
+        &version,
+        &observed.control_plane.spec.kubeadm_config_spec.fields,
+        &workers,
+    );
     let consequences = preflight.consequences();
-    let decision = if observed.control_plane.desired_version.as_ref() == Some(&version) {
+    let decision = if from == version {
         Decision::Unchanged(format!("version is {version} already"))
     } else if let Some(refusal) = refusal(preflight.refusal, &assessment) {
         Decision::Refused(refusal)
@@ -161,14 +167,14 @@ fn refusal(preflight: Option<Refusal>, assessment: &Assessment) -> Option<Refusa
 
 /// The control plane's Machines for the rules about versions.
 pub fn reviewed_machines(snapshot: &ChangeSnapshot) -> Vec<view::Machine> {
-    let machines = snapshot.observed.machines.iter().map(|machine| &machine.machine);
+    let machines = snapshot.observed.machines.iter();
     machines
         .map(|machine| view::Machine {
-            name: machine.name.clone(),
-            version: machine.version.clone(),
-            created: machine.created,
-            has_node: machine.node.is_some(),
-            deleting: machine.deleting_since.is_some(),
+            name: machine.name().to_owned(),
+            version: machine.spec.version.clone(),
+            created: machine.creation_timestamp(),
+            has_node: machine.status.node_name.is_some(),
+            deleting: machine.deletion_timestamp().is_some(),
         })
         .collect()
 }
@@ -377,7 +383,7 @@ mod tests {
         assert!(!is_same(&fewer, &Workers::default()));
         // The steps are the same, but the user confirmed an upgrade from another version.
         let mut moved = snapshot();
-        moved.observed.spec.version = "v1.34.9".to_owned();
+        moved.observed.control_plane.spec.version = Some("v1.34.9".to_owned());
         assert!(!is_same(&moved, &Workers::default()));
         let mut unread = snapshot();
         unread.etcd_unread = Some(Failure {
@@ -393,7 +399,7 @@ mod tests {
     fn only_what_wconfirmed_as_can_come_about_otherwise() {
         let confirmed = upgrade(&snapshot(), "v1.35.0", false, &Workers::default());
         let mut moved = snapshot();
-        moved.observed.spec.version = "v1.34.9".to_owned();
+        moved.observed.control_plane.spec.version = Some("v1.34.9".to_owned());
         let decision = |snapshot: &ChangeSnapshot, confirmed: Option<&Upgrade>| {
             upgrade(snapshot, "v1.35.0", false, &Workers::default()).confirmed_as(confirmed)
         };

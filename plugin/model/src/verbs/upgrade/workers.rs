@@ -1,8 +1,9 @@
 //! The workers of a cluster: nodes outside the control plane, and the objects that create them.
 
+use kcp_api::Machine;
+
 use crate::{
     kubelet_skew::Worker,
-    plan::observed::Machine,
     snapshot::{Reading, Workload},
 };
 
@@ -27,11 +28,7 @@ impl Workers {
                 .push(format!("the nodes' kubelets were not read: {why}"));
             return self;
         };
-        let is_control_plane = |name: &str| {
-            machines
-                .iter()
-                .any(|machine| machine.machine.node.as_deref() == Some(name))
-        };
+        let is_control_plane = |name: &str| machines.iter().any(|machine| machine.node() == Some(name));
         let workers = nodes
             .iter()
             .filter(|node| !node.has_control_plane_label && !is_control_plane(&node.name));

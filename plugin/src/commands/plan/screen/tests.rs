@@ -1,18 +1,15 @@
+use kcp_api::{ConditionStatus::False, KubeadmControlPlaneSpec, Object as _, machine::Infrastructure};
 use serde_json::json;
 
 use crate::commands::plan::screen;
 use crate::terminal::{plain, table::Layout};
 use kcp_control_plane::{
-    control_plane::{
-        ConditionStatus::False,
-        example::{condition, minutes_ago, now, set},
-    },
+    control_plane::example::{condition, minutes_ago, now, pause, set},
     plan::{
         effect::{Change, Effect},
-        example::{config, machine, observed, spec},
-        observed::{Etcd, EtcdMember, Infrastructure, Observed},
+        example::{config, machine, observed, spec, with_replicas, with_version},
+        observed::{Etcd, EtcdMember, Observed},
         outlook::{Asked, Plan, plan},
-        spec::Spec,
     },
 };
 
@@ -20,7 +17,7 @@ fn screen(plan: &Plan) -> String {
     screen::screen(plan, Layout::default())
 }
 
-fn of(observed: &Observed, spec: Spec, changes: &[(&str, Effect)]) -> Plan {
+fn of(observed: &Observed, spec: KubeadmControlPlaneSpec, changes: &[(&str, Effect)]) -> Plan {
     let changes = changes.iter().map(|(field, effect)| Change {
         field: (*field).to_owned(),
         effect: *effect,
@@ -49,7 +46,7 @@ fn members(names: &[&str]) -> Etcd {
 pub(crate) fn version_change() -> Plan {
     let mut observed = observed();
     observed.etcd = members(&["node-m1", "node-m2", "node-m3"]);
-    let asked = spec().with_version("v1.35.0");
+    let asked = with_version(spec(), "v1.35.0");
     of(&observed, asked, &[("spec.version", Effect::Rollout)])
 }
 
@@ -57,15 +54,15 @@ pub(crate) fn version_change() -> Plan {
 pub(crate) fn blocked() -> Plan {
     let mut observed = observed();
     for machine in &mut observed.machines {
-        machine.machine.version = Some("v1.33.4".to_owned());
+        machine.spec.version = Some("v1.33.4".to_owned());
     }
     let mut new = machine("m4", "a", 1);
     set(
-        &mut new.machine.conditions,
+        &mut new.status.conditions,
         condition("EtcdMemberHealthy", False, "alarm NOSPACE"),
     );
     observed.machines.push(new);
-    observed.control_plane.paused = true;
+    pause(&mut observed.control_plane.metadata);
     of(&observed, spec(), &[])
 }
 
@@ -74,13 +71,13 @@ pub(crate) fn no_plan() -> Plan {
     let mut observed = observed();
     for machine in &mut observed.machines[1..] {
         set(
-            &mut machine.machine.conditions,
+            &mut machine.status.conditions,
             condition("EtcdMemberHealthy", False, "gone"),
         );
     }
     of(
         &observed,
-        spec().with_replicas(5),
+        with_replicas(spec(), 5),
         &[("spec.replicas", Effect::Scale)],
     )
 }
@@ -104,7 +101,7 @@ fn a_control_plane_without_quorum() {
 fn one_to_three() {
     let mut observed = observed();
     observed.machines.truncate(1);
-    observed.spec.replicas = 1;
+    observed.control_plane.spec.replicas = Some(1);
     insta::assert_snapshot!(plain(&screen(&of(
         &observed,
         spec(),
@@ -133,18 +130,18 @@ fn a_change_in_place() {
 fn everything_there_is_to_know() {
     let mut observed = observed();
     observed.etcd = Etcd::External;
-    observed.cluster.failure_domains.clear();
+    observed.set_failure_domains("");
     observed.machines[0].infrastructure = Infrastructure::Unannotated;
-    observed.machines[0].machine.failure_domain = None;
-    observed.spec.config =
+    observed.machines[0].spec.failure_domain = None;
+    observed.control_plane.spec.kubeadm_config_spec =
         config(json!({"joinConfiguration": {"nodeRegistration": {"name": "n"}}, "verbosity": 3}));
-    observed.spec.rollout_after = Some(minutes_ago(-60));
+    observed.control_plane.spec.rollout_after = Some(minutes_ago(-60));
     let unhealthy = &mut observed.machines[2];
-    unhealthy.machine.name = "m3\u{1b}[2J".to_owned();
+    unhealthy.metadata.name = Some("m3\u{1b}[2J".to_owned());
     for kind in ["HealthCheckSucceeded", "OwnerRemediated"] {
-        set(&mut unhealthy.machine.conditions, condition(kind, False, ""));
+        set(&mut unhealthy.status.conditions, condition(kind, False, ""));
     }
-    unhealthy.machine.version = Some("v1.33.4".to_owned());
-    let asked = observed.spec.clone();
+    unhealthy.spec.version = Some("v1.33.4".to_owned());
+    let asked = observed.control_plane.spec.clone();
     insta::assert_snapshot!(plain(&screen(&of(&observed, asked, &[]))));
 }

@@ -53,7 +53,7 @@ struct GenerationDocument<'h> {
 #[serde(rename_all = "camelCase")]
 struct TemplateName<'h> {
     /// `Kind.group`.
-    group_kind: &'h str,
+    group_kind: String,
     name: &'h str,
 }
 
@@ -93,7 +93,7 @@ impl<'h> GenerationDocument<'h> {
             current: generation.is_current(),
             version: generation.version.as_deref(),
             template: generation.template.as_ref().map(|template| TemplateName {
-                group_kind: &template.group_kind,
+                group_kind: template.group_kind(),
                 name: &template.name,
             }),
             created_from: from,

@@ -1,11 +1,11 @@
 //! Which Machines belong together, and why they are out of date.
 
 use jiff::Timestamp;
+use kcp_api::{Machine, Object as _, Reference, machine::Infrastructure};
 
 use kcp_control_plane::plan::{
-    observed::{Infrastructure, Machine, Observed},
+    observed::Observed,
     rollout_reason::{Gap, Reason, Standard, judge},
-    spec::TemplateRef,
 };
 
 /// What is known of the rollouts of a control plane.
@@ -29,7 +29,7 @@ pub struct Generation {
     /// Kubernetes version.
     pub version: Option<String>,
     /// What their infrastructure was cloned from, where it says so.
-    pub template: Option<TemplateRef>,
+    pub template: Option<Reference>,
     /// Why they are to be replaced; nothing for the Machines that are as asked.
     pub reasons: Vec<Reason>,
     /// What is missing to judge them.
@@ -63,7 +63,7 @@ impl Generation {
 
     fn of(machine: &Machine, reasons: Vec<Reason>, gaps: Vec<Gap>) -> Self {
         Self {
-            version: machine.machine.version.clone(),
+            version: machine.spec.version.clone(),
             template: match &machine.infrastructure {
                 Infrastructure::ClonedFrom(template) => Some(template.clone()),
                 Infrastructure::Missing | Infrastructure::Unannotated => None,
@@ -84,22 +84,22 @@ impl Generation {
 pub fn history(observed: &Observed, now: Timestamp) -> History {
     let control_plane = &observed.control_plane;
     let standard = Standard {
-        current: &observed.spec,
-        asked: &observed.spec,
+        current: &observed.control_plane.spec,
+        asked: &observed.control_plane.spec,
         is_observed: control_plane.is_observed(),
         now,
     };
     let mut machines: Vec<&Machine> = observed.machines.iter().collect();
-    let age = |machine: &&Machine| (machine.machine.created, machine.machine.name.clone());
+    let age = |machine: &&Machine| (machine.creation_timestamp(), machine.name().to_owned());
     machines.sort_by_cached_key(age);
     let mut generations: Vec<Generation> = Vec::new();
     for machine in machines {
         let verdict = judge(machine, standard);
         let own = Generation::of(machine, verdict.reasons, verdict.gaps);
         let member = Member {
-            name: machine.machine.name.clone(),
-            created: machine.machine.created,
-            deleting_since: machine.machine.deleting_since,
+            name: machine.name().to_owned(),
+            created: machine.creation_timestamp(),
+            deleting_since: machine.deletion_timestamp(),
         };
         match generations.iter_mut().find(|other| other.is_like(&own)) {
             Some(generation) => generation.members.push(member),
@@ -110,35 +110,37 @@ pub fn history(observed: &Observed, now: Timestamp) -> History {
         }
     }
     History {
-        namespace: control_plane.namespace.clone(),
-        name: control_plane.name.clone(),
+        namespace: control_plane.namespace().to_owned(),
+        name: control_plane.name().to_owned(),
         generations,
-        rollout_after: control_plane.rollout_after,
+        rollout_after: control_plane.spec.rollout_after,
         at: now,
     }
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use crate::commands::rollout::history::{History, history};
+    use kcp_api::{Machine, machine::Infrastructure, metadata::Time};
     use kcp_control_plane::{
         control_plane::example::{minutes_ago, now},
         plan::{
             example::{machine, observed, template},
-            observed::{Infrastructure, Machine, Observed},
+            observed::Observed,
         },
     };
+
+    use crate::commands::rollout::history::{History, history};
 
     /// Two Machines of an older version, one of them on its way out, and two of the one that is asked for.
     pub(crate) fn in_the_middle() -> Observed {
         let older = |name: &str, hours| {
             let mut machine = machine(name, "a", hours);
-            machine.machine.version = Some("v1.33.4".to_owned());
+            machine.spec.version = Some("v1.33.4".to_owned());
             machine.infrastructure = Infrastructure::ClonedFrom(template("t0"));
             machine
         };
         let mut leaving = older("m1", 50);
-        leaving.machine.deleting_since = Some(minutes_ago(1));
+        leaving.metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
         let mut observed = observed();
         observed.machines = vec![
             machine("m4", "b", 1),
@@ -170,7 +172,7 @@ pub(super) mod tests {
             ("alike", |_| {}, all),
             (
                 "another_version",
-                |m| m.machine.version = Some("v1.33.4".to_owned()),
+                |m| m.spec.version = Some("v1.33.4".to_owned()),
                 apart,
             ),
             (
@@ -185,7 +187,7 @@ pub(super) mod tests {
             ),
             (
                 "of_another_age",
-                |m| m.machine.created = Some(minutes_ago(60 * 24 * 300)),
+                |m| m.metadata.creation_timestamp = Some(Time(minutes_ago(60 * 24 * 300))),
                 &[(&["m2", "m1", "m3"], true)],
             ),
         ];
@@ -205,8 +207,8 @@ pub(super) mod tests {
     fn a_restart_parts_the_machines_before_it_from_those_after() {
         let mut observed = observed();
         let after = minutes_ago(4 * 60 + 30);
-        observed.control_plane.rollout_after = Some(after);
-        observed.spec.rollout_after = Some(after);
+        observed.control_plane.spec.rollout_after = Some(after);
+        observed.control_plane.spec.rollout_after = Some(after);
         let history = history(&observed, now());
         assert_eq!(members(&history), [(vec!["m1"], false), (vec!["m2", "m3"], true)]);
         assert_eq!(history.rollout_after, Some(after));

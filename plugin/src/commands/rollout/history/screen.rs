@@ -104,14 +104,16 @@ fn created(generation: &Generation) -> String {
 
 #[cfg(test)]
 mod tests {
+    use kcp_api::machine::Infrastructure;
+    use kcp_control_plane::{
+        control_plane::example::{minutes_ago, now},
+        plan::example::observed,
+    };
+
     use super::{Layout, screen};
     use crate::{
         commands::rollout::history::{generation::tests::in_the_middle, history},
         terminal::plain,
-    };
-    use kcp_control_plane::{
-        control_plane::example::{minutes_ago, now},
-        plan::{example::observed, observed::Infrastructure},
     };
 
     #[test]
@@ -129,7 +131,7 @@ mod tests {
     fn what_is_asked_for_and_what_is_unseen() {
         let mut observed = observed();
         observed.machines[0].infrastructure = Infrastructure::Missing;
-        observed.control_plane.rollout_after = Some(minutes_ago(60 * 24));
+        observed.control_plane.spec.rollout_after = Some(minutes_ago(60 * 24));
         let history = history(&observed, now());
         insta::assert_snapshot!(plain(&screen(&history, Layout::default())));
     }
@@ -138,7 +140,7 @@ mod tests {
     fn nothing_and_a_rollout_to_come() {
         let mut observed = observed();
         observed.machines.clear();
-        observed.control_plane.rollout_after = Some(minutes_ago(-60));
+        observed.control_plane.spec.rollout_after = Some(minutes_ago(-60));
         let history = history(&observed, now());
         insta::assert_snapshot!(plain(&screen(&history, Layout::default())));
     }

@@ -1,6 +1,7 @@
 //! When certificates expire: one line, and a table once one of them expires soon.
 
 use jiff::{SignedDuration, Timestamp};
+use kcp_api::Object as _;
 use owo_colors::Style;
 
 use crate::commands::status::screen::Layout;
@@ -130,8 +131,8 @@ fn machines(observed: &Observed) -> Vec<Certificate<'_>> {
     let joined = machines.filter(|machine| machine.has_node());
     joined
         .map(|machine| Certificate {
-            of: &machine.machine.name,
-            expires: machine.certificates_expire,
+            of: machine.name(),
+            expires: machine.status.certificates_expiry_date,
         })
         .collect()
 }

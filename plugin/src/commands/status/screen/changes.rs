@@ -31,9 +31,7 @@ pub fn changes(before: Option<(&Observed, &Inspection)>, after: (&Observed, &Ins
     lines.extend(counts(old_observed, observed));
     let machines = |observed: &'_ Observed| {
         let machines = observed.management.control_plane.machines.iter();
-        machines
-            .map(|machine| machine.machine.clone())
-            .collect::<Vec<_>>()
+        machines.cloned().collect::<Vec<_>>()
     };
     lines.extend(machine_changes(&machines(old_observed), &machines(observed)));
     lines.extend(outdated(old_inspection, inspection));
@@ -50,10 +48,10 @@ fn counts(before: &Observed, after: &Observed) -> Option<String> {
         let control_plane = &observed.management.control_plane.control_plane;
         format!(
             "{}/{} Machines, {} ready, {} up to date",
-            control_plane.replicas,
-            control_plane.desired(),
-            control_plane.ready_replicas,
-            control_plane.up_to_date_replicas
+            control_plane.status.replicas,
+            control_plane.desired_replicas(),
+            control_plane.status.ready_replicas,
+            control_plane.status.up_to_date_replicas
         )
     };
     let after = counts(after);

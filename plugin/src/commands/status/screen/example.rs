@@ -6,14 +6,17 @@ mod broken;
 
 use broken::end_members;
 pub(in crate::commands::status) use broken::{member_dead, no_leader, node_dead, quorum_lost, unreadable};
+use kcp_api::{
+    ConditionStatus::{False, True},
+    Object as _,
+    metadata::Time,
+};
+use kcp_control_plane::control_plane::example::use_external_etcd;
 use kcp_etcd::{Alarm, AlarmKind};
 
 use kcp_control_plane::{
     checks::example::{self, failure, in_days, member},
-    control_plane::{
-        ConditionStatus::{False, True},
-        example::{condition, minutes_ago, now, set},
-    },
+    control_plane::example::{condition, minutes_ago, now, set},
     inspection::{Inspection, inspect},
     snapshot::{
         Failure, Observed, Reading, Unasked,
@@ -33,7 +36,7 @@ impl Example {
     fn of(change: impl FnOnce(&mut Observed)) -> Self {
         let mut observed = example::observed();
         for machine in &mut observed.facts().machines {
-            machine.certificates_expire = Some(in_days(300));
+            machine.status.certificates_expiry_date = Some(in_days(300));
         }
         change(&mut observed);
         Self::judged(observed)
@@ -64,9 +67,9 @@ pub(crate) fn mid_rollout() -> Example {
     const REASON: &str = "* Version v1.33.6, v1.34.1 required";
     Example::of(|observed| {
         for machine in &mut observed.facts().machines {
-            machine.machine.version = Some("v1.33.6".to_owned());
+            machine.spec.version = Some("v1.33.6".to_owned());
             set(
-                &mut machine.machine.conditions,
+                &mut machine.status.conditions,
                 condition("UpToDate", False, REASON),
             );
         }
@@ -75,12 +78,12 @@ pub(crate) fn mid_rollout() -> Example {
         }
         add_learner(observed);
         let control_plane = observed.control_plane();
-        control_plane.replicas = 4;
-        control_plane.up_to_date_replicas = 1;
-        control_plane.version = Some("v1.33.6".to_owned());
+        control_plane.status.replicas = 4;
+        control_plane.status.up_to_date_replicas = 1;
+        control_plane.status.version = Some("v1.33.6".to_owned());
         let rolling_out = format!("Rolling out 3 not up-to-date replicas\n{REASON}");
         set(
-            &mut control_plane.conditions,
+            &mut control_plane.status.conditions,
             condition("RollingOut", True, &rolling_out),
         );
     })
@@ -89,10 +92,10 @@ pub(crate) fn mid_rollout() -> Example {
 fn add_learner(observed: &mut Observed) {
     let waiting = "Waiting for learner etcd member to be promoted";
     let mut new = kcp_control_plane::plan::example::machine("m4", "a", 0);
-    new.machine.created = Some(minutes_ago(1));
-    new.certificates_expire = Some(in_days(365));
-    let conditions = &mut new.machine.conditions;
-    conditions.retain(|condition| condition.kind != "NodeKubeadmLabelsAndTaintsSet");
+    new.metadata.creation_timestamp = Some(Time(minutes_ago(1)));
+    new.status.certificates_expiry_date = Some(in_days(365));
+    let conditions = &mut new.status.conditions;
+    conditions.retain(|condition| condition.type_ != "NodeKubeadmLabelsAndTaintsSet");
     set(conditions, condition("EtcdMemberHealthy", False, waiting));
     set(
         conditions,
@@ -137,10 +140,10 @@ fn add_learner(observed: &mut Observed) {
 pub(crate) fn single() -> Example {
     Example::of(|observed| {
         observed.facts().machines.truncate(1);
-        observed.facts().spec.replicas = 1;
+        observed.facts().control_plane.spec.replicas = Some(1);
         let machine = observed.machine(1);
-        machine.certificates_expire = Some(in_days(12));
-        machine.machine.failure_domain = None;
+        machine.status.certificates_expiry_date = Some(in_days(12));
+        machine.spec.failure_domain = None;
         observed.nodes().truncate(1);
         observed.pods().retain(|pod| pod.node == "node-m1");
         observed.health_checks().clear();
@@ -154,25 +157,25 @@ pub(crate) fn single() -> Example {
             (kube_proxy.desired, kube_proxy.ready) = (1, 1);
         }
         let control_plane = observed.control_plane();
-        control_plane.desired_replicas = Some(1);
-        control_plane.replicas = 1;
-        control_plane.ready_replicas = 1;
-        control_plane.available_replicas = 1;
-        control_plane.up_to_date_replicas = 1;
+        control_plane.spec.replicas = Some(1);
+        control_plane.status.replicas = 1;
+        control_plane.status.ready_replicas = 1;
+        control_plane.status.available_replicas = 1;
+        control_plane.status.up_to_date_replicas = 1;
     })
 }
 
 /// Asked directly, without the CA's key; the third member's database is full.
 pub(crate) fn external_etcd() -> Example {
     Example::of(|observed| {
-        observed.control_plane().external_etcd = true;
+        use_external_etcd(&mut observed.control_plane().spec);
         observed.secrets().insert("c1-apiserver-etcd-client".to_owned());
         observed.pods().retain(|pod| pod.component != Component::Etcd);
-        let conditions = &mut observed.control_plane().conditions;
-        conditions.retain(|condition| condition.kind != "EtcdClusterHealthy");
+        let conditions = &mut observed.control_plane().status.conditions;
+        conditions.retain(|condition| condition.type_ != "EtcdClusterHealthy");
         for machine in &mut observed.facts().machines {
-            let conditions = &mut machine.machine.conditions;
-            conditions.retain(|condition| !condition.kind.starts_with("Etcd"));
+            let conditions = &mut machine.status.conditions;
+            conditions.retain(|condition| !condition.type_.starts_with("Etcd"));
         }
         observed.each_list(|list| {
             for member in &mut list.members {
@@ -226,9 +229,9 @@ fn rename(observed: &mut Observed, number: usize, machine: &str, node: &str) {
             check.targets.insert(machine.to_owned());
         }
     }
-    let own = &mut observed.machine(number).machine;
-    machine.clone_into(&mut own.name);
-    own.node = Some(node.to_owned());
+    let own = observed.machine(number);
+    own.metadata.name = Some(machine.to_owned());
+    own.status.node_name = Some(node.to_owned());
 }
 
 /// Names and messages that would take the terminal over.
@@ -236,12 +239,12 @@ pub(crate) fn control_characters() -> Example {
     const EVIL: &str = "edge\u{1b}[2J\u{7}\r\nok";
     Example::of(|observed| {
         rename(observed, 1, EVIL, EVIL);
-        let machine = &mut observed.machine(1).machine;
-        machine.failure_domain = Some("\u{202e}zone".to_owned());
-        machine.version = Some("v1\u{9b}31m".to_owned());
-        set(&mut machine.conditions, condition("UpToDate", False, EVIL));
-        EVIL.clone_into(&mut observed.control_plane().name);
-        observed.cluster().control_plane_name = Some(EVIL.to_owned());
+        let machine = observed.machine(1);
+        machine.spec.failure_domain = Some("\u{202e}zone".to_owned());
+        machine.spec.version = Some("v1\u{9b}31m".to_owned());
+        set(&mut machine.status.conditions, condition("UpToDate", False, EVIL));
+        observed.control_plane().metadata.name = Some(EVIL.to_owned());
+        EVIL.clone_into(&mut observed.reference().name);
         EVIL.clone_into(&mut observed.workload().server);
         EVIL.clone_into(&mut observed.endpoint_certificate().server);
         let failure = Failure {
@@ -263,13 +266,13 @@ pub(crate) fn long_names() -> Example {
             let node = format!("ip-10-0-12-{number}.eu-central-1.compute.internal");
             rename(observed, number, &name(suffix), &node);
             let domain = ["a", "b", "c"][number - 1];
-            let machine = &mut observed.machine(number).machine;
-            machine.failure_domain = Some(format!("eu-central-1{domain}"));
+            let machine = observed.machine(number);
+            machine.spec.failure_domain = Some(format!("eu-central-1{domain}"));
         }
         let control_plane = observed.control_plane();
-        control_plane.name = name("kcp");
-        control_plane.namespace = "payments-production-eu-central-1".to_owned();
-        observed.cluster().control_plane_name = Some(name("kcp"));
+        control_plane.metadata.name = Some(name("kcp"));
+        control_plane.metadata.namespace = Some("payments-production-eu-central-1".to_owned());
+        observed.reference().name = name("kcp");
     })
 }
 

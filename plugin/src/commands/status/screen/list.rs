@@ -1,6 +1,7 @@
 //! Several control planes, a line each.
 
 use jiff::Timestamp;
+use kcp_api::Object as _;
 
 use crate::commands::status::screen::{
     Layout, Part, Screen, age, findings::outcome_style, summary::health_style,
@@ -53,15 +54,11 @@ pub fn list<'i>(
 
 fn row(observed: &Observed, inspection: &Inspection, is_of_all: bool, now: Timestamp) -> Vec<Cell> {
     let control_plane = &observed.management.control_plane.control_plane;
-    let desired = control_plane.desired();
-    let namespace = if is_of_all {
-        control_plane.namespace.as_str()
-    } else {
-        ""
-    };
-    let cluster = control_plane.cluster.as_deref().unwrap_or("-");
+    let desired = control_plane.desired_replicas();
+    let namespace = if is_of_all { control_plane.namespace() } else { "" };
+    let cluster = control_plane.cluster().unwrap_or("-");
     // The column is left out if every control plane has the name of its Cluster.
-    let cluster = if cluster == control_plane.name {
+    let cluster = if cluster == control_plane.name() {
         ""
     } else {
         cluster
@@ -78,14 +75,14 @@ fn row(observed: &Observed, inspection: &Inspection, is_of_all: bool, now: Times
     };
     vec![
         Cell::from(namespace),
-        Cell::from(&control_plane.name),
+        Cell::from(&control_plane.name()),
         Cell::from(cluster),
-        Cell::from(control_plane.desired_version.as_deref().unwrap_or("-")),
-        Cell::from(control_plane.replicas.to_string()),
-        Cell::from(format!("{}/{desired}", control_plane.ready_replicas)),
-        Cell::from(format!("{}/{desired}", control_plane.up_to_date_replicas)),
+        Cell::from(control_plane.spec.version.as_deref().unwrap_or("-")),
+        Cell::from(control_plane.status.replicas.to_string()),
+        Cell::from(format!("{}/{desired}", control_plane.status.ready_replicas)),
+        Cell::from(format!("{}/{desired}", control_plane.status.up_to_date_replicas)),
         Cell::from(etcd),
-        Cell::from(age(control_plane.created, now)),
+        Cell::from(age(control_plane.creation_timestamp(), now)),
         Cell::styled(inspection.health.as_str(), health_style(inspection.health)),
         findings(inspection),
     ]

@@ -1,6 +1,7 @@
 //! The Machines by failure domain, those that are outdated first. The findings say why they are.
 
 use jiff::Timestamp;
+use kcp_api::{Machine, Object as _};
 use owo_colors::Style;
 
 use crate::commands::status::screen::{Layout, age, style_of_no};
@@ -8,7 +9,7 @@ use crate::terminal::{
     style::{GOOD, WARN},
     table::{Cell, Column, Table},
 };
-use kcp_control_plane::{inspection::Inspection, plan::observed::Machine, snapshot::Observed};
+use kcp_control_plane::{inspection::Inspection, snapshot::Observed};
 
 const COLUMNS: &[Column] = &[
     Column::new("DOMAIN").name(),
@@ -33,24 +34,23 @@ pub(super) fn machines(
     if machines.is_empty() {
         return "No Machines.\n".to_owned();
     }
-    let is_outdated = |machine: &Machine| inspection.is_up_to_date(&machine.machine) == Some(false);
+    let is_outdated = |machine: &Machine| inspection.is_up_to_date(machine) == Some(false);
     machines.sort_by_key(|machine| {
-        let Machine { machine: own, .. } = machine;
-        let domain = &own.failure_domain;
+        let domain = &machine.spec.failure_domain;
         (
             domain.is_none(),
             domain.clone(),
             !is_outdated(machine),
-            own.name.clone(),
+            machine.name().to_owned(),
         )
     });
     let has_domains = machines
         .iter()
-        .any(|machine| machine.machine.failure_domain.is_some());
+        .any(|machine| machine.spec.failure_domain.is_some());
     let mut table = Table::of(COLUMNS.iter().copied());
     let mut before = None;
     for machine in machines {
-        let domain = machine.machine.failure_domain.as_deref();
+        let domain = machine.spec.failure_domain.as_deref();
         let shown = if before == Some(domain) || !has_domains {
             ""
         } else {
@@ -65,26 +65,26 @@ pub(super) fn machines(
 fn row(
     observed: &Observed,
     inspection: &Inspection,
-    Machine { machine, .. }: &Machine,
+    machine: &Machine,
     domain: &str,
     now: Timestamp,
 ) -> Vec<Cell> {
     let style_of_no = style_of_no(inspection);
-    let ready = match machine.deleting_since {
+    let ready = match machine.deletion_timestamp() {
         Some(since) => Cell::styled(format!("deleting {}", age(Some(since), now)), WARN),
         None => yes_or_no(machine.ready(), style_of_no),
     };
     vec![
         Cell::from(domain),
-        Cell::from(&machine.name),
-        Cell::from(machine.node.as_deref().unwrap_or("-")),
-        Cell::from(machine.version.as_deref().unwrap_or("-")),
+        Cell::from(machine.name()),
+        Cell::from(machine.node().unwrap_or("-")),
+        Cell::from(machine.spec.version.as_deref().unwrap_or("-")),
         ready,
         yes_or_no(inspection.is_up_to_date(machine), WARN),
-        pods(observed, machine.node.as_deref(), style_of_no),
-        Cell::from(age(machine.created, now)),
-        Cell::from(machine.phase.as_deref().unwrap_or("-")),
-        Cell::from(kubelet(observed, machine.node.as_deref())),
+        pods(observed, machine.node(), style_of_no),
+        Cell::from(age(machine.creation_timestamp(), now)),
+        Cell::from(machine.status.phase.as_deref().unwrap_or("-")),
+        Cell::from(kubelet(observed, machine.node())),
     ]
 }
 
@@ -106,7 +106,13 @@ fn pods(observed: &Observed, node: Option<&str>, style_of_no: Style) -> Cell {
         return Cell::from("");
     };
     let ready = pods.iter().filter(|pod| pod.node == node && pod.ready).count();
-    let external = observed.management.control_plane.control_plane.external_etcd;
+    let external = observed
+        .management
+        .control_plane
+        .control_plane
+        .spec
+        .kubeadm_config_spec
+        .has_external_etcd();
     let wanted = if external { 3 } else { 4 };
     let style = if ready < wanted { style_of_no } else { Style::new() };
     Cell::styled(format!("{ready}/{wanted}"), style)

@@ -174,7 +174,7 @@ fn strangers(survey: &EtcdSurvey) -> Vec<&Member> {
 fn notes(observed: &Observed, survey: &EtcdSurvey) -> Vec<String> {
     let mut notes = Vec::new();
     if survey.used_ca_key {
-        let cluster = &observed.management.control_plane.control_plane.cluster;
+        let cluster = &observed.management.control_plane.control_plane.cluster();
         let secret = format!("{}-etcd", cluster.as_deref().unwrap_or_default());
         notes.push(format!(
             "queried with a certificate signed by the CA key in Secret/{secret}"

@@ -181,17 +181,16 @@ fn told(blockers: &[BlockedBy], inspection: &Inspection, layout: Layout) -> Vec<
 
 #[cfg(test)]
 mod tests {
+    use kcp_api::{ConditionStatus::Unknown, metadata::Time};
+    use kcp_control_plane::{
+        control_plane::example::{condition, minutes_ago, set},
+        snapshot::Observed,
+    };
+
     use super::{Layout, preflight};
     use crate::{
         commands::status::screen::example::{Example, healthy, member_dead, mid_rollout, no_leader, single},
         terminal::plain,
-    };
-    use kcp_control_plane::{
-        control_plane::{
-            ConditionStatus::Unknown,
-            example::{condition, minutes_ago, set},
-        },
-        snapshot::Observed,
     };
 
     fn shown(example: &Example) -> String {
@@ -202,7 +201,7 @@ mod tests {
     fn start(observed: &mut Observed) {
         for kind in ["EtcdPodHealthy", "APIServerPodHealthy", "SchedulerPodHealthy"] {
             let waiting = condition(kind, Unknown, "Waiting for a Node to exist");
-            set(&mut observed.machine(4).machine.conditions, waiting);
+            set(&mut observed.machine(4).status.conditions, waiting);
         }
     }
 
@@ -210,7 +209,7 @@ mod tests {
 
     fn leaving() -> Example {
         healthy().after(|observed| {
-            observed.machine(3).machine.deleting_since = Some(minutes_ago(1));
+            observed.machine(3).metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
         })
     }
 

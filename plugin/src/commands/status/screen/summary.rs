@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
+use kcp_api::{KubeadmControlPlane, Object as _};
 use owo_colors::{OwoColorize as _, Style};
 
 use crate::commands::status::screen::Layout;
 use crate::terminal::style::{BAD, GOOD, HEADING, WARN};
 use kcp_control_plane::{
     checks::finding::CheckOutcome,
-    control_plane::ControlPlane,
     inspection::{Basis, Health, Inspection},
     quorum::Votes,
     snapshot::{Observed, Reading, Workload, workload::Addon},
@@ -21,7 +21,7 @@ pub(super) fn summary(observed: &Observed, inspection: &Inspection, layout: Layo
     let control_plane = &observed.management.control_plane.control_plane;
     let plain = Style::new();
     let verdict = verdict(observed, inspection);
-    let name = format!("{}/{}", control_plane.namespace, control_plane.name);
+    let name = format!("{}/{}", control_plane.namespace(), control_plane.name());
     let (votes, votes_style) = etcd(observed, inspection);
     let workload_style = if observed.workload.failure().is_some() {
         WARN
@@ -132,16 +132,18 @@ pub(super) fn absence<T>(reading: &Reading<T>) -> Option<String> {
 fn cluster(observed: &Observed) -> String {
     let management = &observed.management;
     let control_plane = &management.control_plane.control_plane;
-    let name = control_plane.cluster.as_deref().unwrap_or("none yet");
-    match management.cluster.read().and_then(|link| link.endpoint.as_ref()) {
+    let name = control_plane.cluster().unwrap_or("none yet");
+    let cluster = management.control_plane.cluster.as_ref();
+    let endpoint = cluster.and_then(|cluster| cluster.spec.control_plane_endpoint.as_ref());
+    match endpoint.filter(|endpoint| !endpoint.host.is_empty()) {
         Some(endpoint) => format!("{name}, at {endpoint}"),
         None => name.to_owned(),
     }
 }
 
-fn versions(control_plane: &ControlPlane) -> String {
-    let desired = control_plane.desired_version.as_deref().unwrap_or("none");
-    match control_plane.version.as_deref() {
+fn versions(control_plane: &KubeadmControlPlane) -> String {
+    let desired = control_plane.spec.version.as_deref().unwrap_or("none");
+    match control_plane.status.version.as_deref() {
         Some(version) if version != desired => format!("{version}, {desired} desired"),
         Some(version) => version.to_owned(),
         None => format!("{desired} desired"),
@@ -151,7 +153,7 @@ fn versions(control_plane: &ControlPlane) -> String {
 /// As the controller counts them: `4 of 3 desired (surge 1), 4 ready, 1 up to date`.
 fn counts(observed: &Observed) -> String {
     let control_plane = &observed.management.control_plane.control_plane;
-    let (replicas, desired) = (control_plane.replicas, control_plane.desired());
+    let (replicas, desired) = (control_plane.status.replicas, control_plane.desired_replicas());
     let surge = if replicas > desired && control_plane.is_rolling_out() {
         format!(" (surge {})", replicas - desired)
     } else {
@@ -159,12 +161,18 @@ fn counts(observed: &Observed) -> String {
     };
     format!(
         "{replicas} of {desired} desired{surge}, {} ready, {} up to date",
-        control_plane.ready_replicas, control_plane.up_to_date_replicas
+        control_plane.status.ready_replicas, control_plane.status.up_to_date_replicas
     )
 }
 
 fn etcd(observed: &Observed, inspection: &Inspection) -> (String, Style) {
-    let is_external = observed.management.control_plane.control_plane.external_etcd;
+    let is_external = observed
+        .management
+        .control_plane
+        .control_plane
+        .spec
+        .kubeadm_config_spec
+        .has_external_etcd();
     let failure = observed.etcd.failure();
     let why = match absence(&observed.etcd) {
         // The line above says it.

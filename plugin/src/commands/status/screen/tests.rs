@@ -1,14 +1,16 @@
 use std::collections::BTreeSet;
 
-use crate::commands::status::screen::{Layout, Screen, changes::changes, list, one};
-use crate::{
-    commands::status::screen::example::{self, Example},
-    terminal::{plain, width::width},
-};
+use kcp_api::metadata::Time;
 use kcp_control_plane::{
     control_plane::example::{minutes_ago, now},
     inspection::Inspection,
     snapshot::{Observed, etcd::Alarms},
+};
+
+use crate::commands::status::screen::{Layout, Screen, changes::changes, list, one};
+use crate::{
+    commands::status::screen::example::{self, Example},
+    terminal::{plain, width::width},
 };
 
 fn screen(example: &Example, width: Option<usize>, is_wide: bool) -> Screen {
@@ -149,8 +151,8 @@ fn pairs(examples: &[Example]) -> impl Iterator<Item = (&Observed, &Inspection)>
 fn several_control_planes() {
     let paris = example::member_dead().after(|observed| {
         let name = "paris-control-plane";
-        observed.control_plane().name = name.to_owned();
-        observed.cluster().control_plane_name = Some(name.to_owned());
+        observed.control_plane().metadata.name = Some(name.to_owned());
+        name.clone_into(&mut observed.reference().name);
     });
     let examples = vec![
         example::healthy(),
@@ -291,9 +293,9 @@ fn what_changes_in_a_rollout() {
 fn a_finding_is_the_same_whatever_time_it_tells() {
     let after = |minutes| {
         example::healthy().after(|observed| {
-            let machine = &mut observed.machine(3).machine;
-            machine.created = Some(minutes_ago(minutes));
-            machine.node = None;
+            let machine = &mut observed.machine(3);
+            machine.metadata.creation_timestamp = Some(Time(minutes_ago(minutes)));
+            machine.status.node_name = None;
         })
     };
     let (before, after) = (after(20), after(21));

@@ -1,14 +1,13 @@
 //! Control planes with something wrong, as Cluster API and the members themselves tell of it.
 
-use crate::commands::status::screen::example::Example;
+use kcp_api::ConditionStatus::{False, Unknown};
 use kcp_control_plane::{
     checks::example::failure,
-    control_plane::{
-        ConditionStatus::{False, Unknown},
-        example::{condition, set},
-    },
+    control_plane::example::{condition, set},
     snapshot::{Failure, Observed, Reading, etcd::Alarms},
 };
+
+use crate::commands::status::screen::example::Example;
 
 /// The member of `m2` ends, again and again; Cluster API has seen its pod.
 pub(crate) fn member_dead() -> Example {
@@ -18,13 +17,13 @@ pub(crate) fn member_dead() -> Example {
 pub(super) fn end_members(observed: &mut Observed, numbers: &[usize]) {
     for number in numbers {
         observed.kill(*number);
-        let conditions = &mut observed.machine(*number).machine.conditions;
+        let conditions = &mut observed.machine(*number).status.conditions;
         set(conditions, condition("EtcdPodHealthy", False, "CrashLoopBackOff"));
         set(
             conditions,
             condition("Ready", False, "* EtcdPodHealthy: CrashLoopBackOff"),
         );
-        observed.control_plane().ready_replicas -= 1;
+        observed.control_plane().status.ready_replicas -= 1;
     }
     let names: Vec<String> = numbers.iter().map(|number| format!("m{number}")).collect();
     let message = format!(
@@ -32,7 +31,7 @@ pub(super) fn end_members(observed: &mut Observed, numbers: &[usize]) {
         names.join(", ")
     );
     set(
-        &mut observed.control_plane().conditions,
+        &mut observed.control_plane().status.conditions,
         condition("EtcdClusterHealthy", False, &message),
     );
 }
@@ -55,7 +54,7 @@ pub(crate) fn node_dead() -> Example {
             }
         }
         let unreachable = "Node node-m2 is unreachable";
-        let conditions = &mut observed.machine(2).machine.conditions;
+        let conditions = &mut observed.machine(2).status.conditions;
         for kind in ["APIServer", "ControllerManager", "Scheduler", "Etcd"] {
             let kind = format!("{kind}PodHealthy");
             set(conditions, condition(&kind, Unknown, unreachable));
@@ -69,13 +68,16 @@ pub(crate) fn node_dead() -> Example {
             ),
         );
         let control_plane = observed.control_plane();
-        control_plane.ready_replicas = 2;
+        control_plane.status.ready_replicas = 2;
         for (kind, about) in [
             ("ControlPlaneComponentsHealthy", "Control plane components"),
             ("EtcdClusterHealthy", "EtcdPodHealthy"),
         ] {
             let message = format!("* Machine m2:\n  * {about}: {unreachable}");
-            set(&mut control_plane.conditions, condition(kind, Unknown, &message));
+            set(
+                &mut control_plane.status.conditions,
+                condition(kind, Unknown, &message),
+            );
         }
     })
 }
@@ -86,7 +88,7 @@ pub(crate) fn quorum_lost() -> Example {
         end_members(observed, &[2, 3]);
         let message = "* 1 of 3 etcd members is healthy, at least 2 healthy member required for etcd quorum";
         set(
-            &mut observed.control_plane().conditions,
+            &mut observed.control_plane().status.conditions,
             condition("Available", False, message),
         );
         let survey = observed.survey();

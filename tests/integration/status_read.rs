@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use kcp_api::Reference;
+use kcp_api::machine::{Bootstrap, Infrastructure};
+use kcp_api::metadata::Object as _;
 use kcp_client::{Connection, ConnectionFlags, Error, reads};
-use kcp_control_plane::plan::observed::{Bootstrap, Infrastructure};
-use kcp_control_plane::plan::spec::TemplateRef;
-use kcp_control_plane::snapshot::management::{ClusterLink, HealthCheck};
+use kcp_control_plane::snapshot::management::HealthCheck;
 use kcp_control_plane::snapshot::reading::Forbidden;
 use kcp_control_plane::snapshot::{Failure, Management, Reading};
 use kcp_tests::fleet::Fleet;
@@ -122,15 +123,11 @@ fn reads_everything_with_the_shipped_role_only() {
 
 fn is_whole(management: &Management) -> Result<()> {
     let machine = format!("{NAME}-1");
-    assert_eq!(
-        management.cluster,
-        Reading::Read(ClusterLink {
-            name: NAME.to_owned(),
-            control_plane_kind: Some("KubeadmControlPlane".to_owned()),
-            control_plane_name: Some(NAME.to_owned()),
-            endpoint: None,
-        })
-    );
+    let cluster = management.cluster();
+    let cluster = cluster.read().context("the Cluster was not read")?;
+    assert_eq!(cluster.name(), NAME);
+    assert_eq!(cluster.control_plane(), Some(NAME));
+    assert_eq!(cluster.spec.control_plane_endpoint, None);
     assert_eq!(management.unowned, [machine.as_str()]);
     assert_eq!(
         management.health_checks,
@@ -146,11 +143,12 @@ fn is_whole(management: &Management) -> Result<()> {
     let [observed] = management.control_plane.machines.as_slice() else {
         bail!("{:?}", management.control_plane.machines);
     };
-    assert_eq!(observed.machine.name, machine);
+    assert_eq!(observed.name(), machine);
     assert_eq!(
         observed.infrastructure,
-        Infrastructure::ClonedFrom(TemplateRef {
-            group_kind: "StandInMachineTemplate.infrastructure.cluster.x-k8s.io".to_owned(),
+        Infrastructure::ClonedFrom(Reference {
+            group: "infrastructure.cluster.x-k8s.io".to_owned(),
+            kind: "StandInMachineTemplate".to_owned(),
             name: "t1".to_owned(),
         })
     );
@@ -287,7 +285,7 @@ fn refused(read: Result<Vec<Management>, Error>) -> Result<BTreeSet<Forbidden>> 
 
 fn failures(management: &Management) -> impl Iterator<Item = &Failure> {
     let parts = [
-        management.cluster.failure(),
+        management.cluster_failure.as_ref(),
         management.health_checks.failure(),
         management.secrets.failure(),
     ];
@@ -319,8 +317,8 @@ fn a_list_reads_all_pages() {
         for (number, management) in listed.iter().enumerate() {
             let name = format!("edge-{number:04}");
             let machines = management.control_plane.machines.iter();
-            let machines: Vec<_> = machines.map(|machine| machine.machine.name.clone()).collect();
-            assert_eq!(management.control_plane.control_plane.name, name);
+            let machines: Vec<_> = machines.map(|machine| machine.name().to_owned()).collect();
+            assert_eq!(management.control_plane.control_plane.name(), name);
             assert_eq!(machines, [format!("{name}-0"), format!("{name}-1")]);
             assert_eq!(failures(management).collect::<Vec<_>>(), Vec::<&Failure>::new());
             let checks = management.health_checks.read().unwrap();

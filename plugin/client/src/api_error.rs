@@ -23,10 +23,7 @@ impl Error {
         let action = action.clone();
         match error {
             kube::Error::Api(status) => Self::answer(status, action, server),
-            kube::Error::SerdeError(source) => Self::Malformed {
-                action,
-                source: source.into(),
-            },
+            kube::Error::SerdeError(source) => Self::malformed(action, source.into()),
             kube::Error::Auth(error) => Self::credentials(&error, &server),
             other => {
                 let cause = root_cause(&other);

@@ -223,7 +223,7 @@ pub enum Error {
         action: Action,
         /// Where the answer differs.
         #[source]
-        source: DecodeError,
+        source: Box<DecodeError>,
     },
     /// Anything else.
     #[error("cannot {action}: {cause}")]
@@ -236,6 +236,13 @@ pub enum Error {
 }
 
 impl Error {
+    pub(crate) fn malformed(action: Action, source: DecodeError) -> Self {
+        Self::Malformed {
+            action,
+            source: Box::new(source),
+        }
+    }
+
     /// What to try next, where we know.
     pub fn hint(&self) -> Option<String> {
         Some(match self {

@@ -65,11 +65,13 @@ impl<'c> Reader<'c> {
             .connection
             .get_text(&self.control_planes, namespace, name)
             .await?;
-        let control_plane = decode(&text).map_err(|source| Error::Malformed {
-            action: Action::new("get", &self.control_planes)
-                .in_namespace(namespace)
-                .named(name),
-            source,
+        let control_plane = decode(&text).map_err(|source| {
+            Error::malformed(
+                Action::new("get", &self.control_planes)
+                    .in_namespace(namespace)
+                    .named(name),
+                source,
+            )
         })?;
         Ok((text, control_plane))
     }

@@ -83,9 +83,11 @@ impl Connection {
         name: &str,
     ) -> Result<T, Error> {
         let text = self.get_text(resource, namespace, name).await?;
-        decode(&text).map_err(|source| Error::Malformed {
-            action: Action::new("get", resource).in_namespace(namespace).named(name),
-            source,
+        decode(&text).map_err(|source| {
+            Error::malformed(
+                Action::new("get", resource).in_namespace(namespace).named(name),
+                source,
+            )
         })
     }
 
@@ -161,10 +163,7 @@ impl Connection {
             let List {
                 items: more,
                 metadata,
-            } = decode_list(&text).map_err(|source| Error::Malformed {
-                action: action.clone(),
-                source,
-            })?;
+            } = decode_list(&text).map_err(|source| Error::malformed(action.clone(), source))?;
             items.extend(more);
             match metadata.continue_.filter(|next| !next.is_empty()) {
                 Some(next) => parameters.continue_token = Some(next),

@@ -247,11 +247,13 @@ impl Target<'_> {
     }
 
     fn metadata(&self, object: &str) -> Result<ObjectMeta, Error> {
-        metadata(object).map_err(|source| Error::Malformed {
-            action: crate::Action::new("get", self.resource)
-                .in_namespace(self.namespace)
-                .named(self.name),
-            source,
+        metadata(object).map_err(|source| {
+            Error::malformed(
+                crate::Action::new("get", self.resource)
+                    .in_namespace(self.namespace)
+                    .named(self.name),
+                source,
+            )
         })
     }
 }

@@ -107,10 +107,7 @@ mod tests {
             ),
             (
                 "malformed",
-                Error::Malformed {
-                    action: action(),
-                    source: malformed.into(),
-                },
+                Error::malformed(action(), malformed.into()),
                 "unknown",
             ),
             ("a Status without code", answer(0), "unknown"),

@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use jiff::{Timestamp, ToSpan as _};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
+use kcp_api::metadata::Object as _;
 use kcp_client::reads::{self, Excluded, MachineByNode, Target};
 use kcp_client::{Connection, ConnectionFlags};
 use kcp_control_plane::plan::observed::Etcd;
@@ -99,11 +100,11 @@ impl Observer {
         let reader = reads::discover(&connection, limit).await?;
         let seen = reads::management(&reader, NAMESPACE, NAME, limit).await?;
         let of = &seen.control_plane;
-        let target = Target::of(&of.control_plane, &of.spec).context("it has no Cluster")?;
-        let machines = of.machines.iter().map(|machine| &machine.machine);
+        let target = Target::of(&of.control_plane).context("it has no Cluster")?;
+        let machines = of.machines.iter();
         Ok(Self {
             machines: machines
-                .filter_map(|machine| Some((machine.node.clone()?, machine.name.clone())))
+                .filter_map(|machine| Some((machine.node()?.to_owned(), machine.name().to_owned())))
                 .collect(),
             connection,
             secrets: Api::namespaced(management.client().clone(), NAMESPACE),

@@ -181,10 +181,7 @@ fn action(reader: &Reader<'_>, verb: &'static str) -> Action {
 }
 
 fn decoded(reader: &Reader<'_>, name: &str, text: &str) -> Result<MachineObject, Error> {
-    MachineObject::decode(text).map_err(|source| Error::Malformed {
-        action: action(reader, "get").named(name),
-        source,
-    })
+    MachineObject::decode(text).map_err(|source| Error::malformed(action(reader, "get").named(name), source))
 }
 
 async fn no_such_machine(reader: &Reader<'_>, name: &str, error: Error) -> NoSuchMachine {
@@ -218,10 +215,7 @@ async fn listed(
     });
     decoded
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|source| Error::Malformed {
-            action: action(reader, "list"),
-            source,
-        })
+        .map_err(|source| Error::malformed(action(reader, "list"), source))
 }
 
 /// Reads the Machines of a control plane again; the JSON of one of them.

@@ -98,7 +98,7 @@ impl Reads<'_> {
             .await?;
         match decode(&text) {
             Ok(control_plane) => Ok((text, control_plane)),
-            Err(source) => Err(Error::Malformed { action, source }),
+            Err(source) => Err(Error::malformed(action, source)),
         }
     }
 

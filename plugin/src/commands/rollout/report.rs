@@ -105,7 +105,7 @@ impl RolloutReport {
 
 #[cfg(test)]
 mod tests {
-    use kcp_api::{ConditionStatus::False, Object as _, metadata::Time};
+    use kcp_api::{ConditionStatus::False, metadata::Time};
     use std::time::Duration;
 
     use super::{

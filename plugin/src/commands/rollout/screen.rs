@@ -65,7 +65,7 @@ pub fn status(report: &RolloutReport) -> String {
 
 #[cfg(test)]
 mod tests {
-    use kcp_api::{ConditionStatus::True, Object as _, metadata::Time};
+    use kcp_api::{ConditionStatus::True, metadata::Time};
     use kcp_control_plane::control_plane::{
         Snapshot,
         example::{condition, healthy, minutes_ago, now, pause, set},

@@ -1,4 +1,4 @@
-use kcp_api::{ConditionStatus::False, KubeadmControlPlaneSpec, Object as _, machine::Infrastructure};
+use kcp_api::{ConditionStatus::False, KubeadmControlPlaneSpec, machine::Infrastructure};
 use serde_json::json;
 
 use crate::commands::plan::screen;

@@ -8,7 +8,6 @@ use broken::end_members;
 pub(in crate::commands::status) use broken::{member_dead, no_leader, node_dead, quorum_lost, unreadable};
 use kcp_api::{
     ConditionStatus::{False, True},
-    Object as _,
     metadata::Time,
 };
 use kcp_control_plane::control_plane::example::use_external_etcd;

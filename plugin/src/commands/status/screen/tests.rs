@@ -293,7 +293,7 @@ fn what_changes_in_a_rollout() {
 fn a_finding_is_the_same_whatever_time_it_tells() {
     let after = |minutes| {
         example::healthy().after(|observed| {
-            let machine = &mut observed.machine(3);
+            let machine = observed.machine(3);
             machine.metadata.creation_timestamp = Some(Time(minutes_ago(minutes)));
             machine.status.node_name = None;
         })

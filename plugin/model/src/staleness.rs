@@ -245,7 +245,6 @@ mod tests {
     use kcp_api::{
         Condition,
         ConditionStatus::{self, False, True, Unknown},
-        Object as _,
         metadata::Time,
     };
 

@@ -159,7 +159,7 @@ pub fn reasons(control_plane: &KubeadmControlPlane) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use kcp_api::{ConditionStatus::True, Object as _, metadata::Time};
+    use kcp_api::{ConditionStatus::True, metadata::Time};
 
     use super::{
         WaitCondition, WaitCondition::Replaced, WaitCondition::Replicas, WaitCondition::RolledOut,
@@ -176,6 +176,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a table")]
     fn a_goal_is_reached_when_nothing_is_missing() {
         type Case = (&'static str, WaitCondition, fn(&mut Snapshot), WaitProgress);
         let cases: Vec<Case> = vec![

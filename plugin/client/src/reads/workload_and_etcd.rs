@@ -232,7 +232,7 @@ mod tests {
         time::{Duration, Instant},
     };
 
-    use kcp_api::{Object as _, names::label};
+    use kcp_api::names::label;
     use serde_json::json;
 
     use super::{Excluded, Failure, MachineByNode, Reading, Target, workload_and_etcd};

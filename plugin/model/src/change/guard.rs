@@ -73,7 +73,7 @@ pub fn standstill(plan: &Plan) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use kcp_api::{ConditionStatus, KubeadmControlPlaneSpec, Object as _, metadata::Time};
+    use kcp_api::{ConditionStatus, KubeadmControlPlaneSpec, metadata::Time};
 
     use super::{Guard, standstill};
     use crate::{

@@ -178,7 +178,6 @@ fn of_machines(observed: &Observed, kind: &str, is_explained: bool, now: Timesta
 pub(super) mod cases {
     use kcp_api::{
         ConditionStatus::{False, Unknown},
-        Object as _,
         metadata::Time,
     };
 

@@ -187,7 +187,7 @@ pub fn adoption(observed: &Observed, _: Timestamp) -> Judgement {
 
 #[cfg(test)]
 pub(super) mod cases {
-    use kcp_api::{ConditionStatus::True, Object as _, metadata::Time};
+    use kcp_api::{ConditionStatus::True, metadata::Time};
 
     use crate::{
         checks::tests::{Case, says},

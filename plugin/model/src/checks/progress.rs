@@ -66,7 +66,6 @@ fn finding(observed: &Observed, stuck: &Stuck, message: &str) -> Finding {
 pub(super) mod cases {
     use kcp_api::{
         ConditionStatus::{False, True},
-        Object as _,
         metadata::Time,
     };
 

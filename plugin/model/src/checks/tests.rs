@@ -203,7 +203,7 @@ pub fn unread(observed: &mut Observed) {
 
 /// `m3` has just joined, and kubeadm has not marked its node yet.
 pub fn joins(observed: &mut Observed) {
-    let machine = &mut observed.machine(3);
+    let machine = observed.machine(3);
     machine.metadata.creation_timestamp = Some(Time(minutes_ago(2)));
     machine
         .status

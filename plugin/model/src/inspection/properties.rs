@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use kcp_api::{
-    Condition, ConditionStatus, Machine, Object as _, Remediation,
+    Condition, ConditionStatus, Machine, Remediation,
     machine::MachineStatus,
     metadata::{ObjectMeta, Time},
     names::annotation,
@@ -118,13 +118,16 @@ fn machines() -> impl Strategy<Value = Vec<Machine>> {
     );
     let machine = machine.prop_map(
         |(name, node, (created, deleting_since, expire), conditions, remediation_for, flags, version)| {
-            let mut machine = Machine::default();
-            machine.metadata = ObjectMeta {
+            let metadata = ObjectMeta {
                 name: Some(name),
                 namespace: Some("d".to_owned()),
                 creation_timestamp: created.map(Time),
                 deletion_timestamp: deleting_since.map(Time),
                 ..ObjectMeta::default()
+            };
+            let mut machine = Machine {
+                metadata,
+                ..Machine::default()
             };
             machine.spec.version = version.map(str::to_owned);
             machine.status = MachineStatus {

@@ -1,4 +1,4 @@
-use kcp_api::{ConditionStatus::False, Object as _, metadata::Time};
+use kcp_api::{ConditionStatus::False, metadata::Time};
 
 use crate::{
     checks::{

@@ -148,7 +148,7 @@ fn alarm(machine: &Machine, etcd: &Etcd) -> Option<Blocker> {
 mod tests {
     use kcp_api::{
         ConditionStatus::{False, Unknown},
-        KubeadmControlPlaneSpec, Object as _,
+        KubeadmControlPlaneSpec,
         metadata::Time,
         names::annotation,
     };
@@ -264,6 +264,7 @@ mod tests {
     type Case = (&'static str, fn(&mut Observed), Vec<Blocker>);
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a table")]
     fn machines_are_waited_for() {
         let machine = || "m2".to_owned();
         let failed = |condition, status, message: Option<&str>| Blocker::Condition {

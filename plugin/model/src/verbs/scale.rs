@@ -78,7 +78,7 @@ fn number(replicas: Option<i64>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use kcp_api::{Object as _, metadata::Time};
+    use kcp_api::metadata::Time;
     use kcp_rules::view::View;
     use serde_json::json;
 

@@ -1,6 +1,6 @@
 use kcp_api::{
     ConditionStatus::{False, Unknown},
-    Object as _, Remediation,
+    Remediation,
     metadata::Time,
     names::annotation,
 };

@@ -175,7 +175,7 @@ fn deletion_order(observed: &Observed, plan: &Plan, name: &str) -> Option<String
 
 #[cfg(test)]
 mod tests {
-    use kcp_api::{Object as _, metadata::Time, names::annotation};
+    use kcp_api::{metadata::Time, names::annotation};
     use serde_json::json;
 
     use super::{Decision, ObjectWrite, Preference, decide};

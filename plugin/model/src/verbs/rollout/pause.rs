@@ -89,7 +89,7 @@ fn consequences(control_plane: &KubeadmControlPlane, action: PauseAction) -> Vec
 
 #[cfg(test)]
 mod tests {
-    use kcp_api::{KubeadmControlPlane, Object as _, metadata::Time};
+    use kcp_api::{KubeadmControlPlane, metadata::Time};
     use kcp_rules::view::View;
     use serde_json::{Value, json};
 

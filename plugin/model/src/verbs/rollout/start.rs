@@ -196,7 +196,7 @@ fn obstacles(control_plane: &KubeadmControlPlane, cluster_is_paused: bool, now: 
 mod tests {
     use std::time::Duration;
 
-    use kcp_api::{ConditionStatus::True, KubeadmControlPlane, Object as _, metadata::Time};
+    use kcp_api::{ConditionStatus::True, KubeadmControlPlane, metadata::Time};
     use kcp_rules::{
         case::{Base, V1BETA1},
         view::{Cluster, View},

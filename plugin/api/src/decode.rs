@@ -45,6 +45,13 @@ impl From<serde_json::Error> for DecodeError {
     }
 }
 
+impl From<DecodeError> for api::DecodeError {
+    /// For a caller that knows the object.
+    fn from(DecodeError { field, fault, .. }: DecodeError) -> Self {
+        Self { field, fault }
+    }
+}
+
 /// Decodes one object.
 ///
 /// # Errors

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use jiff::Timestamp;
 use kcp_api::kind::{EVENT, SELF_SUBJECT_REVIEW};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{Action, Connection, Error, ReadLimit};
@@ -55,29 +55,12 @@ impl Events<'_> {
         let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
         let ask = self
             .connection
-            .create::<Review>(&resource, None, &review, self.field_manager);
+            .create::<SelfSubjectReview>(&resource, None, &review, self.field_manager);
         let review = self.connection.within(LIMIT, &action, ask).await;
-        let user = review.ok().map(|review| review.status.user_info.username);
+        let user = review.ok().and_then(|review| review.status?.user_info?.username);
         user.filter(|user| !user.is_empty())
             .unwrap_or_else(|| self.field_manager.to_owned())
     }
-}
-
-#[derive(Deserialize)]
-struct Review {
-    status: ReviewStatus,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ReviewStatus {
-    user_info: UserInfo,
-}
-
-#[derive(Deserialize)]
-struct UserInfo {
-    #[serde(default)]
-    username: String,
 }
 
 #[cfg(test)]

@@ -3,8 +3,12 @@
 //! A patch may set a field that another client manages by server-side apply; that client sets it back the next time it
 //! applies. We warn about that, and refuse fields of the topology controller, which applies all the time.
 
-use kcp_rules::api::{DecodeError, decode};
-use serde::Deserialize;
+use kcp_api::{
+    Object as _,
+    metadata::{ManagedFieldsEntry, with_managed_fields},
+    names::{annotation, label},
+};
+use kcp_rules::api::DecodeError;
 use serde_json::Value;
 
 use crate::merge_patch;
@@ -12,9 +16,6 @@ use crate::merge_patch;
 /// The field manager of Cluster API's topology controller: `TopologyManagerName` of
 /// `core/reconcilers/topology/cluster/structuredmerge`.
 const TOPOLOGY_MANAGER: &str = "capi-topology";
-
-/// Label of objects that the topology controller created.
-const TOPOLOGY_OWNED: &str = "topology.cluster.x-k8s.io/owned";
 
 /// Continuous deployment tools by the prefix of their field managers.
 const CONTINUOUS_APPLIERS: &[(&str, &str)] = &[
@@ -46,7 +47,7 @@ const SAME_FIELDS: &[(&[&str], &[&str])] = &[
     (&["spec", "rolloutAfter"], &["spec", "rollout"]),
 ];
 
-const PAUSED: &[&str] = &["metadata", "annotations", kcp_api::names::annotation::PAUSED];
+const PAUSED: &[&str] = &["metadata", "annotations", annotation::PAUSED];
 
 /// Who owns the fields to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,40 +73,26 @@ pub struct Applied {
     pub product: Option<&'static str>,
 }
 
-#[derive(Deserialize)]
-struct Object {
-    metadata: Metadata,
-}
+/// An entry of `managedFields`.
+#[derive(Clone, Copy)]
+struct ManagedFields<'m>(&'m ManagedFieldsEntry);
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Metadata {
-    #[serde(default)]
-    labels: std::collections::BTreeMap<String, String>,
-    #[serde(default)]
-    managed_fields: Vec<ManagedFields>,
-}
+impl<'m> ManagedFields<'m> {
+    fn manager(self) -> &'m str {
+        self.0.manager.as_deref().unwrap_or_default()
+    }
 
-#[derive(Deserialize)]
-struct ManagedFields {
-    #[serde(default)]
-    manager: String,
-    #[serde(default)]
-    operation: String,
-    #[serde(default)]
-    time: Option<jiff::Timestamp>,
-    #[serde(rename = "fieldsV1", default)]
-    fields: Value,
-}
+    fn fields(self) -> &'m Value {
+        self.0.fields_v1.as_ref().map_or(&Value::Null, |fields| &fields.0)
+    }
 
-impl ManagedFields {
-    fn applies(&self) -> bool {
-        self.operation == "Apply"
+    fn applies(self) -> bool {
+        self.0.operation.as_deref() == Some("Apply")
     }
 
     /// Whether the entry owns a field: an entry that ends above it owns everything below.
-    fn has(&self, path: &[&str]) -> bool {
-        let mut at = &self.fields;
+    fn has(self, path: &[&str]) -> bool {
+        let mut at = self.fields();
         for name in path {
             match at.get(format!("f:{name}")) {
                 Some(below) => at = below,
@@ -120,14 +107,14 @@ impl ManagedFields {
     }
 
     /// Whether the entry owns a field or one below it: removing an object removes its fields.
-    fn has_any_of(&self, path: &[&str]) -> bool {
+    fn has_any_of(self, path: &[&str]) -> bool {
         let below = path
             .iter()
-            .try_fold(&self.fields, |at, name| at.get(format!("f:{name}")));
+            .try_fold(self.fields(), |at, name| at.get(format!("f:{name}")));
         below.is_some() || self.has_in_any_version(path)
     }
 
-    fn has_in_any_version(&self, path: &[&str]) -> bool {
+    fn has_in_any_version(self, path: &[&str]) -> bool {
         let same = SAME_FIELDS.iter().find_map(|(one, other)| {
             if *one == path {
                 Some(*other)
@@ -144,21 +131,21 @@ impl ManagedFields {
 /// # Errors
 /// When the object's metadata do not have their types.
 pub fn ownership(object: &str, patch: &Value, manager: &str) -> Result<Ownership, DecodeError> {
-    let Object { metadata } = decode(object)?;
+    let metadata = with_managed_fields(object)?;
+    let entries = || metadata.managed_fields.iter().flatten().map(ManagedFields);
     let fields = merge_patch::fields(patch);
     let mut applied = Vec::new();
     for path in &fields {
         let field = || merge_patch::shown(path);
         let sets = merge_patch::field(patch, path).is_some_and(|value| !value.is_null());
-        if path.as_slice() == PAUSED && sets && metadata.labels.contains_key(TOPOLOGY_OWNED) {
+        if path.as_slice() == PAUSED && sets && metadata.label(label::TOPOLOGY_OWNED).is_some() {
             return Ok(Ownership::OfTopology {
                 field: field(),
                 instead: Some("spec.paused"),
             });
         }
         let owners = || {
-            let all = metadata.managed_fields.iter();
-            all.filter(|entry| {
+            entries().filter(|entry| {
                 if sets {
                     entry.has_in_any_version(path)
                 } else {
@@ -166,19 +153,19 @@ pub fn ownership(object: &str, patch: &Value, manager: &str) -> Result<Ownership
                 }
             })
         };
-        if owners().any(|owner| owner.manager == TOPOLOGY_MANAGER && owner.applies()) {
+        if owners().any(|owner| owner.manager() == TOPOLOGY_MANAGER && owner.applies()) {
             let known = TOPOLOGY_FIELDS.iter().find(|(known, _)| known == path);
             return Ok(Ownership::OfTopology {
                 field: field(),
                 instead: known.map(|(_, instead)| *instead),
             });
         }
-        let others = owners().filter(|owner| owner.manager != manager);
-        let appliers = others.filter(|owner| owner.applies() || product(&owner.manager).is_some());
+        let others = owners().filter(|owner| owner.manager() != manager);
+        let appliers = others.filter(|owner| owner.applies() || product(owner.manager()).is_some());
         applied.extend(appliers.map(|owner| Applied {
             field: field(),
-            manager: owner.manager.clone(),
-            product: product(&owner.manager),
+            manager: owner.manager().to_owned(),
+            product: product(owner.manager()),
         }));
     }
     Ok(if applied.is_empty() {
@@ -190,11 +177,11 @@ pub fn ownership(object: &str, patch: &Value, manager: &str) -> Result<Ownership
 
 /// The owner of a field that wrote last; none if the field has no owner.
 pub fn last_writer(object: &str, path: &[&str]) -> Option<String> {
-    let Object { metadata } = serde_json::from_str(object).ok()?;
-    let mut entries = metadata.managed_fields;
-    entries.retain(|entry| entry.has_in_any_version(path));
-    let last = entries.into_iter().max_by_key(|entry| entry.time);
-    last.map(|entry| entry.manager)
+    let metadata = with_managed_fields(object).ok()?;
+    let entries = metadata.managed_fields.iter().flatten().map(ManagedFields);
+    let owners = entries.filter(|entry| entry.has_in_any_version(path));
+    let last = owners.max_by_key(|entry| entry.0.time.as_ref().map(|time| time.0))?;
+    Some(last.manager().to_owned())
 }
 
 fn product(manager: &str) -> Option<&'static str> {

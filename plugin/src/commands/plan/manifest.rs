@@ -4,15 +4,12 @@
 //! kubectl's three-way merge patch of a custom resource (`k8s.io/kubectl`, `pkg/cmd/apply`). Fields that nobody has
 //! applied stay.
 
-use kcp_api::kind::KUBEADM_CONTROL_PLANE;
+use kcp_api::{kind::KUBEADM_CONTROL_PLANE, names::annotation};
 use serde_json::{Map, Value, json};
 use thiserror::Error as ThisError;
 
 use crate::commands::lint::document::{Located, SyntaxError, parse};
 use kcp_control_plane::plan::ask::with_leading_v;
-
-/// What the last `kubectl apply` was given.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Metadata that a person writes.
 const APPLIED_METADATA: [&str; 2] = ["labels", "annotations"];
@@ -148,7 +145,7 @@ impl Manifest {
             }
         }
         let annotations = current.pointer("/metadata/annotations");
-        let last = annotations.and_then(|annotations| annotations.get(LAST_APPLIED));
+        let last = annotations.and_then(|annotations| annotations.get(annotation::LAST_APPLIED));
         let last: Value = last
             .and_then(Value::as_str)
             .and_then(|last| serde_json::from_str(last).ok())

@@ -6,16 +6,11 @@ use k8s_openapi::api::{
     coordination::v1::Lease,
     core::v1::{self, ConfigMap, ContainerStatus, Pod, PodSpec},
 };
+use kcp_api::names::{TAINT_UNREACHABLE, label};
 use serde::Deserialize;
 
 use crate::reads::failure::one_line;
 use kcp_control_plane::snapshot::workload::{Addon, Component, ControllerLease, Node, StaticPod};
-
-/// A label's key and a taint's.
-const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
-
-/// Put on a Node by the controller that watches its Lease.
-const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
 pub fn node(node: v1::Node) -> Node {
     let status = node.status.unwrap_or_default();
@@ -49,9 +44,9 @@ pub fn node(node: v1::Node) -> Node {
             format!("v{version}")
         },
         ready,
-        has_control_plane_label: labels.contains_key(CONTROL_PLANE),
-        has_control_plane_taint: has_taint(CONTROL_PLANE, "NoSchedule"),
-        is_unreachable: has_taint(UNREACHABLE, "NoExecute"),
+        has_control_plane_label: labels.contains_key(label::NODE_CONTROL_PLANE),
+        has_control_plane_taint: has_taint(label::NODE_CONTROL_PLANE, "NoSchedule"),
+        is_unreachable: has_taint(TAINT_UNREACHABLE, "NoExecute"),
     }
 }
 

@@ -217,13 +217,6 @@ const REMAINING: &[&str] = &[
     "plugin/model/src/snapshot: member_consensus -> etcd",
     "plugin/pool/src/repair: apply -> recreate",
     "plugin/pool/src/repair: recreate -> apply",
-    "plugin/src/: change -> output",
-    "plugin/src/: command -> commands",
-    "plugin/src/: commands -> change",
-    "plugin/src/: commands -> output",
-    "plugin/src/: output -> command",
-    "plugin/src/commands/lint: finding -> subject",
-    "plugin/src/commands/lint: subject -> finding",
 ];
 
 #[test]

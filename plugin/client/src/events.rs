@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use jiff::Timestamp;
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kcp_api::kind::{EVENT, SELF_SUBJECT_REVIEW};
 use serde_json::{Value, json};
 

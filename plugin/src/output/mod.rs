@@ -2,8 +2,6 @@
 //!
 //! - [`format`]: the formats, in kubectl's words
 
-#[cfg(test)]
-mod every_command;
 pub mod format;
 
 use anyhow::{Context as _, anyhow};

@@ -1,7 +1,9 @@
 //! What the tests of several commands share.
 //!
+//! - [`every_command`]: the output formats of each command
 //! - [`schema`]: documents and the JSON schemas in `plugin/schema`
 
+mod every_command;
 pub(crate) mod schema;
 
 use serde_json::Value;

@@ -5,8 +5,6 @@ use std::{borrow::Cow, fmt};
 use kcp_rules::{Action, Rule, defaulting::Repair};
 use serde::Serialize;
 
-use crate::commands::lint::subject::Subject;
-
 /// One fault of one object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -47,18 +45,6 @@ pub(super) struct ObjectName {
     /// Absent when it is generated, or in a fragment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) name: Option<String>,
-}
-
-impl ObjectName {
-    /// As `kubectl get -o name` names it; none for a fragment, or an object whose name is generated.
-    pub(super) fn resource_name(&self) -> Option<String> {
-        let (kind, name) = (self.kind.as_deref()?, self.name.as_deref()?);
-        let group = Subject::ALL
-            .into_iter()
-            .find(|subject| subject.kind() == kind)?
-            .group();
-        Some(format!("{}.{group}/{name}", kind.to_lowercase()))
-    }
 }
 
 impl fmt::Display for ObjectName {

@@ -6,7 +6,7 @@ use kcp_rules::Action;
 use owo_colors::OwoColorize as _;
 use serde::Serialize;
 
-use crate::commands::lint::finding::Finding;
+use crate::commands::lint::{finding::Finding, subject::Subject};
 use crate::{
     document::API_VERSION,
     output::{Report, Special},
@@ -275,7 +275,7 @@ impl Report for LintReport {
     fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for Finding { object, .. } in &self.findings {
-            let name = object.resource_name();
+            let name = Subject::resource_name(object);
             names.extend(name.filter(|name| !names.contains(name)));
         }
         names

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::commands::lint::{
     document::{Located, Node},
-    finding::{Fault, OwnRule},
+    finding::{Fault, ObjectName, OwnRule},
 };
 
 /// What `lint` does with an object.
@@ -79,8 +79,12 @@ impl Subject {
         }
     }
 
-    pub(super) fn group(self) -> &'static str {
-        group(self.api_version()).unwrap_or_default()
+    /// An object as `kubectl get -o name` names it; none for a fragment, or an object whose name is generated.
+    pub(super) fn resource_name(object: &ObjectName) -> Option<String> {
+        let (kind, name) = (object.kind.as_deref()?, object.name.as_deref()?);
+        let subject = Self::ALL.into_iter().find(|subject| subject.kind() == kind)?;
+        let group = group(subject.api_version()).unwrap_or_default();
+        Some(format!("{}.{group}/{name}", kind.to_lowercase()))
     }
 
     /// What to write for `apiVersion`.

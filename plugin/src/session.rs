@@ -13,7 +13,6 @@ const LOG_REQUESTS: u8 = 6;
 /// The global flags and the terminal of one run.
 #[derive(Debug)]
 pub struct Session {
-    /// The global flags.
     pub global: Global,
     /// Where results and errors go.
     pub terminal: Terminal,

@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use kcp_control_plane::inspection::Health;
 
-/// What a command decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// What was asked is so, or has been done.
@@ -13,7 +12,6 @@ pub enum Verdict {
     Negative,
     /// Nothing was decided: usage, input and output, the API, permissions.
     Undecided,
-    /// Stopped by SIGINT.
     Interrupted,
     /// A command that we ran ended with this code.
     Command(u8),

@@ -52,7 +52,6 @@ pub struct Topology {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterStatus {
-    /// By name.
     pub failure_domains: Vec<FailureDomain>,
     /// `status.initialization.infrastructureProvisioned`
     pub infrastructure_provisioned: bool,

@@ -8,7 +8,6 @@ use serde::{
 use serde_json::value::RawValue;
 use thiserror::Error;
 
-/// The path of a document in itself.
 const WHOLE: &str = ".";
 
 /// An object whose fields do not have the types of its kind.
@@ -60,7 +59,6 @@ pub fn decode<T: DeserializeOwned>(json: &str) -> Result<T, DecodeError> {
     serde_json::from_str(json).map_err(|_| located::<T>(json))
 }
 
-/// A page of a list.
 #[derive(Debug, Deserialize)]
 #[serde(bound(deserialize = "T: Deserialize<'de>"))]
 pub struct List<T> {
@@ -111,7 +109,6 @@ fn located<T: DeserializeOwned>(json: &str) -> DecodeError {
 struct Named {
     kind: Option<String>,
     metadata: Option<NamedMetadata>,
-    /// Of a list: it has no name.
     items: Option<IgnoredAny>,
 }
 

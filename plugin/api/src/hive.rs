@@ -146,7 +146,6 @@ pub struct ClusterDeploymentStatus {
 }
 
 impl ClusterDeployment {
-    /// The claim that has it.
     pub fn claim(&self) -> Option<&str> {
         self.spec.cluster_pool_ref.as_ref()?.claim()
     }
@@ -188,7 +187,6 @@ impl ClusterDeploymentCustomization {
         name(self.status.cluster_deployment_ref.as_ref())
     }
 
-    /// The pool that it is reserved for.
     pub fn cluster_pool(&self) -> Option<&str> {
         name(self.status.cluster_pool_ref.as_ref())
     }

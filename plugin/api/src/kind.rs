@@ -4,7 +4,6 @@ use kube::core::{ApiResource, GroupVersionKind};
 
 use crate::names::group;
 
-/// A kind, in any version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
     pub group: &'static str,
@@ -20,7 +19,6 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// The kind in one version.
     pub fn at(&self, version: &str) -> ApiResource {
         let kind = GroupVersionKind::gvk(self.group, version, self.kind);
         ApiResource::from_gvk_with_plural(&kind, self.plural)
@@ -58,7 +56,6 @@ const fn hive(kind: &'static str, plural: &'static str) -> Kind {
     }
 }
 
-/// Every cluster serves it.
 const fn kubernetes(group: &'static str, kind: &'static str, plural: &'static str) -> Kind {
     Kind {
         group,

@@ -24,7 +24,6 @@ pub struct KubeadmConfig {
 pub struct KubeadmConfigSpec {
     /// `v1beta1` or `v1beta2`: they differ in fields, and specs of different versions cannot be compared.
     pub version: String,
-    /// As the API server sent them.
     pub fields: Value,
 }
 

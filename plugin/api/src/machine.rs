@@ -29,7 +29,6 @@ pub struct Machine {
     pub bootstrap: Bootstrap,
 }
 
-/// An infrastructure Machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Infrastructure {
     /// It does not exist, or it was not read.
@@ -40,7 +39,6 @@ pub enum Infrastructure {
     ClonedFrom(Reference),
 }
 
-/// A bootstrap configuration.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Bootstrap {
     /// It does not exist, or it was not read.
@@ -140,7 +138,6 @@ impl Machine {
             || hooks.split(',').any(|hook| hook == UPDATE_MACHINE_HOOK)
     }
 
-    /// The remediation that created it.
     pub fn remediation_for(&self) -> Option<Remediation> {
         let value = self.annotation(annotation::REMEDIATION_FOR)?;
         Some(Remediation::from_annotation(value))

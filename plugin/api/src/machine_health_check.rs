@@ -24,7 +24,6 @@ pub struct MachineHealthCheck {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MachineHealthCheckSpec {
     pub cluster_name: String,
-    /// Selects Machines of the Cluster.
     pub selector: LabelSelector,
     /// `spec.remediation.triggerIf.unhealthyLessThanOrEqualTo`: how many of the selected Machines may be unhealthy for
     /// any to be remediated: a number, or percent of all. v1beta1 calls it `maxUnhealthy`.

@@ -174,7 +174,6 @@ pub trait Object {
         self.metadata().resource_version.as_deref().unwrap_or_default()
     }
 
-    /// Counts the changes of the spec.
     fn generation(&self) -> i64 {
         self.metadata().generation.unwrap_or_default()
     }

@@ -25,7 +25,6 @@ impl Secret {
         self.type_ == SECRET_TYPE && self.owner(KUBEADM_CONTROL_PLANE.kind).is_some()
     }
 
-    /// The value under a key.
     pub fn value(&self, key: &str) -> Option<&[u8]> {
         self.data.get(key).map(|value| value.0.as_slice())
     }
@@ -42,7 +41,6 @@ impl<const N: usize> From<[(&str, &[u8]); N]> for Secret {
 }
 
 impl fmt::Debug for Secret {
-    /// Its keys.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_set().entries(self.data.keys()).finish()
     }

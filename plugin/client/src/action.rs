@@ -44,19 +44,16 @@ impl Action {
         }
     }
 
-    /// In one namespace.
     pub fn in_namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into());
         self
     }
 
-    /// For one object.
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// For a part of the object.
     pub fn subresource(mut self, subresource: &str) -> Self {
         if let Some(at) = self.resource.find('.') {
             self.resource.insert_str(at, &format!("/{subresource}"));

@@ -17,7 +17,6 @@ impl Error {
         }
     }
 
-    /// A request that failed.
     pub fn request(error: kube::Error, action: &Action, server: &str) -> Self {
         let server = server.to_owned();
         let action = action.clone();
@@ -130,7 +129,6 @@ fn is_before_sending(error: &kube::Error) -> bool {
 
 /// How the writes of an object were stopped before they were stored.
 enum Admission {
-    /// A webhook or a policy says no.
     Denied,
     /// A webhook that has to be asked did not answer.
     Failed,

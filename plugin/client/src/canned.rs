@@ -39,7 +39,6 @@ impl Connection {
     }
 }
 
-/// A failure in the API's words.
 pub fn failure(code: u16, reason: &str, message: &str) -> (u16, Value) {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "status": "Failure",

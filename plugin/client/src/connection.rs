@@ -22,7 +22,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Receives one line for each request.
 pub type RequestLog = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// A management cluster.
 #[derive(Clone)]
 pub struct Connection {
     /// For requests that [`Connection`] has no method for; put them through [`Connection::read`] or

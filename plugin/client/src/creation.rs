@@ -23,7 +23,6 @@ pub struct Create<'c> {
 #[derive(Debug)]
 pub enum Created {
     Stored,
-    /// An object of this name exists.
     Exists,
     /// No answer, or one that does not say. The object may even be stored later.
     Unknown(Error),

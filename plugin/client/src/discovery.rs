@@ -17,7 +17,6 @@ pub(crate) fn product_of(resource: &str) -> &'static str {
     }
 }
 
-/// What the cluster serves.
 #[derive(Clone, Debug)]
 pub struct Served {
     groups: Vec<APIGroup>,

@@ -14,14 +14,9 @@ use kcp_control_plane::duration::format_limit;
 pub enum Error {
     /// Neither a kubeconfig nor a pod's service account.
     #[error("no kubeconfig found: looked at {}", looked_at.join(", "))]
-    NoKubeconfig {
-        /// Files.
-        looked_at: Vec<String>,
-    },
-    /// A kubeconfig that cannot be read.
+    NoKubeconfig { looked_at: Vec<String> },
     #[error("cannot read kubeconfig {}: {cause}", path.display())]
     Kubeconfig {
-        /// The file.
         path: PathBuf,
         /// Without the file's content: that holds secrets.
         cause: String,
@@ -31,13 +26,10 @@ pub enum Error {
     NotInKubeconfig {
         /// `context`, `cluster` or `user`.
         kind: &'static str,
-        /// The name asked for.
         name: String,
     },
-    /// No `--context`, and no current one.
     #[error("the kubeconfig has no current context")]
     NoCurrentContext,
-    /// A configuration that cannot be used.
     #[error("the cluster's configuration cannot be used: {cause}")]
     Configuration {
         /// Without secrets.
@@ -45,194 +37,116 @@ pub enum Error {
     },
     /// A pod whose service account cannot be used.
     #[error("cannot use the pod's service account: {cause}")]
-    Pod {
-        /// What is wrong with it.
-        cause: String,
-    },
-    /// Credentials that could not be obtained.
+    Pod { cause: String },
     #[error("cannot get credentials for {server}: {cause}")]
     Credentials {
-        /// URL.
         server: String,
         /// Without the output of a credential plugin: that holds secrets.
         cause: String,
     },
     /// Credentials that did not come in time. Nothing was sent.
     #[error("no credentials within {}: the kubeconfig's credential plugin has not ended", format_limit(*after))]
-    CredentialsOutOfTime {
-        /// How long we waited.
-        after: Duration,
-    },
-    /// No connection: nothing was sent.
+    CredentialsOutOfTime { after: Duration },
     #[error("cannot reach the API server at {server}: {cause}")]
-    Unreachable {
-        /// URL.
-        server: String,
-        /// The innermost cause.
-        cause: String,
-    },
-    /// No trust: nothing was sent.
+    Unreachable { server: String, cause: String },
     #[error("cannot make a secure connection to {server}: {cause}")]
-    Tls {
-        /// URL.
-        server: String,
-        /// The innermost cause.
-        cause: String,
-    },
+    Tls { server: String, cause: String },
     /// The connection broke, or what came through it is no answer.
     #[error("cannot {action}: no answer from {server}: {cause}")]
     NoAnswer {
-        /// What was asked.
         action: Box<Action>,
-        /// URL.
         server: String,
-        /// The innermost cause.
         cause: String,
     },
-    /// No answer in time.
     #[error("cannot {action}: no answer from {server} within {}", format_limit(*after))]
     Timeout {
-        /// What was asked.
         action: Box<Action>,
-        /// URL.
         server: String,
-        /// How long we waited.
         after: Duration,
     },
     /// The time for it, or for all that the command does, was over.
     #[error("cannot {action}: no answer from {server} within {}", format_limit(*after))]
     OutOfTime {
-        /// What was asked.
         action: Box<Action>,
-        /// URL.
         server: String,
-        /// How long we waited.
         after: Duration,
     },
     /// 401.
     #[error("the API server at {server} does not accept the credentials")]
-    Unauthorized {
-        /// URL.
-        server: String,
-    },
+    Unauthorized { server: String },
     /// 403 by authorization.
     #[error("cannot {action}: forbidden{}", user.as_ref().map_or(String::new(), |user| format!(" for user {user:?}")))]
-    Forbidden {
-        /// What was asked.
-        action: Action,
-        /// Whom the server took us for.
-        user: Option<String>,
-    },
+    Forbidden { action: Action, user: Option<String> },
     /// 404 for an object.
     #[error("cannot {action}: not found")]
-    NotFound {
-        /// What was asked.
-        action: Action,
-    },
-    /// A kind that the cluster does not have.
+    NotFound { action: Action },
     #[error("{server} does not serve {resource}")]
     NotServed {
         /// `plural.group`.
         resource: String,
-        /// What brings it.
         product: &'static str,
-        /// URL.
         server: String,
     },
     /// A Cluster that refers to no control plane of the kind that we know.
     #[error("cluster {cluster:?} in namespace {namespace:?} {}", kind.as_ref().map_or_else(|| "refers to no control plane".to_owned(), |kind| format!("has a {kind}, not a KubeadmControlPlane")))]
     NoControlPlane {
-        /// Its name.
         cluster: String,
-        /// Its namespace.
         namespace: String,
-        /// What it refers to instead.
         kind: Option<String>,
     },
     /// 409: the object has changed since it was read.
     #[error("cannot {action}: conflict: changed by another client")]
-    Conflict {
-        /// What was asked.
-        action: Action,
-    },
+    Conflict { action: Action },
     /// Another client wrote between our read and our write, each time.
     #[error("cannot {goal}: another client changed it before each of {attempts} attempts")]
     Contended {
         /// What is wanted: `scale c1-cp`.
         goal: String,
-        /// How often we have tried.
         attempts: usize,
     },
     /// A write without an answer: it may be stored.
     #[error("it is unknown whether the change was stored")]
     OutcomeUnknown {
-        /// Why there was no answer.
         #[source]
         source: Box<Error>,
     },
     /// A write that the server or a webhook refuses.
     #[error("cannot {action}: {}", status.message)]
-    Rejected {
-        /// What was asked.
-        action: Action,
-        /// The whole refusal.
-        status: Box<Status>,
-    },
+    Rejected { action: Action, status: Box<Status> },
     /// A field of a write that the server does not have: nothing was written.
     #[error("cannot {action}: {cause}")]
     UnknownField {
-        /// What was asked.
         action: Action,
         /// The server's words, without the object that they may quote: that may hold secrets.
         cause: String,
     },
     /// A webhook that has to be asked before the server stores does not answer: nothing was written.
     #[error("cannot {action}: {message}")]
-    AdmissionFailed {
-        /// What was asked.
-        action: Action,
-        /// The server's words.
-        message: String,
-    },
+    AdmissionFailed { action: Action, message: String },
     /// 429, 503 or 504: later, perhaps.
     #[error("cannot {action}: the server is busy: {message}")]
     Busy {
-        /// What was asked.
         action: Box<Action>,
-        /// HTTP status.
         code: u16,
-        /// The server's words.
         message: String,
         /// When to come back, if the server says so.
         retry_after: Option<Duration>,
     },
-    /// Any other refusal.
     #[error("cannot {action}: the server answers {code}: {message}")]
     Answer {
-        /// What was asked.
         action: Action,
-        /// HTTP status.
         code: u16,
-        /// The server's words.
         message: String,
     },
     /// An answer that is not what was asked for.
     #[error("cannot {action}: the answer cannot be understood")]
     Malformed {
-        /// What was asked.
         action: Action,
-        /// Where the answer differs.
         #[source]
         source: Box<DecodeError>,
     },
-    /// Anything else.
     #[error("cannot {action}: {cause}")]
-    Other {
-        /// What was asked.
-        action: Action,
-        /// The innermost cause.
-        cause: String,
-    },
+    Other { action: Action, cause: String },
 }
 
 impl Error {
@@ -243,7 +157,6 @@ impl Error {
         }
     }
 
-    /// What to try next, where we know.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::NoKubeconfig { .. } => "name one with --kubeconfig or $KUBECONFIG".to_owned(),

@@ -13,7 +13,6 @@ use kcp_control_plane::change::event::{ChangeEvent, ObjectReference};
 /// A change does not wait longer for its Event.
 const LIMIT: ReadLimit = ReadLimit::each(Duration::from_secs(5));
 
-/// Records changes.
 #[derive(Clone, Copy)]
 pub struct Events<'e> {
     pub connection: &'e Connection,

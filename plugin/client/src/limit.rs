@@ -16,7 +16,6 @@ pub struct ReadLimit {
 }
 
 impl ReadLimit {
-    /// So long for each.
     pub const fn each(each: Duration) -> Self {
         Self { each, end: None }
     }

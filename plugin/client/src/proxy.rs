@@ -8,7 +8,6 @@ use kube::config::Kubeconfig;
 
 use crate::Error;
 
-/// The environment's proxies.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     https: Option<String>,

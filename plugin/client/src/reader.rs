@@ -13,9 +13,7 @@ use kcp_control_plane::control_plane::Snapshot;
 /// Reads from one management cluster, in the versions that it serves.
 #[derive(Clone)]
 pub struct Reader<'c> {
-    /// The cluster.
     pub connection: &'c Connection,
-    /// What it serves.
     pub served: Served,
     /// `KubeadmControlPlane` in the version to use.
     pub control_planes: ApiResource,

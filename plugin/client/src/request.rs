@@ -19,7 +19,6 @@ use crate::{
 /// Objects per page, as kubectl asks for.
 const PAGE: u32 = 500;
 
-/// A merge patch.
 #[derive(Clone, Debug)]
 pub struct Write<'w> {
     pub resource: &'w ApiResource,
@@ -46,7 +45,6 @@ impl Write<'_> {
     }
 }
 
-/// Makes the request for one page.
 type PageRequest = fn(&Request, &ListParams) -> Result<HttpRequest<Vec<u8>>, kube::core::request::Error>;
 
 impl Connection {

@@ -16,7 +16,6 @@ pub const CONFLICT_ATTEMPTS: usize = 5;
 /// The first pause after a conflict; each further one is twice as long. Reading again takes time as well.
 const CONFLICT_DELAY: Duration = Duration::from_millis(20);
 
-/// How often a busy server is asked.
 const BUSY_ATTEMPTS: usize = 3;
 
 /// The first pause if a busy server names none.

@@ -20,7 +20,6 @@ use crate::{
     retry::{CONFLICT_ATTEMPTS, after_conflicts},
 };
 
-/// The object to change.
 #[derive(Clone, Copy)]
 pub struct Target<'t> {
     pub connection: &'t Connection,
@@ -38,7 +37,6 @@ pub enum WriteMode {
     Store,
     /// The server and its webhooks check the write and do not store it.
     ServerDryRun,
-    /// Nothing is sent.
     ClientDryRun,
 }
 
@@ -94,7 +92,6 @@ pub struct Updated<S, D> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteResult {
-    /// The decision was to write nothing.
     NotWritten,
     /// Stored, unless this is a dry run.
     Stored,
@@ -169,7 +166,6 @@ fn conflict_between(checked: &str, now: &str, write: Option<&ObjectWrite>) -> Fi
     FieldConflict::between(checked, now, write.unwrap_or(&ObjectWrite::Delete).fields())
 }
 
-/// The result of one write.
 enum Attempt {
     Stored,
     /// The object has changed, or is gone: nothing is stored.

@@ -2,7 +2,6 @@
 
 use clap::ValueEnum;
 
-/// Where a dry run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DryRun {
     /// Nothing is sent

@@ -11,7 +11,6 @@ use kcp_control_plane::duration::parse_duration;
 /// How long a request may take when `--request-timeout` says nothing. kubectl waits for ever.
 pub const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Global flags.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Connection (as kubectl)")]
 pub struct Global {
@@ -137,7 +136,6 @@ impl Global {
     }
 }
 
-/// When to colour the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ColorWhen {
     /// On a terminal, unless `NO_COLOR` is set; `CLICOLOR_FORCE` colours elsewhere too

@@ -52,12 +52,9 @@ const MACHINE: NamedKind = NamedKind {
     names: ["machine", "machines", "ma"],
 };
 
-/// What a control plane is named by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControlPlaneName {
-    /// Its own name.
     Own(String),
-    /// The name of its Cluster.
     OfCluster(String),
 }
 

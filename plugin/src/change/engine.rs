@@ -35,7 +35,6 @@ pub const FORCED: &str = "use --force to write it anyway; the controller starts 
 /// A verb that is applied to one object.
 #[derive(Clone, Copy, Debug)]
 pub struct Verb<'v> {
-    /// The object's name.
     pub name: &'v str,
     /// For errors, before the name: `scale`.
     pub infinitive: &'static str,

@@ -9,7 +9,6 @@ use clap::{
 
 use crate::printer::{custom_columns::CustomColumns, jsonpath::Template};
 
-/// How a result is printed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum OutputFormat {
     /// Text for people: a table, or several with sentences between them.
@@ -19,7 +18,6 @@ pub enum OutputFormat {
     Wide,
     /// The document as JSON.
     Json,
-    /// The document as YAML.
     Yaml,
     /// `RESOURCE.GROUP/NAME` of each object, a line each.
     Name,
@@ -99,7 +97,6 @@ pub struct Formats {
 }
 
 impl Formats {
-    /// What every command accepts.
     pub const COMMON: Self = Self { own: &[] };
     /// What `rules` accepts.
     pub const RULES: Self = Self { own: &[TEXT] };

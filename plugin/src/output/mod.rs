@@ -50,7 +50,6 @@ impl OutputArguments {
 
 /// The result of a command.
 pub trait Report {
-    /// Text for people.
     fn table(&self, layout: Layout) -> String;
 
     /// What `-o json` prints, with `apiVersion` and `kind`.

@@ -12,7 +12,6 @@ use crate::terminal::{escape, width::width};
 
 /// What a column shows of an object without the field.
 const NONE: &str = "<none>";
-/// Blanks between columns.
 const GAP: usize = 3;
 /// Cells from one column to the next, at least.
 const MIN_WIDTH: usize = 6;

@@ -8,12 +8,9 @@ const CLEAR_TO_END_OF_LINE: &str = "\u{1b}[K";
 const CLEAR_BELOW: &str = "\u{1b}[J";
 const CLEAR_ALL: &str = "\u{1b}[2J";
 
-/// Cells of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// Columns.
     pub width: usize,
-    /// Lines.
     pub height: usize,
 }
 

@@ -43,7 +43,6 @@ struct Shared {
 }
 
 impl Terminal {
-    /// stdout and stderr of this process.
     pub fn new(color: ColorWhen) -> Self {
         let color = match color {
             ColorWhen::Auto => ColorChoice::Auto,
@@ -144,7 +143,6 @@ impl Terminal {
         }
     }
 
-    /// Writes a hint to stderr.
     pub fn hint(&self, text: &str) {
         self.stderr(&format!("{} {}", "hint:".cyan().bold(), escape(text)));
     }
@@ -154,7 +152,6 @@ impl Terminal {
         self.stderr(&escape(text));
     }
 
-    /// Writes a warning to stderr.
     pub fn warning(&self, text: &str) {
         self.note(&format!("warning: {text}"));
     }
@@ -180,7 +177,6 @@ impl Terminal {
         spinner.set_message(escape(message).into_owned());
     }
 
-    /// Removes the spinner.
     pub fn stop_spinning(&self) {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(spinner) = shared.spinner.take() {

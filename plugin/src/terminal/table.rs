@@ -12,7 +12,6 @@ use crate::terminal::{
 };
 
 const GAP: usize = 3;
-/// Where there is no room for more.
 const NARROW_GAP: usize = 2;
 /// Cells that are left of a name at least.
 const SHORTEST_NAME: usize = 9;
@@ -48,7 +47,6 @@ impl Layout {
     }
 }
 
-/// A column.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
     title: &'static str,
@@ -90,7 +88,6 @@ impl Column {
     }
 }
 
-/// One cell. Its text is escaped.
 #[derive(Clone, Debug)]
 pub struct Cell {
     text: String,
@@ -98,7 +95,6 @@ pub struct Cell {
     extent: Extent,
 }
 
-/// How far a cell goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
     Column,
@@ -109,7 +105,6 @@ enum Extent {
 }
 
 impl Cell {
-    /// A cell with a colour.
     pub fn styled(text: impl AsRef<str>, style: Style) -> Self {
         Self {
             text: escape(text.as_ref()).into_owned(),
@@ -145,9 +140,7 @@ pub struct Table {
     indent: usize,
 }
 
-/// A column as it is shown.
 struct Shown {
-    /// In the rows.
     index: usize,
     width: usize,
     expendable: Option<u8>,
@@ -164,7 +157,6 @@ impl Table {
         Self::of(columns)
     }
 
-    /// A table of columns.
     pub fn of(columns: impl IntoIterator<Item = Column>) -> Self {
         Self {
             columns: columns.into_iter().collect(),
@@ -179,7 +171,6 @@ impl Table {
         self
     }
 
-    /// Adds a row.
     pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
         self.rows.push(cells.into_iter().collect());
     }

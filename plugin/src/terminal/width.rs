@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// Stands for what was left out.
 const ELLIPSIS: char = '…';
 
 /// Cells that a text takes. It has no styles in it.

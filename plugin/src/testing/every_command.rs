@@ -4,7 +4,6 @@ use clap::{CommandFactory as _, Parser as _, error::ErrorKind};
 
 use crate::command::Arguments;
 
-/// What every command accepts.
 const COMMON: &[&str] = &[
     "json",
     "yaml",

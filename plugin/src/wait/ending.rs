@@ -13,10 +13,8 @@ use kcp_control_plane::{
     wait::{self, WaitCondition, WaitProgress},
 };
 
-/// How a wait ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ending {
-    /// The last poll.
     pub snapshot: Snapshot,
     pub kind: EndingKind,
 }
@@ -69,7 +67,6 @@ impl Ending {
     }
 }
 
-/// A line each, with a hint.
 pub(crate) fn push_obstacles(
     text: &mut String,
     obstacles: &[Stuck],

@@ -32,10 +32,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Ten years, for a wait without limit.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// How changes are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
-    /// A line each, on stdout.
     Lines,
     /// Not at all: stdout is for a document.
     Nothing,
@@ -43,10 +41,8 @@ pub enum Shown {
 
 /// What `--wait` waits for, and what it prints.
 pub struct Wait<'w> {
-    /// The control plane.
     pub name: &'w str,
     pub condition: WaitCondition,
-    /// Zero for no limit.
     pub timeout: Duration,
     /// How the control plane was before the change. Read before the write, so that no new Machine is missed.
     pub before: Option<Snapshot>,

@@ -5,11 +5,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
-/// The conditions of one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conditions(Vec<Value>);
 
-/// A condition to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Desired<'c> {
     pub type_: &'c str,
@@ -96,7 +94,6 @@ impl Conditions {
         Self(conditions)
     }
 
-    /// For a patch.
     pub fn into_value(self) -> Value {
         Value::Array(self.0)
     }

@@ -31,7 +31,6 @@ pub fn of(object: String, error: &Error) -> Failure {
     }
 }
 
-/// The failure to read a collection.
 pub fn of_all(kind: &Kind, error: &Error) -> Failure {
     of(object(kind.kind, None), error)
 }

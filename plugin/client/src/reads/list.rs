@@ -100,7 +100,6 @@ impl Lists<'_> {
     }
 }
 
-/// Namespace and name of a Cluster.
 type Key = (String, String);
 
 /// Objects by the Cluster that they belong to.

@@ -19,10 +19,8 @@ use kcp_control_plane::{
     verbs::machine::snapshot::{MachineObject, MachineSnapshot},
 };
 
-/// How many names a hint lists.
 const NAMES: usize = 10;
 
-/// A Machine by its name.
 #[derive(Debug)]
 pub enum FoundMachine {
     OfControlPlane(Box<MachineSnapshot>),
@@ -57,7 +55,6 @@ pub enum ReadMachineError {
     Other(#[from] Error),
 }
 
-/// There is no Machine of that name.
 #[derive(Debug, ThisError)]
 #[error("{cause}")]
 pub struct NoSuchMachine {

@@ -17,7 +17,6 @@ use kcp_control_plane::plan::observed::Observed;
 
 use crate::{Action, Error, ReadLimit, reader::Reader};
 
-/// What was read of a control plane.
 #[derive(Debug)]
 pub struct Fetched {
     /// The control plane as the server wrote it.
@@ -31,11 +30,9 @@ pub struct Fetched {
 /// A part of [`Observed`] that could not be read.
 #[derive(Debug)]
 pub struct Unread {
-    /// Which.
     pub part: Part,
     /// `Kind` of what was asked for.
     pub kind: String,
-    /// Why.
     pub error: Error,
 }
 
@@ -66,7 +63,6 @@ pub async fn fetch(
     }
 }
 
-/// The reads of one namespace.
 #[derive(Clone, Copy)]
 pub struct Reads<'r> {
     pub reader: &'r Reader<'r>,
@@ -271,7 +267,6 @@ impl Reads<'_> {
     }
 }
 
-/// Gives a Machine what it refers to.
 fn join(
     machine: &mut Machine,
     configs: &BTreeMap<String, KubeadmConfigSpec>,
@@ -332,7 +327,6 @@ mod tests {
         })
     }
 
-    /// What the server has at a path.
     fn object(path: &str) -> Value {
         let kind = path.rsplit_once("/namespaces/d/").map_or("", |(_, kind)| kind);
         match kind {

@@ -8,13 +8,11 @@ use kcp_control_plane::snapshot::Failure;
 use crate::reads::{failure, time_limits};
 use crate::{Action, Connection, Error, ReadLimit};
 
-/// Where a Cluster's Secrets are.
 #[derive(Clone, Copy)]
 pub struct Secrets<'s> {
     pub management: &'s Connection,
     pub namespace: &'s str,
     pub cluster: &'s str,
-    /// When everything has to be over.
     pub end: Instant,
 }
 
@@ -25,7 +23,6 @@ impl Secrets<'_> {
         format!("{}-{purpose}", self.cluster)
     }
 
-    /// The Secret for one purpose.
     pub async fn read(&self, purpose: &str) -> Result<Secret, Failure> {
         let name = self.name(purpose);
         let resource = SECRET.at("v1");

@@ -26,7 +26,6 @@ pub fn until(end: Instant) -> Duration {
     end.saturating_duration_since(Instant::now())
 }
 
-/// For one Secret.
 pub fn for_secret(left: Duration) -> Duration {
     share(left, SECRET)
 }
@@ -36,7 +35,6 @@ pub fn for_workload(left: Duration) -> Duration {
     share(left, WORKLOAD)
 }
 
-/// For one member of etcd.
 pub fn for_etcd(left: Duration) -> Timeouts {
     Timeouts {
         dial: share(left, DIAL).min(LONGEST_DIAL),

@@ -38,7 +38,6 @@ const VALUE: &str = "value";
 #[derive(Debug)]
 pub enum Nodes {
     Read(Vec<Node>),
-    /// The server is there.
     Unread,
     /// There is no server that would take a request from us.
     NoServer(Failure),

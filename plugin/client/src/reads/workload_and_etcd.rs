@@ -18,9 +18,7 @@ use kcp_control_plane::snapshot::{EndpointCertificate, EtcdSurvey, Failure, Read
 /// What of a control plane decides where to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// The Cluster's namespace.
     pub namespace: String,
-    /// The Cluster's name.
     pub cluster: String,
     /// Whether a control plane has come up once: nobody could be asked before.
     pub initialized: bool,
@@ -28,7 +26,6 @@ pub struct Target {
     pub external_etcd: Option<Vec<String>>,
 }
 
-/// Sources that are left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Excluded {
     /// `--no-workload`

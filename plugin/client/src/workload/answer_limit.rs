@@ -19,7 +19,6 @@ use tower::{BoxError, Service, layer::layer_fn, util::BoxService};
 pub struct AnswerLimit(pub usize);
 
 impl AnswerLimit {
-    /// So many MiB.
     pub const fn mebibytes(count: usize) -> Self {
         Self(count * 1024 * 1024)
     }

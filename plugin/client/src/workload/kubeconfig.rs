@@ -21,15 +21,12 @@ use crate::{
 /// The largest that a Secret's value can be: the API server's limit.
 const MAX_BYTES: usize = 1024 * 1024;
 
-/// Why a Secret gives no client.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("key {key} of Secret {secret} is no kubeconfig that can be used: {fault}")]
 pub struct KubeconfigError {
     /// `namespace/name`
     pub secret: String,
-    /// The key in its data.
     pub key: String,
-    /// What is wrong.
     pub fault: KubeconfigFault,
 }
 
@@ -39,25 +36,21 @@ pub enum KubeconfigFault {
     /// More than 1 MiB.
     #[error("it is larger than 1 MiB")]
     TooLarge,
-    /// Not YAML of that shape.
     #[error("it cannot be read")]
     Unreadable,
     /// It would have this machine run a program or read a file.
     #[error("it names {0}, which is not followed: it must hold its certificates, keys and tokens itself")]
     Outside(&'static str),
-    /// Its parts do not fit together.
     #[error("its context, cluster and user do not make a connection")]
     Inconsistent,
 }
 
-/// A workload cluster's API server.
 #[derive(Clone)]
 pub struct ApiServer {
     /// For its requests. Answers are read up to their [`AnswerLimit`](crate::workload::AnswerLimit).
     pub client: Client,
     /// `https://host:port`, without what may be secret in it.
     pub url: String,
-    /// What it serves with.
     pub certificate: ServingCertificate,
 }
 

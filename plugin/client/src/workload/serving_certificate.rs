@@ -30,16 +30,12 @@ pub enum ServingCertificateError {
     /// The server's URL has no name that TLS could ask for.
     #[error("the server's name cannot be asked for over TLS")]
     Name,
-    /// There is no TLS there.
     #[error("the server does not serve TLS")]
     NotTls,
-    /// No stream to the server.
     #[error("cannot connect: {0}")]
     Unreachable(String),
-    /// No certificate came.
     #[error("TLS handshake: {0}")]
     Handshake(#[from] io::Error),
-    /// It is no certificate.
     #[error("the server's certificate cannot be read")]
     Unreadable,
 }
@@ -55,10 +51,8 @@ pub fn certificate_end(not_after: i64) -> Timestamp {
     Timestamp::from_second(not_after).unwrap_or(latest)
 }
 
-/// The way to a server's certificate.
 #[derive(Clone, Debug)]
 pub struct ServingCertificate {
-    /// The server.
     pub url: Uri,
     /// The name to ask for, where it is not the URL's.
     pub name: Option<String>,
@@ -67,7 +61,6 @@ pub struct ServingCertificate {
 }
 
 impl ServingCertificate {
-    /// Of the server at a URL.
     pub const fn of(url: Uri) -> Self {
         Self {
             url,

@@ -22,16 +22,13 @@ const MAX_REPEATED: usize = 100_000;
 pub(crate) struct Located {
     /// Counted from one.
     pub(crate) line: u64,
-    /// The value.
     pub(crate) node: Node,
 }
 
-/// A value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Node {
     /// Anything that holds no other value.
     Scalar(Value),
-    /// A list.
     List(Vec<Located>),
     /// An object. Names are unique; the order is the file's.
     Object(Vec<(String, Located)>),
@@ -91,7 +88,6 @@ fn options() -> Options {
 }
 
 impl Located {
-    /// The field of an object.
     pub(crate) fn get(&self, name: &str) -> Option<&Self> {
         match &self.node {
             Node::Object(fields) => fields

@@ -131,7 +131,6 @@ impl Input {
         self.report.not_served(resource);
     }
 
-    /// Judges everything.
     pub(super) fn judge(self, configuration: &Configuration, now: Timestamp) -> LintReport {
         let Self {
             objects,

@@ -24,7 +24,6 @@ use crate::commands::lint::{
     update,
 };
 
-/// The write that is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Write<'w> {
     Create,
@@ -42,12 +41,9 @@ enum Past<'p> {
     Unknown,
 }
 
-/// What objects are judged with.
 #[derive(Debug)]
 pub(super) struct Linter<'l> {
-    /// The action of each rule.
     pub(super) configuration: &'l Configuration,
-    /// The other objects.
     pub(super) neighbours: &'l Neighbours,
     pub(super) now: Timestamp,
 }

@@ -25,7 +25,6 @@ pub(super) struct Neighbours {
     listed: HashSet<Neighbour>,
 }
 
-/// A kind that rules read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Neighbour {
     Machine,
@@ -45,10 +44,8 @@ struct NamespaceObjects {
     customizations: Vec<String>,
 }
 
-/// The object whose view is wanted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Viewer<'v> {
-    /// Its namespace.
     pub(super) namespace: &'v str,
     /// None while the server has yet to generate it.
     pub(super) name: Option<&'v str>,

@@ -8,24 +8,18 @@ use crate::commands::lint::{
     subject::{Role, Subject},
 };
 
-/// Where an object was read.
 #[derive(Clone, Debug)]
 pub(super) enum Origin {
     /// In a file, as it was named; `-` is stdin.
     File {
-        /// The file.
         file: String,
-        /// The object with its lines.
         located: Located,
     },
-    /// In a cluster.
     Cluster,
 }
 
-/// An object that was read.
 #[derive(Clone, Debug)]
 pub(super) struct Object {
-    /// Where it was read.
     pub(super) origin: Origin,
     pub(super) name: ObjectName,
     pub(super) role: Role,
@@ -35,7 +29,6 @@ pub(super) struct Object {
     pub(super) text: String,
 }
 
-/// Identifies an object in a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Identity {
     subject: Subject,

@@ -13,19 +13,13 @@ const EXTENSIONS: [&str; 3] = ["json", "yaml", "yml"];
 /// A file or folder that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SourceError {
-    /// Not to be read.
     #[error(transparent)]
     File(#[from] FileError),
-    /// A folder with nothing to read.
     #[error("no .json, .yaml or .yml file in {path}")]
-    Empty {
-        /// As it was named.
-        path: String,
-    },
+    Empty { path: String },
 }
 
 impl SourceError {
-    /// The file or folder.
     pub(super) fn path(&self) -> &str {
         match self {
             Self::File(error) => error.path(),

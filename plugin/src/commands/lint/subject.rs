@@ -10,11 +10,8 @@ use crate::commands::lint::{
 /// What `lint` does with an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Rules judge it.
     Subject(Subject),
-    /// Rules read it.
     Machine,
-    /// No rule judges or reads it.
     Ignored,
 }
 
@@ -28,7 +25,6 @@ impl Role {
         }
     }
 
-    /// The kind that rules judge.
     pub(super) const fn subject(self) -> Option<Subject> {
         match self {
             Self::Subject(subject) => Some(subject),
@@ -47,7 +43,6 @@ fn group(api_version: &str) -> Option<&str> {
     api_version.split_once('/').map(|(group, _)| group)
 }
 
-/// A kind that has rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Subject {
     ControlPlane,

@@ -40,7 +40,6 @@ pub struct PlanArguments {
 }
 
 impl PlanArguments {
-    /// The change that the flags name.
     pub(super) fn change(&self) -> Change {
         Change {
             replicas: self.replicas,

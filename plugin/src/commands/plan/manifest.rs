@@ -11,10 +11,8 @@ use thiserror::Error as ThisError;
 use crate::commands::lint::document::{Located, SyntaxError, parse};
 use kcp_control_plane::plan::ask::with_leading_v;
 
-/// Metadata that a person writes.
 const APPLIED_METADATA: [&str; 2] = ["labels", "annotations"];
 
-/// A control plane as a file has it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Manifest {
     pub object: Value,
@@ -27,43 +25,31 @@ pub struct Manifest {
 /// A file that asks for nothing that can be planned.
 #[derive(Debug, ThisError)]
 pub enum ManifestError {
-    /// Not YAML.
     #[error("{file}{}: {cause}", line.map_or_else(String::new, |line| format!(":{line}")))]
     Syntax {
-        /// As it was named.
         file: String,
         /// Counted from one.
         line: Option<u64>,
         cause: String,
     },
-    /// Nothing of that name.
     #[error("{file} has no KubeadmControlPlane {name}{}", found.as_ref().map_or_else(String::new, |found| format!(": it has {found}")))]
     Absent {
-        /// As it was named.
         file: String,
-        /// Whose change is planned.
         name: String,
         found: Option<String>,
     },
-    /// Several of that name.
     #[error("{file} has KubeadmControlPlane {name} {count} times")]
     Repeated {
-        /// As it was named.
         file: String,
-        /// Whose change is planned.
         name: String,
         count: usize,
     },
     /// Another object than the one that is there.
     #[error("{file} is of another control plane: {field} is {given} there, and {actual} in the cluster")]
     Other {
-        /// As it was named.
         file: String,
-        /// What tells them apart.
         field: &'static str,
-        /// In the file.
         given: String,
-        /// In the cluster.
         actual: String,
     },
 }
@@ -188,7 +174,6 @@ fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {
         .unwrap_or_default()
 }
 
-/// The parts that are applied.
 fn applied(object: &Value) -> Value {
     let metadata = APPLIED_METADATA.iter().filter_map(|field| {
         let value = object.get("metadata")?.get(field)?;

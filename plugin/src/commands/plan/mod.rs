@@ -105,7 +105,6 @@ impl Report for Plan {
     }
 }
 
-/// As a message names it.
 fn shown(file: &Path) -> String {
     if file == Path::new(file::STDIN) {
         "stdin".to_owned()

@@ -119,7 +119,6 @@ mod tests {
         reads::example::{answer, groups},
     };
 
-    /// More than are read at one time.
     const CONTROL_PLANES: usize = 9;
 
     const TIMEOUT: Duration = Duration::from_millis(400);

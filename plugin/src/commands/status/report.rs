@@ -18,7 +18,6 @@ pub struct Inspected {
     pub inspection: Inspection,
 }
 
-/// What was asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Subject {
     /// One control plane, by its name or its Cluster's.
@@ -60,13 +59,10 @@ impl Subject {
 /// What was asked for, as it is printed at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct StatusReport<'s> {
-    /// What was asked for.
     pub subject: &'s Subject,
-    /// Ages are as of this time.
     pub now: Timestamp,
 }
 
-/// One document or the other.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Document {

@@ -15,7 +15,6 @@ use serde_json::Value;
 
 use super::value;
 
-/// A parsed template.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Template {
     source: String,
@@ -71,7 +70,6 @@ enum Step {
         operator: Operator,
         right: Path,
     },
-    /// Text, a number or a boolean.
     Literal(Value),
 }
 

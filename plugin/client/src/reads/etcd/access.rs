@@ -17,7 +17,6 @@ const CLIENT: &str = "apiserver-etcd-client";
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
 
-/// What members are talked to with.
 #[derive(Debug)]
 pub struct Access {
     pub tls: Tls,

@@ -12,7 +12,6 @@ use crate::{
     },
 };
 
-/// Failures of one etcd.
 #[derive(Clone, Debug)]
 pub struct Failures {
     /// Whether its members are pods of the workload cluster.
@@ -24,7 +23,6 @@ pub struct Failures {
 }
 
 impl Failures {
-    /// Of one member.
     pub fn of(&self, name: &str, error: Error) -> Failure {
         let hint = self.hint(name, &error);
         let without_forward = |message: &str| Failure {
@@ -136,7 +134,6 @@ impl Failures {
     }
 }
 
-/// Of all members together.
 pub fn of_all(message: &str) -> Failure {
     Failure {
         object: "etcd".to_owned(),
@@ -163,7 +160,6 @@ mod tests {
         }
     }
 
-    /// Message and hint.
     fn of(stacked: bool, error: Error) -> (String, Option<String>) {
         let failure = failures(stacked).of("n1", error);
         assert_eq!(

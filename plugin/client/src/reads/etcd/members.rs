@@ -14,12 +14,10 @@ use kcp_control_plane::snapshot::Failure;
 /// Where members listen for clients, with kubeadm.
 const CLIENT_PORT: u16 = 2379;
 
-/// One who is to be asked.
 #[derive(Debug)]
 pub struct Question {
     /// The node's, or the endpoint's `host:port`.
     pub name: String,
-    /// The Machine on that node.
     pub machine: Option<String>,
     /// The way, or why there is none.
     pub endpoint: Result<Endpoint, Failure>,

@@ -4,15 +4,12 @@ use crate::Error;
 use crate::reads::failure;
 use kcp_control_plane::snapshot::{Failure, reading::Forbidden};
 
-/// Failures of one workload cluster.
 #[derive(Clone, Debug)]
 pub struct Failures {
-    /// The Secret's name.
     pub kubeconfig: String,
 }
 
 impl Failures {
-    /// Of reading one object.
     pub fn of(&self, object: &str, error: &Error) -> Failure {
         let failure = failure::of(object.to_owned(), error);
         Failure {

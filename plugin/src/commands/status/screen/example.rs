@@ -275,7 +275,6 @@ pub(crate) fn long_names() -> Example {
     })
 }
 
-/// Every example, by name.
 pub(crate) fn all() -> Vec<(&'static str, Example)> {
     vec![
         ("healthy", healthy()),

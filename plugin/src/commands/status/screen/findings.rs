@@ -36,7 +36,6 @@ const ALSO: &str = "also:";
 /// A finding about one or several subjects.
 struct Told<'i> {
     finding: &'i Finding,
-    /// Of the checks that found it.
     ids: Vec<&'static str>,
 }
 

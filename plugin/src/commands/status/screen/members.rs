@@ -198,7 +198,6 @@ fn notes(observed: &Observed, survey: &EtcdSurvey) -> Vec<String> {
     notes
 }
 
-/// In binary units, three digits.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 fn size(bytes: u64) -> String {
     let mut size = bytes as f64;

@@ -38,7 +38,6 @@ pub struct Screen {
     parts: Vec<(Part, String)>,
 }
 
-/// A part of a screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Summary,
@@ -67,7 +66,6 @@ impl Part {
 /// Parts that a low terminal leaves out, the first one first.
 const EXPENDABLE: &[Part] = &[Part::Certificates, Part::Preflight, Part::Machines, Part::Members];
 
-/// The screen of one control plane.
 pub fn one(observed: &Observed, inspection: &Inspection, now: Timestamp, layout: Layout) -> Screen {
     let parts = [
         (Part::Summary, summary::summary(observed, inspection, layout)),

@@ -93,6 +93,22 @@ async fn is_lost(management: &ManagementCluster, machines: [&str; 3]) -> Result<
         screen.code == 1 && verdict.is_some_and(|line| line.starts_with("Verdict: Blocked")),
         "{screen}"
     );
+    list_asks_etcd(management).await
+}
+
+/// The list of a namespace knows it too, although the conditions still hold; the list of all namespaces says that it
+/// judges by them.
+async fn list_asks_etcd(management: &ManagementCluster) -> Result<()> {
+    let list = management.kubectl().run(["kcp", "status", "-n", NAMESPACE]).await?;
+    let line = |of: &str| of.lines().map(words).find(|line| line.contains(NAME));
+    let row = line(&list.stdout).unwrap_or_default();
+    ensure!(
+        list.code == 1 && row.contains("1/3 ") && row.contains("Blocked ") && row.contains("etcd-quorum"),
+        "{list}"
+    );
+    let everywhere = management.kubectl().run(["kcp", "status", "-A"]).await?;
+    let row = line(&everywhere.stdout).unwrap_or_default();
+    ensure!(row.contains("(by conditions)"), "{everywhere}");
     Ok(())
 }
 

@@ -42,11 +42,11 @@ pub struct StatusArguments {
     #[arg(long)]
     pub no_workload: bool,
 
-    /// Without NAME: also query the workload cluster and etcd of every control plane
+    /// With -A, or more than 32 control planes in the namespace: also query the workload cluster and etcd of each
     #[arg(long, conflicts_with_all = ["name", "no_workload"])]
     pub deep: bool,
 
-    /// Time limit for reading, such as 30s or 2m; with --deep, for each control plane
+    /// Time limit for reading, such as 30s or 2m; in a list, for each control plane whose etcd is queried
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "10s")]
     pub timeout: Duration,
 }

@@ -1,11 +1,10 @@
 //! `kubectl kcp status`: a control plane as it really is, down to each member of etcd, and a verdict.
 //!
 //! - [`screen`], [`document`], [`report`]: the output
-//! - [`look`]: one poll; [`watch`]: repeated polls
+//! - [`poll`]: one poll; [`watch`]: repeated polls
 
-mod deep;
 pub mod document;
-mod look;
+mod poll;
 pub mod report;
 pub mod screen;
 pub mod watch;
@@ -20,7 +19,7 @@ use jiff::Timestamp;
 pub use kcp_control_plane::inspection::inspect;
 
 use crate::{output::print, session::Session, terminal::Size, verdict::Verdict};
-use look::look;
+use poll::poll;
 use report::{StatusReport, Subject};
 
 /// Runs `status`.
@@ -34,17 +33,17 @@ pub async fn run(arguments: StatusArguments, session: &Session) -> anyhow::Resul
     let end = Instant::now() + arguments.timeout;
     let connection = session.connect_within(arguments.timeout).await?;
     if arguments.watch {
-        let look = async || {
+        let poll_again = async || {
             let end = Instant::now() + arguments.timeout;
-            Ok(look(&connection, &arguments, end, &session.terminal).await?)
+            Ok(poll(&connection, &arguments, end, &session.terminal).await?)
         };
         let screen = |subject: &Subject, now, size: Size| {
             let layout = arguments.output.layout(Some(size.width));
             watch::screen(subject, now, size, layout)
         };
-        return Box::pin(crate::watch::watch(&session.terminal, look, screen)).await;
+        return Box::pin(crate::watch::watch(&session.terminal, poll_again, screen)).await;
     }
-    let subject = look(&connection, &arguments, end, &session.terminal).await?;
+    let subject = poll(&connection, &arguments, end, &session.terminal).await?;
     let report = StatusReport {
         subject: &subject,
         now: Timestamp::now(),

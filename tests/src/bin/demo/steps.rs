@@ -114,14 +114,14 @@ async fn member_lost(demo: &Demo) -> Result<()> {
 
     println!("\n(starts it again)");
     cluster.inflict(Fault::Restart, &machine).await?;
-    let deep = ["kcp", "status", "--deep"];
+    let list = ["kcp", "status"];
     until("status is healthy again", || async {
-        let ended = demo.kubectl().run(deep).await?;
+        let ended = demo.kubectl().run(list).await?;
         ensure!(ended.code == 0, "{ended}");
         Ok(())
     })
     .await?;
-    run(demo, &deep).await
+    run(demo, &list).await
 }
 
 async fn race(demo: &Demo) -> Result<()> {

@@ -19,7 +19,7 @@ const COLUMNS: &[Column] = &[
     Column::new("NAMESPACE").name(),
     Column::new("NAME").name(),
     Column::new("CLUSTER").name().expendable(3),
-    Column::new("VERSION"),
+    Column::new("VERSION").expendable(0),
     Column::new("THERE").wide(),
     Column::new("READY"),
     Column::new("UP TO DATE").expendable(1),
@@ -83,9 +83,17 @@ fn row(observed: &Observed, inspection: &Inspection, is_of_all: bool, now: Times
         Cell::from(format!("{}/{desired}", control_plane.status.up_to_date_replicas)),
         Cell::from(etcd),
         Cell::from(age(control_plane.creation_timestamp(), now)),
-        Cell::styled(inspection.health.as_str(), health_style(inspection.health)),
+        Cell::styled(verdict(inspection), health_style(inspection.health)),
         findings(inspection),
     ]
+}
+
+fn verdict(inspection: &Inspection) -> String {
+    let health = inspection.health.as_str();
+    match inspection.basis {
+        Basis::AllSources => health.to_owned(),
+        Basis::Conditions => format!("{health} (by conditions)"),
+    }
 }
 
 /// The checks that found something, the heaviest first.

@@ -1,0 +1,365 @@
+//! One poll: reads the control planes, then judges them.
+
+use std::time::{Duration, Instant};
+
+use futures_util::stream::{self, StreamExt as _};
+use jiff::Timestamp;
+use kcp_api::Object as _;
+
+use crate::commands::status::{
+    arguments::StatusArguments,
+    report::{Inspected, Subject},
+};
+use crate::{arguments::ControlPlaneName, terminal::Terminal};
+use kcp_client::reads::{self, Excluded, WITHOUT_NAME};
+use kcp_client::{Connection, Error, reader::Reader};
+use kcp_control_plane::{
+    inspection::inspect,
+    snapshot::{Failure, Management, Observed, Reading},
+};
+
+/// Control planes that are read at one time: each may hold a dozen connections to a cluster of its own.
+const AT_ONCE: usize = 8;
+
+/// The most control planes of one namespace whose etcd is asked without `--deep`.
+const MOST_ASKED: usize = 32;
+
+/// What a list reads of each control plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Depth {
+    /// The management cluster alone.
+    Conditions,
+    /// Every source, unless the user may not read the Secrets that lead to it.
+    WhatIsPermitted,
+    /// Every source.
+    All,
+}
+
+impl Depth {
+    fn of(arguments: &StatusArguments, control_planes: usize) -> Self {
+        if arguments.deep {
+            Self::All
+        } else if arguments.all_namespaces
+            || arguments.no_etcd
+            || arguments.no_workload
+            || control_planes > MOST_ASKED
+        {
+            Self::Conditions
+        } else {
+            Self::WhatIsPermitted
+        }
+    }
+}
+
+/// Reads until `end`, and decides. Each control plane of a list has the whole time of the arguments, from its turn on.
+///
+/// # Errors
+/// When the control plane, or the list of control planes, cannot be read.
+pub(super) async fn poll(
+    connection: &Connection,
+    arguments: &StatusArguments,
+    end: Instant,
+    terminal: &Terminal,
+) -> Result<Subject, Error> {
+    let reader = reads::discover(connection, reads::limit_of_list(left(end))).await?;
+    let excluded = Excluded {
+        workload: arguments.no_workload,
+        etcd: arguments.no_etcd,
+    };
+    if let Some(name) = &arguments.name {
+        let observed = one(&reader, name, excluded, end).await?;
+        return Ok(Subject::One(Box::new(inspected(observed))));
+    }
+    let namespace = (!arguments.all_namespaces).then_some(connection.namespace.as_str());
+    let selector = arguments.selector.as_deref();
+    let limit = reads::limit_of_list(left(end));
+    let listed = reads::list(&reader, namespace, selector, limit).await?;
+    let observed = match Depth::of(arguments, listed.len()) {
+        Depth::Conditions => listed.into_iter().map(by_conditions).collect(),
+        depth => {
+            each(terminal, &listed, async |listed| {
+                let observed = every_source(&reader, listed, excluded, arguments.timeout).await;
+                if depth == Depth::WhatIsPermitted && may_not_read_secrets(&observed) {
+                    by_conditions(listed.clone())
+                } else {
+                    observed
+                }
+            })
+            .await
+        }
+    };
+    Ok(Subject::Several {
+        namespace: namespace.map(str::to_owned),
+        inspected: observed.into_iter().map(inspected).collect(),
+    })
+}
+
+fn left(end: Instant) -> Duration {
+    end.saturating_duration_since(Instant::now())
+}
+
+fn inspected(observed: Observed) -> Inspected {
+    let inspection = inspect(&observed, Timestamp::now());
+    Inspected { observed, inspection }
+}
+
+async fn one(
+    reader: &Reader<'_>,
+    name: &ControlPlaneName,
+    excluded: Excluded,
+    end: Instant,
+) -> Result<Observed, Error> {
+    let namespace = &reader.connection.namespace;
+    let name = match name {
+        ControlPlaneName::Own(name) => name,
+        ControlPlaneName::OfCluster(cluster) => {
+            let limit = reads::limit_of_one(left(end));
+            &reads::control_plane_of(reader, namespace, cluster, limit).await?
+        }
+    };
+    reads::observe(reader, namespace, name, excluded, end).await
+}
+
+/// Reads each control plane by itself with `one`, which never fails as a whole; in their order. Where a person watches,
+/// a line shows the progress.
+async fn each<C, T>(terminal: &Terminal, control_planes: &[C], one: impl AsyncFn(&C) -> T) -> Vec<T> {
+    let total = control_planes.len();
+    let progress = |done: usize| terminal.spin(&format!("{done} of {total} control planes read"));
+    progress(0);
+    let one = &one;
+    let reads = control_planes
+        .iter()
+        .enumerate()
+        .map(|(index, control_plane)| async move { (index, one(control_plane).await) });
+    let mut reads = stream::iter(reads).buffer_unordered(AT_ONCE);
+    let mut read = Vec::with_capacity(total);
+    while let Some(outcome) = reads.next().await {
+        read.push(outcome);
+        progress(read.len());
+    }
+    terminal.stop_spinning();
+    read.sort_unstable_by_key(|(index, _)| *index);
+    read.into_iter().map(|(_, outcome)| outcome).collect()
+}
+
+/// A control plane of a list, with all its sources.
+async fn every_source(
+    reader: &Reader<'_>,
+    listed: &Management,
+    excluded: Excluded,
+    timeout: Duration,
+) -> Observed {
+    let end = Instant::now() + timeout;
+    let control_plane = &listed.control_plane.control_plane;
+    let (namespace, name) = (&control_plane.namespace(), &control_plane.name());
+    match reads::observe(reader, namespace, name, excluded, end).await {
+        Ok(observed) => observed,
+        Err(error) => reads::unread(listed.clone(), &error),
+    }
+}
+
+/// Whether the management cluster keeps back a Secret that leads to the workload cluster or to its etcd.
+fn may_not_read_secrets(observed: &Observed) -> bool {
+    let failures = [observed.workload.failure(), observed.etcd.failure()];
+    let mut forbidden = failures
+        .into_iter()
+        .flatten()
+        .filter_map(|failure: &Failure| failure.forbidden.as_ref());
+    forbidden.any(|forbidden| forbidden.resource == "secrets" && !forbidden.in_workload_cluster)
+}
+
+fn by_conditions(management: Management) -> Observed {
+    Observed {
+        management,
+        workload: Reading::Excluded { flag: WITHOUT_NAME },
+        endpoint_certificate: Reading::Excluded { flag: WITHOUT_NAME },
+        etcd: Reading::Excluded { flag: WITHOUT_NAME },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        cell::Cell,
+        future::pending,
+        time::{Duration, Instant},
+    };
+
+    use serde_json::{Value, json};
+    use tokio::time::sleep;
+
+    use super::{AT_ONCE, Depth, Inspected, MOST_ASKED, Subject, each, poll};
+    use crate::{
+        arguments::global::ColorWhen, commands::status::StatusArguments, output::OutputArguments,
+        terminal::Terminal,
+    };
+    use kcp_client::{
+        Connection,
+        canned::failure,
+        reads::example::{answer, groups},
+    };
+    use kcp_control_plane::inspection::Basis;
+
+    const CONTROL_PLANES: usize = 9;
+
+    const TIMEOUT: Duration = Duration::from_millis(400);
+
+    /// A server that has been asked too late has no answer in time.
+    const ANSWERS_AFTER: Duration = Duration::from_millis(20);
+
+    fn control_plane(name: &str) -> Value {
+        json!({"apiVersion": "controlplane.cluster.x-k8s.io/v1beta2",
+            "metadata": {"name": name, "namespace": "d"}, "spec": {"replicas": 3, "version": "v1.34.1"}})
+    }
+
+    /// On a server that lists them all, and gives by name the last one alone.
+    fn connection() -> Connection {
+        Connection::canned_later(|_, path| {
+            let last = format!("/kubeadmcontrolplanes/cp-{}", CONTROL_PLANES - 1);
+            let hangs = path.contains("/kubeadmcontrolplanes/") && !path.ends_with(&last);
+            let names = (0..CONTROL_PLANES).map(|number| format!("cp-{number}"));
+            let answer = match path {
+                "/apis" => (200, groups()),
+                path if path.ends_with("/kubeadmcontrolplanes") => {
+                    let items: Vec<Value> = names.map(|name| control_plane(&name)).collect();
+                    (200, json!({"items": items}))
+                }
+                path if path.ends_with(&last) => (200, control_plane("cp-8")),
+                path if path.ends_with("/clusters") => (200, json!({"items": []})),
+                path => answer(path),
+            };
+            async move {
+                if hangs {
+                    pending::<()>().await;
+                }
+                sleep(ANSWERS_AFTER).await;
+                answer
+            }
+        })
+    }
+
+    fn arguments() -> StatusArguments {
+        StatusArguments {
+            name: None,
+            all_namespaces: false,
+            watch: false,
+            selector: None,
+            output: OutputArguments::default(),
+            no_etcd: false,
+            no_workload: false,
+            deep: false,
+            timeout: TIMEOUT,
+        }
+    }
+
+    fn polled(connect: impl Fn() -> Connection, arguments: &StatusArguments) -> Vec<Inspected> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let subject = runtime.expect("a runtime").block_on(async {
+            let terminal = Terminal::new(ColorWhen::Never);
+            let end = Instant::now() + arguments.timeout;
+            poll(&connect(), arguments, end, &terminal).await.expect("a list")
+        });
+        let Subject::Several { inspected, .. } = subject else {
+            panic!("it is a list");
+        };
+        inspected
+    }
+
+    #[test]
+    fn a_list_of_one_namespace_asks_etcd_and_others_only_with_deep() {
+        let with = |change: fn(&mut StatusArguments)| {
+            let mut arguments = arguments();
+            change(&mut arguments);
+            arguments
+        };
+        for (arguments, control_planes, depth) in [
+            (arguments(), MOST_ASKED, Depth::WhatIsPermitted),
+            (arguments(), MOST_ASKED + 1, Depth::Conditions),
+            (with(|a| a.all_namespaces = true), 1, Depth::Conditions),
+            (with(|a| a.no_etcd = true), 1, Depth::Conditions),
+            (with(|a| a.no_workload = true), 1, Depth::Conditions),
+            (with(|a| a.deep = true), MOST_ASKED + 1, Depth::All),
+            (
+                with(|a| {
+                    a.all_namespaces = true;
+                    a.deep = true;
+                }),
+                1,
+                Depth::All,
+            ),
+        ] {
+            assert_eq!(Depth::of(&arguments, control_planes), depth, "{arguments:?}");
+        }
+    }
+
+    #[test]
+    fn who_may_not_read_secrets_gets_a_verdict_by_conditions() {
+        let connection = || {
+            Connection::canned(|_, path| match path {
+                "/apis" => (200, groups()),
+                path if path.ends_with("/kubeadmcontrolplanes") => {
+                    let (_, control_plane) = answer("/namespaces/d/kubeadmcontrolplanes/c1-cp");
+                    (200, json!({"items": [control_plane]}))
+                }
+                path if path.ends_with("/clusters") => (200, json!({"items": []})),
+                path if path.contains("/secrets/") => failure(403, "Forbidden", "secrets is forbidden"),
+                path => answer(path),
+            })
+        };
+        let of_list = |arguments: &StatusArguments| -> Vec<_> {
+            let inspected = polled(connection, arguments);
+            let etcd = |inspected: &Inspected| {
+                let failure = inspected.observed.etcd.failure();
+                failure.map(|failure| failure.object.clone())
+            };
+            inspected
+                .iter()
+                .map(|inspected| (inspected.inspection.basis, etcd(inspected)))
+                .collect()
+        };
+        assert_eq!(of_list(&arguments()), [(Basis::Conditions, None)]);
+        let mut deep = arguments();
+        deep.deep = true;
+        assert_eq!(of_list(&deep), [(Basis::Conditions, Some("etcd".to_owned()))]);
+    }
+
+    #[test]
+    fn each_control_plane_of_a_list_has_its_own_time_and_its_own_failure() {
+        let inspected = polled(connection, &arguments());
+        let unread: Vec<_> = inspected
+            .iter()
+            .map(|inspected| {
+                let unread = &inspected.observed.management.unread;
+                let unread: Vec<_> = unread.iter().map(|failure| failure.object.as_str()).collect();
+                unread.join(" ")
+            })
+            .collect();
+        let hung = (0..CONTROL_PLANES - 1).map(|number| format!("KubeadmControlPlane/cp-{number}"));
+        let expected: Vec<_> = hung.chain([String::new()]).collect();
+        assert_eq!(unread, expected);
+    }
+
+    #[test]
+    fn some_at_a_time_and_in_order() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let (under_way, most) = (Cell::new(0), Cell::new(0));
+        let numbers: Vec<usize> = (0..3 * AT_ONCE).collect();
+        let read = runtime.expect("a runtime").block_on(each(
+            &Terminal::new(ColorWhen::Never),
+            &numbers,
+            async |number| {
+                under_way.set(under_way.get() + 1);
+                most.set(most.get().max(under_way.get()));
+                // The later ones end first.
+                for _ in *number..numbers.len() {
+                    tokio::task::yield_now().await;
+                }
+                under_way.set(under_way.get() - 1);
+                number * 2
+            },
+        ));
+        let expected: Vec<usize> = numbers.iter().map(|number| number * 2).collect();
+        assert_eq!(read, expected);
+        assert_eq!(most.get(), AT_ONCE);
+    }
+}

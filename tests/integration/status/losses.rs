@@ -99,7 +99,10 @@ async fn is_lost(management: &ManagementCluster, machines: [&str; 3]) -> Result<
 /// The list of a namespace knows it too, although the conditions still hold; the list of all namespaces says that it
 /// judges by them.
 async fn list_asks_etcd(management: &ManagementCluster) -> Result<()> {
-    let list = management.kubectl().run(["kcp", "status", "-n", NAMESPACE]).await?;
+    let list = management
+        .kubectl()
+        .run(["kcp", "status", "-n", NAMESPACE])
+        .await?;
     let line = |of: &str| of.lines().map(words).find(|line| line.contains(NAME));
     let row = line(&list.stdout).unwrap_or_default();
     ensure!(

@@ -11,8 +11,8 @@ use crate::terminal::{
     table::{Cell, Column, Table},
 };
 use kcp_control_plane::{
-    inspection::{Basis, Inspection},
-    snapshot::Observed,
+    inspection::Inspection,
+    snapshot::{Observed, Reading},
 };
 
 const COLUMNS: &[Column] = &[
@@ -63,8 +63,8 @@ fn row(observed: &Observed, inspection: &Inspection, is_of_all: bool, now: Times
     } else {
         cluster
     };
-    let etcd = match (inspection.basis, inspection.votes) {
-        (Basis::AllSources, Some(votes)) => {
+    let etcd = match (&observed.etcd, inspection.votes) {
+        (Reading::Read(_), Some(votes)) => {
             format!(
                 "{}/{}",
                 votes.voters.saturating_sub(votes.unhealthy),
@@ -83,16 +83,16 @@ fn row(observed: &Observed, inspection: &Inspection, is_of_all: bool, now: Times
         Cell::from(format!("{}/{desired}", control_plane.status.up_to_date_replicas)),
         Cell::from(etcd),
         Cell::from(age(control_plane.creation_timestamp(), now)),
-        Cell::styled(verdict(inspection), health_style(inspection.health)),
+        Cell::styled(verdict(observed, inspection), health_style(inspection.health)),
         findings(inspection),
     ]
 }
 
-fn verdict(inspection: &Inspection) -> String {
+fn verdict(observed: &Observed, inspection: &Inspection) -> String {
     let health = inspection.health.as_str();
-    match inspection.basis {
-        Basis::AllSources => health.to_owned(),
-        Basis::Conditions => format!("{health} (by conditions)"),
+    match observed.etcd {
+        Reading::Excluded { .. } => format!("{health} (by conditions)"),
+        Reading::Read(_) | Reading::NotYet | Reading::OutOfReach(_) | Reading::Failed(_) => health.to_owned(),
     }
 }
 

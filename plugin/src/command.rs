@@ -1,6 +1,6 @@
 //! The command line: its commands.
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::{
     arguments::Global,
@@ -19,7 +19,7 @@ use crate::{
 
 /// Health, scale and rollout of Cluster API control planes, leases on cluster pools.
 #[derive(Debug, Parser)]
-#[command(name = "kubectl-kcp", version, max_term_width = 110, after_help = EXIT_CODES)]
+#[command(name = "kubectl-kcp", version, max_term_width = WIDTH, after_help = EXIT_CODES)]
 pub struct Arguments {
     /// Flags that every command takes.
     #[command(flatten)]
@@ -28,6 +28,9 @@ pub struct Arguments {
     #[command(subcommand)]
     pub command: Command,
 }
+
+/// Cells in a line of help.
+const WIDTH: usize = 110;
 
 const EXIT_CODES: &str = "Exit codes:
   0    success
@@ -57,6 +60,38 @@ pub enum Command {
     Lint(LintArguments),
     /// List the admission rules, or explain one
     Rules(RulesArguments),
+    /// List the flags that every command takes
+    Options,
+}
+
+/// In the help of every command, as in kubectl's.
+const SEE_OPTIONS: &str = "Use \"kubectl kcp options\" for the flags that every command takes.";
+
+/// The command line, with where to find the global flags in the help of each command.
+pub fn command() -> clap::Command {
+    fn see_options(command: clap::Command) -> clap::Command {
+        let own = command.get_after_help().map(ToString::to_string);
+        let after = own.into_iter().chain([SEE_OPTIONS.to_owned()]);
+        let after = after.collect::<Vec<_>>().join("\n\n");
+        command.after_help(after).mut_subcommands(see_options)
+    }
+    see_options(Arguments::command())
+}
+
+/// The text of `options`.
+pub fn options() -> String {
+    let arguments = Arguments::command();
+    let global = arguments
+        .get_arguments()
+        .filter(|argument| argument.is_global_set());
+    let global = global.map(|argument| argument.clone().hide(false));
+    clap::Command::new("options")
+        .max_term_width(WIDTH)
+        .disable_help_flag(true)
+        .help_template("The following flags can be passed to any command.\n\n{all-args}\n")
+        .args(global)
+        .render_help()
+        .to_string()
 }
 
 impl Command {
@@ -68,13 +103,62 @@ impl Command {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
+    use clap::FromArgMatches as _;
 
-    use super::Arguments;
+    use super::{Arguments, command, options};
 
     #[test]
     fn the_command_line_is_consistent() {
-        Arguments::command().debug_assert();
+        command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_examples_that_parse() {
+        fn check(command: &clap::Command, examples: &mut Vec<String>) {
+            let below = command
+                .get_subcommands()
+                .filter(|below| below.get_name() != "pool");
+            below.for_each(|below| check(below, examples));
+            let help = command
+                .get_after_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            let of_command = help
+                .lines()
+                .filter_map(|line| line.strip_prefix("  kubectl kcp "))
+                .map(|line| line.split('#').next().unwrap_or_default().to_owned());
+            let before = examples.len();
+            examples.extend(of_command);
+            let needs_some = !command.has_subcommands() && command.get_name() != "options";
+            assert!(!needs_some || examples.len() > before, "{}", command.get_name());
+        }
+        let mut examples = Vec::new();
+        check(&command(), &mut examples);
+        for example in examples {
+            let words = shlex::split(&example).expect("words");
+            let words = ["kubectl-kcp".to_owned()].into_iter().chain(words);
+            let parsed = command().try_get_matches_from(words);
+            let parsed = parsed.and_then(|matches| Arguments::from_arg_matches(&matches));
+            assert!(parsed.is_ok(), "{example}: {parsed:?}");
+        }
+    }
+
+    #[test]
+    fn options_lists_what_the_help_of_a_command_leaves_out() {
+        let mut commands = command();
+        commands.build();
+        let scale = commands.find_subcommand_mut("scale").expect("scale");
+        let help = scale.render_long_help().to_string();
+        for flag in [
+            "--kubeconfig",
+            "--as-group",
+            "--insecure-skip-tls-verify",
+            "--color",
+        ] {
+            assert!(options().contains(flag) && !help.contains(flag), "{flag}");
+        }
+        assert!(help.ends_with(&format!("{}\n", super::SEE_OPTIONS)), "{help}");
+        assert!(help.contains("--namespace") && options().contains("--namespace"));
     }
 
     #[test]
@@ -90,6 +174,6 @@ mod tests {
             }
             command.get_subcommands().for_each(check);
         }
-        check(&Arguments::command());
+        check(&command());
     }
 }

@@ -22,7 +22,8 @@
 
 use std::{ffi::OsString, process::ExitCode};
 
-use clap::{CommandFactory as _, FromArgMatches as _};
+use anyhow::Context as _;
+use clap::FromArgMatches as _;
 
 pub mod arguments;
 pub mod change;
@@ -54,7 +55,7 @@ use verdict::Verdict;
 /// Parses the arguments, runs the command they name, and returns its exit code.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    let command = Arguments::command().bin_name(invocation::name(arguments.first().map(OsString::as_os_str)));
+    let command = command::command().bin_name(invocation::name(arguments.first().map(OsString::as_os_str)));
     let is_exec = arguments.windows(2).any(|pair| pair == ["pool", "exec"]);
     let parsed = command
         .try_get_matches_from(arguments)
@@ -117,6 +118,11 @@ async fn dispatch(command: Command, session: &Session) -> anyhow::Result<Verdict
         Command::Pool(arguments) => pool::run(arguments, session).await,
         Command::Lint(arguments) => lint::run(arguments, session).await,
         Command::Rules(arguments) => rules::run(&arguments, session),
+        Command::Options => {
+            let written = session.terminal.print(&command::options());
+            written.context("cannot write to stdout")?;
+            Ok(Verdict::Met)
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Flags that every command takes: kubectl's, with kubectl's spelling and meaning.
+//! Flags that every command takes: kubectl's, with kubectl's spelling and meaning. As kubectl does, the help of a command
+//! leaves most of them to `options`.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -15,7 +16,7 @@ pub const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 #[command(next_help_heading = "Connection (as kubectl)")]
 pub struct Global {
     /// Path to the kubeconfig file
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", hide = true)]
     pub kubeconfig: Option<PathBuf>,
 
     /// Name of the kubeconfig context to use
@@ -25,11 +26,11 @@ pub struct Global {
     /// Name of the kubeconfig cluster to use
     // `lint` takes it without a name.
     #[arg(long, global = true, value_name = "NAME", num_args = 0..=1, default_missing_value = "",
-          hide_short_help = true)]
+          hide = true)]
     pub cluster: Option<String>,
 
     /// Name of the kubeconfig user to use
-    #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
+    #[arg(long, global = true, value_name = "NAME", hide = true)]
     pub user: Option<String>,
 
     /// Namespace to work in
@@ -37,49 +38,49 @@ pub struct Global {
     pub namespace: Option<String>,
 
     /// User to impersonate; a service account as system:serviceaccount:NAMESPACE:NAME
-    #[arg(long = "as", global = true, value_name = "USER", hide_short_help = true)]
+    #[arg(long = "as", global = true, value_name = "USER", hide = true)]
     pub impersonate: Option<String>,
 
     /// Group to impersonate; may be repeated
-    #[arg(long = "as-group", global = true, value_name = "GROUP", action = ArgAction::Append, hide_short_help = true)]
+    #[arg(long = "as-group", global = true, value_name = "GROUP", action = ArgAction::Append, hide = true)]
     pub impersonate_groups: Vec<String>,
 
     /// UID to impersonate
-    #[arg(long = "as-uid", global = true, value_name = "UID", hide_short_help = true)]
+    #[arg(long = "as-uid", global = true, value_name = "UID", hide = true)]
     pub impersonate_uid: Option<String>,
 
     /// Address and port of the API server
-    #[arg(short, long, global = true, value_name = "URL", hide_short_help = true)]
+    #[arg(short, long, global = true, value_name = "URL", hide = true)]
     pub server: Option<String>,
 
     /// Bearer token for the API server
-    #[arg(long, global = true, value_name = "TOKEN", hide_short_help = true)]
+    #[arg(long, global = true, value_name = "TOKEN", hide = true)]
     pub token: Option<Token>,
 
     /// How long one request may take: 30s, 2m; 0 for no limit [default: 30s]
-    #[arg(long, global = true, value_name = "DURATION", value_parser = parse_duration, hide_short_help = true)]
+    #[arg(long, global = true, value_name = "DURATION", value_parser = parse_duration, hide = true)]
     pub request_timeout: Option<Duration>,
 
     /// Path to the certificate authority's certificate
-    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
+    #[arg(long, global = true, value_name = "FILE", hide = true)]
     pub certificate_authority: Option<PathBuf>,
 
     /// Path to the client certificate
-    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
+    #[arg(long, global = true, value_name = "FILE", hide = true)]
     pub client_certificate: Option<PathBuf>,
 
     /// Path to the client certificate's key
-    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
+    #[arg(long, global = true, value_name = "FILE", hide = true)]
     pub client_key: Option<PathBuf>,
 
     /// Do not verify the API server's certificate: connections are then insecure
     // `--flag` and `--flag=false` as Go's flag packages take them.
     #[arg(long, global = true, value_name = "BOOL", num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", hide_short_help = true)]
+          default_missing_value = "true", hide = true)]
     pub insecure_skip_tls_verify: Option<bool>,
 
     /// Name to verify the API server's certificate against
-    #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
+    #[arg(long, global = true, value_name = "NAME", hide = true)]
     pub tls_server_name: Option<String>,
 
     /// Log requests to stderr from level 6 on
@@ -90,7 +91,7 @@ pub struct Global {
         value_name = "LEVEL",
         default_value_t = 0,
         hide_default_value = true,
-        hide_short_help = true
+        hide = true
     )]
     pub verbosity: u8,
 
@@ -101,7 +102,8 @@ pub struct Global {
         value_name = "WHEN",
         value_enum,
         default_value_t,
-        help_heading = "Output"
+        help_heading = "Output",
+        hide = true
     )]
     pub color: ColorWhen,
 }

@@ -44,6 +44,8 @@ pub enum MachineCommand {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  kubectl kcp machine replace edge-9hng4 --wait")]
 pub struct ReplaceArguments {
     #[command(flatten)]
     pub target: TargetArguments,
@@ -59,6 +61,9 @@ pub struct ReplaceArguments {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  kubectl kcp machine prefer-delete edge-9hng4
+  kubectl kcp machine prefer-delete edge-9hng4 --clear")]
 pub struct PreferDeleteArguments {
     #[command(flatten)]
     pub target: TargetArguments,
@@ -69,6 +74,8 @@ pub struct PreferDeleteArguments {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  kubectl kcp machine remediate edge-9hng4")]
 pub struct RemediateArguments {
     #[command(flatten)]
     pub target: TargetArguments,

@@ -25,6 +25,9 @@ use crate::{
 
 /// Change the number of Machines of a control plane.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  kubectl kcp scale edge --replicas 3 --wait
+  kubectl kcp scale edge --replicas 5 --current-replicas 3 --dry-run=server")]
 pub struct ScaleArguments {
     /// Control plane to scale, as NAME or kcp/NAME
     #[arg(value_parser = parse_control_plane)]

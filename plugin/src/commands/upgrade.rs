@@ -41,6 +41,9 @@ use crate::{
 
 /// Change the Kubernetes version of a control plane, after showing and confirming what that means.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  kubectl kcp upgrade edge --version v1.34.2
+  kubectl kcp upgrade edge --version v1.34.2 --yes --wait=1h")]
 pub struct UpgradeArguments {
     /// Control plane to upgrade, as NAME or kcp/NAME
     #[arg(value_parser = parse_control_plane)]

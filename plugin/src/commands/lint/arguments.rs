@@ -38,6 +38,11 @@ pub struct LintArguments {
 
 /// kubectl's flag takes a name; this command also takes it without one.
 const CLUSTER: &str = "\
+Examples:
+  kubectl kcp lint -f manifests/ -R
+  kubectl kcp lint -f new.yaml --old old.yaml
+  kubectl kcp lint --cluster -A
+
 With --cluster instead of files, lint checks the objects of a cluster as if they were created now: it reports what \
 would fail once the webhook is installed. --cluster=NAME selects the cluster, as for other commands.
 

@@ -9,6 +9,10 @@ use kcp_control_plane::plan::ask::Change;
 
 /// Show the steps that the controller will take, and what blocks the first one.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  kubectl kcp plan edge
+  kubectl kcp plan edge --replicas 5
+  kubectl kcp plan edge -f control-plane.yaml")]
 pub struct PlanArguments {
     /// Control plane to plan for, as NAME or kcp/NAME
     #[arg(value_parser = parse_control_plane)]

@@ -39,6 +39,9 @@ pub enum RolloutCommand {
 
 /// Arguments of `rollout start`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  kubectl kcp rollout start edge
+  kubectl kcp rollout start edge --in 8h")]
 pub struct StartArguments {
     /// Control plane whose Machines to replace, as NAME or kcp/NAME
     #[arg(value_parser = parse_control_plane)]
@@ -65,6 +68,8 @@ pub struct StartArguments {
 
 /// Arguments of `rollout cancel`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  kubectl kcp rollout cancel edge")]
 pub struct CancelArguments {
     /// Control plane whose rollout to cancel, as NAME or kcp/NAME
     #[arg(value_parser = parse_control_plane)]
@@ -83,6 +88,9 @@ pub struct CancelArguments {
 
 /// Arguments of `rollout pause` and `rollout resume`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  kubectl kcp rollout pause edge
+  kubectl kcp rollout resume edge")]
 pub struct PauseArguments {
     /// Control plane to pause or resume, as NAME or kcp/NAME
     #[arg(value_parser = parse_control_plane)]
@@ -97,6 +105,8 @@ pub struct PauseArguments {
 
 /// Arguments of `rollout status`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  kubectl kcp rollout status edge -w")]
 pub struct RolloutStatusArguments {
     /// Control plane to show, as NAME or kcp/NAME
     #[arg(value_parser = parse_control_plane)]
@@ -117,6 +127,8 @@ pub struct RolloutStatusArguments {
 
 /// Arguments of `rollout history`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  kubectl kcp rollout history edge")]
 pub struct HistoryArguments {
     /// Control plane to show, as NAME or kcp/NAME
     #[arg(value_parser = parse_control_plane)]

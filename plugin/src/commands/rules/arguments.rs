@@ -31,6 +31,8 @@ pub enum RulesCommand {
 
 /// Arguments of `rules explain`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  kubectl kcp rules explain replicas-even")]
 pub struct ExplainArguments {
     /// The rule's id, as it stands at the end of each message
     #[arg(value_name = "ID", required_unless_present = "all")]
@@ -59,6 +61,9 @@ pub struct ExportArguments {
 }
 
 const EXPORT: &str = "\
+Examples:
+  kubectl kcp rules export --format vap
+
 A second layer beside the webhook, for Kubernetes 1.35 or newer. Pipe it into: kubectl apply -f -
 
 The first lines name the rules that are not in it, each with the reason. A policy has no clock: it takes an override \

@@ -52,6 +52,12 @@ fn status_names_every_control_plane() {
         let list: Value = serde_json::from_str(&own.stdout).unwrap();
         expected.retain(|(namespace, _)| namespace == "status-a");
         assert_eq!(names(&list["items"]).unwrap(), expected);
+
+        let nowhere = management.kubectl().run(["kcp", "status", "-n", "nowhere"]).await;
+        let nowhere = nowhere.unwrap();
+        assert_eq!((nowhere.code, nowhere.stdout.as_str()), (2, ""), "{nowhere}");
+        let expected = "error: cannot get namespaces \"nowhere\": not found";
+        assert!(nowhere.stderr.starts_with(expected), "{nowhere}");
     });
 }
 

@@ -3,20 +3,21 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::api::core::v1::Namespace;
 use kcp_api::{
     Cluster, Kind, Machine, MachineHealthCheck, Object as _,
     control_plane::WithoutConfig,
     kind::{CLUSTER, MACHINE, MACHINE_HEALTH_CHECK},
     names::label,
 };
-use kube::core::ApiResource;
+use kube::{Api, core::ApiResource};
 use serde::de::DeserializeOwned;
 
 use crate::reads::{
     failure,
     management::{linked, unlinked},
 };
-use crate::{Action, Error, ReadLimit, reader::Reader};
+use crate::{Action, Connection, Error, ReadLimit, reader::Reader};
 use kcp_control_plane::{
     plan::observed as plan,
     snapshot::{Failure, Management, Reading},
@@ -77,6 +78,25 @@ pub async fn list(
         .into_iter()
         .map(|control_plane| context.around(control_plane, missing))
         .collect())
+}
+
+/// Tells an empty namespace from one that does not exist. Whether it exists is unknown to a user who may not read it: that
+/// is no error.
+///
+/// # Errors
+/// When the namespace does not exist.
+pub async fn namespace_exists(
+    connection: &Connection,
+    namespace: &str,
+    limit: ReadLimit,
+) -> Result<(), Error> {
+    let action = Action::new("get", &ApiResource::erase::<Namespace>(&())).named(namespace);
+    let namespaces: Api<Namespace> = Api::all(connection.client.clone());
+    let read = connection.read(&action, || namespaces.get_metadata(namespace));
+    match connection.within(limit, &action, read).await {
+        Err(missing @ Error::NotFound { .. }) => Err(missing),
+        Ok(_) | Err(_) => Ok(()),
+    }
 }
 
 struct Lists<'r> {

@@ -52,8 +52,17 @@ pub struct StatusArguments {
     pub deep: bool,
 
     /// Time limit for reading, such as 30s or 2m; in a list, for each control plane whose etcd is queried
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "10s")]
+    #[arg(long, value_name = "DURATION", value_parser = parse_timeout, default_value = "10s")]
     pub timeout: Duration,
+}
+
+/// A read that may take no time reads nothing.
+fn parse_timeout(text: &str) -> Result<Duration, String> {
+    let timeout = parse_duration(text)?;
+    if timeout.is_zero() {
+        return Err("expected more than 0".to_owned());
+    }
+    Ok(timeout)
 }
 
 impl StatusArguments {
@@ -107,6 +116,7 @@ mod tests {
             "pod/edge",
             "-o xml",
             "edge -l team=a",
+            "--timeout 0",
         ] {
             assert!(parse(words).is_err(), "{words}");
         }

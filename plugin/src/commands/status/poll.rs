@@ -74,6 +74,9 @@ pub(super) async fn poll(
     let selector = arguments.selector.as_deref();
     let limit = reads::limit_of_list(left(end));
     let listed = reads::list(&reader, namespace, selector, limit).await?;
+    if let (Some(namespace), [], None) = (namespace, listed.as_slice(), selector) {
+        reads::namespace_exists(connection, namespace, limit).await?;
+    }
     let observed = match Depth::of(arguments, listed.len()) {
         Depth::Conditions => listed.into_iter().map(by_conditions).collect(),
         depth => {

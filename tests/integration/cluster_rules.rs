@@ -69,7 +69,7 @@ async fn shared_inventory(management: &ManagementCluster) -> Result<()> {
     ensure!(
         mended
             .stderr
-            .contains("changed \"metadata/name\" to \"/metadata/name\""),
+            .contains("added the slash with which a JSON pointer starts"),
         "{mended}"
     );
     let denied = write(kubectl, "apply", &[pool("second")], &here).await?;

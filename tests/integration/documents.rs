@@ -132,6 +132,10 @@ fn a_scale_to_one_with_max_surge_0() {
                 .await
                 .unwrap();
         }
+        let observed = json!({"observedGeneration": 2});
+        reported(management, ["kubeadmcontrolplane", "surgeless"], &observed)
+            .await
+            .unwrap();
         let scale = ["scale", "kubeadmcontrolplane/surgeless", "--replicas=1"];
         let words = "\
             The KubeadmControlPlane \"surgeless\" is invalid: spec.replicas: Forbidden: 1: maxSurge 0 \

@@ -45,3 +45,5 @@ mod skipped_reviews;
 mod status;
 mod status_read;
 mod status_workload;
+mod unobserved_changes;
+mod unreachable_mutation;

@@ -14,9 +14,14 @@ pub(crate) fn cluster(name: &str, replicas: u32, version: &str) -> Vec<Value> {
         if let (Some(role), Some(labels)) = (role, labels.as_object_mut()) {
             labels.insert(role.to_owned(), json!(""));
         }
+        // As if the control plane had adopted it.
+        let owners = role.map(|_| {
+            json!([{"apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane",
+                "name": name, "uid": "0", "controller": true}])
+        });
         json!({
             "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
-            "metadata": {"name": format!("{name}-{suffix}"), "labels": labels},
+            "metadata": {"name": format!("{name}-{suffix}"), "labels": labels, "ownerReferences": owners},
             "spec": {"clusterName": name, "version": version, "bootstrap": {"dataSecretName": ""},
                 "infrastructureRef": infrastructure("StandInMachine")}
         })

@@ -36,6 +36,8 @@ use thiserror::Error;
 use self::{kinds::Caches, live_reads::ApiServer, view::Filled};
 use crate::{limits::LIVE_READS, metrics::Metrics, tasks::Tasks};
 
+#[cfg(test)]
+pub(crate) use self::discovery::REGISTERED;
 pub(crate) use self::{cache::State, live_reads::LiveReads, read_error::ReadError, subject::Subject};
 
 /// A kubeconfig that cannot be used.
@@ -126,6 +128,11 @@ impl Cluster {
     /// The state of each cache, and the number of objects in it.
     pub(crate) fn caches(&self) -> [(&'static str, State, usize); 4] {
         self.caches.states()
+    }
+
+    /// The versions of control planes that the API server serves and the webhook configurations do not list.
+    pub(crate) fn unregistered_versions(&self) -> Vec<String> {
+        self.server.versions.unregistered()
     }
 
     /// The cached control plane as JSON, if it was read in this API version and has this resource version.

@@ -78,6 +78,13 @@ impl Health {
             return;
         }
         _ = writeln!(text, "[i]api-access configured");
+        for version in self.cluster.unregistered_versions() {
+            _ = writeln!(
+                text,
+                "[i]unregistered-version/{version} KubeadmControlPlanes of it are reviewed after a conversion; add it to the \
+                 webhook configurations"
+            );
+        }
         for (kind, state, objects) in self.cluster.caches() {
             _ = match state {
                 State::Synced => writeln!(text, "[i]cache/{kind} {state}, {objects} objects"),

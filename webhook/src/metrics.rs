@@ -47,6 +47,11 @@ struct ReloadLabels {
     result: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct VersionLabels {
+    version: String,
+}
+
 /// Metrics of one listener.
 #[derive(Clone, Default)]
 pub(crate) struct Connections {
@@ -65,6 +70,7 @@ pub(crate) struct Metrics {
     caches_synced: Family<CacheLabels, Gauge>,
     cached_objects: Family<CacheLabels, Gauge>,
     watch_restarts: Family<CacheLabels, Counter>,
+    unregistered_versions: Family<VersionLabels, Gauge>,
     pub(crate) connections: Connections,
     pub(crate) certificate_reads: Counter,
     pub(crate) certificate_errors: Counter,
@@ -84,6 +90,7 @@ impl Metrics {
             caches_synced: Family::default(),
             cached_objects: Family::default(),
             watch_restarts: Family::default(),
+            unregistered_versions: Family::default(),
             connections: Connections::default(),
             certificate_reads: Counter::default(),
             certificate_errors: Counter::default(),
@@ -100,6 +107,11 @@ impl Metrics {
     fn register(&mut self) {
         let registry = &mut self.registry;
         self.requests.register(registry);
+        registry.register(
+            "kcp_webhook_unregistered_version",
+            "1 for each version of KubeadmControlPlanes that is served and that the webhook configurations do not list",
+            self.unregistered_versions.clone(),
+        );
         registry.register(
             "certwatcher_read_certificate",
             "TLS key pairs loaded",
@@ -243,6 +255,16 @@ impl Metrics {
         let objects = i64::try_from(objects).unwrap_or(i64::MAX);
         self.cached_objects.get_or_create(&of).set(objects);
         drop(self.watch_restarts.get_or_create(&of));
+    }
+
+    pub(crate) fn unregistered_versions(&self, versions: &[String]) {
+        self.unregistered_versions.clear();
+        for version in versions {
+            let labels = VersionLabels {
+                version: version.clone(),
+            };
+            self.unregistered_versions.get_or_create(&labels).set(1);
+        }
     }
 
     pub(crate) fn watch_restarted(&self, kind: &'static str) {

@@ -192,6 +192,7 @@ mod tests {
     fn an_override_counts_until_its_time() {
         let no_cluster = View {
             cluster: None.into(),
+            machines: Vec::new().into(),
             ..View::default()
         };
         let judge = |until: &str| {
@@ -220,10 +221,12 @@ mod tests {
                 ..Cluster::default()
             })
             .into(),
+            machines: Vec::new().into(),
             ..View::default()
         };
         let no_cluster = View {
             cluster: None.into(),
+            machines: Vec::new().into(),
             ..View::default()
         };
         for (name, view, denials, warnings) in [
@@ -242,7 +245,7 @@ mod tests {
     fn rules_that_know_the_writer_are_told_who_writes() {
         let old = Base::ControlPlane(V1BETA2).object();
         let mut new = old.clone();
-        new["spec"]["rollout"]["after"] = json!("2026-08-21T11:59:59Z");
+        new["spec"]["rollout"]["after"] = json!("2026-08-21T11:49:59Z");
         let view = View::default();
         for (field_manager, warnings) in [("kubectl-kcp", &[][..]), ("argocd", &["rollout-after-past"])] {
             let context = ReviewContext {

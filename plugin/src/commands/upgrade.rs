@@ -17,7 +17,7 @@ use kcp_control_plane::{
     duration::parse_duration,
     plan::ask::with_leading_v,
     review::ReviewContext,
-    verbs::upgrade::{Upgrade, UpgradeOptions, decide, reviewed_machines, workers::Workers},
+    verbs::upgrade::{Upgrade, UpgradeOptions, decide, workers::Workers},
     wait::WaitCondition,
 };
 use owo_colors::OwoColorize as _;
@@ -177,8 +177,7 @@ fn decided(
     arguments: &UpgradeArguments,
     makers: &Workers,
 ) -> anyhow::Result<Upgrade> {
-    let mut view = snapshot.view();
-    view.machines = reviewed_machines(snapshot).into();
+    let view = snapshot.view();
     let context = ReviewContext {
         view: &view,
         ..context

@@ -99,6 +99,12 @@ fn machine(number: usize, machine: &view::Machine) -> Value {
     };
     let mut object = worker(&name);
     object["metadata"]["labels"]["cluster.x-k8s.io/control-plane"] = json!("");
+    if machine.has_controller {
+        object["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane", "name": "example",
+            "uid": "0", "controller": true,
+        }]);
+    }
     if let Some(version) = &machine.version {
         object["spec"]["version"] = json!(version);
     }

@@ -21,6 +21,7 @@ pub(super) async fn seed(client: &Client, mut object: Value) -> Result<Value> {
     );
     let deleting = take(&mut object, "deletionTimestamp").is_some();
     let generation = take(&mut object, "generation").and_then(|generation| generation.as_i64());
+    let managed = take(&mut object, "managedFields");
     let mut status = object.as_object_mut().and_then(|object| object.remove("status"));
     let behind = generation
         .zip(
@@ -40,6 +41,13 @@ pub(super) async fn seed(client: &Client, mut object: Value) -> Result<Value> {
         }
     };
     let mut stored = write(Verb::Create, &collection, object.clone()).await?;
+    // A creation takes all fields from other managers. A later write keeps the owners of unchanged fields.
+    if let Some(managed) = managed.as_ref().and_then(Value::as_array) {
+        if let Some(recorded) = stored["metadata"]["managedFields"].as_array_mut() {
+            recorded.extend(managed.iter().cloned());
+        }
+        stored = write(Verb::Replace, &path, stored).await?;
+    }
     // A status can only be behind if the object has a second generation.
     for step in 0..behind.unwrap_or(0) {
         let mut next = stored.clone();

@@ -108,6 +108,12 @@ impl Admission {
         self.health.request_text(metrics).await.context("GET /metrics")
     }
 
+    /// The server's readiness with its details.
+    pub async fn readiness(&self) -> Result<String> {
+        let ready = Request::get("/readyz?verbose").body(Vec::new())?;
+        self.health.request_text(ready).await.context("GET /readyz")
+    }
+
     /// The server's `ConfigMap` as a kubelet mounts it. It is empty until a test writes it.
     pub fn configuration(&self) -> Volume {
         Volume::at(self.volumes.join(CONFIGURATION_VOLUME))

@@ -11,6 +11,7 @@ use super::{PROVIDERS, Provider};
 use crate::addresses::free_port;
 use crate::api_server::{ApiServer, ready};
 use crate::assets::Assets;
+use crate::kubeconfig::User;
 use crate::pki::Subject;
 use crate::process::Process;
 use crate::run::Run;
@@ -73,8 +74,16 @@ impl Managers {
         let mut members = Vec::new();
         for provider in &PROVIDERS {
             let (webhook_port, health_port) = (free_port()?, free_port()?);
+            let user = Subject {
+                common_name: provider.user,
+                organization: Some("system:masters"),
+                ..Subject::default()
+            };
+            let user = api.authority().issue(&certificates, provider.name, &user)?;
+            let kubeconfig = certificates.join(format!("{}.kubeconfig", provider.name));
+            api.write_kubeconfig(&kubeconfig, &User::Certificate(&user))?;
             let mut arguments = vec![
-                format!("--kubeconfig={}", api.kubeconfig().display()),
+                format!("--kubeconfig={}", kubeconfig.display()),
                 "--leader-elect=false".to_owned(),
                 format!("--webhook-port={webhook_port}"),
                 format!("--webhook-cert-dir={}", certificates.display()),

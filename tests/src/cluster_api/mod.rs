@@ -34,6 +34,8 @@ struct Provider {
     /// The name of its processes and logs.
     name: &'static str,
     program: &'static str,
+    /// The service account as which it writes in a real installation.
+    user: &'static str,
     /// The path in Cluster API's module and in the assets.
     folder: &'static str,
     /// The value of the label `cluster.x-k8s.io/provider`.
@@ -49,6 +51,7 @@ const PROVIDERS: [Provider; 3] = [
     Provider {
         name: "core",
         program: "capi-core",
+        user: "system:serviceaccount:capi-system:capi-manager",
         folder: "core",
         label: "cluster-api",
         name_prefix: "capi-",
@@ -57,6 +60,7 @@ const PROVIDERS: [Provider; 3] = [
     Provider {
         name: "bootstrap",
         program: "capi-bootstrap",
+        user: "system:serviceaccount:capi-kubeadm-bootstrap-system:capi-kubeadm-bootstrap-manager",
         folder: "bootstrap/kubeadm",
         label: "bootstrap-kubeadm",
         name_prefix: "capi-kubeadm-bootstrap-",
@@ -65,6 +69,7 @@ const PROVIDERS: [Provider; 3] = [
     Provider {
         name: "control-plane",
         program: "capi-control-plane",
+        user: "system:serviceaccount:capi-kubeadm-control-plane-system:capi-kubeadm-control-plane-manager",
         folder: "controlplane/kubeadm",
         label: "control-plane-kubeadm",
         name_prefix: "capi-kubeadm-control-plane-",

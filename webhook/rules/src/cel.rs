@@ -1,7 +1,8 @@
 //! The Common Expression Language (CEL) version of a rule.
 //!
 //! An expression evaluates to the list of the rule's faults, each a map of two strings: `field` is the path, and
-//! `fault` is the message without the rule id. It reads `self`, an object of the rule's kind, or `spec` if templates
+//! `fault` is the message without the rule id. If the message leaves out a value that may be secret, `hidden` has it, so
+//! that another value is another fault; no message shows it. It reads `self`, an object of the rule's kind, or `spec` if templates
 //! have the field too. A rule about a transition reads `object` and `oldObject`. The other variables are `request`,
 //! `variables.path` (the path of `spec`), `variables.shape` and `variables.featureGates`. `Shape::expand` replaces
 //! the placeholders of fields whose path differs between v1beta1 and v1beta2.
@@ -19,6 +20,8 @@ pub enum Cel {
     FaultsAlsoForScale(&'static str),
     /// An expression for a fault that v1beta1 objects cannot have.
     FaultsOnlyInV1Beta2(&'static str),
+    /// An expression for a fault that v1beta2 objects cannot have.
+    FaultsOnlyInV1Beta1(&'static str),
     /// The rule has no CEL version.
     None(NoCel),
 }
@@ -59,9 +62,11 @@ impl Cel {
     pub fn faults(self, shape: Shape) -> Option<String> {
         match self {
             Self::FaultsOnlyInV1Beta2(_) if shape == Shape::V1Beta1 => None,
-            Self::Faults(text) | Self::FaultsAlsoForScale(text) | Self::FaultsOnlyInV1Beta2(text) => {
-                Some(shape.expand(text.trim_end()))
-            }
+            Self::FaultsOnlyInV1Beta1(_) if shape == Shape::V1Beta2 => None,
+            Self::Faults(text)
+            | Self::FaultsAlsoForScale(text)
+            | Self::FaultsOnlyInV1Beta2(text)
+            | Self::FaultsOnlyInV1Beta1(text) => Some(shape.expand(text.trim_end())),
             Self::None(_) => None,
         }
     }
@@ -84,6 +89,7 @@ const PLACEHOLDERS: &[(&str, &str, &str)] = &[
         "machineTemplate.infrastructureRef",
         "machineTemplate.spec.infrastructureRef",
     ),
+    ("REMEDIATION", "remediationStrategy", "remediation"),
     ("TAINTS", "machineTemplate.taints", "machineTemplate.spec.taints"),
 ];
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{action::Action, feature_gates::FeatureGates, rule::Rule};
+use crate::{action::Action, feature_gates::FeatureGates, rule::Rule, trusted_users::TrustedUsers};
 
 /// The `apiVersion` of a configuration file.
 pub const API_VERSION: &str = "kubectl-kcp.dev/v1alpha1";
@@ -26,6 +26,9 @@ pub struct Configuration {
     /// The feature gates with which Cluster API runs in the cluster.
     #[serde(default)]
     pub feature_gates: FeatureGates,
+    /// The users as which the controllers of Cluster API and Hive write.
+    #[serde(default)]
+    pub trusted_users: TrustedUsers,
 }
 
 /// A configuration that cannot be used.

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use crate::{feature_gates::FeatureGates, view::View};
+use crate::{feature_gates::FeatureGates, trusted_users::TrustedUsers, view::View};
 
 /// The context of a change. Every part may be unknown: `lint` knows no writer, and a webhook without API access knows
 /// no other objects.
@@ -10,7 +10,7 @@ use crate::{feature_gates::FeatureGates, view::View};
 pub struct Context<'c> {
     /// The user that the API server authenticated.
     pub writer: Option<&'c str>,
-    /// The field manager of the write.
+    /// The field manager of the write. Any client can claim any name, so no denial may depend on it.
     pub field_manager: Option<&'c str>,
     /// The current time.
     pub now: Option<Timestamp>,
@@ -18,23 +18,26 @@ pub struct Context<'c> {
     pub view: Option<&'c View>,
     /// The feature gates of Cluster API. [`crate::judge`] sets them from the configuration.
     pub feature_gates: FeatureGates,
+    /// The users whose writes rules exempt. [`crate::judge`] sets them from the configuration.
+    pub trusted_users: Option<&'c TrustedUsers>,
 }
 
-/// The field manager of Cluster API's topology controller, which writes a whole control plane at once.
-pub(crate) const TOPOLOGY_MANAGER: &str = "capi-topology";
-
 impl Context<'_> {
-    /// Whether the field manager is that of Cluster API's topology controller. Any client can claim that name.
-    pub(crate) fn is_topology_controller(&self) -> bool {
-        self.field_manager == Some(TOPOLOGY_MANAGER)
+    /// Whether the writer is one of Cluster API's core controllers.
+    pub(crate) fn is_cluster_api(&self) -> bool {
+        self.trusted_users
+            .is_some_and(|users| self.is_one_of(&users.cluster_api))
     }
 
-    /// Whether the writer is the service account of Hive's controllers, in any namespace.
+    /// Whether the writer is one of Hive's controllers.
     pub(crate) fn is_hive(&self) -> bool {
-        let account = self
-            .writer
-            .and_then(|writer| writer.strip_prefix("system:serviceaccount:"));
-        account.is_some_and(|account| account.ends_with(":hive-controllers"))
+        self.trusted_users
+            .is_some_and(|users| self.is_one_of(&users.hive))
+    }
+
+    fn is_one_of(&self, users: &[String]) -> bool {
+        self.writer
+            .is_some_and(|writer| users.iter().any(|user| user == writer))
     }
 
     /// A context in which nothing is known.
@@ -47,5 +50,6 @@ impl Context<'_> {
             ignition: false,
             machine_taints: false,
         },
+        trusted_users: None,
     };
 }

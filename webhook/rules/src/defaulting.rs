@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use crate::{
     api::{ClusterDeploymentCustomization, KubeadmControlPlane, Metadata, control_plane::Shape},
     change::{Change, Operation},
-    fault::quoted,
     topics::{customization, version},
 };
 
@@ -31,7 +30,7 @@ pub struct Repair {
     pub field: String,
     /// The rule that would have denied it.
     pub rule: &'static str,
-    /// The old and the new value, with the rule id at the end.
+    /// What the patch changes, with the rule id at the end. It does not show the value, which may be secret.
     pub message: String,
 }
 
@@ -166,11 +165,7 @@ pub fn default_customization(change: &Change<'_, ClusterDeploymentCustomization<
         defaulted.repairs.push(Repair {
             field: pointer.field(),
             rule,
-            message: format!(
-                "changed {} to {}: a JSON pointer starts with a slash ({rule})",
-                quoted(pointer.text),
-                quoted(&repaired),
-            ),
+            message: format!("added the slash with which a JSON pointer starts ({rule})"),
         });
         defaulted.operations.push(PatchOperation::Replace {
             path: pointer.json_pointer().into(),

@@ -70,7 +70,11 @@ pub struct Fault {
     pub remedy: Cow<'static, str>,
 }
 
-/// Quotes a text for a message, and shortens a long one.
+/// Stands for a text that may be secret. Everything in `kubeadmConfigSpec` and in the patches of a customization may be:
+/// of these, messages show only booleans, numbers, versions and values of enumerations.
+pub const HIDDEN: &str = "a string";
+
+/// Quotes a text for a message, and shortens a long one. It must not be one that may be secret, see [`HIDDEN`].
 pub fn quoted(text: &str) -> String {
     const SHOWN: usize = 64;
     match text.char_indices().nth(SHOWN) {

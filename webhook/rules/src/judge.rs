@@ -103,6 +103,7 @@ judged_with_common_spec!(
 pub fn judge<T: Judged>(change: &Change<'_, T>, configuration: &Configuration) -> Judgement {
     let context = Context {
         feature_gates: configuration.feature_gates,
+        trusted_users: Some(&configuration.trusted_users),
         ..change.context
     };
     let change = &Change { context, ..*change };
@@ -198,8 +199,9 @@ fn soften_copy<T: Judged>(mut finding: Finding, change: &Change<'_, T>) -> Findi
 /// `clusterctl move` and restores create objects with the owner that Cluster API set; so does Cluster API's topology
 /// controller, whose objects are new.
 fn is_copy(metadata: &Metadata<'_>, context: &Context<'_>) -> bool {
-    let owned = metadata.is_owned_by("Cluster") || metadata.is_owned_by("ClusterClass");
-    context.is_hive() || owned && !context.is_topology_controller()
+    let owned =
+        metadata.is_owned_by_cluster_api("Cluster") || metadata.is_owned_by_cluster_api("ClusterClass");
+    context.is_hive() || owned && !context.is_cluster_api()
 }
 
 fn apply_overrides<T: Judged>(change: &Change<'_, T>, judgement: &mut Judgement) {

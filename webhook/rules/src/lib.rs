@@ -7,12 +7,13 @@
 //!
 //! - [`api`]: the fields that rules read, borrowed from the JSON they were decoded from
 //! - [`syntax`], [`go_template`]: the syntax of names in Kubernetes and Cluster API
-//! - [`view`], [`feature_gates`], [`context`]: the environment of a change: related objects, feature gates, the writer
-//!   and the time; any of them may be unknown
+//! - [`view`], [`feature_gates`], [`trusted_users`], [`context`]: the environment of a change: related objects, feature
+//!   gates, the writer and the time; any of them may be unknown
 //! - [`change`]: the input of a rule: the operation, the new object and the old one
 //! - [`action`], [`fault`], [`cel`], [`rule`]: the definition of a rule, and its result as Kubernetes field errors
 //! - [`configuration`]: the actions that an operator sets for rules
 //! - [`case`]: accepted and rejected examples of each rule
+//! - [`progress`]: what is in progress on a control plane: a rollout, the adoption of Machines, a pause
 //! - [`pool_version`]: the hash by which Hive finds stale unclaimed clusters of a pool
 //! - [`topics`]: every rule, by topic; the table of contents
 //! - [`finding`], [`overrides`], [`judge`]: applies all rules to one change
@@ -36,10 +37,12 @@ pub mod go_template;
 pub mod judge;
 pub mod overrides;
 pub mod pool_version;
+pub mod progress;
 pub mod row;
 pub mod rule;
 pub mod syntax;
 pub mod topics;
+pub mod trusted_users;
 pub mod view;
 
 pub use action::Action;
@@ -51,3 +54,4 @@ pub use feature_gates::FeatureGates;
 pub use finding::{Finding, Softening};
 pub use judge::{Judged, Judgement, judge};
 pub use rule::{Rule, Scope};
+pub use trusted_users::TrustedUsers;

@@ -3,13 +3,19 @@
 use jiff::{SignedDuration, Timestamp};
 use thiserror::Error;
 
-use crate::{rule::Rule, topics};
+use crate::{fault::quoted, rule::Rule, topics};
 
 /// The annotation. Its value is a comma-separated list of `<rule id>=<RFC 3339 expiry time>`.
 pub const ANNOTATION: &str = "kubectl-kcp.dev/override-rules";
 
 /// An override expires at most this far in the future, so that none is forgotten.
 pub const MAX_DURATION: SignedDuration = SignedDuration::from_hours(24);
+
+/// The most entries of the annotation that are read.
+pub const MAX_ENTRIES: usize = 32;
+
+/// The longest rule id that is compared with others, in bytes.
+pub const MAX_ID_BYTES: usize = 64;
 
 /// One entry of the annotation.
 #[derive(Clone, Copy, Debug)]
@@ -24,8 +30,14 @@ pub struct Override {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum OverrideError<'a> {
     /// The entry is not `<rule id>=<RFC 3339>`.
-    #[error("override {0:?} is not <rule id>=<RFC 3339 time>")]
+    #[error("override {} is not <rule id>=<RFC 3339 time>", quoted(.0))]
     Malformed(&'a str),
+    /// The id is longer than [`MAX_ID_BYTES`].
+    #[error("override {} names no rule: an id has at most {MAX_ID_BYTES} bytes", quoted(.0))]
+    LongId(&'a str),
+    /// The annotation has more than [`MAX_ENTRIES`] entries.
+    #[error("the override annotation has more than {MAX_ENTRIES} entries; the others are ignored")]
+    TooMany,
     /// No rule has this id.
     #[error("there is no rule {id:?} to override{}", nearest.map(|id| format!("; did you mean {id}?")).unwrap_or_default())]
     Unknown {
@@ -63,25 +75,40 @@ impl OverrideError<'_> {
     /// expired entries may stay in the annotation.
     pub const fn rule_with_invalid_time(&self) -> Option<&'static str> {
         match self {
-            Self::Malformed(_) | Self::Unknown { .. } | Self::NotOverridable { .. } => None,
+            Self::Malformed(_)
+            | Self::LongId(_)
+            | Self::TooMany
+            | Self::Unknown { .. }
+            | Self::NotOverridable { .. } => None,
             Self::Expired { rule, .. } | Self::TooLong { rule, .. } => Some(rule),
         }
     }
 }
 
-/// Parses the value of the annotation.
+/// Parses the value of the annotation. Its work is bounded, although an annotation can have 256 KiB.
 pub fn parse(value: &str, now: Timestamp) -> impl Iterator<Item = Result<Override, OverrideError<'_>>> {
     value
         .split(',')
         .map(str::trim)
         .filter(|entry| !entry.is_empty())
-        .map(move |entry| read(entry, now))
+        .take(MAX_ENTRIES + 1)
+        .enumerate()
+        .map(move |(index, entry)| {
+            if index < MAX_ENTRIES {
+                read(entry, now)
+            } else {
+                Err(OverrideError::TooMany)
+            }
+        })
 }
 
 fn read(entry: &str, now: Timestamp) -> Result<Override, OverrideError<'_>> {
     let malformed = || OverrideError::Malformed(entry);
     let (id, until) = entry.split_once('=').ok_or_else(malformed)?;
     let id = id.trim();
+    if id.len() > MAX_ID_BYTES {
+        return Err(OverrideError::LongId(id));
+    }
     let until: Timestamp = until.trim().parse().map_err(|_| malformed())?;
     let Some(rule) = topics::rules().find(|rule| rule.id == id) else {
         return Err(OverrideError::Unknown {
@@ -98,5 +125,66 @@ fn read(entry: &str, now: Timestamp) -> Result<Override, OverrideError<'_>> {
         Err(OverrideError::TooLong { rule: found, until })
     } else {
         Ok(Override { rule, until })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::{ANNOTATION, MAX_ENTRIES, MAX_ID_BYTES, OverrideError, parse};
+    use crate::case::NOW;
+
+    #[test]
+    fn a_long_id_is_not_compared() {
+        let now = NOW.parse().unwrap();
+        let longest = "r".repeat(MAX_ID_BYTES);
+        let entry = |id: &str| format!("{id}=2026-06-01T13:00:00Z");
+        let at_limit = entry(&longest);
+        assert!(matches!(
+            parse(&at_limit, now).next(),
+            Some(Err(OverrideError::Unknown { .. }))
+        ));
+        let above = entry(&format!("{longest}r"));
+        let error = parse(&above, now).next().unwrap().unwrap_err();
+        assert_eq!(error, OverrideError::LongId(&format!("{longest}r")));
+        assert_eq!(
+            error.to_string(),
+            format!("override \"{longest}\"... (65 bytes) names no rule: an id has at most 64 bytes")
+        );
+    }
+
+    #[test]
+    fn the_number_of_entries_is_limited() {
+        let entry = "control-plane-in-use=2026-06-01T13:00:00Z,";
+        let now = NOW.parse().unwrap();
+        assert_eq!(parse(&entry.repeat(MAX_ENTRIES), now).count(), MAX_ENTRIES);
+        let many = entry.repeat(10 * MAX_ENTRIES);
+        let errors: Vec<_> = parse(&many, now).filter_map(Result::err).collect();
+        assert_eq!(parse(&many, now).count(), MAX_ENTRIES + 1);
+        assert_eq!(errors.last(), Some(&OverrideError::TooMany));
+    }
+
+    /// The longest annotation that Kubernetes allows took more than half a second.
+    #[test]
+    fn the_longest_annotation_is_read_quickly() {
+        const LONGEST: usize = 256 * 1024 - ANNOTATION.len();
+        let now = NOW.parse().unwrap();
+        let time = "=2026-06-01T13:00:00Z,";
+        let one_id = format!("{}{time}", "r".repeat(LONGEST - time.len()));
+        let many_ids = format!("{}{time}", "replicas-eve-".repeat(4)).repeat(LONGEST / 74);
+        let commas = ",".repeat(LONGEST);
+        for annotation in [one_id, many_ids, commas] {
+            let start = Instant::now();
+            let errors: Vec<_> = parse(&annotation, now).filter_map(Result::err).collect();
+            let messages: usize = errors.iter().map(|error| error.to_string().len()).sum();
+            assert!(messages < 10_000, "{messages} bytes");
+            // The bound is generous, because a debug build takes up to ten times as long.
+            assert!(
+                start.elapsed() < Duration::from_millis(250),
+                "{:?}",
+                start.elapsed()
+            );
+        }
     }
 }

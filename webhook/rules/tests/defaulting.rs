@@ -190,8 +190,7 @@ fn the_path_of_the_design_document_gets_its_slash() {
         ),
         json!([{"op": "replace", "path": "/spec/installConfigPatches/0/path", "value": "/metadata/name"}]),
         &[
-            "spec.installConfigPatches[0].path: changed \"metadata/name\" to \"/metadata/name\": a JSON pointer \
-             starts with a slash (patch-path-invalid)",
+            "spec.installConfigPatches[0].path: added the slash with which a JSON pointer starts (patch-path-invalid)",
         ],
     );
 }
@@ -210,10 +209,8 @@ fn from_and_manifest_patches_get_their_slash() {
             {"op": "replace", "path": "/spec/installerManifestPatches/0/patches/1/from", "value": "/spec/b"},
         ]),
         &[
-            "spec.installerManifestPatches[0].patches[1].path: changed \"spec/a\" to \"/spec/a\": a JSON pointer \
-             starts with a slash (patch-path-invalid)",
-            "spec.installerManifestPatches[0].patches[1].from: changed \"spec/b\" to \"/spec/b\": a JSON pointer \
-             starts with a slash (patch-from-invalid)",
+            "spec.installerManifestPatches[0].patches[1].path: added the slash with which a JSON pointer starts (patch-path-invalid)",
+            "spec.installerManifestPatches[0].patches[1].from: added the slash with which a JSON pointer starts (patch-from-invalid)",
         ],
     );
 }
@@ -250,7 +247,7 @@ fn an_unrelated_update_repairs_nothing() {
         &json!([]),
     );
     let operations = json!([{"op": "replace", "path": "/spec/installConfigPatches/1/path", "value": "/a/c"}]);
-    let warning = "spec.installConfigPatches[1].path: changed \"a/c\" to \"/a/c\": a JSON pointer starts with a slash \
+    let warning = "spec.installConfigPatches[1].path: added the slash with which a JSON pointer starts \
                    (patch-path-invalid)";
     assert_repair(Some(old), extended, operations, &[warning]);
 }
@@ -266,7 +263,7 @@ fn customizations_being_deleted_are_not_repaired() {
     assert_repair(Some(deleting), new.clone(), json!([]), &[]);
 
     let operations = json!([{"op": "replace", "path": "/spec/installConfigPatches/0/path", "value": "/a/b"}]);
-    let warning = "spec.installConfigPatches[0].path: changed \"a/b\" to \"/a/b\": a JSON pointer starts with a slash \
+    let warning = "spec.installConfigPatches[0].path: added the slash with which a JSON pointer starts \
                    (patch-path-invalid)";
     for old in [None, Some(live)] {
         assert_repair(old, new.clone(), operations.clone(), &[warning]);

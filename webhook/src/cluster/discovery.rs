@@ -6,10 +6,14 @@ use tokio::time;
 use super::{
     live_reads::{LiveReads, Projection},
     read_error::ReadError,
+    versions::CONTROL_PLANES,
 };
 
 /// The versions that we can decode, newest first.
 const SUPPORTED: [&str; 2] = ["v1beta2", "v1beta1"];
+
+/// The versions of control planes in `manifests/base/*webhookconfiguration.yaml`.
+pub(crate) const REGISTERED: [&str; 2] = ["v1beta1", "v1beta2"];
 
 impl LiveReads<'_> {
     /// The version in which to read a group: the newest that we support, else the API server's preferred one.
@@ -28,7 +32,7 @@ impl LiveReads<'_> {
         Ok(version)
     }
 
-    async fn discover(&self, group: &str) -> Result<String, ReadError> {
+    async fn discover(&self, name: &str) -> Result<String, ReadError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Group {
@@ -39,12 +43,46 @@ impl LiveReads<'_> {
         struct Version {
             version: String,
         }
-        let group: Group = self.object(&format!("/apis/{group}"), Projection::Whole).await?;
+        let group: Group = self.object(&format!("/apis/{name}"), Projection::Whole).await?;
+        if name == CONTROL_PLANES {
+            let versions = group.versions.iter().map(|served| served.version.as_str());
+            self.note_unregistered(versions).await;
+        }
         let is_served = |version: &&str| group.versions.iter().any(|served| served.version == **version);
         Ok(SUPPORTED
             .into_iter()
             .find(is_served)
             .map_or(group.preferred_version.version, str::to_owned))
+    }
+
+    /// Reports the versions of control planes that the API server serves and the webhook configurations do not list. The
+    /// API server converts such writes for the webhook, so field paths in answers are those of another version.
+    async fn note_unregistered(&self, served: impl Iterator<Item = &str>) {
+        #[derive(Deserialize)]
+        struct Resources {
+            resources: Vec<Resource>,
+        }
+        #[derive(Deserialize)]
+        struct Resource {
+            name: String,
+        }
+        let mut unregistered = Vec::new();
+        for version in served.filter(|version| !REGISTERED.contains(version)) {
+            let path = format!("/apis/{CONTROL_PLANES}/{version}");
+            let resources = self.object::<Resources>(&path, Projection::Whole).await;
+            let is_kind = |resource: &Resource| resource.name == "kubeadmcontrolplanes";
+            // If this cannot be read, a needless report is better than none.
+            if resources.map_or(true, |found| found.resources.iter().any(is_kind)) {
+                unregistered.push(version.to_owned());
+            }
+        }
+        if self.server.versions.set_unregistered(&unregistered) && !unregistered.is_empty() {
+            tracing::warn!(
+                versions = unregistered.join(", "),
+                "the API server serves KubeadmControlPlanes in versions that the webhook configurations do not list"
+            );
+        }
+        self.server.metrics.unregistered_versions(&unregistered);
     }
 }
 

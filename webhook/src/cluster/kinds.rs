@@ -158,7 +158,8 @@ struct Pruned<'o> {
     status: Option<PrunedStatus<'o>>,
 }
 
-/// The fields of [`kcp_rules::api::Metadata`].
+/// The fields of [`kcp_rules::api::Metadata`], except for `managedFields`: they are long, and rules read them only for
+/// writes of the topology controller, which does not write Scales.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 struct PrunedMetadata<'o> {
@@ -194,10 +195,27 @@ struct PrunedStatus<'o> {
     updated_replicas: Option<&'o RawValue>,
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     version: Option<&'o RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    deprecated: Option<PrunedDeprecated<'o>>,
     #[serde(borrow, skip_serializing_if = "Vec::is_empty")]
     conditions: Vec<PrunedCondition<'o>>,
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     v1beta2: Option<Box<PrunedStatus<'o>>>,
+}
+
+/// The fields of [`kcp_rules::api::control_plane::DeprecatedStatus`].
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+struct PrunedDeprecated<'o> {
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    v1beta1: Option<PrunedDeprecatedV1Beta1<'o>>,
+}
+
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default, rename_all = "camelCase")]
+struct PrunedDeprecatedV1Beta1<'o> {
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    updated_replicas: Option<&'o RawValue>,
 }
 
 #[derive(Default, Deserialize, Serialize)]

@@ -1,6 +1,6 @@
 //! Remembers the API version in which to read a group.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, sync::PoisonError, time::Duration};
 
 use kube::core::Status;
 use tokio::{sync::Mutex, time::Instant};
@@ -15,8 +15,12 @@ pub(super) const HIVE: &str = "hive.openshift.io";
 /// How long a version is remembered: an upgrade of Cluster API is noticed within this time.
 const REMEMBERED: Duration = Duration::from_secs(30);
 
-/// The discovered versions by group.
-pub(super) struct Versions(HashMap<&'static str, Mutex<Remembered>>);
+/// The discovered versions.
+pub(super) struct Versions {
+    by_group: HashMap<&'static str, Mutex<Remembered>>,
+    /// Served versions of control planes that the webhook configurations do not list.
+    unregistered: std::sync::Mutex<Vec<String>>,
+}
 
 /// The version of one group. Locked while it is being discovered, so that concurrent reads wait for one answer instead of
 /// each asking the API server.
@@ -25,17 +29,35 @@ pub(super) struct Remembered(Option<(String, Instant)>);
 
 impl Default for Versions {
     fn default() -> Self {
-        Self(
-            [CLUSTER_API, CONTROL_PLANES, HIVE]
+        Self {
+            by_group: [CLUSTER_API, CONTROL_PLANES, HIVE]
                 .map(|group| (group, Mutex::default()))
                 .into(),
-        )
+            unregistered: std::sync::Mutex::default(),
+        }
     }
 }
 
 impl Versions {
     pub(super) fn of(&self, group: &str) -> Option<&Mutex<Remembered>> {
-        self.0.get(group)
+        self.by_group.get(group)
+    }
+
+    /// The served versions of control planes that the webhook configurations do not list.
+    pub(super) fn unregistered(&self) -> Vec<String> {
+        self.unregistered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Replaces the unregistered versions. Returns whether they differ from the previous ones.
+    pub(super) fn set_unregistered(&self, versions: &[String]) -> bool {
+        let mut known = self.unregistered.lock().unwrap_or_else(PoisonError::into_inner);
+        let differs = known.as_slice() != versions;
+        known.clear();
+        known.extend_from_slice(versions);
+        differs
     }
 
     /// Forgets the version of the group in `path` if the API server does not serve the kind in that version.

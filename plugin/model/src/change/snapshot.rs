@@ -1,7 +1,7 @@
 //! What a change of a control plane is checked against.
 
 use jiff::Timestamp;
-use kcp_api::KubeadmControlPlane;
+use kcp_api::{KubeadmControlPlane, Object as _};
 use kcp_rules::view::{self, View};
 
 use crate::{
@@ -62,7 +62,25 @@ impl ChangeSnapshot {
             // The server can read it and decides.
             None => {}
         }
+        if self.machines_read {
+            view.machines = self.reviewed_machines().into();
+        }
         view
+    }
+
+    /// The Machines as the admission rules look at them.
+    pub fn reviewed_machines(&self) -> Vec<view::Machine> {
+        let machines = self.observed.machines.iter();
+        machines
+            .map(|machine| view::Machine {
+                name: machine.name().to_owned(),
+                version: machine.spec.version.clone(),
+                created: machine.creation_timestamp(),
+                has_node: machine.has_node(),
+                has_controller: machine.controller().is_some(),
+                deleting: machine.deletion_timestamp().is_some(),
+            })
+            .collect()
     }
 
     /// What could not be read, and what is assumed instead; a line each.

@@ -20,6 +20,7 @@ use crate::{
     overrides,
     rule::{Check, Rule, Scope},
     topics,
+    trusted_users::TrustedUsers,
 };
 use target::{Condition, PolicyTarget, TARGETS};
 
@@ -158,7 +159,7 @@ impl PolicyTarget {
             json!({"name": "shape", "expression": shape}),
             json!({"name": "featureGates", "expression": gates}),
             json!({"name": "overridden", "expression": overridden}),
-            json!({"name": "copied", "expression": COPIED}),
+            json!({"name": "copied", "expression": copied(&configuration.trusted_users)}),
         ];
         if let Some((path, specs)) = self.specs {
             variables.push(json!({"name": "path", "expression": format!("'{path}'")}));
@@ -169,7 +170,7 @@ impl PolicyTarget {
 }
 
 /// The faults that a write introduces. For an object rule, each fault of the old object cancels one fault of the new
-/// object with the same message. Paths are not compared, as in [`crate::judge`].
+/// object with the same message and the same `hidden` value. Paths are not compared, as in [`crate::judge`].
 fn new_faults(rule: &Rule, faults: &str) -> String {
     let faults = indented(faults);
     if rule.scope != Scope::Object {
@@ -192,10 +193,13 @@ fn new_faults(rule: &Rule, faults: &str) -> String {
     format!(
         "{unless}[variables.{inputs}.map({input},\n{faults}\n)]\n\
          .map(found, size(found) == 1 ? found[0] : found[0].transformList(index, it,\n  \
-         found[0].transformList(other, same, other <= index && same.fault == it.fault, same).size()\n  \
-         > found[1].filter(same, same.fault == it.fault).size(), it))[0]"
+         found[0].transformList(other, same, other <= index && {SAME}, same).size()\n  \
+         > found[1].filter(same, {SAME}).size(), it))[0]"
     )
 }
+
+/// Whether two faults are the same.
+const SAME: &str = "same.fault == it.fault && same.?hidden == it.?hidden";
 
 fn indented(text: &str) -> String {
     let lines: Vec<_> = text.lines().map(|line| format!("  {line}")).collect();
@@ -212,10 +216,21 @@ fn variable(rule: &Rule) -> String {
 }
 
 /// Whether the object is a copy of an existing one, as in [`crate::judge`].
-const COPIED: &str = "request.operation == 'CREATE' \
-     && (request.userInfo.username.matches('^system:serviceaccount:.*:hive-controllers$') \
-     || object.metadata.?ownerReferences.orValue([]).exists(owner, owner.kind in ['Cluster', 'ClusterClass']) \
-     && dyn(request).?options.?fieldManager.orValue('') != 'capi-topology')";
+fn copied(users: &TrustedUsers) -> String {
+    format!(
+        "request.operation == 'CREATE' && (request.userInfo.username in {} \
+         || object.metadata.?ownerReferences.orValue([]).exists(owner, owner.kind in ['Cluster', 'ClusterClass'] \
+         && owner.apiVersion.startsWith('cluster.x-k8s.io/')) \
+         && !(request.userInfo.username in {}))",
+        list(&users.hive),
+        list(&users.cluster_api),
+    )
+}
+
+/// A list of strings in CEL. The escapes of JSON strings are also those of CEL.
+fn list(texts: &[String]) -> Value {
+    texts.iter().map(|text| json!(text)).collect()
+}
 
 fn validation(rule: &Rule, action: Action) -> Value {
     let (id, variable) = (rule.id, variable(rule));

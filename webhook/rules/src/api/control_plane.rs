@@ -81,6 +81,18 @@ pub struct KubeadmControlPlaneSpec<'a, C = KubeadmConfig<'a>> {
     pub machine_naming: Option<MachineNaming<'a>>,
     /// v1beta1; in v1beta2 `machineNaming`.
     pub machine_naming_strategy: Option<MachineNaming<'a>>,
+    /// v1beta2: the replacement of unhealthy Machines.
+    pub remediation: Option<Remediation>,
+    /// v1beta1; in v1beta2 `remediation`.
+    pub remediation_strategy: Option<Remediation>,
+}
+
+/// The replacement of unhealthy Machines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Remediation {
+    /// How often a failed replacement is repeated; unlimited if unset.
+    pub max_retry: Option<i64>,
 }
 
 /// The naming of Machines.
@@ -142,10 +154,12 @@ pub struct KubeadmControlPlaneStatus<'a> {
     pub observed_generation: Option<i64>,
     /// The number of existing Machines.
     pub replicas: Option<i64>,
-    /// v1beta2: the number of Machines that match the spec.
+    /// v1beta2: the number of Machines whose condition `UpToDate` is True. It compares the kubelet's version too.
     pub up_to_date_replicas: Option<i64>,
     /// v1beta1: the number of Machines that match the spec.
     pub updated_replicas: Option<i64>,
+    /// v1beta2: the status fields of v1beta1.
+    pub deprecated: Option<DeprecatedStatus>,
     /// The lowest Kubernetes version among the Machines.
     #[serde(borrow)]
     pub version: Option<Text<'a>>,
@@ -153,6 +167,22 @@ pub struct KubeadmControlPlaneStatus<'a> {
     pub conditions: Option<Vec<Condition<'a>>>,
     /// v1beta1: the status fields of v1beta2.
     pub v1beta2: Option<Box<KubeadmControlPlaneStatus<'a>>>,
+}
+
+/// `status.deprecated` in v1beta2.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct DeprecatedStatus {
+    /// The status fields of v1beta1.
+    pub v1beta1: Option<DeprecatedV1Beta1Status>,
+}
+
+/// `status.deprecated.v1beta1` in v1beta2.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct DeprecatedV1Beta1Status {
+    /// The number of Machines that match the spec.
+    pub updated_replicas: Option<i64>,
 }
 
 /// A status condition.
@@ -179,9 +209,12 @@ impl KubeadmControlPlaneStatus<'_> {
         })
     }
 
-    /// The number of Machines that match the spec, in either API version.
+    /// The number of Machines that match the spec, in either API version. `None` if the status counts only the
+    /// conditions of Machines.
     pub fn matching_replicas(&self) -> Option<i64> {
-        self.up_to_date_replicas.or(self.updated_replicas)
+        let deprecated = self.deprecated.and_then(|deprecated| deprecated.v1beta1);
+        self.updated_replicas
+            .or(deprecated.and_then(|deprecated| deprecated.updated_replicas))
     }
 }
 
@@ -221,6 +254,8 @@ impl<'a> KubeadmControlPlane<'a> {
                 rollout_before: spec.rollout_before,
                 machine_naming: spec.machine_naming,
                 machine_naming_strategy: spec.machine_naming_strategy,
+                remediation: spec.remediation,
+                remediation_strategy: spec.remediation_strategy,
             },
             status,
         })

@@ -124,6 +124,24 @@ impl<'c> ControlPlaneSpec<'c> {
         })
     }
 
+    /// `maxRetry` of the remediation.
+    pub fn max_retry(&self) -> Option<i64> {
+        let spec = self.spec?;
+        let remediation = match self.shape {
+            Shape::V1Beta1 => spec.remediation_strategy,
+            Shape::V1Beta2 => spec.remediation,
+        };
+        remediation?.max_retry
+    }
+
+    /// The path of the field that [`Self::max_retry`] reads.
+    pub fn max_retry_path(&self) -> Cow<'static, str> {
+        self.path(match self.shape {
+            Shape::V1Beta1 => "remediationStrategy.maxRetry",
+            Shape::V1Beta2 => "remediation.maxRetry",
+        })
+    }
+
     /// The taints for the Nodes of Machines.
     pub fn taints(&self) -> &'c [Taint<'c>] {
         let taints = self.spec.and_then(|spec| {

@@ -38,11 +38,23 @@ impl DecodeError {
             None => Self {
                 field,
                 fault: with_json_type_names(&fault),
-            },
+            }
+            .without_secret(),
             Some(missing) => Self {
                 field: join(&field, missing),
                 fault: Self::MISSING.to_owned(),
             },
+        }
+    }
+
+    /// The same error with the type of the value found instead of the value, if the value may be secret.
+    fn without_secret(self) -> Self {
+        if !MAY_BE_SECRET.iter().any(|field| self.field.contains(field)) || self.is_missing() {
+            return self;
+        }
+        Self {
+            fault: without_value(&self.fault),
+            ..self
         }
     }
 
@@ -52,6 +64,7 @@ impl DecodeError {
             field: join(field, &self.field),
             fault: self.fault,
         }
+        .without_secret()
     }
 
     /// Converts the error of a nested document to the error type of the outer deserializer.
@@ -64,6 +77,13 @@ impl DecodeError {
         self.fault == Self::MISSING
     }
 }
+
+/// Fields below which every value may be secret. Who may read an answer, or the audit log, may not read Secrets.
+const MAY_BE_SECRET: &[&str] = &[
+    "kubeadmConfigSpec",
+    "installConfigPatches",
+    "installerManifestPatches",
+];
 
 /// Only text passes from the inner deserializer to the outer one. A mark that no other text starts with separates the
 /// field from the fault.
@@ -166,9 +186,32 @@ fn with_json_type_names(fault: &str) -> String {
     format!("found {found}, expected {expected}")
 }
 
+/// The fault of a value with its type instead of the value.
+fn without_value(fault: &str) -> String {
+    let Some((found, expected)) = fault
+        .strip_prefix("found ")
+        .and_then(|parts| parts.rsplit_once(", expected "))
+    else {
+        // Another error may quote the value.
+        let quotes = fault.contains(['"', '`', '\'']) && !fault.starts_with("duplicate field `");
+        return if quotes { "it cannot be decoded" } else { fault }.to_owned();
+    };
+    let found = match found.split(' ').next() {
+        Some("string" | "character") => "a string",
+        Some("integer") => "an integer",
+        Some("number") => "a number",
+        Some("boolean") => "a boolean",
+        Some("null") => "null",
+        Some("a") if found == "a list" => "a list",
+        Some("an") if found == "an object" => "an object",
+        _ => "another value",
+    };
+    format!("found {found}, expected {expected}")
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{DecodeError, decode, with_json_type_names};
+    use super::{DecodeError, decode, with_json_type_names, without_value};
     use crate::api::{ClusterPool, KubeadmControlPlane};
 
     #[test]
@@ -200,12 +243,12 @@ mod tests {
     #[test]
     fn errors_name_the_field_in_a_separately_decoded_part() {
         for (config, field, fault) in [
-            ("3", "", "found integer 3, expected an object"),
+            ("3", "", "found an integer, expected an object"),
             (r#"{"files":{}}"#, ".files", "found an object, expected a list"),
             (
                 r#"{"users":[{"name":"a"},{"name":1}]}"#,
                 ".users[1].name",
-                "found integer 1, expected a string",
+                "found an integer, expected a string",
             ),
         ] {
             let text = format!(r#"{{"apiVersion":"a/v1beta2","spec":{{"kubeadmConfigSpec":{config}}}}}"#);
@@ -214,6 +257,32 @@ mod tests {
                 fault: fault.to_owned(),
             };
             assert_eq!(decode::<KubeadmControlPlane<'_>>(&text).unwrap_err(), expected);
+        }
+    }
+
+    #[test]
+    fn faults_of_secret_fields_name_types_and_no_values() {
+        for (fault, expected) in [
+            (
+                r#"found string "a, expected b", expected an integer"#,
+                "found a string, expected an integer",
+            ),
+            (
+                "found a list, expected an object",
+                "found a list, expected an object",
+            ),
+            (
+                "found number 1.34, expected a string",
+                "found a number, expected a string",
+            ),
+            (
+                "unknown variant `hunter2`, expected `a` or `b`",
+                "it cannot be decoded",
+            ),
+            ("duplicate field `name`", "duplicate field `name`"),
+            ("the number is too large", "the number is too large"),
+        ] {
+            assert_eq!(without_value(fault), expected);
         }
     }
 

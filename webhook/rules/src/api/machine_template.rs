@@ -45,6 +45,8 @@ pub struct InfrastructureRef<'a> {
     pub kind: Option<Text<'a>>,
     /// The name of the template.
     pub name: Option<Text<'a>>,
+    /// v1beta1: the namespace of the template.
+    pub namespace: Option<Text<'a>>,
 }
 
 impl InfrastructureRef<'_> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::Text;
 use crate::syntax::is_dns1123_subdomain;
@@ -28,18 +29,76 @@ pub struct Metadata<'a> {
     pub owner_references: Option<Vec<OwnerReference<'a>>>,
     /// An annotation contains the overrides of rules.
     pub annotations: Option<BTreeMap<Text<'a>, Text<'a>>>,
+    /// Who has written which field. Few rules read it, and it is long.
+    pub managed_fields: Option<ManagedFields<'a>>,
+}
+
+/// The JSON text of `managedFields`, which is decoded when a rule reads it.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(transparent)]
+pub struct ManagedFields<'a>(#[serde(borrow)] &'a RawValue);
+
+impl PartialEq for ManagedFields<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.get() == other.0.get()
+    }
+}
+
+impl ManagedFields<'_> {
+    /// Whether a field manager has applied a field of `spec`.
+    fn has_applied(&self, manager: &str, field: &str) -> bool {
+        #[derive(Deserialize)]
+        struct Entry<'a> {
+            #[serde(borrow, default)]
+            manager: Option<Text<'a>>,
+            #[serde(default)]
+            operation: Option<Text<'a>>,
+            #[serde(rename = "fieldsV1", default)]
+            fields: Option<Fields<'a>>,
+        }
+        #[derive(Deserialize)]
+        struct Fields<'a> {
+            #[serde(borrow, rename = "f:spec", default)]
+            spec: BTreeMap<Text<'a>, &'a RawValue>,
+        }
+        let entries: Vec<Entry<'_>> = serde_json::from_str(self.0.get()).unwrap_or_default();
+        entries.iter().any(|entry| {
+            entry.manager.as_deref() == Some(manager)
+                && entry.operation.as_deref() == Some("Apply")
+                && entry
+                    .fields
+                    .as_ref()
+                    .is_some_and(|fields| fields.spec.contains_key(field))
+        })
+    }
 }
 
 /// An owner of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct OwnerReference<'a> {
+    /// `group/version` of the owner.
+    #[serde(borrow, rename = "apiVersion")]
+    pub api_version: Option<Text<'a>>,
     /// The kind of the owner.
-    #[serde(borrow)]
     pub kind: Option<Text<'a>>,
     /// The name of the owner.
     pub name: Option<Text<'a>>,
 }
+
+impl OwnerReference<'_> {
+    /// Whether the owner is an object of Cluster API's core group. Any group can have a kind of this name.
+    fn is_of_cluster_api(&self, kind: &str) -> bool {
+        let group = self
+            .api_version
+            .as_deref()
+            .and_then(|version| version.split_once('/'));
+        self.kind.as_deref() == Some(kind) && group.is_some_and(|(group, _)| group == CLUSTER_API)
+    }
+}
+
+/// The group of `Cluster` and `ClusterClass`.
+const CLUSTER_API: &str = "cluster.x-k8s.io";
 
 /// The label with the name of the object's Cluster.
 const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
@@ -48,22 +107,21 @@ impl Metadata<'_> {
     /// The name of the object's Cluster, from the owner reference or else from the label.
     pub fn cluster_name(&self) -> Option<&str> {
         let owners = self.owner_references.iter().flatten();
-        let mut clusters = owners.filter(|owner| owner.kind.as_deref() == Some("Cluster"));
+        let mut clusters = owners.filter(|owner| owner.is_of_cluster_api("Cluster"));
         let labelled = || self.labels.as_ref()?.get(CLUSTER_NAME).map(|name| &**name);
         clusters.find_map(|owner| owner.name.as_deref()).or_else(labelled)
     }
 
-    /// Whether an object of this kind owns it.
-    pub fn is_owned_by(&self, kind: &str) -> bool {
+    /// Whether an object of this kind of Cluster API owns it.
+    pub fn is_owned_by_cluster_api(&self, kind: &str) -> bool {
         let mut owners = self.owner_references.iter().flatten();
-        owners.any(|owner| owner.kind.as_deref() == Some(kind))
+        owners.any(|owner| owner.is_of_cluster_api(kind))
     }
 
-    /// Whether the label is present, with any value.
-    pub fn has_label(&self, name: &str) -> bool {
-        self.labels
-            .as_ref()
-            .is_some_and(|labels| labels.contains_key(name))
+    /// Whether the API server has recorded that a field manager applied a field of `spec`.
+    pub fn has_applied(&self, manager: &str, field: &str) -> bool {
+        self.managed_fields
+            .is_some_and(|managed| managed.has_applied(manager, field))
     }
 
     /// The flag ` -n NAMESPACE` for commands in messages; empty if the namespace is unknown.

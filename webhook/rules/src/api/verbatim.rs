@@ -37,11 +37,16 @@ impl<'a, T> Verbatim<'a, T> {
     ///
     /// Equal texts are only compared byte by byte; different texts are parsed.
     pub fn differences(one: Option<&Self>, other: Option<&Self>) -> Differences {
+        Self::differences_except(one, other, &[])
+    }
+
+    /// The same without the fields at these paths, such as `clusterConfiguration.dns`.
+    pub fn differences_except(one: Option<&Self>, other: Option<&Self>, ignored: &[&str]) -> Differences {
         let text = |value: Option<&Self>| -> &'a str { value.map_or("{}", |value| value.text.get()) };
         let (one, other) = (text(one), text(other));
         let mut found = Vec::new();
         if one != other {
-            match (normalized(one), normalized(other)) {
+            match (normalized(one, ignored), normalized(other, ignored)) {
                 (Some(one), Some(other)) => collect_differences("", &one, &other, &mut found),
                 // Nested too deeply to parse. All that is known is that the texts differ.
                 _ => found.push(String::new()),
@@ -198,10 +203,27 @@ fn seconds(duration: &str) -> Option<Value> {
     Some(duration.as_secs().into())
 }
 
-fn normalized(text: &str) -> Option<Value> {
+fn normalized(text: &str, ignored: &[&str]) -> Option<Value> {
     let mut value = serde_json::from_str(text).ok()?;
+    for path in ignored {
+        remove(&mut value, path);
+    }
     remove_unset("", &mut value);
     Some(value)
+}
+
+fn remove(value: &mut Value, path: &str) {
+    match (value, path.split_once('.')) {
+        (Value::Object(fields), Some((field, rest))) => {
+            if let Some(value) = fields.get_mut(field) {
+                remove(value, rest);
+            }
+        }
+        (Value::Object(fields), None) => {
+            fields.remove(path);
+        }
+        _ => {}
+    }
 }
 
 /// Recursion is bounded, because `serde_json` rejects nesting deeper than 128.
@@ -236,6 +258,15 @@ fn is_unset(parent: &str, field: &str, value: &Value) -> bool {
     }
 }
 
+/// Maps. Their keys are chosen by users and may be secret, so paths end before them.
+const MAPS: &[&str] = &[
+    "annotations",
+    "config",
+    "extraArgs",
+    "featureGates",
+    "kubeletExtraArgs",
+    "labels",
+];
 /// Enough differences to distinguish one, two and more.
 const MAX_DIFFERENCES: usize = 3;
 /// The longest path of a real field has 90 bytes. Longer ones contain a key that a user chose.
@@ -249,8 +280,12 @@ fn collect_differences(path: &str, one: &Value, other: &Value, found: &mut Vec<S
         found.push(path.to_owned());
         return;
     };
-    let too_long = |field: &String| path.len() + field.len() > MAX_PATH_BYTES;
-    if one.keys().chain(other.keys()).any(too_long) {
+    // The API server removes unknown fields, but `lint` reads files: each real field is named by letters alone.
+    let is_no_field = |field: &String| {
+        path.len() + field.len() > MAX_PATH_BYTES || !field.bytes().all(|byte| byte.is_ascii_alphabetic())
+    };
+    let is_map = path.rsplit('.').next().is_some_and(|field| MAPS.contains(&field));
+    if is_map || one.keys().chain(other.keys()).any(is_no_field) {
         found.push(path.to_owned());
         return;
     }
@@ -325,6 +360,39 @@ mod tests {
             ),
         ] {
             assert_eq!(differences(one, other), named, "{one} and {other}");
+        }
+    }
+
+    #[test]
+    fn keys_of_maps_are_not_named() {
+        let one = r#"{"clusterConfiguration":{"apiServer":{"extraArgs":{"hunter2":"a"}}}}"#;
+        let other = r#"{"clusterConfiguration":{"apiServer":{"extraArgs":{"v":"a"}}}}"#;
+        assert_eq!(
+            differences(one, other),
+            "clusterConfiguration.apiServer.extraArgs"
+        );
+    }
+
+    #[test]
+    fn ignored_fields_are_no_difference() {
+        let except = |one: &str, other: &str| {
+            let (one, other): (KubeadmConfig, KubeadmConfig) = (decode(one).unwrap(), decode(other).unwrap());
+            Verbatim::differences_except(Some(&one), Some(&other), &["clusterConfiguration.dns"]).to_string()
+        };
+        let dns = r#"{"clusterConfiguration":{"dns":{"imageTag":"v1.12.1"}}}"#;
+        for (other, named) in [
+            (
+                r#"{"clusterConfiguration":{"dns":{"imageTag":"v1.13.1"}}}"#,
+                "nothing",
+            ),
+            ("{}", "nothing"),
+            (
+                r#"{"clusterConfiguration":{"imageRepository":"a"}}"#,
+                "clusterConfiguration",
+            ),
+        ] {
+            assert_eq!(except(dns, other), named, "{other}");
+            assert_eq!(except(other, dns), named, "{other}");
         }
     }
 

@@ -36,7 +36,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "coredns-version-unknown",
-        summary: "Cluster API may have no migration to a very new CoreDNS",
+        summary: "Cluster API may have no migration to an unknown version of CoreDNS",
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Transition,
@@ -72,6 +72,10 @@ const SKIP_ANNOTATION: &str = "controlplane.cluster.x-k8s.io/skip-coredns";
 
 const FIELD: &str = "spec.kubeadmConfigSpec.clusterConfiguration.dns.imageTag";
 
+fn is_known(version: (u64, u64, u64)) -> bool {
+    VERSIONS.binary_search(&version).is_ok()
+}
+
 struct Step<'c> {
     old: &'c str,
     new: &'c str,
@@ -104,17 +108,21 @@ impl Step<'_> {
         }
     }
 
-    /// Whether the new version is above all known versions, so that a newer Cluster API may support it.
-    fn is_above_known(&self) -> bool {
-        self.from < self.to && VERSIONS.last().is_some_and(|last| self.to > *last)
+    /// Whether this is an upgrade in which a version is unknown here, but not older than all known ones. A newer Cluster
+    /// API may support it: versions are released between the known ones, too.
+    fn is_to_unknown(&self) -> bool {
+        let may_be_known_later =
+            |version| !is_known(version) && VERSIONS.first().is_some_and(|first| version > *first);
+        let from_is_supported = is_known(self.from) || may_be_known_later(self.from);
+        let any_unknown = may_be_known_later(self.from) || may_be_known_later(self.to);
+        self.from < self.to && from_is_supported && any_unknown
     }
 }
 
 fn migration_unsupported(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
-    let Some(step) = step(change).filter(|step| !step.is_above_known()) else {
+    let Some(step) = step(change).filter(|step| !step.is_to_unknown()) else {
         return;
     };
-    let is_known = |version| VERSIONS.binary_search(&version).is_ok();
     let detail = if step.to < step.from {
         format!(
             "CoreDNS is at {}, and Cluster API migrates its configuration only to newer versions",
@@ -125,32 +133,23 @@ fn migration_unsupported(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &
             "Cluster API cannot migrate the CoreDNS configuration from {}",
             quoted(step.old)
         )
-    } else if !is_known(step.to) {
-        "Cluster API cannot migrate the CoreDNS configuration to this version".to_owned()
     } else {
         return;
     };
-    let remedy = match VERSIONS
-        .iter()
-        .find(|version| **version > step.from && **version >= step.to)
-    {
-        Some((major, minor, patch)) if is_known(step.from) && step.to > step.from => {
-            format!(
-                "use v{major}.{minor}.{patch}, or set annotation {SKIP_ANNOTATION} and upgrade CoreDNS yourself"
-            )
-        }
-        _ => format!("keep the version, or set annotation {SKIP_ANNOTATION} and change CoreDNS yourself"),
-    };
+    let remedy = format!("keep the version, or set annotation {SKIP_ANNOTATION} and change CoreDNS yourself");
     faults.push(step.fault(CauseReason::Forbidden, detail, remedy));
 }
 
 fn version_unknown(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
-    let Some(step) = step(change).filter(Step::is_above_known) else {
+    let Some(step) = step(change).filter(Step::is_to_unknown) else {
         return;
     };
     faults.push(step.fault(
         CauseReason::Invalid,
-        "no migration to this version is known here".to_owned(),
+        format!(
+            "no migration from {} to this version is known here",
+            quoted(step.old)
+        ),
         format!("check that your Cluster API has one, or skip it with annotation {SKIP_ANNOTATION}"),
     ));
 }
@@ -188,11 +187,19 @@ const CASES: &[Case] = &[
         &[],
     ),
     Case::update(
-        "rejects_unreleased_version",
+        "warns_of_version_between_known_ones",
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"v1.8.0"}}}}}"#,
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"v1.8.2"}}}}}"#,
-        &[(UNSUPPORTED, FIELD)],
-    ),
+        &[("coredns-version-unknown", FIELD)],
+    )
+    .answered_by(Answer::ClusterApi),
+    Case::update(
+        "warns_of_upgrade_from_version_between_known_ones",
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"v1.8.2"}}}}}"#,
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"v1.12.1"}}}}}"#,
+        &[("coredns-version-unknown", FIELD)],
+    )
+    .answered_by(Answer::ClusterApi),
     Case::update(
         "rejects_upgrade_from_version_without_migration",
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"1.0.6"}}}}}"#,

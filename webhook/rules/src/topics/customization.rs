@@ -8,7 +8,7 @@ use crate::{
     case::{Answer, Case},
     cel::{Cel, NoCel},
     change::Change,
-    fault::{CauseReason, Fault, Faults, quoted},
+    fault::{CauseReason, Fault, Faults, HIDDEN, quoted},
     rule::{Check, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
@@ -93,13 +93,16 @@ const OPERATIONS: &[&str] = &["add", "remove", "replace", "move", "copy", "test"
 fn op_unknown(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut Faults) {
     for (path, patch) in patches(change.new) {
         if !OPERATIONS.contains(&patch.op.as_str()) {
-            faults.push(Fault {
-                field: format!("{path}.op").into(),
-                reason: CauseReason::NotSupported,
-                value: Some(quoted(&patch.op)),
-                detail: "RFC 6902 has no such operation".into(),
-                remedy: "use add, remove, replace, move, copy or test".into(),
-            });
+            faults.push_redacted(
+                &patch.op,
+                Fault {
+                    field: format!("{path}.op").into(),
+                    reason: CauseReason::NotSupported,
+                    value: Some(HIDDEN.to_owned()),
+                    detail: "RFC 6902 has no such operation".into(),
+                    remedy: "use add, remove, replace, move, copy or test".into(),
+                },
+            );
         }
     }
 }
@@ -107,7 +110,7 @@ fn op_unknown(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &
 fn path_invalid(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut Faults) {
     for (path, patch) in patches(change.new) {
         if let Err(fault) = check_pointer(&patch.path) {
-            faults.push(pointer_fault(format!("{path}.path"), &patch.path, &fault));
+            faults.push_redacted(&patch.path, pointer_fault(format!("{path}.path"), &fault));
         }
     }
 }
@@ -131,20 +134,23 @@ fn from_invalid(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults:
         let Some(from) = &patch.from else { continue };
         let field = format!("{path}.from");
         if let Err(fault) = check_pointer(from) {
-            faults.push(pointer_fault(field, from, &fault));
+            faults.push_redacted(from, pointer_fault(field, &fault));
         } else if patch.op == "move"
             && patch
                 .path
                 .strip_prefix(from.as_str())
                 .is_some_and(|rest| rest.starts_with('/'))
         {
-            faults.push(Fault {
-                field: field.into(),
-                reason: CauseReason::Invalid,
-                value: Some(quoted(from)),
-                detail: format!("a value cannot be moved into itself, to {}", quoted(&patch.path)).into(),
-                remedy: "move it elsewhere, or copy it".into(),
-            });
+            faults.push_redacted(
+                (from, &patch.path),
+                Fault {
+                    field: field.into(),
+                    reason: CauseReason::Invalid,
+                    value: Some(HIDDEN.to_owned()),
+                    detail: "a value cannot be moved into itself".into(),
+                    remedy: "move it elsewhere, or copy it".into(),
+                },
+            );
         }
     }
 }
@@ -296,24 +302,23 @@ fn check_pointer(pointer: &str) -> Result<(), PointerFault> {
     Ok(())
 }
 
-fn pointer_fault(field: String, pointer: &str, fault: &PointerFault) -> Fault {
+fn pointer_fault(field: String, fault: &PointerFault) -> Fault {
     let (detail, remedy) = match fault {
         PointerFault::Relative => (
-            "a JSON pointer starts with a slash; without it, Hive patches the wrong field and reports success"
-                .into(),
-            format!("write {}", quoted(&format!("/{}", pointer.replace('.', "/")))).into(),
+            "a JSON pointer starts with a slash; without it, Hive patches the wrong field and reports success",
+            "write a slash before each step, as in /metadata/name",
         ),
         PointerFault::Escape => (
-            "in a JSON pointer, ~ is allowed only in ~0 (a tilde) and ~1 (a slash)".into(),
-            format!("write {}", quoted(&pointer.replace('~', "~0"))).into(),
+            "in a JSON pointer, ~ is allowed only in ~0 (a tilde) and ~1 (a slash)",
+            "write ~0 for a tilde",
         ),
     };
     Fault {
         field: field.into(),
         reason: CauseReason::Invalid,
-        value: Some(quoted(pointer)),
-        detail,
-        remedy,
+        value: Some(HIDDEN.to_owned()),
+        detail: detail.into(),
+        remedy: remedy.into(),
     }
 }
 

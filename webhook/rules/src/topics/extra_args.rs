@@ -11,7 +11,7 @@ use crate::{
     case::{Case, V1BETA1, V1BETA2},
     cel::{Cel, NoCel},
     change::Change,
-    fault::{CauseReason, Fault, Faults, quoted},
+    fault::{CauseReason, Fault, Faults, HIDDEN},
     rule::{Check, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
@@ -76,13 +76,17 @@ fn duplicate(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
         for (index, name) in args.iter().flat_map(|args| &args.names).enumerate() {
             let Some(name) = name.as_deref() else { continue };
             if !seen.insert(name) {
-                faults.push(Fault {
-                    field: change.new.kubeadm_path(format_args!("{list}[{index}].name")),
-                    reason: CauseReason::Duplicate,
-                    value: Some(quoted(name)),
-                    detail: "an earlier entry sets this flag, and Cluster API passes each flag once".into(),
-                    remedy: "keep one entry".into(),
-                });
+                faults.push_redacted(
+                    name,
+                    Fault {
+                        field: change.new.kubeadm_path(format_args!("{list}[{index}].name")),
+                        reason: CauseReason::Duplicate,
+                        value: Some(HIDDEN.to_owned()),
+                        detail: "an earlier entry sets this flag, and Cluster API passes each flag once"
+                            .into(),
+                        remedy: "keep one entry".into(),
+                    },
+                );
             }
         }
     }

@@ -11,7 +11,7 @@ use crate::{
     case::Case,
     cel::{Cel, NoCel},
     change::Change,
-    fault::{CauseReason, Fault, Faults, quoted},
+    fault::{CauseReason, Fault, Faults, HIDDEN},
     rule::{Check, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
@@ -75,10 +75,6 @@ pub fn files<'c>(spec: &ControlPlaneSpec<'c>) -> impl Iterator<Item = (usize, &'
     files.unwrap_or_default().iter().enumerate()
 }
 
-fn name(file: &File<'_>) -> String {
-    file.path.as_deref().map_or("the file".to_owned(), quoted)
-}
-
 fn has_content(file: &File<'_>) -> bool {
     file.content.is_some_and(|content| !content.is_empty())
 }
@@ -87,18 +83,14 @@ fn content_conflict(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faul
     for (index, file) in files(change.new) {
         if has_content(file) && file.content_from.is_some() {
             faults.push_redacted(
-                (file.content, &file.content_from),
+                (&file.path, file.content, &file.content_from),
                 Fault {
                     field: change
                         .new
                         .kubeadm_path(format_args!("files[{index}].contentFrom")),
                     reason: CauseReason::Forbidden,
                     value: None,
-                    detail: format!(
-                        "{} also has content, and only one of them can be used",
-                        name(file)
-                    )
-                    .into(),
+                    detail: "the file also has content, and only one of them can be used".into(),
                     remedy: "remove content to use the Secret, or contentFrom to use the inline content"
                         .into(),
                 },
@@ -110,13 +102,16 @@ fn content_conflict(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faul
 fn content_missing(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     for (index, file) in files(change.new) {
         if !has_content(file) && file.content_from.is_none() {
-            faults.push(Fault {
-                field: change.new.kubeadm_path(format_args!("files[{index}].content")),
-                reason: CauseReason::Required,
-                value: None,
-                detail: format!("{} would be empty", name(file)).into(),
-                remedy: "set content, unless this is intended".into(),
-            });
+            faults.push_redacted(
+                &file.path,
+                Fault {
+                    field: change.new.kubeadm_path(format_args!("files[{index}].content")),
+                    reason: CauseReason::Required,
+                    value: None,
+                    detail: "the file would be empty".into(),
+                    remedy: "set content, unless this is intended".into(),
+                },
+            );
         }
     }
 }
@@ -127,21 +122,23 @@ fn secret_incomplete(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fau
             continue;
         };
         for missing in missing_in(source) {
-            faults.push(Fault {
-                field: change.new.kubeadm_path(format_args!(
-                    "files[{index}].contentFrom.secret.{}",
-                    missing.field
-                )),
-                reason: CauseReason::Required,
-                value: None,
-                detail: format!(
-                    "the content of {} comes from a Secret, and its {} is missing",
-                    name(file),
-                    missing.field
-                )
-                .into(),
-                remedy: missing.remedy.into(),
-            });
+            faults.push_redacted(
+                &file.path,
+                Fault {
+                    field: change.new.kubeadm_path(format_args!(
+                        "files[{index}].contentFrom.secret.{}",
+                        missing.field
+                    )),
+                    reason: CauseReason::Required,
+                    value: None,
+                    detail: format!(
+                        "the content of the file comes from a Secret, and its {} is missing",
+                        missing.field
+                    )
+                    .into(),
+                    remedy: missing.remedy.into(),
+                },
+            );
         }
     }
 }
@@ -182,13 +179,16 @@ fn path_duplicate(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults
             continue;
         };
         if !seen.insert(path) {
-            faults.push(Fault {
-                field: change.new.kubeadm_path(format_args!("files[{index}].path")),
-                reason: CauseReason::Duplicate,
-                value: Some(quoted(path)),
-                detail: "an earlier file has the same path".into(),
-                remedy: "keep one of them, or merge their contents".into(),
-            });
+            faults.push_redacted(
+                path,
+                Fault {
+                    field: change.new.kubeadm_path(format_args!("files[{index}].path")),
+                    reason: CauseReason::Duplicate,
+                    value: Some(HIDDEN.to_owned()),
+                    detail: "an earlier file has the same path".into(),
+                    remedy: "keep one of them, or merge their contents".into(),
+                },
+            );
         }
     }
 }

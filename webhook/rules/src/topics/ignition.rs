@@ -9,7 +9,7 @@ use crate::{
     case::{Case, V1BETA1},
     cel::{Cel, NoCel},
     change::Change,
-    fault::{CauseReason, Fault, Faults, quoted},
+    fault::{CauseReason, Fault, Faults, HIDDEN, quoted},
     feature_gates::FeatureGates,
     rule::{Check, ON_WRITE, Rule, Scope},
     topics::{Topic, files::files, users},
@@ -96,13 +96,19 @@ fn without_format(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults
         return;
     };
     if change.context.feature_gates.ignition && has_configuration(spec) && !has_format(spec) {
-        faults.push(Fault {
-            field: spec.kubeadm_path("format"),
-            reason: CauseReason::Invalid,
-            value: config.format.as_deref().map(quoted),
-            detail: "the ignition section is set, and only the format ignition uses it".into(),
-            remedy: "set format to \"ignition\", or remove the section".into(),
-        });
+        faults.push_redacted(
+            &config.format,
+            Fault {
+                field: spec.kubeadm_path("format"),
+                reason: CauseReason::Invalid,
+                value: config
+                    .format
+                    .as_deref()
+                    .map(|format| shown(format, &["cloud-config"])),
+                detail: "the ignition section is set, and only the format ignition uses it".into(),
+                remedy: "set format to \"ignition\", or remove the section".into(),
+            },
+        );
     }
 }
 
@@ -114,20 +120,26 @@ fn unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     if !change.context.feature_gates.ignition || !has_format(spec) {
         return;
     }
-    let mut push = |field: String, value: Option<String>, detail: String, remedy: &'static str| {
-        faults.push(Fault {
-            field: spec.kubeadm_path(field),
-            reason: CauseReason::Forbidden,
-            value,
-            detail: detail.into(),
-            remedy: remedy.into(),
-        });
+    let mut push = |field: String, found: Found<'_>, detail: String, remedy: &'static str| {
+        faults.push_redacted(
+            found.redacted,
+            Fault {
+                field: spec.kubeadm_path(field),
+                reason: CauseReason::Forbidden,
+                value: found.value,
+                detail: detail.into(),
+                remedy: remedy.into(),
+            },
+        );
     };
     for (index, user) in users::users(spec).filter(|(_, user)| user.inactive == Some(true)) {
         push(
             format!("users[{index}].inactive"),
-            Some("true".to_owned()),
-            format!("Ignition cannot disable {}", users::name(user)),
+            Found {
+                value: Some("true".to_owned()),
+                redacted: user.name.as_deref(),
+            },
+            "Ignition cannot disable a user".to_owned(),
             "omit the user, or give it no password and no SSH key",
         );
     }
@@ -135,7 +147,7 @@ fn unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
         if let Some(encoding @ ("gzip" | "gzip+base64")) = file.encoding.as_deref() {
             push(
                 format!("files[{index}].encoding"),
-                Some(quoted(encoding)),
+                Found::shown(encoding),
                 "Ignition does not decompress files".to_owned(),
                 "write the content as plain text or base64",
             );
@@ -148,7 +160,7 @@ fn unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     {
         push(
             "bootCommands".to_owned(),
-            None,
+            Found::default(),
             "Ignition does not run boot commands".to_owned(),
             "use preKubeadmCommands, or a systemd unit in ignition.containerLinuxConfig",
         );
@@ -158,16 +170,49 @@ fn unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     }
 }
 
-fn unsupported_disks(
-    disks: &DiskSetup<'_>,
-    mut push: impl FnMut(String, Option<String>, String, &'static str),
-) {
+/// A value that Ignition does not support.
+#[derive(Default)]
+struct Found<'c> {
+    /// As the message shows it.
+    value: Option<String>,
+    /// What the message does not show, and what distinguishes this fault from others.
+    redacted: Option<&'c str>,
+}
+
+impl<'c> Found<'c> {
+    /// A value of an enumeration.
+    fn shown(value: &str) -> Self {
+        Self {
+            value: Some(quoted(value)),
+            redacted: None,
+        }
+    }
+
+    /// A value that the message shows only if it is one of these.
+    fn one_of(values: &[&str], value: &'c str) -> Self {
+        Self {
+            value: Some(shown(value, values)),
+            redacted: Some(value),
+        }
+    }
+}
+
+/// The text if it is one of these values, because any other may be secret.
+fn shown(text: &str, values: &[&str]) -> String {
+    if values.contains(&text) {
+        quoted(text)
+    } else {
+        HIDDEN.to_owned()
+    }
+}
+
+fn unsupported_disks(disks: &DiskSetup<'_>, mut push: impl FnMut(String, Found<'_>, String, &'static str)) {
     for (index, partition) in disks.partitions.iter().flatten().enumerate() {
         let table = partition.table_type.as_deref();
         if let Some(table) = table.filter(|table| !table.is_empty() && *table != "gpt") {
             push(
                 format!("diskSetup.partitions[{index}].tableType"),
-                Some(quoted(table)),
+                Found::one_of(&["mbr"], table),
                 "Ignition supports only GPT partition tables".to_owned(),
                 "set \"gpt\", or omit tableType",
             );
@@ -190,7 +235,7 @@ fn unsupported_disks(
             if let Some(value) = value.as_deref().filter(|value| !value.is_empty()) {
                 push(
                     format!("diskSetup.filesystems[{index}].{field}"),
-                    Some(quoted(value)),
+                    Found::one_of(&["auto", "any", "none"], value),
                     format!("Ignition does not support {field}"),
                     remedy,
                 );

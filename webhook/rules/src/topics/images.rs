@@ -11,7 +11,7 @@ use crate::{
     case::Case,
     cel::{Cel, NoCel},
     change::Change,
-    fault::{CauseReason, Fault, Faults, quoted},
+    fault::{CauseReason, Fault, Faults, HIDDEN},
     rule::{Check, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
@@ -87,7 +87,7 @@ fn without_leading_zeros(number: &str) -> &str {
 }
 
 /// What is wrong with a tag, and the remedy.
-fn tag_fault(tag: &str) -> Option<(String, &'static str)> {
+fn tag_fault(tag: &str) -> Option<(&'static str, &'static str)> {
     const CHARACTERS: &str = "use letters, digits, _, . and -";
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
     if let Some(other) = tag.chars().find(|c| !is_allowed(*c)) {
@@ -96,17 +96,11 @@ fn tag_fault(tag: &str) -> Option<(String, &'static str)> {
             ':' | '@' | '/' => "write only the tag; the image name belongs in imageRepository",
             _ => CHARACTERS,
         };
-        Some((format!("an image tag cannot contain {other:?}"), remedy))
+        Some(("an image tag contains only letters, digits, _, . and -", remedy))
     } else if tag.starts_with(['.', '-']) {
-        Some((
-            "an image tag must start with a letter, a digit or _".to_owned(),
-            CHARACTERS,
-        ))
+        Some(("an image tag must start with a letter, a digit or _", CHARACTERS))
     } else if tag.len() > 128 {
-        Some((
-            "an image tag has at most 128 characters".to_owned(),
-            "use a shorter tag",
-        ))
+        Some(("an image tag has at most 128 characters", "use a shorter tag"))
     } else {
         None
     }
@@ -118,13 +112,16 @@ fn tag_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
         let Some((tag, (detail, remedy))) = tag.and_then(|tag| Some((tag, tag_fault(tag)?))) else {
             continue;
         };
-        faults.push(Fault {
-            field: spec.kubeadm_path(field),
-            reason: CauseReason::Invalid,
-            value: Some(quoted(tag)),
-            detail: detail.into(),
-            remedy: remedy.into(),
-        });
+        faults.push_redacted(
+            tag,
+            Fault {
+                field: spec.kubeadm_path(field),
+                reason: CauseReason::Invalid,
+                value: Some(HIDDEN.to_owned()),
+                detail: detail.into(),
+                remedy: remedy.into(),
+            },
+        );
     }
 }
 
@@ -132,14 +129,18 @@ fn dns_not_semantic(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faul
     let Some(tag) = dns_tag(change.new).filter(|tag| tag_fault(tag).is_none()) else {
         return;
     };
-    if let Err(error) = version(tag) {
-        faults.push(Fault {
-            field: change.new.kubeadm_path(DNS_TAG),
-            reason: CauseReason::Invalid,
-            value: Some(quoted(tag)),
-            detail: format!("Cluster API reads the CoreDNS version from it: {error}").into(),
-            remedy: "tag the image with its version, such as \"v1.13.1\" or \"v1.13.1_build.2\"".into(),
-        });
+    if version(tag).is_err() {
+        faults.push_redacted(
+            tag,
+            Fault {
+                field: change.new.kubeadm_path(DNS_TAG),
+                reason: CauseReason::Invalid,
+                value: Some(HIDDEN.to_owned()),
+                detail: "Cluster API reads the CoreDNS version from it, and it is not a semantic version"
+                    .into(),
+                remedy: "tag the image with its version, such as \"v1.13.1\" or \"v1.13.1_build.2\"".into(),
+            },
+        );
     }
 }
 

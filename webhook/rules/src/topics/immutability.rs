@@ -14,7 +14,7 @@ use crate::{
     case::{Answer, Case, V1BETA1},
     cel::{Cel, NoCel},
     change::Change,
-    fault::{CauseReason, Fault, Faults, quoted},
+    fault::{CauseReason, Fault, Faults, HIDDEN},
     rule::{Check, ON_UPDATE, Rule, Scope},
     topics::Topic,
 };
@@ -147,7 +147,7 @@ enum Scalar<'c> {
 impl fmt::Display for Scalar<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Text(text) => f.write_str(&quoted(text)),
+            Self::Text(_) => f.write_str(HIDDEN),
             Self::Number(number) => write!(f, "{number}"),
         }
     }
@@ -173,10 +173,15 @@ fn cluster_configuration_immutable(change: &Change<'_, KubeadmControlPlane<'_>>,
             faults.push(Fault {
                 field: format!("{KUBEADM_CONFIG_SPEC}.clusterConfiguration.{}", immutable.field).into(),
                 reason: CauseReason::Forbidden,
-                value: is.map(|is| is.to_string()),
+                value: is.as_ref().map(ToString::to_string),
                 detail: format!(
                     "it was {} when the cluster was created, and {}",
-                    was.map_or("unset".to_owned(), |was| was.to_string()),
+                    match was {
+                        None => "unset".to_owned(),
+                        Some(Scalar::Text(_)) if is.is_none() => "set".to_owned(),
+                        Some(Scalar::Text(_)) => "another string".to_owned(),
+                        Some(number) => number.to_string(),
+                    },
                     immutable.reason
                 )
                 .into(),

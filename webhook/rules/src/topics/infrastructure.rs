@@ -17,17 +17,52 @@ pub(super) const TOPIC: Topic = Topic {
     cases: CASES,
 };
 
-const RULES: &[Rule] = &[Rule {
-    id: "infrastructure-ref-incomplete",
-    summary: "the infrastructure reference has group, kind and name",
-    operations: ON_WRITE,
-    action: Action::Deny,
-    scope: Scope::Object,
-    overridable: false,
-    source: "KubeadmControlPlane proposal, New API Types: infrastructureRef is required",
-    check: Check::ControlPlane(incomplete),
-    cel: Cel::Faults(include_str!("cel/infrastructure-ref-incomplete.cel")),
-}];
+const RULES: &[Rule] = &[
+    Rule {
+        id: "infrastructure-ref-incomplete",
+        summary: "the infrastructure reference has group, kind and name",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: false,
+        source: "KubeadmControlPlane proposal, New API Types: infrastructureRef is required",
+        check: Check::ControlPlane(incomplete),
+        cel: Cel::Faults(include_str!("cel/infrastructure-ref-incomplete.cel")),
+    },
+    Rule {
+        id: "infrastructure-ref-namespace-ignored",
+        summary: "the template for Machines is in the namespace of the control plane",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: false,
+        source: "Cluster API, webhooks/conversion: v1beta2 has no infrastructureRef.namespace",
+        check: Check::ControlPlane(namespace_ignored),
+        cel: Cel::FaultsOnlyInV1Beta1(include_str!("cel/infrastructure-ref-namespace-ignored.cel")),
+    },
+];
+
+fn namespace_ignored(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    let control_plane = change.new;
+    if control_plane.shape() != Shape::V1Beta1 {
+        return;
+    }
+    let reference = control_plane.infrastructure_ref();
+    let given = reference.and_then(|reference| reference.namespace.as_deref());
+    let (Some(given), Some(own)) = (given, control_plane.metadata.namespace.as_deref()) else {
+        return;
+    };
+    if !given.is_empty() && given != own {
+        faults.push(Fault {
+            field: format!("{}.namespace", control_plane.infrastructure_ref_path()).into(),
+            reason: CauseReason::Forbidden,
+            value: Some(quoted(given)),
+            detail: "v1beta2 has no such field, so Cluster API clones the template of this name in the namespace of the control plane"
+                .into(),
+            remedy: "create the template there, and omit the namespace".into(),
+        });
+    }
+}
 
 fn incomplete(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     let control_plane = change.new;
@@ -93,9 +128,22 @@ fn missing(reference: &InfrastructureRef<'_>, shape: Shape) -> impl Iterator<Ite
 }
 
 const RULE: &str = "infrastructure-ref-incomplete";
+const NAMESPACE_IGNORED: &str = "infrastructure-ref-namespace-ignored";
 
 const CASES: &[Case] = &[
     Case::create("accepts_reference", "{}", &[]),
+    Case::create(
+        "accepts_namespace_of_the_control_plane",
+        r#"{"spec":{"machineTemplate":{"infrastructureRef":{"namespace":"default"}}}}"#,
+        &[],
+    )
+    .only_in(V1BETA1),
+    Case::create(
+        "rejects_another_namespace",
+        r#"{"spec":{"machineTemplate":{"infrastructureRef":{"namespace":"templates"}}}}"#,
+        &[(NAMESPACE_IGNORED, "spec.machineTemplate.infrastructureRef.namespace")],
+    )
+    .only_in(V1BETA1),
     Case::create(
         "rejects_empty_reference",
         r#"{"spec":{"machineTemplate":{"spec":{"infrastructureRef":{"apiGroup":"","kind":"","name":null}}}}}"#,

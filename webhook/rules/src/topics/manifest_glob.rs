@@ -6,7 +6,7 @@ use crate::{
     case::Case,
     cel::{Cel, NoCel},
     change::Change,
-    fault::{CauseReason, Fault, Faults, quoted},
+    fault::{CauseReason, Fault, Faults, HIDDEN},
     rule::{Check, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
@@ -64,13 +64,16 @@ fn malformed(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &m
                 remedy: "set one below the installer's directory, such as manifests/*.yaml".into(),
             });
         } else if let Err((detail, remedy)) = check(glob) {
-            faults.push(Fault {
-                field: field.into(),
-                reason: CauseReason::Invalid,
-                value: Some(quoted(glob)),
-                detail: detail.into(),
-                remedy: remedy.into(),
-            });
+            faults.push_redacted(
+                glob,
+                Fault {
+                    field: field.into(),
+                    reason: CauseReason::Invalid,
+                    value: Some(HIDDEN.to_owned()),
+                    detail: detail.into(),
+                    remedy: remedy.into(),
+                },
+            );
         }
     }
 }
@@ -90,13 +93,16 @@ fn outside(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut
         } else {
             continue;
         };
-        faults.push(Fault {
-            field: field.into(),
-            reason: CauseReason::Forbidden,
-            value: Some(quoted(glob)),
-            detail: detail.into(),
-            remedy: remedy.into(),
-        });
+        faults.push_redacted(
+            glob,
+            Fault {
+                field: field.into(),
+                reason: CauseReason::Forbidden,
+                value: Some(HIDDEN.to_owned()),
+                detail: detail.into(),
+                remedy: remedy.into(),
+            },
+        );
     }
 }
 

@@ -23,6 +23,7 @@ pub mod naming;
 pub mod pool_change;
 pub mod pool_reference;
 pub mod pool_spec;
+pub mod remediation;
 pub mod replicas;
 pub mod rollout;
 pub mod scale_with_upgrade;
@@ -50,6 +51,7 @@ pub static TOPICS: &[Topic] = &[
     version::TOPIC,
     rollout::TOPIC,
     scale_with_upgrade::TOPIC,
+    remediation::TOPIC,
     deletion::TOPIC,
     control_plane_ref::TOPIC,
     immutability::TOPIC,

@@ -6,10 +6,11 @@ use crate::{
     case::{Case, V1BETA1, V1BETA2},
     cel::{Cel, NoCel},
     change::{Change, Subresource},
-    context::TOPOLOGY_MANAGER,
     fault::{CauseReason, Fault, Faults, quoted},
+    progress::NOW_TOLERANCE,
     rule::{Check, ON_WRITE, Rule, Scope},
     topics::Topic,
+    trusted_users,
     view::{Machine, View},
 };
 
@@ -140,7 +141,9 @@ fn after_past(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults)
         return;
     };
     let unchanged = change.old.and_then(KubeadmControlPlane::rollout_after) == Some(after);
-    if after >= now || unchanged || change.context.field_manager == Some(FIELD_MANAGER) {
+    // The proposal says to set it to now for an immediate rollout, and `clusterctl alpha rollout restart` does.
+    let is_past = now.duration_since(after) > NOW_TOLERANCE;
+    if !is_past || unchanged || change.context.field_manager == Some(FIELD_MANAGER) {
         return;
     }
     let machines = change.context.view.and_then(|view| view.machines.get());
@@ -168,6 +171,7 @@ fn after_past(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults)
 fn machines_of_may() -> View {
     let machine = Machine {
         created: "2026-05-01T00:00:00Z".parse().ok(),
+        has_controller: true,
         ..Machine::default()
     };
     View {
@@ -193,6 +197,10 @@ const CASES: &[Case] = &[
         &[("max-surge-unsupported", "spec.template.spec.rollout.strategy.rollingUpdate.maxSurge")],
     ).only_in(V1BETA2),
     Case::create("accepts_rollout_in_the_future", r#"{"spec":{"rollout":{"after":"2026-06-02T00:00:00Z"}}}"#, &[]).only_in(V1BETA2),
+    Case::update("accepts_rollout_at_this_moment", "{}", r#"{"spec":{"rollout":{"after":"2026-06-01T12:00:00Z"}}}"#, &[])
+        .with_view(machines_of_may).only_in(V1BETA2),
+    Case::update("accepts_rollout_a_moment_ago", "{}", r#"{"spec":{"rollout":{"after":"2026-06-01T11:58:30Z"}}}"#, &[])
+        .with_view(machines_of_may).only_in(V1BETA2),
     Case::create("accepts_zero_time", r#"{"spec":{"rollout":{"after":"0001-01-01T00:00:00Z"}}}"#, &[]).only_in(V1BETA2),
     Case::update(
         "warns_of_rollout_now",
@@ -262,7 +270,14 @@ const CASES: &[Case] = &[
             "spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":"50%"}}}}}"#,
         &[("max-surge-unsupported", V1BETA2_MAX_SURGE)],
     )
-    .managed_by(TOPOLOGY_MANAGER)
+    .written_by(trusted_users::CLUSTER_API)
+    .only_in(V1BETA2),
+    Case::create(
+        "rejects_max_surge_percentage_with_an_owner_of_another_group",
+        r#"{"metadata":{"ownerReferences":[{"apiVersion":"evil.example.com/v1","kind":"Cluster","name":"example","uid":"u"}]},
+            "spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":"50%"}}}}}"#,
+        &[("max-surge-unsupported", V1BETA2_MAX_SURGE)],
+    )
     .only_in(V1BETA2),
     Case::create(
         "rejects_max_surge_text",

@@ -2,15 +2,16 @@
 
 use crate::{
     action::Action,
-    api::KubeadmControlPlane,
+    api::{KubeadmControlPlane, Verbatim, control_plane::Shape},
     case::{Case, V1BETA1, V1BETA2},
     cel::{Cel, NoCel},
     change::Change,
-    context::TOPOLOGY_MANAGER,
     fault::{CauseReason, Fault, Faults},
+    progress::{self, Lag},
     rule::{Check, ON_UPDATE, Rule, Scope},
     topics::Topic,
-    view::{Cluster, View},
+    trusted_users,
+    view::{Cluster, Machine, View},
 };
 
 pub(super) const TOPIC: Topic = Topic {
@@ -33,7 +34,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "replicas-during-rollout",
-        summary: "replicas do not change while a rollout is in progress",
+        summary: "replicas do not change while a rollout is, or may be, in progress",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Cluster,
@@ -42,33 +43,44 @@ const RULES: &[Rule] = &[
         check: Check::ControlPlane(during_rollout),
         cel: Cel::None(NoCel::OtherObjects),
     },
+    Rule {
+        id: "replicas-while-adopting",
+        summary: "replicas do not change while the control plane adopts Machines",
+        operations: ON_UPDATE,
+        action: Action::Deny,
+        scope: Scope::Cluster,
+        overridable: true,
+        source: "both proposals, Scale Up and Scale Down: not in conjunction with adopting Machines",
+        check: Check::ControlPlane(while_adopting),
+        cel: Cel::None(NoCel::OtherObjects),
+    },
 ];
 
 const FIELD: &str = "spec.replicas";
 
-/// The label on objects of Cluster API's topology controller.
-const TOPOLOGY_OWNED: &str = "topology.cluster.x-k8s.io/owned";
+/// The field manager of Cluster API's topology controller, which writes a whole control plane at once.
+const TOPOLOGY_MANAGER: &str = "capi-topology";
+
+/// The fields of `kubeadmConfigSpec` that do not replace Machines: Cluster API writes them into the workload cluster, or
+/// only new Machines use them (Cluster API, `matchesKubeadmConfig`).
+const NO_ROLLOUT: &[&str] = &[
+    "clusterConfiguration.controlPlaneEndpoint",
+    "clusterConfiguration.dns",
+    "clusterConfiguration.apiServer.timeoutForControlPlane",
+    "initConfiguration.timeouts.controlPlaneComponentHealthCheckSeconds",
+    "joinConfiguration.timeouts.controlPlaneComponentHealthCheckSeconds",
+    "joinConfiguration.discovery",
+];
 
 fn with_upgrade(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     let Some((old, from, to)) = scaled(change) else {
         return;
     };
-    let (was, is) = (&old.spec, &change.new.spec);
-    let upgrade = [
-        ("version", was.version != is.version),
-        (
-            "infrastructureRef",
-            match (old.infrastructure_ref(), change.new.infrastructure_ref()) {
-                (Some(was), Some(is)) => !was.is_same(is),
-                (was, is) => was.is_some() != is.is_some(),
-            },
-        ),
-        (
-            "kubeadmConfigSpec",
-            was.kubeadm_config_spec != is.kubeadm_config_spec,
-        ),
-    ];
-    let Some((what, _)) = upgrade.into_iter().find(|(_, changed)| *changed) else {
+    progress::request(change);
+    if progress::is_before_first_machine(change) {
+        return;
+    }
+    let Some(what) = starts_rollout(change, old) else {
         return;
     };
     faults.push_at_most(
@@ -86,11 +98,74 @@ fn with_upgrade(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fault
     );
 }
 
+/// The field by which a write starts a rollout.
+fn starts_rollout(
+    change: &Change<'_, KubeadmControlPlane<'_>>,
+    old: &KubeadmControlPlane<'_>,
+) -> Option<&'static str> {
+    let (was, is) = (&old.spec, &change.new.spec);
+    if was.version != is.version {
+        return Some("version");
+    }
+    let same_template = match (old.infrastructure_ref(), change.new.infrastructure_ref()) {
+        (Some(was), Some(is)) => was.is_same(is),
+        (was, is) => was.is_some() == is.is_some(),
+    };
+    if !same_template {
+        return Some("infrastructureRef");
+    }
+    let (was, is) = (was.kubeadm_config_spec.as_ref(), is.kubeadm_config_spec.as_ref());
+    if !Verbatim::differences_except(was, is, NO_ROLLOUT).is_empty() {
+        return Some("kubeadmConfigSpec");
+    }
+    progress::rollout_now(change).map(|_| match change.new.shape() {
+        Shape::V1Beta1 => "rolloutAfter",
+        Shape::V1Beta2 => "rollout.after",
+    })
+}
+
 fn during_rollout(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     let Some((old, from, to)) = scaled(change) else {
         return;
     };
-    let Some(rolling) = rolling_out(old) else { return };
+    progress::request(change);
+    let why = if let Some(rolling) = progress::rolling_out(old) {
+        format!("a rollout is in progress ({rolling})")
+    } else if let Some(Lag { generation, observed }) =
+        progress::lag(old).filter(|_| !progress::is_before_first_machine(change))
+    {
+        let observed = observed.map_or_else(|| "none".to_owned(), |observed| observed.to_string());
+        format!(
+            "Cluster API has not processed the last change yet (generation {generation}, observed {observed}), which may start a rollout"
+        )
+    } else {
+        return;
+    };
+    faults.push_at_most(
+        severity(change),
+        Fault {
+            field: FIELD.into(),
+            reason: CauseReason::Forbidden,
+            value: Some(to.to_string()),
+            detail: format!("{why}, and scaling from {from} would move etcd members at the same time").into(),
+            remedy: format!(
+                "wait for the rollout, then scale: kubectl kcp rollout status {} --watch{}",
+                name(change.new),
+                change.new.metadata.namespace_flag()
+            )
+            .into(),
+        },
+    );
+}
+
+fn while_adopting(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    let Some((_, from, to)) = scaled(change) else {
+        return;
+    };
+    progress::request(change);
+    let Some(machine) = progress::adopting(change) else {
+        return;
+    };
     faults.push_at_most(
         severity(change),
         Fault {
@@ -98,15 +173,11 @@ fn during_rollout(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fau
             reason: CauseReason::Forbidden,
             value: Some(to.to_string()),
             detail: format!(
-                "a rollout is in progress ({rolling}), and scaling from {from} would move etcd members at the same time"
+                "Machine {} has no controller, so the control plane is about to adopt it, and scaling from {from} would count without it",
+                machine.name
             )
             .into(),
-            remedy: format!(
-                "wait for the rollout, then scale: kubectl kcp rollout status {} --watch{}",
-                name(change.new),
-                change.new.metadata.namespace_flag()
-            )
-            .into(),
+            remedy: "wait until every Machine has the control plane as its controller, then scale".into(),
         },
     );
 }
@@ -127,49 +198,21 @@ fn scaled<'c, 'a>(
 /// The severest action for a fault. A paused object only gets a warning, because manual recovery has priority (2019
 /// proposal, Scale Down).
 fn severity(change: &Change<'_, KubeadmControlPlane<'_>>) -> Action {
-    let owned = change
-        .old
-        .is_some_and(|old| old.metadata.has_label(TOPOLOGY_OWNED));
-    // Any client can claim this field manager, so the control plane must also have the label.
-    if owned && change.context.is_topology_controller() {
-        return Action::Audit;
-    }
-    let paused = |control_plane: &KubeadmControlPlane<'_>| control_plane.metadata.has_annotation(PAUSED);
-    let cluster_paused = || {
-        let cluster = change.context.view.and_then(|view| view.cluster.get());
-        matches!(cluster, Some(Some(Cluster { paused: true, .. })))
-    };
-    let stale = change.old.is_some_and(|old| {
-        let observed = old.status.as_ref().and_then(|status| status.observed_generation);
-        observed.is_some() && old.metadata.generation.is_some() && observed != old.metadata.generation
-    });
-    if paused(change.new) || stale || cluster_paused() {
+    if is_topology_controller(change) {
+        Action::Audit
+    } else if progress::is_paused(change) {
         Action::Warn
     } else {
         Action::Deny
     }
 }
 
-/// Cluster API checks only whether the annotation is present.
-const PAUSED: &str = "cluster.x-k8s.io/paused";
-
-/// The evidence that a rollout is in progress, if there is any.
-fn rolling_out(control_plane: &KubeadmControlPlane<'_>) -> Option<String> {
-    let status = control_plane.status.as_ref()?;
-    let version = control_plane.spec.version.as_deref();
-    if let (Some(lowest), Some(version)) = (status.version.as_deref(), version)
-        && lowest != version
-    {
-        return Some(format!("a Machine is still at {lowest}, not {version}"));
-    }
-    if let (Some(matching), Some(replicas)) = (status.matching_replicas(), status.replicas)
-        && matching < replicas
-    {
-        return Some(format!("{matching} of {replicas} Machines are up to date"));
-    }
-    status
-        .is_true("RollingOut")
-        .then(|| "condition RollingOut is True".to_owned())
+/// Whether the topology controller writes the replicas that it owns. The field manager of the request and labels do not
+/// count, because any client can set them.
+fn is_topology_controller(change: &Change<'_, KubeadmControlPlane<'_>>) -> bool {
+    let owns_replicas =
+        |old: &KubeadmControlPlane<'_>| old.metadata.has_applied(TOPOLOGY_MANAGER, "f:replicas");
+    change.context.is_cluster_api() && change.old.is_some_and(owns_replicas)
 }
 
 fn paused_cluster() -> View {
@@ -184,24 +227,75 @@ fn paused_cluster() -> View {
     }
 }
 
+fn machine(has_controller: bool) -> View {
+    let machine = Machine {
+        name: "one".to_owned(),
+        version: Some("v1.34.2".to_owned()),
+        created: "2026-05-01T00:00:00Z".parse().ok(),
+        has_node: true,
+        has_controller,
+        ..Machine::default()
+    };
+    View {
+        machines: vec![machine].into(),
+        ..View::default()
+    }
+}
+
+fn adopted() -> View {
+    machine(true)
+}
+
+fn not_adopted() -> View {
+    machine(false)
+}
+
+fn no_machines() -> View {
+    View {
+        machines: Vec::new().into(),
+        ..View::default()
+    }
+}
+
 const THREE: &str = r#"{"metadata":{"generation":4},"spec":{"replicas":3,"version":"v1.34.2"},
     "status":{"observedGeneration":4,"replicas":3,"upToDateReplicas":3,"version":"v1.34.2"}}"#;
-const THREE_OWNED: &str = r#"{"metadata":{"generation":4,"labels":{"topology.cluster.x-k8s.io/owned":""}},
+const THREE_V1BETA1: &str = r#"{"metadata":{"generation":4},"spec":{"replicas":3,"version":"v1.34.2"},
+    "status":{"observedGeneration":4,"replicas":3,"updatedReplicas":3,"version":"v1.34.2"}}"#;
+const THREE_OWNED: &str = r#"{"metadata":{"generation":4,"managedFields":[{"manager":"capi-topology","operation":"Apply",
+    "apiVersion":"controlplane.cluster.x-k8s.io/v1beta2","time":"2026-05-01T00:00:00Z","fieldsType":"FieldsV1",
+    "fieldsV1":{"f:spec":{"f:replicas":{},"f:version":{}}}}]},"spec":{"replicas":3,"version":"v1.34.2"},
+    "status":{"observedGeneration":4,"replicas":3,"upToDateReplicas":3,"version":"v1.34.2"}}"#;
+const THREE_LABELLED: &str = r#"{"metadata":{"generation":4,"labels":{"topology.cluster.x-k8s.io/owned":""}},
     "spec":{"replicas":3,"version":"v1.34.2"},
     "status":{"observedGeneration":4,"replicas":3,"upToDateReplicas":3,"version":"v1.34.2"}}"#;
 const ROLLING: &str = r#"{"metadata":{"generation":4},"spec":{"replicas":3,"version":"v1.34.2"},
     "status":{"observedGeneration":4,"replicas":4,"upToDateReplicas":1,"version":"v1.34.2"}}"#;
 const UPGRADING: &str = r#"{"metadata":{"generation":4},"spec":{"replicas":3,"version":"v1.34.2"},
     "status":{"observedGeneration":4,"replicas":3,"upToDateReplicas":3,"version":"v1.33.4"}}"#;
-const STALE: &str = r#"{"metadata":{"generation":5},"spec":{"replicas":3,"version":"v1.34.2"},
-    "status":{"observedGeneration":4,"replicas":4,"upToDateReplicas":1,"version":"v1.34.2"}}"#;
+/// The kubelets report another version than the Machines have.
+const VENDOR: &str = r#"{"metadata":{"generation":4},"spec":{"replicas":3,"version":"v1.34.2"},
+    "status":{"observedGeneration":4,"replicas":3,"upToDateReplicas":0,"version":"v1.34.2-x",
+    "deprecated":{"v1beta1":{"updatedReplicas":3}},"conditions":[{"type":"RollingOut",
+    "status":"True","reason":"RollingOut","message":"","lastTransitionTime":"2026-06-01T11:00:00Z"}]}}"#;
+/// The spec has changed again since the controller last processed it.
+const UNOBSERVED: &str = r#"{"metadata":{"generation":3},"spec":{"replicas":3,"version":"v1.34.2"},
+    "status":{"observedGeneration":2,"replicas":3,"upToDateReplicas":3,"version":"v1.34.2"}}"#;
+const UNOBSERVED_PAUSED: &str = r#"{"metadata":{"generation":3,"annotations":{"cluster.x-k8s.io/paused":""}},
+    "spec":{"replicas":3,"version":"v1.34.2"},
+    "status":{"observedGeneration":2,"replicas":3,"upToDateReplicas":3,"version":"v1.34.2"}}"#;
+const UNOBSERVED_V1BETA1: &str = r#"{"metadata":{"generation":3},"spec":{"replicas":3,"version":"v1.34.2"},
+    "status":{"observedGeneration":2,"replicas":3,"updatedReplicas":3,"version":"v1.34.2"}}"#;
+/// No controller has processed it, or every reconcile failed.
+const NEVER_OBSERVED: &str = r#"{"metadata":{"generation":1},"spec":{"replicas":3,"version":"v1.34.2"}}"#;
 const PAUSED_ROLLING: &str = r#"{"metadata":{"generation":4,"annotations":{"cluster.x-k8s.io/paused":""}},
     "spec":{"replicas":3},"status":{"observedGeneration":4,"replicas":4,"upToDateReplicas":1}}"#;
 const ROLLING_V1BETA1: &str = r#"{"metadata":{"generation":4},"spec":{"replicas":3,"version":"v1.34.2"},
-    "status":{"observedGeneration":4,"replicas":3,"updatedReplicas":3,"v1beta2":{"conditions":[{"type":"RollingOut",
-    "status":"True","reason":"RollingOut","message":"","lastTransitionTime":"2026-06-01T11:00:00Z"}]}}}"#;
+    "status":{"observedGeneration":4,"replicas":3,"updatedReplicas":2}}"#;
 const FIVE: &str = r#"{"spec":{"replicas":5}}"#;
 const FIVE_UPGRADED: &str = r#"{"spec":{"replicas":5,"version":"v1.34.3"}}"#;
+const WITH: &str = "replicas-with-upgrade";
+const DURING: &str = "replicas-during-rollout";
+const ADOPTING: &str = "replicas-while-adopting";
 
 const CASES: &[Case] = &[
     Case::update(
@@ -224,79 +318,209 @@ const CASES: &[Case] = &[
         "rejects_scale_with_version",
         THREE,
         FIVE_UPGRADED,
-        &[("replicas-with-upgrade", FIELD)],
+        &[(WITH, FIELD)],
     )
     .only_in(V1BETA2),
     Case::update(
         "rejects_scale_with_infrastructure",
         THREE,
         r#"{"spec":{"replicas":5,"machineTemplate":{"spec":{"infrastructureRef":{"name":"other"}}}}}"#,
-        &[("replicas-with-upgrade", FIELD)],
+        &[(WITH, FIELD)],
     )
     .only_in(V1BETA2),
     Case::update(
         "rejects_scale_with_kubeadm_configuration",
         THREE,
         r#"{"spec":{"replicas":5,"kubeadmConfigSpec":{"joinConfiguration":{"patches":{"directory":"/a"}}}}}"#,
-        &[("replicas-with-upgrade", FIELD)],
+        &[(WITH, FIELD)],
     )
     .only_in(V1BETA2),
     Case::update(
         "warns_the_topology_controller",
         THREE_OWNED,
         FIVE_UPGRADED,
-        &[("replicas-with-upgrade", FIELD)],
+        &[(WITH, FIELD)],
     )
+    .written_by(trusted_users::CLUSTER_API)
     .managed_by(TOPOLOGY_MANAGER)
     .only_in(V1BETA2),
     Case::update(
         "rejects_false_field_manager_of_the_topology_controller",
-        THREE,
+        THREE_OWNED,
         FIVE_UPGRADED,
-        &[("replicas-with-upgrade", FIELD)],
+        &[(WITH, FIELD)],
     )
+    .written_by("mallory")
     .managed_by(TOPOLOGY_MANAGER)
+    .only_in(V1BETA2),
+    Case::update(
+        "rejects_service_account_of_the_same_name_in_another_namespace",
+        THREE_OWNED,
+        FIVE_UPGRADED,
+        &[(WITH, FIELD)],
+    )
+    .written_by("system:serviceaccount:default:capi-manager")
+    .managed_by(TOPOLOGY_MANAGER)
+    .only_in(V1BETA2),
+    Case::update(
+        "rejects_label_of_the_topology_controller_without_its_fields",
+        THREE_LABELLED,
+        FIVE_UPGRADED,
+        &[(WITH, FIELD)],
+    )
+    .written_by(trusted_users::CLUSTER_API)
+    .managed_by(TOPOLOGY_MANAGER)
+    .only_in(V1BETA2),
+    Case::update(
+        "rejects_scale_with_rollout_now",
+        THREE,
+        r#"{"spec":{"replicas":5,"rollout":{"after":"2026-06-01T12:00:00Z"}}}"#,
+        &[(WITH, FIELD)],
+    )
+    .only_in(V1BETA2),
+    Case::update(
+        "rejects_scale_with_rollout_now_in_v1beta1",
+        THREE_V1BETA1,
+        r#"{"spec":{"replicas":5,"rolloutAfter":"2026-06-01T12:00:00Z"}}"#,
+        &[(WITH, FIELD)],
+    )
+    .only_in(V1BETA1),
+    Case::update(
+        "accepts_scale_with_rollout_later",
+        THREE,
+        r#"{"spec":{"replicas":5,"rollout":{"after":"2026-06-02T12:00:00Z"}}}"#,
+        &[],
+    )
+    .only_in(V1BETA2),
+    Case::update(
+        "accepts_scale_with_dns_version",
+        THREE,
+        r#"{"spec":{"replicas":5,"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"v1.13.1"}}}}}"#,
+        &[],
+    )
+    .only_in(V1BETA2),
+    Case::update(
+        "rejects_scale_with_dns_version_and_another_change",
+        THREE,
+        r#"{"spec":{"replicas":5,"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"v1.13.1"},
+            "imageRepository":"a.example/b"}}}}"#,
+        &[(WITH, FIELD)],
+    )
     .only_in(V1BETA2),
     Case::update(
         "rejects_scale_while_machines_are_replaced",
         ROLLING,
         FIVE,
-        &[("replicas-during-rollout", FIELD)],
+        &[(DURING, FIELD)],
     )
     .only_in(V1BETA2),
     Case::update(
         "rejects_scale_while_a_version_rolls_out",
         UPGRADING,
         FIVE,
-        &[("replicas-during-rollout", FIELD)],
+        &[(DURING, FIELD)],
     )
     .only_in(V1BETA2),
     Case::scale(
         "rejects_scale_subresource_during_rollout",
         ROLLING,
         5,
-        &[("replicas-during-rollout", FIELD)],
+        &[(DURING, FIELD)],
     )
     .only_in(V1BETA2),
     Case::update(
-        "warns_when_status_is_stale",
-        STALE,
+        "accepts_scale_if_only_the_kubelets_report_another_version",
+        VENDOR,
         FIVE,
-        &[("replicas-during-rollout", FIELD)],
+        &[],
     )
     .only_in(V1BETA2),
+    Case::update(
+        "rejects_scale_while_the_last_change_is_unobserved",
+        UNOBSERVED,
+        FIVE,
+        &[(DURING, FIELD)],
+    )
+    .only_in(V1BETA2),
+    Case::update(
+        "rejects_scale_while_the_last_change_is_unobserved_in_v1beta1",
+        UNOBSERVED_V1BETA1,
+        FIVE,
+        &[(DURING, FIELD)],
+    )
+    .only_in(V1BETA1),
+    Case::scale(
+        "rejects_scale_subresource_while_the_last_change_is_unobserved",
+        UNOBSERVED,
+        5,
+        &[(DURING, FIELD)],
+    )
+    .only_in(V1BETA2),
+    Case::update(
+        "rejects_scale_with_version_while_the_last_change_is_unobserved",
+        UNOBSERVED,
+        FIVE_UPGRADED,
+        &[(WITH, FIELD), (DURING, FIELD)],
+    )
+    .only_in(V1BETA2),
+    Case::update(
+        "accepts_corrected_configuration_while_the_last_change_is_unobserved",
+        UNOBSERVED,
+        r#"{"spec":{"kubeadmConfigSpec":{"preKubeadmCommands":["true"]}}}"#,
+        &[],
+    )
+    .only_in(V1BETA2),
+    Case::update(
+        "accepts_version_alone_while_the_last_change_is_unobserved",
+        UNOBSERVED,
+        r#"{"spec":{"version":"v1.34.3"}}"#,
+        &[],
+    )
+    .only_in(V1BETA2),
+    Case::update(
+        "warns_when_paused_and_the_last_change_is_unobserved",
+        UNOBSERVED_PAUSED,
+        FIVE,
+        &[(DURING, FIELD)],
+    )
+    .only_in(V1BETA2),
+    Case::update(
+        "accepts_everything_before_the_first_machine",
+        NEVER_OBSERVED,
+        FIVE_UPGRADED,
+        &[],
+    )
+    .with_view(no_machines),
+    Case::update(
+        "rejects_scale_with_version_after_the_first_machine",
+        NEVER_OBSERVED,
+        FIVE_UPGRADED,
+        &[(WITH, FIELD), (DURING, FIELD)],
+    )
+    .with_view(adopted),
+    Case::scale(
+        "rejects_scale_while_a_machine_is_adopted",
+        THREE,
+        5,
+        &[(ADOPTING, FIELD)],
+    )
+    .with_view(not_adopted)
+    .only_in(V1BETA2),
+    Case::update("accepts_scale_after_adoption", THREE, FIVE, &[])
+        .with_view(adopted)
+        .only_in(V1BETA2),
     Case::update(
         "warns_when_paused",
         PAUSED_ROLLING,
         FIVE,
-        &[("replicas-during-rollout", FIELD)],
+        &[(DURING, FIELD)],
     )
     .only_in(V1BETA2),
     Case::update(
         "warns_when_the_cluster_is_paused",
         ROLLING,
         FIVE,
-        &[("replicas-during-rollout", FIELD)],
+        &[(DURING, FIELD)],
     )
     .with_view(paused_cluster)
     .only_in(V1BETA2),
@@ -304,7 +528,7 @@ const CASES: &[Case] = &[
         "rejects_scale_during_rollout_in_v1beta1",
         ROLLING_V1BETA1,
         FIVE,
-        &[("replicas-during-rollout", FIELD)],
+        &[(DURING, FIELD)],
     )
     .only_in(V1BETA1),
 ];

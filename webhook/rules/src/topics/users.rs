@@ -6,7 +6,7 @@ use crate::{
     case::Case,
     cel::{Cel, NoCel},
     change::Change,
-    fault::{CauseReason, Fault, Faults, quoted},
+    fault::{CauseReason, Fault, Faults},
     rule::{Check, ON_WRITE, Rule, Scope},
     topics::{Topic, files},
 };
@@ -48,22 +48,16 @@ pub fn users<'c>(spec: &ControlPlaneSpec<'c>) -> impl Iterator<Item = (usize, &'
     users.unwrap_or_default().iter().enumerate()
 }
 
-/// The name of the user in a message.
-pub fn name(user: &User<'_>) -> String {
-    user.name.as_deref().map_or("the user".to_owned(), quoted)
-}
-
 fn passwd_conflict(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     for (index, user) in users(change.new) {
         if user.passwd.is_some_and(|passwd| !passwd.is_empty()) && user.passwd_from.is_some() {
             faults.push_redacted(
-                (user.passwd, &user.passwd_from),
+                (&user.name, user.passwd, &user.passwd_from),
                 Fault {
                     field: change.new.kubeadm_path(format_args!("users[{index}].passwdFrom")),
                     reason: CauseReason::Forbidden,
                     value: None,
-                    detail: format!("{} also has passwd, and only one of them can be used", name(user))
-                        .into(),
+                    detail: "the user also has passwd, and only one of them can be used".into(),
                     remedy: "remove passwd to use the Secret, which keeps the hash out of this object".into(),
                 },
             );
@@ -75,20 +69,22 @@ fn secret_incomplete(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fau
     for (index, user) in users(change.new) {
         let Some(source) = &user.passwd_from else { continue };
         for missing in files::missing_in(source) {
-            faults.push(Fault {
-                field: change
-                    .new
-                    .kubeadm_path(format_args!("users[{index}].passwdFrom.secret.{}", missing.field)),
-                reason: CauseReason::Required,
-                value: None,
-                detail: format!(
-                    "the password of {} comes from a Secret, and its {} is missing",
-                    name(user),
-                    missing.field
-                )
-                .into(),
-                remedy: missing.remedy.into(),
-            });
+            faults.push_redacted(
+                &user.name,
+                Fault {
+                    field: change
+                        .new
+                        .kubeadm_path(format_args!("users[{index}].passwdFrom.secret.{}", missing.field)),
+                    reason: CauseReason::Required,
+                    value: None,
+                    detail: format!(
+                        "the password of the user comes from a Secret, and its {} is missing",
+                        missing.field
+                    )
+                    .into(),
+                    remedy: missing.remedy.into(),
+                },
+            );
         }
     }
 }

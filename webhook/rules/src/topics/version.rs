@@ -11,6 +11,7 @@ use crate::{
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, quoted},
+    progress,
     rule::{Check, ON_UPDATE, ON_WRITE, Rule, Scope},
     topics::Topic,
     view::{Machine, View},
@@ -73,7 +74,7 @@ const RULES: &[Rule] = &[
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Cluster,
-        overridable: false,
+        overridable: true,
         source: "KubeadmControlPlane proposal, Non-Goals: no data store rollback guarantee",
         check: Check::ControlPlane(lowered),
         cel: Cel::None(NoCel::OtherObjects),
@@ -250,9 +251,11 @@ fn behind(change: &Change<'_, KubeadmControlPlane<'_>>, version: &Version) -> Op
     })
 }
 
-/// The Machines with a minor version above the target of an update; `None` if the Machines are unknown.
+/// The Machines with a minor version above the target of an update; `None` if the Machines are unknown. Requests what
+/// [`severity`] reads.
 fn above<'c>(change: &Change<'c, KubeadmControlPlane<'_>>, to: &Version) -> Option<Vec<&'c Machine>> {
-    let machines = change.context.view?.machines.get()?;
+    progress::request(change);
+    let machines = progress::machines(change)?;
     let is_above = |machine: &&Machine| {
         machine
             .version
@@ -272,13 +275,14 @@ fn lowered(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     };
     if let Some(joined) = above.iter().find(|machine| machine.has_node) {
         let version = joined.version.as_deref().unwrap_or(step.old);
-        faults.push(step.fault(
+        let fault = step.fault(
             format!(
                 "Machine {} has already joined at {version}, and etcd data cannot be downgraded",
                 joined.name
             ),
             format!("keep {version}, or restore a backup into a new Cluster"),
-        ));
+        );
+        faults.push_at_most(severity(change), fault);
     }
 }
 
@@ -287,13 +291,23 @@ fn lowered_unverified(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut
         return;
     };
     if above(change, &step.to).is_none() {
-        faults.push(step.fault(
+        let fault = step.fault(
             format!(
                 "the Machines could not be read, and one that has joined at {} cannot be downgraded",
                 step.old
             ),
             "try again, or override this rule if no Machine has joined at the higher version",
-        ));
+        );
+        faults.push_at_most(severity(change), fault);
+    }
+}
+
+/// The severest action for a downgrade. While a control plane is paused, manual recovery has priority.
+fn severity(change: &Change<'_, KubeadmControlPlane<'_>>) -> Action {
+    if progress::is_paused(change) {
+        Action::Warn
+    } else {
+        Action::Deny
     }
 }
 
@@ -421,12 +435,31 @@ const CASES: &[Case] = &[
     )
     .with_view(not_joined),
     Case::update(
+        "warns_of_downgrade_of_joined_machine_when_paused",
+        PAUSED,
+        LOWER,
+        &[("version-lowered", FIELD)],
+    )
+    .with_view(joined),
+    Case::update(
         "rejects_unverified_downgrade",
-        OLD,
+        OF_CLUSTER,
         LOWER,
         &[("version-lowered-unverified", FIELD)],
     ),
+    Case::update(
+        "warns_of_reverted_upgrade_without_cluster",
+        WITHOUT_CLUSTER,
+        LOWER,
+        &[("version-reverted", FIELD)],
+    ),
 ];
+
+const PAUSED: &str =
+    r#"{"metadata":{"annotations":{"cluster.x-k8s.io/paused":""}},"spec":{"version":"v1.34.2"}}"#;
+const OF_CLUSTER: &str = r#"{"metadata":{"generation":1,"labels":{"cluster.x-k8s.io/cluster-name":"example"}},
+    "spec":{"version":"v1.34.2"}}"#;
+const WITHOUT_CLUSTER: &str = r#"{"metadata":{"generation":1},"spec":{"version":"v1.34.2"}}"#;
 
 const OLD: &str = r#"{"spec":{"version":"v1.34.2"}}"#;
 const LOWER: &str = r#"{"spec":{"version":"v1.33.4"}}"#;
@@ -436,6 +469,7 @@ fn machine(name: &str, version: &str, has_node: bool) -> Machine {
         name: name.to_owned(),
         version: Some(version.to_owned()),
         has_node,
+        has_controller: true,
         ..Machine::default()
     }
 }

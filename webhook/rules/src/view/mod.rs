@@ -139,6 +139,8 @@ pub struct Machine {
     pub created: Option<Timestamp>,
     /// Whether `status.nodeRef` is set, that is, the Machine has joined the cluster.
     pub has_node: bool,
+    /// Whether it has a controller reference. Without one, the control plane adopts it.
+    pub has_controller: bool,
     /// Whether `metadata.deletionTimestamp` is set.
     pub deleting: bool,
 }

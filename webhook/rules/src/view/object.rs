@@ -76,13 +76,17 @@ pub struct MachineStatus {
 }
 
 impl MachineObject {
+    fn controller(&self) -> Option<&Owner> {
+        let mut owners = self.metadata.owner_references.iter().flatten();
+        owners.find(|owner| owner.controller == Some(true))
+    }
+
     /// Whether the Machine belongs to the control plane `name` of the Cluster `cluster` in the same namespace. This is
     /// decided by the controller reference, or by the labels if the Machine has not been adopted yet.
     ///
     /// Owners are compared by name, because a control plane in a manifest has no uid yet.
     pub fn belongs_to(&self, name: Option<&str>, cluster: Option<&str>) -> bool {
-        let mut owners = self.metadata.owner_references.iter().flatten();
-        if let Some(owner) = owners.find(|owner| owner.controller == Some(true)) {
+        if let Some(owner) = self.controller() {
             return owner.kind == "KubeadmControlPlane" && Some(owner.name.as_str()) == name;
         }
         self.metadata.labels.as_ref().is_some_and(|labels| {
@@ -95,6 +99,7 @@ impl From<MachineObject> for Machine {
     fn from(machine: MachineObject) -> Self {
         Self {
             deleting: machine.is_deleting(),
+            has_controller: machine.controller().is_some(),
             version: machine.spec.and_then(|spec| spec.version),
             created: machine.metadata.creation_timestamp,
             has_node: machine.status.is_some_and(|status| status.node_ref.is_some()),

@@ -39,6 +39,7 @@ fn server(cached: &[Value], live: &[Value]) -> (Admission, Arc<Mutex<Vec<String>
                     of_kind("Cluster").first(),
                     of_kind("KubeadmControlPlane").first(),
                 ) {
+                    ("machines", ..) => (200, json!({"items": []})),
                     ("clusterpools", ..) => (200, json!({"items": of_kind("ClusterPool")})),
                     ("clusterdeploymentcustomizations", ..) => {
                         (200, json!({"items": of_kind("ClusterDeploymentCustomization")}))
@@ -118,6 +119,7 @@ fn scale_at(resource_version: &str) -> Value {
     review
 }
 
+const SCALE: [&str; 3] = ["clusters", "machines", "machines"];
 const INVENTORY: [&str; 2] = ["clusterdeploymentcustomizations", "clusterpools"];
 
 #[tokio::test]
@@ -165,9 +167,10 @@ async fn stale_objects_do_not_lift_a_denial() {
         (false, true, "allowed; replicas-during-rollout"),
     ] {
         let (decision, requested) = decide(&[rolling(), cluster(was)], &[cluster(is)], &scale_at("7")).await;
+        // Machines are not cached, so they are read with and without the caches.
         assert_eq!(
             (decision.as_str(), requested),
-            (expected, vec!["clusters".to_owned()]),
+            (expected, SCALE.map(str::to_owned).to_vec()),
             "{was}"
         );
     }
@@ -179,7 +182,10 @@ async fn a_scale_uses_the_cached_control_plane_only_at_the_same_resource_version
     newer["status"]["upToDateReplicas"] = json!(3);
     let live = [newer, cluster(false)];
     let cached = [rolling(), cluster(false)];
-    let from_cache = ("replicas-during-rollout".to_owned(), vec!["clusters".to_owned()]);
+    let from_cache = (
+        "replicas-during-rollout".to_owned(),
+        SCALE.map(str::to_owned).to_vec(),
+    );
     assert_eq!(decide(&cached, &live, &scale_at("7")).await, from_cache);
     let of_older_version = {
         let mut review = scale_at("7");
@@ -190,7 +196,10 @@ async fn a_scale_uses_the_cached_control_plane_only_at_the_same_resource_version
         let (decision, requested) = decide(&cached, &live, &review).await;
         assert_eq!(
             (decision.as_str(), requested),
-            ("allowed", vec!["kubeadmcontrolplanes".to_owned()]),
+            (
+                "allowed",
+                vec!["kubeadmcontrolplanes".to_owned(), "machines".to_owned()],
+            ),
             "{review}"
         );
     }
@@ -208,7 +217,7 @@ async fn a_deletion_uses_live_reads() {
          rules that need this"
     );
     // "default" is the namespace.
-    assert_eq!(requested, ["clusters", "default", "machines"]);
+    assert_eq!(requested, ["clusters", "default", "machinepools", "machines"]);
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use crate::{
     admission::Target,
     arguments::{Arguments, Command},
+    cluster::REGISTERED,
     hook::Hook,
     limits::LIVE_READS,
     review::Request,
@@ -117,7 +118,7 @@ fn every_entry_has_the_common_settings() {
         assert_eq!(rule["scope"], "Namespaced", "{name}");
         let (group, versions) = match rule["apiGroups"].as_array().unwrap().as_slice() {
             [group] if group == "hive.openshift.io" => (group, json!(["v1"])),
-            [group] => (group, json!(["v1beta1", "v1beta2"])),
+            [group] => (group, json!(REGISTERED)),
             groups => panic!("{name}: {groups:?}"),
         };
         assert_eq!(rule["apiVersions"], versions, "{name} {group}");
@@ -142,6 +143,7 @@ fn only_writes_of_control_planes_fail_closed() {
     assert_eq!(
         closed,
         [
+            "kubeadmcontrolplanes.mutate.kubectl-kcp.dev",
             "kubeadmcontrolplanes.validate.kubectl-kcp.dev",
             "scale.kubeadmcontrolplanes.validate.kubectl-kcp.dev",
             "kubeadmcontrolplanetemplates.validate.kubectl-kcp.dev",

@@ -100,3 +100,37 @@ async fn does_not_remember_a_failed_discovery() {
         assert_eq!(count(&requested, "/apis/controlplane.cluster.x-k8s.io"), times);
     }
 }
+
+#[tokio::test]
+async fn reports_served_versions_that_are_not_registered() {
+    let metrics = Arc::new(Metrics::new());
+    let client = api_server(|path| async move {
+        let with_kind = json!({"resources": [{"name": "kubeadmcontrolplanes"}]});
+        match path.as_str() {
+            "/apis/controlplane.cluster.x-k8s.io" => (
+                200,
+                json!({
+                    "versions": [{"version": "v1beta3"}, {"version": "v1beta2"}, {"version": "v1"},
+                        {"version": "v1beta1"}, {"version": "v2"}],
+                    "preferredVersion": {"version": "v1beta2"},
+                }),
+            ),
+            "/apis/controlplane.cluster.x-k8s.io/v1beta3" => (200, with_kind),
+            "/apis/controlplane.cluster.x-k8s.io/v1" => (200, json!({"resources": [{"name": "others"}]})),
+            _ => (500, json!("no")),
+        }
+    });
+    let cluster = Cluster::new(Some(client), metrics.clone());
+    assert_eq!(cluster.reads().version(CONTROL_PLANES).await.unwrap(), "v1beta2");
+    assert_eq!(cluster.unregistered_versions(), ["v1beta3", "v2"]);
+    let metrics = metrics.encode().unwrap();
+    for version in ["v1beta3", "v2"] {
+        let line = format!("kcp_webhook_unregistered_version{{version=\"{version}\"}} 1\n");
+        assert!(metrics.contains(&line), "{metrics}");
+    }
+    assert_eq!(
+        metrics.matches("kcp_webhook_unregistered_version{").count(),
+        2,
+        "{metrics}"
+    );
+}

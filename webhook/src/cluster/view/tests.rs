@@ -153,6 +153,7 @@ async fn reads_every_part_of_a_view() {
         version: Some("v1.34.2".to_owned()),
         created: "2026-05-01T00:00:00Z".parse().ok(),
         has_node: true,
+        has_controller: true,
         deleting: false,
     };
     assert_eq!(view.machines.get(), Some(&vec![machine]));

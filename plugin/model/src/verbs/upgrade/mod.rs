@@ -8,8 +8,7 @@ pub mod image_tag;
 pub mod removal;
 pub mod workers;
 
-use kcp_api::Object as _;
-use kcp_rules::{api::DecodeError, view};
+use kcp_rules::api::DecodeError;
 use serde_json::{Value, json};
 
 use crate::{
@@ -92,7 +91,7 @@ impl Upgrade {
     }
 }
 
-/// Decides on a control plane. `context.view` has [`reviewed_machines`].
+/// Decides on a control plane. `context.view` is [`ChangeSnapshot::view`].
 ///
 /// # Errors
 /// When the control plane does not have its kind's types.
@@ -165,20 +164,6 @@ fn refusal(preflight: Option<Refusal>, assessment: &Assessment) -> Option<Refusa
     }
 }
 
-/// The control plane's Machines for the rules about versions.
-pub fn reviewed_machines(snapshot: &ChangeSnapshot) -> Vec<view::Machine> {
-    let machines = snapshot.observed.machines.iter();
-    machines
-        .map(|machine| view::Machine {
-            name: machine.name().to_owned(),
-            version: machine.spec.version.clone(),
-            created: machine.creation_timestamp(),
-            has_node: machine.status.node_name.is_some(),
-            deleting: machine.deletion_timestamp().is_some(),
-        })
-        .collect()
-}
-
 /// Assesses an upgrade of a control plane whose `kubeadmConfigSpec` is `config`.
 pub fn assess(from: &str, to: &str, config: &Value, workers: &Workers) -> Assessment {
     let unserved = kubelet_skew::unserved(&workers.known, to);
@@ -212,7 +197,7 @@ mod tests {
 
     use super::{
         Assessment, Decision, ObjectWrite, Refusal, RefusedBy, ReviewContext, Upgrade, UpgradeOptions,
-        assess, decide, reviewed_machines,
+        assess, decide,
     };
     use crate::{
         change::{
@@ -227,7 +212,7 @@ mod tests {
 
     fn upgrade(snapshot: &ChangeSnapshot, version: &str, force: bool, makers: &Workers) -> Upgrade {
         let view = View {
-            machines: reviewed_machines(snapshot).into(),
+            machines: snapshot.reviewed_machines().into(),
             cluster: None.into(),
             ..View::default()
         };

@@ -1,0 +1,149 @@
+//! Scaling right after another change of a control plane, before its controller has observed that change.
+
+use anyhow::{Context as _, Result, ensure};
+use kcp_tests::cluster::Cluster;
+use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::resources;
+use kube::Error;
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::objects::{cluster, control_plane, report, write, written};
+use crate::shared::{with_controllers, with_management_cluster};
+
+const OLD: &str = "v1.34.2";
+const TIMES: usize = 3;
+
+/// No controller runs, as if it were down.
+#[test]
+fn a_scale_waits_until_the_controller_has_observed_the_last_change() {
+    with_management_cluster(async |management| {
+        unobserved(management).await.unwrap();
+    });
+}
+
+async fn unobserved(management: &ManagementCluster) -> Result<()> {
+    let namespace = "unobserved";
+    let here = ["-n", namespace];
+    management.create_namespace(namespace).await?;
+    let kubectl = management.kubectl();
+    let planes = resources::control_planes(management.client(), namespace);
+
+    // Before the first Machine, everything is allowed, although no controller observes it.
+    written(kubectl, "create", &[control_plane("edge", 3, "v1.35.0")], &here).await?;
+    written(kubectl, "apply", &[control_plane("edge", 5, OLD)], &here).await?;
+    written(kubectl, "apply", &[control_plane("edge", 3, OLD)], &here).await?;
+
+    written(kubectl, "apply", &cluster("edge", 3, OLD), &here).await?;
+    for time in 0..TIMES {
+        observed(management, namespace).await?;
+        patched(&planes, &configuration(&format!("first-{time}"))).await?;
+        patched(&planes, &configuration(&format!("second-{time}"))).await?;
+        let both = json!({"spec": {"replicas": 5, "version": "v1.34.9"}});
+        let denied = refusal(patch(&planes, &both).await)?;
+        ensure!(denied.contains("(replicas-with-upgrade)"), "{denied}");
+
+        // A scale right after a change, with nothing in between.
+        observed(management, namespace).await?;
+        patched(&planes, &configuration(&format!("third-{time}"))).await?;
+        let denied = refusal(scale(&planes, 5).await)?;
+        ensure!(
+            denied.contains("Cluster API has not processed the last change yet")
+                && denied.contains("(replicas-during-rollout)"),
+            "{denied}"
+        );
+        // A control plane that fails stays correctable.
+        patched(&planes, &configuration(&format!("corrected-{time}"))).await?;
+    }
+    let paused = json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": ""}}});
+    patched(&planes, &paused).await?;
+    scale(&planes, 5)
+        .await
+        .context("scaling a paused control plane")?;
+    patched(
+        &planes,
+        &json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": null}}}),
+    )
+    .await?;
+    observed(management, namespace).await?;
+    scale(&planes, 3)
+        .await
+        .context("scaling after the change was observed")?;
+
+    // A Machine without a controller is about to be adopted.
+    observed(management, namespace).await?;
+    let orphan = json!({"metadata": {"ownerReferences": null}}).to_string();
+    let patch = ["patch", "machine", "edge-1", "--type=merge", "-p", &orphan];
+    kubectl.succeed(patch.iter().chain(&here)).await?;
+    let denied = write(kubectl, "apply", &[control_plane("edge", 5, OLD)], &here).await?;
+    ensure!(denied.stderr.contains("(replicas-while-adopting)"), "{denied}");
+    Ok(())
+}
+
+/// Writes the status that a controller writes once it has processed the current spec.
+async fn observed(management: &ManagementCluster, namespace: &str) -> Result<()> {
+    let planes = resources::control_planes(management.client(), namespace);
+    let generation = planes.get("edge").await?.metadata.generation;
+    let status = json!({
+        "observedGeneration": generation, "replicas": 3, "upToDateReplicas": 3, "version": OLD,
+        "deprecated": {"v1beta1": {"updatedReplicas": 3}},
+    });
+    report(
+        management.kubectl(),
+        namespace,
+        ["kubeadmcontrolplane", "edge"],
+        &status,
+    )
+    .await
+}
+
+fn configuration(text: &str) -> Value {
+    json!({"spec": {"kubeadmConfigSpec": {"preKubeadmCommands": [format!("echo {text}")]}}})
+}
+
+async fn patch(planes: &Api<DynamicObject>, patch: &Value) -> kube::Result<DynamicObject> {
+    let parameters = PatchParams::default();
+    planes.patch("edge", &parameters, &Patch::Merge(patch)).await
+}
+
+async fn patched(planes: &Api<DynamicObject>, change: &Value) -> Result<()> {
+    patch(planes, change)
+        .await
+        .with_context(|| format!("patching with {change}"))?;
+    Ok(())
+}
+
+async fn scale(planes: &Api<DynamicObject>, replicas: u32) -> kube::Result<()> {
+    let patch = json!({"spec": {"replicas": replicas}});
+    planes
+        .patch_scale("edge", &PatchParams::default(), &Patch::Merge(&patch))
+        .await
+        .map(drop)
+}
+
+/// The message of a denial.
+fn refusal<T>(answer: kube::Result<T>) -> Result<String> {
+    match answer {
+        Err(Error::Api(status)) => Ok(serde_json::to_string(&status)?),
+        Err(error) => Err(error.into()),
+        Ok(_) => anyhow::bail!("the write was admitted"),
+    }
+}
+
+/// The same with a controller that runs: it is slower than two writes of one client.
+#[test]
+fn a_scale_right_after_a_change_is_refused_while_the_controller_runs() {
+    with_controllers("observed", async |management| {
+        let namespace = "observed";
+        let cluster = Cluster::create(management.client(), namespace, "edge", 1, OLD).await?;
+        cluster.settled(1).await?;
+        let planes = resources::control_planes(management.client(), namespace);
+        patched(&planes, &configuration("rolled-out")).await?;
+        let denied = refusal(scale(&planes, 3).await)?;
+        ensure!(denied.contains("(replicas-during-rollout)"), "{denied}");
+        cluster.settled(1).await?;
+        scale(&planes, 3).await.context("scaling after the rollout")?;
+        cluster.settled(3).await?;
+        cluster.delete().await
+    });
+}

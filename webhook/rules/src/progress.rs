@@ -1,0 +1,137 @@
+//! What is in progress on a control plane before a change: a rollout, the adoption of Machines, a pause.
+
+use jiff::{SignedDuration, Timestamp};
+use semver::Version;
+
+use crate::{
+    api::{KubeadmControlPlane, control_plane::KubeadmControlPlaneStatus},
+    change::Change,
+    topics::version,
+    view::{Cluster, Machine},
+};
+
+/// Cluster API checks only whether the annotation is present.
+const PAUSED: &str = "cluster.x-k8s.io/paused";
+
+/// How far a time may be from ours and still mean now: clocks differ, and a manifest takes a moment to be applied.
+pub(crate) const NOW_TOLERANCE: SignedDuration = SignedDuration::from_mins(5);
+
+/// Requests everything that the functions of this module read. A rule calls it first, because the rules run only twice.
+pub(crate) fn request(change: &Change<'_, KubeadmControlPlane<'_>>) {
+    if let Some(view) = change.context.view {
+        view.machines.get();
+        view.cluster.get();
+    }
+}
+
+/// Whether the control plane or its Cluster is paused, so that the controller does nothing.
+pub(crate) fn is_paused(change: &Change<'_, KubeadmControlPlane<'_>>) -> bool {
+    let cluster = change.context.view.and_then(|view| view.cluster.get());
+    change.new.metadata.has_annotation(PAUSED) || matches!(cluster, Some(Some(Cluster { paused: true, .. })))
+}
+
+/// The Machines of the control plane; `None` if they are unknown. Cluster API finds them by the name of the Cluster, so
+/// a stored control plane that has no Cluster has none.
+pub(crate) fn machines<'c>(change: &Change<'c, KubeadmControlPlane<'_>>) -> Option<&'c [Machine]> {
+    let machines = change.context.view.and_then(|view| view.machines.get());
+    machines.map(Vec::as_slice).or_else(|| {
+        let old = change.old?;
+        let has_no_cluster = old.metadata.cluster_name().is_none() && is_stored(old);
+        (has_no_cluster && reported_machines(old) == 0).then_some(&[])
+    })
+}
+
+/// Whether the control plane has no Machine yet. Cluster API does not observe a control plane without a Cluster, and its
+/// first reconciles may fail, so the generation that it has observed says nothing then.
+pub(crate) fn is_before_first_machine(change: &Change<'_, KubeadmControlPlane<'_>>) -> bool {
+    let machines = change.context.view.and_then(|view| view.machines.get());
+    change.old.is_some_and(|old| {
+        is_stored(old) && reported_machines(old) == 0 && machines.is_none_or(Vec::is_empty)
+    })
+}
+
+/// Whether an API server has stored the object. A manifest has no generation.
+fn is_stored(control_plane: &KubeadmControlPlane<'_>) -> bool {
+    control_plane.metadata.generation.is_some()
+}
+
+fn reported_machines(control_plane: &KubeadmControlPlane<'_>) -> i64 {
+    let status = control_plane.status.as_ref();
+    status.and_then(|status| status.replicas).unwrap_or(0)
+}
+
+/// The generation of the spec that the controller has not processed yet, and the one that it has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lag {
+    pub(crate) generation: i64,
+    pub(crate) observed: Option<i64>,
+}
+
+/// Set if the controller has not processed the last change, so that the status does not show whether it starts a
+/// rollout. A controller that is down, or whose reconciles fail, stays behind.
+pub(crate) fn lag(control_plane: &KubeadmControlPlane<'_>) -> Option<Lag> {
+    let generation = control_plane.metadata.generation?;
+    let observed = control_plane
+        .status
+        .as_ref()
+        .and_then(|status| status.observed_generation);
+    (observed != Some(generation)).then_some(Lag { generation, observed })
+}
+
+/// The evidence that a rollout is in progress, if there is any.
+///
+/// The count of Machines that match the spec decides if the status has it. The condition `UpToDate` of Machines, and
+/// what counts it, also compares the version that the kubelet reports, so it stays False with a vendor's kubelet.
+pub(crate) fn rolling_out(control_plane: &KubeadmControlPlane<'_>) -> Option<String> {
+    let status = control_plane.status.as_ref()?;
+    let version = control_plane.spec.version.as_deref();
+    if let (Some(lowest), Some(version)) = (status.version.as_deref(), version)
+        && !is_same_release(lowest, version)
+    {
+        return Some(format!("a Machine is still at {lowest}, not {version}"));
+    }
+    match status.matching_replicas() {
+        Some(matching) => incomplete(matching, status),
+        None => status
+            .up_to_date_replicas
+            .and_then(|matching| incomplete(matching, status))
+            .or_else(|| {
+                let rolling = status.is_true("RollingOut");
+                rolling.then(|| "condition RollingOut is True".to_owned())
+            }),
+    }
+}
+
+fn incomplete(matching: i64, status: &KubeadmControlPlaneStatus<'_>) -> Option<String> {
+    let replicas = status.replicas?;
+    (matching < replicas).then(|| format!("{matching} of {replicas} Machines are up to date"))
+}
+
+/// Whether two versions differ at most in what a vendor appends.
+fn is_same_release(one: &str, other: &str) -> bool {
+    let release = |version: Version| (version.major, version.minor, version.patch);
+    match (version::parse(one), version::parse(other)) {
+        (Ok(one), Ok(other)) => release(one) == release(other),
+        _ => one == other,
+    }
+}
+
+/// The first Machine that the control plane has not adopted yet.
+pub(crate) fn adopting<'c>(change: &Change<'c, KubeadmControlPlane<'_>>) -> Option<&'c Machine> {
+    machines(change)?.iter().find(|machine| !machine.has_controller)
+}
+
+/// Whether this write starts a rollout by its time. `None` if it does not change the time to now or the past, or no
+/// Machine is older than it.
+pub(crate) fn rollout_now(change: &Change<'_, KubeadmControlPlane<'_>>) -> Option<Timestamp> {
+    let (after, now) = (change.new.rollout_after()?, change.context.now?);
+    if change.old.and_then(KubeadmControlPlane::rollout_after) == Some(after)
+        || after.duration_since(now) > NOW_TOLERANCE
+    {
+        return None;
+    }
+    let is_older = |machine: &Machine| machine.created.is_none_or(|created| created < after);
+    machines(change)
+        .is_none_or(|machines| machines.iter().any(is_older))
+        .then_some(after)
+}

@@ -52,6 +52,7 @@ struct ReloadLabels {
 pub(crate) struct Connections {
     pub(crate) open: Gauge,
     pub(crate) refused: Counter,
+    pub(crate) evicted: Counter,
     pub(crate) failed_handshakes: Counter,
 }
 
@@ -62,14 +63,18 @@ pub(crate) struct Metrics {
     decisions: Family<DecisionLabels, Counter>,
     rules: Family<RuleLabels, Counter>,
     live_reads: Family<ReadLabels, Counter>,
+    unlisted_versions: Gauge,
     caches_synced: Family<CacheLabels, Gauge>,
     cached_objects: Family<CacheLabels, Gauge>,
     watch_restarts: Family<CacheLabels, Counter>,
     pub(crate) connections: Connections,
+    pub(crate) evicted_bodies: Counter,
+    pub(crate) panics: Counter,
     pub(crate) certificate_reads: Counter,
     pub(crate) certificate_errors: Counter,
     pub(crate) certificate_expiry: Gauge,
     configuration_success: Gauge,
+    configuration_unknown_rules: Gauge,
     configuration_reads: Family<ReloadLabels, Counter>,
 }
 
@@ -81,14 +86,18 @@ impl Metrics {
             decisions: Family::default(),
             rules: Family::default(),
             live_reads: Family::default(),
+            unlisted_versions: Gauge::default(),
             caches_synced: Family::default(),
             cached_objects: Family::default(),
             watch_restarts: Family::default(),
             connections: Connections::default(),
+            evicted_bodies: Counter::default(),
+            panics: Counter::default(),
             certificate_reads: Counter::default(),
             certificate_errors: Counter::default(),
             certificate_expiry: Gauge::default(),
             configuration_success: Gauge::default(),
+            configuration_unknown_rules: Gauge::default(),
             configuration_reads: Family::default(),
         };
         metrics.register();
@@ -117,8 +126,13 @@ impl Metrics {
         );
         registry.register(
             "kcp_webhook_configuration_last_reload_success",
-            "1 if the current configuration file is in use, 0 if the previous configuration still is",
+            "1 if the current configuration file is in use, 0 if it cannot be used",
             self.configuration_success.clone(),
+        );
+        registry.register(
+            "kcp_webhook_configuration_unknown_rules",
+            "Rule ids in the configuration file that no rule has",
+            self.configuration_unknown_rules.clone(),
         );
         registry.register(
             "kcp_webhook_configuration_reloads",
@@ -139,6 +153,11 @@ impl Metrics {
             "kcp_webhook_live_reads",
             "Reads from the API server during a review, by result",
             self.live_reads.clone(),
+        );
+        registry.register(
+            "kcp_webhook_unlisted_control_plane_versions",
+            "Served versions of KubeadmControlPlanes that the webhook configurations do not list",
+            self.unlisted_versions.clone(),
         );
         registry.register(
             "kcp_webhook_cache_synced",
@@ -166,6 +185,21 @@ impl Metrics {
             self.connections.refused.clone(),
         );
         registry.register(
+            "kcp_webhook_connections_evicted",
+            "Connections without an answered review that were closed in favour of new ones",
+            self.connections.evicted.clone(),
+        );
+        registry.register(
+            "kcp_webhook_bodies_evicted",
+            "Incomplete bodies that were dropped in favour of others because memory was short",
+            self.evicted_bodies.clone(),
+        );
+        registry.register(
+            "kcp_webhook_panics",
+            "Reviews that panicked and were answered with 500",
+            self.panics.clone(),
+        );
+        registry.register(
             "kcp_webhook_tls_handshake_errors",
             "TLS handshakes that failed or timed out",
             self.connections.failed_handshakes.clone(),
@@ -177,7 +211,7 @@ impl Metrics {
         for hook in Hook::ALL {
             let webhook = hook.path();
             self.requests.create_series(hook);
-            for decision in ["allowed", "denied", "refused"] {
+            for decision in ["allowed", "denied", "refused", OVERRIDDEN] {
                 drop(
                     self.decisions
                         .get_or_create(&DecisionLabels { webhook, decision }),
@@ -203,6 +237,7 @@ impl Metrics {
 
     pub(crate) fn decided(&self, hook: Hook, decision: &Decision) {
         let label = match &decision.verdict {
+            Verdict::Allowed if decision.overridden().next().is_some() => OVERRIDDEN,
             Verdict::Allowed => "allowed",
             Verdict::Invalid(_) => "denied",
             Verdict::Refused(_) => "refused",
@@ -217,7 +252,11 @@ impl Metrics {
             self.rules
                 .get_or_create(&RuleLabels {
                     rule: cause.rule,
-                    decision: decision_of(action),
+                    decision: if cause.overridden_until.is_some() {
+                        OVERRIDDEN
+                    } else {
+                        decision_of(action)
+                    },
                 })
                 .inc();
         }
@@ -230,6 +269,16 @@ impl Metrics {
         self.configuration_reads
             .get_or_create(&ReloadLabels { result })
             .inc();
+    }
+
+    pub(crate) fn configuration_unknown_rules(&self, count: usize) {
+        self.configuration_unknown_rules
+            .set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn unlisted_versions(&self, count: usize) {
+        self.unlisted_versions
+            .set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     pub(crate) fn live_read(&self, result: &'static str) {
@@ -262,6 +311,9 @@ impl fmt::Debug for Metrics {
         f.debug_struct("Metrics").finish_non_exhaustive()
     }
 }
+
+/// The decision where an annotation on the object overrides a denial.
+const OVERRIDDEN: &str = "overridden";
 
 const fn decision_of(action: Action) -> &'static str {
     match action {

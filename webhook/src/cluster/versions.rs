@@ -1,6 +1,10 @@
 //! Remembers the API version in which to read a group.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Mutex as StdMutex, PoisonError},
+    time::Duration,
+};
 
 use kube::core::Status;
 use tokio::{sync::Mutex, time::Instant};
@@ -15,8 +19,12 @@ pub(super) const HIVE: &str = "hive.openshift.io";
 /// How long a version is remembered: an upgrade of Cluster API is noticed within this time.
 const REMEMBERED: Duration = Duration::from_secs(30);
 
-/// The discovered versions by group.
-pub(super) struct Versions(HashMap<&'static str, Mutex<Remembered>>);
+/// The discovered versions.
+pub(super) struct Versions {
+    by_group: HashMap<&'static str, Mutex<Remembered>>,
+    /// The versions of control planes that the webhook configurations do not list.
+    unlisted: StdMutex<BTreeSet<String>>,
+}
 
 /// The version of one group. Locked while it is being discovered, so that concurrent reads wait for one answer instead of
 /// each asking the API server.
@@ -25,17 +33,33 @@ pub(super) struct Remembered(Option<(String, Instant)>);
 
 impl Default for Versions {
     fn default() -> Self {
-        Self(
-            [CLUSTER_API, CONTROL_PLANES, HIVE]
+        Self {
+            by_group: [CLUSTER_API, CONTROL_PLANES, HIVE]
                 .map(|group| (group, Mutex::default()))
                 .into(),
-        )
+            unlisted: StdMutex::default(),
+        }
     }
 }
 
 impl Versions {
     pub(super) fn of(&self, group: &str) -> Option<&Mutex<Remembered>> {
-        self.0.get(group)
+        self.by_group.get(group)
+    }
+
+    pub(super) fn unlisted(&self) -> BTreeSet<String> {
+        self.unlisted
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Whether the versions have changed.
+    pub(super) fn note_unlisted(&self, versions: &BTreeSet<String>) -> bool {
+        let mut unlisted = self.unlisted.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = *unlisted != *versions;
+        unlisted.clone_from(versions);
+        changed
     }
 
     /// Forgets the version of the group in `path` if the API server does not serve the kind in that version.

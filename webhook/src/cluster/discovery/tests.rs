@@ -100,3 +100,31 @@ async fn does_not_remember_a_failed_discovery() {
         assert_eq!(count(&requested, "/apis/controlplane.cluster.x-k8s.io"), times);
     }
 }
+
+#[tokio::test]
+async fn notes_served_versions_of_control_planes_that_are_not_listed() {
+    let client = api_server(|path| {
+        let resources = |name: &str| (200, json!({"resources": [{"name": name}]}));
+        let answer = match path.as_str() {
+            "/apis/controlplane.cluster.x-k8s.io" => (
+                200,
+                json!({"versions": [{"version": "v1"}, {"version": "v1beta3"}, {"version": "v1beta2"}],
+                    "preferredVersion": {"version": "v1"}}),
+            ),
+            "/apis/controlplane.cluster.x-k8s.io/v1" => resources("kubeadmcontrolplanes"),
+            "/apis/controlplane.cluster.x-k8s.io/v1beta3" => resources("others"),
+            _ => (500, json!("no")),
+        };
+        std::future::ready(answer)
+    });
+    let metrics = Arc::new(Metrics::new());
+    let cluster = Cluster::new(Some(client), metrics.clone());
+    assert_eq!(cluster.reads().version(CONTROL_PLANES).await.unwrap(), "v1beta2");
+    assert_eq!(cluster.unlisted_versions(), ["v1".to_owned()].into());
+    assert!(
+        metrics
+            .encode()
+            .unwrap()
+            .contains("kcp_webhook_unlisted_control_plane_versions 1\n")
+    );
+}
